@@ -75,6 +75,19 @@ func (c *Collection) Finish(ctx context.Context, e Ending) (Result, error) {
 		}
 		sample.Population = *e.Population
 	}
+	if sample != nil {
+		read := 0
+		for _, count := range e.Shards {
+			if read += count; count < 0 || count > c.clips.Len() {
+				break
+			}
+		}
+		if e.Shards != nil && read != c.clips.Len() {
+			return Result{}, fault.New(fault.InvalidArgument, "give the rows that were read of each shard",
+				"shards have %d rows with %d clips given", read, c.clips.Len())
+		}
+		sample.Shards = e.Shards
+	}
 	return c.sum(ctx, e.Source, sample, e.AllowEmpty, false)
 }
 
@@ -83,6 +96,7 @@ type Ending struct {
 	Source     string `json:"source"`      // what to call it in the profile
 	Population *int   `json:"population"`  // of clips that the caller drew himself: how many there are in all
 	Sampled    bool   `json:"sampled"`     // the clips are such a draw; without Population nothing can be scaled
+	Shards     []int  `json:"shards"`      // rows that were read of each shard of a stream, one behind the other; absent: drawn one by one
 	AllowEmpty bool   `json:"allow_empty"` // nothing usable gives a profile of zeros instead of an error
 }
 

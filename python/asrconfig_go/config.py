@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .apply.applied_settings import Applied
+    from .batching.stream_batches import StreamBatches, StreamSettings
     from .explain import Explanation
     from .launch import LaunchFiles
     from .launch.launch_script import LaunchSettings
@@ -88,11 +89,25 @@ class TrainingConfig(PlanRecord):
 
         ``dataset`` is a ``datasets.Dataset``, a list or a torch dataset with a length; ``durations`` are its clips'
         seconds, measured by ``scan_audio`` if None. Where nothing is left out, the dataset itself is given. Raises
-        ``InvalidArgumentError`` for streams and dictionaries, ``EmptyDatasetError`` when nothing is left.
+        ``InvalidArgumentError`` for dictionaries and streams (see ``stream``), ``EmptyDatasetError`` when nothing is
+        left.
         """
         from .plan.selection import select
 
         return select(dataset, durations, self)
+
+    def stream(self, dataset: Any, **options: Unpack[StreamSettings]) -> StreamBatches:
+        """``dataset``, a stream, as a Trainer's ``train_dataset``: see ``StreamBatches``, whose ``options`` these are.
+
+        Clips over the plan's ``max_length_s`` are left out, steps are made by its ``length_handling``, in the order of
+        its ``seed``. Raises ``InvalidArgumentError`` for what is no stream.
+        """
+        from .batching import StreamBatches
+
+        options.setdefault("max_length_s", self.max_length_s)
+        options.setdefault("mode", "bucketed" if self.length_handling == "bucketed" else "random")
+        options.setdefault("seed", self.seed)
+        return StreamBatches(dataset, **options)
 
     def max_steps(self, clips: int) -> int:
         """Optimizer steps of ``num_train_epochs`` over ``clips`` clips, the last of each epoch not always whole.

@@ -372,6 +372,7 @@ class ASRConfigManager:
         from .guard import attach, guard_of
         from .guard.memory_budget import traced_for
         from .training.planned_batches import memory_limit, use_planned_batches
+        from .training.stream_training import use_stream
 
         self._check_adapters(trainer)
         asked, config = options.pop("memory", None), self.config
@@ -394,6 +395,7 @@ class ASRConfigManager:
         if planned and config is not None:
             memory, limit = options.get("memory"), options.get("memory_limit_bytes")
             guard.on_detach(use_planned_batches(trainer, config, self.durations, memory, limit))
+        guard.on_detach(use_stream(trainer))
         return guard
 
     def train(

@@ -16,7 +16,8 @@ _SCHEMA = 1
 _CHUNK = 1 << 20
 STREAM_FILE = "asrconfig_stream{}.json"
 """What a process writes of its place in a stream; ``_1`` and so on of any but the first."""
-_OTHERS = re.compile(r"rng_state_\d+\.pth|asrconfig_stream_\d+\.json|.*\.part")  # of other processes, which may not have written theirs yet
+# Of other processes, which may not have written theirs yet.
+_OTHERS = re.compile(r"rng_state_\d+\.pth|asrconfig_stream_\d+\.json|.*\.part")
 _HINT = "remove it to go without checksums"
 
 

@@ -8,11 +8,12 @@ from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal
+from typing import Any, TypedDict
 
 from torch.utils.data import IterableDataset
 
 from .._base.checks import check_seed, checked
+from .._base.choices import StreamMode
 from .._base.errors import InvalidArgumentError
 from ..data.hf_sources import audio_column, prepared_column
 from ..data.prepared_rows import axes_of, input_unit
@@ -25,16 +26,29 @@ _EPOCHS = 1 << 20  # that are told apart for each seed
 _HINT = 'pass load_dataset(…, streaming=True), or addresses such as "hf://datasets/…/*.parquet"'
 
 
-class StreamBatches(IterableDataset[dict[str, Any]]):
+class StreamSettings(TypedDict, total=False):
+    """What ``config.stream`` takes of ``StreamBatches`` by keyword."""
+
+    max_length_s: float | None
+    mode: StreamMode
+    seed: int
+    column: str | None
+    model: Any
+    window_clips: int
+    window_bytes: int
+
+
+class StreamBatches(IterableDataset):  # type: ignore[misc]
     """A stream of clips as a Trainer's ``train_dataset``: ``manager.train(trainer)`` reads its optimizer steps.
 
-    ``dataset`` is a ``datasets.IterableDataset``, or addresses of tar shards (WebDataset) or Parquet files that fsspec
-    opens. A window of whole steps is read ahead, at most about ``window_clips`` clips (1 to 1 000 000) or
-    ``window_bytes`` bytes as stored, while the one before it is trained on: memory stays constant. Of each window,
-    ``mode`` ``"random"`` makes steps of any clips, ``"bucketed"`` of clips of similar length; the order of steps and
-    clips follows ``seed``. Every step has exactly the clips that the Trainer's arguments tell, and where the stream ends
-    it begins again. Clips longer than ``max_length_s`` seconds and those that cannot be read are left out, counted and
-    logged.
+    ``dataset`` is a ``datasets.IterableDataset``, or the address of tar shards (WebDataset) or Parquet files that
+    fsspec opens, or a list of addresses. A window of whole steps is read ahead, at most about ``window_clips`` clips (1
+    to 1 000 000) or ``window_bytes`` bytes as stored, while the one before it is trained on: memory stays constant. Of
+    each window, ``mode`` ``"random"`` makes steps of any clips, ``"bucketed"`` of clips of similar length; the order of
+    steps and clips follows ``seed``. Every step has exactly as many clips as the Trainer's arguments tell, and where
+    the stream ends it begins again. Clips longer than ``max_length_s`` seconds and those that cannot be read are left
+    out, counted and logged. ``column`` is that of the audio or of a model's input (None: the usual names); of frames,
+    ``model`` tells how long one lasts.
 
     Audio comes to the collator as ``Audio(decode=False)`` stores it: ``make_collator`` and ``load_audio`` take it. The
     stream is read in the Trainer's process, in a thread; its workers collate. Several processes divide the stream by
@@ -51,24 +65,25 @@ class StreamBatches(IterableDataset[dict[str, Any]]):
         dataset: Any,
         *,
         max_length_s: float | None = None,
-        mode: Literal["random", "bucketed"] = "random",
+        mode: StreamMode = "random",
         seed: int = 0,
         column: str | None = None,
         model: Any = None,
         window_clips: int = WINDOW_CLIPS,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
-        if isinstance(dataset, str):
-            dataset = open_stream([dataset])
+        if isinstance(dataset, str | list):
+            dataset = open_stream([dataset] if isinstance(dataset, str) else dataset)
         if not hasattr(dataset, "column_names") or hasattr(dataset, "__len__"):
             raise InvalidArgumentError(f"a {type(dataset).__name__} is no stream of clips", _HINT)
         check_seed(seed)
-        if not 1 <= checked("window_clips", window_clips, int) <= 1_000_000 or checked("window_bytes", window_bytes, int) < 1:
+        clips, held = checked("window_clips", window_clips, int), checked("window_bytes", window_bytes, int)
+        if not 1 <= clips <= 1_000_000 or held < 1:
             raise InvalidArgumentError(
-                f"a window of {window_clips} clips and {window_bytes} bytes is out of range", "1024 clips are usual"
+                f"a window of {clips} clips and {held} bytes is out of range", "leave window_clips and window_bytes out"
             )
         self.max_length_s: float | None = checked("max_length_s", max_length_s, float | None)
-        self.mode: Literal["random", "bucketed"] = checked("mode", mode, Literal["random", "bucketed"])
+        self.mode: StreamMode = checked("mode", mode, StreamMode)
         self.seed, self.window_clips, self.window_bytes = seed, window_clips, window_bytes
         self._dataset = resolved(dataset)
         prepared = prepared_column(self._dataset)
@@ -141,4 +156,3 @@ class StreamBatches(IterableDataset[dict[str, Any]]):
     def __repr__(self) -> str:
         limit = "" if self.max_length_s is None else f", clips up to {self.max_length_s:g} s"
         return f"StreamBatches({self.mode} steps of column {self.column!r}{limit}, seed {self.seed})"
-

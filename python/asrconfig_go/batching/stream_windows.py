@@ -26,9 +26,9 @@ _NUMBER_BYTES = 32  # of a Python float in a list
 class StreamPosition:
     """Where a window begins, as a checkpoint keeps it.
 
-    ``window`` windows and ``step`` optimizer steps of the run come before it; ``rows`` rows of ``epoch`` were read then,
-    after which the dataset's own state was ``state`` (None where it has none), and ``too_long`` and ``unreadable`` clips
-    had been left out. ``digest`` is of the window's clips.
+    ``window`` windows and ``step`` optimizer steps of the run come before it; ``rows`` rows of ``epoch`` were read by
+    then, after which the dataset's own state was ``state`` (None where it has none), and ``too_long`` and
+    ``unreadable`` clips had been left out. ``digest`` is of the window's clips.
     """
 
     window: int = 0
@@ -88,7 +88,7 @@ class Rows:
 class WindowReader:
     """Reads windows of ``share`` clips a step.
 
-    ``opened(epoch)`` is the dataset of an epoch, ``seconds`` measures rows (not a number for those that cannot be read).
+    ``opened(epoch)`` is the dataset of an epoch, ``seconds`` measures rows, not a number for those that cannot be read.
     A window has at least one step, and ends with the step that reaches ``clips`` clips or ``bytes`` bytes. Steps of
     processes with the same ``seed`` come in the same order of lengths; ``rank`` is that of this one.
     """

@@ -215,7 +215,7 @@ def _piece_request(piece: Piece) -> dict[str, Any]:
 def _finish(job: int, found: Source, allow_empty: bool) -> None:
     request = {"job": job, "source": found.label, "allow_empty": allow_empty}
     if found.sampled:
-        request |= {"population": found.population, "sampled": True}
+        request |= {"population": found.population, "sampled": True, "shards": found.shards or None}
     native.call("scan.end", request)
     wait(job)
 

@@ -48,7 +48,7 @@ def read_source(
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return read_frame(source)
     if isinstance(source, dict):
-        return _splits(source, prepared, sample_size)
+        return _splits(source, prepared, sample_size, seed)
     if (is_array(source) and len(source.shape) != 1) or isinstance(source, bytes | int | float | None):
         raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED)
     if _holds_prepared(source):
@@ -78,7 +78,7 @@ _ACCEPTED = (
 )
 
 
-def _splits(source: dict[Any, Any], prepared: PreparedRows, sample_size: int | None) -> Source:
+def _splits(source: dict[Any, Any], prepared: PreparedRows, sample_size: int | None, seed: int) -> Source:
     splits = ", ".join(map(repr, source))
     if source and all(hasattr(split, "column_names") for split in source.values()):
         if all(hasattr(split, "__len__") for split in source.values()):

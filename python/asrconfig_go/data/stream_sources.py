@@ -1,4 +1,4 @@
-"""Streams as sources: ``datasets.IterableDataset``, remote shards by address. A sample of them is measured, undecoded."""
+"""Streams as sources: ``datasets.IterableDataset``, remote shards by address. A sample of them is measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from .._base.errors import InvalidArgumentError, UnsupportedError
+from .._base.errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 from .arrow_columns import PREPARED_RATE
 from .hf_sources import audio_column, prepared_column
 from .pieces import Piece, Source, array_clip, encoded_piece
@@ -25,10 +25,12 @@ def is_remote(name: str) -> bool:
 
 def open_stream(names: Sequence[str]) -> Any:
     """Tar shards (WebDataset) or Parquet files at addresses that fsspec opens, as a ``datasets.IterableDataset``."""
-    builders = {builder for name in names for end, builder in _BUILDERS.items() if end in name.lower()}
-    if len(builders) != 1 or not all(map(is_remote, names)):
+    remote = all(isinstance(name, str) and is_remote(name) for name in names)
+    builders = {builder for name in names if remote for end, builder in _BUILDERS.items() if end in name.lower()}
+    if len(builders) != 1:
         raise InvalidArgumentError(
-            f"cannot stream {names[0]}", "pass addresses of .tar shards or of .parquet files, not of both"
+            f"cannot stream {', '.join(map(str, names[:1]))}",
+            'pass addresses of .tar shards or of .parquet files, such as "https://example.org/train-00.tar"',
         )
     try:
         from datasets import load_dataset
@@ -46,10 +48,14 @@ def read_stream(dataset: Any, prepared: PreparedRows, limit: int, seed: int) -> 
     dataset = resolved(dataset)
     population = _split_size(dataset)
     name = prepared_column(dataset)
-    rows, shards = _first_rows(stored(dataset), limit, seed)
-    where = f"first {limit} rows of a stream" if shards == 1 else f"{limit} rows of {shards} shards of a stream"
+    sampled, undecoded, shards = population is None or limit < population, stored(dataset), list[int]()
+    if sampled and _shards(dataset) > 1 and getattr(dataset, "_distributed", None) is None:
+        where = f"{limit} rows of a stream of {_shards(dataset)} shards"
+        rows = _first_rows(undecoded, limit, seed, shards)
+    else:
+        where, rows = f"first {limit} rows of a stream", islice(undecoded, limit)
     if name is not None:
-        return prepared.of_stream(rows, name, limit, population, where)
+        return prepared.of_stream(rows, name, limit, population, where, shards)
     column = audio_column(dataset)
 
     def pieces() -> Iterator[Piece]:
@@ -57,38 +63,38 @@ def read_stream(dataset: Any, prepared: PreparedRows, limit: int, seed: int) -> 
             yield _piece(number, row[column])
 
     total = limit if population is None else min(limit, population)
-    sampled = population is None or limit < population
-    return Source(None, pieces, f"{where}, column {column!r}", total, population, sampled)
+    return Source(None, pieces, f"{where}, column {column!r}", total, population, sampled, shards)
 
 
-def _first_rows(dataset: Any, limit: int, seed: int) -> tuple[Iterator[Any], int]:
-    """As many rows of each of several shards, so that one does not decide; and the number of shards."""
+def _first_rows(dataset: Any, limit: int, seed: int, shards: list[int]) -> Iterator[Any]:
+    """As many rows of each shard as ten would need, of shards in random order, so that one does not decide.
+
+    ``shards`` gets the rows that were read of each.
+    """
     from datasets.distributed import split_dataset_by_node
 
     every = _shards(dataset)
-    if every == 1 or limit == 1 or getattr(dataset, "_distributed", None) is not None:
-        return islice(dataset, limit), 1
-    taken = sorted(random.Random(seed).sample(range(every), min(every, _SHARDS, limit)))
-
-    def rows() -> Iterator[Any]:
-        left = limit
-        for at, shard in enumerate(taken):
-            share = -(-left // (len(taken) - at))  # what a short shard lacks, the others make up for
-            for row in islice(split_dataset_by_node(dataset, shard, every), share):
-                left -= 1
-                yield row
-
-    return rows(), len(taken)
+    share = -(-limit // min(every, _SHARDS))
+    for shard in random.Random(seed).sample(range(every), every):
+        shards.append(0)
+        for row in islice(split_dataset_by_node(dataset, shard, every), min(share, limit - sum(shards))):
+            shards[-1] += 1
+            yield row
+        if sum(shards) == limit:
+            return
 
 
 def _shards(dataset: Any) -> int:
-    found = getattr(dataset, "num_shards", None) or getattr(dataset, "n_shards", 1)  # datasets 3.0 has the latter
-    return int(found)
+    found: int = dataset.num_shards if hasattr(dataset, "num_shards") else dataset.n_shards  # in datasets 3.0
+    return found
 
 
 def resolved(dataset: Any) -> Any:
     """The dataset with its features known, which may take reading its first rows."""
-    return dataset._resolve_features() if dataset.features is None else dataset
+    try:
+        return dataset._resolve_features() if dataset.features is None else dataset
+    except StopIteration:
+        raise EmptyDatasetError("the stream has no rows", "check its files, its split and its filters") from None
 
 
 def with_bytes(value: Any) -> Any:

@@ -28,7 +28,7 @@ _SCHEMA = 1
 _HINT = "resume from another checkpoint, or start a new run"
 
 
-class PassedRows(Dataset[Any]):
+class PassedRows(Dataset):  # type: ignore[misc]
     """Hands rows through: a loader's workers are told rows instead of their numbers, and collate them."""
 
     def __init__(self, count: int) -> None:
@@ -96,7 +96,8 @@ class StreamTraining:
     """
 
     def __init__(self, trainer: Any) -> None:
-        self._trainer, self._stream = trainer, trainer.train_dataset
+        self._trainer = trainer
+        self._stream: StreamBatches = trainer.train_dataset
         self._steps: TrainerSteps | None = None
 
     def install(self) -> Callable[[], None]:
@@ -158,8 +159,8 @@ class StreamTraining:
         told = read_object(path if path.is_file() else checkpoint / self._file(0), "place in a stream", _HINT)
         if told.get("schema") != _SCHEMA or not isinstance(told.get("settings"), dict):
             raise CorruptFileError(f"{path} holds no place in a stream", _HINT)
-        now = self._settings()
-        changed = [f"{name} was {was!r}, is {now.get(name)!r}" for name, was in told["settings"].items() if was != now.get(name)]
+        now, before = self._settings(), told["settings"]
+        changed = [f"{name} was {was!r}, is {now.get(name)!r}" for name, was in before.items() if was != now.get(name)]
         if changed:
             raise InvalidArgumentError(
                 f"the stream of {checkpoint} cannot be continued: {'; '.join(changed)}",
@@ -187,7 +188,9 @@ def use_stream(trainer: Any) -> Callable[[], None]:
 
 def _check(trainer: Any) -> None:
     args, config = trainer.args, getattr(trainer.accelerator, "dataloader_config", None)
-    by_length = getattr(args, "group_by_length", False) or getattr(args, "train_sampling_strategy", "") == "group_by_length"
+    by_length = (
+        getattr(args, "group_by_length", False) or getattr(args, "train_sampling_strategy", "") == "group_by_length"
+    )
     wrong = {
         "a stream has no length, and max_steps is not set": (
             args.max_steps <= 0, 'pass max_steps to the arguments: config.to_training_arguments("out", max_steps=1000)',

@@ -1,9 +1,9 @@
 """Small trainings on a stream of shards, in processes that can be killed, forked from one that has only imported.
 
-``python streamed_training.py FOLDER SPEC`` makes shards in ``FOLDER`` and runs what ``SPEC``, a list in JSON, tells: each
-with ``output``, ``kind`` of shards, ``workers``, ``ranks`` and ``kill``, the optimizer step in which every process is
-killed, if any. Each first process appends the clips of its steps to ``OUTPUT/steps-<rank>.jsonl`` and writes the last
-weights to ``OUTPUT/weights.pt``. Prints exit statuses.
+``python streamed_training.py FOLDER SPEC`` makes shards in ``FOLDER`` and runs what ``SPEC``, a list in JSON, tells:
+each with ``output``, ``kind`` of shards, ``workers``, ``ranks`` and ``kill``, the optimizer step in which every process
+is killed, if any. Processes append the clips of their steps to ``OUTPUT/steps-<rank>.jsonl``, and the first one writes
+the last weights to ``OUTPUT/weights.pt``. Prints exit statuses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import soundfile  # noqa: F401  # before forks
@@ -51,7 +50,8 @@ def make_shards(folder: Path, kind: str, count: int = CLIPS, shards: int = SHARD
         files.append(str(path))
         if path.exists():
             continue
-        part = [(number, row, Path(row["audio_filepath"]).read_bytes()) for number, row in enumerate(rows)][shard::shards]
+        numbered = list(enumerate(rows))[shard::shards]
+        part = [(number, row, Path(row["audio_filepath"]).read_bytes()) for number, row in numbered]
         (_write_tar if kind == "tar" else _write_parquet)(path, part)
     return files
 
@@ -70,7 +70,8 @@ def _write_parquet(path: Path, part: Sequence[tuple[int, dict[str, Any], bytes]]
 def _write_tar(path: Path, part: Sequence[tuple[int, dict[str, Any], bytes]]) -> None:
     with tarfile.open(path, "w") as file:
         for number, row, sound in part:
-            for name, data in ((f"{number}.flac", sound), (f"{number}.json", json.dumps({**row, "number": number}).encode())):
+            told = json.dumps({**row, "number": number}).encode()
+            for name, data in ((f"{number}.flac", sound), (f"{number}.json", told)):
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 file.addfile(member, io.BytesIO(data))
@@ -85,7 +86,7 @@ def open_shards(files: list[str], kind: str) -> Any:
 def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Every tenth sample of the clips, padded, what to predict, and their numbers."""
     clips = [torch.from_numpy(load_audio(row["flac" if "flac" in row else "audio"])[::10].copy()) for row in rows]
-    told = [row["json"] if "json" in row else row for row in rows]
+    told = [row.get("json", row) for row in rows]
     return {
         "input_values": torch.nn.utils.rnn.pad_sequence(clips, batch_first=True),
         "labels": torch.tensor([[float(len(row["text"]))] for row in told]),
@@ -213,7 +214,7 @@ def allowed(files: list[str], kind: str = "parquet") -> list[int]:
     rows = list(open_shards(files, kind))
     column = "flac" if kind == "tar" else "audio"
     told = [row["json"] if kind == "tar" else row for row in rows]
-    short = [len(np.asarray(load_audio(row[column]))) <= LONGEST_S * 16_000 for row in rows]
+    short = [len(load_audio(row[column])) <= LONGEST_S * 16_000 for row in rows]
     return sorted(row["number"] for row, kept in zip(told, short, strict=True) if kept)
 
 
