@@ -146,7 +146,7 @@ def test_long_and_unreadable_clips_are_left_out_and_told(caplog: pytest.LogCaptu
     assert max(len(row["input_values"]) for step in kept for row in step) == 2400
     assert begun[-1].too_long > 0 and "longer than 0.15 s, 0 that cannot be read" in caplog.text
     assert len(caplog.records) <= 10, "told again when there are twice as many"
-    with pytest.raises(EmptyDatasetError, match="480 are over 0.001 s, 0 cannot be read|over 0.001 s"):
+    with pytest.raises(EmptyDatasetError, match="are over 0.001 s, 0 cannot be read"):
         next(of(Made(), max_length_s=0.001).steps(8))
     with pytest.raises(EmptyDatasetError, match="no rows"):
         next(of(Made(each=0)).steps(8))
@@ -162,7 +162,7 @@ def test_shards_of_audio(tmp_path: Path, kind: str) -> None:
     told = [row["json"]["number"] if kind == "tar" else row["number"] for step in steps for row in step]
     assert sorted(told) == list(range(24))
     assert all(row[column]["bytes"][:4] == b"fLaC" for step in steps for row in step), "not decoded"
-    with pytest.raises(EmptyDatasetError, match="0 are over inf s, 2 cannot be read|cannot be read"):
+    with pytest.raises(EmptyDatasetError, match="0 are over inf s, 2 cannot be read"):
         next(StreamBatches(broken).steps(1))
 
 

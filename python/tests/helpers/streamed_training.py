@@ -2,8 +2,9 @@
 
 ``python streamed_training.py FOLDER SPEC`` makes shards in ``FOLDER`` and runs what ``SPEC``, a list in JSON, tells:
 each with ``output``, ``kind`` of shards, ``workers``, ``ranks`` and ``kill``, the optimizer step in which every process
-is killed, if any. Processes append the clips of their steps to ``OUTPUT/steps-<rank>.jsonl``, and the first one writes
-the last weights to ``OUTPUT/weights.pt``. Prints exit statuses.
+is killed, or ``deadly``, a clip that kills the first loader worker that collates it, if any. Processes append the clips
+of their steps to ``OUTPUT/steps-<rank>.jsonl``, and the first one writes the last weights to ``OUTPUT/weights.pt``.
+Prints exit statuses.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import tarfile
 import time
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +85,12 @@ def open_shards(files: list[str], kind: str) -> Any:
     return datasets.load_dataset(builder, data_files=files, split="train", streaming=True)
 
 
-def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def collate(rows: list[dict[str, Any]], deadly: int | None = None, flag: Path = Path()) -> dict[str, Any]:
     """Every tenth sample of the clips, padded, what to predict, and their numbers."""
+    in_worker = torch.utils.data.get_worker_info() is not None
+    if deadly in [row["number"] for row in rows if "number" in row] and in_worker and not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     clips = [torch.from_numpy(load_audio(row["flac" if "flac" in row else "audio"])[::10].copy()) for row in rows]
     told = [row.get("json", row) for row in rows]
     return {
@@ -143,7 +149,8 @@ def trainer_of(told: dict[str, Any], files: list[str], rank: int = 0) -> Any:
         dataloader_persistent_workers=workers > 0,
     )  # fmt: skip
     steps = Steps(output / f"steps-{rank}.jsonl", model, told.get("kill"))
-    trainer = Trainer(model, arguments, train_dataset=stream, data_collator=collate, callbacks=[steps])
+    collator = partial(collate, deadly=told.get("deadly"), flag=output / "killed")
+    trainer = Trainer(model, arguments, train_dataset=stream, data_collator=collator, callbacks=[steps])
     trainer.remove_callback(PrinterCallback)
     return trainer
 
