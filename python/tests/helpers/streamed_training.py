@@ -4,7 +4,7 @@
 each with ``output``, ``kind`` of shards, ``workers``, ``ranks`` and ``kill``, the optimizer step in which every process
 is killed, or ``deadly``, a clip that kills the first loader worker that collates it, if any. Processes append the clips
 of their steps to ``OUTPUT/steps-<rank>.jsonl``, and the first one writes the last weights to ``OUTPUT/weights.pt``.
-Prints exit statuses.
+What they complain of is in ``OUTPUT/errors``. Prints exit statuses.
 """
 
 from __future__ import annotations
@@ -183,6 +183,10 @@ def _forked(told: dict[str, Any], files: list[str], rank: int, environment: dict
         return child
     status = 1
     try:
+        output = Path(told["output"])
+        output.mkdir(exist_ok=True)
+        # Where loader workers of a killed process complain, too.
+        os.dup2(os.open(output / "errors", os.O_CREAT | os.O_APPEND | os.O_WRONLY), 2)
         os.environ.update({name: str(value) for name, value in environment.items()})
         train(told, files, rank)
         status = 0
