@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .apply.applied_settings import Applied
-    from .batching.stream_batches import StreamBatches, StreamSettings
     from .explain import Explanation
     from .launch import LaunchFiles
     from .launch.launch_script import LaunchSettings
     from .plan.selection import Selection
+    from .streams.stream_batches import StreamBatches, StreamSettings
 
 
 @dataclasses.dataclass(repr=False)
@@ -102,7 +102,7 @@ class TrainingConfig(PlanRecord):
         Clips over the plan's ``max_length_s`` are left out, steps are made by its ``length_handling``, in the order of
         its ``seed``. Raises ``InvalidArgumentError`` for what is no stream.
         """
-        from .batching import StreamBatches
+        from .streams import StreamBatches
 
         options.setdefault("max_length_s", self.max_length_s)
         options.setdefault("mode", "bucketed" if self.length_handling == "bucketed" else "random")

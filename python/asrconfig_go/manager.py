@@ -371,8 +371,8 @@ class ASRConfigManager:
         """
         from .guard import attach, guard_of
         from .guard.memory_budget import traced_for
+        from .streams import use_stream
         from .training.planned_batches import memory_limit, use_planned_batches
-        from .training.stream_training import use_stream
 
         self._check_adapters(trainer)
         asked, config = options.pop("memory", None), self.config

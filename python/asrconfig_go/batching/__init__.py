@@ -16,7 +16,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "batching_request": ("BatchingWarning",),
         "memory_limits": ("split_by_memory", "memory_table"),
         "step_sampler": ("StepSampler",),
-        "stream_batches": ("StreamBatches",),
         "trainer_batches": ("use_batches", "with_batches"),
     },
 )

@@ -11,5 +11,4 @@ from .batching_report import (
 from .batching_request import BatchingWarning as BatchingWarning
 from .memory_limits import memory_table as memory_table, split_by_memory as split_by_memory
 from .step_sampler import StepSampler as StepSampler
-from .stream_batches import StreamBatches as StreamBatches
 from .trainer_batches import use_batches as use_batches, with_batches as with_batches

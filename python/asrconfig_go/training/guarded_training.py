@@ -148,9 +148,9 @@ class GuardedTraining:
         )
 
     def _set_up(self) -> None:
+        from ..streams import use_stream
         from .deadline_callback import DeadlineCallback
         from .restart import InitialState, RunCheckpoints
-        from .stream_training import use_stream
 
         trainer, record = self.trainer, self._record
         self._attach()

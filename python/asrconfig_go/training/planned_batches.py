@@ -57,7 +57,8 @@ def use_planned_batches(
     cannot take chosen clips, steps stay in random order with the Trainer's own batches, and a warning says why. Gives
     the way back.
     """
-    from ..batching import StepSampler, StreamBatches, memory_table, use_batches
+    from ..batching import StepSampler, memory_table, use_batches
+    from ..streams import StreamBatches
     from .guarded_training import use_batch
 
     args = trainer.args

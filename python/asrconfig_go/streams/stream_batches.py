@@ -23,7 +23,7 @@ from .stream_windows import StreamPosition, WindowReader
 
 WINDOW_CLIPS, WINDOW_BYTES = 1024, 1 << 28
 _EPOCHS = 1 << 20  # that are told apart for each seed
-_HINT = 'pass load_dataset(…, streaming=True), or addresses such as "hf://datasets/…/*.parquet"'
+_HINT = 'pass a dataset that was loaded with streaming=True, or addresses such as "hf://datasets/me/mine/*.parquet"'
 
 
 class StreamSettings(TypedDict, total=False):

@@ -170,8 +170,9 @@ class WindowReader:
 
 
 def _none_usable(counts: list[int], longest_s: float) -> None:
+    long = f"{counts[0]} are over {longest_s:g} s, " if counts[0] else ""
     raise EmptyDatasetError(
-        f"no clip of the stream can be used: {counts[0]} are over {longest_s:g} s, {counts[1]} cannot be read",
+        f"no clip of the stream can be used: {long}{counts[1]} cannot be read",
         "raise max_length_s, or name the column of the audio: column=…",
     )
 

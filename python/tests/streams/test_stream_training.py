@@ -20,7 +20,7 @@ pytest.importorskip("datasets")
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from asrconfig_go.batching import StreamBatches  # noqa: E402
+from asrconfig_go.streams import StreamBatches  # noqa: E402
 from disturbed_runs import Failing, OutOfMemory, once_at  # noqa: E402
 from locations import HELPERS  # noqa: E402
 from streamed_training import STEPS, allowed, collate, make_shards, open_shards, result, trainer_of  # noqa: E402

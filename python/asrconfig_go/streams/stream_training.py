@@ -17,9 +17,9 @@ from .._base.files import write_whole
 from .._base.json_files import read_object
 from .._base.override import override
 from .._base.records import from_file
-from ..batching.stream_batches import StreamBatches
-from ..batching.stream_windows import StreamPosition
 from ..batching.trainer_batches import with_batches
+from .stream_batches import StreamBatches
+from .stream_windows import StreamPosition
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
