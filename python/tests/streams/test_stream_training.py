@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import ASRConfigManager
+from asrconfig_go import ASRConfigManager, create_optimal_config
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError
 
 pytest.importorskip("datasets")
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from asrconfig_go.loading import load_audio  # noqa: E402
 from asrconfig_go.streams import StreamBatches  # noqa: E402
 from disturbed_runs import Failing, OutOfMemory, once_at  # noqa: E402
 from locations import HELPERS  # noqa: E402
@@ -95,7 +96,7 @@ def test_a_restart_in_the_process_goes_back_in_the_stream(
     trainer = trained(tmp_path, files, once_at(12))
     assert [(r.since, r.step) for r in trainer.report.restarts] == [(7, 11)]
     assert seen(tmp_path) == calm[0]
-    assert max((weights(trainer) - calm[1]).abs()) < 0.01, "dropout draws other masks for half a micro-batch"
+    assert max((weights(trainer) - calm[1]).abs()) < 0.1, "dropout draws other masks for half a micro-batch"
     trainer = trained(tmp_path / "early", files, once_at(2, OutOfMemory("CUDA out of memory")))
     assert [(r.since, r.step) for r in trainer.report.restarts] == [(0, 1)], "before there is a checkpoint"
     assert seen(tmp_path / "early") == calm[0]
@@ -129,19 +130,22 @@ def test_a_checkpoint_without_a_place_is_continued_by_reading_again(
     assert seen(tmp_path) == calm[0]
 
 
-def test_what_cannot_be_continued(tmp_path: Path, files: list[str]) -> None:
+def test_what_cannot_be_continued(tmp_path: Path, files: list[str], calm: tuple[dict[int, list[int]], Any]) -> None:
     with pytest.raises(Stopped):
-        trained(tmp_path, files, once_at(10, Stopped()))
-    place = tmp_path / "checkpoint-7" / "asrconfig_stream.json"
+        trained(tmp_path, files, once_at(17, Stopped()))
+    place = tmp_path / "checkpoint-14" / "asrconfig_stream.json"
     trainer = trainer_of({"output": str(tmp_path), "steps": 20}, files)
     trainer.train_dataset = StreamBatches(open_shards(files, "parquet"), seed=4, window_clips=64)
     with pytest.raises(InvalidArgumentError, match="mode was 'bucketed', is 'random'; seed was 3, is 4") as caught:
         ASRConfigManager().train(trainer, resume=True, verbose=False)
     assert "start a new one in another output_dir" in caught.value.hint
-    (tmp_path / "checkpoint-7" / "asrconfig_checksums.json").unlink()
     place.write_text('{"schema": 9}')
+    (tmp_path / "checkpoint-14" / "asrconfig_checksums.json").unlink()
     with pytest.raises(CorruptFileError, match="holds no place in a stream"):
         trained(tmp_path, files)
+    trainer = trainer_of({"output": str(tmp_path), "steps": 20}, files)
+    ASRConfigManager().train(trainer, resume=tmp_path / "checkpoint-7", verbose=False)
+    assert seen(tmp_path) == calm[0]
 
 
 def test_settings_that_do_not_go_with_streams(tmp_path: Path, files: list[str]) -> None:
@@ -162,6 +166,8 @@ def test_settings_that_do_not_go_with_streams(tmp_path: Path, files: list[str]) 
     with pytest.raises(InvalidArgumentError, match="no clips without a batch size") as caught:
         alone.train()
     assert "manager.train(trainer)" in caught.value.hint
+    ASRConfigManager().train(alone, verbose=False)
+    assert alone.state.global_step == 2
 
 
 def test_a_planned_stream_is_split_by_the_guard(tmp_path: Path, files: list[str]) -> None:
@@ -188,6 +194,37 @@ def test_a_plan_makes_the_stream_s_batches(files: list[str]) -> None:
     with pytest.raises(InvalidArgumentError, match="by index") as caught:
         plan.select(open_shards(files, "parquet"))
     assert "config.stream(dataset)" in caught.value.hint
+
+
+@pytest.mark.filterwarnings("ignore:the loader was not measured")
+def test_a_plan_s_warnings_are_followed(tmp_path: Path, files: list[str]) -> None:
+    """From a sample to the last step: the stream's longest clip, and its unknown length."""
+    stream = open_shards(files, "parquet")
+    config, manager = create_optimal_config(
+        stream, "wav2vec2-base", target_batch_size=8, sample_size=48, num_train_epochs=1.0, max_length_s=1.2,
+        gpu="T4", trace=False, verbose=False,
+    )  # fmt: skip
+    assert manager.dataset is not None and manager.dataset.sampling is not None
+    told = manager.dataset.sampling
+    assert (told.shards, told.population, manager.dataset.measured_count) == (6, None, 48)
+    assert told.mean_high_s is not None and told.mean_low_s < manager.dataset.mean_s < told.mean_high_s
+    assert told.longer_share == pytest.approx(1 - 0.05 ** (1 / 48))
+    warnings = " ".join(config.warnings)
+    assert "over max_length_s = 1.2 s do not fit the plan. config.stream(dataset) leaves them out" in warnings
+    assert "config.max_steps(clips), for as many clips as the stream has" in warnings
+    assert any(caution.code == "plan" and "max_length_s" in caution.what for caution in manager.explain().cautions)
+    steps = config.max_steps(150)
+    trainer = trainer_of({"output": str(tmp_path), "steps": steps}, files)
+    trainer.train_dataset = config.stream(stream)
+    manager.train(trainer, verbose=False)
+    longest = {row["number"]: row["length"] for row in lengths(files)}
+    assert len(seen(tmp_path)) == steps == 19
+    assert max(longest[number] for clips in seen(tmp_path).values() for number in clips) <= 1.2
+
+
+def lengths(files: list[str]) -> list[dict[str, Any]]:
+    clips = open_shards(files, "parquet")
+    return [{"number": row["number"], "length": len(load_audio(row["audio"])) / 16_000} for row in clips]
 
 
 @pytest.fixture(scope="module")
