@@ -23,6 +23,7 @@ from .config import TrainingConfig
 from .data.durations import add_durations
 from .data.prepared_rows import examples_of, row_seconds
 from .data.scan import DatasetProfile, scan_audio
+from .data.stream_sources import is_remote
 from .machine.hardware import HardwareProfile, check_margin, hardware_json
 from .machine.model import ModelProfile, profile_model
 from .plan.plan_options import PlanOptions
@@ -472,7 +473,10 @@ class ASRConfigManager:
 
 
 def _is_stream(dataset: Any) -> bool:
-    """Whether clips can only be read one after the other, as of datasets' streams and their dictionaries."""
+    """Whether clips can only be read one after the other, as of datasets' streams, their dictionaries and addresses."""
+    if isinstance(dataset, str | list):
+        first = dataset[0] if isinstance(dataset, list) and dataset else dataset
+        return isinstance(first, str) and is_remote(first)
     parts = dataset.values() if isinstance(dataset, dict) else (dataset,)
     return any(hasattr(part, "__iter__") and not hasattr(part, "__len__") for part in parts)
 

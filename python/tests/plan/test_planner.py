@@ -196,7 +196,8 @@ def test_a_stream_is_planned_in_windows() -> None:
     from asrconfig_go.manager import _is_stream
 
     assert _is_stream(Stream()) and _is_stream({"train": Stream()})
-    assert not any(map(_is_stream, (Clips(), "clips/", Path("clips"), {"train": Clips()}, None)))
+    assert _is_stream("hf://datasets/a/b/*.parquet") and _is_stream(["https://a/b.tar"])
+    assert not any(map(_is_stream, (Clips(), "clips/", Path("clips"), {"train": Clips()}, None, [], ["a.tar"])))
     manager = manager_for()
     manager._streamed = True
     config = manager.plan(trace=False)

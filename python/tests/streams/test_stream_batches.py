@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go import create_optimal_config
 from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError
 
 datasets = pytest.importorskip("datasets")
@@ -166,12 +167,16 @@ def test_shards_of_audio(tmp_path: Path, kind: str) -> None:
         next(StreamBatches(broken).steps(1))
 
 
+@pytest.mark.filterwarnings("ignore:the loader was not measured")
 def test_files_of_a_remote_store(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     for file in make_shards(tmp_path, "parquet", 24, 3):
         memory.put(file, f"/bucket/{Path(file).name}")
-    stream = StreamBatches("memory://bucket/train-*.parquet", window_clips=8)
+    for address in ("memory://bucket/train-*.parquet", [f"memory://bucket/train-0{i}.parquet" for i in range(3)]):
+        config, manager = create_optimal_config(address, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+        assert manager.dataset is not None and (manager.dataset.measured_count, config.streaming) == (24, True)
+    stream = config.stream("memory://bucket/train-*.parquet", window_clips=8)
     assert sorted(chain.from_iterable(numbers(stream.steps(4, count=6)))) == list(range(24))
     [[clip]] = stream.steps(1, count=1)
     memory.pipe("/bucket/a.flac", clip["audio"]["bytes"])
