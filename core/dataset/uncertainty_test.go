@@ -1,12 +1,14 @@
 package dataset
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -74,4 +76,16 @@ func TestSamplesOfFewClips(t *testing.T) {
 	assert.InDelta(t, 4, *two.Sampling.MeanHighS, 1e-9, "two shards of the same mean")
 	assert.Nil(t, summed(nil, "", &Subsample{}).Sampling)
 	assert.Nil(t, summed(clipsOf(3), "", nil).Sampling, "all were measured")
+}
+
+func TestShardsThatDoNotAddUp(t *testing.T) {
+	for _, shards := range [][]int{{}, {1}, {3}, {-1, 3}, {1, 2}, {1 << 62, 1 << 62}} {
+		c := &Collection{clips: collectionOf(clipsOf(1, 2))}
+		_, err := c.Finish(context.Background(), Ending{Sampled: true, Shards: shards})
+		isFault(t, err, fault.InvalidArgument, "2 clips given")
+	}
+	c := &Collection{clips: collectionOf(clipsOf(1, 2))}
+	found, err := c.Finish(context.Background(), Ending{Sampled: true, Shards: []int{0, 2}})
+	require.NoError(t, err)
+	assert.Equal(t, 2, found.Profile.Sampling.Shards)
 }

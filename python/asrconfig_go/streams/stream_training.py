@@ -166,7 +166,11 @@ class StreamTraining:
                 f"the stream of {checkpoint} cannot be continued: {'; '.join(changed)}",
                 "make StreamBatches and arguments as for that run, or start a new one in another output_dir",
             )
-        return from_file(StreamPosition, told.get("position", {}), path, _HINT)
+        position = from_file(StreamPosition, told.get("position", {}), path, _HINT)
+        made = read_object(checkpoint / "trainer_state.json", "Trainer's state", _HINT).get("global_step")
+        if min(v for v in vars(position).values() if isinstance(v, int)) < 0 or position.step > (made or 0):
+            raise CorruptFileError(f"{path} holds no place in a stream after {made} steps", _HINT)
+        return position
 
     def _settings(self) -> dict[str, Any]:
         assert self._steps is not None
@@ -188,12 +192,14 @@ def use_stream(trainer: Any) -> Callable[[], None]:
 
 def _check(trainer: Any) -> None:
     args, config = trainer.args, getattr(trainer.accelerator, "dataloader_config", None)
-    by_length = (
-        getattr(args, "group_by_length", False) or getattr(args, "train_sampling_strategy", "") == "group_by_length"
-    )
+    strategy = getattr(args, "train_sampling_strategy", "")
+    by_length = strategy == "group_by_length" or getattr(args, "group_by_length", False)
     wrong = {
         "a stream has no length, and max_steps is not set": (
             args.max_steps <= 0, 'pass max_steps to the arguments: config.to_training_arguments("out", max_steps=1000)',
+        ),
+        "ignore_data_skip would train on clips again": (
+            args.ignore_data_skip, "leave ignore_data_skip out: a stream continues at its place, which costs nothing",
         ),
         "a stream cannot be grouped by length by the Trainer": (
             by_length, "leave group_by_length out: StreamBatches(…, mode=\"bucketed\") groups clips",

@@ -139,8 +139,13 @@ def test_what_cannot_be_continued(tmp_path: Path, files: list[str], calm: tuple[
     with pytest.raises(InvalidArgumentError, match="mode was 'bucketed', is 'random'; seed was 3, is 4") as caught:
         ASRConfigManager().train(trainer, resume=True, verbose=False)
     assert "start a new one in another output_dir" in caught.value.hint
-    place.write_text('{"schema": 9}')
     (tmp_path / "checkpoint-14" / "asrconfig_checksums.json").unlink()
+    right = json.loads(place.read_text())
+    for wrong in ({"step": 15}, {"rows": -1}, {"state": 7}, {"window": "1"}):
+        place.write_text(json.dumps({**right, "position": {**right["position"], **wrong}}))
+        with pytest.raises(CorruptFileError, match=r"asrconfig_stream\.json"):
+            trained(tmp_path, files)
+    place.write_text('{"schema": 9}')
     with pytest.raises(CorruptFileError, match="holds no place in a stream"):
         trained(tmp_path, files)
     trainer = trainer_of({"output": str(tmp_path), "steps": 20}, files)
@@ -157,6 +162,7 @@ def test_settings_that_do_not_go_with_streams(tmp_path: Path, files: list[str]) 
         assert hint in caught.value.hint
 
     refused("max_steps is not set", "max_steps=1000", lambda t: setattr(t.args, "max_steps", -1))
+    refused("clips again", "ignore_data_skip out", lambda t: setattr(t.args, "ignore_data_skip", True))
     newer = hasattr(trainer_of({"output": str(tmp_path)}, files).args, "train_sampling_strategy")
     name, value = ("train_sampling_strategy", "group_by_length") if newer else ("group_by_length", True)
     refused("grouped by length", 'mode="bucketed"', lambda t: setattr(t.args, name, value))
