@@ -144,6 +144,7 @@ CLAIMS = (
         4,
         text("", "killed_trainer"),
     ),
+    always("python benchmarks/killed_streams.py", 2, text("", "killed_streams") | numbers("", 0, "stream_kills")),
     always(f"python benchmarks/make_audio_corpus.py {AUDIO} --only odd even --missing", 4, {}),
     always(f"python benchmarks/audio_truth.py {AUDIO}/odd", 2, text("", "audio_files", "audio_right", "audio_others")),
     always(

@@ -64,16 +64,9 @@ func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
 
 // Finish sums up what was added. Errors are InvalidArgument, EmptyDataset and Cancelled.
 func (c *Collection) Finish(ctx context.Context, e Ending) (Result, error) {
-	var sample *Subsample
-	if e.Sampled || e.Population != nil {
-		sample = &Subsample{Drawn: c.clips.Len(), Population: c.clips.Len()}
-	}
-	if e.Population != nil {
-		if *e.Population < c.clips.Len() {
-			return Result{}, fault.New(fault.InvalidArgument, "population counts all clips, also those not given",
-				"population is %d with %d clips given", *e.Population, c.clips.Len())
-		}
-		sample.Population = *e.Population
+	sample, err := e.sample(c.clips.Len())
+	if err != nil {
+		return Result{}, err
 	}
 	return c.sum(ctx, e.Source, sample, e.AllowEmpty, false)
 }
@@ -83,7 +76,38 @@ type Ending struct {
 	Source     string `json:"source"`      // what to call it in the profile
 	Population *int   `json:"population"`  // of clips that the caller drew himself: how many there are in all
 	Sampled    bool   `json:"sampled"`     // the clips are such a draw; without Population nothing can be scaled
+	Shards     []int  `json:"shards"`      // rows that were read of each shard of a stream, one behind the other; absent: drawn one by one
 	AllowEmpty bool   `json:"allow_empty"` // nothing usable gives a profile of zeros instead of an error
+}
+
+// sample is what so many clips stand for; nil where they are all. Errors: InvalidArgument.
+func (e Ending) sample(clips int) (sample *Subsample, err error) {
+	if !e.Sampled && e.Population == nil {
+		return sample, err
+	}
+	sample = &Subsample{Drawn: clips, Population: clips, Shards: e.Shards}
+	if e.Population != nil {
+		sample.Population = *e.Population
+	}
+	if sample.Population < clips {
+		return nil, fault.New(fault.InvalidArgument, "population counts all clips, also those not given",
+			"population is %d with %d clips given", sample.Population, clips)
+	}
+	read := 0
+	for _, count := range e.Shards {
+		if count < 0 || count > clips-read {
+			return nil, shardsFault(count, clips)
+		}
+		read += count
+	}
+	if e.Shards != nil && read != clips {
+		return nil, shardsFault(read, clips)
+	}
+	return sample, nil
+}
+
+func shardsFault(rows, clips int) error {
+	return fault.New(fault.InvalidArgument, "give the rows that were read of each shard", "shards have %d rows with %d clips given", rows, clips)
 }
 
 // measure appends the rows of entries.

@@ -85,9 +85,8 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	}
 	entries, picked = nil, nil //nolint:ineffassign // the rows have them; the memory of a million is free
 	if r.Sampled || r.Population != nil {
-		sample = &Subsample{Drawn: c.clips.Len(), Population: c.clips.Len()}
-		if r.Population != nil {
-			sample.Population = *r.Population
+		if sample, err = r.sample(c.clips.Len()); err != nil {
+			return Result{}, err
 		}
 	}
 	result, err := c.sum(ctx, source, sample, r.AllowEmpty, r.Manifest != "")

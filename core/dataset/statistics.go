@@ -35,7 +35,7 @@ func Summarize(c *Clips, source string, sample *Subsample, o Options) profile.Da
 	d.MeasuredCount = len(durations)
 	scale := 1.0
 	if sample != nil {
-		d.Sampled = true
+		d.Sampled, d.Sampling = true, sampling(c.rows, sample)
 		scale = float64(sample.Population) / float64(max(1, sample.Drawn))
 	}
 	d.SampleCount = int(math.Round(float64(d.MeasuredCount) * scale))

@@ -4,8 +4,9 @@ import "math/rand/v2"
 
 // Subsample says what a draw stands for.
 type Subsample struct {
-	Drawn      int // clips that were drawn, bad ones too; without what listing found bad
-	Population int // clips that they were drawn from
+	Drawn      int   // clips that were drawn, bad ones too; without what listing found bad
+	Population int   // clips that they were drawn from
+	Shards     []int // rows that were read of each shard of a stream, one behind the other; nil: drawn one by one
 }
 
 // subsample takes size entries at random without replacement and keeps their order; all of them, with a nil Sample, when size is

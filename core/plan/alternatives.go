@@ -54,8 +54,8 @@ func (s *search) whyNot(f evaluated, b batches) string {
 	switch {
 	case b.order == f.chosen.order && s.sharded():
 		return "the guard cannot split the steps of a sharded model"
-	case o.Streamed:
-		return "a stream has no order and no lengths to choose by"
+	case o.Streamed && (b.order == "grouped" || b.order == "packed"):
+		return "of a stream one window of clips is known at a time"
 	case b.order == f.chosen.order:
 		return "too little is gained for steps that the guard splits"
 	case o.LengthHandling != "":

@@ -34,9 +34,14 @@ func datasetSize(d profile.Dataset) string {
 }
 
 // streamingWarning: a streamed dataset has no length, and the Trainer then wants max_steps.
-func streamingWarning(on bool, samples, effective int, epochs float64) string {
+func streamingWarning(on bool, d profile.Dataset, effective int, epochs float64) string {
 	if !on {
 		return ""
+	}
+	samples := d.SampleCount
+	if d.Sampling != nil && d.Sampling.Population == nil {
+		return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: config.max_steps(clips), for as many clips as the stream has. "+
+			"The plan's times are of an epoch of the %s that were measured.", fault.Plural(samples, "clip"))
 	}
 	steps := max(1, float64(samples)*epochs/float64(effective))
 	return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: about %.0f for %s epochs (%d clips × %s / %d).",

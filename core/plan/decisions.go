@@ -103,12 +103,16 @@ func (s *search) writeLength(d *draft, f evaluated) {
 	if s.clips.leftOut > 0 {
 		longest = min(longest, *s.maxLength())
 	}
-	if s.clips.fixed > 0 && longest > s.clips.fixed {
+	if s.clips.fixed > 0 && longest > s.clips.fixed && !s.in.Options.Streamed {
 		chunk := s.clips.fixed
 		d.ChunkLengthS, why = &chunk, fmt.Sprintf("the model takes %.4g s, the longest clip has %.4g s", chunk, longest)
 		d.warn(fmt.Sprintf("Clips over %.4g s must be split: config.select(dataset) cuts them with their texts, by timestamps or by align=, and leaves out the others.", chunk))
 	}
 	d.because("chunk_length_s", why)
+	if s.in.Options.Streamed {
+		s.writeStreamBound(d)
+		return
+	}
 	if s.clips.leftOut == 0 {
 		d.because("max_length_s", "every clip fits"+s.costOfLongest(f))
 		return
@@ -123,9 +127,23 @@ func (s *search) writeLength(d *draft, f evaluated) {
 	d.warn("Over max_length_s = " + number(*d.MaxLengthS) + ": " + why + ".")
 }
 
+// writeStreamBound says up to which length clips of a stream are trained on.
+func (s *search) writeStreamBound(d *draft) {
+	d.MaxLengthS = s.maxLength()
+	why := fmt.Sprintf("%s were measured, the longest of %.4g s", fault.Plural(s.in.Dataset.MeasuredCount, "clip"), s.in.Dataset.MaxS)
+	if told := s.in.Dataset.Sampling; told != nil && *d.MaxLengthS >= s.in.Dataset.MaxS {
+		why += fmt.Sprintf(": at most %.2g %% of the stream are longer, with 95 %% certainty", 100*told.LongerShare)
+	}
+	if s.in.Options.MaxLengthS != nil {
+		why = "asked for; " + why
+	}
+	d.because("max_length_s", why)
+	d.warn("Clips of the stream over max_length_s = " + number(*d.MaxLengthS) + " s do not fit the plan. config.stream(dataset) leaves them out and counts them: " + why + ".")
+}
+
 // maxLength is the length in seconds over which clips are left out; nil where none is.
 func (s *search) maxLength() *float64 {
-	if s.clips.leftOut == 0 || s.in.Options.MaxLengthS != nil {
+	if !s.in.Options.Streamed && (s.clips.leftOut == 0 || s.in.Options.MaxLengthS != nil) {
 		return s.in.Options.MaxLengthS
 	}
 	limit := s.clips.sorted[len(s.clips.sorted)-1]

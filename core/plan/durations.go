@@ -8,6 +8,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -37,10 +38,32 @@ func readDurations(in Inputs, fixed float64) (durations, error) {
 		a.sorted = lengths.Quantiles()
 	}
 	slices.Sort(a.sorted)
+	if in.Options.Streamed {
+		return a.bounded(streamBound(in, fixed))
+	}
 	if in.Options.MaxLengthS != nil {
 		return a.upTo(*in.Options.MaxLengthS)
 	}
 	return a, nil
+}
+
+// streamBound is the longest clip of a stream that is trained on: what was asked for, or the longest that was measured, rounded up to a tenth of
+// a second, and no longer than what the model takes.
+func streamBound(in Inputs, fixed float64) float64 {
+	bound := profile.Or(in.Options.MaxLengthS, math.Ceil(10*in.Dataset.MaxS)/10)
+	if fixed > 0 {
+		return min(bound, fixed)
+	}
+	return bound
+}
+
+// bounded plans for a clip of a length, whether one was measured or not, and leaves out longer ones.
+func (a durations) bounded(seconds float64) (durations, error) {
+	a, err := a.upTo(seconds)
+	if err == nil && a.sorted[len(a.sorted)-1] < seconds {
+		a.sorted = append(a.sorted, seconds)
+	}
+	return a, err
 }
 
 // upTo leaves out clips over a length. Errors: EmptyDataset when none is left.

@@ -231,8 +231,6 @@ func (s *search) orderReason(f evaluated) string {
 		return "asked for"
 	case s.clips.fixed > 0:
 		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.clips.fixed)
-	case s.in.Options.Streamed:
-		return "the dataset is a stream, whose order cannot be chosen"
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps && b.order == "random":
 		return "preset speed: random order is the fastest here, so that it is kept, as with preset balanced"
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps:

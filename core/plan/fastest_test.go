@@ -399,7 +399,7 @@ func TestACPUIsPlannedWithoutTimes(t *testing.T) {
 	checkSearched(t, c)
 }
 
-func TestAStreamKeepsItsOrder(t *testing.T) {
+func TestAStreamIsPlannedInWindows(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 20, 1), "T4")
 	in.Dataset.TotalHours, in.Dataset.SizeBytes = 1000, 100e9
 	here := planned(t, in)
@@ -408,12 +408,38 @@ func TestAStreamKeepsItsOrder(t *testing.T) {
 	c := planned(t, in)
 	assert.True(t, c.Streaming)
 	assert.Equal(t, "random", c.LengthHandling)
-	assert.Equal(t, "fixed", c.MicroBatching)
-	assert.Contains(t, strings.Join(c.Warnings, " "), "the Trainer needs max_steps")
+	assert.Equal(t, "memory", c.MicroBatching)
+	assert.Equal(t, 20.0, *c.MaxLengthS)
+	assert.Contains(t, strings.Join(c.Warnings, " "), "the Trainer needs max_steps: about 188 for 3 epochs")
 	checkSearched(t, c)
-	in.Options.LengthHandling = "packed"
-	_, err := Make(in)
-	requireFault(t, err, fault.InvalidArgument, "a stream has no order to choose")
+	in.Options.Preset = Speed
+	assert.Equal(t, "bucketed", planned(t, in).LengthHandling, "the one order that a window has besides random")
+	for _, order := range []string{"packed", "grouped"} {
+		in.Options.LengthHandling = order
+		_, err := Make(in)
+		requireFault(t, err, fault.InvalidArgument, "of a stream one window of clips is known at a time")
+	}
+}
+
+func TestAStreamIsPlannedForItsLongestClip(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 20, 1), "T4")
+	in.Options.Streamed = true
+	in.Dataset.Sampled, in.Dataset.Sampling = true, &profile.Sampling{Shards: 10, LongerShare: 0.0015}
+	seen := planned(t, in)
+	assert.Contains(t, strings.Join(seen.Warnings, " "), "at most 0.15 % of the stream are longer, with 95 % certainty")
+	assert.Contains(t, strings.Join(seen.Warnings, " "), "config.max_steps(clips), for as many clips as the stream has")
+	longer, shorter := 40.0, 10.0
+	in.Options.MaxLengthS = &longer
+	asked := planned(t, in)
+	assert.Equal(t, longer, *asked.MaxLengthS)
+	assert.Less(t, asked.MicroBatchSize, seen.MicroBatchSize, "clips that were not measured need their memory, too")
+	in.Options.MaxLengthS = &shorter
+	assert.Greater(t, planned(t, in).MicroBatchSize, seen.MicroBatchSize)
+	whisper := described(t, "openai/whisper-small", speech(2000, 40, 1), "T4")
+	whisper.Options.Streamed = true
+	c := planned(t, whisper)
+	assert.Equal(t, 30.0, *c.MaxLengthS, "longer clips cannot be split in a stream")
+	assert.Nil(t, c.ChunkLengthS)
 }
 
 func TestUnequalCardsTakeWhatTheyHaveRoomFor(t *testing.T) {

@@ -83,7 +83,7 @@ type Options struct {
 	LengthHandling        string                  `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
 	MaxLengthS            *float64                `json:"max_length_s"`           // longer clips are left out, above 0
 	Distributed           string                  `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
-	Streamed              bool                    `json:"streamed"`               // the dataset is a stream, whose order cannot be chosen
+	Streamed              bool                    `json:"streamed"`               // the dataset is a stream, of which a window of clips is known at a time
 	FreezeFeatureEncoder  bool                    `json:"freeze_feature_encoder"` // the model is asked for as such
 	LoRARank              int                     `json:"lora_rank"`              // of adapters beside queries and values, 0..65536; 0, all parameters train
 	Adapted               bool                    `json:"adapted"`                // the model has these adapters: it is counted and traced with them
@@ -236,9 +236,9 @@ func (o Options) checkCombinations() error {
 	case o.Policy == PublishedRule && given:
 		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
 			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling, max_length_s, distributed, lora_rank, workers and options of evaluations", o.Policy)
-	case o.Streamed && o.LengthHandling != "" && o.LengthHandling != "random":
-		return fault.New(fault.InvalidArgument, "leave length_handling out, or load the dataset without streaming",
-			"length_handling is %q, but a stream has no order to choose", o.LengthHandling)
+	case o.Streamed && (o.LengthHandling == "grouped" || o.LengthHandling == "packed"):
+		return fault.New(fault.InvalidArgument, `choose length_handling="bucketed", or load the dataset without streaming`,
+			"length_handling is %q, but of a stream one window of clips is known at a time", o.LengthHandling)
 	case profile.Or(o.EveryNLayers, 1) > 1 && !profile.Or(o.GradientCheckpointing, true):
 		return fault.New(fault.InvalidArgument, "leave one of the two out", "every_n_layers is %d, and gradient_checkpointing is off", *o.EveryNLayers)
 	case profile.Or(o.EveryNLayers, 1) > 1 && o.Distributed == "fsdp":

@@ -223,7 +223,7 @@ func planOptimizer(d *draft, in Inputs) {
 	d.warn(rateWarning(o))
 	d.NumTrainEpochs = profile.Or(o.NumTrainEpochs, defaultEpochs)
 	d.because("num_train_epochs", asked(o.NumTrainEpochs, "the Trainer's default"))
-	d.warn(streamingWarning(d.Streaming, in.Dataset.SampleCount, effective(d.Config), d.NumTrainEpochs))
+	d.warn(streamingWarning(d.Streaming, in.Dataset, effective(d.Config), d.NumTrainEpochs))
 	d.WarmupRatio, d.MaxGradNorm = warmupRatio, maxGradNorm
 	d.because("warmup_ratio", "a tenth of all steps, usual for speech models: attention is unstable at the full rate at first")
 	d.because("max_grad_norm", "gradient clipping at the Trainer's default")

@@ -354,7 +354,7 @@ func (s *search) choose(f evaluated) batches {
 	if random == nil {
 		return f.all[0]
 	}
-	if s.in.Options.Preset == Speed && random.steps >= fewSteps && !s.in.Options.Streamed {
+	if s.in.Options.Preset == Speed && random.steps >= fewSteps {
 		return s.fastestOfAll(f, *random)
 	}
 	similar := s.fastestOf(f, batching.Bucketed)
@@ -367,6 +367,9 @@ func (s *search) choose(f evaluated) batches {
 // fastestOfAll is the fastest strategy of any order: what preset speed takes.
 func (s *search) fastestOfAll(f evaluated, best batches) batches {
 	for _, order := range []string{"grouped", batching.Bucketed, batching.Packed} {
+		if s.in.Options.Streamed && order != batching.Bucketed {
+			continue
+		}
 		if b := s.fastestOf(f, order); b != nil && b.epoch.Likely < best.epoch.Likely {
 			best = *b
 		}
@@ -382,7 +385,7 @@ func (s *search) fastestOf(f evaluated, order string) (chosen *batches) {
 	}
 	for i, b := range f.all {
 		cut := b.microBatching == memoryMicro
-		if b.order != order || cut && (s.sharded() || s.in.Options.Streamed || f.traced != nil && f.traced.OneLength) {
+		if b.order != order || cut && (s.sharded() || f.traced != nil && f.traced.OneLength) {
 			continue
 		}
 		if chosen == nil || cut && b.epoch.Likely*tolerance < chosen.epoch.Likely || !cut && b.epoch.Likely <= tolerance*chosen.epoch.Likely {

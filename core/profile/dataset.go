@@ -56,11 +56,21 @@ type Duplicates struct {
 	Groups [][]string `json:"groups"` // at most 20, with at most 5 paths each
 }
 
+// Sampling says how far a sample may be off, with a certainty of 95 %.
+type Sampling struct {
+	Shards      int      `json:"shards"`       // of a stream, that rows were read from; 0 where clips were drawn one by one
+	Population  *int     `json:"population"`   // clips that were drawn from; absent: unknown
+	MeanLowS    float64  `json:"mean_low_s"`   // the mean length of all clips is at least this
+	MeanHighS   *float64 `json:"mean_high_s"`  // and at most this; absent: one clip does not tell
+	LongerShare float64  `json:"longer_share"` // 0..1: at most this share of all clips is longer than the longest measured one
+}
+
 // Dataset sums up the audio. Statistics speak of the usable clips that were measured.
 type Dataset struct {
 	SampleCount    int                `json:"sample_count"`    // clips in the dataset, bad ones not counted; an estimate when Sampled
 	MeasuredCount  int                `json:"measured_count"`  // usable clips that were measured
 	Sampled        bool               `json:"sampled"`         // true when a random sample stands for the whole
+	Sampling       *Sampling          `json:"sampling"`        // absent when all were measured, and without a usable clip
 	BadCount       int                `json:"bad_count"`       // clips that cannot be used
 	BadFiles       []BadFile          `json:"bad_files"`       // the first 10 000 of them, in source order
 	ShortenedCount int                `json:"shortened_count"` // clips that hold less than their header claims

@@ -57,9 +57,21 @@ func datasetFacts(d profile.Dataset) []string {
 		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
 	}
 	if d.Sampled {
-		lines = append(lines, fmt.Sprintf("measured on a random sample of %d", d.MeasuredCount))
+		lines = append(lines, sampled(d)...)
 	}
 	return lines
+}
+
+// sampled says how far the figures of a sample may be off.
+func sampled(d profile.Dataset) []string {
+	s, drawn := d.Sampling, fmt.Sprintf("measured on a sample of %d", d.MeasuredCount)
+	if s == nil || s.MeanHighS == nil {
+		return []string{drawn}
+	}
+	if s.Shards > 0 {
+		drawn += fmt.Sprintf(", from %s of a stream", count(s.Shards, "shard"))
+	}
+	return []string{drawn, fmt.Sprintf("with 95 %% certainty: mean %.2f–%.2f s, at most %.2g %% over %.2f s", s.MeanLowS, *s.MeanHighS, 100*s.LongerShare, d.MaxS)}
 }
 
 // mix is "16000 Hz ×300, 8000 Hz ×4", the most frequent first.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .launch.launch_script import LaunchSettings
     from .plan.selection import Selection
     from .segmentation import CTCAligner
+    from .streams.stream_batches import StreamBatches, StreamSettings
 
 
 @dataclasses.dataclass(repr=False)
@@ -102,12 +103,25 @@ class TrainingConfig(PlanRecord):
         the 448 positions of its decoder. The rows of pieces name a part of a file, ``talk.flac#t=12.5,30``, as
         ``load_audio``, the collators and ``scan_audio`` read it.
 
-        Where nothing is left out or cut, the dataset itself is given. Raises ``InvalidArgumentError`` for streams and
-        dictionaries, ``EmptyDatasetError`` when nothing is left.
+        Where nothing is left out or cut, the dataset itself is given. Raises ``InvalidArgumentError`` for dictionaries
+        and streams (see ``stream``), ``EmptyDatasetError`` when nothing is left.
         """
         from .plan.selection import select
 
         return select(dataset, durations, self, align, processor)
+
+    def stream(self, dataset: Any, **options: Unpack[StreamSettings]) -> StreamBatches:
+        """``dataset``, a stream, as a Trainer's ``train_dataset``: see ``StreamBatches``, whose ``options`` these are.
+
+        Clips over the plan's ``max_length_s`` are left out, steps are made by its ``length_handling``, in the order of
+        its ``seed``. Raises ``InvalidArgumentError`` for what is no stream.
+        """
+        from .streams import StreamBatches
+
+        options.setdefault("max_length_s", self.max_length_s)
+        options.setdefault("mode", "bucketed" if self.length_handling == "bucketed" else "random")
+        options.setdefault("seed", self.seed)
+        return StreamBatches(dataset, **options)
 
     def max_steps(self, clips: int) -> int:
         """Optimizer steps of ``num_train_epochs`` over ``clips`` clips, the last of each epoch not always whole.

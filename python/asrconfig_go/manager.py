@@ -24,6 +24,7 @@ from .config import TrainingConfig
 from .data.durations import add_durations
 from .data.prepared_rows import examples_of, row_seconds
 from .data.scan import DatasetProfile, scan_audio
+from .data.stream_sources import is_remote
 from .machine.hardware import HardwareProfile, check_margin, hardware_json
 from .machine.model import ModelProfile, profile_model
 from .plan.plan_options import PlanOptions
@@ -374,6 +375,7 @@ class ASRConfigManager:
         """
         from .guard import attach, guard_of
         from .guard.memory_budget import traced_for
+        from .streams import use_stream
         from .training.planned_batches import memory_limit, use_planned_batches
 
         self._check_adapters(trainer)
@@ -397,6 +399,7 @@ class ASRConfigManager:
         if planned and config is not None:
             memory, limit = options.get("memory"), options.get("memory_limit_bytes")
             guard.on_detach(use_planned_batches(trainer, config, self.durations, memory, limit))
+        guard.on_detach(use_stream(trainer))
         return guard
 
     def train(
@@ -473,7 +476,10 @@ class ASRConfigManager:
 
 
 def _is_stream(dataset: Any) -> bool:
-    """Whether clips can only be read one after the other, as of datasets' streams and their dictionaries."""
+    """Whether clips can only be read one after the other, as of datasets' streams, their dictionaries and addresses."""
+    if isinstance(dataset, str | list):
+        first = dataset[0] if isinstance(dataset, list) and dataset else dataset
+        return isinstance(first, str) and is_remote(first)
     parts = dataset.values() if isinstance(dataset, dict) else (dataset,)
     return any(hasattr(part, "__iter__") and not hasattr(part, "__len__") for part in parts)
 

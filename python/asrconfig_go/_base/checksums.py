@@ -14,7 +14,10 @@ from .json_files import read_object
 NAME = "asrconfig_checksums.json"
 _SCHEMA = 1
 _CHUNK = 1 << 20
-_OTHERS = re.compile(r"rng_state_\d+\.pth|.*\.part")  # of other processes, which may not have written theirs yet
+STREAM_FILE = "asrconfig_stream{}.json"
+"""What a process writes of its place in a stream; ``_1`` and so on of any but the first."""
+# Of other processes, which may not have written theirs yet.
+_OTHERS = re.compile(r"rng_state_\d+\.pth|asrconfig_stream_\d+\.json|.*\.part")
 _HINT = "remove it to go without checksums"
 
 

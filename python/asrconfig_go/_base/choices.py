@@ -20,6 +20,8 @@ Checkpointing = Literal["reentrant", "non_reentrant"]
 LengthHandling = Literal["random", "grouped", "bucketed", "packed"]
 StepMode = Literal["random", "bucketed", "packed"]
 """Which clips make up an optimizer step; ``"grouped"`` is the Trainer's own."""
+StreamMode = Literal["random", "bucketed"]
+"""The same of a stream, of which a window of clips is known at a time."""
 ClipOrder = Literal["random", "grouped"]
 MicroBatching = Literal["fixed", "memory"]
 Attention = Literal["sdpa", "eager"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
@@ -69,7 +69,7 @@ def shared_evenly(trainer: Any) -> bool:
     return not hasattr(trainer, _KEY) or getattr(trainer, _KEY).even
 
 
-def with_batches(loader: Any, sampler: StepSampler) -> Any:
+def with_batches(loader: Any, sampler: Iterable[list[Any]]) -> Any:
     """A loader as ``loader``, which ``accelerator.prepare`` made, with the batches of ``sampler``, already sharded.
 
     For custom loops, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call

@@ -10,5 +10,6 @@ from .profile import (
     Histogram as Histogram,
     Outliers as Outliers,
     Padding as Padding,
+    Sampling as Sampling,
 )
 from .scan import ScanResult as ScanResult, scan_audio as scan_audio

@@ -1,24 +1,19 @@
-"""Hugging Face datasets as sources, without decoding: their Arrow tables by address, streams row by row."""
+"""Hugging Face datasets as sources, without decoding: their Arrow tables by address. Streams: ``stream_sources``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
-from .arrow_columns import PATH_COLUMNS, PREPARED_RATE, TEXT_COLUMNS, arrow_request
-from .pieces import Piece, Source, array_clip, encoded_piece
+from .arrow_columns import PATH_COLUMNS, TEXT_COLUMNS, arrow_request
+from .pieces import Source
 from .prepared_rows import PreparedRows, input_column
 
-STREAM_SAMPLE = 200  # clips read of a streamed dataset, whose files are remote
 
-
-def read_hf_dataset(dataset: Any, prepared: PreparedRows, *, sample_size: int | None) -> Source:
-    """A ``datasets.Dataset`` or ``IterableDataset`` with an ``Audio`` or a path column, or with a model's input."""
-    if not hasattr(dataset, "__len__"):
-        return _streamed(dataset, prepared, sample_size or STREAM_SAMPLE)
-    name = _prepared_column(dataset)
+def read_hf_dataset(dataset: Any, prepared: PreparedRows) -> Source:
+    """A ``datasets.Dataset`` with an ``Audio`` or a path column, or with a model's input."""
+    name = prepared_column(dataset)
     if len(dataset) and name is not None:
         return prepared.of_column(dataset, stored_column(dataset, name), name, _axes(dataset.features[name]))
     if len(dataset) and prepared.examples is not None and not _has_audio(dataset):
@@ -26,7 +21,7 @@ def read_hf_dataset(dataset: Any, prepared: PreparedRows, *, sample_size: int | 
     return _tables([dataset], f"dataset of {len(dataset)} rows, column {audio_column(dataset)!r}")
 
 
-def _prepared_column(dataset: Any) -> str | None:
+def prepared_column(dataset: Any) -> str | None:
     """The column that is a model's input and no list of samples, which is measured as audio."""
     if not _has_audio(dataset):
         return input_column(dataset.features or {})
@@ -49,19 +44,14 @@ def _axes(feature: Any) -> int:
     return 1 + _axes(inner) if inner is not None else len(getattr(feature, "shape", ()))
 
 
-def read_hf_splits(splits: dict[Any, Any], prepared: PreparedRows, *, sample_size: int | None) -> Source:
+def read_hf_splits(splits: dict[Any, Any], prepared: PreparedRows) -> Source:
     """A ``DatasetDict``: its split ``train``, which is what gets trained on, or all of them where none is called so."""
     if "train" in splits:
-        source = read_hf_dataset(splits["train"], prepared, sample_size=sample_size)
+        source = read_hf_dataset(splits["train"], prepared)
         source.label = source.label.replace("dataset", "split 'train'", 1)
         if source.request is not None:
             source.request["source"] = source.label
         return source
-    if not all(hasattr(split, "__len__") for split in splits.values()):
-        raise InvalidArgumentError(
-            f"the streamed dataset has the splits {', '.join(map(repr, splits))}",
-            f"pass one of them, such as dataset[{next(iter(splits))!r}]",
-        )
     sizes = ", ".join(f"{name} {len(split)}" for name, split in splits.items())
     return _tables(list(splits.values()), f"dataset of {sizes} rows")
 
@@ -123,49 +113,8 @@ def audio_column(dataset: Any) -> str:
 _STORED = ("string", "large_string", "binary", "large_binary")
 
 
-def _streamed(dataset: Any, prepared: PreparedRows, limit: int) -> Source:
-    """The first rows of a stream: it cannot be sampled at random without reading it whole."""
-    if dataset.features is None and hasattr(dataset, "_resolve_features"):
-        dataset = dataset._resolve_features()
-    population = _split_size(dataset)
-    name = _prepared_column(dataset)
-    if name is not None:
-        return prepared.of_stream(iter(islice(dataset, limit)), name, limit, population)
-    column = audio_column(dataset)
-    encoded = type(dataset.features[column]).__name__ == "Audio"
-    rows = undecoded(dataset, column) if encoded else dataset
-
-    def pieces() -> Iterator[Piece]:
-        for number, row in enumerate(islice(rows, limit)):
-            yield _stream_piece(number, row[column])
-
-    total = limit if population is None else min(limit, population)
-    sampled = population is None or limit < population
-    return Source(None, pieces, f"first {limit} rows of a stream, column {column!r}", total, population, sampled)
-
-
-def _stream_piece(number: int, value: Any) -> Piece:
-    import pyarrow as pa
-
-    if isinstance(value, str):
-        return encoded_piece([(number, value, None)])
-    if isinstance(value, bytes):
-        value = {"bytes": value}
-    if value is None or (isinstance(value, dict) and "array" not in value):
-        value = value or {}
-        data = None if value.get("bytes") is None else pa.py_buffer(value["bytes"])
-        return encoded_piece([(number, value.get("path"), data)])
-    return Piece(known=[(number, array_clip(value, number, PREPARED_RATE))])
-
-
 def undecoded(dataset: Any, column: str) -> Any:
     """The dataset with its ``Audio`` column as it is stored, bytes and paths."""
     from datasets import Audio
 
     return dataset.cast_column(column, Audio(decode=False))
-
-
-def _split_size(dataset: Any) -> int | None:
-    splits = getattr(dataset.info, "splits", None) or {}
-    split = splits.get(str(dataset.split)) if dataset.split is not None else None
-    return split.num_examples if split is not None else None

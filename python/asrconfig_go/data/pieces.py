@@ -33,8 +33,9 @@ class Source:
     """A request for one scan, or ``pieces`` with a ``label``.
 
     ``population`` is the number of rows that the pieces come from, None for a stream of unknown length; ``sampled``
-    says that the pieces may be fewer. ``texts`` returns the transcripts of all rows, by the name of the column or None
-    for the usual ones; it is None where the library reads it, from manifests and shards, or where there is none.
+    says that the pieces may be fewer. ``shards``, filled while pieces are read, counts the rows that were read of each
+    shard of a stream, one behind the other. ``texts`` returns the transcripts of all rows, by the name of the column or
+    None for the usual ones; it is None where the library reads it, from manifests and shards, or where there is none.
     """
 
     request: dict[str, Any] | None = None
@@ -43,6 +44,7 @@ class Source:
     total: int | None = None
     population: int | None = None
     sampled: bool = False
+    shards: list[int] = field(default_factory=list)
     alive: list[Any] = field(default_factory=list)  # keeps the memory that the request points to
     texts: Callable[[str | None], list[Any]] | None = None
     unit: InputUnit | None = None  # of rows that hold a model's input

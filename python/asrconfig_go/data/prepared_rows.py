@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -35,13 +36,15 @@ class PreparedRows:
         label = f"dataset of {len(dataset)} rows, column {name!r}, {unit}"
         return _source(enumerate(_stored_lengths(*stored)), unit, label, len(dataset), len(dataset))
 
-    def of_stream(self, rows: Iterator[Any], name: str, limit: int, population: int | None) -> Source:
-        """The first ``limit`` rows of a stream."""
+    def of_stream(
+        self, rows: Iterator[Any], name: str, limit: int, population: int | None, where: str, shards: list[int]
+    ) -> Source:
+        """At most ``limit`` rows of a stream, from ``where``; reading them fills ``shards``."""
         first = next(rows)
         unit = input_unit(name, axes_of(first[name]), self.model)
         lengths = ((row, len(each[name])) for row, each in enumerate(chain((first,), rows)))
         total = limit if population is None else min(limit, population)
-        return _source(lengths, unit, f"first {limit} rows of a stream, column {name!r}, {unit}", total, population)
+        return replace(_source(lengths, unit, f"{where}, column {name!r}, {unit}", total, population), shards=shards)
 
     def of_rows(self, rows: Any, sample_size: int | None, seed: int) -> Source:
         """A list or a dataset of dictionaries, or of whatever the collator takes."""

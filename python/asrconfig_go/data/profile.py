@@ -63,18 +63,36 @@ class Duplicates:
     groups: tuple[tuple[str, ...], ...]
 
 
+@dataclass(frozen=True)
+class Sampling:
+    """How far a sample may be off, with a certainty of 95 %.
+
+    The mean length of all clips is ``mean_low_s`` to ``mean_high_s`` seconds (None: one clip does not tell), and at
+    most ``longer_share`` of them, 0 to 1, are longer than the longest measured one. ``shards`` are those of a stream
+    that rows were read from, 0 where clips were drawn one by one; ``population`` is how many there are in all, None if
+    unknown.
+    """
+
+    shards: int
+    population: int | None
+    mean_low_s: float
+    mean_high_s: float | None
+    longer_share: float
+
+
 @dataclass(frozen=True, repr=False)
 class DatasetProfile(Shown, kind="dataset"):
     """The audio summed up; statistics speak of the usable clips that were measured. Seconds, bytes, hertz.
 
-    With ``sampled`` a random sample represents the whole: counts, hours and bytes are then scaled to it. ``padding``
-    is for batches of ``batch_size`` measured clips. ``warnings`` are likely problems of a training; whether a clip
-    is silent is not judged, as nothing is decoded.
+    With ``sampled`` a sample represents the whole: counts, hours and bytes are then scaled to it, and ``sampling``
+    tells how far they may be off. ``padding`` is for batches of ``batch_size`` measured clips. ``warnings`` are likely
+    problems of a training; whether a clip is silent is not judged, as nothing is decoded.
     """
 
     sample_count: int
     measured_count: int
     sampled: bool
+    sampling: Sampling | None
     bad_count: int
     bad_files: tuple[BadFile, ...]
     shortened_count: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
@@ -20,6 +21,7 @@ from .prepared_rows import PreparedRows, examples_of
 from .profile import BadFile, DatasetProfile
 from .scan_jobs import scan_cache, scan_job, wait
 from .sources import read_source
+from .stream_sources import clips_piece
 
 __all__ = ["BadFile", "Clip", "Clips", "DatasetProfile", "ScanResult", "scan_audio"]
 
@@ -166,6 +168,15 @@ def scan_with_texts(
         return _result(job, True), texts
 
 
+def clip_seconds(clips: Sequence[Any]) -> array[float]:
+    """Seconds of clips as rows of a stream hold them, by their headers; not a number where one cannot be read."""
+    found = Source(None, lambda: iter((clips_piece(clips),)), "a stream")
+    with scan_job("scan.open", {"cache": scan_cache(False)}) as job:
+        _add_pieces(job, found, lambda done, total: None)
+        _finish(job, found, allow_empty=True)
+        return _result(job, True).durations
+
+
 def _check_sample_size(sample_size: int | None) -> None:
     if sample_size is None:
         return
@@ -204,7 +215,7 @@ def _piece_request(piece: Piece) -> dict[str, Any]:
 def _finish(job: int, found: Source, allow_empty: bool) -> None:
     request = {"job": job, "source": found.label, "allow_empty": allow_empty}
     if found.sampled:
-        request |= {"population": found.population, "sampled": True}
+        request |= {"population": found.population, "sampled": True, "shards": found.shards or None}
     native.call("scan.end", request)
     wait(job)
 

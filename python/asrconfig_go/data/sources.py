@@ -20,6 +20,7 @@ from .hf_sources import read_hf_dataset, read_hf_splits
 from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
 from .pieces import Piece, Source, array_clip, is_array, kind
 from .prepared_rows import PreparedRows
+from .stream_sources import STREAM_SAMPLE, is_remote, open_stream, read_stream
 
 _MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
 _KALDI = ("segments", "utt2dur", "reco2dur")
@@ -34,16 +35,20 @@ def read_source(
     ``prepared`` measures rows that hold a model's input.
     """
     prepared = prepared or PreparedRows()
+    if isinstance(source, str) and is_remote(source):
+        source = open_stream([source])
     if isinstance(source, str | os.PathLike):
         return _path(os.fsdecode(source), sample_size, seed)
     if hasattr(source, "column_names") and hasattr(source, "features"):
-        return read_hf_dataset(source, prepared, sample_size=sample_size)
+        if not hasattr(source, "__len__"):
+            return read_stream(source, prepared, sample_size or STREAM_SAMPLE, seed)
+        return read_hf_dataset(source, prepared)
     if hasattr(source, "column_names") and hasattr(source, "schema"):
         return read_table(source, f"table of {source.num_rows} rows")
     if hasattr(source, "columns") and hasattr(source, "iloc"):
         return read_frame(source)
     if isinstance(source, dict):
-        return _splits(source, prepared, sample_size)
+        return _splits(source, prepared, sample_size, seed)
     if (is_array(source) and len(source.shape) != 1) or isinstance(source, bytes | int | float | None):
         raise InvalidArgumentError(f"cannot read a dataset from {kind(source)}", _ACCEPTED)
     if _holds_prepared(source):
@@ -73,10 +78,14 @@ _ACCEPTED = (
 )
 
 
-def _splits(source: dict[Any, Any], prepared: PreparedRows, sample_size: int | None) -> Source:
-    if source and all(hasattr(split, "column_names") for split in source.values()):
-        return read_hf_splits(source, prepared, sample_size=sample_size)
+def _splits(source: dict[Any, Any], prepared: PreparedRows, sample_size: int | None, seed: int) -> Source:
     splits = ", ".join(map(repr, source))
+    if source and all(hasattr(split, "column_names") for split in source.values()):
+        if all(hasattr(split, "__len__") for split in source.values()):
+            return read_hf_splits(source, prepared)
+        if "train" in source:
+            return read_stream(source["train"], prepared, sample_size or STREAM_SAMPLE, seed)
+        splits += ", streamed"
     raise InvalidArgumentError(
         f"the dataset is a dictionary of {splits}", f"pass one split, such as dataset[{next(iter(source), 'train')!r}]"
     )
@@ -129,6 +138,8 @@ def _items(items: list[Any], sampling_rate: int, sample_size: int | None, seed: 
     kinds = set(map(type, items))  # a million paths are of one type or two
     if all(issubclass(each, str | os.PathLike) for each in kinds):
         paths = items if kinds == {str} else [os.fsdecode(item) for item in items]
+        if all(map(is_remote, paths)):
+            return read_source(open_stream(paths), sampling_rate=0, sample_size=sample_size, seed=seed)
         if all(path.lower().endswith(_SHARDS) for path in paths):
             return Source({"shards": paths})
         if all(path.lower().endswith(".parquet") for path in paths):

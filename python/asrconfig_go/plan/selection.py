@@ -129,7 +129,7 @@ def select(
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InvalidArgumentError(
             f"cannot choose clips of a {type(dataset).__name__} by index",
-            "load the dataset without streaming, or filter the stream by a column of durations",
+            "load the dataset without streaming, or train on config.stream(dataset), which leaves long clips out",
         )
     if durations is None:
         durations = _measured(dataset)

@@ -152,6 +152,7 @@ class GuardedTraining:
         )
 
     def _set_up(self) -> None:
+        from ..streams import use_stream
         from .deadline_callback import DeadlineCallback
         from .restart import InitialState, RunCheckpoints
 
@@ -164,7 +165,7 @@ class GuardedTraining:
             self._undo += [lambda: trainer.remove_callback(self._profile), self._profile.close]
         use_batch(trainer, record.batch[:2])
         self._journal = RunCheckpoints(trainer, self._start, self._folder, self._news)
-        self._undo += [self._journal.install(), _same_loader(trainer)]
+        self._undo += [self._journal.install(), use_stream(trainer), _same_loader(trainer)]
         self._initial = InitialState(trainer, self._folder.path)
         self._initial.discard()  # a killed process leaves its own behind
         if self._alone and self.max_retries and self._begin is None:

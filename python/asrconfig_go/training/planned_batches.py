@@ -58,11 +58,15 @@ def use_planned_batches(
     the way back.
     """
     from ..batching import StepSampler, memory_table, use_batches
+    from ..streams import StreamBatches
     from .guarded_training import use_batch
 
     args = trainer.args
     before = (args.per_device_train_batch_size, args.gradient_accumulation_steps)
     share = before[0] * before[1]
+    if isinstance(trainer.train_dataset, StreamBatches):
+        use_batch(trainer, (share, 1))
+        return lambda: use_batch(trainer, before)
     seconds = _of_the_training_set(trainer, config, durations)
     if seconds is None:
         return lambda: None
@@ -129,7 +133,7 @@ def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[floa
     """The seconds of each clip of the Trainer's dataset, if they are known."""
     size = getattr(trainer.train_dataset, "__len__", None)
     if size is None:
-        _not_followed(config, "the dataset is a stream, which has no order to choose")
+        _not_followed(config, "the dataset is a plain stream: train on config.stream(dataset)")
         return None
     limit = math.inf if config.max_length_s is None else config.max_length_s
     kept = array("d", (s for s in durations if s <= limit))

@@ -186,7 +186,7 @@ def test_steps_that_were_measured_replace_the_assumed_rates(monkeypatch: pytest.
     assert config.times.run_hours.likely == pytest.approx(2 * assumed.times.run_hours.likely, rel=0.2)
 
 
-def test_a_stream_keeps_its_order() -> None:
+def test_a_stream_is_planned_in_windows() -> None:
     class Stream:
         column_names = ("audio",)
 
@@ -196,9 +196,11 @@ def test_a_stream_keeps_its_order() -> None:
     from asrconfig_go.manager import _is_stream
 
     assert _is_stream(Stream()) and _is_stream({"train": Stream()})
-    assert not any(map(_is_stream, (Clips(), "clips/", Path("clips"), {"train": Clips()}, None)))
+    assert _is_stream("hf://datasets/a/b/*.parquet") and _is_stream(["https://a/b.tar"])
+    assert not any(map(_is_stream, (Clips(), "clips/", Path("clips"), {"train": Clips()}, None, [], ["a.tar"])))
     manager = manager_for()
     manager._streamed = True
     config = manager.plan(trace=False)
-    assert (config.streaming, config.length_handling, config.micro_batching) == (True, "random", "fixed")
+    assert (config.streaming, config.length_handling, config.micro_batching) == (True, "random", "memory")
+    assert config.max_length_s is not None
     assert any("max_steps" in warning for warning in config.warnings)
