@@ -100,8 +100,8 @@ def clip_pieces(durations: Sequence[float], config: PlanRecord) -> Iterator[tupl
     """Clip, start and end in seconds of every piece that ``config`` trains on, in order.
 
     A clip over ``chunk_length_s`` is split evenly into as few pieces as keep to that length, so that none is a short
-    rest; others are one piece. Clips that ``select_clips`` leaves out have none. Where the text is to be cut only an
-    alignment can tell: that is the caller's.
+    rest; others are one piece. Clips that ``select_clips`` leaves out have none. ``config.select`` cuts texts, too, and
+    in pauses.
 
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
     >>> config.chunk_length_s = 4.0
