@@ -79,7 +79,7 @@ func chunkWarning(length *float64) string {
 	if length == nil {
 		return ""
 	}
-	return "Clips over 30 s must be split: config.select(dataset) cuts them with their texts, by timestamps or by align=, and leaves out the others."
+	return "Clips over 30 s must be split: config.select(dataset) cuts them with their texts, by timestamps or by align=; max_length_s leaves them out."
 }
 
 // lengthWarning speaks when the longest clip is at least twice the mean one: the published formula knows only the mean.

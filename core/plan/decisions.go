@@ -106,7 +106,7 @@ func (s *search) writeLength(d *draft, f evaluated) {
 	if s.clips.fixed > 0 && longest > s.clips.fixed && !s.in.Options.Streamed {
 		chunk := s.clips.fixed
 		d.ChunkLengthS, why = &chunk, fmt.Sprintf("the model takes %.4g s, the longest clip has %.4g s", chunk, longest)
-		d.warn(fmt.Sprintf("Clips over %.4g s must be split: config.select(dataset) cuts them with their texts, by timestamps or by align=, and leaves out the others.", chunk))
+		d.warn(fmt.Sprintf("Clips over %.4g s must be split: config.select(dataset) cuts them with their texts, by timestamps or by align=; max_length_s leaves them out.", chunk))
 	}
 	d.because("chunk_length_s", why)
 	if s.in.Options.Streamed {

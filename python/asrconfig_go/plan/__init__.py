@@ -18,6 +18,6 @@ __getattr__, __dir__, __all__ = lazy_names(
             "PlannedStepParts",
         ),
         "planner": ("NotTracedWarning",),
-        "selection": ("Selection", "clip_pieces", "select_clips"),
+        "selection": ("Selection", "select_clips"),
     },
 )

@@ -17,4 +17,4 @@ from .plan_parts import (
     PlannedTimes as PlannedTimes,
 )
 from .planner import NotTracedWarning as NotTracedWarning
-from .selection import Selection as Selection, clip_pieces as clip_pieces, select_clips as select_clips
+from .selection import Selection as Selection, select_clips as select_clips

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -94,26 +94,6 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
         kept, too_long, unreadable, to_cut,
         hours(kept), hours(too_long), hours(to_cut), config.max_length_s, config.chunk_length_s,
     )  # fmt: skip
-
-
-def clip_pieces(durations: Sequence[float], config: PlanRecord) -> Iterator[tuple[int, float, float]]:
-    """Clip, start and end in seconds of every piece that ``config`` trains on, in order.
-
-    A clip over ``chunk_length_s`` is split evenly into as few pieces as keep to that length, so that none is a short
-    rest; others are one piece. Clips that ``select_clips`` leaves out have none. Where the text is to be cut only an
-    alignment can tell: that is the caller's.
-
-    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
-    >>> config.chunk_length_s = 4.0
-    >>> [(clip, round(start, 1), round(end, 1)) for clip, start, end in clip_pieces([8.0], config)]
-    [(0, 0.0, 4.0), (0, 4.0, 8.0)]
-    """
-    seconds = _seconds(durations)
-    for clip in select_clips(durations, config).kept:
-        whole = seconds[clip]
-        parts = 1 if config.chunk_length_s is None else max(1, math.ceil(whole / config.chunk_length_s))
-        for part in range(parts):
-            yield clip, whole * (part / parts), whole * ((part + 1) / parts)
 
 
 def select(

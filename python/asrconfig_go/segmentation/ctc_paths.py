@@ -11,7 +11,7 @@ import numpy as np
 
 from ..loading.padded_clips import Array
 
-MOST_CELLS = 40_000_000_000  # frames × states, some minutes: two hours of speech or so
+MOST_CELLS = 40_000_000_000  # frames × states: an hour and a half of fluent speech, in some minutes
 _BETWEEN = -1
 
 

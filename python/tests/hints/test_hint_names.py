@@ -31,6 +31,7 @@ OTHERS = {
     "python": "partial sum isinstance lambda fields start_method bytes",
     "PyTorch's allocator": "max_split_size_mb",
     "nvidia-smi": "compute_cap",
+    "peft": "task_type",
     "systemd-run": "MemoryMax",
 }
 ENVIRONMENT = {

@@ -20,7 +20,7 @@ class Case(NamedTuple):
 
 
 _PUBLISHED = {"policy": "published"}
-_LOWER, _LEAVE_OUT = "Lower target_batch_size.", "or leave these clips out of training."
+_LOWER, _LEAVE_OUT = "Lower target_batch_size.", "max_length_s leaves them out."
 CASES = [
     Case(_LOWER, (2.0,) * 4, "wav2vec2-base", {}, {"target_batch_size": 2}),
     Case(_LOWER, (2.0,) * 4, "wav2vec2-base", _PUBLISHED, {**_PUBLISHED, "target_batch_size": 2}),

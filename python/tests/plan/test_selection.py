@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import multiprocessing
 import random
@@ -15,7 +14,7 @@ import pytest
 
 from asrconfig_go import select_clips
 from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError
-from asrconfig_go.plan import Selection, clip_pieces
+from asrconfig_go.plan import Selection
 from training_fixtures import make_plan
 
 NAN = math.nan
@@ -52,24 +51,6 @@ def test_every_clip_is_in_one_place() -> None:
         chosen = select_clips(seconds, plan)
         assert sorted([*chosen.kept, *chosen.too_long, *chosen.unreadable]) == list(range(101))
         assert set(chosen.to_cut) <= set(chosen.kept)
-        assert {clip for clip, _, _ in clip_pieces(seconds, plan)} == set(chosen.kept)
-
-
-def test_pieces_are_even_and_cover_their_clip() -> None:
-    source = random.Random(2)
-    plan = make_plan(chunk_length_s=30.0)
-    seconds = [30.0, 30.000001, 60.0, 61.0, 0.0, *(source.uniform(0, 500) for _ in range(200))]
-    pieces: dict[int, list[tuple[float, float]]] = {}
-    for clip, start, end in clip_pieces(seconds, plan):
-        pieces.setdefault(clip, []).append((start, end))
-    assert [len(pieces[clip]) for clip in range(5)] == [1, 2, 2, 3, 1]
-    for clip, parts in pieces.items():
-        lengths = [end - start for start, end in parts]
-        assert max(lengths) <= 30.0 + 1e-9
-        assert max(lengths) - min(lengths) < 1e-9
-        assert len(parts) == max(1, math.ceil(seconds[clip] / 30.0))
-        assert (parts[0][0], parts[-1][1]) == (0.0, seconds[clip])
-        assert all(before[1] == after[0] for before, after in itertools.pairwise(parts))
 
 
 @pytest.mark.parametrize("durations", [[1.0, None], [1.0, -1.0], [math.inf], ["3"], [True], "345", 7, None])

@@ -17,7 +17,6 @@ from asrconfig_go._base.defaults import OPTIMIZER
 from asrconfig_go._base.transformers_features import can_offload_checkpoints, has_any_depth
 from asrconfig_go._base.wrapped_model import checkpointing_depth, offloads_checkpoints
 from asrconfig_go.apply import UnsupportedSettingWarning, add_lora
-from asrconfig_go.plan import clip_pieces
 from training_fixtures import make_plan
 
 pytest.importorskip("transformers")
@@ -251,7 +250,7 @@ def max_length_s() -> None:
 
 
 def chunk_length_s() -> None:
-    assert [len(list(clip_pieces([5, 20], make_plan(chunk_length_s=s)))) for s in (5.0, 10.0)] == [5, 3]
+    assert [list(select_clips([5, 20], make_plan(chunk_length_s=s)).to_cut) for s in (4.0, 10.0)] == [[0, 1], [1]]
 
 
 def device_count() -> None:
