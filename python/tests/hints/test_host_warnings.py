@@ -169,6 +169,9 @@ def test_a_stream_is_trained_on_for_as_many_steps_as_its_warning_says(tmp_path: 
     from tiny_training import Regression
 
     stream = digits(12)["train"].cast_column("audio", datasets.Audio(decode=False)).to_iterable_dataset()
+    # As of a dataset that the Hub describes.
+    stream.info.splits = datasets.SplitDict({"train": datasets.SplitInfo("train", num_examples=12)})
+    stream._split = datasets.Split.TRAIN
     config, _ = ac.create_optimal_config(
         stream, "wav2vec2-base", target_batch_size=4, num_train_epochs=2.0, gpu="T4", trace=False, verbose=False
     )
