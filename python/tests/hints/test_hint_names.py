@@ -24,14 +24,13 @@ OTHERS = {
     "generation_config cached_file ctc_zero_infinity input_values input_features model_type training_args save_model "
     "BitsAndBytesConfig load_in_8bit llm_int8_skip_modules lm_head",
     "datasets": "cast_column remove_columns map Audio sampling_rate",
-    "peft": "get_peft_model LoraConfig target_modules intermediate_dense output_dense",
+    "peft": "get_peft_model LoraConfig task_type target_modules intermediate_dense output_dense",
     "accelerate": "dispatch_batches split_batches",
     "this package": "asrconfig_go token_mean",
     "yours": "MyModel",
     "python": "partial sum isinstance lambda fields start_method bytes",
     "PyTorch's allocator": "max_split_size_mb",
     "nvidia-smi": "compute_cap",
-    "peft": "task_type",
     "systemd-run": "MemoryMax",
 }
 ENVIRONMENT = {
