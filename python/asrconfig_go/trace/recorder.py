@@ -47,7 +47,7 @@ class MemoryRecorder:
         }
         self.notes: list[str] = []
         self._where = Whereabouts(self._entered, self._stepping)
-        self._log = EventLog(self._where.now)
+        self._log = EventLog(self._where.now, self._where.lane)
         self._working = False
         self._capability = compute_capability
         self._workspaces = Workspaces(self._log, compute_capability, in_backward)
@@ -83,6 +83,15 @@ class MemoryRecorder:
     def arena(self) -> Any:
         """The addresses without memory behind the recorder's tensors."""
         return self._mode.arena
+
+    @property
+    def lengths(self) -> list[dict[str, Any]]:
+        """What sizes depend on, as far as is known: see the trace file."""
+        return self._mode.lengths.rungs
+
+    def tell_apart(self, layers: dict[int, int]) -> None:
+        """Note which of these modules, numbers by identity, makes what is recorded."""
+        self._where.layers = layers
 
     def load(self, model: nn.Module) -> None:
         """Put the model on the device, in the order of ``model.to(device)``. A forward pass does it by itself."""
@@ -130,9 +139,10 @@ class MemoryRecorder:
 
     def segment(self, kind: str, *, phase: str = "forward", **shape: int) -> None:
         """Begin a segment by hand; ``shape`` is batch, length and labels."""
-        self._settle()
+        self.settle()
         self._log.begin(kind, shape, phase)
         self._where.resting = phase
+        self._where.start()
 
     def step(self, **shape: int) -> None:
         """The end of one iteration of your loop; ``shape`` (batch, length, labels) lets other shapes be computed."""
@@ -172,10 +182,11 @@ class MemoryRecorder:
         """What was recorded so far."""
         if not self._log.segments:
             raise InvalidArgumentError("nothing was recorded", "run a forward pass inside the recorder")
-        self._settle()
-        return Trace.of(self._log, self._mode.lengths.rungs, {**self.about, "notes": "; ".join(self.notes)})
+        self.settle()
+        return Trace.of(self._log, self.lengths, {**self.about, "notes": "; ".join(self.notes)})
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """The newest segment is over: note which lengths its convolutions made."""
         if self._log.segments:
             self._mode.lengths.settle(self._log.segments[-1].shape.get("length"))
 
