@@ -20,13 +20,13 @@ class Layers:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self.numbers: dict[int, int] = {}
-        """Of each layer, by identity."""
+        self.numbers: dict[nn.Module, int] = {}
+        """Of each layer."""
         self._stands: list[int] = []  # for each layer, by number: the one that stands for it
         self._lists = list({id(each): each for each in _outermost(model)}.values())
         for layers in self._lists:
             first = len(self._stands)
-            self.numbers |= {id(layer): first + place for place, layer in enumerate(layers)}
+            self.numbers |= {layer: first + place for place, layer in enumerate(layers)}
             self._stands += [first + place for place in _stand_ins(list(layers))]
 
     @property
@@ -37,7 +37,7 @@ class Layers:
     def leave_out(self) -> None:
         """Take them out of the model."""
         for layers in self._lists:
-            kept = [each for each in layers if self._stands[self.numbers[id(each)]] == self.numbers[id(each)]]
+            kept = [each for each in layers if self._stands[self.numbers[each]] == self.numbers[each]]
             layers._modules.clear()
             layers.extend(kept)
 

@@ -131,11 +131,11 @@ class EventLog:
         earlier: dict[int, int],
         shape: dict[str, int],
         sizes: list[int],
-        numbers: list[Numbers],
+        calls: list[tuple[Call, Numbers]],
     ) -> None:
-        """Write down a segment as the first ``end`` events of ``like`` are, with births of these sizes.
+        """Write down a segment as the first ``end`` events of ``like`` are, with these sizes and calls.
 
-        ``numbers`` are those of its calls, ``earlier`` what it frees of earlier segments for what ``like`` frees.
+        ``earlier``: what it frees of earlier segments for what ``like`` frees of them.
         """
         self.begin(like.kind, shape, "")
         moved, places = self.births - like.first, iter(range(len(sizes)))
@@ -146,7 +146,8 @@ class EventLog:
             else:
                 self._write_death(earlier.get(-1 - event, -1 - event + moved))
         self.segments[-1].phases = list(like.phases)
-        self.segments[-1].calls = Calls(list(like.calls.kinds), numbers, list(like.calls.lanes))
+        for (call, numbers), lane in zip(calls, like.calls.lanes, strict=True):
+            self.segments[-1].calls.add(self.calls(call), numbers, lane)
 
     def renew(self, numbers: dict[int, int]) -> None:
         """What is there under one number is what was written down under another."""

@@ -42,7 +42,9 @@ class Whereabouts:
         self._starts: list[int] = []  # autograd sequence numbers at which the module at work changed
         self._owners: list[tuple[str, int]] = []  # it, and the lane
         self.layers: dict[int, int] = {}
-        """Numbers of the layers that are told apart, by identity: see ``lane``."""
+        """Numbers of the layers that are told apart, by the identity of each of their modules: see ``lane``."""
+        self.outermost: set[int] = set()
+        """The identities of the layers alone."""
         self._lane = 0
 
     def hooked(self) -> ExitStack:
@@ -117,8 +119,8 @@ class Whereabouts:
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
         self._stack.pop()
-        if (number := self.layers.get(id(module))) is not None:
-            self._lane = 2 * number + 2
+        if id(module) in self.outermost:
+            self._lane = 2 * self.layers[id(module)] + 2
         self._note()
 
     def _start_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

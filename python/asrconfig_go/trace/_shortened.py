@@ -12,9 +12,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from ._calls import Call, Numbers
 from ._layers import Layers
 from ._log import EventLog, Segment
 from ._repeats import births_before_phases
+
+_Found = tuple[list[int], list[tuple[Call, Numbers]]]
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,19 @@ class Stretch:
         return {number: (at, rank) for at, left in enumerate(self.left) for rank, number in enumerate(left)}
 
     def form(self, before: Stretch | None) -> list[Any]:
-        """All but the sizes: equal where one stretch does as another, each seen from the one before it."""
+        """All but sizes and calls: equal where one stretch does as another, each seen from the one before it."""
         earlier, start = {} if before is None else before.places(), self.segments[0].first
         return [
-            [s.kind, s.op, s.module, s.tag, s.lane, births_before_phases(s), s.calls.kinds, s.calls.lanes]
-            + [_gaps(s.events[:end], start, earlier)]
+            (
+                s.kind,
+                s.op,
+                s.module,
+                s.tag,
+                s.lane,
+                s.calls.lanes,
+                births_before_phases(s),
+                _gaps(s, end, start, earlier),
+            )
             for s, end in zip(self.segments, self.ends, strict=True)
         ]
 
@@ -56,10 +67,10 @@ class Stretch:
         return {earlier.get(number) for number in freed if number < start} == set(self.places().values())
 
 
-def _gaps(events: list[int], start: int, earlier: dict[int, tuple[int, int]]) -> list[list[tuple[int, ...]]]:
-    """What is freed between two births."""
+def _gaps(segment: Segment, end: int, start: int, earlier: dict[int, tuple[int, int]]) -> list[list[tuple[int, ...]]]:
+    """What is freed between two births: of the stretch itself by its number there, and of the one before it."""
     gaps: list[list[tuple[int, ...]]] = [[]]
-    for event in events:
+    for event in segment.events[:end]:
         number = -1 - event
         if event >= 0:
             gaps.append([])
@@ -102,12 +113,12 @@ class Whole:
             return False
         template, short = self._stretches[like], self._short.stretches
         parts = zip(template.segments, short[like].segments, short[number].segments, strict=True)
-        columns = [self._spread(*part) for part in parts]
-        if not all(columns):
+        found = [self._spread(*part) for part in parts]
+        if not all(found):
             return False
         now = self._renewed(self._before(like), self._before(number))
-        for segment, end, (sizes, numbers) in zip(template.segments, template.ends, columns, strict=True):
-            self._log.write(segment, end, now, shape, sizes, numbers)
+        for segment, end, (sizes, calls) in zip(template.segments, template.ends, found, strict=True):
+            self._log.write(segment, end, now, shape, sizes, calls)
         written = Stretch.ended(self._log.segments[-len(template.segments) :])
         self._log.renew(self._renewed(self._before(number), written))
         return True
@@ -121,19 +132,19 @@ class Whole:
         at = {} if new is None else {place: number for number, place in new.places().items()}
         return {} if old is None else {number: at[place] for number, place in old.places().items() if place in at}
 
-    def _spread(self, whole: Segment, short: Segment, asked: Segment) -> tuple[list[int], list[Any]] | None:
-        """The sizes and the calls' numbers that the whole model has where the shortened one has those of ``asked``.
+    def _spread(self, whole: Segment, short: Segment, asked: Segment) -> _Found | None:
+        """The sizes and the calls that the whole model has where the shortened one has those of ``asked``.
 
         None where the shortened one does not even explain the segment of the whole one that was run.
         """
-        if short.sizes() == asked.sizes() and short.calls.numbers == asked.calls.numbers:
-            return whole.sizes(), whole.calls.numbers
+        if short.sizes() == asked.sizes() and short.calls == asked.calls:
+            return whole.sizes(), [call for _, call in _calls(self._log, whole)]
         births = self._places(_births(self._log, whole), _births(self._short.log, short))
         calls = self._places(_calls(self._log, whole), _calls(self._short.log, short))
         if births is None or calls is None:
             return None
-        sizes = asked.sizes()
-        return [sizes[place] for place in births], [asked.calls.numbers[place] for place in calls]
+        sizes, made = asked.sizes(), _calls(self._short.log, asked)
+        return [sizes[place] for place in births], [made[place][1] for place in calls]
 
     def _places(self, whole: list[Any], short: list[Any]) -> list[int] | None:
         """For each of the whole model's the place of what stands for it; None if it is not equal, or one is left."""
@@ -157,6 +168,6 @@ def _births(log: EventLog, segment: Segment) -> list[Any]:
     return [(lane, (size, names[op])) for lane, size, op in rows]
 
 
-def _calls(log: EventLog, segment: Segment) -> list[Any]:
+def _calls(log: EventLog, segment: Segment) -> list[tuple[int, tuple[Call, Numbers]]]:
     kinds, calls = list(log.calls.numbers), segment.calls
     return [(lane, (kinds[k], n)) for lane, k, n in zip(calls.lanes, calls.kinds, calls.numbers, strict=True)]

@@ -89,9 +89,11 @@ class MemoryRecorder:
         """What sizes depend on, as far as is known: see the trace file."""
         return self._mode.lengths.rungs
 
-    def tell_apart(self, layers: dict[int, int]) -> None:
-        """Note which of these modules, numbers by identity, makes what is recorded."""
-        self._where.layers = layers
+    def tell_apart(self, layers: dict[nn.Module, int]) -> None:
+        """Note which of these layers, each with its number, makes what is recorded."""
+        # A checkpoint that is computed again runs a layer's modules without calling the layer.
+        self._where.layers = {id(part): number for layer, number in layers.items() for part in layer.modules()}
+        self._where.outermost = {id(layer) for layer in layers}
 
     def load(self, model: nn.Module) -> None:
         """Put the model on the device, in the order of ``model.to(device)``. A forward pass does it by itself."""

@@ -37,7 +37,7 @@ _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.
 # The third micro-batch of a window meets what the second left, and so does every one after it.
 _WINDOW = 3
 # A shortened model is recorded first where there are so many shapes to trace, and so many layers to leave out.
-_SHAPES, _WORTH = 4, 8
+_SHAPES, _WORTH = 4, 16
 
 
 def trace_training(
