@@ -48,7 +48,9 @@ class Window:
                 kept[at] = place not in staying
         events = [moved.get(e, e) for e, keep in zip(first.events, kept, strict=True) if keep]
         phases = [(sum(kept[:at]), name) for at, name in first.phases]
-        columns = {name: [getattr(first, name)[p] for p in left] for name in ("op", "module", "tag", "lane")}
+        columns: dict[str, Any] = {
+            name: [getattr(first, name)[p] for p in left] for name in ("op", "module", "tag", "lane")
+        }
         return Window(
             replace(first, events=events, phases=phases, **columns),
             [replace(one, events=[moved.get(e, e) for e in one.events]) for one in self.further],

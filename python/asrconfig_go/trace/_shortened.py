@@ -114,10 +114,11 @@ class Whole:
         template, short = self._stretches[like], self._short.stretches
         parts = zip(template.segments, short[like].segments, short[number].segments, strict=True)
         found = [self._spread(*part) for part in parts]
-        if not all(found):
+        explained = [each for each in found if each is not None]
+        if len(explained) < len(found):
             return False
         now = self._renewed(self._before(like), self._before(number))
-        for segment, end, (sizes, calls) in zip(template.segments, template.ends, found, strict=True):
+        for segment, end, (sizes, calls) in zip(template.segments, template.ends, explained, strict=True):
             self._log.write(segment, end, now, shape, sizes, calls)
         written = Stretch.ended(self._log.segments[-len(template.segments) :])
         self._log.renew(self._renewed(self._before(number), written))

@@ -85,7 +85,7 @@ def whisper() -> nn.Module:
 OWN = {"batch_fn": squares, "points": POINTS}
 CASES: list[tuple[Any, dict[str, Any], int]] = [
     (Tower, OWN, 5),
-    (Uneven, OWN, 2),
+    (Uneven, OWN, 0),
     (Counting, OWN, 0),
     (wav2vec2, {"precision": "fp16"}, 10),
     (wav2vec2, {"gradient_checkpointing": "reentrant", "optimizer": "adafactor"}, 10),
@@ -109,7 +109,7 @@ def test_written_down_is_as_run(
     short = trace_training(model, accumulation=3, **options)
     monkeypatch.setattr(step_tracing, "_WORTH", 1000)
     whole = trace_training(model, accumulation=3, **options)
-    assert sum(written) >= fewest
+    assert sum(written) >= fewest if fewest else not any(written)
     assert as_recorded(short) == as_recorded(whole)
     assert (short.ops, short.modules, short.calls, short.lengths) == (
         whole.ops, whole.modules, whole.calls, whole.lengths,
