@@ -67,7 +67,7 @@ def squares(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
 def wav2vec2() -> nn.Module:
     config = transformers.Wav2Vec2Config(
         hidden_size=32, num_hidden_layers=DEPTH, num_attention_heads=4, intermediate_size=64, conv_dim=(16, 16),
-        conv_kernel=(10, 3), conv_stride=(5, 2), num_conv_pos_embeddings=16, do_stable_layer_norm=True,
+        conv_kernel=(10, 32), conv_stride=(10, 32), num_conv_pos_embeddings=16, do_stable_layer_norm=True,
         feat_extract_norm="layer", layerdrop=0.1,
     )  # fmt: skip
     return transformers.Wav2Vec2ForCTC(config)
