@@ -88,8 +88,8 @@ CASES: list[tuple[Any, dict[str, Any], int]] = [
     (Uneven, OWN, 0),
     (Counting, OWN, 0),
     (wav2vec2, {"precision": "fp16"}, 10),
-    (wav2vec2, {"gradient_checkpointing": "reentrant", "optimizer": "adafactor"}, 10),
-    (whisper, {"precision": "bf16", "gradient_checkpointing": True}, 9),
+    (wav2vec2, {"gradient_checkpointing": "reentrant", "optimizer": "adafactor"}, 8),
+    (whisper, {"precision": "bf16", "gradient_checkpointing": True}, 8),
 ]
 
 
