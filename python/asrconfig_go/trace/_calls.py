@@ -35,15 +35,20 @@ class Call(NamedTuple):
 
 @dataclass
 class Calls:
-    """The calls of a segment in their order, as numbers of ``Call`` and their own numbers one after the other."""
+    """The calls of a segment in their order, as numbers of ``Call`` and their own numbers.
+
+    ``lanes``: as in ``Segment``.
+    """
 
     kinds: list[int] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
+    numbers: list[Numbers] = field(default_factory=list)
+    lanes: list[int] = field(default_factory=list)
 
-    def add(self, kind: int, numbers: Numbers) -> None:
+    def add(self, kind: int, numbers: Numbers, lane: int) -> None:
         """One call more."""
         self.kinds.append(kind)
-        self.numbers.extend(numbers)
+        self.numbers.append(numbers)
+        self.lanes.append(lane)
 
 
 def costs(

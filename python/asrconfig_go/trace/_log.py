@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ._calls import Call, Calls, costs, type_name
+from ._calls import Call, Calls, Numbers, costs, type_name
 
 TAGS = ("", "parameter", "buffer", "gradient", "optimizer", "input", "workspace", "output")
 
@@ -29,7 +29,8 @@ class Names:
 class Segment:
     """A stretch of the run. ``events``: bytes of a birth, or -1 - number of the storage that died.
 
-    ``first`` is the number of its first storage.
+    ``first`` is the number of its first storage. ``lane``: of each birth, which of the layers made it, as
+    ``Whereabouts.lane`` tells; no file has it.
     """
 
     kind: str
@@ -39,18 +40,23 @@ class Segment:
     op: list[int] = field(default_factory=list)
     module: list[int] = field(default_factory=list)
     tag: list[int] = field(default_factory=list)
+    lane: list[int] = field(default_factory=list)
     phases: list[tuple[int, str]] = field(default_factory=list)
     calls: Calls = field(default_factory=Calls)
 
+    def sizes(self) -> list[int]:
+        """The bytes of its births."""
+        return [event for event in self.events if event >= 0]
+
 
 class EventLog:
-    """Watches storages. ``where`` returns the current phase and module."""
+    """Watches storages. ``where`` returns the current phase and module, ``lane`` then which of the layers it is."""
 
-    def __init__(self, where: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, where: Callable[[], tuple[str, str]], lane: Callable[[], int] = int) -> None:
         self.ops, self.modules, self.calls = Names(), Names(), Names()
         self.segments: list[Segment] = []
         self.births = 0
-        self._where = where
+        self._where, self._lane = where, lane
         self._living: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
         self._home: list[tuple[Segment, int]] = []  # of each birth: its segment and its place there
         self._open = False
@@ -102,13 +108,13 @@ class EventLog:
         Sizes are those of ``first``, the micro-batch of the same shape. What ``like`` frees of the micro-batch before
         it, it leaves anew, as a loss that is kept: those storages of ``before`` then are the new ones.
         """
-        segment, sizes = self.segments[-1], [e for e in first.events if e >= 0]
+        segment, sizes = self.segments[-1], first.sizes()
         renewed: dict[int, int] = {}
         for event in like.events[len(segment.op) :]:
             number = -1 - event
             if event >= 0:
                 place = len(segment.op)
-                self._append_birth(sizes[place], like.op[place], like.module[place], like.tag[place])
+                self._repeat_birth(sizes[place], like, place)
             elif number >= like.first:
                 self._write_death(segment.first + number - like.first)
             else:
@@ -116,8 +122,37 @@ class EventLog:
                 renewed[before.first + place] = segment.first + place
                 self._write_death(before.first + place)
         segment.phases = list(like.phases)
+        self.renew(renewed)
+
+    def write(
+        self,
+        like: Segment,
+        end: int,
+        earlier: dict[int, int],
+        shape: dict[str, int],
+        sizes: list[int],
+        calls: list[tuple[Call, Numbers]],
+    ) -> None:
+        """Write down a segment as the first ``end`` events of ``like`` are, with these sizes and calls.
+
+        ``earlier``: what it frees of earlier segments for what ``like`` frees of them.
+        """
+        self.begin(like.kind, shape, "")
+        moved, places = self.births - like.first, iter(range(len(sizes)))
+        for event in like.events[:end]:
+            if event >= 0:
+                place = next(places)
+                self._repeat_birth(sizes[place], like, place)
+            else:
+                self._write_death(earlier.get(-1 - event, -1 - event + moved))
+        self.segments[-1].phases = list(like.phases)
+        for (call, numbers), lane in zip(calls, like.calls.lanes, strict=True):
+            self.segments[-1].calls.add(self.calls(call), numbers, lane)
+
+    def renew(self, numbers: dict[int, int]) -> None:
+        """What is there under one number is what was written down under another."""
         for key, (number, held) in self._living.items():
-            self._living[key] = (renewed.get(number, number), held)
+            self._living[key] = (numbers.get(number, number), held)
 
     def call(
         self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
@@ -150,7 +185,7 @@ class EventLog:
         return "" if phase == "optimizer" else phase
 
     def _add_call(self, call: Call, numbers: tuple[int, ...]) -> None:
-        self.segments[-1].calls.add(self.calls(call), numbers)
+        self.segments[-1].calls.add(self.calls(call), numbers, self._lane())
 
     def passing(self, size: int, op: str) -> None:
         """A workspace that an operation takes and gives back."""
@@ -211,15 +246,20 @@ class EventLog:
         segment = self.segments[-1]
         if segment.phases[-1][1] != phase:
             segment.phases.append((len(segment.events), phase))
-        return self._append_birth(size, self.ops(self._called or op), self.modules(module), TAGS.index(tag))
+        op_number, tag_number = self.ops(self._called or op), TAGS.index(tag)
+        return self._append_birth(size, op_number, self.modules(module), tag_number, self._lane())
 
-    def _append_birth(self, size: int, op: int, module: int, tag: int) -> int:
+    def _repeat_birth(self, size: int, like: Segment, place: int) -> None:
+        self._append_birth(size, like.op[place], like.module[place], like.tag[place], like.lane[place])
+
+    def _append_birth(self, size: int, op: int, module: int, tag: int, lane: int) -> int:
         segment = self.segments[-1]
         self._home.append((segment, len(segment.op)))
         segment.events.append(size)
         segment.op.append(op)
         segment.module.append(module)
         segment.tag.append(tag)
+        segment.lane.append(lane)
         self.births += 1
         return self.births - 1
 

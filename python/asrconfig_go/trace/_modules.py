@@ -40,7 +40,12 @@ class Whereabouts:
         self._names: dict[int, str] = {}
         self._optimizing = 0
         self._starts: list[int] = []  # autograd sequence numbers at which the module at work changed
-        self._owners: list[str] = []
+        self._owners: list[tuple[str, int]] = []  # it, and the lane
+        self.layers: dict[int, int] = {}
+        """Numbers of the layers that are told apart, by the identity of each of their modules: see ``lane``."""
+        self.outermost: set[int] = set()
+        """The identities of the layers alone."""
+        self._lane = 0
 
     def hooked(self) -> ExitStack:
         """Global hooks, removed when the stack closes."""
@@ -62,6 +67,17 @@ class Whereabouts:
             return "optimizer", ""
         return self.resting, self._stack[-1] if self._stack else self.loading
 
+    def start(self) -> None:
+        """A segment begins: no layer has run."""
+        self._lane = 0
+
+    def lane(self) -> int:
+        """2n + 1 inside the layer of number n, and 2n + 2 after it until the next one begins; 0 before all of them.
+
+        To be asked after ``now``. What autograd adds up between two nodes belongs to the one before.
+        """
+        return self._lane
+
     def at_work(self) -> bool:
         """Whether a module, a backward pass or an optimizer runs at this moment."""
         return bool(self._stack or self._optimizing or in_backward())
@@ -70,15 +86,21 @@ class Whereabouts:
         node = _node()
         if node is None or not self._starts:
             return ""
-        place = bisect.bisect_right(self._starts, node._sequence_nr()) - 1
-        return self._owners[place] if place >= 0 else ""
+        number = node._sequence_nr()
+        place = bisect.bisect_right(self._starts, number) - 1
+        if place < 0:
+            return ""
+        owner, lane = self._owners[place]
+        if number < self._starts[-1]:  # not a recomputed node, nor one that adds to a parameter's gradient
+            self._lane = lane
+        return owner
 
     def _note(self) -> None:
         """From the next autograd node on, the module on top of the stack is the maker."""
         if in_backward():
             return  # a recomputed layer: its nodes are walked at once, while the stack names the module
         start = _sequence()
-        owner = self._stack[-1] if self._stack else ""
+        owner = self._stack[-1] if self._stack else "", self._lane
         if self._starts and self._starts[-1] == start:
             self._owners[-1] = owner
         else:
@@ -90,11 +112,15 @@ class Whereabouts:
             self._names.update((id(m), name) for name, m in module.named_modules())
             if not in_backward() and not isinstance(module, ParametrizationList):
                 self._entered(module)  # a parametrization is also called while its module is built
+        if (number := self.layers.get(id(module))) is not None:
+            self._lane = 2 * number + 1
         self._stack.append(self._names.get(id(module), type(module).__name__))
         self._note()
 
     def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
         self._stack.pop()
+        if id(module) in self.outermost:
+            self._lane = 2 * self.layers[id(module)] + 2
         self._note()
 
     def _start_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

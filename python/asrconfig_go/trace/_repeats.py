@@ -48,9 +48,11 @@ class Window:
                 kept[at] = place not in staying
         events = [moved.get(e, e) for e, keep in zip(first.events, kept, strict=True) if keep]
         phases = [(sum(kept[:at]), name) for at, name in first.phases]
-        op, module, tag = ([column[p] for p in left] for column in (first.op, first.module, first.tag))
+        columns: dict[str, Any] = {
+            name: [getattr(first, name)[p] for p in left] for name in ("op", "module", "tag", "lane")
+        }
         return Window(
-            replace(first, events=events, op=op, module=module, tag=tag, phases=phases),
+            replace(first, events=events, phases=phases, **columns),
             [replace(one, events=[moved.get(e, e) for e in one.events]) for one in self.further],
         )
 
@@ -86,9 +88,12 @@ class Windows:
 
 def _births(segment: Segment) -> tuple[Any, ...]:
     """What a segment allocates, in order: operations, modules, sizes, and how many before each phase."""
-    sizes = [e for e in segment.events if e >= 0]
-    phases = [(sum(e >= 0 for e in segment.events[:at]), name) for at, name in segment.phases]
-    return segment.op, segment.module, sizes, phases
+    return segment.op, segment.module, segment.sizes(), births_before_phases(segment)
+
+
+def births_before_phases(segment: Segment) -> list[tuple[int, str]]:
+    """Each phase with the number of births before it."""
+    return [(sum(e >= 0 for e in segment.events[:at]), name) for at, name in segment.phases]
 
 
 def _structure(segment: Segment) -> tuple[Any, ...]:

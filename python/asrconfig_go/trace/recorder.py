@@ -48,7 +48,7 @@ class MemoryRecorder:
         }
         self.notes: list[str] = []
         self._where = Whereabouts(self._entered, self._stepping)
-        self._log = EventLog(self._where.now)
+        self._log = EventLog(self._where.now, self._where.lane)
         self._working = False
         self._capability = compute_capability
         self._workspaces = Workspaces(self._log, compute_capability, in_backward)
@@ -85,6 +85,17 @@ class MemoryRecorder:
     def arena(self) -> Any:
         """The addresses without memory behind the recorder's tensors."""
         return self._mode.arena
+
+    @property
+    def lengths(self) -> list[dict[str, Any]]:
+        """What sizes depend on, as far as is known: see the trace file."""
+        return self._mode.lengths.rungs
+
+    def tell_apart(self, layers: dict[nn.Module, int]) -> None:
+        """Note which of these layers, each with its number, makes what is recorded."""
+        # A checkpoint that is computed again runs a layer's modules without calling the layer.
+        self._where.layers = {id(part): number for layer, number in layers.items() for part in layer.modules()}
+        self._where.outermost = {id(layer) for layer in layers}
 
     def load(self, model: nn.Module) -> None:
         """Put the model on the device, in the order of ``model.to(device)``. A forward pass does it by itself."""
@@ -135,9 +146,10 @@ class MemoryRecorder:
 
     def segment(self, kind: str, *, phase: str = "forward", **shape: int) -> None:
         """Begin a segment by hand; ``shape`` is batch, length and labels."""
-        self._settle()
+        self.settle()
         self._log.begin(kind, shape, phase)
         self._where.resting = phase
+        self._where.start()
 
     def step(self, **shape: int) -> None:
         """The end of one iteration of your loop; ``shape`` (batch, length, labels) lets other shapes be computed."""
@@ -177,10 +189,11 @@ class MemoryRecorder:
         """What was recorded so far."""
         if not self._log.segments:
             raise InvalidArgumentError("nothing was recorded", "run a forward pass inside the recorder")
-        self._settle()
-        return Trace.of(self._log, self._mode.lengths.rungs, {**self.about, "notes": "; ".join(self.notes)})
+        self.settle()
+        return Trace.of(self._log, self.lengths, {**self.about, "notes": "; ".join(self.notes)})
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """The newest segment is over: note which lengths its convolutions made."""
         if self._log.segments:
             self._mode.lengths.settle(self._log.segments[-1].shape.get("length"))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,8 +20,10 @@ from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedErro
 from .._base.transformers_features import checkpoint_options, trainer_stops_caching
 from . import _checkpoints, _traced_optimizers
 from ._copy import imaginary_copy
+from ._layers import Layers
 from ._log import Segment
 from ._repeats import Window, Windows
+from ._shortened import Shortened, Stretch, Whole
 from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
 from .made_up_batches import SpeechBatches
 from .recorder import MemoryRecorder
@@ -33,6 +36,8 @@ BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 # The third micro-batch of a window meets what the second left, and so does every one after it.
 _WINDOW = 3
+# A shortened model is recorded first where there are so many shapes to trace, and so many layers to leave out.
+_SHAPES, _WORTH = 4, 16
 
 
 def trace_training(
@@ -73,25 +78,38 @@ def trace_training(
     >>> trace = trace_training(small_model(tokens=12, seed=0))
     """
     refused: list[AsrConfigError] = []  # one for each way to make up batches
+    begin = partial(
+        _Loop, batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, offload_checkpoints,
+        accumulation, steps, loss, max_grad_norm, evaluation,
+    )  # fmt: skip
+    begin()  # refuses settings before anything is built
+    shortens = every_n_layers == 1 and (points is None or len(points) >= _SHAPES)
     while True:
-        loop = _Loop(
-            batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, offload_checkpoints, accumulation,
-            steps, loss, max_grad_norm, evaluation,
-        )  # fmt: skip
+        short = None
+        # Whatever goes wrong here, the whole model is recorded without it, and says it if it is wrong there, too.
+        with suppress(Exception), MemoryRecorder(compute_capability=compute_capability) as recorder:
+            if shortens:
+                built = _built(model, lora_rank, recorder)
+                short = begin().run_shortened(recorder, built, points, _next_to_try(built, batch_fn, refused))
+        loop = begin()
         with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
-            built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
-            if lora_rank:
-                built = add_lora(built, lora_rank)
+            built = _built(model, lora_rank, recorder)
             if hasattr(model, "_orig_mod"):
                 recorder.notes.append("torch.compile: the eager model was traced; a compiled one usually takes less")
             made_up = _next_to_try(built, batch_fn, refused)
             try:
-                loop.run(recorder, built, points, progress, made_up)
+                loop.run(recorder, built, points, progress, made_up, short)
                 return recorder.trace()
             except (TraceError, NoLossError) as error:
                 if made_up is None or isinstance(error, CheckpointError):  # which no other batch helps
                     raise
                 refused.append(error)
+
+
+def _built(model: nn.Module | Callable[[], nn.Module], lora_rank: int, recorder: MemoryRecorder) -> nn.Module:
+    """The model to train, without memory."""
+    built = imaginary_copy(model, recorder.arena) if isinstance(model, nn.Module) else model()
+    return add_lora(built, lora_rank) if lora_rank else built
 
 
 def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list[AsrConfigError]) -> MadeUp | None:
@@ -151,6 +169,8 @@ class _Loop:
         self._loss_of: LossFunction = _loss_of
         self._held: list[Any] = []  # the window's inputs: the Trainer keeps them until the next window's are there
         self._kept: Any = None  # the last loss
+        self._stretches: list[Stretch] = []
+        self._whole: Whole | None = None
 
     def about(self) -> dict[str, Any]:
         """The settings, as a trace keeps them."""
@@ -166,10 +186,32 @@ class _Loop:
             "loop": "trainer",
         }
 
+    def run_shortened(
+        self, recorder: MemoryRecorder, model: nn.Module, points: Any, made_up: MadeUp | None
+    ) -> Shortened | None:
+        """Every window of the model without most of its identical layers; None where that spares too little."""
+        layers = Layers(model)
+        if layers.left_out < _WORTH:
+            return None
+        recorder.tell_apart(layers.numbers)
+        layers.leave_out()
+        self.run(recorder, model, points, None, made_up)
+        return Shortened(recorder.log, self._stretches, recorder.lengths, layers)
+
     def run(
-        self, recorder: MemoryRecorder, model: nn.Module, points: Any, progress: Any, made_up: MadeUp | None
+        self,
+        recorder: MemoryRecorder,
+        model: nn.Module,
+        points: Any,
+        progress: Any,
+        made_up: MadeUp | None,
+        short: Shortened | None = None,
     ) -> None:
-        """Every window of the trace."""
+        """Every window of the trace, those that ``short`` explains without running them."""
+        if short is not None:
+            recorder.tell_apart(Layers(model).numbers)
+            recorder.lengths.extend(short.lengths[1:])
+            self._whole = Whole(recorder.log, self._stretches, short)
         recorder.about["model"] = type(model).__name__
         if made_up is not None:
             batches = made_up.batches
@@ -181,7 +223,8 @@ class _Loop:
                 recorder.notes.append(f"batches were made up: {made_up.words}")
         if not points:
             raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
-        windows = [points[0]] * (self._steps - 1) + list(points)
+        points = [_checked(point) for point in points]
+        windows = [points[0]] * (self._steps - 1) + points
         trained = [p for p in model.parameters() if p.requires_grad]
         recorder.about |= {"trained_parameters": sum(p.numel() for p in trained), "trained_tensors": len(trained)}
         model.train()
@@ -193,18 +236,28 @@ class _Loop:
         scaler = torch.amp.GradScaler("cpu") if self._dtype is torch.float16 else None
         known = Windows(recorder.log)
         for number, point in enumerate(windows):
-            window = self._window(recorder, model, optimizer, scaler, _checked(point), known)
-            if window is not None:
-                known.ran(window)
+            window = partial(self._window, recorder, model, optimizer, scaler, point, known)
+            self._stretch(recorder, point, window)
             if progress is not None:
                 progress(number + 1, len(windows))
         if self._evaluation:
             self._evaluate(recorder, model, points)
 
+    def _stretch(self, recorder: MemoryRecorder, point: Point, run: Callable[[], None]) -> None:
+        """A window or an evaluation: written down where the shortened model shows what it is, else run."""
+        recorder.settle()
+        first = len(recorder.log.segments)
+        written = self._whole is not None and self._whole.write(_shape(point))
+        if not written:
+            run()
+        self._stretches.append(Stretch.ended(recorder.log.segments[first:]))
+        if self._whole is not None and not written:
+            self._whole.ran()
+
     def _window(
         self, recorder: MemoryRecorder, model: nn.Module, optimizer: Any, scaler: Any, point: Point, known: Windows
-    ) -> Window | None:
-        """One optimizer step; its micro-batches, if all of them were run."""
+    ) -> None:
+        """One optimizer step."""
         before = self._held
         self._held = []
         run: list[Segment] = []
@@ -224,7 +277,8 @@ class _Loop:
         recorder.segment("step", phase="optimizer", **_shape(point))
         with recorder.working():
             self._step(model, optimizer, scaler)
-        return Window(run[0], run[1:]) if like is None else None
+        if like is None:
+            known.ran(Window(run[0], run[1:]))
 
     def _micro_batch(self, model: nn.Module, batch: dict[str, torch.Tensor], scaler: Any) -> torch.Tensor:
         loss = self._forward(model, batch)
@@ -262,15 +316,17 @@ class _Loop:
         model.eval()
         self._held.clear()
         for point in points:
-            recorder.segment("evaluate", phase="evaluation", **_shape(point))
-            batch = recorder.place(self._batch(point))
-            with recorder.working(), torch.no_grad(), self._autocast():
-                if self._loss is not None:
-                    kept: Any = self._loss(model, batch)
-                else:
-                    kept = self._as_float32(model(**batch))
-            recorder.outputs(kept)
-            del kept, batch
+            self._stretch(recorder, point, partial(self._evaluate_batch, recorder, model, point))
+
+    def _evaluate_batch(self, recorder: MemoryRecorder, model: nn.Module, point: Point) -> None:
+        recorder.segment("evaluate", phase="evaluation", **_shape(point))
+        batch = recorder.place(self._batch(point))
+        with recorder.working(), torch.no_grad(), self._autocast():
+            if self._loss is not None:
+                kept: Any = self._loss(model, batch)
+            else:
+                kept = self._as_float32(model(**batch))
+        recorder.outputs(kept)
 
     def _batch(self, point: Point) -> dict[str, torch.Tensor]:
         assert self._batch_fn is not None

@@ -44,7 +44,7 @@ class Trace:
                 "tag": list(s.tag),
                 "phases": [list(p) for p in s.phases],
                 "calls": s.calls.kinds,
-                "numbers": s.calls.numbers,
+                "numbers": [n for numbers in s.calls.numbers for n in numbers],
             }
             for s in log.segments
             if s.op or s.kind != "iteration"

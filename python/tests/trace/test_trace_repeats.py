@@ -16,6 +16,7 @@ from asrconfig_go.demo.digit_model import small_model
 from asrconfig_go.memory.model_source import model_source
 from asrconfig_go.trace import trace_training
 from asrconfig_go.trace._repeats import Windows
+from trace_fixtures import as_recorded
 
 
 class Unsteady(nn.Module):  # type: ignore[misc]
@@ -50,17 +51,6 @@ def squares(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
 
 
 OWN = [(2, 301, 0), (3, 407, 0), (5, 503, 0), (1, 301, 0), (1, 503, 0)]
-
-
-def as_recorded(trace: Any) -> list[Any]:
-    """The segments without the order of frees between two allocations, which says nothing."""
-    found = []
-    for segment in trace.segments:
-        gaps: list[list[int]] = [[]]
-        for event in segment["events"]:
-            gaps[-1].append(event) if event < 0 else gaps.append([event])
-        found.append({**segment, "events": [gap[:1] + sorted(gap[1:]) for gap in gaps]})
-    return found
 
 
 CASES: list[tuple[Any, dict[str, Any], int]] = [
