@@ -375,7 +375,7 @@ class ASRConfigManager:
         """
         from .guard import attach, guard_of
         from .guard.memory_budget import traced_for
-        from .streams import use_stream
+        from .streams.stream_training import use_stream
         from .training.planned_batches import memory_limit, use_planned_batches
 
         self._check_adapters(trainer)

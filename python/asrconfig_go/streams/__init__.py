@@ -6,6 +6,5 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "stream_batches": ("StreamBatches",),
-        "stream_training": ("use_stream",),
     },
 )

@@ -1,4 +1,3 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
 from .stream_batches import StreamBatches as StreamBatches
-from .stream_training import use_stream as use_stream

@@ -152,7 +152,7 @@ class GuardedTraining:
         )
 
     def _set_up(self) -> None:
-        from ..streams import use_stream
+        from ..streams.stream_training import use_stream
         from .deadline_callback import DeadlineCallback
         from .restart import InitialState, RunCheckpoints
 
