@@ -94,7 +94,12 @@ def resolved(dataset: Any) -> Any:
     try:
         return dataset._resolve_features() if dataset.features is None else dataset
     except StopIteration:
-        raise EmptyDatasetError("the stream has no rows", "check its files, its split and its filters") from None
+        raise no_rows() from None
+
+
+def no_rows() -> EmptyDatasetError:
+    """The error of a stream that gives none."""
+    return EmptyDatasetError("the stream has no rows", "check its files, its split and its filters")
 
 
 def with_bytes(value: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import Any
 
 from .._base.random_state import cpu_generators_kept
 from ..data.arrow_columns import PATH_COLUMNS, TEXT_COLUMNS
+from ..loading.padded_labels import IGNORED
 from ..loading.stored_audio import stored
 
-_PADDING = -100
 _MOST = 500  # characters
 
 
@@ -71,5 +71,5 @@ def _alike(known: Any, labels: list[int]) -> bool:
         own = [int(label) for label in (known.tolist() if hasattr(known, "tolist") else known)]
     except (TypeError, ValueError):  # texts, or labels of another kind
         return True
-    own = [label for label in own if label != _PADDING]
+    own = [label for label in own if label != IGNORED]
     return any(part[: len(labels)] == labels for part in (own, own[1:]))

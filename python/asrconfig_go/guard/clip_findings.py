@@ -12,12 +12,12 @@ import torch
 from .._base.errors import AsrConfigError
 from ..data.label_limits import Limits, limits_of
 from ..data.labels import repeats
+from ..loading.padded_labels import IGNORED
 from ..view.units import plural
 from .batch_lengths import extent, input_name, spoken_lengths, time_axis
 from .collated_batch import batch_size
 from .worst_batch import is_mel, per_second
 
-_PADDING = -100
 _TIMES = 4.0  # as long as the median clip of the batch
 _LOUDER = 30.0  # than the median clip of the batch
 _SILENT = 1e-6  # largest difference between two samples
@@ -56,7 +56,7 @@ def look_at(inputs: Any, model: Any, labels: str = "labels") -> list[Measured]:
 def _own_labels(texts: Any, i: int) -> list[int]:
     if not hasattr(texts, "shape") or len(texts.shape) != 2 or texts.is_floating_point():
         return []
-    return [int(label) for label in texts[i].tolist() if label != _PADDING]
+    return [int(label) for label in texts[i].tolist() if label != IGNORED]
 
 
 def _levels(audio: Any) -> tuple[float | None, float | None, int]:

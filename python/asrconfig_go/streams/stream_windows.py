@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from .._base.errors import CorruptFileError, EmptyDatasetError
+from ..data.stream_sources import no_rows
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -66,7 +67,7 @@ class Rows:
         for _ in range(count):
             while (row := next(self._rows, None)) is None:
                 if not self.rows:
-                    raise EmptyDatasetError("the stream has no rows", "check its files, its split and its filters")
+                    raise no_rows()
                 self.epoch, self.rows = self.epoch + 1, 0
                 self._dataset = self._opened(self.epoch)
                 self._rows = islice(iter(self._dataset), None)
