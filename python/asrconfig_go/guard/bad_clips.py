@@ -162,7 +162,7 @@ class BadClips:
             return
         calls = [call for call in self._window.calls if call.inputs is not None]
         clips = self._alone("jump", calls)
-        named = [clip for clip in clips if clip.fails()] or _standing_out(clips)
+        named = [clip for clip in clips if clip.fails()] or _standing_out(clips, usual)
         what, said = "jump", f"the gradient norm is {norm:.3g}, {norm / usual:.0f} times the median of {RECENT} steps"
         if not math.isfinite(norm):
             what, said = "gradient", f"the gradient norm is {norm}"
@@ -216,11 +216,11 @@ def _finite(values: list[Any]) -> bool:
     return all(math.isfinite(float(value)) for value in values)
 
 
-def _standing_out(clips: list[ClipAlone]) -> list[ClipAlone]:
-    """Those whose gradient norm is far above the others'."""
+def _standing_out(clips: list[ClipAlone], least: float) -> list[ClipAlone]:
+    """Those whose gradient norm is far above the others', and above ``least``, that of usual steps."""
     measured = [(clip.gradient_norm, clip) for clip in clips if clip.gradient_norm is not None]
     usual = statistics.median([norm for norm, _ in measured] or [0.0])
-    return [clip for norm, clip in measured if len(measured) > 1 and norm > _STANDS_OUT * usual]
+    return [clip for norm, clip in measured if len(measured) > 1 and norm > max(_STANDS_OUT * usual, least)]
 
 
 def _why(what: str, clip: ClipAlone, usual: float) -> str:
