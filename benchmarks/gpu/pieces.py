@@ -164,7 +164,7 @@ def calibration() -> dict[str, Any]:
 
 def batch_search() -> dict[str, Any]:
     """The largest batch by trying, and the trials that it took from the prediction on."""
-    from asrconfig_go.guard import find_max_batch_size
+    from asrconfig_go.memory import find_max_batch_size
 
     with tempfile.TemporaryDirectory() as folder:
         found = find_max_batch_size(_trainer(folder)[0], seconds=SECONDS, high=128)

@@ -11,11 +11,14 @@ from .compare import (
 )
 from .config import TrainingConfig as TrainingConfig
 from .data import add_durations as add_durations, check_labels as check_labels, scan_audio as scan_audio
-from .guard import find_max_batch_size as find_max_batch_size
 from .loading import measure_loader as measure_loader
 from .machine import known_models as known_models, profile_model as profile_model
 from .manager import ASRConfigManager as ASRConfigManager
-from .memory import MemoryModel as MemoryModel, estimate_memory as estimate_memory
+from .memory import (
+    MemoryModel as MemoryModel,
+    estimate_memory as estimate_memory,
+    find_max_batch_size as find_max_batch_size,
+)
 from .monitor import AdaptiveMemoryCallback as AdaptiveMemoryCallback, MemoryMonitor as MemoryMonitor
 from .optimal import create_optimal_config as create_optimal_config
 from .plan import PlanOptions as PlanOptions, select_clips as select_clips

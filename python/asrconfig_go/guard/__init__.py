@@ -7,7 +7,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "bad_clip_record": ("BadBatch", "BadClip"),
         "bad_clips": ("BadClipError",),
-        "batch_size_search": ("BatchSizeProbe", "BatchSizeSearch", "find_max_batch_size"),
         "guard": ("Guard", "attach", "guard_of"),
         "training_report": ("Change", "GuardEvent", "Restart", "TrainingReport"),
     },

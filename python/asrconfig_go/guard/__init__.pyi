@@ -2,11 +2,6 @@
 
 from .bad_clip_record import BadBatch as BadBatch, BadClip as BadClip
 from .bad_clips import BadClipError as BadClipError
-from .batch_size_search import (
-    BatchSizeProbe as BatchSizeProbe,
-    BatchSizeSearch as BatchSizeSearch,
-    find_max_batch_size as find_max_batch_size,
-)
 from .guard import Guard as Guard, attach as attach, guard_of as guard_of
 from .training_report import (
     Change as Change,

@@ -8,8 +8,8 @@ from typing import Any
 
 from .._base.errors import InfeasiblePlanError
 from .._base.random_state import cpu_state, gpu_states_in_use, set_cpu_state, set_gpu_states
-from .batch_lengths import Extent, extent
-from .collated_batch import batch_size, copied, like, pick, piece
+from ..batching.batch_lengths import Extent, extent
+from ..batching.collated_batch import batch_size, copied, like, pick, piece
 from .loss_weights import Totals, labels_name, row_tokens, totals
 from .model_state import Attributes, Key, ModelState, Saved
 from .padding import trimmed

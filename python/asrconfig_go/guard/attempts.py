@@ -11,7 +11,7 @@ from typing import Any
 from .._base import native
 from .._base.errors import InfeasiblePlanError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
-from .batch_lengths import Extent
+from ..batching.batch_lengths import Extent
 from .lost_gpu import keep_what_can_be_kept
 from .micro_batch_budget import Budget
 from .oom_snapshots import OomSnapshots

@@ -17,12 +17,12 @@ import torch
 from .._base.choices import BadClipPolicy
 from .._base.errors import AsrConfigError
 from .._base.out_of_memory import clear_frames, first_line, note
+from ..batching.batch_lengths import extent, spoken_lengths
+from ..batching.collated_batch import batch_size
 from .accumulation_window import Call, Window
 from .bad_clip_record import BadBatch
-from .batch_lengths import extent, spoken_lengths
 from .clip_measurement import ClipAlone, ClipMeasurement, broken, probes
 from .clip_rows import ClipRows
-from .collated_batch import batch_size
 from .gradient_norms import RECENT, GradientNorms
 from .saved_batch_writing import BatchWriter
 

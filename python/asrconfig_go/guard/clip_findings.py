@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from .._base.errors import AsrConfigError
+from ..batching.batch_lengths import extent, input_name, spoken_lengths, time_axis
+from ..batching.collated_batch import batch_size
 from ..data.label_limits import Limits, limits_of
 from ..data.labels import repeats
 from ..loading.padded_labels import IGNORED
+from ..memory.worst_batch import is_mel, per_second
 from ..view.units import plural
-from .batch_lengths import extent, input_name, spoken_lengths, time_axis
-from .collated_batch import batch_size
-from .worst_batch import is_mel, per_second
 
 _TIMES = 4.0  # as long as the median clip of the batch
 _LOUDER = 30.0  # than the median clip of the batch

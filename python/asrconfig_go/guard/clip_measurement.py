@@ -11,11 +11,11 @@ import torch
 
 from .._base.errors import AsrConfigError
 from .._base.out_of_memory import clear_frames, free_memory
+from ..batching.collated_batch import batch_size, copied, split
+from ..memory.probe import gradients_aside
 from .accumulation_window import Call, Window
-from .collated_batch import batch_size, copied, split
 from .measured_losses import one_number
 from .measurement import measuring, steady
-from .probe import gradients_aside
 
 MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 

@@ -16,11 +16,11 @@ import torch
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, first_line
 from .._base.override import override
+from ..memory.probe import changed_tensors, gradients_aside, tensor_sums
 from .loss_weights import NotFiniteError
 from .measurement import steady
 from .model_state import Attributes
 from .optimizer_step import fits_on_host
-from .probe import changed_tensors, gradients_aside, tensor_sums
 
 _LINEAR = 1e-3  # relative; gradients of twice the loss are twice as large
 

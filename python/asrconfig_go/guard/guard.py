@@ -13,21 +13,24 @@ from .._base.choices import BadClipPolicy, OomSnapshot, TooLong, WeightRule
 from .._base.errors import InfeasiblePlanError, InvalidArgumentError
 from .._base.out_of_memory import classify, note as add_note
 from .._base.override import GUARD_KEY, override
+from .._base.parallel_training import cannot_retry
 from .._base.random_state import cpu_generators_kept, cpu_state, seed_cpu, seed_of, set_cpu_state
+from ..batching.batch_lengths import extent
+from ..batching.collated_batch import batch_size, like
 from ..batching.memory_limits import OVERHEAD_S
 from ..batching.trainer_batches import shared_evenly
 from ..loading.stored_audio import make_readable
+from ..memory.preflight import PreflightReport, preflight as try_worst
+from ..memory.probe import changed_tensors, tensor_sums
 from ..view.units import plural
 from .accumulation_window import Call, Window
 from .attempts import STATISTICS_HINT, Attempts, Piece
 from .bad_clip_record import BadBatch
 from .bad_clips import BadClips
-from .batch_lengths import extent
 from .clip_rows import ClipRows
-from .collated_batch import batch_size, like
 from .evaluation_loop import evaluating, move_predictions_off, predictions_back, saving
 from .guard_callback import GuardCallback
-from .guard_checks import cannot_retry, caveats, check_options, check_trainer, check_windows
+from .guard_checks import caveats, check_options, check_trainer, check_windows
 from .held_memory import Predicted
 from .loader_retry import Loading
 from .loss_rule import LossRule
@@ -40,8 +43,6 @@ from .oom_snapshots import OomSnapshots
 from .optimizer_step import OptimizerSteps
 from .oversized_clips import OversizedClips
 from .prediction_step import EvaluationRule, predict_in_parts
-from .preflight import PreflightReport, preflight as try_worst
-from .probe import changed_tensors, tensor_sums
 from .process_group import ProcessGroup
 from .step_times import follow_steps
 from .training_report import GuardEvent

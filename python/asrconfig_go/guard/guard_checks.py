@@ -8,6 +8,7 @@ from typing import Any, get_args
 from .._base.checks import checked
 from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
+from .._base.parallel_training import cannot_retry
 from ..memory.memory_settings import check_seconds
 from .padding import norms_over_time
 
@@ -52,25 +53,6 @@ def check_options(
         )
     if not isinstance(preflight, bool):
         check_seconds("preflight", preflight)
-
-
-def sharded(trainer: Any) -> bool:
-    """Whether processes hold parts of one model."""
-    return bool(
-        trainer.is_deepspeed_enabled
-        or trainer.is_fsdp_enabled
-        or getattr(trainer, "is_distributed_loading_by_transformers", False)
-    )
-
-
-def single_process(trainer: Any) -> bool:
-    """Whether no other process takes part in the training."""
-    return bool(trainer.args.world_size == 1 and not sharded(trainer))
-
-
-def cannot_retry(trainer: Any) -> bool:
-    """Whether a step's forward and backward talk to other processes or GPUs, so that none can go back alone."""
-    return sharded(trainer) or trainer.args.n_gpu > 1
 
 
 def check_windows(trainer: Any, processes: int) -> str:

@@ -9,12 +9,12 @@ from torch.profiler import record_function
 
 from .._base.errors import InvalidArgumentError
 from .._base.out_of_memory import free_memory
+from ..batching.collated_batch import batch_size
+from ..memory.probe import steps_in_backward
 from .accumulation_window import Window
-from .collated_batch import batch_size
 from .loss_weights import expected_rules
 from .measured_losses import MeasuredLosses, UnfitLossError, items_of
 from .padding import LATER
-from .probe import steps_in_backward
 from .process_group import ProcessGroup
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")

@@ -19,7 +19,7 @@ import torch
 
 from .._base.choices import WeightRule
 from .._base.errors import InvalidArgumentError
-from .collated_batch import batch_size, copied, pick, piece
+from ..batching.collated_batch import batch_size, copied, pick, piece
 from .loss_kind import ctc_reduction, loss_kind
 
 RULES: tuple[WeightRule, ...] = get_args(WeightRule)

@@ -10,8 +10,8 @@ from typing import Any
 
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
+from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece
 from .accumulation_window import Window
-from .collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece
 from .custom_step import CustomStep, UnfitStepError, has_custom_loss, has_custom_step, has_hooks
 from .loss_weights import (
     RULES,

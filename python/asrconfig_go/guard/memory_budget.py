@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
+from ..batching.batch_lengths import Extent
 from ..batching.memory_limits import GRID_S, OVERHEAD_S
-from .batch_lengths import Extent
 from .held_memory import Predicted
 from .micro_batch_budget import Budget
 
@@ -30,7 +30,7 @@ def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = Fals
     """
     from .._base.allocator_settings import allocator_in_force
     from ..memory import MemoryModel
-    from .trial_batch import trainer_settings
+    from ..memory.trial_batch import trainer_settings
 
     settings = trainer_settings(trainer)
     settings["accumulation"] = _WINDOW if whole_steps else max(settings["accumulation"], _WINDOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .batch_lengths import Extent
+from ..batching.batch_lengths import Extent
 
 if TYPE_CHECKING:
     from .held_memory import Predicted

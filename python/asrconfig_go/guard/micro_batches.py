@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..batching.batch_lengths import Extent, extent, own_lengths
+from ..batching.collated_batch import batch_size, check_rows, like, pick, split
 from ..batching.memory_limits import cheapest
+from ..memory.worst_batch import per_second
 from .attempts import Piece
-from .batch_lengths import Extent, extent, own_lengths
-from .collated_batch import batch_size, check_rows, like, pick, split
 from .micro_batch_budget import Budget
 from .padding import trimmed
-from .worst_batch import per_second
 
 Split = Callable[[Any, int], list[Any]]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from .._base.choices import TooLong
 from .._base.errors import InfeasiblePlanError
+from ..batching.batch_lengths import extent, spoken_lengths
+from ..batching.collated_batch import batch_size
 from .accumulation_window import Call, Window
 from .attempts import Piece
-from .batch_lengths import extent, spoken_lengths
-from .collated_batch import batch_size
 from .micro_batch_budget import Budget
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")

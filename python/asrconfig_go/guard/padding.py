@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .batch_lengths import input_name, own_lengths, time_axis
-from .collated_batch import like, pick
+from ..batching.batch_lengths import input_name, own_lengths, time_axis
+from ..batching.collated_batch import like, pick
 
 _OVER_TIME = ("GroupNorm", "InstanceNorm", "BatchNorm")
 _TRIED = 8  # batches

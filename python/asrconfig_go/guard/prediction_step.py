@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._base.out_of_memory import classify, clear_frames
-from .collated_batch import copied, like
+from ..batching.collated_batch import copied, like
 from .loss_kind import ctc_reduction
 from .loss_weights import (
     TRIED,

@@ -16,8 +16,8 @@ from .._base.errors import CorruptFileError, NotFoundError
 from .._base.files import user_path
 from .._base.json_files import read_object
 from .._base.records import from_file, to_json
+from ..batching.collated_batch import batch_size, pick
 from .bad_clip_record import BadClip
-from .collated_batch import batch_size, pick
 
 PREFIX = "bad-batch"
 MOST_FOLDERS = 5  # in an output_dir, of each rank

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from .._base.wrapped_model import bare
+from ..batching.collated_batch import batch_size
 from .accumulation_window import Call, Window
 from .bad_clip_record import BadBatch, BadClip
 from .clip_details import ClipDetails
 from .clip_findings import findings, look_at
 from .clip_measurement import ClipAlone
 from .clip_rows import ClipRows
-from .collated_batch import batch_size
 from .loss_weights import labels_name
 from .saved_batch import SavedBatch, bounded, free_folder, on_host, settings_of, write_batch
 

@@ -17,10 +17,10 @@ from transformers.trainer_callback import TrainerCallback
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.timers import moments_of
 from .._base.wrapped_model import lora_rank
+from ..batching.batch_lengths import extent
 from ..compare.step_calibration import MeasuredStep, StepRecord, StepSettings, calibrate_steps, store_step_calibration
-from .batch_lengths import extent
-from .trial_batch import training_settings
-from .worst_batch import per_second
+from ..memory.trial_batch import training_settings
+from ..memory.worst_batch import per_second
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..guard.batch_lengths import time_axis
-from ..guard.worst_batch import per_second
+from ..batching.batch_lengths import time_axis
+from ..memory.worst_batch import per_second
 from .messages import BestEffort
 from .useful_work import UsefulWork
 

@@ -17,7 +17,7 @@ from .._base.defaults import MAX_RETRIES
 from .._base.errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from .._base.override import override
-from ..guard.guard_checks import sharded, single_process
+from .._base.parallel_training import sharded, single_process
 from ..guard.training_report import Restart, TrainingReport
 from .deadline import deadline_of
 from .resume import start_point

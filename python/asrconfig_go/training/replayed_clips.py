@@ -13,8 +13,8 @@ import torch
 from .._base.choices import Precision
 from .._base.out_of_memory import clear_frames, first_line, free_memory
 from .._base.random_state import cpu_generators_kept, set_cpu_state
-from ..guard.collated_batch import batch_size, piece
-from ..guard.probe import gradients_aside
+from ..batching.collated_batch import batch_size, piece
+from ..memory.probe import gradients_aside
 
 MOST_TIMES = 3.0  # the median gradient norm of the batch's clips
 _EXACTER: dict[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "bf16": ("fp32",), "fp32": ()}

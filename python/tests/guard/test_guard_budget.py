@@ -10,8 +10,8 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.batching.batch_lengths import Extent  # noqa: E402
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard.batch_lengths import Extent  # noqa: E402
 from asrconfig_go.guard.memory_budget import MemoryBudget  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
 from speech_models import wav2vec2  # noqa: E402

@@ -10,9 +10,9 @@ import pytest
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
+from asrconfig_go.batching.batch_lengths import Extent, extent, own_lengths, spoken_lengths  # noqa: E402
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.guard.batch_lengths import Extent, extent, own_lengths, spoken_lengths  # noqa: E402
 from asrconfig_go.guard.padding import PaddingCheck, norms_over_time, trimmed  # noqa: E402
 from speech_models import wav2vec2  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402

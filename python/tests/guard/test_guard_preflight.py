@@ -14,8 +14,8 @@ from transformers import Trainer, TrainingArguments  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard.preflight import PreflightReport, preflight  # noqa: E402
-from asrconfig_go.guard.worst_batch import longest, worst_batch  # noqa: E402
+from asrconfig_go.memory.preflight import PreflightReport, preflight  # noqa: E402
+from asrconfig_go.memory.worst_batch import longest, worst_batch  # noqa: E402
 from speech_models import MODELS, Clips  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, tiny_trainer  # noqa: E402
 from uneven_clips import Run  # noqa: E402

@@ -24,8 +24,8 @@ from transformers import Trainer, TrainingArguments, Wav2Vec2Config, Wav2Vec2For
 from transformers.trainer_callback import PrinterCallback
 
 from asrconfig_go.batching import StepSampler, use_batches
+from asrconfig_go.batching.collated_batch import split
 from asrconfig_go.guard import attach
-from asrconfig_go.guard.collated_batch import split
 from asrconfig_go.training.planned_batches import use_planned_batches
 from cuda_fakes import cuda_has
 from process_group import leave

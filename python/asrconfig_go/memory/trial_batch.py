@@ -13,10 +13,10 @@ from .._base.checks import checked
 from .._base.choices import Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import InvalidArgumentError
+from .._base.parallel_training import single_process
 from .._base.wrapped_model import checkpointing_depth, offloads_checkpoints
-from ..memory.calibration_trainer import kept
-from ..memory.memory_settings import positive
-from .guard_checks import single_process
+from .calibration_trainer import kept
+from .memory_settings import positive
 from .trial_inputs import TrialInputs, is_tokenizer, trial_inputs
 from .worst_batch import longest, seconds_of, worst_batch
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from .._base.errors import InvalidArgumentError
-from ..memory.memory_settings import positive
 from ..trace import TraceError, trace_training
 from ..trace.signature import MadeUp, made_up_batches
+from .memory_settings import positive
 
 _MOST_TOKENS = 1 << 20
 

@@ -10,9 +10,9 @@ import torch
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError, InvalidArgumentError
+from ..batching.batch_lengths import time_axis
+from ..batching.collated_batch import batch_size, like, pick
 from ..trace import SpeechBatches, speech_batches
-from .batch_lengths import time_axis
-from .collated_batch import batch_size, like, pick
 
 _INPUTS = ("input_values", "input_features")
 _COLUMNS = ("length", "input_length")

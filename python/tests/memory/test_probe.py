@@ -15,7 +15,7 @@ from transformers.optimization import Adafactor, get_linear_schedule_with_warmup
 
 import trace_fixtures  # noqa: E402
 from asrconfig_go.errors import InfeasiblePlanError, UnsupportedError  # noqa: E402
-from asrconfig_go.guard.probe import optimizer_states, untouched  # noqa: E402
+from asrconfig_go.memory.probe import optimizer_states, untouched  # noqa: E402
 from speech_models import MODELS  # noqa: E402
 from tiny_training import OUT_OF_MEMORY  # noqa: E402
 from traces import Noisy, batches, same, snapshot, used  # noqa: E402

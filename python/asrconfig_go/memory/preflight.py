@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
+from ..batching.collated_batch import batch_size
 from ..view.render import box
 from ..view.units import exact, parameter_count, plural
-from .collated_batch import batch_size
 from .probe import OptimizerStates, optimizer_states, untouched
 from .worst_batch import seconds_of, worst_batch
 
