@@ -15,10 +15,10 @@ from .._base.checks import checked
 from .._base.choices import Precision
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, free_memory
-from .memory_model import MemoryModel
 from ..view.render import box
 from ..view.units import exact
 from .bisection import Bracket
+from .memory_model import MemoryModel
 from .memory_settings import MAX_BATCH, check_seconds, positive
 from .model_source import is_module
 from .probe import optimizer_states, untouched

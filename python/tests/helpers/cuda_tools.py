@@ -21,8 +21,7 @@ from asrconfig_go.benchmark import isolation, runner
 from asrconfig_go.benchmark.monitor_figures import Watch
 from asrconfig_go.cli.main import main
 from asrconfig_go.guard import attach
-from asrconfig_go.memory import find_max_batch_size
-from asrconfig_go.memory import MemoryModel, calibrate
+from asrconfig_go.memory import MemoryModel, calibrate, find_max_batch_size
 from asrconfig_go.report import report
 from cuda_ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
 from cuda_plans import ALLOC_CONF, settle

@@ -14,8 +14,8 @@ from transformers import Trainer, TrainingArguments  # noqa: E402
 
 import asrconfig_go as ac  # noqa: E402
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError  # noqa: E402
-from asrconfig_go.guard import attach, batch_size_search  # noqa: E402
-from asrconfig_go.memory import MemoryModel  # noqa: E402
+from asrconfig_go.guard import attach  # noqa: E402
+from asrconfig_go.memory import MemoryModel, batch_size_search  # noqa: E402
 from asrconfig_go.memory.bisection import Bracket  # noqa: E402
 from speech_models import MODELS, Clips  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
