@@ -2,20 +2,20 @@
 
     python benchmarks/guard_kinds.py [--quick] [--only NAME ...] [--places NAME ...] [--json FILE]
 
-A kind is a Trainer, a model and a dataset, small, on the CPU (``guard_kinds_*.py``). Its reference is the plain Trainer
-with one micro-batch of 8, to which nothing happens: the Trainer alone multiplies gradients of many speech models by the
-accumulation steps. A kind in which the size of a micro-batch counts by intention has one of the same shape.
+A kind is a Trainer, a model and a dataset, small, on the CPU (``guard_kinds_*.py``). Where the guard knows what the
+loss divides by, the reference is the plain Trainer with one micro-batch of 8, to which nothing happens: the Trainer
+alone multiplies gradients of many speech models by the accumulation steps. Elsewhere, and in a kind in which the size
+of a micro-batch counts by intention, it is the plain Trainer with batches of the same shape.
 
 A cell is *exact* when the final weights are within 1e-5 of the reference's (bf16: 2e-2), relative to how far training
-moved them, and optimizer steps, the samples of each and the log (losses, gradient norms, evaluation) are right. With
-nothing in the way and nothing cut, weights and buffers must be equal to the last bit. It is *refused* when an error of
-the package, or a warning, named the Trainer, the model or what is special about them before the first optimizer step,
-and the training was left alone: the weights behind each step are then the plain Trainer's to the last bit, and the
-error of memory is raised as it is, or as the cause of an InfeasiblePlanError. It is *late* where a step does something
-from a later one on that the first ones do not show: the guard has then named it by a warning or an error, at the latest
-with the next epoch, but not before. All else is *wrong*. *n/a*: random
-numbers are drawn for other micro-batches, and order and steps were right; or the plain Trainer cannot train this shape.
-Exit status 1 when a cell is wrong.
+moved them, and optimizer steps, the clips of each and the log (losses, gradient norms, evaluation) are right. With
+nothing in the way and nothing cut, weights and buffers must be equal to the last bit. It is *refused* when the training
+was left alone up to the error of memory, which was then raised as it is, or as the cause of an InfeasiblePlanError,
+with a reason that names the Trainer, the model or what is special about them, or when an option was refused so before
+the first step: the weights behind each step are the plain Trainer's to the last bit. It is *named* where it ends, and
+what was not put back after the error was named. All else is *wrong*. *n/a*: random numbers are drawn for other
+micro-batches, and order and steps were right; or the plain Trainer cannot train this shape. Exit status 1 when a cell
+is wrong.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ PLACES = (
     Place("several in one step", forward=((1, 0), (1, 3)), backward=((1, 0),)),
     Place("two halvings", fits=2),
     Place("optimizer", optimizer=True),
+    Place("optimizer, half done", half_done=True),
     Place("evaluation", evaluation=True),
     Place("4 × 2, nothing", 4, 2),
     Place("4 × 2, forward", 4, 2, forward=((0, 0), (2, 0))),
@@ -60,7 +61,7 @@ PLACES = (
 QUICK = ("nothing", "backward", "4 × 2, second micro-batch", "micro_batch=2")
 _OWN = {"part", "step", "epoch"}  # an entry that compute_loss has logged
 COUNTED = ("step", "learning_rate")
-_EXACT, _REFUSED, _LATE, _WRONG, _NONE = "exact", "refused", "late", "wrong", "n/a"
+_EXACT, _REFUSED, _NAMED, _WRONG, _NONE = "exact", "refused", "named", "wrong", "n/a"
 
 
 class Runs:
@@ -70,35 +71,43 @@ class Runs:
         self.kind = kind
         self.plain = functools.cache(lambda place: trained(kind, place, guarded=False))
 
-    def reference(self, place: Place) -> Run | None:
+    def reference(self, place: Place, is_certain: bool) -> Run | None:
         """None for a shape of its own that the plain Trainer cannot train."""
         whole: Run = self.plain(Place(""))
         if whole.error:
             raise RuntimeError(f"the reference of {place.title} fails") from whole.error
-        run = self.plain(place.calm) if self.kind.own_shape else whole
-        return None if run.error else run
+        run = self.plain(place.calm) if self.own_shape(is_certain) else whole
+        return None if run.error or not bool(run.end.isfinite().all()) else run
+
+    def own_shape(self, is_certain: bool) -> bool:
+        """Whether the reference has batches of the same shape."""
+        return self.kind.own_shape or not is_certain
 
 
 def verdict(runs: Runs, place: Place) -> tuple[str, str]:
     """What a cell is, and why or how exact."""
-    kind = runs.kind
-    reference = runs.reference(place)
+    kind, run = runs.kind, trained(runs.kind, place, guarded=True)
+    reference = runs.reference(place, run.is_certain)
     if reference is None:
         return _NONE, ""
-    run = trained(kind, place, guarded=True)
-    off = differences(run, reference, kind, place)
+    if not run.raised and place.optimizer and not trained(kind, place, guarded=False).raised:
+        return _NONE, ""  # an optimizer that does nothing in its step
+    off = differences(run, reference, place, kind, runs.own_shape(run.is_certain))
     if not off:
         return _EXACT, f"{_far(run, reference):.0e}"
-    refusal = refused(run, runs, place)
+    refusal = refused(run, reference, kind)
     if refusal:
         return _REFUSED, refusal
     cut = place.fails_in_training or place.options
-    if kind.random and cut and not differences(run, reference, kind, place, only_order=True):
+    order = differences(run, reference, place, kind, runs.own_shape(run.is_certain), only_order=True)
+    if kind.random and cut and not order:
         return _NONE, ""
-    return _LATE if named_late(run, kind) else _WRONG, "; ".join(off)
+    return _NAMED if not run.error and not order and named(run, kind) else _WRONG, "; ".join(off)
 
 
-def differences(run: Run, reference: Run, kind: Kind, place: Place, only_order: bool = False) -> list[str]:
+def differences(
+    run: Run, reference: Run, place: Place, kind: Kind, own_shape: bool, only_order: bool = False
+) -> list[str]:
     """What is not as it should be, in words."""
     if run.error:
         return [f"step {run.computed_steps}: {_line(run.died)}"]
@@ -112,7 +121,7 @@ def differences(run: Run, reference: Run, kind: Kind, place: Place, only_order: 
     if only_order:
         return found
     calm = not (place.fails_in_training or place.options)
-    same = calm and (place.micro == EFFECTIVE or kind.own_shape) and not (place.optimizer or place.evaluation)
+    same = calm and (place.micro == EFFECTIVE or own_shape) and not (place.optimizer or place.evaluation)
     far = _far(run, reference)
     if not far <= kind.aim:
         found.append(f"weights {far:.1e}")
@@ -122,6 +131,8 @@ def differences(run: Run, reference: Run, kind: Kind, place: Place, only_order: 
 
 
 def _far(run: Run, reference: Run) -> float:
+    if torch.equal(run.end, reference.end):  # where nothing moves, too
+        return 0.0
     return distance(run, reference) if run.end.shape == reference.end.shape else float("nan")
 
 
@@ -145,27 +156,24 @@ def _of_trainer(entry: dict[str, float], calm: bool) -> dict[str, float]:
     return entry if calm else {name: value for name, value in entry.items() if name != "part"}
 
 
-def refused(run: Run, runs: Runs, place: Place) -> str:
-    """How the training was refused before its first step, by a name, and left alone; "" where it was not."""
-    kind = runs.kind
+def refused(run: Run, reference: Run, kind: Kind) -> str:
+    """How the training was refused, by a name, and left alone until then; "" where it was not."""
     own = kind.trainer.__name__ if kind.trainer.__name__ != "Trainer" else "training_step"
-    names = (own, run.model, *kind.names)
-    if isinstance(run.error, AsrConfigError) and run.computed_steps == 0 and not run.raised:
-        named = any(name in str(run.error) for name in names) and torch.equal(run.start, run.end)
-        return "error" if named else ""
-    if not any(steps == 0 and any(name in text for name in names) for steps, text in run.told):
+    is_named = any(name in run.died for name in (own, run.model, *kind.names, "the optimizer's step was half done"))
+    if run.error is None or not is_named:
         return ""
-    plain = runs.plain(place.calm)
-    same = all(map(torch.equal, run.path, plain.path)) and run.order == plain.order[: len(run.order)]
-    ended = len(run.path) == len(plain.path) if run.error is None else _of_memory(run.error)
-    return "warning" if same and ended else ""
+    if isinstance(run.error, AsrConfigError) and run.computed_steps == 0 and not run.raised:
+        return "option" if torch.equal(run.start, run.end) else ""
+    moved = max(float((reference.end - reference.start).norm()), 1e-30)
+    aim = kind.aim if run.raised > 1 or run.is_certain else 0.0  # the errors before the last one were recovered from
+    same = all(float((a - b).norm()) <= aim * moved for a, b in zip(run.path, reference.path, strict=False))
+    return "error" if same and run.order == reference.order[: len(run.order)] and _of_memory(run.error) else ""
 
 
-def named_late(run: Run, kind: Kind) -> bool:
-    """Whether what differs was named behind the first step."""
+def named(run: Run, kind: Kind) -> bool:
+    """Whether what differs was named."""
     names = (kind.trainer.__name__, run.model, *kind.names)
-    told = [text for steps, text in run.told if steps] + [str(run.error)] * isinstance(run.error, AsrConfigError)
-    return any(name in text and name != "Trainer" for name in names for text in told)
+    return any(name in text and name != "Trainer" for name in names for _, text in run.told)
 
 
 def _of_memory(error: Exception) -> bool:

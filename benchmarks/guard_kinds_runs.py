@@ -37,7 +37,9 @@ class Place:
     fits: int | None = None
     """In the second optimizer step no more samples than this fit."""
     optimizer: bool = False
-    """The first step fails half way, the third at its first operation."""
+    """The first and the third step fail at their first operation."""
+    half_done: bool = False
+    """The optimizer's first step fails half way, with some of the weights changed: nothing can repeat it."""
     evaluation: bool = False
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
     """Of ``attach``."""
@@ -87,6 +89,8 @@ class Run(Outcome):
     told: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     """Warnings of the package, each with the optimizer steps that were taken before."""
     error: Exception | None = None
+    is_certain: bool = False
+    """Whether the guard knew what the loss divides by before anything failed."""
     model: str = ""
     path: list[torch.Tensor] = dataclasses.field(default_factory=list)
     """The weights behind each optimizer step."""
@@ -101,7 +105,7 @@ class Script(Memory):
         self.moments = {"forward": [*place.forward], "backward": [*place.backward]}
         self.clock = self.forwards = self.raised = self.samples = self.evaluations = 0
         self.evaluating, self.backwards = False, Counter[int]()
-        self.optimizer = [0, 2] if place.optimizer else []
+        self.optimizer = [0, 2] if place.optimizer else [0] if place.half_done else []
         self.order: list[list[Any]] = []
 
     def _begin(self, model: Any, args: Any, kwargs: Any) -> None:
@@ -136,11 +140,11 @@ class Script(Memory):
         """Orders are noted as batches are fetched."""
 
     def step(self, optimizer: Any, original: Any) -> Any:
-        """``optimizer.step()``: half way at first, so that its state is half made; then before it has written."""
+        """``optimizer.step()``, which fails before it has written, or half way."""
         if self.clock not in self.optimizer:
             return original()
         self.optimizer.remove(self.clock)
-        if self.clock == 0:
+        if self.script.half_done:
             self._half(optimizer, original)
             self._raise()
         with _Failing(self._raise):
@@ -321,12 +325,14 @@ def _trainer(kind: Kind, place: Place, memory: Script, path: _Path, folder: str)
 def trained(kind: Kind, place: Place, guarded: bool) -> Run:
     """Run it. What ends the run is in ``error``."""
     memory, path, error, trainer, notes = Script(place, kind.depth), _Path(), None, None, list[tuple[int, str]]()
+    guard = None
     with tempfile.TemporaryDirectory() as folder, _listening(memory) as told:
         trainer = _trainer(kind, place, memory, path, folder)
         before = flat(trainer.model)
         try:
             if guarded:
-                notes = [(0, note) for note in attach(trainer, **{**kind.attach, **place.options}).notes]
+                guard = attach(trainer, **{**kind.attach, **place.options})
+                notes = [(0, note) for note in guard.notes]
             trainer.train()
         except Exception as raised:
             error = raised
@@ -340,9 +346,10 @@ def trained(kind: Kind, place: Place, guarded: bool) -> Run:
         order=memory.order,
         log=[{k: float(v) for k, v in entry.items() if _told(k, v)} for entry in trainer.state.log_history],
         raised=memory.raised,
-        died=f"{type(error).__name__}: {error}" if error else "",
+        died=" ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]) if error else "",
         told=[*notes, *told],
         error=error,
+        is_certain=guard is not None and guard.knows_rule,
         model=type(trainer.model).__name__,
         path=path.weights[1:],
         buffers=torch.cat(buffers) if buffers else torch.zeros(0),

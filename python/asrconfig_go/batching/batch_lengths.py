@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._base.input_units import INPUTS
+from .collated_batch import entries
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Extent:
 def input_name(inputs: Any) -> str | None:
     """The entry that is the model's input; None of a model with other names."""
     for name in INPUTS:
-        if hasattr(inputs.get(name), "shape"):
+        if hasattr(entries(inputs).get(name), "shape"):
             return name
     return None
 
@@ -55,12 +56,14 @@ def own_lengths(inputs: Any) -> list[int] | None:
 
     Only for masks that are ones followed by zeros.
     """
-    mask, name = inputs.get("attention_mask"), input_name(inputs)
+    mask: Any = entries(inputs).get("attention_mask")
+    name = input_name(inputs)
     if name is None or not hasattr(mask, "shape") or len(mask.shape) != 2:
         return None
     if mask.shape[1] != inputs[name].shape[time_axis(inputs, name)]:
         return None
-    ones = (mask != 0).int()
+    is_used: Any = mask != 0
+    ones = is_used.int()
     if bool((ones.diff(dim=1) > 0).any()):
         return None
     return [max(1, int(n)) for n in ones.sum(1)]
@@ -68,9 +71,10 @@ def own_lengths(inputs: Any) -> list[int] | None:
 
 def spoken_lengths(inputs: Any) -> list[int] | None:
     """As ``own_lengths``; without a mask from the zeros at the end of raw audio, which is how it is padded."""
-    found, values = own_lengths(inputs), inputs.get("input_values")
-    if found is not None or not hasattr(values, "shape") or len(values.shape) != 2:
-        return found
+    lengths = own_lengths(inputs)
+    values: Any = entries(inputs).get("input_values")
+    if lengths is not None or not hasattr(values, "shape") or len(values.shape) != 2:
+        return lengths
     length = values.shape[1]
     zeros = (values.flip(1) != 0).int().argmax(1)
     return [length - int(n) if bool(row.any()) else 1 for n, row in zip(zeros, values, strict=True)]

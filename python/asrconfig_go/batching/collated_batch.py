@@ -1,96 +1,168 @@
 """Collated batches in pieces.
 
-The batch is split as it was collated, padding included: collating its samples again would pad them to other lengths,
-which changes what group normalisation over time and convolutions compute.
+The batch is split as it was collated, padding included: collating its clips again would pad them to other lengths,
+which changes what group normalisation over time and convolutions compute. A batch is a mapping, a tuple or list of
+tensors, mappings within mappings, or a list of rows.
 """
 
 from __future__ import annotations
 
 import copy
 from collections import UserDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
 
 _HINT = "give attach(split=…) a function that takes (inputs, size) and gives a list of inputs"
 _MAIN = ("labels", "input_values", "input_features", "input_ids")
+_ROWS = "collate the tensors that have a row for each clip as entries of the batch itself"
 
 
 class UnsplittableBatchError(InvalidArgumentError):
-    """A batch has entries that do not belong to its samples one by one."""
+    """A batch has entries that do not belong to its clips one by one."""
 
 
-def batch_size(inputs: Mapping[str, Any]) -> int:
-    """The number of samples in a collated batch: the length of its labels or its input, or else of its first list."""
-    for name in _MAIN:
-        count = _rows(inputs.get(name))
-        if count is not None:
-            return count
-    others = list(_lengths(inputs).values())
-    if not others:
-        raise InvalidArgumentError(
-            f"a batch of {sorted(inputs)} has no entry with one value for each sample",
-            "collate the tensors that have a row for each sample as entries of the batch itself, not within others",
-        )
-    return others[0]
+def entries(inputs: Any) -> Mapping[str, Any]:
+    """The named entries of a batch; none of a tuple or a list."""
+    return inputs if isinstance(inputs, Mapping) else {}
 
 
-def _lengths(inputs: Mapping[str, Any]) -> dict[str, int]:
-    return {name: count for name, value in inputs.items() if (count := _rows(value)) is not None}
+def batch_size(inputs: Any) -> int:
+    """The number of clips in a collated batch: the length of its labels or its input, or else of what comes first.
 
-
-def _rows(value: Any) -> int | None:
-    """The length of tensors and arrays but scalars, and of lists; None of texts and settings."""
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        return len(value) if isinstance(value, list | tuple) else None
-    return int(shape[0]) if len(shape) else None  # len() of a tensor takes several times as long
-
-
-def split(inputs: Any, size: int) -> list[Any]:
-    """``inputs`` in pieces of at most ``size`` samples, in order; what is shared is in all.
-
-    Raises ``InvalidArgumentError`` when entries have other lengths than the batch, naming them.
+    Raises ``UnsplittableBatchError`` for a batch without anything that has a row for each clip.
     """
-    n = check_rows(inputs)
-    return [piece(inputs, start, min(start + size, n)) for start in range(0, n, size)]
+    if isinstance(inputs, Mapping):
+        counts = [_count(inputs.get(name)) for name in _MAIN] + [_count(value) for value in inputs.values()]
+    elif isinstance(inputs, tuple) or _holds_tensors(inputs):
+        counts = [_count(value) for value in inputs]
+    else:
+        counts = [_count(inputs)]
+    size = next((count for count in counts if count is not None), None)
+    if size is None:
+        names = sorted(inputs) if isinstance(inputs, Mapping) else type(inputs).__name__
+        raise UnsplittableBatchError(f"a batch of {names} has no entry with one value for each clip", _ROWS)
+    return size
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(hasattr(entry, "shape") for entry in value)
+
+
+def _count(value: Any) -> int | None:
+    """The rows of an entry; None of texts, settings and tensors without dimensions."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else None  # len() of a tensor takes several times as long
+    if isinstance(value, Mapping):
+        return next((count for entry in value.values() if (count := _count(entry)) is not None), None)
+    return len(value) if isinstance(value, list | tuple) else None
+
+
+def _wrong(name: str, value: Any, size: int) -> Iterator[str]:
+    """What of an entry does not have ``size`` rows."""
+    if isinstance(value, Mapping):
+        for key, entry in sorted(value.items(), key=lambda item: str(item[0])):
+            yield from _wrong(f"{name}.{key}", entry, size)
+    elif _is_group(value, size):
+        for number, entry in enumerate(value):
+            yield from _wrong(f"{name}[{number}]", entry, size)
+    elif (count := _count(value)) not in (None, size):
+        yield f"{name} has {count}"
+
+
+def _is_group(value: Any, size: int) -> bool:
+    """Whether a tuple or list holds entries with ``size`` rows each, rather than one element for each clip."""
+    if not isinstance(value, list | tuple) or len(value) == size:
+        return False
+    return bool(value) and all(_count(entry) == size for entry in value)
 
 
 def check_rows(inputs: Any) -> int:
-    """The number of samples, or ``UnsplittableBatchError`` with the entries that have another one."""
-    n = batch_size(inputs)
-    if inputs.get("sampled_negative_indices") is not None:
+    """The number of clips, or ``UnsplittableBatchError`` with the entries that have another number of rows."""
+    size = batch_size(inputs)
+    if entries(inputs).get("sampled_negative_indices") is not None:
         raise UnsplittableBatchError(
             "sampled_negative_indices holds positions in the whole batch, so that it cannot be split", _HINT
         )
-    odd = [f"{name} is a mapping" for name, value in sorted(inputs.items()) if isinstance(value, Mapping)]
-    odd += [f"{name} has {length}" for name, length in sorted(_lengths(inputs).items()) if length != n]
-    if odd:
-        raise UnsplittableBatchError(f"a batch of {n} samples cannot be split: {', '.join(odd)}", _HINT)
-    return n
+    if isinstance(inputs, Mapping):
+        named = sorted(inputs.items(), key=lambda item: str(item[0]))
+    elif isinstance(inputs, tuple) or _holds_tensors(inputs):
+        named = [(f"entry {number}", value) for number, value in enumerate(inputs)]
+    else:
+        named = []
+    wrong = [text for name, value in named for text in _wrong(str(name), value, size)]
+    if wrong:
+        raise UnsplittableBatchError(f"a batch of {size} clips cannot be split: {', '.join(wrong)}", _HINT)
+    return size
+
+
+def split(inputs: Any, size: int) -> list[Any]:
+    """``inputs`` in pieces of at most ``size`` clips, in order; what is shared is in all.
+
+    Raises ``UnsplittableBatchError`` when entries have other lengths than the batch, naming them.
+    """
+    count = check_rows(inputs)
+    return [piece(inputs, start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def piece(inputs: Any, start: int, stop: int) -> Any:
-    """The samples from ``start`` to ``stop``, as the same kind of mapping."""
-    return like(inputs, {name: v if _rows(v) is None else v[start:stop] for name, v in inputs.items()})
-
-
-def copied(inputs: Any) -> Any:
-    """The same with copies of all entries, which may be changed in place."""
-    return like(inputs, {name: v.clone() if hasattr(v, "clone") else copy.deepcopy(v) for name, v in inputs.items()})
+    """The clips from ``start`` to ``stop``, as the same kind of batch; its tensors are views."""
+    return _selected(inputs, lambda value: value[start:stop])
 
 
 def pick(inputs: Any, rows: list[int]) -> Any:
-    """The samples of these numbers, in their order, as the same kind of mapping."""
+    """The clips of these numbers, in their order, as the same kind of batch."""
 
     def chosen(value: Any) -> Any:
         return value[rows] if hasattr(value, "shape") else type(value)(value[i] for i in rows)
 
-    return like(inputs, {name: v if _rows(v) is None else chosen(v) for name, v in inputs.items()})
+    return _selected(inputs, chosen)
 
 
-def like(inputs: Any, values: dict[str, Any]) -> Any:
+def _selected(inputs: Any, choose: Callable[[Any], Any]) -> Any:
+    size = batch_size(inputs)
+
+    def part(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return like(value, {name: part(entry) for name, entry in value.items()})
+        if _is_group(value, size):
+            return _same_kind(value, [part(entry) for entry in value])
+        return value if _count(value) is None else choose(value)
+
+    if isinstance(inputs, tuple) or _holds_tensors(inputs):
+        return _same_kind(inputs, [part(value) for value in inputs])
+    return part(inputs)
+
+
+def copied(inputs: Any) -> Any:
+    """The same with copies of all tensors, which may be changed in place."""
+    return like(inputs, {n: _clone(v) for n, v in inputs.items()}) if isinstance(inputs, Mapping) else _clone(inputs)
+
+
+def _clone(value: Any) -> Any:
+    return value.clone() if hasattr(value, "clone") else copy.deepcopy(value)
+
+
+def shallow(inputs: Any) -> Any:
+    """A batch of its own with the same tensors, from which entries may be taken."""
+    return like(inputs, dict(inputs)) if isinstance(inputs, Mapping) else copy.copy(inputs)
+
+
+def tensors_of(inputs: Any) -> Iterator[Any]:
+    """The tensors of a batch."""
+    if hasattr(inputs, "_version"):
+        yield inputs
+    elif isinstance(inputs, Mapping):
+        for value in inputs.values():
+            yield from tensors_of(value)
+    elif isinstance(inputs, list | tuple):
+        for value in inputs:
+            yield from tensors_of(value)
+
+
+def like(inputs: Any, values: dict[Any, Any]) -> Any:
     """A mapping of the kind of ``inputs`` (``BatchFeature``, dict) with other values."""
     if type(inputs) is dict:
         return values
@@ -101,3 +173,7 @@ def like(inputs: Any, values: dict[str, Any]) -> Any:
     made.clear()
     made.update(values)
     return made
+
+
+def _same_kind(value: Any, parts: list[Any]) -> Any:
+    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

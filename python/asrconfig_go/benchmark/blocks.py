@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .._base.errors import AsrConfigError, InternalError, InvalidArgumentError, UnsupportedError
@@ -30,11 +30,7 @@ _TOLD = (UnsupportedSettingWarning, PlanNotFollowedWarning)
 
 @dataclass(frozen=True)
 class Bench:
-    """What all blocks have in common. ``trainer_options`` go to the Trainer.
-
-    ``learnt`` is what the first guard has measured of model and loss. A training measures it once, in its first steps;
-    a block has few of them.
-    """
+    """What all blocks have in common. ``trainer_options`` go to the Trainer."""
 
     model: Any
     sample: ClipSample
@@ -43,7 +39,6 @@ class Bench:
     trainer_options: Mapping[str, Any]
     seed: int
     warm_up: int
-    learnt: dict[str, Any] = field(default_factory=dict)
 
 
 class BlockFailed(Exception):
@@ -100,13 +95,9 @@ def _run(bench: Bench, side: Side, steps: int, warm_up: int, on_step: Callable[[
         trainer = _trainer(bench, side, folder, warm_up + steps)
         phases = Phases(trainer, warm_up, steps, on_step)
         guard = None if side.plan is None else _manager(side, bench.sample).attach(trainer)
-        if guard is not None and bench.learnt:
-            guard.learn(bench.learnt)
         switches.set()
         with warmed_up(trainer, warm_up * trainer.args.gradient_accumulation_steps):
             trainer.train()
-        if guard is not None:
-            bench.learnt.update(guard.learnt())
     if phases.block is None:
         raise InternalError(f"{side.name}: the Trainer made {trainer.state.global_step} steps of {warm_up + steps}")
     block = replace(phases.block, out_of_memory=0 if guard is None else len(guard.events))

@@ -25,8 +25,8 @@ def config_of(described: dict[str, Any] | None) -> dict[str, Any] | None:
 def accumulation_multiplies(e: ExplainedPlan) -> bool | None:
     """Whether the Trainer alone multiplies gradients by the accumulation steps; None where the config leaves it open.
 
-    See ``loss_kind``: models for CTC by ``ctc_loss_reduction``, Whisper always. Of a model known by name alone, the
-    reduction is what the user will load it with.
+    Models for CTC by ``ctc_loss_reduction``, Whisper always. Of a model known by name alone, the reduction is what the
+    user will load it with.
     """
     name = _class_name(e)
     if name.startswith("Whisper"):

@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "bad_clip_record": ("BadBatch", "BadClip"),
         "bad_clips": ("BadClipError",),
         "guard": ("Guard", "attach", "guard_of"),
+        "own_loop": ("GuardedStep", "guarded_step"),
         "training_report": ("Change", "GuardEvent", "Restart", "TrainingReport"),
     },
 )

@@ -1,224 +1,142 @@
-"""The batches of one optimizer step, and what must be put back to compute them again."""
+"""The accumulation window: the batches of one optimizer step, and what there was when it began."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._base.errors import InfeasiblePlanError
-from .._base.random_state import cpu_state, gpu_states_in_use, set_cpu_state, set_gpu_states
+import torch
+
 from ..batching.batch_lengths import Extent, extent
-from ..batching.collated_batch import batch_size, copied, like, pick, piece
-from .loss_weights import Totals, labels_name, row_tokens, totals
-from .model_state import Attributes, Key, ModelState, Saved
+from ..batching.collated_batch import batch_size, pick, shallow, tensors_of
 from .padding import trimmed
-from .process_group import ProcessGroup
+from .step_state import Before, StepState
+
+_version: Callable[[Any], int] = operator.attrgetter("_version")
 
 
 @dataclass
 class Call:
-    """One collated batch, and the random numbers that its step begins with."""
+    """One collated batch of the window, and what its loop passes beside it."""
 
-    inputs: Any  # None once all its clips were left out
-    random: dict[str, Any]
-    versions: list[tuple[Any, int]]
-    """Of the batch's tensors, each time that one is changed in place."""
-    attributes: dict[Key, Any]
-    """That steps set, as they were."""
+    inputs: Any
+    """None once all its clips were left out."""
+    before: Before
+    versions: list[tuple[torch.Tensor, int]]
+    """Of the batch's tensors, which count how often each was changed in place."""
+    arguments: Any = None
     replacements: list[Any] = field(default_factory=list)
     """Batches that the user's function made of clips that were too long."""
     loss: Any = 0.0
-    told: Any = 0.0
-    """The weighted loss, and what of it the Trainer has been given."""
-    kept: list[int] | None = None
+    reported: Any = 0.0
+    """The weighted loss, and what of it the loop has been given."""
+    rows: list[int] | None = None
     """The numbers in the collated batch of the clips that are left; None while all are."""
     _size: tuple[Any, int, Extent] | None = None
 
     def size(self) -> tuple[int, Extent]:
-        """Its samples, and the extent of each."""
+        """Its clips, and the extent of each."""
         if self._size is None or self._size[0] is not self.inputs:
             self._size = self.inputs, batch_size(self.inputs), extent(self.inputs)
         return self._size[1:]
 
     def take_out(self, row: int, lengths: list[int]) -> Any:
-        """Take a sample out, and give it as a batch of one; the others are padded to the longest of them.
+        """Take a clip out, and return it as a batch of one; the others are padded to the longest of them.
 
         ``lengths`` are those of all without padding.
         """
-        rest = [i for i in range(len(lengths)) if i != row]
-        sample = trimmed(pick(self.inputs, [row]), lengths[row])
-        self.inputs = trimmed(pick(self.inputs, rest), max(lengths[i] for i in rest)) if rest else None
-        kept = list(range(len(lengths))) if self.kept is None else self.kept
-        self.kept = [kept[i] for i in rest]
-        return sample
+        others = [i for i in range(len(lengths)) if i != row]
+        clip = trimmed(pick(self.inputs, [row]), lengths[row])
+        self.inputs = trimmed(pick(self.inputs, others), max(lengths[i] for i in others)) if others else None
+        rows = list(range(len(lengths))) if self.rows is None else self.rows
+        self.rows = [rows[i] for i in others]
+        return clip
 
     @property
     def changed(self) -> bool:
         """Whether the step has changed the batch in place, so that it cannot be computed again."""
-        return _changed(self.versions)
-
-    def begin_again(self, attributes: Attributes) -> None:
-        """Random numbers and attributes as they were."""
-        set_cpu_state(self.random)
-        attributes.put(self.attributes)
+        return any(tensor._version != version for tensor, version in self.versions)
 
 
 class Window:
-    """The accumulation window that a Trainer is in: from one optimizer step to the next."""
+    """The accumulation window that a loop is in: from one optimizer step to the next."""
 
-    def __init__(self, trainer: Any, ranks: ProcessGroup) -> None:
-        self._labels, self._ranks = labels_name(trainer), ranks
-        self.state: ModelState = ModelState(trainer.model)
-        self.attributes: Attributes = Attributes(trainer)
-        self._in_place: bool | None = None  # whether steps change their batches; None before the first window's end
-        self.wanted = True
-        """Whether ``uneven`` is asked for; alike in all processes."""
+    def __init__(self, state: StepState, parameters: Callable[[], list[torch.Tensor]]) -> None:
+        self._state, self._parameters = state, parameters
+        self._watched: list[torch.Tensor] = []  # the parameters, listed when everything is looked at
+        self._number = 0
+        self.clear()
+
+    def restart(self) -> None:
+        """Another training begins."""
+        self._number, self._watched = 0, []
         self.clear()
 
     def clear(self) -> None:
         """Forget the batches."""
-        self.totals: Totals = Totals()
-        self.left_out: Totals = Totals()
+        self.batches: Sequence[Any] = ()
         self.calls: list[Call] = []
         self.planned = 0
-        self._batches: list[Any] = []
-        self._handed: list[tuple[Any, int]] = []
-        self._copies_changed = False
-        self._uneven: bool | None = None
-        self._gpu: list[Any] = []
-        self._saved = Saved()
+        self.total: Any = None
+        """What the loss of the window is divided by, once that was counted."""
+        self.left_out: Any = 0
+        """What of it was left out."""
+        self._gradients: list[tuple[Any, Any, int]] = []
+        self._versions: list[int] = []
 
-    def collecting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The Trainer's way to fetch a window's batches, which begins one here."""
+    def begin(self, batches: Sequence[Any]) -> None:
+        """The loop has fetched the batches of the next optimizer step."""
+        self.clear()
+        self.batches, self.planned = batches, len(batches)
 
-        def get_batch_samples(batches: Any, count: int, *args: Any, **kwargs: Any) -> Any:
-            ready = self._ranks.fetched(batches, count)
-            batches, items = original(ready, count, *args, **kwargs)
-            self.clear()
-            for batch in batches:
-                self.totals.add(totals(batch, self._labels))
-            self.planned = len(batches)
-            if self.wanted:
-                self._batches = list(batches)
-            if not self._ranks.alone:
-                self.totals, self._uneven = self._ranks.summed(self.totals, self._counts() if self.wanted else ())
-            return batches, items
-
-        return get_batch_samples
-
-    def _counts(self) -> tuple[float, ...]:
-        """For several processes: whether tokens of samples differ here, their number, and its square."""
-        counts = [n for batch in self._batches for n in row_tokens(batch, self._labels)] or [0]
-        return float(len(set(counts)) > 1), float(counts[0]), float(counts[0] ** 2)
-
-    def begin(self, inputs: Any) -> Call:
-        """Note one more batch; with the first, what its forward changes."""
-        if not self.calls:
-            self._gpu, self._saved = gpu_states_in_use(), self.state.save()
-            self._batches = self._batches or [inputs]  # of a rehearsal
-        # A copy: compute_loss may take labels out of what it is given.
-        self.calls.append(Call(like(inputs, dict(inputs)), cpu_state(), _versions(inputs), self.attributes.now()))
+    def call(self, inputs: Any, arguments: Any = None) -> Call:
+        """Note one more batch; with the first, what there is before the optimizer step."""
+        first = not self.calls
+        if first:
+            self._number += 1
+        # Everything is looked at before the first, second, fourth, eighth … optimizer step.
+        before = self._state.before(whole=first and not self._number & (self._number - 1))
+        if first:
+            if before.whole or not self._watched:
+                self._watched = self._parameters()
+            parameters = self._watched
+            self._versions = list(map(_version, parameters))
+            self._gradients = [(p, p.grad, p.grad._version) for p in parameters if p.grad is not None]
+        # Of its own: a step may take entries out of what it is given.
+        versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
+        self.calls.append(Call(shallow(inputs), before, versions, arguments))
         return self.calls[-1]
 
-    def fresh(self, part: Any) -> Any:
-        """A batch that may be changed in place: a copy, until it is known that steps leave theirs as they are."""
-        return part if self._in_place is False else copied(part)
-
-    def handed(self, part: Any) -> Any:
-        """What a training step gets of a batch; it is seen whether it changes it."""
-        made = self.fresh(part)
-        if made is not part:
-            self._handed = _versions(made)
-        return made
-
-    def returned(self) -> None:
-        """The training step of what was handed out is over, or has failed: its copy is not needed any more."""
-        if self._handed:
-            self._copies_changed = self._copies_changed or _changed(self._handed)
-            self._handed = []
-
-    def watch_changes(self) -> None:
-        """Learn whether steps change batches in place, at the end of a window."""
-        if self._in_place is None:
-            self._in_place = self._copies_changed
-        elif not self._in_place:
-            self._in_place = any(call.changed for call in self.calls)
-
     @property
-    def uneven(self) -> bool:
-        """Whether samples of the window, in any process, have different numbers of tokens; while that is wanted."""
-        if self._uneven is None:  # of several processes: the others were not asked
-            counts = {n for batch in self._batches for n in row_tokens(batch, self._labels)}
-            self._uneven = self._ranks.alone and len(counts) > 1
-        return self._uneven
-
-    def singles(self, inputs: Any) -> list[Any]:
-        """Two samples of the window, if there are two, as batches of one; those of ``inputs`` first."""
-        batches = [inputs, *(batch for batch in self._batches if batch is not inputs)]
-        return [piece(batch, i, i + 1) for batch in batches[:2] for i in range(min(2, batch_size(batch)))][:2]
-
-    def telling(self) -> Any:
-        """The batch whose samples distinguish weights best; None where all have one sample."""
-        several = [batch for batch in self._batches if batch_size(batch) > 1]
-        return max(several, key=lambda batch: len(set(row_tokens(batch, self._labels))), default=None)
+    def first(self) -> Before:
+        """What there was before the window's first step."""
+        return self.calls[0].before
 
     @property
     def is_one(self) -> bool:
         """Whether it is one batch, of which nothing was left out or replaced."""
-        return self.planned <= 1 and not self.left_out.samples and not self.calls[-1].replacements
+        return self.planned <= 1 and self.calls[-1].rows is None
 
     @property
     def complete(self) -> bool:
         """Whether the batch begun last is the last one of its optimizer step."""
         return len(self.calls) >= self.planned
 
-    def rewind(self) -> None:
-        """Put back what there was when the window began."""
-        set_gpu_states(self._gpu)
-        self._saved.restore()
-        if self.calls:
-            self.calls[0].begin_again(self.attributes)
-
-    def leave_out(self, samples: Any) -> None:
-        """Count ``samples``, a batch, no more; the gradient is scaled up for it when the window ends."""
-        self.left_out.add(totals(samples, self._labels))
-
-    def bring_in(self, samples: Any) -> None:
-        """Count ``samples``, a batch that replaces something left out."""
-        more = totals(samples, self._labels)
-        self.left_out.add(Totals(-more.samples, -more.tokens))
-
     @property
     def nothing_left(self) -> bool:
-        """Whether everything was left out, as far as this process knows; never of a rehearsal, which is no window."""
-        return 0 < self.totals.samples <= self.left_out.samples
+        """Whether every clip of a complete window was left out and not replaced."""
+        return self.complete and all(call.inputs is None and not call.replacements for call in self.calls)
 
-    def factor(self, rule: str, gone: Totals) -> float:
-        """By what gradients and losses are too small because clips were left out, ``gone`` in all processes."""
-        if not gone.samples and not int(gone.tokens):
-            return 1.0
-        left = Totals(self.totals.samples - gone.samples, self.totals.tokens - gone.tokens)
-        share = float(left.share(rule, self.totals))
-        if not share:
-            raise InfeasiblePlanError(
-                "every clip of an optimizer step, in all processes, was left out: too long for the GPU, or bad",
-                "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU",
-            )
-        return 1.0 / share
+    def weights_changed(self) -> bool:
+        """Whether weights were written to since the window began."""
+        return list(map(_version, self._watched)) != self._versions
 
-    def tell(self, call: Call, factor: float = 1.0) -> Any:
-        """The loss to return to the Trainer for ``call``, so that those of the window add up to the right one."""
-        call.told = call.loss
-        if factor != 1.0:
-            call.told = factor * sum(each.loss for each in self.calls) - sum(each.told for each in self.calls[:-1])
-        return call.told
-
-
-def _versions(inputs: Any) -> list[tuple[Any, int]]:
-    """A batch's tensors with their version counters, each of which grows when its tensor is changed in place."""
-    return [(value, value._version) for value in inputs.values() if hasattr(value, "_version")]
-
-
-def _changed(versions: list[tuple[Any, int]]) -> bool:
-    return any(tensor._version != version for tensor, version in versions)
+    def restore_gradients(self) -> bool:
+        """Clear the gradients that the window has made; False where it has added to some that were there before."""
+        before = {id(p) for p, _, _ in self._gradients}
+        for p in {id(p): p for p in (*self._watched, *self._parameters())}.values():
+            if id(p) not in before:
+                p.grad = None
+        return all(p.grad is gradient and gradient._version == version for p, gradient, version in self._gradients)

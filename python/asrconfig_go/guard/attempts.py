@@ -5,21 +5,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .._base import native
 from .._base.errors import InfeasiblePlanError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from ..batching.batch_lengths import Extent
-from .lost_gpu import keep_what_can_be_kept
 from .micro_batch_budget import Budget
-from .oom_snapshots import OomSnapshots
 from .training_report import GuardEvent
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 STATISTICS_HINT = "allow statistics of smaller micro-batches by attach(split_batch_statistics=True)"
+
+
+class CannotRetryError(Exception):
+    """Why a batch cannot be computed again; the error of memory is then raised as it is, with this sentence."""
 
 
 @dataclass
@@ -32,10 +34,12 @@ class Piece:
     """Made by the user's function from a clip that was too long."""
     whole: str = ""
     """Why it cannot be made smaller, if it cannot."""
+    hint: str = ""
+    """What would let it be made smaller."""
 
 
 @dataclass
-class _Met:
+class _Progress:
     """What one step has met so far."""
 
     place: str
@@ -46,34 +50,43 @@ class _Met:
     alone_again: bool = False
     host_oom: bool = False
 
-    def state(self, found: str, samples: int, most: int) -> dict[str, Any]:
+    def request(self, kind: str, samples: int, most: int) -> dict[str, Any]:
         """As core/recovery wants it."""
         return {
-            "class": found, "micro_batch": samples,
+            "class": kind, "micro_batch": samples,
             "retries": self.halvings, "maybe_retries": self.maybes, "max_retries": most,
         }  # fmt: skip
 
     def shrink(self, extent: Extent, decided: dict[str, Any]) -> None:
-        """Go on with what was decided."""
+        """Continue with what was decided."""
         self.budget.shrink(extent, decided["micro_batch"])
         self.halvings, self.maybes = decided["retries"], decided["maybe_retries"]
 
 
 class Attempts:
-    """Runs training and evaluation steps of one Trainer, with smaller micro-batches each time that one does not fit."""
+    """Runs steps of one loop, with smaller micro-batches each time that one does not fit.
+
+    Attributes:
+        events: What did not fit, and what was done about it; grows.
+        running: What is being computed: a piece, or a function that returns it.
+    """
 
     def __init__(
         self,
-        trainer: Any,
         max_halvings: int,
-        events: list[GuardEvent],
-        ran_short: Callable[[Exception], bool],
-        snapshots: OomSnapshots,
+        step_number: Callable[[], int],
+        ran_short: Callable[[Exception], bool] = lambda _: False,
+        snapshot: Callable[[str, Exception], str] = lambda *_: "",
+        on_lost_gpu: Callable[[Exception], str] = lambda _: "",
     ) -> None:
-        self._trainer, self._most, self.events, self._ran_short = trainer, max_halvings, events, ran_short
-        self._snapshots = snapshots
-        self.running: Piece | None = None
-        """What is being computed; set by the code that splits the batch."""
+        self._most, self._step_number, self._ran_short = max_halvings, step_number, ran_short
+        self._snapshot, self._on_lost_gpu = snapshot, on_lost_gpu
+        self.events: list[GuardEvent] = []
+        self.running: Piece | Callable[[], Piece | None] | None = None
+
+    def piece(self) -> Piece | None:
+        """What is being computed, or was when it failed."""
+        return self.running() if callable(self.running) else self.running
 
     def run(
         self,
@@ -82,78 +95,101 @@ class Attempts:
         first: Callable[[], Any],
         again: Callable[[], Any],
         leave_out: Callable[[Piece], bool] = lambda _: False,
+        other: Callable[[Exception], bool] = lambda _: False,
     ) -> Any:
-        """What ``first`` gives, or else ``again``, each time after ``budget`` has shrunk.
+        """What ``first`` returns, or else ``again``, each time after ``budget`` has shrunk.
 
-        One sample is computed once more as it is: what was in the way may be gone. ``leave_out`` may then take a clip
-        that does not fit alone out of the batch; it says whether it did.
+        One clip is computed once more as it is: what was in the way may be gone. ``leave_out`` may then take a clip
+        that does not fit alone out of the batch; ``other`` may mend what an error that is not of memory says. Both
+        return whether they did.
         """
-        attempt, met = first, None
+        attempt, progress, failed = first, None, None
         while True:
-            self.running, begin = None, time.perf_counter()
+            self.running, began = None, time.perf_counter()
             try:
                 return attempt()
+            except CannotRetryError as reason:
+                if failed is None:  # a step that was to be split from the start
+                    raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
+                note(failed, f"the step was not computed again: {reason}")
+                raise failed from None
             except Exception as error:
-                met = met or _Met(place, budget, leave_out)
-                go_on = self._decide(error, met, self.running)
-                if go_on is None:
+                progress = progress or _Progress(place, budget, leave_out)
+                proceed = self._decide(error, progress, self.piece(), other)
+                if proceed is None:
                     raise
                 clear_frames(error)
+                failed = error
             # Outside of the except block: nothing holds the failed attempt any more.
             free_memory()
-            go_on(time.perf_counter() - begin)
+            proceed(time.perf_counter() - began)
             attempt = again
 
     def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0, snapshot: str = "") -> None:
         """Keep the event, and log it."""
-        self.events.append(GuardEvent(place, self._trainer.state.global_step, before, after, text, lost_s, snapshot))
-        stays = "" if place == "skipped" else "; repeated, the result stays the same"
-        logger.warning("%s%s", self.events[-1], stays)
+        self.events.append(GuardEvent(place, self._step_number(), before, after, text, lost_s, snapshot))
+        logger.warning("%s", self.events[-1])
 
-    def _decide(self, error: Exception, met: _Met, piece: Piece | None) -> Callable[[float], None] | None:
+    def not_restored(self, paths: list[str]) -> None:
+        """A step was computed again, but for what cannot be put back; it is added to the step's newest event."""
+        event, step = self.events[-1] if self.events else None, self._step_number()
+        if event is None or event.global_step != step:
+            event = GuardEvent("training", step, 0, 0, "")
+        paths = list(dict.fromkeys(path for path in paths if path not in event.not_restored))
+        if not paths:
+            return
+        event = replace(event, not_restored=(*event.not_restored, *paths))
+        if self.events and self.events[-1].global_step == step:
+            self.events[-1] = event
+        logger.warning("recovered in step %d, but %s", step, event.lost)
+
+    def _decide(
+        self, error: Exception, progress: _Progress, piece: Piece | None, other: Callable[[Exception], bool]
+    ) -> Callable[[float], None] | None:
         """How to continue after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
         found, text = classify(error), first_line(error)
-        if found["class"] == "host_oom" and not met.host_oom and self._ran_short(error):
-            met.host_oom = True  # the same once more: a smaller micro-batch does not help
+        if found["class"] == "host_oom" and not progress.host_oom and self._ran_short(error):
+            progress.host_oom = True  # the same once more: a smaller micro-batch does not help
             return lambda _: None
-        saved = self._snapshots.take(met.place, error)
+        if found["class"] == "other":
+            return (lambda _: None) if other(error) else None
+        saved = self._snapshot(progress.place, error)
         if found["class"] not in ("gpu_oom", "maybe") or piece is None:
             self.explain(error, found)
             return None
 
-        def goes_on(place: str, after: int) -> Callable[[float], None]:
+        def noted(place: str, after: int) -> Callable[[float], None]:
             return lambda lost_s: self.note(place, piece.samples, after, text, lost_s, saved)
 
         where = f"; memory snapshot in {saved}" if saved else ""
-        if piece.whole and met.alone_again:
+        if piece.whole and progress.alone_again:
             raise InfeasiblePlanError(
-                f"step {self._trainer.state.global_step} ({met.place}) ran out of GPU memory: {text}; its batch cannot "
-                f"be split: {piece.whole}{where}",
-                f"train with smaller batches and more accumulation, or {STATISTICS_HINT}",
+                f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}; its batch cannot be "
+                f"split: {piece.whole}{where}",
+                "train with smaller batches and more accumulation" + (f", or {piece.hint}" if piece.hint else ""),
             ) from error
         if piece.whole:
-            met.alone_again = True
-            return goes_on(met.place, piece.samples)
-        decided = native.call("recovery.next", met.state(found["class"], piece.samples, self._most))
+            progress.alone_again = True
+            return noted(progress.place, piece.samples)
+        decided = native.call("recovery.next", progress.request(found["class"], piece.samples, self._most))
         if decided["retry"]:
-            met.shrink(piece.extent, decided)
-            return goes_on(met.place, decided["micro_batch"])
+            progress.shrink(piece.extent, decided)
+            return noted(progress.place, decided["micro_batch"])
         if found["class"] == "maybe":
             note(error, decided["reason"])
             return None
-        if piece.samples == 1 and not met.alone_again:
-            met.alone_again = True
-            return goes_on(met.place, 1)
-        if piece.samples == 1 and met.leave_out(piece):
-            return goes_on("skipped", 0)
-        step = self._trainer.state.global_step
+        if piece.samples == 1 and not progress.alone_again:
+            progress.alone_again = True
+            return noted(progress.place, 1)
+        if piece.samples == 1 and progress.leave_out(piece):
+            return noted("skipped", 0)
         raise InfeasiblePlanError(
-            f"step {step} ({met.place}) ran out of GPU memory: {text}{where}", decided["reason"]
+            f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}{where}", decided["reason"]
         ) from error
 
     def explain(self, error: Exception, found: dict[str, Any]) -> None:
         """Add to an error that is raised what it means, and what was saved."""
         if found["class"] == "poisoned":
-            note(error, f"{found['advice']}; {keep_what_can_be_kept(self._trainer, self.events, error)}")
+            note(error, "; ".join(filter(None, (found["advice"], self._on_lost_gpu(error)))))
         elif found["class"] != "other":
             note(error, found["advice"])

@@ -48,7 +48,8 @@ class BadClip:
 class BadBatch:
     """Something that went wrong in an optimizer step, and the clips to blame.
 
-    ``what`` is ``"loss"`` or ``"gradient"`` (not finite), ``"jump"`` (a gradient norm far above the recent ones),
+    ``what`` is ``"error"`` (the model raised one), ``"loss"`` or ``"gradient"`` (not finite), ``"jump"`` (a gradient
+    norm far above the recent ones),
     ``"memory"`` (a clip that does not fit alone, the longest of its batch) or ``"weights"`` (not finite already, so
     that no clip is to blame). ``clips`` are those that stand out, none where no clip does alone. ``done`` is
     ``"reported"``, ``"left out"`` or ``"raised"``. ``folder`` has the saved batch for ``asrconfig replay``, "" where

@@ -1,7 +1,7 @@
-"""Clips whose loss or gradient is not finite, or that make the gradient norm jump: found, saved, named, left out.
+"""Clips that a model raises an error on, whose loss or gradient is not finite, or that make the gradient norm jump.
 
-While all is finite an optimizer step costs one look at its loss, where the Trainer looks too, and one at the gradient
-norm of the step before. Clips are computed alone only once something went wrong.
+They are named, saved and left out. While all is finite an optimizer step costs one look at its loss, where the Trainer
+looks too, and one at the gradient norm of the step before. Clips are computed alone only once something went wrong.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from .._base.choices import BadClipPolicy
 from .._base.errors import AsrConfigError
 from .._base.out_of_memory import clear_frames, first_line, note
 from ..batching.batch_lengths import extent, spoken_lengths
-from ..batching.collated_batch import batch_size
-from .accumulation_window import Call, Window
+from ..batching.collated_batch import UnsplittableBatchError, batch_size
+from .accumulation_window import Call
 from .bad_clip_record import BadBatch
 from .clip_measurement import ClipAlone, ClipMeasurement, broken, probes
-from .clip_rows import ClipRows
+from .engine import Engine
 from .gradient_norms import RECENT, GradientNorms
+from .loop import Loop
 from .saved_batch_writing import BatchWriter
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
+_RAISED = (IndexError, ValueError, RuntimeError)  # what models raise on a clip's labels and lengths
 _MOST_REPORTS = 20  # of a run, and as many times that clips are measured to be reported only
 _ROUNDS = 4  # times that a step is computed again without clips
 _FEW = 3  # clips of a batch: where all of so many fail, the model or its settings are at fault
@@ -35,62 +37,52 @@ _STANDS_OUT = 3.0  # times the median gradient norm of the window's clips
 
 
 class BadClipError(AsrConfigError):
-    """A clip's loss or gradient is not finite, and ``bad_clips="raise"`` was asked for."""
+    """A clip raises an error, or its loss or gradient is not finite, and ``bad_clips="raise"`` was asked for."""
 
 
 class BadClips:
-    """Looks at the steps of one Trainer."""
+    """Looks at the steps of one loop.
+
+    Attributes:
+        batches: What was met; grows.
+        count: Clips that were left out.
+    """
 
     def __init__(
         self,
-        trainer: Any,
+        loop: Loop,
         policy: BadClipPolicy,
-        window: Window,
-        rows: ClipRows,
+        engine: Engine,
+        norms: GradientNorms,
+        write: BatchWriter,
         split: Callable[[Any, int], list[Any]] | None,
-        limit: Callable[[], int | None],
     ) -> None:
-        self._trainer, self._policy, self._window, self._rows = trainer, policy, window, rows
-        self._measure = ClipMeasurement(trainer, window, split)
-        self._norms, self._write = GradientNorms(trainer), BatchWriter(trainer, window, rows, limit)
+        self._loop, self._policy, self._engine, self._norms, self._write = loop, policy, engine, norms, write
+        self._window = engine.window
+        self._measure = ClipMeasurement(loop, engine.state, split)
         self.batches: list[BadBatch] = []
-        """What was met; grows."""
         self.count = 0
-        """Clips that were left out."""
         self._probes: list[Any] = []
-        self._model: Any = None
-        self._items: Any = None
-        self._told = self._lost = False  # in this step; weights that are not finite, for good
+        self._reported = self._lost = False  # in this step; weights that are not finite, for good
 
     def begin(self) -> None:
-        """Training begins: the Trainer has made its accelerator."""
-        self._probes, self._told, self._lost = list(probes(self._trainer.model)), False, False
-        self._norms.follow()
+        """A training begins."""
+        self._probes, self._reported, self._lost = list(probes(self._loop.model)), False, False
 
     def remove(self) -> None:
-        """Leave the Trainer as it was found."""
-        self._norms.remove()
-        self._probes, self._model, self._items = [], None, None
+        """Hold nothing of the training."""
+        self._probes = []
 
-    def fetching(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """The Trainer's way to fetch a window's batches: the last one is over."""
+    def window_begins(self) -> None:
+        """The batches of the next optimizer step are there."""
+        self._reported = False
 
-        def get_batch_samples(*args: Any, **kwargs: Any) -> Any:
-            self.step_over()
-            found = original(*args, **kwargs)
-            self._rows.fetched(len(found[0]))
-            self._told = False
-            return found
-
-        return get_batch_samples
-
-    def look(self, model: Any, items: Any, again: Callable[[], Any]) -> None:
+    def look(self, again: Callable[[], Any]) -> None:
         """The newest batch of the window was computed: whether it, or the whole window, is finite.
 
         ``again`` computes the window again, without what was left out. Raises ``BadClipError``.
         """
         skips, complete = self._policy == "skip", self._window.complete
-        self._model, self._items = model, items
         for _ in range(_ROUNDS if (skips or complete) and not self._lost else 0):
             calls = self._window.calls if complete else self._window.calls[-1:]
             what = self._wrong(calls, complete)
@@ -111,18 +103,51 @@ class BadClips:
         """Name the clips to blame; whether they were left out, so that the step is to be computed again."""
         if self._policy != "skip" and len(self.batches) >= _MOST_REPORTS:
             return False
-        if name := broken(self._model):
-            self._weights_lost(name, self._trainer.state.global_step)
+        if name := broken(self._loop.model):
+            self._weights_lost(name, self._loop.step_number)
             return False
         calls = [call for call in calls if what != "loss" or not _finite([call.loss])]
-        found = self._alone(what, calls)
-        named = [clip for clip in found if clip.fails()]
-        left = self._window.totals.samples - self._window.left_out.samples
-        some = 0 < len(named) < (left if len(found) < _FEW else len(found))
-        done = "raised" if self._policy == "raise" else "left out" if some and self._policy == "skip" else "reported"
-        said = f"the {what} is not finite" + (": every clip's alone is not" if named and not some else "")
-        batch = self._report(what, said, calls, found, named, done)
-        if done == "raised":
+        clips = self._alone(what, calls)
+        return self._blame(what, f"the {what} is not finite", calls, clips)
+
+    def raised(self, call: Call, error: Exception) -> bool:
+        """A batch raised an error that is not of memory: whether the clips that raise one alone were left out.
+
+        It is named in the error. Raises ``BadClipError`` from it where that was asked for.
+        """
+        if not isinstance(error, _RAISED) or isinstance(error, AsrConfigError) or call.inputs is None:
+            return False
+        try:
+            clips = self._raising(call)
+        except UnsplittableBatchError:
+            return False
+        text = f"{type(error).__name__}: {first_line(error)}"
+        try:
+            return self._blame("error", text, [call], clips, error)
+        except BadClipError as named:
+            raise named from error
+
+    def _raising(self, call: Call) -> list[ClipAlone]:
+        """The clips of a batch with the error that each raises alone, in evaluation mode or as in the step."""
+        clips = self._measure.losses([call])
+        if not any(clip.error for clip in clips):
+            clips = self._measure.losses([call], training=True)
+        return clips
+
+    def _blame(
+        self, what: str, said: str, calls: list[Call], clips: list[ClipAlone], error: Exception | None = None
+    ) -> bool:
+        """Report the batch, and do what the policy says; whether clips were left out."""
+        named = [clip for clip in clips if (clip.error if what == "error" else clip.fails())]
+        clips_left = sum(call.size()[0] for call in self._window.calls if call.inputs is not None)
+        some = 0 < len(named) < (clips_left if len(clips) < _FEW else len(clips))
+        ends = what == "error" or self._policy == "raise"
+        done = "left out" if some and self._policy == "skip" else "raised" if ends else "reported"
+        said += ": every clip alone does so" if named and not some else ""
+        batch = self._report(what, said, calls, clips, named, done, error=error)
+        if error is not None and done == "raised":
+            note(error, str(batch))
+        if done == "raised" and self._policy == "raise":
             raise BadClipError(str(batch), 'leave the clip out of the dataset, or attach(bad_clips="skip")')
         if done == "left out":
             self._take_out(named)
@@ -132,32 +157,33 @@ class BadClips:
         for clip in sorted(named, key=lambda clip: -clip.number):
             inputs = clip.call.inputs
             lengths = spoken_lengths(inputs) or [extent(inputs).length] * batch_size(inputs)
-            self._window.leave_out(clip.call.take_out(clip.number, lengths))
+            taken = clip.call.take_out(clip.number, lengths)
+            self._window.left_out = self._window.left_out + self._engine.rule.count(taken)
             self.count += 1
 
     def _alone(self, what: str, calls: list[Call]) -> list[ClipAlone]:
         """Each clip's loss, and its gradient norm unless a loss is to blame; what cannot be measured is left out."""
-        found: list[ClipAlone] = []
+        clips: list[ClipAlone] = []
         try:
-            found = self._measure.losses(self._model, calls, self._items)
-            if what == "loss" and not any(clip.fails() for clip in found):
-                found = self._measure.losses(self._model, calls, self._items, training=True)
+            clips = self._measure.losses(calls)
+            if what == "loss" and not any(clip.fails() for clip in clips):
+                clips = self._measure.losses(calls, training=True)
             if what != "loss":
-                self._measure.gradients(self._model, found, self._items)
+                self._measure.gradients(clips)
         except Exception as error:  # of memory, before the first clip: the training is not to end by a look at it
             logger.warning("cannot compute the clips of a batch alone: %s", first_line(error))
             clear_frames(error)
-        return found
+        return clips
 
     def step_over(self) -> None:
         """The optimizer's step was made; the window's batches are still there."""
-        found = self._norms.look()
-        if found is None or self._told or self._lost or self._model is None or not self._window.calls:
+        unusual = self._norms.look()
+        if unusual is None or self._reported or self._lost or not self._window.calls:
             return
         if len(self.batches) >= _MOST_REPORTS:
             return
-        (norm, usual), step = found, self._trainer.state.global_step - 1
-        if name := broken(self._model):
+        (norm, usual), step = unusual, self._loop.step_number - 1
+        if name := broken(self._loop.model):
             self._weights_lost(name, step)
             return
         calls = [call for call in self._window.calls if call.inputs is not None]
@@ -197,13 +223,12 @@ class BadClips:
         error: Exception | None = None,
     ) -> BadBatch:
         """Save the batch, and keep what was met and log it."""
-        step = self._trainer.state.global_step if step is None else step
+        step = self._loop.step_number if step is None else step
         usual = statistics.median([clip.gradient_norm or 0.0 for clip in clips] or [0.0])
         why = {(id(clip.call), clip.number): _why(what, clip, usual) for clip in named}
-        told = first_line(error) if error is not None else ""
-        self._told = self._told or what != "memory"
-        model = self._trainer.model if self._model is None else self._model
-        batch = self._write(BadBatch(step, what, said, (), done, ""), model, calls, clips, why, told)
+        self._reported = self._reported or what != "memory"
+        text = first_line(error) if error is not None else ""
+        batch = self._write(BadBatch(step, what, said, (), done, ""), calls, clips, why, text)
         self.batches.append(batch)
         logger.warning("%s", batch)
         return batch
@@ -224,6 +249,8 @@ def _standing_out(clips: list[ClipAlone], least: float) -> list[ClipAlone]:
 
 
 def _why(what: str, clip: ClipAlone, usual: float) -> str:
+    if clip.error:
+        return f"it raises {clip.error}"
     if what == "memory":
         return "the longest clip of a batch that does not fit one by one"
     if clip.loss is not None and not math.isfinite(clip.loss):

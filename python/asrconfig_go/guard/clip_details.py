@@ -31,7 +31,7 @@ class ClipDetails:
         return True, path[:_MOST], (text or self._decoded(labels))[:_MOST]
 
     def _read(self, row: int) -> dict[str, Any]:
-        dataset = self._trainer.train_dataset
+        dataset: Any = getattr(self._trainer, "train_dataset", None)
         with contextlib.suppress(Exception), cpu_generators_kept():  # whatever a dataset raises: a name is lost
             names = getattr(dataset, "column_names", None)
             if names and hasattr(dataset, "with_format"):  # datasets': nothing but these is read, and nothing decoded
@@ -43,7 +43,7 @@ class ClipDetails:
 
     def _decoded(self, labels: list[int]) -> str:
         trainer = self._trainer
-        owners = (trainer, getattr(trainer, "data_collator", None))
+        owners = (trainer, getattr(trainer, "data_collator", None))  # none of a loop of one's own
         names = ("processing_class", "tokenizer", "processor")
         for tokenizer in (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in names):
             if hasattr(tokenizer, "decode"):

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 
 from .._base.errors import AsrConfigError
-from .._base.out_of_memory import clear_frames, free_memory
+from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._base.random_state import set_cpu_state
 from ..batching.collated_batch import batch_size, copied, split
 from ..memory.probe import gradients_aside
-from .accumulation_window import Call, Window
-from .measured_losses import one_number
-from .measurement import measuring, steady
+from .accumulation_window import Call
+from .loop import Loop
+from .rule_measurement import steady, untouched
+from .step_state import StepState
 
 MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 
@@ -28,83 +30,80 @@ class ClipAlone:
     number: int
     loss: float | None = None
     gradient_norm: float | None = None
+    error: str = ""
+    """What the model raises on it."""
 
     def fails(self) -> bool:
-        """Whether its loss or its gradient is not finite."""
-        return any(value is not None and not math.isfinite(value) for value in (self.loss, self.gradient_norm))
+        """Whether it raises an error, or its loss or gradient is not finite."""
+        values = (self.loss, self.gradient_norm)
+        return bool(self.error) or any(value is not None and not math.isfinite(value) for value in values)
 
 
 class ClipMeasurement:
-    """Computes clips of a Trainer's window by themselves, with their batch's padding, and leaves no trace.
+    """Computes clips of a loop's window by themselves, with their batch's padding, and leaves no trace.
 
     In evaluation mode, where nothing is random; ``training`` computes them as the step did, from its random numbers.
     """
 
-    def __init__(self, trainer: Any, window: Window, split: Callable[[Any, int], list[Any]] | None) -> None:
-        self._trainer, self._window, self._split = trainer, window, split
+    def __init__(self, loop: Loop, state: StepState, split: Callable[[Any, int], list[Any]] | None) -> None:
+        self._loop, self._state, self._split = loop, state, split
 
-    def losses(self, model: Any, calls: list[Call], items: Any, training: bool = False) -> list[ClipAlone]:
-        """The loss of every clip of ``calls``."""
-        found = _clips(calls)
+    def losses(self, calls: list[Call], training: bool = False) -> list[ClipAlone]:
+        """The loss of every clip of ``calls``, or the error that it raises."""
+        clips = [
+            ClipAlone(call, i) for call in calls if call.inputs is not None for i in range(batch_size(call.inputs))
+        ]
 
         def measure(clip: ClipAlone, part: Any) -> None:
             with torch.no_grad():
-                clip.loss = float(self._loss(model, part, items, clip.call if training else None))
+                clip.loss = float(self._loss(clip.call, part, training))
 
-        with measuring(self._trainer, model, self._window.state):
-            self._each(found, measure)
-        return found
+        with untouched(self._loop, self._state):
+            self._measure_all(clips, measure)
+        return clips
 
-    def gradients(self, model: Any, clips: list[ClipAlone], items: Any) -> None:
+    def gradients(self, clips: list[ClipAlone], training: bool = False) -> None:
         """The gradient norm of the first clips, the largest losses first; adds it to them."""
-        weights = [p for p in model.parameters() if p.requires_grad]
+        weights = [p for p in self._loop.parameters() if p.requires_grad]
 
         def measure(clip: ClipAlone, part: Any) -> None:
             for p in weights:
                 p.grad = None
             with torch.enable_grad():
-                self._loss(model, part, items).backward()
-            found = [p.grad for p in weights if p.grad is not None]
-            clip.gradient_norm = float(torch.stack([g.float().norm() for g in found]).norm()) if found else 0.0
+                self._loss(clip.call, part, training).backward()
+            norms = [p.grad.float().norm() for p in weights if p.grad is not None]
+            clip.gradient_norm = float(torch.stack(norms).norm()) if norms else 0.0
 
         largest = sorted(clips, key=lambda clip: -_order(clip.loss))[:MOST_GRADIENTS]
-        with measuring(self._trainer, model, self._window.state), gradients_aside(weights):
-            self._each(largest, measure)
+        with untouched(self._loop, self._state), gradients_aside(weights):
+            self._measure_all(largest, measure)
 
-    def _each(self, clips: list[ClipAlone], measure: Callable[[ClipAlone, Any], None]) -> None:
+    def _measure_all(self, clips: list[ClipAlone], measure: Callable[[ClipAlone, Any], None]) -> None:
         """Measure clips until one cannot be: a batch that cannot be split, or memory that does not reach."""
         parts: dict[int, list[Any]] = {}
-        try:
-            for clip in clips:
-                of = parts.setdefault(id(clip.call), []) or parts[id(clip.call)]
-                if not of:
-                    of += (self._split or split)(clip.call.inputs, 1)
-                measure(clip, of[clip.number])
-        except AsrConfigError:
-            return
-        except Exception as error:  # whatever a model raises on one clip: what was measured counts
-            clear_frames(error)
+        for clip in clips:
+            try:
+                if id(clip.call) not in parts:
+                    parts[id(clip.call)] = (self._split or split)(clip.call.inputs, 1)
+                measure(clip, parts[id(clip.call)][clip.number])
+            except AsrConfigError:
+                return
+            except Exception as error:  # whatever a model raises on one clip is what is asked
+                clear_frames(error)
+                if classify(error)["class"] != "other":
+                    break
+                clip.error = f"{type(error).__name__}: {first_line(error)}"
         free_memory()
 
-    def _loss(self, model: Any, part: Any, items: Any, as_in: Call | None = None) -> Any:
-        trainer, attributes = self._trainer, self._window.attributes
-        if as_in is not None:
+    def _loss(self, call: Call, part: Any, training: bool) -> Any:
+        model = self._loop.model
+        if training:
             model.train()
-            as_in.begin_again(attributes)
-            with trainer.compute_loss_context_manager():
-                return one_number(
-                    trainer, trainer.compute_loss(model, _prepared(trainer, part), num_items_in_batch=items)
-                )
-        with steady(model, attributes), trainer.compute_loss_context_manager():
-            return one_number(trainer, trainer.compute_loss(model, _prepared(trainer, part), num_items_in_batch=items))
-
-
-def _prepared(trainer: Any, part: Any) -> Any:
-    return trainer._prepare_inputs(copied(part))
-
-
-def _clips(calls: list[Call]) -> list[ClipAlone]:
-    return [ClipAlone(call, i) for call in calls if call.inputs is not None for i in range(batch_size(call.inputs))]
+            set_cpu_state(call.before.random)
+            return self._loop.loss(call, copied(part))
+        model.eval()
+        with steady(model, 0):
+            return self._loop.loss(call, copied(part))
 
 
 def _order(loss: float | None) -> float:

@@ -17,13 +17,12 @@ RECENT, LEAST = 50, 20  # steps, and how many of them are needed
 
 
 class GradientNorms:
-    """Keeps what ``accelerator.clip_grad_norm_`` gives of a Trainer, whose steps call it once each.
+    """Keeps the norms that clipping the gradients of a loop returns, once in each optimizer step.
 
-    The norm is copied to the host while the optimizer runs, and read when the next window begins: nothing waits for it.
+    A norm is copied to the host while the optimizer runs, and read when the next window begins: nothing waits for it.
     """
 
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._newest: Any = None
         self._host: Any = None
@@ -32,13 +31,19 @@ class GradientNorms:
         self.scaled = False
         """Whether a loss scaler skips steps whose gradients overflow, as it is meant to."""
 
-    def follow(self) -> None:
-        """Of the accelerator that the Trainer has now."""
+    def follow(self, accelerator: Any) -> None:
+        """Note what ``clip_grad_norm_`` of this accelerator returns."""
         self.remove()
-        accelerator = self._trainer.accelerator
         scaler = getattr(accelerator, "scaler", None)
         self.scaled = scaler is not None and bool(scaler.is_enabled())
-        self._undo = override(accelerator, "clip_grad_norm_", self._noting(accelerator.clip_grad_norm_))
+        clip = accelerator.clip_grad_norm_
+
+        def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+            norm = clip(*args, **kwargs)
+            self.note(norm)
+            return norm
+
+        self._undo = override(accelerator, "clip_grad_norm_", clip_grad_norm_)
 
     def remove(self) -> None:
         """Leave the accelerator as it was found."""
@@ -46,13 +51,9 @@ class GradientNorms:
         self._undo, self._newest = (lambda: None), None
         self._recent.clear()
 
-    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
-            norm = original(*args, **kwargs)
-            self._newest = self._on_its_way(norm) if isinstance(norm, torch.Tensor) and norm.is_cuda else norm
-            return norm
-
-        return clip_grad_norm_
+    def note(self, norm: Any) -> None:
+        """The norm of the optimizer step that is being made."""
+        self._newest = self._on_its_way(norm) if isinstance(norm, torch.Tensor) and norm.is_cuda else norm
 
     def _on_its_way(self, norm: Any) -> Any:
         if self._host is None:

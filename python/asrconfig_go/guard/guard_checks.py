@@ -10,7 +10,6 @@ from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
 from .._base.parallel_training import cannot_retry
 from ..memory.memory_settings import check_seconds
-from .padding import norms_over_time
 
 _NEEDED = (
     "training_step", "prediction_step", "evaluation_loop", "get_batch_samples", "compute_loss", "_save_checkpoint",
@@ -46,7 +45,8 @@ def check_options(
         whole = isinstance(value, int) and not isinstance(value, bool)
         if value is not None and not (whole and least <= value <= 100_000):
             raise InvalidArgumentError(f"{name} = {value!r} is not a whole number from {least}", "3 halvings are usual")
-    checked("rule", rule, WeightRule | None)
+    if not callable(rule):
+        checked("rule", rule, WeightRule | None)
     if too_long not in get_args(TooLong) and not callable(too_long):
         raise InvalidArgumentError(
             f"too_long = {too_long!r} is not known", '"raise", "skip", or a function from a batch of one to a list'
@@ -76,24 +76,10 @@ def check_windows(trainer: Any, processes: int) -> str:
 
 
 def caveats(trainer: Any) -> tuple[str, ...]:
-    """What a smaller micro-batch still changes here, in sentences."""
-    found = norms_over_time(trainer.model)
-    batch = [name for name, m in trainer.model.named_modules() if "BatchNorm" in type(m).__name__ and name in found]
-    said = []
-    if batch:
-        said.append(
-            f"{batch[0]} and {len(batch) - 1} more normalise over the batch: results depend on the size of "
-            "micro-batches, so batches are split only with attach(split_batch_statistics=True)"
-        )
-    over_time = [name for name in found if name not in batch]
-    if over_time:
-        said.append(
-            f"{over_time[0]} normalises over time, padding included: batches are split with the padding they have, "
-            "which keeps results but not memory"
-        )
-    if cannot_retry(trainer):
-        said.append(
-            "processes or GPUs that share each step cannot go back one by one: weights of micro-batches are kept "
-            "right, but out of memory ends the run; manager.train says what to restart with"
-        )
-    return tuple(said)
+    """What the guard cannot do for this training, in sentences."""
+    if not cannot_retry(trainer):
+        return ()
+    return (
+        "processes or GPUs that share each step cannot go back one by one: weights of micro-batches are kept right, "
+        "but out of memory ends the run; manager.train says what to restart with",
+    )

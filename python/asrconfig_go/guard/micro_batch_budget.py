@@ -29,6 +29,13 @@ class Budget:
         """The most values of a micro-batch."""
         self.too_long: int | None = None
         """Values of a single sample that did not fit."""
+        self.has_failed = False
+        """Whether a limit comes from a micro-batch that did not fit, in this training or the one that it resumes."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether any batch may be too large, or cost less in several micro-batches."""
+        return self.samples is not None or self.values is not None or self.overhead_s is not None
 
     def size(self, extent: Extent, most: int) -> int:
         """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""
@@ -37,6 +44,7 @@ class Budget:
 
     def shrink(self, extent: Extent, size: int) -> None:
         """From now on no more than ``size`` samples of this extent: more did not fit."""
+        self.has_failed = True
         values = size * extent.values
         self.values = values if self.values is None else min(values, self.values)
 

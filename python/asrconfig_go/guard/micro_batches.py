@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..batching.batch_lengths import Extent, extent, own_lengths
-from ..batching.collated_batch import batch_size, check_rows, like, pick, split
+from ..batching.collated_batch import batch_size, pick, shallow, split
 from ..batching.memory_limits import cheapest
-from ..memory.worst_batch import per_second
 from .attempts import Piece
 from .micro_batch_budget import Budget
 from .padding import trimmed
@@ -21,27 +20,23 @@ def is_split(n: int, each: Extent, budget: Budget) -> bool:
     return budget.overhead_s is not None or budget.size(each, n) < n
 
 
-def evenly(
-    inputs: Any, budget: Budget, by: Split | None, known: tuple[int, Extent] | None = None
-) -> Iterator[tuple[Any, Piece]]:
-    """Micro-batches in order, with the batch's padding; copies, as the Trainer may take entries out of them.
-
-    ``known`` are the batch's samples and their extent.
-    """
-    n, each = known or (batch_size(inputs), extent(inputs))
+def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
+    """Micro-batches in order, with the batch's padding; of their own, as a step may take entries out of them."""
+    n, each = batch_size(inputs), extent(inputs)
     size = budget.size(each, n)
-    parts = (by or split)(inputs, size) if size < n else [like(inputs, dict(inputs))]
+    parts = (by or split)(inputs, size) if size < n else [shallow(inputs)]
     for part in parts:
         yield part, Piece(n if size >= n else batch_size(part), each)
 
 
 def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Piece]]:
     """Micro-batches of clips of similar length, the longest first, without the padding that each does not need."""
+    from ..memory.worst_batch import per_second  # loads the trace
+
     lengths = own_lengths(inputs)
     if lengths is None:
         yield from evenly(inputs, budget, None)
         return
-    check_rows(inputs)
     width = extent(inputs).width
     rate = budget.rate or per_second(inputs, model)
     overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate

@@ -12,9 +12,12 @@ from ..batching.batch_lengths import extent, spoken_lengths
 from ..batching.collated_batch import batch_size
 from .accumulation_window import Call, Window
 from .attempts import Piece
+from .loss_rule import LossRule
 from .micro_batch_budget import Budget
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+_SHORTER = "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU"
 
 
 class OversizedClips:
@@ -29,10 +32,11 @@ class OversizedClips:
         policy: TooLong | Callable[[Any], list[Any]],
         budget: Budget,
         window: Window,
-        found: Callable[[Call], None] = lambda _: None,
+        rule: LossRule,
+        report: Callable[[Call], None] = lambda _: None,
     ) -> None:
-        """``found`` is called with the batch whose longest clip is about to be left out, once it has not fitted."""
-        self._policy, self._budget, self._window, self._found = policy, budget, window, found
+        """``report`` is called with a batch whose longest clip is about to be left out, once it has not fitted."""
+        self._policy, self._budget, self._window, self._rule, self._report = policy, budget, window, rule, report
         self.count = 0
 
     def before(self, call: Call) -> None:
@@ -50,26 +54,29 @@ class OversizedClips:
             return False
         lengths = spoken_lengths(call.inputs) or [piece.extent.length] * batch_size(call.inputs)
         longest = max(lengths) * extent(call.inputs).width
-        known = self._budget.too_long
-        self._budget.too_long = longest if known is None else min(known, longest)
+        limit = self._budget.too_long
+        self._budget.too_long = longest if limit is None else min(limit, longest)
         logger.warning("clips of %d values or more do not fit alone: they are left out from here on", longest)
-        self._found(call)
+        self._report(call)
         self._take_longest(call, lengths)
         self.before(call)  # others of the batch that are as long need not be tried
         return True
 
     def _take_longest(self, call: Call, lengths: list[int]) -> None:
         longest = max(range(len(lengths)), key=lambda i: lengths[i])
-        sample = call.take_out(longest, lengths)
-        self._window.leave_out(sample)
+        clip = call.take_out(longest, lengths)
+        self._window.left_out = self._window.left_out + self._rule.count(clip)
         self.count += 1
         if callable(self._policy):
-            made = self._policy(sample)
-            for part in made:
-                self._window.bring_in(part)
+            made = self._policy(clip)
+            self._window.left_out = self._window.left_out - sum(self._rule.count(part) for part in made)
             call.replacements += made
         elif self._window.nothing_left:
-            raise InfeasiblePlanError(
-                "every clip of an optimizer step is too long for the GPU",
-                "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU",
-            )
+            raise InfeasiblePlanError("every clip of an optimizer step is too long for the GPU", _SHORTER)
+
+
+def every_clip_left_out() -> InfeasiblePlanError:
+    """Nothing is left of an optimizer step, in any process."""
+    return InfeasiblePlanError(
+        "every clip of an optimizer step, in all processes, was left out: too long for the GPU, or bad", _SHORTER
+    )

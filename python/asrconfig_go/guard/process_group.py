@@ -6,8 +6,8 @@ model inside DDP's wrapper, as often and in as many pieces as it needs: DDP's ho
 forward it has not seen. When the window is complete the processes tell each other whether they succeeded, and average
 the gradients. The price is that this does not overlap with the backward pass.
 
-All that they tell each other goes by one message of the same size, so that a process which fails for good can tell it
-wherever the others are: whatever they meet for next, they find a failure.
+All that they exchange goes by one message of the same size, so that a process which fails for good can say so wherever
+the others are: whatever they meet for next, they find a failure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -24,13 +24,12 @@ from torch.nn.parallel import DistributedDataParallel
 from .._base.errors import InfeasiblePlanError
 from .._base.out_of_memory import first_line
 from .._base.override import override
-from .loss_weights import RULES, Totals
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _LARGE = 1 << 20  # gradients of more values are averaged in place, smaller ones in groups of at most so many
-_NUMBERS = 6 + len(RULES)  # of a message
-_TELLING_S = 120.0  # how long one that fails waits for the others to hear it
+_NUMBERS = 4  # of a message
+_NOTIFY_S = 120.0  # how long one that fails waits for the others to hear it
 
 
 class OtherProcessFailedError(InfeasiblePlanError):
@@ -45,6 +44,10 @@ class ProcessGroup:
         self.alone: bool = self.size == 1
         """Whether there is one process only."""
         self._trainer = trainer
+
+    @property
+    def _device(self) -> Any:
+        return self._trainer.args.device
 
     def inner(self, model: Any) -> Any:
         """The model that computes without collectives; where DDP was compiled, not the compiled one."""
@@ -73,7 +76,7 @@ class ProcessGroup:
     def __exit__(self, kind: Any, error: BaseException | None, _: object) -> None:
         failed = isinstance(error, Exception) and not isinstance(error, OtherProcessFailedError)
         if failed and not self.alone:
-            self._tell_failure()
+            self._notify()
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
@@ -91,74 +94,49 @@ class ProcessGroup:
             ready = list(itertools.islice(batches, count))
         return itertools.chain(ready, batches)
 
-    def summed(self, mine: Totals, counts: tuple[float, ...] = ()) -> tuple[Totals, bool | None]:
-        """The totals of all processes; and by ``counts``, if they are given, whether samples differ in tokens.
+    def summed(self, value: Any) -> float:
+        """The sum of ``value`` over all processes."""
+        return self._meet([float(value)])[1]
 
-        They are whether those of this process do, how many tokens its first sample has, and the square of that.
-        """
-        found, (_, differ, total, squares, *_) = self._meet(mine, counts)
-        return found, (bool(differ) or squares * self.size != total**2) if counts else None
+    def any(self, value: bool) -> bool:
+        """Whether ``value`` is true in any process."""
+        return value if self.alone else self.summed(value) > 0
 
-    def agreed(
-        self, known: tuple[str, ...], fitting: tuple[str, ...] | None, factor: float | None
-    ) -> tuple[tuple[str, ...] | None, float | None]:
-        """The rules for the loss that fit in every process that could measure them, None where none could.
-
-        And by what the loss is multiplied, as it was found in any process.
-        """
-        if self.alone:
-            return (None if fitting is None else tuple(r for r in known if r in fitting)), factor
-        against = [float(fitting is not None and rule not in fitting) for rule in RULES]
-        found = [*against, float(fitting is not None), float(factor is not None), factor or 0.0]
-        _, *refused, measured, told, factors = self._meet(numbers=found)[1]
-        left = tuple(r for r in known if not refused[RULES.index(r)])
-        return left if measured else None, factors / told if told else None
-
-    def any(self, mine: bool) -> bool:
-        """Whether ``mine`` is true in any process."""
-        return mine if self.alone else self._meet(numbers=[mine])[1][1] > 0
-
-    def average(self, model: Any, left_out: Totals) -> Totals:
+    def average(self, parameters: list[Any], left_out: Any) -> Any:
         """Average the gradients of all processes, once the window is complete in each; what all have left out.
 
         Raises ``OtherProcessFailedError`` when another one has failed.
         """
-        if self.alone:
-            return left_out
-        trained = [p for p in model.parameters() if p.requires_grad]
-        missing = sum(p.grad is None for p in trained)
-        gone, numbers = self._meet(left_out, [missing])
-        if numbers[1]:
+        trained = [p for p in parameters if p.requires_grad]
+        _, everywhere, missing, _ = self._meet([float(left_out), sum(p.grad is None for p in trained)])
+        if missing:
             trained = self._used_anywhere(trained)
         self._average([p.grad for p in trained])
-        return gone
+        return everywhere
 
     def share_buffers(self, model: Any) -> None:
         """Give all processes the first one's running statistics, as DDP does before a forward."""
-        if self.alone or not getattr(getattr(model, "_orig_mod", model), "broadcast_buffers", False):
+        if not getattr(getattr(model, "_orig_mod", model), "broadcast_buffers", False):
             return
         import torch.distributed as dist
 
         for buffer in self.inner(model).buffers():
             dist.broadcast(buffer, 0)
 
-    def _meet(
-        self, totals: Totals | None = None, numbers: Any = (), failed: bool = False
-    ) -> tuple[Totals, list[float]]:
-        """The sums over all processes: totals, and how many have failed with ``numbers`` behind it."""
+    def _meet(self, values: Sequence[float] = (), failed: bool = False) -> list[float]:
+        """The sums over all processes: of how many have failed, and of each value."""
         import torch
 
-        mine = totals or Totals()
-        told = [float(mine.samples), float(mine.tokens), float(failed), *map(float, numbers)]
-        told += [0.0] * (_NUMBERS - len(told))
-        message = torch.tensor(told, dtype=torch.float64, device=self._trainer.args.device)
-        self._reduce(message, _TELLING_S if failed else None)
-        samples, tokens, *everywhere = message.tolist()
-        if everywhere[0] and not failed:
+        numbers = [float(failed), *map(float, values)]
+        numbers += [0.0] * (_NUMBERS - len(numbers))
+        message = torch.tensor(numbers, dtype=torch.float64, device=self._device)
+        self._reduce(message, _NOTIFY_S if failed else None)
+        sums: list[float] = message.tolist()
+        if sums[0] and not failed:
             raise OtherProcessFailedError("another process of this training has failed", "see its own error")
-        return Totals(int(samples), tokens), everywhere
+        return sums
 
-    def _tell_failure(self) -> None:
+    def _notify(self) -> None:
         """Whatever becomes of it: the error that is on its way out matters more."""
         try:
             self._meet(failed=True)
@@ -169,15 +147,13 @@ class ProcessGroup:
         """Those with a gradient in any process; here too then, of zeros."""
         import torch
 
-        used = torch.tensor(
-            [p.grad is not None for p in parameters], dtype=torch.int32, device=self._trainer.args.device
-        )
+        used = torch.tensor([p.grad is not None for p in parameters], dtype=torch.int32, device=self._device)
         self._reduce(used)
-        found = [p for p, count in zip(parameters, used.tolist(), strict=True) if count]
-        for p in found:
+        anywhere = [p for p, count in zip(parameters, used.tolist(), strict=True) if count]
+        for p in anywhere:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
-        return found
+        return anywhere
 
     def _average(self, gradients: list[Any]) -> None:
         from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from .._base.errors import CorruptFileError, NotFoundError
 from .._base.files import user_path
 from .._base.json_files import read_object
 from .._base.records import from_file, to_json
-from ..batching.collated_batch import batch_size, pick
+from ..batching.collated_batch import batch_size, pick, tensors_of
 from .bad_clip_record import BadClip
 
 PREFIX = "bad-batch"
@@ -56,16 +56,6 @@ class SavedBatch:
     config: dict[str, Any]
 
 
-def settings_of(trainer: Any) -> dict[str, Any]:
-    """What of a training decides how a batch is computed."""
-    args = trainer.args
-    names = (
-        "fp16", "bf16", "max_grad_norm", "per_device_train_batch_size", "gradient_accumulation_steps",
-        "label_smoothing_factor", "gradient_checkpointing", "learning_rate",
-    )  # fmt: skip
-    return {name: getattr(args, name, None) for name in names}
-
-
 def free_folder(output: Path, rank: int) -> Path | None:
     """Where the next batch goes; None where there are enough of them."""
     first = f"{PREFIX}-rank{rank}" if rank else PREFIX
@@ -78,35 +68,44 @@ def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[dict[str, 
 
     Where all take more than ``MOST_BYTES``, those ``named`` are kept alone, as many as fit.
     """
-    every = [list(range(batch_size(batch))) for batch in batches]
     whole = sum(map(_bytes, batches)) <= MOST_BYTES
-    kept = every if whole else _fitting(batches, named)
-    some = [batch if whole else pick(batch, rows) for batch, rows in zip(batches, kept, strict=True)]
-    return [dict(batch) for batch in some], kept, whole
+    rows = [list(range(batch_size(batch))) for batch in batches] if whole else _fitting(batches, named)
+    some = [batch if whole else pick(batch, numbers) for batch, numbers in zip(batches, rows, strict=True)]
+    return [dict(batch) for batch in some], rows, whole
 
 
 def _fitting(batches: list[Any], named: list[list[int]]) -> list[list[int]]:
-    kept, left = list[list[int]](), MOST_BYTES
+    rows, free = list[list[int]](), MOST_BYTES
     for batch, numbers in zip(batches, named, strict=True):
-        each = max(1, _bytes(batch) // batch_size(batch))
-        kept.append(numbers[: left // each])
-        left -= each * len(kept[-1])
-    return kept
+        bytes_of_one = max(1, _bytes(batch) // batch_size(batch))
+        rows.append(numbers[: free // bytes_of_one])
+        free -= bytes_of_one * len(rows[-1])
+    return rows
 
 
 def _bytes(batch: Any) -> int:
-    return sum(v.numel() * v.element_size() for v in batch.values() if isinstance(v, torch.Tensor))
+    return sum(t.numel() * t.element_size() for t in tensors_of(batch))
 
 
 def on_host(batch: Any) -> dict[str, Any]:
-    """A copy of a collated batch in the host's memory, of what ``torch.load`` takes without running code."""
-    return {name: v.detach().to("cpu", copy=True) if hasattr(v, "detach") else _plain(v) for name, v in batch.items()}
+    """A copy of a collated batch in the host's memory, of what ``torch.load`` takes without running code.
+
+    The entries of a tuple or a list are named by their numbers.
+    """
+    entries = batch if isinstance(batch, Mapping) else {str(i): value for i, value in enumerate(batch)}
+    return {str(name): _plain(value) for name, value in entries.items()}
 
 
 def _plain(value: Any) -> Any:
+    if hasattr(value, "detach"):
+        return value.detach().to("cpu", copy=True)
     if hasattr(value, "tolist"):
         return torch.as_tensor(value)
-    return value if isinstance(value, str | int | float | bool | list | None) else repr(value)
+    if isinstance(value, Mapping):
+        return on_host(value)
+    if isinstance(value, list | tuple):
+        return [_plain(element) for element in value]
+    return value if isinstance(value, str | int | float | bool | None) else repr(value)
 
 
 def write_batch(folder: Path, record: SavedBatch, batches: list[dict[str, Any]], random: Sequence[Any]) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from transformers.trainer_callback import TrainerCallback
 
 from ..apply.torch_backends import TrainingSwitches
-from ..guard.step_times import follow_steps
 from .callback_order import handler_of, lead
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .memory_summary import MemorySummary, summarised
@@ -19,6 +18,7 @@ from .messages import BestEffort, say
 from .missing_guard import attach_hint, guard_among, without_guard
 from .monitor_reader import MemoryReader
 from .rank_peaks import RankFiles, RankPeaks
+from .step_times import follow_steps
 from .watch import Watch
 from .watch_options import WatchOptions, WatchSettings
 from .watch_setup import WatchSetup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..guard.guard_callback import GuardCallback
-from ..guard.loss_kind import multiplied_by_accumulation
+from ..guard.loss_table import multiplied_by_accumulation
 
 if TYPE_CHECKING:
     from ..plan.plan_record import PlanRecord

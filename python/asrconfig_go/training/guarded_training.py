@@ -104,7 +104,6 @@ class GuardedTraining:
         self._events, self._retries, self._maybe_retries = list(self._record.events), 0, 0
         self._bad_batches = list(self._record.bad_batches)
         self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
-        self._likely_rule = ""
         self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
         self._journal: RunCheckpoints | None = None
 
@@ -177,20 +176,17 @@ class GuardedTraining:
             self._undo.append(lambda: trainer.remove_callback(self._stop))
 
     def _attach(self) -> None:
-        """Attach a guard, if there is none, with the run's limits and rule."""
+        """Attach a guard, if there is none, with the run's limits."""
         from ..guard import attach
-        from ..guard.loss_weights import expected_rules
 
-        own, options = self._guard is None, dict(self._options)
-        self._likely_rule = expected_rules(self.trainer)[0]
-        if own and self._record.rule and self._record.rule[1] == self._likely_rule:
-            options["rule"] = self._record.rule[0]
-        self._guard = attach(self.trainer, **options)
+        own = self._guard is None
+        self._guard = attach(self.trainer, **self._options)
         if own:
             self._undo.append(self._guard.detach)
         for place, (samples, values) in self._record.limits.items():
             budget = self._guard.budgets[place]
             budget.samples, budget.values = _least(budget.samples, samples), _least(budget.values, values)
+            budget.has_failed = budget.has_failed or budget.is_limited
 
     def _attempts(self) -> Any:
         from .restart import AllStepsMade
@@ -230,13 +226,12 @@ class GuardedTraining:
         if self._guard is None:
             return False
         record, guard = self._record, self._guard
-        rule = (guard.rule, self._likely_rule) if guard.rule else record.rule
         limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
         bad_batches = self._bad_batches + guard.bad_batches[self._seen_bad :]
         counts = len(self._events) + len(guard.events) - self._seen, len(bad_batches)
-        if (rule, limits, counts) == (record.rule, record.limits, (len(record.events), len(record.bad_batches))):
+        if (limits, counts) == (record.limits, (len(record.events), len(record.bad_batches))):
             return False
-        record.rule, record.limits = rule, limits
+        record.limits = limits
         record.events = self._events + guard.events[self._seen :]
         record.bad_batches = bad_batches
         return True
@@ -323,6 +318,7 @@ class GuardedTraining:
     def _shrink(self, restart: Restart) -> None:
         assert self._guard is not None  # set up before anything can fail
         budget = self._guard.budgets[restart.place]
+        budget.has_failed = True
         if budget.samples is not None or budget.values is None:
             budget.samples = min(restart.after, budget.samples or restart.after)
         if budget.values is not None:

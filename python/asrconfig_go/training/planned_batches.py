@@ -107,7 +107,7 @@ def planned_shares(trainer: Any, config: PlanRecord, mode: str) -> list[int] | N
         return None
     own = planned_device(config.devices, args.local_process_index)
     found = torch.zeros(args.world_size, dtype=torch.int64, device=args.device)
-    found[args.process_index] = own.samples if own and mode != "packed" and _weights_are_exact(trainer) else 0
+    found[args.process_index] = own.samples if own and mode != "packed" and _knows_rule(trainer) else 0
     torch.distributed.all_reduce(found)
     shares, planned = found.tolist(), [device.samples for device in config.devices]
     if len(set(planned)) < 2:
@@ -122,11 +122,12 @@ def planned_shares(trainer: Any, config: PlanRecord, mode: str) -> list[int] | N
     return None
 
 
-def _weights_are_exact(trainer: Any) -> bool:
-    """Whether unequal shares have the gradient of even ones: not of a loss over the tokens of each process alone."""
-    from ..guard.loss_kind import loss_kind
+def _knows_rule(trainer: Any) -> bool:
+    """Whether unequal shares can be weighted, so that their gradient is that of even ones."""
+    from ..guard import guard_of
 
-    return loss_kind(trainer) is not None or getattr(trainer.args, "average_tokens_across_devices", False)
+    guard = guard_of(trainer)
+    return guard is not None and guard.knows_rule
 
 
 def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:

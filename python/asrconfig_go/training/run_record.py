@@ -31,7 +31,7 @@ from .run_settings import ModelRecord
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _FOLDER = ".asrconfig"
-_SCHEMA = 4
+_SCHEMA = 5
 _BEGIN = "begin"
 _MOST = 1 << 62
 _EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
@@ -42,11 +42,10 @@ _HINT = "remove that folder to continue without the run's record"
 class RunRecord:
     """One run, over all its processes.
 
-    ``batch`` is (samples a device and batch, accumulation, devices); ``gpu`` is (name, bytes), None on a CPU; ``rule``
-    is what the guard weights losses by, and what the configuration makes likely; another first batch might tell
-    otherwise. ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device should
-    take at most where the guard cannot split batches; ``foreign`` names checkpoints in the folder that are not of this
-    run; ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
+    ``batch`` is (samples a device and batch, accumulation, devices); ``gpu`` is (name, bytes), None on a CPU.
+    ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device should take at most
+    where the guard cannot split batches; ``foreign`` names checkpoints in the folder that are not of this run;
+    ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
     """
 
     batch: tuple[int, int, int]
@@ -54,7 +53,6 @@ class RunRecord:
     samples: int | None
     gpu: tuple[str, int] | None
     max_steps: int = 0
-    rule: tuple[str, str] | None = None
     limits: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
     micro_batch: int | None = None
     events: list[GuardEvent] = field(default_factory=list)

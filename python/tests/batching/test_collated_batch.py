@@ -9,12 +9,13 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+from asrconfig_go.guard.loss_weights import NotFiniteError, Totals, fitting_rules, totals  # noqa: E402
+from asrconfig_go.guard.prediction_step import EvaluationRule  # noqa: E402
+
 from asrconfig_go.batching.batch_lengths import Extent, extent  # noqa: E402
 from asrconfig_go.batching.collated_batch import batch_size, split  # noqa: E402
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard.loss_weights import NotFiniteError, Totals, fitting_rules, totals  # noqa: E402
 from asrconfig_go.guard.micro_batch_budget import Budget  # noqa: E402
-from asrconfig_go.guard.prediction_step import EvaluationRule  # noqa: E402
 
 
 def batch() -> dict[str, Any]:

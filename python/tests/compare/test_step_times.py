@@ -25,8 +25,8 @@ from asrconfig_go.compare.step_calibration import (  # noqa: E402
 )
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError  # noqa: E402
 from asrconfig_go.guard import step_times  # noqa: E402
-from asrconfig_go.guard.step_times import ENOUGH, NOTED, SKIPPED, StepTimes, follow_steps  # noqa: E402
 from asrconfig_go.memory.model_source import analytic_request  # noqa: E402
+from asrconfig_go.monitor.step_times import ENOUGH, NOTED, SKIPPED, StepTimes, follow_steps  # noqa: E402
 from speech_models import wav2vec2  # noqa: E402
 from uneven_clips import Run  # noqa: E402
 

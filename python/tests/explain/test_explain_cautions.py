@@ -113,8 +113,9 @@ def test_accumulation_of_means(plain: Explanation, model: str, config: dict[str,
 
 def test_the_rule_of_accumulation_agrees_with_live_models(plain: Explanation) -> None:
     transformers = pytest.importorskip("transformers")
-    from asrconfig_go.explain.loss_profile import accumulation_multiplies
     from asrconfig_go.guard.loss_kind import multiplied_by_accumulation
+
+    from asrconfig_go.explain.loss_profile import accumulation_multiplies
 
     small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     for reduction in ("mean", "sum"):

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
+from asrconfig_go.guard.loss_kind import loss_kind, multiplied_by_accumulation  # noqa: E402
 from transformers import Trainer  # noqa: E402
 
-from asrconfig_go.guard.loss_kind import loss_kind, multiplied_by_accumulation  # noqa: E402
 from speech_models import gradient, wav2vec2, whisper  # noqa: E402
 from tiny_training import Regression, tiny_trainer  # noqa: E402
 

@@ -18,7 +18,6 @@ torch = pytest.importorskip("torch")
 from transformers import Trainer, TrainerCallback, TrainingArguments  # noqa: E402
 
 from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.guard.step_times import StepTimes  # noqa: E402
 from asrconfig_go.monitor import (  # noqa: E402
     live_panel as panel_module,
     memory_callback as callback_module,
@@ -26,6 +25,7 @@ from asrconfig_go.monitor import (  # noqa: E402
 )
 from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback  # noqa: E402
 from asrconfig_go.monitor.run_log import RunLog  # noqa: E402
+from asrconfig_go.monitor.step_times import StepTimes  # noqa: E402
 from speech_models import Clips, wav2vec2  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, tiny_trainer  # noqa: E402
 from training_fixtures import make_plan  # noqa: E402

@@ -1,0 +1,372 @@
+"""Computes the batches of an accumulation window, and all of them again when one does not fit.
+
+It knows tensors, a model, an optimizer and what a ``Loop`` answers, not whose loop that is. While nothing fails and
+nothing is to be split, it calls the loop's own step once for each batch and notes what there was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from .._base.errors import InvalidArgumentError
+from .._base.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
+from ..batching.batch_lengths import extent
+from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, shallow
+from .accumulation_window import Call, Window
+from .attempts import STATISTICS_HINT, Attempts, CannotRetryError, Piece
+from .loop import Loop, UnfitStepError
+from .loss_rule import LossRule
+from .micro_batch_budget import Budget
+from .micro_batches import by_length, evenly, is_split
+from .oversized_clips import OversizedClips, every_clip_left_out
+from .rule_measurement import NoRuleError, RuleMeasurement, untouched
+from .step_state import Before, InPlace, StepState, changed_values, put_values, same_value
+
+Split = Callable[[Any, int], list[Any]]
+_GIVE_RULE = 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by'
+
+
+class Engine:
+    """Of one loop.
+
+    Attributes:
+        attempts: The retries, with their events.
+        window: The batches of the optimizer step that is being computed.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        rule: LossRule,
+        budget: Budget,
+        attempts: Attempts,
+        *,
+        split: Split | None = None,
+        cut_statistics: bool = False,
+        requested: str = "",
+        processes: int = 1,
+        weights_windows: bool = True,
+    ) -> None:
+        """``requested`` is the option by which batches are to be split whatever happens, for errors.
+
+        ``weights_windows`` is whether all batches of a window are there with its first one, so that each can be
+        weighted as its share of them.
+        """
+        self.loop, self.rule, self.budget, self.attempts = loop, rule, budget, attempts
+        self._split, self._cut_statistics, self._processes = split, cut_statistics, processes
+        self._requested, self._weights_windows = requested, weights_windows
+        self.state = StepState(loop.roots, lambda: loop.model, lambda: [*loop.parameters(), *self.state.leaves])
+        self.window = Window(self.state, lambda: [*loop.parameters(), *self.state.leaves])
+        self._measure = RuleMeasurement(loop, rule, self.state, split, cut_statistics)
+        self.left_out: OversizedClips | None = None
+        """Takes clips out that do not fit alone."""
+        self.other: Callable[[Call, Exception], bool] = lambda *_: False
+        """Asked about an error that is not of memory: whether it has taken out what raised it."""
+        self._replay: Replay | None = None
+        self._rehearses, self._refused = False, ""
+
+    def begin(self) -> None:
+        """A training begins, of a model that may be another one."""
+        self.state.forget()
+        self.window.restart()
+        self.attempts.running, self._refused = None, ""
+
+    def run(self, call: Call) -> Any:
+        """Forward and backward of the batch that the window has noted last; its loss.
+
+        Raises ``InfeasiblePlanError`` when no smaller micro-batch is left, and what the loop raises.
+        """
+        if call.before.whole:
+            self.rule.has_hooks = self.loop.has_hooks()
+        if self.left_out is not None:
+            self.left_out.before(call)
+        try:
+            call.loss = self.attempts.run(
+                "training",
+                self.budget,
+                lambda: self.once(call),
+                lambda: self.again(call),
+                lambda piece: self._leave_out(call, piece),
+                lambda error: self._is_unfit(error) or self.other(call, error),
+            )
+        finally:
+            self._replay = None
+        self.state.learn(call.before)
+        return call.loss
+
+    def _is_unfit(self, error: Exception) -> bool:
+        """Whether a part of a batch has shown that batches cannot be split; they are not, from here on."""
+        if not isinstance(error, UnfitStepError) or self._refused:
+            return False
+        self._refused = f"{self.loop.title} {error}"
+        self.loop.say(f"batches are not split any more: {self._refused}")
+        return True
+
+    def once(self, call: Call) -> Any:
+        """The same without a retry."""
+        self.attempts.running = lambda: self._piece(call)
+        if call.rows is None and not self._is_weighted() and not self._is_split(call):
+            return self.loop.compute(call, call.inputs, None, whole_window=False)
+        if self._is_split(call) and self.rule.is_due():
+            self._measure_again(call)
+        return self._compute(call)
+
+    def _is_weighted(self) -> bool:
+        """Whether every batch of this window has a weight of its own."""
+        several = self._processes > 1 or not self.window.is_one
+        return self._weights_windows and self.rule.is_certain and several
+
+    def _is_split(self, call: Call) -> bool:
+        """Whether a batch is computed in micro-batches: it is too large, and may be split."""
+        if not self.budget.is_limited or self.rule.unfit or call.inputs is None:
+            return False
+        if self.rule.name is None and not (self.budget.has_failed or self._rehearses):
+            return False
+        self.loop.prepare()
+        if not (whole := self.whole(call)):
+            return is_split(*call.size(), self.budget)
+        hint = STATISTICS_HINT if whole == self.depends_on_batch() else "pass attach(split=…)"
+        if self._requested:
+            raise InvalidArgumentError(f"{self._requested} would not train as the whole batch does: {whole}", hint)
+        self.loop.say(f"batches are not split, as that would change the result: {whole}; {hint}")
+        return False
+
+    def whole(self, call: Call) -> str:
+        """Why this batch cannot be split; "" where it can."""
+        if self._refused:
+            return self._refused
+        if self._split is None:
+            try:
+                check_rows(call.inputs)
+            except UnsplittableBatchError as error:
+                return str(error.message)
+        return self.depends_on_batch()
+
+    def depends_on_batch(self) -> str:
+        """The layers that see which clips a batch holds, in words; "" for none, or where they may see fewer."""
+        if self._cut_statistics:
+            return ""
+        live = [
+            name
+            for name, module in self.loop.model.named_modules()
+            if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats)
+        ]
+        more = f" and {len(live) - 1} more" if len(live) > 1 else ""
+        return f"{live[0]}{more} of the model normalise over the clips of a batch" if live else ""
+
+    def _piece(self, call: Call) -> Piece | None:
+        """What a batch is computed as at first."""
+        if call.inputs is None:
+            return None
+        try:
+            count, each = call.size()
+        except UnsplittableBatchError as error:
+            return Piece(1, extent(call.inputs), whole=str(error.message))
+        whole = self.whole(call)
+        size = count if whole or not self._is_split(call) else self.budget.size(each, count)
+        hint = STATISTICS_HINT if whole and whole == self.depends_on_batch() else ""
+        return Piece(size, each, whole=whole, hint=hint or ("pass attach(split=…)" if whole else ""))
+
+    # A window again.
+
+    def again(self, call: Call) -> Any:
+        """Compute the window again up to ``call``, the newest batch; its loss."""
+        replay = self._replay = self._replay or Replay(self, call)
+        replay.rewind()
+        if call.inputs is not None and not self.whole(call) and is_split(*call.size(), self.budget):
+            self._find_rule(call)
+        for earlier in self.window.calls:
+            earlier.loss = self._compute(earlier)
+            replay.computed(earlier)
+        self.attempts.not_restored(replay.lost())
+        return call.loss
+
+    def _find_rule(self, call: Call) -> None:
+        """Measure what the loss divides by, unless that is certain, and whether a step of the user's can be split."""
+        if self.rule.is_certain and not (self.loop.own_step or self.loop.has_hooks()):
+            return
+        try:
+            self.rule.take(self._measure(call))
+        except NoRuleError as error:
+            self.rule.take((), str(error))
+            raise CannotRetryError(f"{error}; {_GIVE_RULE}") from error
+
+    def _measure_again(self, call: Call) -> None:
+        """Before a batch is split although nothing has failed in this step."""
+        try:
+            self.rule.take(self._measure(call))
+        except NoRuleError as error:
+            self.rule.take((), str(error))
+            self.loop.say(f"batches are not split any more: {error}")
+
+    def rehearse(self, batch: Any, arguments: Any) -> None:
+        """Compute a batch until it fits; only the limit stays, of the loop and its model nothing changes."""
+        self._rehearses = True
+        with untouched(self.loop, self.state):
+            call = self.window.call(batch, arguments)
+
+            def attempt() -> None:
+                self.attempts.running = lambda: self._piece(call)
+                self.window.restore_gradients()
+                self._compute(call)
+
+            try:
+                self.attempts.run("pre-flight", self.budget, attempt, attempt, lambda p: self._leave_out(call, p))
+            finally:
+                self._rehearses = False
+                self.window.restore_gradients()
+                self.window.restart()
+
+    def _leave_out(self, call: Call, piece: Piece) -> bool:
+        return self.left_out is not None and self.left_out.take(call, piece)
+
+    # Micro-batches.
+
+    def _compute(self, call: Call) -> Any:
+        """One collated batch. Random numbers and the loop's state are left as by its first micro-batch."""
+        loss, copies, behind, changes = None, list[InPlace](), None, dict[str, Any]()
+        clips = 0 if call.inputs is None else batch_size(call.inputs)
+        is_weighted, total = self._is_weighted(), self._total(call)
+        before = call.before if self._replay is None else self.state.before(whole=True)
+        for number, (part, piece) in enumerate(self._parts(call)):
+            self.attempts.running = piece
+            cut = number > 0 or piece.samples < clips
+            if number == 0 and (cut or self._replay) and not self._cut_statistics:
+                copies = self.state.copies(known=self._replay is None and self.state.has_learnt)
+            if number:
+                put_values(copies)
+                self.state.between(before)
+                behind = behind or cpu_state()
+                seed_cpu((seed_of(behind) + number) % 2**31)
+            weight = self._weight(part, total, cut, is_weighted)
+            if cut and not self._counts(weight):
+                continue
+            share = self.loop.compute(call, part, weight, whole_window=is_weighted)
+            loss = share if loss is None else loss + share
+            if number == 0:
+                changes = self.state.changes(before)
+                if self._replay is not None:
+                    self._replay.first_computed(before, copies)
+        if behind is not None:
+            set_cpu_state(behind)
+            self._name_counts(changes, self.state.changes(before))
+        return torch.zeros((), device=next(self.loop.model.parameters()).device) if loss is None else loss
+
+    def _total(self, call: Call) -> Any:
+        """What the loss of the window is divided by, or that of the batch where the loop weights batches itself."""
+        if self.rule.name in (None, "sum"):
+            return 1
+        if self._is_weighted():
+            if self.window.total is None:
+                self.window.total = self.count(self.window.batches or (call.inputs,))
+            return self.window.total
+        return self.count([part for part in (call.inputs, *call.replacements) if part is not None])
+
+    def count(self, batches: Sequence[Any]) -> Any:
+        """What the loss of all ``batches`` together is divided by."""
+        return sum(self.rule.count(batch) for batch in batches)
+
+    def _weight(self, part: Any, total: Any, cut: bool, is_weighted: bool) -> Any:
+        if not (cut or is_weighted) or self.rule.name is None:
+            return None
+        share = self.rule.share(part, total)
+        # Gradients of several processes are averaged: a share of all clips counts as often as there are of them.
+        return share * self._processes if is_weighted and self.rule.name != "sum" else share
+
+    def _counts(self, weight: Any) -> bool:
+        """Whether a part counts; a mean over no tokens is not a number."""
+        return not isinstance(weight, torch.Tensor) or bool(weight != 0)
+
+    def _parts(self, call: Call) -> Iterator[tuple[Any, Piece]]:
+        """The micro-batches of a batch, and of what replaces clips of it."""
+        if call.inputs is not None:
+            if not self._is_split(call):
+                yield shallow(call.inputs), self._piece(call) or Piece(1, extent(call.inputs))
+            else:
+                # Splitting needs memory, too: what fails before there are parts is of their size.
+                self.attempts.running = self._piece(call)
+                trims = self._split is None and self.rule.trims
+                model = self.loop.model
+                yield from (
+                    by_length(call.inputs, self.budget, model)
+                    if trims
+                    else evenly(call.inputs, self.budget, self._split)
+                )
+        for part in call.replacements:
+            yield shallow(part), Piece(batch_size(part), extent(part), of_replacement=True)
+
+    def _name_counts(self, first: dict[str, Any], last: dict[str, Any]) -> None:
+        """Name what the micro-batches of a batch have left differently: numbers of one of them, or of each."""
+        paths = [path for path, value in last.items() if not same_value(value, first.get(path))]
+        if paths and self._replay is not None:
+            self._replay.paths += paths
+        elif paths:
+            self.loop.say(f"{', '.join(paths)} of {self.loop.name} count micro-batches where batches are split")
+
+    def finish(self, left_out: Any) -> float:
+        """The window is complete: scale gradients up for the clips that all processes have ``left_out``."""
+        factor = 1.0
+        if self.rule.is_certain and self.rule.name != "sum" and float(left_out):
+            total = float(self._total(self.window.calls[-1]))
+            if float(left_out) >= total:
+                raise every_clip_left_out()
+            factor = total / (total - float(left_out))
+            for p in self.loop.parameters():
+                if p.grad is not None:
+                    p.grad.mul_(factor)
+        self.budget.step_done()
+        return factor
+
+
+class Replay:
+    """A window that is computed again: what the failed attempt had changed, and what of it cannot be put back."""
+
+    def __init__(self, engine: Engine, failed: Call) -> None:
+        self._engine, self._failed = engine, failed
+        self._copies = engine.state.copies(failed.before)
+        self._statistics = engine.state.statistics()
+        self._writes: dict[int, int] = {}  # of the first micro-batch of the batch that failed
+        self._began: Before | None = None
+        self.paths: list[str] = []
+        """What cannot be put back."""
+
+    def rewind(self) -> None:
+        """Put back what there was when the window began. Raises ``CannotRetryError`` where that is impossible."""
+        window, state, step = self._engine.window, self._engine.state, self._engine.loop.title
+        if window.weights_changed():
+            raise CannotRetryError(f"{step} changes weights, and failed in between")
+        if any(call.changed for call in window.calls):
+            raise CannotRetryError(f"{step} has changed its batch in place")
+        if not window.restore_gradients():
+            raise CannotRetryError(f"{step} has added to gradients that were there before it began")
+        put_values(self._copies)
+        # Where it fails again, what only failures change is left: somebody may count them.
+        self.paths += state.put_back(window.first, self._failed.before, known=self._began is not None)
+        self._began = state.before(whole=True)
+
+    def first_computed(self, before: Before, copies: list[InPlace]) -> None:
+        """The first micro-batch of a batch is over: how often it has written to tensors in place."""
+        self._writes = {id(tensor): tensor._version - version for _, tensor, version in before.versions}
+        changed = changed_values(copies)
+        self.paths += [e.path for e in copies if e.path in changed and not self._writes.get(id(e.tensor))]
+        self._engine.state.watch([e for e in copies if e.path in changed])
+
+    def computed(self, call: Call) -> None:
+        """A batch is over: what the failed attempt had changed in place as often already is put back to that."""
+        if call is not self._failed:
+            put_values(self._copies)
+            return
+        changed = [entry for entry in self._copies if entry.writes]
+        again = [entry for entry in changed if entry.writes == self._writes.get(id(entry.tensor))]
+        put_values(again)
+        self.paths += [e.path for e in changed if e not in again or id(e.tensor) not in self._statistics]
+
+    def lost(self) -> list[str]:
+        """The paths of what could not be put back."""
+        began = self._began
+        unseen = [] if began is None else self._engine.state.unseen(self._engine.window.first, began)
+        return [*self.paths, *unseen]

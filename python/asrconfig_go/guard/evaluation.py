@@ -1,0 +1,204 @@
+"""Out-of-memory errors outside of training steps: in evaluation batches and between them, and while saving.
+
+A batch of an evaluation is computed in pieces, with the results of the whole one. The loop around it and saving are
+repeated as they are, but not with several processes: both use collectives. There the error is raised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
+from ..batching.batch_lengths import extent
+from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece, split, tensors_of
+from .attempts import Attempts, CannotRetryError, Piece
+from .loss_rule import RULES, LossRule, weighted
+from .micro_batch_budget import Budget
+from .optimizer_step import Report
+from .process_group import ProcessGroup
+from .rule_measurement import informative
+
+_SINGLE, _COARSE = 1e-5, 3e-2  # relative, of losses of 32 and 16 bits
+_CLIPS = 4  # of which the loss is measured, at most
+_GIVE_RULE = "pass attach(rule=…), or per_device_eval_batch_size=1"
+
+
+class Predictions:
+    """``prediction_step`` of one Trainer, in pieces where a batch does not fit."""
+
+    def __init__(
+        self,
+        trainer: Any,
+        rule: LossRule,
+        budget: Budget,
+        attempts: Attempts,
+        ranks: ProcessGroup,
+        by: Callable[[Any, int], list[Any]] | None,
+    ) -> None:
+        self._trainer, self._rule, self._budget, self._attempts = trainer, rule, budget, attempts
+        self._ranks, self._split = ranks, by
+        self.original: Callable[..., Any] = trainer.prediction_step
+        self._labels = str((getattr(trainer, "label_names", None) or ["labels"])[0])
+
+    def step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Loss, predictions and labels of a batch."""
+        model, budget = self._ranks.inner(model), self._budget
+        versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
+
+        def predict(part: Any) -> Any:
+            with self._ranks.apart():
+                return self.original(model, part, *args, **kwargs)
+
+        def first() -> Any:
+            self._attempts.running = lambda: _piece(inputs, budget, self._split)
+            if not budget.is_limited:
+                return predict(inputs)
+            return again()
+
+        def again() -> Any:
+            piece = _piece(inputs, budget, self._split)
+            self._attempts.running = piece
+            if piece is None or piece.whole or piece.samples >= batch_size(inputs):
+                return predict(inputs)
+            return self._in_parts(inputs, predict, (self._split or split)(inputs, piece.samples))
+
+        def retry() -> Any:
+            if any(tensor._version != version for tensor, version in versions):
+                raise CannotRetryError("the prediction step has changed its batch in place")
+            move_predictions_off(self._trainer)
+            return again()
+
+        return self._attempts.run("evaluation", budget, first, retry)
+
+    def _in_parts(self, inputs: Any, predict: Callable[[Any], Any], parts: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """From those of the ``parts``. Predictions of unequal length are padded with -100, as between batches."""
+        from transformers.trainer_pt_utils import nested_concat
+
+        losses, logits, labels = [], None, None
+        for part in parts:
+            loss, part_logits, part_labels = predict(copied(part))
+            losses.append(loss)
+            logits = part_logits if logits is None else nested_concat(logits, part_logits, padding_index=-100)
+            if isinstance(labels, list):  # one of each clip
+                labels = labels + part_labels
+            else:
+                labels = part_labels if labels is None else nested_concat(labels, part_labels, padding_index=-100)
+        if any(loss is None for loss in losses):
+            return None, logits, labels
+        rule = self._loss_rule(inputs, predict)
+        total = self._rule.count(inputs, rule)
+        shares = [self._rule.share(part, total, rule) for part in parts]
+        return sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True)), logits, labels
+
+    def _loss_rule(self, inputs: Any, predict: Callable[[Any], Any]) -> str:
+        """How losses of parts add up here: measured, as no ``num_items_in_batch`` counts the whole step."""
+        count = min(_CLIPS, batch_size(inputs), max(2, self._budget.size(extent(inputs), _CLIPS)))
+        if count < 2 or self._split is not None:
+            return self._rule.name or "mean"
+        clips = informative(inputs, count, self._labels)
+        parts = [piece(clips, 0, 1), piece(clips, 1, count)]
+        try:
+            whole, *losses = (predict(copied(part))[0].double() for part in (clips, *parts))
+        except Exception as error:
+            if classify(error)["class"] not in ("gpu_oom", "maybe"):
+                raise
+            clear_frames(error)
+            raise CannotRetryError(f"not even two clips fit, to measure what a loss divides by; {_GIVE_RULE}") from None
+        errors = {}
+        for rule in RULES:
+            total = self._rule.count(clips, rule)
+            shares = [torch.as_tensor(self._rule.share(part, total, rule), device=whole.device) for part in parts]
+            added = sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True))
+            off = float((added - whole).abs() / whole.abs().clamp(min=1e-12))
+            errors[rule] = off if math.isfinite(off) else math.inf
+        best = min(errors, key=lambda rule: errors[rule])
+        coarse = self._trainer.args.fp16_full_eval or self._trainer.args.bf16_full_eval or self._trainer.args.bf16
+        fits = errors[best] <= (_COARSE if coarse or self._trainer.args.fp16 else _SINGLE) or not bool(whole.isfinite())
+        if not fits and self._rule.is_given and self._rule.name:
+            return self._rule.name
+        if not fits:
+            raise CannotRetryError(f"the loss of an evaluation batch is not made of those of its parts; {_GIVE_RULE}")
+        return best
+
+
+def _piece(inputs: Any, budget: Budget, by: Any) -> Piece | None:
+    """What a batch is computed as; None where it is not known how many clips it has."""
+    try:
+        count, each = batch_size(inputs), extent(inputs)
+    except UnsplittableBatchError:
+        return None
+    try:
+        if by is None:
+            check_rows(inputs)
+    except UnsplittableBatchError as error:
+        return Piece(count, each, whole=str(error.message), hint="pass attach(split=…)")
+    return Piece(budget.size(each, count), each)
+
+
+def evaluating(trainer: Any, report: Report, snapshot: Callable[[str, Exception], str]) -> Callable[..., Any]:
+    """``evaluation_loop`` that moves predictions off the GPU after each batch once they do not fit there.
+
+    The loop is then repeated from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and
+    the error is raised.
+    """
+    original = trainer.evaluation_loop
+
+    def evaluation_loop(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            again = trainer.args.eval_accumulation_steps != 1 and not getattr(trainer.args, "batch_eval_metrics", False)
+            if not again or not _can_repeat(trainer, error):
+                raise
+            saved = snapshot("evaluation", error)
+            clear_frames(error)
+            text = first_line(error)
+        move_predictions_off(trainer)
+        free_memory()
+        report("evaluation", text, saved)
+        return original(*args, **kwargs)
+
+    return evaluation_loop
+
+
+def move_predictions_off(trainer: Any) -> None:
+    """Let evaluation keep predictions in host memory, batch by batch; the Trainer looks at this after each."""
+    trainer.args.eval_accumulation_steps = 1
+
+
+def predictions_back(trainer: Any) -> Callable[[], None]:
+    """The way back from ``move_predictions_off``."""
+    before = trainer.args.eval_accumulation_steps
+
+    def undo() -> None:
+        trainer.args.eval_accumulation_steps = before
+
+    return undo
+
+
+def saving(trainer: Any, report: Report, snapshot: Callable[[str, Exception], str]) -> Callable[..., Any]:
+    """``_save_checkpoint``, once more when memory was short: it writes the same files again."""
+    original = trainer._save_checkpoint
+
+    def save_checkpoint(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            if not _can_repeat(trainer, error):
+                raise
+            saved = snapshot("saving", error)
+            clear_frames(error)
+            text = first_line(error)
+        free_memory()
+        report("saving", text, saved)
+        return original(*args, **kwargs)
+
+    return save_checkpoint
+
+
+def _can_repeat(trainer: Any, error: Exception) -> bool:
+    return bool(trainer.args.world_size == 1 and classify(error)["class"] == "gpu_oom")

@@ -1,0 +1,125 @@
+"""What the engine asks of a training loop, whose adapter answers: a Trainer, or a loop of the user's own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .accumulation_window import Call
+
+
+class UnfitStepError(Exception):
+    """Why micro-batches of this step cannot be weighted; a sentence's end."""
+
+
+class Loop(ABC):
+    """A training loop that computes one collated batch at a time, and takes an optimizer step for each window.
+
+    Attributes:
+        name: What errors call it: the Trainer's class, or ``guarded_step``.
+        labels: The entry of a batch that holds its labels.
+        rank: The process, of several.
+    """
+
+    name: str
+    labels: str = "labels"
+    rank: int = 0
+
+    @property
+    def output(self) -> Path | None:
+        """The folder where records of what went wrong are written; None: nowhere."""
+        return None
+
+    @property
+    def epoch(self) -> float | None:
+        """Epochs that were made, where that is known."""
+        return None
+
+    def settings(self) -> dict[str, Any]:
+        """What decides how a batch is computed, for a batch that is replayed: precision and others by name."""
+        return {}
+
+    @property
+    @abstractmethod
+    def model(self) -> torch.nn.Module:
+        """The model that computes, without wrappers of several processes."""
+
+    @property
+    @abstractmethod
+    def optimizer(self) -> Any:
+        """The optimizer; None before there is one."""
+
+    @property
+    @abstractmethod
+    def step_number(self) -> int:
+        """Optimizer steps that were made."""
+
+    @property
+    @abstractmethod
+    def is_coarse(self) -> bool:
+        """Whether it computes in 16 bits."""
+
+    @property
+    def own_step(self) -> bool:
+        """Whether its step is the user's, and may do anything."""
+        return False
+
+    @abstractmethod
+    def roots(self) -> Mapping[str, Any]:
+        """The objects whose state a step may change, the model among them, by the names that messages call them."""
+
+    @abstractmethod
+    def compute(self, call: Call, part: Any, weight: Any, *, whole_window: bool) -> Any:
+        """Forward and backward of a micro-batch of ``call``; returns its loss, detached, times ``weight``.
+
+        Args:
+            call: The batch that ``part`` is of.
+            part: A batch, the whole or a part of that.
+            weight: What loss and gradient are multiplied by; None of a batch that the loop computes as it is.
+            whole_window: Whether ``weight`` is a share of the window, so that the loop divides by nothing itself.
+        """
+
+    @abstractmethod
+    def gradient(self, call: Call, part: Any, scale: float) -> None:
+        """Leave the gradient of ``scale`` times the loss of ``part`` in the parameters, for a measurement.
+
+        Raises ``UnfitStepError`` for a step that cannot be weighted.
+        """
+
+    @abstractmethod
+    def loss(self, call: Call, part: Any) -> Any:
+        """The loss of ``part`` alone, with its graph where gradients are enabled."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Bring the model into training mode, where the loop's own step does that first."""
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """Log what a user should know of this training, once."""
+
+    @abstractmethod
+    def measuring(self) -> AbstractContextManager[None]:
+        """Inside, nothing that is computed is logged."""
+
+    def parameters(self) -> list[torch.Tensor]:
+        """All that the optimizer or autograd touches, each once."""
+        groups = getattr(self.optimizer, "param_groups", ())
+        of_optimizer = [p for group in groups for p in group["params"]]
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        return list({id(p): p for p in (*trained, *of_optimizer)}.values())
+
+    @property
+    def title(self) -> str:
+        """How messages name its step."""
+        hooks = ", whose weights have hooks that run in backward," if self.has_hooks() else ""
+        return f"the step of {self.name} with {type(self.model).__name__}{hooks}"
+
+    def has_hooks(self) -> bool:
+        """Whether hooks of weights run in backward, which may change gradients or weights."""
+        return any(p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None) for p in self.parameters())

@@ -1,0 +1,202 @@
+"""The objects that a training loop and its model hold: what may change in a step besides weights and gradients.
+
+They are found through attributes, modules, containers and the variables of functions alone: nothing of them is called.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+import sys
+import types
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+_DEPTH = 4  # objects and containers within each other, modules not counted
+_MOST_ELEMENTS = 1000  # of a container that is looked into
+_MODULE_PARTS = ("_parameters", "_buffers", "_modules")
+_HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
+_SIMPLE = (int, float, bool, complex, str)
+_CONTAINERS = (dict, list, tuple, set, deque, types.CellType)
+_FUNCTIONS = (types.FunctionType, types.MethodType)
+_OWNERS = (torch.nn.Module, *_CONTAINERS, *_FUNCTIONS)
+# What these packages hold beside modules are settings, wrappers and bookkeeping that steps do not change.
+_LIBRARIES = {
+    "torch", "transformers", "accelerate", "datasets", "tokenizers", "huggingface_hub", "peft", "safetensors", "numpy",
+    "pyarrow", "pandas", "tqdm", "tensorboard", "wandb", "mlflow", "optuna", "asrconfig_go",
+}  # fmt: skip
+GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+ABSENT = object()
+
+
+@dataclass
+class Reachable:
+    """What was found, each with its path: ``owners`` of attributes and elements, tensors, generators, iterators."""
+
+    owners: list[tuple[str, Any]] = field(default_factory=list)
+    tensors: list[tuple[str, torch.Tensor]] = field(default_factory=list)
+    generators: list[tuple[str, Any]] = field(default_factory=list)
+    iterators: list[str] = field(default_factory=list)
+    leaves: list[torch.Tensor] = field(default_factory=list)
+    """The tensors among them that autograd gives gradients."""
+
+
+def reachable(roots: Mapping[str, Any], weights: set[int]) -> Reachable:
+    """Walk from ``roots``, by their names; tensors whose ``id`` is among ``weights`` are left out."""
+    result, seen = Reachable(), set[int]()
+    stack = [(name, root, 0) for name, root in reversed(list(roots.items()))]
+    root_ids = {id(root) for root in roots.values()}
+    while stack:
+        path, value, depth = stack.pop()
+        if id(value) in seen or isinstance(value, _SIMPLE) or value is None:
+            continue
+        seen.add(id(value))
+        if isinstance(value, torch.Tensor):
+            if id(value) not in weights:
+                result.tensors.append((path, value))
+                if value.is_leaf and value.requires_grad:
+                    result.leaves.append(value)
+        elif isinstance(value, GENERATORS):
+            result.generators.append((path, value))
+        elif isinstance(value, Iterator) and not isinstance(value, io.IOBase):
+            result.iterators.append(path)
+        elif depth <= _DEPTH and (id(value) in root_ids or _is_owner(value) or isinstance(value, _OWNERS)):
+            if not isinstance(value, _FUNCTIONS):
+                result.owners.append((path, value))
+            if isinstance(value, torch.nn.Module) and value._buffers:
+                result.owners.append((path, value._buffers))
+            inner = depth if isinstance(value, torch.nn.Module) else depth + 1
+            stack += [(name, child, inner) for name, child in reversed(list(_children(path, value)))]
+    return result
+
+
+def _children(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, _FUNCTIONS):
+        yield from _variables(path, value)
+    elif isinstance(value, types.CellType):
+        yield path, content(value)
+    elif isinstance(value, _CONTAINERS):
+        elements: Any = value
+        if len(elements) <= _MOST_ELEMENTS:
+            named = elements.items() if isinstance(value, dict) else enumerate(elements)
+            yield from ((f"{path}[{key!r}]", element) for key, element in named)
+    elif isinstance(value, torch.nn.Module):
+        for part in _MODULE_PARTS:
+            yield from ((f"{path}.{name}", child) for name, child in vars(value)[part].items() if child is not None)
+        for name, child in vars(value).items():
+            if name not in _MODULE_PARTS and not name.endswith(_HOOKS):
+                yield f"{path}.{name}", child
+    else:
+        yield from ((f"{path}.{name}", child) for name, child in vars(value).items())
+        if _is_owner(value):  # not the Trainer's own methods
+            functions = [f for kind in type(value).__mro__ if _is_users(kind) for f in vars(kind).values()]
+            yield from ((path, generator) for f in functions for generator in _global_generators(f))
+
+
+def _variables(path: str, function: Any) -> Iterator[tuple[str, Any]]:
+    """What a function of the user's keeps between its calls."""
+    yield from ((f"{path}.self", owner) for owner in [getattr(function, "__self__", None)] if owner is not None)
+    function = getattr(function, "__func__", function)
+    if _is_users(function):
+        names = function.__code__.co_freevars
+        yield from ((f"{path}.{name}", cell) for name, cell in zip(names, function.__closure__ or (), strict=True))
+        yield from ((path, generator) for generator in _global_generators(function))
+
+
+def _global_generators(function: Any) -> Iterator[Any]:
+    """The random generators among the global variables that a function reads."""
+    if isinstance(function, types.FunctionType):
+        values = (function.__globals__.get(name) for name in function.__code__.co_names)
+        yield from (value for value in values if isinstance(value, GENERATORS))
+
+
+def _is_users(definition: Any) -> bool:
+    package = str(getattr(definition, "__module__", "")).partition(".")[0]
+    return (package not in _LIBRARIES and package not in sys.stdlib_module_names) or package == "__main__"
+
+
+def _is_owner(value: Any) -> bool:
+    has_attributes = isinstance(getattr(value, "__dict__", None), dict)
+    return has_attributes and _is_users(type(value)) and not isinstance(value, torch.optim.Optimizer)
+
+
+def attributes_of(owner: Any) -> dict[Any, Any] | None:
+    """The live attributes or entries of an owner; None of a sequence or a set."""
+    if isinstance(owner, dict):
+        return owner
+    return None if isinstance(owner, _CONTAINERS) else vars(owner)
+
+
+def content(owner: Any) -> Any:
+    """Of a sequence or a set, a copy of its references; a number in place of a long one's: its length."""
+    if isinstance(owner, types.CellType):
+        return _in_cell(owner)
+    if isinstance(owner, tuple):
+        return owner
+    return len(owner) if len(owner) > _MOST_ELEMENTS else copy.copy(owner)
+
+
+def put_content(owner: Any, before: Any) -> bool:
+    """Put back what ``content`` returned; whether that was possible. A long list that grew is shortened."""
+    if isinstance(owner, types.CellType):
+        if before is not ABSENT:
+            owner.cell_contents = before
+    elif isinstance(before, int):
+        if not isinstance(owner, list) or len(owner) < before:
+            return len(owner) == before
+        del owner[before:]
+    elif not isinstance(owner, tuple) and differs(owner, before):
+        owner.clear()
+        (owner.update if isinstance(owner, set) else owner.extend)(before)
+    return True
+
+
+def differs(owner: Any, before: Any) -> bool:
+    """Whether a sequence or a set holds other objects than ``before``, which ``content`` returned."""
+    if isinstance(owner, types.CellType):
+        return not same(_in_cell(owner), before)
+    if isinstance(before, int):
+        return len(owner) != before
+    if isinstance(owner, set):
+        return bool(owner != before)
+    return len(owner) != len(before) or not all(map(same, owner, before))
+
+
+def _in_cell(cell: types.CellType) -> Any:
+    """The value of a variable of a function that another function reads; ``ABSENT`` before it has one."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are one object, or equal numbers or texts."""
+    if one is other:
+        return True
+    return type(one) is type(other) and isinstance(one, _SIMPLE) and (one == other or (one != one and other != other))
+
+
+def generator_state(generator: Any) -> Any:
+    """The state of one of ``GENERATORS``."""
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.get_state()
+
+
+def put_generator_state(generator: Any, state: Any) -> None:
+    """Put back what ``generator_state`` returned."""
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, random.Random):
+        generator.setstate(state)
+    else:
+        generator.set_state(state)

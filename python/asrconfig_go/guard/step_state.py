@@ -1,0 +1,270 @@
+"""What a step changes besides weights and gradients, put back before a batch is computed again.
+
+While nothing fails, a step costs the states of its random generators and the values of the attributes that steps are
+known to change: references, no copies. What they change is learnt by comparing all that can be reached before and
+after the first, second, fourth, eighth … step. Of tensors that are changed in place the version counters are noted,
+which tell how often; their former values are gone. What cannot be put back is named.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CellType
+from typing import Any
+
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from .._base.random_state import cpu_state, gpu_states_in_use, set_cpu_state, set_gpu_states
+from .reachable_state import (
+    ABSENT,
+    attributes_of,
+    content,
+    differs,
+    generator_state,
+    put_content,
+    put_generator_state,
+    reachable,
+    same,
+)
+
+SMALL = 1 << 14  # values of a tensor that may be copied, or kept alive, wherever it is
+Key = tuple[str, Any, Any]
+"""Path and owner, and the name of an attribute or an entry; ``ABSENT`` for the whole of a sequence."""
+
+
+@dataclass
+class Before:
+    """What there was before a step: values by key, and ``contents`` of every owner where all was looked at."""
+
+    random: dict[str, Any]
+    gpu: list[torch.Tensor]
+    generators: list[tuple[Any, Any]] = field(default_factory=list)
+    values: list[tuple[Key, Any]] = field(default_factory=list)
+    versions: list[tuple[str, torch.Tensor, int]] = field(default_factory=list)
+    whole: bool = False
+    contents: list[tuple[str, Any, Any]] = field(default_factory=list)
+
+
+@dataclass
+class InPlace:
+    """A tensor that steps may change in place: its ``value`` now, and how often a step that failed wrote to it."""
+
+    path: str
+    tensor: torch.Tensor
+    value: torch.Tensor
+    writes: int
+
+
+class StepState:
+    """That of one training loop, whose objects ``roots`` names; ``weights`` are those that its optimizer has."""
+
+    def __init__(
+        self,
+        roots: Callable[[], Mapping[str, Any]],
+        model: Callable[[], torch.nn.Module],
+        weights: Callable[[], list[torch.Tensor]],
+    ) -> None:
+        self._roots, self._model, self._weights = roots, model, weights
+        self.forget()
+
+    def forget(self) -> None:
+        """Another training begins."""
+        self._keys: dict[tuple[int, Any], Key] = {}
+        self._tensors: dict[int, tuple[str, torch.Tensor]] = {}
+        self._generators: list[tuple[str, Any]] = []
+        self.has_learnt = False
+        """Whether what a step changes was looked for, in one at least."""
+        self.leaves: list[torch.Tensor] = []
+        """Tensors that autograd gives gradients and the optimizer does not have."""
+
+    def before(self, whole: bool) -> Before:
+        """Note what there is before a step; ``whole``: everything, to learn what the step changes."""
+        before = Before(cpu_state(), gpu_states_in_use(), whole=whole)
+        if whole:
+            self._look(before)
+        else:
+            before.versions = [(path, t, t._version) for path, t in self._tensors.values()]
+        before.generators = [(generator, generator_state(generator)) for _, generator in self._generators]
+        before.values = [(key, _value(key)) for key in self._keys.values()]
+        return before
+
+    def _look(self, before: Before) -> None:
+        everything = reachable(self._roots(), set(map(id, self._weights())))
+        self._generators, self.leaves = everything.generators, everything.leaves
+        for path, owner in everything.owners:
+            attributes = attributes_of(owner)
+            before.contents.append((path, owner, content(owner) if attributes is None else _held(attributes)))
+        before.versions = [(path, t, t._version) for path, t in everything.tensors]
+
+    def learn(self, before: Before) -> None:
+        """The step that came after ``before`` is over: what it has changed is noted from now on."""
+        if before.whole:
+            self.has_learnt = True
+            for key, _ in _changes(before):
+                self._keys[id(key[1]), key[2]] = key
+            for path, tensor, version in before.versions:
+                if tensor._version != version:
+                    self._tensors[id(tensor)] = path, tensor
+
+    def put_back(self, first: Before, failed: Before, known: bool = False) -> list[str]:
+        """Put back what there was before the window's ``first`` step, but for tensors that were changed in place.
+
+        ``failed`` is of the step that failed; ``known`` leaves what no step that succeeded has changed. Returns the
+        paths of what cannot be put back.
+        """
+        set_gpu_states(first.gpu)
+        set_cpu_state(first.random)
+        for generator, state in first.generators:
+            put_generator_state(generator, state)
+        changes = _changes(first)
+        if known or failed is not first:  # between the steps the loop itself has changed what is its own
+            changes = (change for change in changes if (id(change[0][1]), change[0][2]) in self._keys)
+        lost = [key[0] for key, value in [*first.values, *changes] if not _put(key, value)]
+        return [*lost, *reachable(self._roots(), set()).iterators]
+
+    def between(self, before: Before) -> None:
+        """Put all but sequences back, so that the next micro-batch finds what the whole batch found."""
+        for key, value in [*before.values, *_changes(before)]:
+            if key[2] is not ABSENT or isinstance(key[1], CellType):
+                _put(key, value)
+
+    def tensor_attributes(self, before: Before) -> dict[str, torch.Tensor]:
+        """The tensors that have been put in the place of others, or of nothing, since ``before``, by path."""
+        values = {path: (attributes_of(owner) or {}).get(name) for (path, owner, name), _ in _changes(before)}
+        return {path: value for path, value in values.items() if isinstance(value, torch.Tensor)}
+
+    def changes(self, before: Before) -> dict[str, Any]:
+        """What a step has changed of what was noted ``before``, as it is now: of sequences their lengths."""
+        keys = [key for key, value in before.values if not _holds(key, value)] + [key for key, _ in _changes(before)]
+        values = {key[0]: _value(key) for key in keys}
+        return {path: len(v) if isinstance(v, list | set | deque) else v for path, v in values.items()}
+
+    def watch(self, entries: list[InPlace]) -> None:
+        """Steps change these tensors in place."""
+        self._tensors.update({id(entry.tensor): (entry.path, entry.tensor) for entry in entries})
+
+    def unseen(self, noted: Before, replayed: Before) -> list[str]:
+        """What a replay changed that was not ``noted`` before the window: the failed step may have changed it, too."""
+        if noted.whole:
+            return []
+        seen = {(id(key[1]), key[2]) for key, _ in noted.values} | {(id(t), None) for _, t, _ in noted.versions}
+        changed = [((id(key[1]), key[2]), key[0]) for key, _ in _changes(replayed)]
+        changed += [((id(t), None), path) for path, t, version in replayed.versions if t._version != version]
+        generators = {id(generator) for generator, _ in noted.generators}
+        drawn = [path for path, generator in self._generators if id(generator) not in generators]
+        return [path for place, path in changed if place not in seen] + drawn
+
+    def copies(self, failed: Before | None = None, known: bool = False) -> list[InPlace]:
+        """Copies of the tensors that a step may change in place: small ones, and those that it is known to change.
+
+        Large ones of other modules than the loop's model, such as averages of its weights, are copied, too. ``known``
+        leaves out what steps are not known to change; ``failed`` is of a step that failed, whose writes are counted.
+        """
+        if known:
+            some = list(self._tensors.values())
+        else:
+            model = self._model()
+            own = {id(t) for t in (*model.parameters(), *model.buffers())} - set(self._tensors)
+            everything = reachable(self._roots(), set(map(id, self._weights()))).tensors
+            some = [(path, t) for path, t in everything if t.numel() <= SMALL or id(t) not in own]
+        versions = {id(t): version for _, t, version in failed.versions} if failed else {}
+        return [InPlace(path, t, _copy(t), t._version - versions.get(id(t), t._version)) for path, t in some]
+
+    def statistics(self) -> set[int]:
+        """The tensors of batch normalisation, by ``id``: a forward in training mode writes to them, and reads none."""
+        norms = (module for module in self._model().modules() if isinstance(module, _BatchNorm))
+        return {id(buffer) for norm in norms for buffer in norm.buffers(recurse=False)}
+
+
+def put_values(copies: list[InPlace]) -> None:
+    """Put back the tensors that have other values than their copies."""
+    with torch.no_grad():
+        for entry in copies:
+            if not _equal(entry.tensor, entry.value):
+                entry.tensor.copy_(entry.value)
+
+
+def changed_values(copies: list[InPlace]) -> dict[str, torch.Tensor]:
+    """The tensors that have other values than their copies, by path, as they are now."""
+    return {e.path: _detached(e.tensor) for e in copies if not _equal(e.tensor, e.value)}
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Whether two values are the same object, equal numbers or texts, or equal small tensors."""
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return _equal(one, other)
+    return same(one, other) or (isinstance(one, weakref.ref) and isinstance(other, weakref.ref))
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return _detached(tensor) if tensor.numel() <= SMALL else tensor.detach().to("cpu", copy=True)
+
+
+def _detached(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
+
+
+def _equal(tensor: torch.Tensor, value: torch.Tensor) -> bool:
+    here = tensor.detach().to(value.device)
+    if here.shape != value.shape or here.dtype != value.dtype:
+        return False
+    return bool(torch.equal(here, value) or torch.allclose(here, value, rtol=0, atol=0, equal_nan=True))
+
+
+def _held(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
+    """References; weak ones to large tensors, which a step may hold and is to let go."""
+    return {
+        name: weakref.ref(value) if isinstance(value, torch.Tensor) and value.numel() > SMALL else value
+        for name, value in attributes.items()
+    }
+
+
+def _value(key: Key) -> Any:
+    attributes = attributes_of(key[1])
+    if attributes is None:
+        return content(key[1])
+    value = attributes.get(key[2], ABSENT)
+    return weakref.ref(value) if isinstance(value, torch.Tensor) and value.numel() > SMALL else value
+
+
+def _changes(before: Before) -> Iterator[tuple[Key, Any]]:
+    """What is not as it was, with what it was."""
+    for path, owner, held in before.contents:
+        attributes = attributes_of(owner)
+        if attributes is None:
+            if differs(owner, held):
+                yield (path, owner, ABSENT), held
+            continue
+        for name in {**held, **attributes}:
+            if not _is(attributes.get(name, ABSENT), held.get(name, ABSENT)):
+                yield (f"{path}.{name}", owner, name), held.get(name, ABSENT)
+
+
+def _holds(key: Key, held: Any) -> bool:
+    """Whether the value of a key is as it was."""
+    attributes = attributes_of(key[1])
+    return not differs(key[1], held) if attributes is None else _is(attributes.get(key[2], ABSENT), held)
+
+
+def _is(now: Any, held: Any) -> bool:
+    return same(now, held() if isinstance(held, weakref.ref) else held)
+
+
+def _put(key: Key, held: Any) -> bool:
+    """Put one value back; whether that was possible."""
+    _, owner, name = key
+    attributes = attributes_of(owner)
+    if attributes is None:
+        return put_content(owner, held)
+    value = held() if isinstance(held, weakref.ref) else held
+    if value is None and isinstance(held, weakref.ref):
+        return False
+    if value is ABSENT:
+        attributes.pop(name, None)
+    elif not same(attributes.get(name, ABSENT), value):
+        attributes[name] = value
+    return True

@@ -1,0 +1,265 @@
+"""A Trainer's ``training_step`` as the engine computes batches with it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._base.errors import InvalidArgumentError
+from .._base.override import override
+from ..batching.collated_batch import batch_size
+from ..memory.probe import changed_tensors, tensor_sums
+from .accumulation_window import Call
+from .loop import Loop, UnfitStepError
+from .loss_rule import LossRule, weighted
+from .loss_table import Loss, label_smoother_loss, loss_of
+from .process_group import ProcessGroup
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+RULE_HINT = 'pass attach(rule="mean"), "token_mean" or "sum", whichever the loss divides by (docs/guard.md)'
+_STEPS = "current_gradient_accumulation_steps"
+
+
+class TrainerLoop(Loop):
+    """Weights the loss that a ``training_step`` hands to ``accelerator.backward``, whatever it is made of."""
+
+    def __init__(self, trainer: Any, ranks: ProcessGroup, rule: LossRule) -> None:
+        self.trainer, self._ranks, self._rule = trainer, ranks, rule
+        self.name, self.labels = type(trainer).__name__, labels_name(trainer)
+        self.rank = trainer.args.process_index
+        self.train_step: Callable[..., Any] = trainer.training_step
+        self.notes: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The Trainer's own: DDP's wrapper is around it."""
+        model: torch.nn.Module = self.trainer.model
+        return model
+
+    @property
+    def optimizer(self) -> Any:
+        """Accelerate's, around the user's."""
+        return self.trainer.optimizer
+
+    @property
+    def step_number(self) -> int:
+        """The Trainer's ``global_step``."""
+        return int(self.trainer.state.global_step)
+
+    @property
+    def output(self) -> Path | None:
+        """The Trainer's ``output_dir``."""
+        return Path(self.trainer.args.output_dir)
+
+    @property
+    def epoch(self) -> float | None:
+        """The Trainer's."""
+        epoch: float | None = self.trainer.state.epoch
+        return epoch
+
+    def settings(self) -> dict[str, Any]:
+        """From the Trainer's arguments."""
+        names = (
+            "fp16", "bf16", "max_grad_norm", "per_device_train_batch_size", "gradient_accumulation_steps",
+            "label_smoothing_factor", "gradient_checkpointing", "learning_rate",
+        )  # fmt: skip
+        return {name: getattr(self.trainer.args, name, None) for name in names}
+
+    @property
+    def is_coarse(self) -> bool:
+        """By the Trainer's arguments."""
+        return bool(self.trainer.args.fp16 or self.trainer.args.bf16)
+
+    @property
+    def own_step(self) -> bool:
+        """Whether ``training_step`` is another one than the Trainer's."""
+        return _overrides(self.trainer, "training_step", self.train_step)
+
+    def table_loss(self) -> Loss | None:
+        """The loss by the table; None where step, loss or preparation of batches are the user's, or it is unknown."""
+        trainer = self.trainer
+        if self._own_part():
+            return None
+        if trainer.label_smoother is not None:
+            return label_smoother_loss(trainer.model, trainer.label_smoother)
+        return loss_of(trainer.model)
+
+    def _own_part(self) -> str:
+        """What of a step is the user's, in words; "" where all is the Trainer's."""
+        if self.own_step:
+            return "training_step"
+        if getattr(self.trainer, "compute_loss_func", None) is not None:
+            return "compute_loss_func"
+        names = ("compute_loss", "_prepare_inputs", "_prepare_input")
+        return next((name for name in names if _overrides(self.trainer, name)), "")
+
+    def unknown_reason(self) -> str:
+        """Why the loss is not one of the table."""
+        if own := self._own_part():
+            return f"{own} of {self.name} is not the Trainer's, so that what its loss divides by is not known"
+        model = type(self.trainer.model).__name__
+        if self.has_hooks():
+            return f"weights of {model} have hooks that run in backward"
+        return f"the loss of {model} is not in the table of known losses"
+
+    def passes_items(self, items: Any) -> bool:
+        """Whether the model's forward, or the label smoother, is passed ``num_items_in_batch``."""
+        return bool(items is not None and self.trainer.model_accepts_loss_kwargs)
+
+    def roots(self) -> Mapping[str, Any]:
+        """The Trainer, its model, and what else of the user's it calls."""
+        trainer = self.trainer
+        roots = {type(trainer.model).__name__: trainer.model, self.name: trainer}
+        for name in ("compute_loss_func", "data_collator", "train_dataset"):
+            roots[name] = getattr(trainer, name, None)
+        for callback in trainer.callback_handler.callbacks:
+            if not type(callback).__module__.startswith(("transformers.", "asrconfig_go.")):
+                roots[type(callback).__name__] = callback
+        return {name: root for name, root in roots.items() if hasattr(root, "__dict__")}
+
+    def prepare(self) -> None:
+        """As ``training_step`` begins."""
+        self.trainer.model.train()
+
+    def say(self, text: str) -> None:
+        """Keep it in ``notes``, and log it."""
+        if text and text not in self.notes:
+            self.notes += (text,)
+            logger.warning(text)
+
+    def compute(self, call: Call, part: Any, weight: Any, *, whole_window: bool) -> Any:
+        """The Trainer's step on ``part``; what it returns, times ``weight``."""
+        model, args, kwargs = call.arguments
+        if weight is None:
+            return self.train_step(model, part, *args, **kwargs)
+        with contextlib.ExitStack() as back:
+            if whole_window:
+                back.callback(self._without_accumulation())
+            if whole_window and self._rule.name != "sum":  # which the Trainer may multiply by the processes
+                back.enter_context(self._ranks.apart())
+            backwards = _Weighted(self.trainer, weight, whole_window)
+            back.callback(override(self.trainer.accelerator, "backward", backwards))
+            loss = self.train_step(model, part, *args, **kwargs)
+        if not backwards.count and part is not call.inputs and batch_size(part) < batch_size(call.inputs):
+            raise UnfitStepError("leaves a part of a batch out, by not calling accelerator.backward")
+        loss = weighted(loss, weight)
+        loss = loss if not loss.dim() else loss.reshape(()) if loss.numel() == 1 else loss.mean()
+        return loss.float() if loss.element_size() < 4 else loss  # they are added up
+
+    def _without_accumulation(self) -> Callable[[], None]:
+        """Let the Trainer accumulate one micro-batch, so that its loss is not divided; returns the way back."""
+        trainer = self.trainer
+        undo = [override(trainer.args, "gradient_accumulation_steps", 1), override(trainer, _STEPS, 1)]
+
+        def put_back() -> None:
+            for step in undo:
+                step()
+
+        return put_back
+
+    def gradient(self, call: Call, part: Any, scale: float) -> None:
+        """By the Trainer's step, past the accelerator, so that no scaler of losses is asked."""
+        model, args, kwargs = call.arguments
+        parameters, direct = self.parameters(), torch.Tensor.backward
+        start = tensor_sums(parameters) if self.own_step else []
+        past, counts = [False], [0]
+
+        def backward(loss: Any, **_: Any) -> None:
+            if counts[0] and start and changed_tensors(parameters, start):
+                raise UnfitStepError("changes weights within the step")
+            counts[0] += 1
+            direct(_one_number(self.trainer, loss) * scale)
+
+        def own_backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+            past[0] = True
+            return direct(tensor, *args, **kwargs)
+
+        with contextlib.ExitStack() as back:
+            back.callback(setattr, torch.Tensor, "backward", direct)
+            back.callback(override(self.trainer.accelerator, "backward", backward))
+            torch.Tensor.backward = own_backward
+            self.train_step(model, part, *args, **kwargs)
+        if past[0]:
+            raise UnfitStepError("calls backward() of the loss itself, past accelerator.backward")
+        if not counts[0]:
+            raise UnfitStepError("does not call accelerator.backward")
+
+    def loss(self, call: Call, part: Any) -> Any:
+        """By ``compute_loss``."""
+        model, args, kwargs = call.arguments
+        trainer, items = self.trainer, items_of(args, kwargs)
+        with trainer.compute_loss_context_manager():
+            inputs = trainer._prepare_inputs(part)
+            return _one_number(trainer, trainer.compute_loss(model, inputs, num_items_in_batch=items))
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Nothing is logged; of several processes none is asked."""
+        undo = override(self.trainer, "log", lambda *_, **__: None)
+        try:
+            with self._ranks.apart():
+                yield
+        finally:
+            undo()
+
+
+class _Weighted:
+    """In place of ``accelerator.backward``: multiplies the loss first, and counts how often it was called."""
+
+    def __init__(self, trainer: Any, weight: Any, whole_window: bool) -> None:
+        self._trainer, self._original = trainer, trainer.accelerator.backward
+        self._factors = [weight]
+        if whole_window:  # the accelerator divides by its own accumulation steps
+            self._factors.append(trainer.accelerator.gradient_accumulation_steps)
+        self.count = 0
+
+    def __call__(self, loss: Any, **kwargs: Any) -> Any:
+        self.count += 1
+        loss = _one_number(self._trainer, loss)
+        if not loss.requires_grad:
+            raise InvalidArgumentError(
+                "the loss has no gradient", "unfreeze parameters; do not detach the loss or compute it under no_grad"
+            )
+        for factor in self._factors:
+            if isinstance(factor, torch.Tensor) or factor != 1:
+                loss = loss * factor
+        return self._original(loss, **kwargs)
+
+
+def _one_number(trainer: Any, loss: Any) -> Any:
+    """The loss of a step as a tensor without dimensions, whatever form ``compute_loss`` gives it."""
+    if isinstance(loss, tuple):
+        loss = loss[0]
+    if not hasattr(loss, "backward"):
+        raise InvalidArgumentError(f"compute_loss gives {type(loss).__name__}, not a tensor", "return the model's loss")
+    if loss.numel() != 1:
+        if trainer.args.n_gpu > 1:
+            return loss.mean()  # one of each GPU: what the Trainer does with them
+        raise InvalidArgumentError(
+            f"compute_loss gives a loss of shape {tuple(loss.shape)}", "return one number: its mean() or its sum()"
+        )
+    return loss.reshape(()) if loss.dim() else loss
+
+
+def _overrides(trainer: Any, name: str, method: Any = None) -> bool:
+    """Whether a method is another one than the Trainer's; ``method`` is what stood there before a guard."""
+    from transformers import Trainer
+
+    own = getattr(trainer, name) if method is None else method
+    return getattr(own, "__func__", own) is not getattr(Trainer, name)
+
+
+def items_of(args: Any, kwargs: Any) -> Any:
+    """What the Trainer gives as ``num_items_in_batch``."""
+    return args[0] if args else kwargs.get("num_items_in_batch")
+
+
+def labels_name(trainer: Any) -> str:
+    """The entry of a batch that holds its labels."""
+    return str((getattr(trainer, "label_names", None) or ["labels"])[0])
