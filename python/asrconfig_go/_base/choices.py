@@ -32,8 +32,8 @@ Strategy = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]
 """In the order in which one would try them: each needs less memory than the one before, and sends more."""
 Estimator = Literal["auto", "trace", "analytic", "published"]
 OptimizerState = Literal["adamw", "adamw_8bit", "adafactor", "sgd"]
-WeightRule = Literal["mean", "token_mean", "sum"]
-"""What a micro-batch's loss is divided by: samples, tokens, nothing."""
+WeightRule = Literal["mean", "token_mean", "shifted_token_mean", "sum"]
+"""What a micro-batch's loss is divided by: clips, tokens, tokens but each clip's first, nothing."""
 TooLong = Literal["raise", "skip"]
 BadClipPolicy = Literal["report", "raise", "skip"]
 """What the guard does about clips whose loss or gradient is not finite, once it has saved and named them."""
