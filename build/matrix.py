@@ -59,8 +59,8 @@ ROWS = (
 # The tests that meet those libraries: the Trainer and its arguments, models, datasets, the recorder, the loaders.
 TESTS = (
     *("memory_callback", "callback_reporters", "dataset_profile", "environment", "guard_padding", "collated_batch"),
-    *("labels", "durations", "loading_audio", "loading_collators", "loss_kind", "model_config", "model_preparation"),
-    *("recipe_data", "settings", "sources", "trace_kernels", "training_arguments"),
+    *("labels", "durations", "loading_audio", "loading_collators", "loss_kind", "loss_table", "model_config"),
+    *("model_preparation", "recipe_data", "settings", "sources", "trace_kernels", "training_arguments"),
 )
 
 
