@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import zlib
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from .errors import AsrConfigError
 from .files import write_whole
 from .json_files import read_object
+from .weight_files import weight_files
 
 NAME = "asrconfig_checksums.json"
 _SCHEMA = 1
@@ -22,14 +24,15 @@ _HINT = "remove it to go without checksums"
 
 
 def write_checksums(checkpoint: Path) -> None:
-    """Keep size and CRC-32 of each file that ``checkpoint`` holds by now, those in folders of it left out.
+    """Keep size and CRC-32 of each file that ``checkpoint`` holds by now; in subfolders, of adapters' weights alone.
 
     A CRC-32 finds every flipped bit and every zeroed block at some gigabytes a second; it is not a signature. Raises
     ``OSError``.
     """
-    files = [path for path in sorted(checkpoint.iterdir()) if path.is_file() and path.name != NAME]
-    kept = {path.name: [path.stat().st_size, _crc32(path)] for path in files if not _OTHERS.fullmatch(path.name)}
-    write_whole(checkpoint / NAME, json.dumps({"schema": _SCHEMA, "files": kept}, indent=1).encode())
+    files = sorted(path for path in {*checkpoint.iterdir(), *weight_files(checkpoint)} if path.is_file())
+    own = {path.relative_to(checkpoint).as_posix(): path for path in files if path.name != NAME}
+    sums = {name: [path.stat().st_size, _crc32(path)] for name, path in own.items() if not _OTHERS.fullmatch(name)}
+    write_whole(checkpoint / NAME, json.dumps({"schema": _SCHEMA, "files": sums}, indent=1).encode())
 
 
 def damaged(checkpoint: Path) -> str:
@@ -45,7 +48,7 @@ def damaged(checkpoint: Path) -> str:
                 return f"{name} has {found} bytes, {size} were written"
         wrong = [name for name, (_, crc) in files.items() if _crc32(checkpoint / name) != crc]
     except OSError as error:
-        return f"{Path(error.filename or '').name} cannot be read: {error.strerror}"
+        return f"{os.path.relpath(error.filename or checkpoint, checkpoint)} cannot be read: {error.strerror}"
     except (AsrConfigError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
         return f"{NAME} cannot be read; {_HINT}"
     return f"{', '.join(wrong)} changed since it was written" if wrong else ""

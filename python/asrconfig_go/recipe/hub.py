@@ -9,6 +9,7 @@ from typing import Any
 from .._base.errors import NotFoundError
 from .._base.hub_connection import offline, without_retries
 from .._base.hub_downloads import TOKEN, explained
+from .output_folder import MODEL_FILES
 
 _LEFT_HERE = (
     "checkpoint-*/**", ".asrconfig/**", "runs/**", ".saving*/**", "asrconfig_monitor*.json", "training_args.bin",
@@ -29,7 +30,7 @@ def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = No
     token = token or _stored_token()
     if token is None:
         return f"not pushed to the Hub, as there is no token: {TOKEN}, then push_to_hub({str(named)!r})"
-    if not any((folder / name).is_file() for name in ("config.json", "adapter_config.json")):
+    if not any((folder / name).is_file() for name in MODEL_FILES):
         raise NotFoundError(f"{named} holds no saved model", "train to the end first, or trainer.save_model()")
     unreachable = offline()
     try:

@@ -16,13 +16,15 @@ from .._base.files import user_path, utf8
 from ..training.checkpoints import checkpoints, incomplete, newest_complete
 from ..view.units import exact
 
-_MODEL = (
+MODEL_FILES = (
     "config.json",
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "adapter_config.json",
+    "training_args.bin",  # with any model: named adapters are in subfolders, and torch's modules have no configuration
 )
+"""At least one of these is where a Trainer saved a model."""
 _FULL = ("no space left", "os error 28", "disk quota", "file write failed", "pytorchstreamwriter", "unexpected pos")
 _LITTLE = 256 << 20  # bytes free: as good as none, where an error tells of no cause
 _COPIES = 4  # a checkpoint holds weights and two moments of AdamW; the model beside it
@@ -44,7 +46,7 @@ def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLi
         raise NotFoundError(
             f"cannot write to the output folder {path}: {error}", "choose a folder that can be written (--out)"
         ) from error
-    there = [file.name for file in checkpoints(path)] + [name for name in _MODEL if (path / name).exists()]
+    there = [file.name for file in checkpoints(path)] + [name for name in MODEL_FILES if (path / name).exists()]
     if there and resume is False:
         raise InvalidArgumentError(
             f"{path} holds an earlier training ({', '.join(there[:3])})",

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from .._base.checksums import damaged
+from .._base.weight_files import INDICES, shards, weight_files
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _STATE = "trainer_state.json"  # written last
-_WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "adapter_model.bin")
 _SHARDED = ("global_step*", "*fsdp*")  # what DeepSpeed and FSDP write in place of weights and optimizer
 _ZIPPED = re.compile(r".*\.(pt|pth)|(pytorch_model.*|adapter_model|optimizer|training_args)\.bin")
 
@@ -54,11 +54,15 @@ def incomplete(checkpoint: Path, processes: int | None = None) -> str:
     """
     if not (checkpoint / _STATE).is_file():
         return f"it has no {_STATE}"
-    missing = _missing(checkpoint, processes)
+    weights = weight_files(checkpoint)
+    missing = _missing(checkpoint, weights, processes)
     if missing:
         return f"it has no {missing}"
-    cut = [path.name for path in sorted(checkpoint.iterdir()) if path.is_file() and not _whole(path)]
-    return f"{', '.join(cut)} cannot be read" if cut else _state_problem(checkpoint) or damaged(checkpoint)
+    files = sorted(path for path in {*checkpoint.iterdir(), *weights} if path.is_file())
+    truncated = [path.relative_to(checkpoint).as_posix() for path in files if not _whole(path)]
+    if truncated:
+        return f"{', '.join(truncated)} cannot be read"
+    return _state_problem(checkpoint) or damaged(checkpoint)
 
 
 def _state_problem(checkpoint: Path) -> str:
@@ -84,28 +88,26 @@ def _whole_number(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
 
 
-def _missing(checkpoint: Path, processes: int | None) -> str:
+def _missing(checkpoint: Path, weights: list[Path], processes: int | None) -> str:
     if any(path.is_dir() for pattern in _SHARDED for path in checkpoint.glob(pattern)):
         return ""
-    if not any(any(checkpoint.glob(pattern)) for pattern in _WEIGHTS):
+    if not weights:
         return "weights"
-    wanted = ["optimizer.pt", "scheduler.pt", *_shards(checkpoint)]
+    optimizer = "optimizer.bin" if weights[0].name == "pytorch_model_fsdp.bin" else "optimizer.pt"
+    wanted = [*weights, checkpoint / optimizer, checkpoint / "scheduler.pt"]
     if processes:
-        wanted += ["rng_state.pth"] if processes == 1 else [f"rng_state_{rank}.pth" for rank in range(processes)]
+        names = ["rng_state.pth"] if processes == 1 else [f"rng_state_{rank}.pth" for rank in range(processes)]
+        wanted += [checkpoint / name for name in names]
     elif not any(checkpoint.glob("rng_state*.pth")):
         return "rng_state.pth"
-    return next((name for name in wanted if not (checkpoint / name).is_file()), "")
-
-
-def _shards(checkpoint: Path) -> list[str]:
-    """The files of weights that are in several."""
-    indices = [path for path in checkpoint.glob("*.index.json") if _whole(path)]
-    return sorted({str(name) for path in indices for name in _json(path).get("weight_map", {}).values()})
+    return next((path.relative_to(checkpoint).as_posix() for path in wanted if not path.is_file()), "")
 
 
 def _whole(path: Path) -> bool:
     """False when a file of a known format is truncated."""
     try:
+        if path.name in INDICES:
+            return bool(shards(path))
         if path.suffix == ".json":
             return isinstance(_json(path), dict | list)
         if path.suffix == ".safetensors":

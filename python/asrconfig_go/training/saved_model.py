@@ -9,6 +9,7 @@ from typing import Any
 from .._base.errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .._base.hub_downloads import from_hub
 from .._base.out_of_memory import first_line
+from .._base.weight_files import weight_files
 from ..guard.clip_measurement import broken
 from ..guard.saved_batch import SavedBatch
 from .checkpoints import checkpoints, incomplete, step_of
@@ -70,6 +71,6 @@ def _architecture(saved: SavedBatch, source: Path) -> Any:
     kind = getattr(transformers, saved.architecture, None)
     if kind is None or not saved.config.get("model_type"):
         raise UnsupportedError(f"transformers has no {saved.architecture} to load weights into", _OWN)
-    if (source / "adapter_config.json").is_file():
+    if any(path.name.startswith("adapter_") for path in weight_files(source)):
         raise UnsupportedError(f"{source} holds adapters alone", _OWN)
     return kind

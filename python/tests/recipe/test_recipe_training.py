@@ -15,6 +15,7 @@ from asrconfig_go import TrainingConfig
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
+from asrconfig_go.recipe.output_folder import output_folder
 from asrconfig_go.recipe.trainer_settings import schedule
 from recipe_data import digits
 
@@ -303,6 +304,25 @@ def test_pushing(speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert f"the model is safe in {tmp_path / 'digits'}" in caught.value.hint
     with pytest.raises(NotFoundError, match="holds no saved model"):
         push_to_hub(tmp_path, token="secret")
+
+
+def test_pushing_named_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PEFT saves each in a subfolder, with no configuration of a model beside them."""
+    peft = pytest.importorskip("peft")
+    from tiny_training import Regression, tiny_trainer
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    monkeypatch.setattr("asrconfig_go.recipe.hub.offline", lambda: False)
+    model = peft.get_peft_model(Regression(), peft.LoraConfig(target_modules=["first"]), "speech")
+    trainer = tiny_trainer(tmp_path / "run", model=model, save_strategy="epoch")
+    trainer.train()
+    with pytest.raises(NotFoundError, match="holds no saved model"):
+        push_to_hub(trainer, token="secret")
+    trainer.save_model()
+    assert push_to_hub(trainer, token="secret") == "pushed to https://hub/me/run (private)"
+    assert Hub.uploaded[-1] == ["README.md", "speech/adapter_config.json", "speech/adapter_model.safetensors"]
+    with pytest.raises(InvalidArgumentError, match="holds an earlier training"):
+        output_folder(tmp_path / "run", False)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -176,6 +176,12 @@ def test_what_cannot_be_loaded(run: Path, tmp_path: Path) -> None:
         (tmp_path / "elsewhere" / name).write_bytes((folder / name).read_bytes())
     with pytest.raises(NotFoundError, match=r"no checkpoint to load weights from\s.*--model"):
         replay_batch(tmp_path / "elsewhere")
+    for name in ("default", "speech"):
+        adapter = tmp_path / name / ("" if name == "default" else name)  # as PEFT saves it
+        adapter.mkdir(parents=True)
+        (adapter / "adapter_config.json").write_text("{}")
+        with pytest.raises(UnsupportedError, match="holds adapters alone"):
+            replay_batch(folder, tmp_path / name)
     told = json.loads((folder / "batch.json").read_text()) | {"architecture": "Mine"}
     (tmp_path / "elsewhere/batch.json").write_text(json.dumps(told))
     with pytest.raises(UnsupportedError, match="transformers has no Mine"):

@@ -229,6 +229,7 @@ def test_an_incomplete_checkpoint_is_passed_over_and_kept(
 def test_weights_in_several_files_must_all_be_there(tmp_path: Path) -> None:
     interrupted(tmp_path, 4)
     checkpoint = tmp_path / "checkpoint-3"
+    (checkpoint / "model.safetensors").unlink()
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors"}}
     (checkpoint / "model.safetensors.index.json").write_text(json.dumps(index))
     assert "model-00001-of-00002.safetensors" in incomplete(checkpoint)
