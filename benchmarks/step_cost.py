@@ -1,16 +1,16 @@
-"""What guard and callback cost a training step in which nothing happens, in trainings that take their steps by turns.
+"""What guard and callback cost a training step in which nothing happens, in trainings that have them every other step.
 
-    python benchmarks/step_cost.py [--beside CHECKOUT] [--json FILE] [--repeats 5] [--rounds 60] [--long-rounds 20]
+    python benchmarks/step_cost.py [--beside CHECKOUT] [--json FILE] [--repeats 5] [--rounds 200] [--long-rounds 20]
 
-Trainers of one small wav2vec2, without anything (twice, which shows what can be told apart), with the guard, with the
-callback, and with both, train in one process: one takes a step, then the next one, in an order that changes. A step is
-all from one end of a step to the next, loader and logging (every 10 steps) included, in processor time of the thread
-that trains. What counts is the median, over rounds, of the difference from the step without anything in the same
-round, and of that the median over processes: where a training's tensors lie makes it faster or slower, too. The first
-steps, in which the guard learns what steps change, are added up on their own. So is what the guard looks at in each step for
-bad clips, alone: the loss, two gradients, the rows of the batch, the norm of the step before.
+A small wav2vec2 is trained with the guard, with the callback, with both, and with neither, which shows what can be told
+apart. Of each two steps one, drawn anew, is taken with what was attached removed: the Trainer's, its optimizer's and
+its accelerator's methods, the callbacks, the hooks of the model. So both sides have the same tensors in the same
+places, which makes steps faster or slower by more than is measured here. A step is all from the end of one step to the
+end of the next, loader and logging (every 10 steps) included, in processor time of the thread that trains. What counts
+is the median over pairs of the difference, and of that the median over processes. What the first steps take, in which
+the guard learns what steps change, stands on its own: all of them with it, by the median step without.
 
-Aims: both together 0.15 ms of a short step (12 to 15 ms alone on the machine), and as much as that is not more than
+Aims: both together 0.15 ms of a short step (8 to 10 ms alone on the machine), and as much as that is not more than
 0.1 % of a long one (about 300 ms). With ``--beside``, another checkout with its library built is measured by this
 script by turns with this one, and its figures stand before ours. Exit status 1 when an aim is missed.
 """
@@ -26,8 +26,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+import types
 from pathlib import Path
 from typing import Any
 
@@ -37,60 +37,87 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as hf_logging
 
 from asrconfig_go import AdaptiveMemoryCallback
-from asrconfig_go.guard import attach, guard_of
+from asrconfig_go.guard import attach
 
-PLAIN, BOTH = "plain", "guard + callback"
-WAYS = {"short": (PLAIN, "plain again", "guard", "callback", BOTH), "long": (PLAIN, "plain again", BOTH)}
-LOOK = "look for bad clips"
-AIMS = {
-    f"short step, {BOTH}: more, us": 150.0,
-    f"long step, {BOTH}: share by the short one's, %": 0.1,
-    f"{LOOK}, share of a long step, %": 0.1,
-}
+BOTH = "guard + callback"
+WAYS = {"short": ("nothing", "guard", "callback", BOTH), "long": ("nothing", BOTH)}
+AIMS = {f"short step, {BOTH}: more, us": 150.0, f"long step, {BOTH}: share by the short one's, %": 0.1}
+_FUNCTIONS = (types.FunctionType, types.MethodType)
 SIZES: dict[str, dict[str, int]] = {
-    "short": {"hidden_size": 48, "num_hidden_layers": 4, "clips": 2, "samples": 4_000, "skipped": 60},
+    "short": {"hidden_size": 48, "num_hidden_layers": 2, "clips": 2, "samples": 2_000, "skipped": 60},
     "long": {"hidden_size": 256, "num_hidden_layers": 4, "clips": 8, "samples": 32_000, "skipped": 10},
 }
 
 
-class Turns:
-    """Lets trainings, each in a thread of its own, take one step after the other."""
+class Attached:
+    """What guard and callback have put on a Trainer in training, to be removed and put back."""
 
-    def __init__(self, ways: tuple[str, ...], seed: int) -> None:
-        self._order, self._change, self._drawn = list(ways), threading.Condition(), random.Random(seed)
-        self._drawn.shuffle(self._order)
-        self._left = list(self._order)
+    def __init__(self, trainer: Trainer) -> None:
+        self._trainer, self._handler = trainer, trainer.callback_handler
+        self._owners: list[Any] = [trainer, self._handler]
+        self._before = [dict(vars(owner)) for owner in self._owners]
+        self._methods: list[tuple[Any, str, Any, Any]] = []
 
-    def wait(self, way: str) -> None:
-        """Until it is the turn of ``way``."""
-        with self._change:
-            self._change.wait_for(lambda: self._left[0] == way)
+    def training_begins(self) -> None:
+        """The optimizer is there, and not followed yet."""
+        owners = (self._trainer.accelerator, self._trainer.optimizer)
+        self._owners += owners
+        self._before += [dict(vars(owner)) for owner in owners]
 
-    def next(self) -> None:
-        """The turn of the next training."""
-        with self._change:
-            self._left.pop(0)
-            if not self._left:
-                self._drawn.shuffle(self._order)
-                self._left = list(self._order)
-            self._change.notify_all()
+    def look(self) -> None:
+        """All is attached."""
+        for owner, before in zip(self._owners, self._before, strict=True):
+            for name, value in vars(owner).items():
+                if isinstance(value, _FUNCTIONS) and value is not before.get(name):
+                    self._methods.append((owner, name, before.get(name), value))
+        self._callbacks = list(self._handler.callbacks)
+        self._others = [c for c in self._callbacks if not type(c).__module__.startswith("asrconfig_go.")]
+        hooks = (self._trainer.model._forward_pre_hooks, self._trainer.model._forward_hooks)
+        self._hooks = [(of, dict(of)) for of in hooks]
+
+    def switch(self, on: bool) -> None:
+        for owner, name, before, method in self._methods:
+            if on or before is not None:
+                owner.__dict__[name] = method if on else before
+            else:
+                owner.__dict__.pop(name, None)
+        self._handler.callbacks = list(self._callbacks if on else self._others)
+        for of, hooks in self._hooks:
+            of.clear()
+            of.update(hooks if on else {})
 
 
 class StepClock(TrainerCallback):  # type: ignore[misc]
-    """Processor seconds of each step; waits for its turn in between."""
+    """Processor seconds of each step, with what is attached and without."""
 
-    def __init__(self, way: str, turns: Turns) -> None:
-        self.way, self.turns, self.took, self._since = way, turns, [], 0.0  # type: ignore[var-annotated]
+    def __init__(self, skipped: int, seed: int) -> None:
+        self._skipped, self._drawn = skipped, random.Random(seed)
+        self.attached: Any = None
+        self._left: list[bool] = []
+        self._on, self._since = True, 0.0
+        self.first: list[float] = []
+        self.taken: dict[bool, list[float]] = {True: [], False: []}
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self.attached.training_begins()
         self._since = time.thread_time()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.took.append(time.thread_time() - self._since)
-        self.turns.next()
-        if state.global_step < state.max_steps:
-            self.turns.wait(self.way)
+        took = time.thread_time() - self._since
+        (self.first if state.global_step <= self._skipped else self.taken[self._on]).append(took)
+        if state.global_step == self._skipped:
+            self.attached.look()
+        if state.global_step >= self._skipped:
+            if not self._left:
+                self._left = [True, False]
+                self._drawn.shuffle(self._left)
+            self._on = self._left.pop()
+            self.attached.switch(self._on)
         self._since = time.thread_time()
+
+    def more(self) -> list[float]:
+        """Seconds that each pair's step with what is attached takes more."""
+        return [a - b for a, b in zip(self.taken[True], self.taken[False], strict=True)]
 
 
 class Clips(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
@@ -107,7 +134,7 @@ class Clips(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         return {
             "input_values": torch.randn(self._samples, generator=drawn),
             "attention_mask": torch.ones(self._samples, dtype=torch.long),
-            "labels": torch.randint(1, 32, (4 + i % 3,), generator=drawn),
+            "labels": torch.randint(1, 32, (1 + i % 3,), generator=drawn),
         }
 
 
@@ -149,6 +176,7 @@ def trainer_of(way: str, size: dict[str, int], steps: int, clock: StepClock, fol
         callbacks=[AdaptiveMemoryCallback(), clock] if "callback" in way else [clock],
     )
     trainer.remove_callback(PrinterCallback)
+    clock.attached = Attached(trainer)
     if "guard" in way:
         attach(trainer)
     return trainer
@@ -156,55 +184,17 @@ def trainer_of(way: str, size: dict[str, int], steps: int, clock: StepClock, fol
 
 def measure(name: str, rounds: int, seed: int) -> dict[str, float]:
     """Milliseconds of the step without anything, microseconds that each way takes more, and in the first steps."""
-    size, ways = SIZES[name], WAYS[name]
-    turns = Turns(ways, seed)
-    clocks = {way: StepClock(way, turns) for way in ways}
-    with tempfile.TemporaryDirectory() as folder:
-
-        def run(way: str) -> None:
-            turns.wait(way)
-            trainer_of(way, size, size["skipped"] + rounds, clocks[way], folder).train()
-
-        threads = [threading.Thread(target=run, args=(way,), daemon=True) for way in ways]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    plain, skipped = clocks[PLAIN].took, size["skipped"]
-    found = {f"{name} step, ms": 1e3 * statistics.median(plain[skipped:])}
-    for way in ways[1:]:
-        more = [a - b for a, b in zip(clocks[way].took, plain, strict=True)]
-        found[f"{name} step, {way}: more, us"] = 1e6 * statistics.median(more[skipped:])
-        found[f"{name} step, {way}: more in the first {skipped}, ms"] = 1e3 * sum(more[:skipped])
+    size, found = SIZES[name], dict[str, float]()
+    skipped = size["skipped"]
+    for way in WAYS[name]:
+        clock = StepClock(skipped, seed)
+        with tempfile.TemporaryDirectory() as folder:
+            trainer_of(way, size, skipped + 2 * rounds, clock, folder).train()
+        alone = statistics.median(clock.taken[False])
+        found.setdefault(f"{name} step, ms", 1e3 * alone)
+        found[f"{name} step, {way}: more, us"] = 1e6 * statistics.median(clock.more())
+        found[f"{name} step, {way}: more in the first {skipped}, ms"] = 1e3 * (sum(clock.first) - skipped * alone)
     return found
-
-
-def look_us(times: int = 2000) -> float:
-    """Microseconds of what a guard does in each step for the sake of bad clips, where there is none.
-
-    0 of an earlier checkout, whose guard does not look.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        turns = Turns(("guard",), 0)
-        trainer = trainer_of("guard", SIZES["short"], 30, StepClock("guard", turns), folder)
-        trainer.train()
-    guard = guard_of(trainer)
-    if guard is None or not hasattr(guard, "_bad"):
-        return 0.0
-    bad, rows, norm = guard._bad, guard._rows, torch.tensor(1.0)
-    for p in bad._probes:
-        p.grad = torch.zeros_like(p)
-    # What is passed is called where something is wrong; an earlier checkout takes the model first.
-    arguments = (trainer.train,) if hasattr(bad, "window_begins") else (trainer.model, None, trainer.train)
-    taken = []
-    for _ in range(times):
-        begin = time.thread_time()
-        bad.look(*arguments)
-        bad._norms._newest = norm
-        bad.step_over()
-        rows.fetched(1)
-        taken.append(time.thread_time() - begin)
-    return 1e6 * statistics.median(taken)
 
 
 def once(options: argparse.Namespace) -> dict[str, float]:
@@ -216,7 +206,6 @@ def once(options: argparse.Namespace) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, count in counts.items():
         found.update(measure(name, count, options.once) if count else {})
-    found[f"{LOOK}, us"] = look_us()
     return found
 
 
@@ -235,7 +224,6 @@ def figures(runs: list[dict[str, float]]) -> dict[str, float]:
     own = found[f"short step, {BOTH}: more, us"]
     if "long step, ms" in found:
         found[f"long step, {BOTH}: share by the short one's, %"] = own / 10 / found["long step, ms"]
-        found[f"{LOOK}, share of a long step, %"] = found[f"{LOOK}, us"] / 10 / found["long step, ms"]
     return found
 
 
@@ -248,7 +236,7 @@ def rows_of(ours: dict[str, float], before: dict[str, float] | None) -> list[dic
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5, help="processes")
-    parser.add_argument("--rounds", type=int, default=60, help="steps of each training that count, in each process")
+    parser.add_argument("--rounds", type=int, default=200, help="pairs of steps of each training, in each process")
     parser.add_argument("--long-rounds", type=int, default=20, help="the same of the long steps; 0: none")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout to compare with")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")

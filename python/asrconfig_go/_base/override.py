@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 GUARD_KEY: Final = "_asrconfig_guard"
-"""The attribute of a Trainer that holds its guard."""
+"""The attribute of a Trainer, and of its ``CallbackHandler``, that holds its guard."""
 
 
 def override(owner: Any, name: str, function: Any) -> Callable[[], None]:

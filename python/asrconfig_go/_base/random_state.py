@@ -33,15 +33,11 @@ def seed_cpu(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
-def cpu_state() -> dict[str, Any]:
-    """That of the CPU's generators."""
-    return {"python": _python(), "numpy": _numpy(), "torch": torch.default_generator.get_state()}
-
-
 class _Twister:
     """The state of a Mersenne twister, which takes 10 to 50 µs to give: asked for again only once something was drawn.
 
-    That shows in the place among its words, and in any of these: all are others once each was drawn.
+    That shows in the place among its words, and in any of these: all are others once each was drawn. The place comes
+    first or last.
     """
 
     def __init__(
@@ -63,24 +59,26 @@ class _Twister:
 
     def forget(self) -> None:
         """A state was put back: with the same words, a number may wait in it or not."""
-        self._seen: Any = None
+        self._first = self._last = -1
         self._state: Any = None
-        self._waiting = False
 
     def __call__(self) -> Any:
-        owner = getattr(self._holder, self._name)
+        owner, words = getattr(self._holder, self._name), self._words
+        if owner is self._of and words is not None and words[0] == self._first and words[624] == self._last:
+            return self._state
+        return self._newly(owner)
+
+    def _newly(self, owner: Any) -> Any:
         if owner is not self._of:
             address = self._address(owner)
-            self._of, self._words = owner, None if address is None else _Words.from_address(address)
+            self._of, self._words = owner, None
+            if address is not None:  # read through a view, which is faster than ctypes
+                self._words = memoryview(_Words.from_address(address)).cast("B").cast("I")
             self.forget()
-        words = self._words
-        if words is None:
-            return self._get()
-        seen = words[0], words[1], words[2], words[624]
-        if seen != self._seen or self._waiting:
-            self._seen, self._state = seen, self._get()
-            self._waiting = self._waits(self._state)
-        return self._state
+        state, words = self._get(), self._words
+        if words is not None and not self._waits(state):
+            self._first, self._last, self._state = words[0], words[624], state
+        return state
 
 
 _Words = ctypes.c_uint32 * 625  # 624, and the place among them, which comes first or last
@@ -103,6 +101,11 @@ _python = _Twister(random, "_inst", _in_python, random.getstate, lambda state: s
 _numpy = _Twister(
     np.random.mtrand._rand, "_bit_generator", _in_numpy, np.random.get_state, lambda state: bool(state[3])
 )
+
+
+def cpu_state() -> dict[str, Any]:
+    """That of the CPU's generators."""
+    return {"python": _python(), "numpy": _numpy(), "torch": torch.default_generator.get_state()}
 
 
 def set_cpu_state(state: dict[str, Any]) -> None:

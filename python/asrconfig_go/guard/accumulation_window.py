@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,10 +14,13 @@ from ..batching.collated_batch import batch_size, pick, shallow, tensors_of
 from .padding import trimmed
 from .step_state import Before, StepState
 
+if TYPE_CHECKING:
+    from .loop import Loop
+
 _version: Callable[[Any], int] = operator.attrgetter("_version")
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
     """One collated batch of the window, and what its loop passes beside it."""
 
@@ -27,7 +30,7 @@ class Call:
     versions: list[tuple[torch.Tensor, int]]
     """Of the batch's tensors, which count how often each was changed in place."""
     arguments: Any = None
-    replacements: list[Any] = field(default_factory=list)
+    replacements: Sequence[Any] = ()
     """Batches that the user's function made of clips that were too long."""
     loss: Any = 0.0
     reported: Any = 0.0
@@ -63,51 +66,53 @@ class Call:
 class Window:
     """The accumulation window that a loop is in: from one optimizer step to the next."""
 
-    def __init__(self, state: StepState, parameters: Callable[[], list[torch.Tensor]]) -> None:
-        self._state, self._parameters = state, parameters
-        self._watched: list[torch.Tensor] = []  # the parameters, listed when everything is looked at
+    def __init__(self, loop: Loop, state: StepState, changes: Callable[[], bool]) -> None:
+        """``changes`` looks whether the loop's step may change weights or its batch, as far as is known of it."""
+        self._loop, self._state, self._changes, self._may_change = loop, state, changes, True
+        self._watched: list[torch.Tensor] = []  # weights that a step may change, listed when everything is looked at
+        self._uncleared: list[torch.Tensor] = []
         self._number = 0
-        self.clear()
+        self.begin(())
 
     def restart(self) -> None:
         """Another training begins."""
-        self._number, self._watched = 0, []
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget the batches."""
-        self.batches: Sequence[Any] = ()
-        self.calls: list[Call] = []
-        self.planned = 0
-        self.total: Any = None
-        """What the loss of the window is divided by, once that was counted."""
-        self.left_out: Any = 0
-        """What of it was left out."""
-        self._gradients: list[tuple[Any, Any, int]] = []
-        self._versions: list[int] = []
+        self._number, self._watched, self._uncleared = 0, [], []
+        self.begin(())
 
     def begin(self, batches: Sequence[Any]) -> None:
         """The loop has fetched the batches of the next optimizer step."""
-        self.clear()
-        self.batches, self.planned = batches, len(batches)
+        self.batches = batches
+        self.calls: list[Call] = []
+        self.planned = len(batches)
+        self.total: Any = None
+        """What the loss of the window is divided by, once that was counted."""
+        self.left_out: Any = None
+        """What of it was left out, a number or a tensor, if anything was."""
+        self._gradients: list[tuple[Any, Any, int]] = []
+        self._versions: list[int] = []
 
     def call(self, inputs: Any, arguments: Any = None) -> Call:
         """Note one more batch; with the first, what there is before the optimizer step."""
-        first = not self.calls
-        if first:
-            self._number += 1
-        # Everything is looked at before the first, second, fourth, eighth … optimizer step.
-        before = self._state.before(whole=first and not self._number & (self._number - 1))
-        if first:
-            if before.whole or not self._watched:
-                self._watched = self._parameters()
-            parameters = self._watched
-            self._versions = list(map(_version, parameters))
-            self._gradients = [(p, p.grad, p.grad._version) for p in parameters if p.grad is not None]
-        # Of its own: a step may take entries out of what it is given.
-        versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
-        self.calls.append(Call(shallow(inputs), before, versions, arguments))
-        return self.calls[-1]
+        first, looks = not self.calls, False
+        if first:  # everything is looked at before the first, second, fourth, eighth … optimizer step
+            number = self._number = self._number + 1
+            looks = not number & (number - 1)
+        before = self._state.before(looks)
+        if looks:
+            self._may_change = self._changes()
+            self._watched = self._loop.parameters() if self._may_change else []
+            self._uncleared = [*self._loop.uncleared(), *self._state.leaves]
+        if first and self._watched:
+            self._versions = list(map(_version, self._watched))
+        if first and self._uncleared:
+            self._gradients = [(p, p.grad, p.grad._version) for p in self._uncleared if p.grad is not None]
+        versions: list[tuple[torch.Tensor, int]] = []
+        if self._may_change:  # then it may take entries out of what it is given, too
+            versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
+            inputs = shallow(inputs)
+        call = Call(inputs, before, versions, arguments)
+        self.calls.append(call)
+        return call
 
     @property
     def first(self) -> Before:
@@ -119,15 +124,15 @@ class Window:
         """Whether it is one batch, of which nothing was left out or replaced."""
         return self.planned <= 1 and self.calls[-1].rows is None
 
-    @property
-    def complete(self) -> bool:
-        """Whether the batch begun last is the last one of its optimizer step."""
-        return len(self.calls) >= self.planned
+    def leave_out(self, count: Any) -> None:
+        """Add to what was left out."""
+        self.left_out = count if self.left_out is None else self.left_out + count
 
     @property
     def nothing_left(self) -> bool:
         """Whether every clip of a complete window was left out and not replaced."""
-        return self.complete and all(call.inputs is None and not call.replacements for call in self.calls)
+        empty = all(call.inputs is None and not call.replacements for call in self.calls)
+        return empty and len(self.calls) >= self.planned
 
     def weights_changed(self) -> bool:
         """Whether weights were written to since the window began."""
@@ -136,7 +141,7 @@ class Window:
     def restore_gradients(self) -> bool:
         """Clear the gradients that the window has made; False where it has added to some that were there before."""
         before = {id(p) for p, _, _ in self._gradients}
-        for p in {id(p): p for p in (*self._watched, *self._parameters())}.values():
+        for p in {id(p): p for p in (*self._loop.parameters(), *self._uncleared)}.values():
             if id(p) not in before:
                 p.grad = None
         return all(p.grad is gradient and gradient._version == version for p, gradient, version in self._gradients)

@@ -60,44 +60,59 @@ class BadClips:
         self._loop, self._policy, self._engine, self._norms, self._write = loop, policy, engine, norms, write
         self._window = engine.window
         self._measure = ClipMeasurement(loop, engine.state, split)
+        norms.not_finite = self.clipped
         self.batches: list[BadBatch] = []
         self.count = 0
         self._probes: list[Any] = []
-        self._reported = self._lost = False  # in this step; weights that are not finite, for good
+        self._reported: Any = None  # the batches of the window of which something was reported
+        self._lost = False  # weights are not finite, for good
 
     def begin(self) -> None:
         """A training begins."""
-        self._probes, self._reported, self._lost = list(probes(self._loop.model)), False, False
+        self._probes, self._reported, self._lost = list(probes(self._loop.model)), None, False
 
     def remove(self) -> None:
         """Hold nothing of the training."""
         self._probes = []
 
-    def window_begins(self) -> None:
-        """The batches of the next optimizer step are there."""
-        self._reported = False
+    def _was_reported(self) -> bool:
+        """Whether something was reported of this window, in which case the rest follows from it."""
+        return self._reported is self._window.batches
 
-    def look(self, again: Callable[[], Any]) -> None:
-        """The newest batch of the window was computed: whether it, or the whole window, is finite.
+    def look(self, call: Call) -> None:
+        """The newest batch of the window, ``call``, was computed: whether it, or the whole window, is finite.
 
-        ``again`` computes the window again, without what was left out. Raises ``BadClipError``.
+        The window is computed again without what is left out. Raises ``BadClipError``.
         """
-        skips, complete = self._policy == "skip", self._window.complete
-        for _ in range(_ROUNDS if (skips or complete) and not self._lost else 0):
-            calls = self._window.calls if complete else self._window.calls[-1:]
+        window = self._window
+        complete = len(window.calls) >= window.planned
+        if not complete and self._policy != "skip":
+            return
+        clips = self._norms.clips_on_cpu and self._policy == "report"
+        if clips and len(window.calls) == 1 and math.isfinite(float(call.loss)):
+            return  # what most steps are
+        for _ in range(_ROUNDS):
+            calls = window.calls if complete else [call]
             what = self._wrong(calls, complete)
-            if not what or not self._leaves_out(what, calls):
+            if not what or self._lost or not self._leaves_out(what, calls):
                 return
-            again()
+            self._engine.again(call)
 
     def _wrong(self, calls: list[Call], complete: bool) -> str:
         """``"loss"``, ``"gradient"`` or ""."""
         losses = [call.loss for call in calls]
-        probes = self._probes if complete and not self._norms.scaled else ()
+        # On a CPU the norm that clipping returns shows the gradient, in time for a report.
+        clips = self._norms.clips_on_cpu and self._policy == "report"
+        probes = self._probes if complete and not self._norms.scaled and not clips else ()
         gradients = [p.grad.sum() for p in probes if p.grad is not None]
         if _finite([*losses, *gradients]):
             return ""
         return "gradient" if _finite(losses) else "loss"
+
+    def clipped(self) -> None:
+        """The gradient norm is not finite, and weights are about to change."""
+        if not self._was_reported() and not self._lost and self._policy == "report" and self._window.calls:
+            self._leaves_out("gradient", self._window.calls)
 
     def _leaves_out(self, what: str, calls: list[Call]) -> bool:
         """Name the clips to blame; whether they were left out, so that the step is to be computed again."""
@@ -158,7 +173,7 @@ class BadClips:
             inputs = clip.call.inputs
             lengths = spoken_lengths(inputs) or [extent(inputs).length] * batch_size(inputs)
             taken = clip.call.take_out(clip.number, lengths)
-            self._window.left_out = self._window.left_out + self._engine.rule.count(taken)
+            self._window.leave_out(self._engine.rule.count(taken))
             self.count += 1
 
     def _alone(self, what: str, calls: list[Call]) -> list[ClipAlone]:
@@ -178,7 +193,7 @@ class BadClips:
     def step_over(self) -> None:
         """The optimizer's step was made; the window's batches are still there."""
         unusual = self._norms.look()
-        if unusual is None or self._reported or self._lost or not self._window.calls:
+        if unusual is None or self._was_reported() or self._lost or not self._window.calls:
             return
         if len(self.batches) >= _MOST_REPORTS:
             return
@@ -226,7 +241,7 @@ class BadClips:
         step = self._loop.step_number if step is None else step
         usual = statistics.median([clip.gradient_norm or 0.0 for clip in clips] or [0.0])
         why = {(id(clip.call), clip.number): _why(what, clip, usual) for clip in named}
-        self._reported = self._reported or what != "memory"
+        self._reported = self._reported if what == "memory" else self._window.batches
         text = first_line(error) if error is not None else ""
         batch = self._write(BadBatch(step, what, said, (), done, ""), calls, clips, why, text)
         self.batches.append(batch)
@@ -236,6 +251,8 @@ class BadClips:
 
 def _finite(values: list[Any]) -> bool:
     """Of the tensors of one device; with one look at a GPU's."""
+    if len(values) == 1:
+        return math.isfinite(float(values[0]))
     if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values):
         values = [torch.stack([value.detach().float() for value in values]).sum()]
     return all(math.isfinite(float(value)) for value in values)

@@ -1,8 +1,8 @@
 """Which rows of the dataset are in the batches of an accumulation window.
 
 A loader asks its batch sampler for the rows of a batch and delivers batches in that order, however many workers there
-are. What the sampler gave is kept by the batch's number in the epoch until the batch is delivered. Each process keeps
-its own: its sampler is the sharded one.
+are. What the sampler gave is kept by the batch's number in the epoch, of the newest batches. Each process keeps its
+own: its sampler is the sharded one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from .loader_retry import Loading
+
+_KEPT = 10_000  # batches, more than loaders fetch ahead
 
 
 class _Numbered:
@@ -24,6 +26,7 @@ class _Numbered:
         given = self.given = {}
         for number, rows in enumerate(self.numbered):
             given[number] = rows
+            given.pop(number - _KEPT, None)
             yield rows
 
     def __len__(self) -> int:
@@ -39,7 +42,6 @@ class ClipRows:
     def __init__(self, trainer: Any, loading: Loading) -> None:
         self._trainer, self._loading = trainer, loading
         self._sampler: _Numbered | None = None
-        self._rows: list[Any] = []
         self._undo: list[Callable[[], None]] = []
         self.unknown: str = "no epoch has begun"
         """Why rows are not known, "" where they are."""
@@ -65,20 +67,15 @@ class ClipRows:
         """Leave the loader as it was found."""
         for undo in self._undo:
             undo()
-        self._undo, self._sampler, self._rows = [], None, []
+        self._undo, self._sampler = [], None
 
-    def fetched(self, batches: int) -> None:
-        """So many batches, the newest, are those of the window that begins."""
-        if self._sampler is not None:
-            last, given = self._loading.delivered, self._sampler.given
-            self._rows = [given.pop(number, None) for number in range(last - batches, last)]
+    def of(self, batch: int, kept: list[int] | None, clips: int) -> list[int] | None:
+        """The rows of the clips that are left of a batch, ``kept``, or of all of so many clips; None where not known.
 
-    def of(self, number: int, kept: list[int] | None, clips: int) -> list[int] | None:
-        """The rows of the clips that are left of the window's batch ``number``: ``kept``, or all of so many clips.
-
-        None where they are not known.
+        ``batch`` counts from the last one that was delivered, which is -1.
         """
-        rows = self._rows[number] if number < len(self._rows) else None
+        given = {} if self._sampler is None else self._sampler.given
+        rows = given.get(self._loading.delivered + batch)
         fits = rows is not None and (len(rows) == clips if kept is None else len(rows) > max(kept, default=-1))
         if rows is None or not fits or not all(isinstance(row, int) for row in rows):
             self.unknown = self.unknown or "a batch has not one clip for each row that its sampler gave"

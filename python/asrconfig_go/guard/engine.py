@@ -60,7 +60,7 @@ class Engine:
         self._split, self._cut_statistics, self._processes = split, cut_statistics, processes
         self._requested, self._weights_windows = requested, weights_windows
         self.state = StepState(loop.roots, lambda: loop.model, lambda: [*loop.parameters(), *self.state.leaves])
-        self.window = Window(self.state, lambda: [*loop.parameters(), *self.state.leaves])
+        self.window = Window(loop, self.state, self._may_change)
         self._measure = RuleMeasurement(loop, rule, self.state, split, cut_statistics)
         self.left_out: OversizedClips | None = None
         """Takes clips out that do not fit alone."""
@@ -68,6 +68,10 @@ class Engine:
         """Asked about an error that is not of memory: whether it has taken out what raised it."""
         self._replay: Replay | None = None
         self._rehearses, self._refused = False, ""
+
+    def _may_change(self) -> bool:
+        self.rule.has_hooks = self.loop.has_hooks()
+        return not self.rule.is_certain or self.rule.is_given
 
     def begin(self) -> None:
         """A training begins, of a model that may be another one."""
@@ -80,15 +84,33 @@ class Engine:
 
         Raises ``InfeasiblePlanError`` when no smaller micro-batch is left, and what the loop raises.
         """
-        if call.before.whole:
-            self.rule.has_hooks = self.loop.has_hooks()
-        if self.left_out is not None:
+        budget, window = self.budget, self.window
+        if budget.too_long is not None and self.left_out is not None:
             self.left_out.before(call)
+        usual = not budget.is_limited and call.rows is None and window.planned == 1 and self._processes == 1
+        if not usual and not self._is_plain(call):
+            return self._retried(call, lambda: self.once(call))
+        try:
+            call.loss = self.loop.compute(call, call.inputs, None, whole_window=False)
+        except Exception as error:
+            failed = error
+        else:
+            if call.before.whole:
+                self.state.learn(call.before)
+            return call.loss
+
+        def raise_again() -> Any:
+            self.attempts.running = lambda: self._piece(call)
+            raise failed
+
+        return self._retried(call, raise_again)
+
+    def _retried(self, call: Call, first: Callable[[], Any]) -> Any:
         try:
             call.loss = self.attempts.run(
                 "training",
                 self.budget,
-                lambda: self.once(call),
+                first,
                 lambda: self.again(call),
                 lambda piece: self._leave_out(call, piece),
                 lambda error: self._is_unfit(error) or self.other(call, error),
@@ -97,6 +119,12 @@ class Engine:
             self._replay = None
         self.state.learn(call.before)
         return call.loss
+
+    def _is_plain(self, call: Call) -> bool:
+        """Whether the loop computes a batch as it is: nothing was taken out of it, weighted or split."""
+        if self.budget.is_limited and self._is_split(call):
+            return False
+        return call.rows is None and not self._is_weighted()
 
     def _is_unfit(self, error: Exception) -> bool:
         """Whether a part of a batch has shown that batches cannot be split; they are not, from here on."""
@@ -109,7 +137,7 @@ class Engine:
     def once(self, call: Call) -> Any:
         """The same without a retry."""
         self.attempts.running = lambda: self._piece(call)
-        if call.rows is None and not self._is_weighted() and not self._is_split(call):
+        if self._is_plain(call):
             return self.loop.compute(call, call.inputs, None, whole_window=False)
         if self._is_split(call) and self.rule.is_due():
             self._measure_again(call)
@@ -117,8 +145,9 @@ class Engine:
 
     def _is_weighted(self) -> bool:
         """Whether every batch of this window has a weight of its own."""
-        several = self._processes > 1 or not self.window.is_one
-        return self._weights_windows and self.rule.is_certain and several
+        if self.window.is_one and self._processes == 1:
+            return False
+        return self._weights_windows and self.rule.is_certain
 
     def _is_split(self, call: Call) -> bool:
         """Whether a batch is computed in micro-batches: it is too large, and may be split."""
@@ -309,8 +338,9 @@ class Engine:
 
     def finish(self, left_out: Any) -> float:
         """The window is complete: scale gradients up for the clips that all processes have ``left_out``."""
+        self.budget.step_done()
         factor = 1.0
-        if self.rule.is_certain and self.rule.name != "sum" and float(left_out):
+        if float(left_out) and self.rule.is_certain and self.rule.name != "sum":
             total = float(self._total(self.window.calls[-1]))
             if float(left_out) >= total:
                 raise every_clip_left_out()
@@ -318,7 +348,6 @@ class Engine:
             for p in self.loop.parameters():
                 if p.grad is not None:
                     p.grad.mul_(factor)
-        self.budget.step_done()
         return factor
 
 

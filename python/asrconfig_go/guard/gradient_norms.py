@@ -24,12 +24,18 @@ class GradientNorms:
 
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=RECENT)
-        self._newest: Any = None
+        self._least = 0.0  # of them, or below
         self._host: Any = None
         self._event: Any = None
         self._undo: Callable[[], None] = lambda: None
+        self.newest: Any = None
+        """The norm of the newest step, unless it is known to be usual; until ``look``."""
         self.scaled = False
         """Whether a loss scaler skips steps whose gradients overflow, as it is meant to."""
+        self.clips_on_cpu = False
+        """Whether gradients are clipped, and their norm is known at once."""
+        self.not_finite: Callable[[], None] = lambda: None
+        """Called when such a norm is not finite, before weights change."""
 
     def follow(self, accelerator: Any) -> None:
         """Note what ``clip_grad_norm_`` of this accelerator returns."""
@@ -48,12 +54,23 @@ class GradientNorms:
     def remove(self) -> None:
         """Leave the accelerator as it was found."""
         self._undo()
-        self._undo, self._newest = (lambda: None), None
+        self._undo, self.newest, self.clips_on_cpu = (lambda: None), None, False
         self._recent.clear()
+        self._least = 0.0
 
     def note(self, norm: Any) -> None:
         """The norm of the optimizer step that is being made."""
-        self._newest = self._on_its_way(norm) if isinstance(norm, torch.Tensor) and norm.is_cuda else norm
+        if isinstance(norm, torch.Tensor) and norm.is_cuda:
+            self.newest = self._on_its_way(norm)
+        elif norm is not None:
+            self.clips_on_cpu, norm = True, float(norm)
+            if norm <= FACTOR * self._least:  # then it is not far above their median either
+                self._recent.append(norm)
+                self._least = min(norm, self._least)
+                return
+            self.newest = norm
+            if not math.isfinite(norm) and not self.scaled:
+                self.not_finite()
 
     def _on_its_way(self, norm: Any) -> Any:
         if self._host is None:
@@ -64,7 +81,7 @@ class GradientNorms:
 
     def look(self) -> tuple[float, float] | None:
         """The norm of the step that is over, and the median of those before, where that is unusual; else None."""
-        newest, self._newest = self._newest, None
+        newest, self.newest = self.newest, None
         if newest is None:
             return None
         if newest is self._host:
@@ -73,7 +90,8 @@ class GradientNorms:
         if not math.isfinite(norm):
             return None if self.scaled else (norm, math.nan)
         recent, usual = self._recent, math.inf
-        if len(recent) >= LEAST and norm > FACTOR * min(recent):  # else it cannot be far above their median
+        if len(recent) >= LEAST and norm > FACTOR * min(recent):
             usual = statistics.median(recent)
         recent.append(norm)
+        self._least = min(recent)
         return (norm, usual) if norm > FACTOR * usual > 0 else None

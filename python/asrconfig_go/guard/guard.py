@@ -27,7 +27,6 @@ from .clip_rows import ClipRows
 from .engine import Engine
 from .evaluation import Predictions, evaluating, predictions_back, saving
 from .gradient_norms import GradientNorms
-from .guard_callback import GuardCallback
 from .guard_checks import caveats, check_options, check_trainer, check_windows
 from .held_memory import Predicted
 from .loader_retry import Loading
@@ -40,7 +39,7 @@ from .optimizer_step import OptimizerSteps
 from .oversized_clips import OversizedClips
 from .process_group import ProcessGroup
 from .saved_batch_writing import BatchWriter
-from .trainer_loop import RULE_HINT, TrainerLoop, items_of, labels_name
+from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
 from .training_report import GuardEvent
 
 if TYPE_CHECKING:
@@ -167,8 +166,9 @@ class Guard:
             too_long, training, self._window, self._rule, lambda call: self._bad.does_not_fit(call, "left out")
         )
         self._predictions = Predictions(trainer, self._rule, self.budgets["evaluation"], self._attempts, ranks, split)
-        self._optimizer = OptimizerSteps(self._repeated, self._snapshots.take, self._window.weights_changed)
+        self._optimizer = OptimizerSteps(self._repeated, self._snapshots.take)
         self._undo: list[Callable[[], None]] = []
+        self._shared = cannot_retry(trainer)
         self._settle()
 
     def attach(self) -> Guard:
@@ -178,12 +178,12 @@ class Guard:
             self._wrapped = {
                 "prediction_step": self._prediction_step,
                 "training_step": self._training_step,
-                "get_batch_samples": self._fetching(self._loading.fetching(trainer.get_batch_samples)),
+                "get_batch_samples": self._fetching(trainer.get_batch_samples),
                 "evaluation_loop": evaluating(trainer, self._repeated, self._snapshots.take),
                 "_save_checkpoint": saving(trainer, self._repeated, self._snapshots.take),
             }
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
-            self._undo += [self._optimizer.remove, self._listen(), predictions_back(trainer)]
+            self._undo += [self._optimizer.remove, *self._listen(), predictions_back(trainer)]
             self._undo += [self._rows.remove, self._bad.remove, self._norms.remove, self._snapshots.end]
             setattr(trainer, GUARD_KEY, self)
             for text in self.notes:
@@ -218,10 +218,19 @@ class Guard:
 
     # What the Trainer does.
 
-    def _listen(self) -> Callable[[], None]:
-        callback = GuardCallback(self._training_begins, self._epoch_begins, self._bad.step_over, self.events)
-        self.trainer.add_callback(callback)
-        return lambda: self.trainer.remove_callback(callback)
+    def _listen(self) -> list[Callable[[], None]]:
+        """Follow the events of a training behind all its callbacks; the ways back."""
+        handler = self.trainer.callback_handler
+        followed = {
+            "on_train_begin": self._training_begins,
+            "on_epoch_begin": self._epoch_begins,
+            "on_train_end": self._training_ends,
+        }
+        setattr(handler, GUARD_KEY, self)
+        return [
+            *(override(handler, name, _then(getattr(handler, name), act)) for name, act in followed.items()),
+            lambda: delattr(handler, GUARD_KEY),
+        ]
 
     def _training_begins(self) -> None:
         """The Trainer has made its optimizer and wrapped its model."""
@@ -230,9 +239,10 @@ class Guard:
         self._norms.follow(self.trainer.accelerator)
         self._engine.begin()
         self._bad.begin()
+        self._shared = cannot_retry(self.trainer)
         self._settle()
         self._loop.say(check_windows(self.trainer, self._ranks.size))
-        if self._preflight and not cannot_retry(self.trainer):
+        if self._preflight and not self._shared:
             from ..memory.preflight import preflight
 
             seconds = None if self._preflight is True else float(self._preflight)
@@ -262,40 +272,57 @@ class Guard:
         self._loop.say(f"batches are not split before memory runs out: {reason}; {RULE_HINT}")
 
     def _epoch_begins(self) -> None:
+        self._bad.step_over()
         self._loading.epoch_begins()
         self._rows.epoch_begins()
         self._rule.ask_again()
 
+    def _training_ends(self) -> None:
+        self._bad.step_over()
+        self._window.begin(())
+
     def _fetching(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def get_batch_samples(batches: Any, count: int, *args: Any, **kwargs: Any) -> Any:
-            self._bad.step_over()
-            fetched = original(self._ranks.fetched(batches, count), count, *args, **kwargs)
+        alone, ranks = self._ranks.alone, self._ranks
+
+        def get_batch_samples(batches: Any, count: int, *args: Any) -> Any:
+            if self._norms.newest is not None:
+                self._bad.step_over()
+            fetched = self._loading.fetch(original, batches if alone else ranks.fetched(batches, count), count, *args)
             self._window.begin(fetched[0])
-            self._rows.fetched(len(fetched[0]))
-            self._bad.window_begins()
-            if not self._ranks.alone and self._rule.is_certain:
-                self._rule.passes_items = self._loop.passes_items(fetched[1])
-                self._window.total = self._ranks.summed(self._engine.count(fetched[0]))
+            if not alone and self._rule.is_certain:
+                self._loop.items = fetched[1]
+                self._window.total = ranks.summed(self._engine.count(fetched[0]))
             return fetched
 
         return get_batch_samples
 
     def _training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        self._rule.passes_items = self._loop.passes_items(items_of(args, kwargs))
-        if cannot_retry(self.trainer):
-            return self._shared_step(self._window.call(inputs, (model, args, kwargs)))
-        inner = self._ranks.inner(model)
-        call = self._window.call(inputs, (inner, args, kwargs))
-        with self._ranks:
-            try:
-                self._engine.run(call)
-            except InfeasiblePlanError as error:
-                piece = self._attempts.piece()
-                if piece is not None and piece.samples == 1 and not piece.whole and not piece.of_replacement:
-                    self._bad.does_not_fit(call, "raised", error)
-                raise
-            self._bad.look(lambda: self._engine.again(call))
-        return self._finish(model, inner, call) if self._window.complete else self._reported(call, 1.0)
+        alone, window = self._ranks.alone, self._window
+        if not window.planned:  # a step that somebody makes by hand
+            return self._loop.train_step(model, inputs, *args, **kwargs)
+        self._loop.items = args[0] if args else kwargs.get("num_items_in_batch")
+        inner = model if alone or self._shared else self._ranks.inner(model)
+        call = window.call(inputs, (inner, args, kwargs))
+        if self._shared:
+            return self._shared_step(call)
+        try:
+            self._engine.run(call)
+            self._bad.look(call)
+        except InfeasiblePlanError as error:
+            piece = self._attempts.piece()
+            if piece is not None and piece.samples == 1 and not piece.whole and not piece.of_replacement:
+                self._bad.does_not_fit(call, "raised", error)
+            self._ranks.failed(error)
+            raise
+        except Exception as error:
+            self._ranks.failed(error)
+            raise
+        call.reported = call.loss
+        if len(window.calls) < window.planned:
+            return call.loss
+        if alone and window.left_out is None and not self._engine.budget.has_failed:
+            return call.loss
+        return self._finish(model, inner, call)
 
     def _shared_step(self, call: Call) -> Any:
         """A step that several processes or GPUs share: its weight is kept right, and an error is raised."""
@@ -308,22 +335,18 @@ class Guard:
 
     def _finish(self, model: Any, inner: Any, call: Call) -> Any:
         """The window is complete: the gradients of all processes together, scaled up for clips that were left out."""
-        left_out = self._window.left_out
+        left_out = self._window.left_out or 0
         if not self._ranks.alone:
             left_out = self._ranks.average(list(inner.parameters()), left_out)
             self._ranks.share_buffers(model)
-        return self._reported(call, self._engine.finish(left_out))
-
-    def _reported(self, call: Call, factor: float) -> Any:
-        """The loss to return to the Trainer for ``call``, so that those of the window add up to the right one."""
-        call.reported = call.loss
-        if factor != 1.0:
+        factor = self._engine.finish(left_out)
+        if factor != 1.0:  # the losses that the Trainer is given are to add up to the right one
             calls = self._window.calls
             call.reported = factor * sum(c.loss for c in calls) - sum(c.reported for c in calls[:-1])
         return call.reported
 
     def _prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        if cannot_retry(self.trainer):
+        if self._shared:
             return self._predictions.original(model, inputs, *args, **kwargs)
         return self._predictions.step(model, inputs, *args, **kwargs)
 
@@ -419,6 +442,17 @@ class Guard:
         lines += [f"  {self.bad_clips} clips were bad and left out"] * bool(self.bad_clips)
         lines += [f"  {batch}" for batch in self.bad_batches]
         return "\n".join([*lines, *(f"  note: {text}" for text in self.notes)])
+
+
+def _then(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
+    """An event of a ``CallbackHandler``, and ``act`` behind it."""
+
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        control = event(*args, **kwargs)
+        act()
+        return control
+
+    return followed
 
 
 def guard_of(trainer: Any) -> Guard | None:

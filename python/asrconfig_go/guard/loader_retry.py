@@ -25,7 +25,8 @@ class Loading:
     def __init__(self, trainer: Any, happened: Callable[..., None]) -> None:
         self._trainer, self._happened = trainer, happened
         self._again: Iterator[Any] | None = None  # in place of the Trainer's iterator of this epoch
-        self._delivered = self._epoch = 0
+        self.delivered = self._epoch = 0
+        """Batches of this epoch that the Trainer has been given, those included that a resumed training skips."""
         self._samplers: list[tuple[Any, int]] | None = None  # and their epochs
         self._begin: dict[str, Any] | None = None
         self._short: str | None = None  # why the iterator is not to be used any more
@@ -35,12 +36,7 @@ class Loading:
         state = self._trainer.state
         self._again, self._samplers, self._begin = None, None, cpu_state()
         self._epoch = int(round(state.epoch or 0.0, 6))
-        self._delivered = self._done_before()
-
-    @property
-    def delivered(self) -> int:
-        """Batches of this epoch that the Trainer has been given, those included that a resumed training skips."""
-        return self._delivered
+        self.delivered = self._done_before()
 
     def _done_before(self) -> int:
         """Batches of this epoch that a resumed training skips, as the Trainer counts them."""
@@ -53,35 +49,31 @@ class Loading:
             return 0
         return int(self._trainer.state.global_step % steps * every)
 
-    def fetching(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """``get_batch_samples`` that survives host memory running out, once a window."""
-
-        def get_batch_samples(epoch_iterator: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._samplers is None:
-                self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
-            found, undo = None, _nothing
+    def fetch(self, original: Callable[..., Any], epoch_iterator: Any, *args: Any) -> Any:
+        """What ``original``, the Trainer's ``get_batch_samples``, returns; once more if host memory runs out."""
+        if self._samplers is None:
+            self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
+        fetched, undo = None, _nothing
+        try:
+            if self._short is None:
+                fetched = original(self._again or epoch_iterator, *args)
+        except Exception as error:
+            undo = _ignore_late_signals()
+            if self._begin is None or not self._ran_out(error):
+                undo()
+                raise
+            clear_frames(error)
+            self._short = first_line(error)
+        if fetched is None:
             try:
-                if self._short is None:
-                    found = original(self._again or epoch_iterator, *args, **kwargs)
-            except Exception as error:
-                undo = _ignore_late_signals()
-                if self._begin is None or not self._ran_out(error):
-                    undo()
-                    raise
-                clear_frames(error)
-                self._short = first_line(error)
-            if found is None:
-                try:
-                    free_memory()
-                    self._happened("loading", self._short, *self._fewer_workers())
-                finally:
-                    undo()
-                self._short = None
-                found = original(self._restarted(), *args, **kwargs)
-            self._delivered += len(found[0])
-            return found
-
-        return get_batch_samples
+                free_memory()
+                self._happened("loading", self._short, *self._fewer_workers())
+            finally:
+                undo()
+            self._short = None
+            fetched = original(self._restarted(), *args)
+        self.delivered += len(fetched[0])
+        return fetched
 
     def _ran_out(self, error: Exception) -> bool:
         workers = getattr(self._base(), "num_workers", 0)
@@ -117,7 +109,7 @@ class Loading:
         assert self._begin is not None
         set_cpu_state(self._begin)
         try:
-            rest = skip_first_batches(self._loader(), self._delivered)
+            rest = skip_first_batches(self._loader(), self.delivered)
             if hasattr(rest, "set_epoch"):
                 rest.set_epoch(self._epoch)
             for sampler, epoch in self._samplers or ():  # one that was read to its end has gone on to the next epoch

@@ -120,6 +120,10 @@ class Loop(ABC):
         hooks = ", whose weights have hooks that run in backward," if self.has_hooks() else ""
         return f"the step of {self.name} with {type(self.model).__name__}{hooks}"
 
+    @abstractmethod
+    def uncleared(self) -> list[torch.Tensor]:
+        """The parameters whose gradients the loop does not clear itself after each optimizer step."""
+
     def has_hooks(self) -> bool:
         """Whether hooks of weights run in backward, which may change gradients or weights."""
         return any(p._backward_hooks or getattr(p, "_post_accumulate_grad_hooks", None) for p in self.parameters())

@@ -39,7 +39,7 @@ class LossRule:
     def __init__(self, labels: str, given: GivenRule | None = None) -> None:
         self._labels, self._given = labels, given
         self._table: Loss | None = None
-        self.passes_items = False
+        self.passes_items: Callable[[], bool] = lambda: False
         """Whether the model's forward is passed ``num_items_in_batch``."""
         self._fitting: tuple[str, ...] = ()
         self._splits = 0
@@ -59,7 +59,7 @@ class LossRule:
         if self._given is not None:
             return self._given if isinstance(self._given, str) else "given"
         if self._table is not None and not self.has_hooks:
-            return "sum" if self._table.takes_num_items and self.passes_items else self._table.rule
+            return "sum" if self._table.takes_num_items and self.passes_items() else self._table.rule
         return self._fitting[0] if self._fitting else None
 
     @property

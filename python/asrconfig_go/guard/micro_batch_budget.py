@@ -29,13 +29,10 @@ class Budget:
         """The most values of a micro-batch."""
         self.too_long: int | None = None
         """Values of a single sample that did not fit."""
+        self.is_limited = samples is not None or overhead_s is not None
+        """Whether any batch may be too large, or cost less in several micro-batches."""
         self.has_failed = False
         """Whether a limit comes from a micro-batch that did not fit, in this training or the one that it resumes."""
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether any batch may be too large, or cost less in several micro-batches."""
-        return self.samples is not None or self.values is not None or self.overhead_s is not None
 
     def size(self, extent: Extent, most: int) -> int:
         """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""
@@ -44,9 +41,15 @@ class Budget:
 
     def shrink(self, extent: Extent, size: int) -> None:
         """From now on no more than ``size`` samples of this extent: more did not fit."""
-        self.has_failed = True
-        values = size * extent.values
-        self.values = values if self.values is None else min(values, self.values)
+        self.has_failed = self.is_limited = True
+        self.values = _least(self.values, size * extent.values)
+
+    def lower(self, samples: int | None, values: int | None) -> None:
+        """Limits that an earlier attempt came to, as far as they are below ours."""
+        before = self.samples
+        self.samples, self.values = _least(before, samples), _least(self.values, values)
+        if self.values is not None or self.samples != before:
+            self.has_failed = self.is_limited = True
 
     def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
         """The predicted memory of micro-batches of this shape; ``kind`` is train, evaluate or generate."""
@@ -54,3 +57,8 @@ class Budget:
 
     def step_done(self) -> None:
         """An optimizer step has been taken."""
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    """The lower of two limits, either of which may be missing."""
+    return min((value for value in (one, other) if value is not None), default=None)

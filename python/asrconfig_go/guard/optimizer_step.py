@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import functools
 import operator
-import os
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ from .._base.out_of_memory import classify, clear_frames, first_line, free_memor
 from .._base.override import override
 
 _version: Callable[[Any], int] = operator.attrgetter("_version")
-_HOST_SHARE = 4  # weights are copied if they take at most this part of the free host memory
 
 Report = Callable[[str, str, str], None]
 """Called with the place, the error's text, and the file of its memory snapshot."""
@@ -31,11 +29,8 @@ Report = Callable[[str, str, str], None]
 class OptimizerSteps:
     """``optimizer.step()`` of one loop, for whichever optimizer it has."""
 
-    def __init__(
-        self, report: Report, snapshot: Callable[[str, Exception], str], weights_changed: Callable[[], bool]
-    ) -> None:
-        """``weights_changed`` is whether weights were written to since the accumulation window began."""
-        self._report, self._snapshot, self._weights_changed = report, snapshot, weights_changed
+    def __init__(self, report: Report, snapshot: Callable[[str, Exception], str]) -> None:
+        self._report, self._snapshot = report, snapshot
         self._optimizer: Any = None
         self._undo: Callable[[], None] = lambda: None
 
@@ -64,7 +59,7 @@ class OptimizerSteps:
                     return original(*args, **kwargs)
                 except Exception as error:
                     saved = self._snapshot("optimizer", error)
-                    if not self._can_repeat(error, before):
+                    if not _can_repeat(error, before):
                         raise
                     clear_frames(error)
                     text = first_line(error)
@@ -76,13 +71,14 @@ class OptimizerSteps:
 
         return step
 
-    def _can_repeat(self, error: Exception, before: _Before) -> bool:
-        if classify(error)["class"] != "gpu_oom":
-            return False
-        if self._weights_changed() or before.was_written():
-            note(error, "the optimizer's step was half done: continue from the last checkpoint, as manager.train does")
-            return False
-        return True
+
+def _can_repeat(error: Exception, before: _Before) -> bool:
+    if classify(error)["class"] != "gpu_oom":
+        return False
+    if before.was_written():
+        note(error, "the optimizer's step was half done: continue from the last checkpoint, as manager.train does")
+        return False
+    return True
 
 
 def _last(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -105,30 +101,45 @@ class _Before:
     """
 
     def __init__(self, optimizer: Any) -> None:
-        self._optimizer, self._had_state = optimizer, list(optimizer.state)
-        first_of_group = type(optimizer).__module__.startswith("torch.optim.")
-        weights = _first_weights(optimizer) if first_of_group else self._had_state
-        self._state = list(_state_tensors(optimizer, weights))
-        self._versions = list(map(_version, self._state))
-        # Numbers grow before anything is allocated: steps of Adafactor, what Prodigy keeps in its groups.
-        owners = () if first_of_group else (vars(optimizer), *optimizer.param_groups, *optimizer.state.values())
-        self._numbers = [(owner, _numbers(owner)) for owner in owners]
+        state = optimizer.state
+        self._optimizer, self._had_states = optimizer, len(state)
+        self._numbers: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        if type(optimizer).__module__.startswith("torch.optim."):
+            tensors: list[Any] = []
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        tensors.append(p)
+                        for value in state[p].values() if p in state else ():
+                            if isinstance(value, torch.Tensor):
+                                tensors.append(value)
+                        break
+        else:
+            weights = _all_weights(optimizer)
+            tensors = [*weights, *_state_tensors(optimizer, weights)]
+            # Numbers grow before anything is allocated: steps of Adafactor, what Prodigy keeps in its groups.
+            owners = (vars(optimizer), *optimizer.param_groups, *state.values())
+            self._numbers = [(owner, _numbers(owner)) for owner in owners]
+        self._tensors, self._versions = tensors, list(map(_version, tensors))
 
     def was_written(self) -> bool:
-        """Whether state was written to, or a tensor of it was replaced."""
-        if list(map(_version, self._state)) != self._versions:
+        """Whether weights or state were written to, or a tensor of the state was replaced."""
+        if list(map(_version, self._tensors)) != self._versions:
             return True
-        had = set(map(id, self._had_state))
-        made = _state_tensors(self._optimizer, [p for p in self._optimizer.state if id(p) not in had])
+        made = _state_tensors(self._optimizer, self._made())
         if any(map(_version, made)):  # fused steps change weights behind their counters, and count in their state first
             return True
-        now = {id(t) for t in _state_tensors(self._optimizer, self._had_state)}
-        return any(id(t) not in now for t in self._state)
+        weights = _all_weights(self._optimizer)
+        now = set(map(id, [*weights, *_state_tensors(self._optimizer, weights)]))
+        return any(id(t) not in now for t in self._tensors)
+
+    def _made(self) -> list[Any]:
+        """The weights whose state the failed step has made."""
+        return list(self._optimizer.state)[self._had_states :]
 
     def restore(self) -> None:
         """Drop state that the failed step made, and put numbers back."""
-        had = set(map(id, self._had_state))
-        for p in [p for p in self._optimizer.state if id(p) not in had]:
+        for p in self._made():
             del self._optimizer.state[p]
         for owner, before in self._numbers:
             for name in set(_numbers(owner)) - set(before):
@@ -136,31 +147,20 @@ class _Before:
             owner.update(before)
 
 
-def _first_weights(optimizer: Any) -> Iterator[Any]:
-    for group in optimizer.param_groups:
-        first = next((p for p in group["params"] if p.grad is not None), None)
-        if first is not None:
-            yield first
+def _all_weights(optimizer: Any) -> list[Any]:
+    return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _state_tensors(optimizer: Any, owners: Any) -> Iterator[Any]:
-    for p in owners:
-        state = optimizer.state.get(p) or {}
-        yield from (value for value in state.values() if hasattr(value, "_version"))
+def _state_tensors(optimizer: Any, weights: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for p in weights:
+        if state := optimizer.state.get(p):
+            found += [value for value in state.values() if isinstance(value, torch.Tensor)]
+    return found
 
 
 def _numbers(owner: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in owner.items() if isinstance(value, (int, float))}
-
-
-def fits_on_host(weights: list[torch.Tensor]) -> bool:
-    """Whether a copy of them takes at most a quarter of the free host memory."""
-    needed = sum(p.numel() * p.element_size() for p in weights)
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):  # not known here
-        return False
-    return bool(needed * _HOST_SHARE <= free)
 
 
 def _nothing_more(optimizer: Any) -> None:

@@ -65,12 +65,12 @@ class OversizedClips:
     def _take_longest(self, call: Call, lengths: list[int]) -> None:
         longest = max(range(len(lengths)), key=lambda i: lengths[i])
         clip = call.take_out(longest, lengths)
-        self._window.left_out = self._window.left_out + self._rule.count(clip)
+        self._window.leave_out(self._rule.count(clip))
         self.count += 1
         if callable(self._policy):
             made = self._policy(clip)
-            self._window.left_out = self._window.left_out - sum(self._rule.count(part) for part in made)
-            call.replacements += made
+            self._window.leave_out(-sum(self._rule.count(part) for part in made))
+            call.replacements = (*call.replacements, *made)
         elif self._window.nothing_left:
             raise InfeasiblePlanError("every clip of an optimizer step is too long for the GPU", _SHORTER)
 

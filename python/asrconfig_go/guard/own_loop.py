@@ -92,6 +92,11 @@ class OwnLoop(Loop):
         """The model and what the loss function holds."""
         return {type(self.model).__name__: self.model, "loss_fn": self._loss_fn}
 
+    def uncleared(self) -> list[torch.Tensor]:
+        """The model's that the optimizer does not have: those of the optimizer are cleared behind its step."""
+        own = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
+        return [p for p in self.parameters() if id(p) not in own]
+
     def prepare(self) -> None:
         """The loop has chosen the mode."""
 
@@ -168,12 +173,11 @@ class GuardedStep:
         if not window.calls:
             self._bad.step_over()
             window.begin([batch])
-            self._bad.window_begins()
         call = window.call(batch)
         complete = loop.is_complete(len(window.calls))
         window.planned = len(window.calls) if complete else max(loop.accumulation, len(window.calls) + 1)
         self._engine.run(call)
-        self._bad.look(lambda: self._engine.again(call))
+        self._bad.look(call)
         loss: torch.Tensor = call.loss
         if complete:
             self.finish()
@@ -185,7 +189,7 @@ class GuardedStep:
             self._take()
             self._loop.steps += 1
             self._engine.budget.step_done()
-            self._engine.window.clear()
+            self._engine.window.begin(())
 
     @property
     def events(self) -> list[GuardEvent]:
@@ -310,9 +314,7 @@ def guarded_step(
         too_long, budget, engine.window, loss_rule, lambda call: bad.does_not_fit(call, "left out")
     )
     norms.scaled = scaler is not None
-    steps = OptimizerSteps(
-        lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "", engine.window.weights_changed
-    )
+    steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")
     take = _Step(loop, scaler, scheduler, max_grad_norm, accelerator, norms, steps, monitor)
     return GuardedStep(loop, engine, bad, engine.left_out, take)
 

@@ -8,17 +8,35 @@ padding: there, it stays.
 
 from __future__ import annotations
 
+import bisect
+import weakref
 from typing import Any
 
+import torch
+
+from .._base.wrapped_model import bare
 from ..batching.batch_lengths import input_name, time_axis
 from ..batching.collated_batch import like
 
-_OVER_TIME = ("GroupNorm", "InstanceNorm", "BatchNorm")
+_least: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
-def norms_over_time(model: Any) -> list[str]:
-    """The names of layers whose output depends on padding, or on the other samples of a micro-batch."""
-    return [name for name, m in model.named_modules() if any(kind in type(m).__name__ for kind in _OVER_TIME)]
+def least_length(model: Any) -> int:
+    """The length that a model's input needs at least in training: SpecAugment refuses inputs shorter than a mask."""
+    if model not in _least:
+        _least[model] = _mask_length(bare(model))
+    return _least[model]
+
+
+def _mask_length(model: Any) -> int:
+    config = model.config
+    frames = int(getattr(config, "mask_time_length", 0) or 0)
+    if not (frames and getattr(config, "apply_spec_augment", False) and getattr(config, "mask_time_prob", 0)):
+        return 0
+    frames_of = getattr(model, "_get_feat_extract_output_lengths", None)
+    if frames_of is None or getattr(model, "main_input_name", "") == "input_features":
+        return frames
+    return bisect.bisect_left(range(1 << 20), frames, key=lambda length: int(frames_of(torch.tensor(length))))
 
 
 def trimmed(inputs: Any, length: int) -> Any:

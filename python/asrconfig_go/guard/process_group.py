@@ -70,19 +70,19 @@ class ProcessGroup:
         finally:
             undo()
 
-    def __enter__(self) -> None:
-        """Inside, each process works by itself: if one fails for good, the others are notified instead of waiting."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> None:
-        failed = isinstance(error, Exception) and not isinstance(error, OtherProcessFailedError)
-        if failed and not self.alone:
+    def failed(self, error: BaseException) -> None:
+        """This process fails for good: the others are notified instead of waiting."""
+        if not self.alone and isinstance(error, Exception) and not isinstance(error, OtherProcessFailedError):
             self._notify()
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
-        """The same, and the others are waited for: it has succeeded in all processes, or fails in all."""
-        with self:
+        """Each process works by itself inside, and is then waited for: all succeed, or fail."""
+        try:
             yield
+        except BaseException as error:
+            self.failed(error)
+            raise
         if not self.alone:
             self._meet()
 

@@ -9,6 +9,7 @@ measured in evaluation mode.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,7 +24,6 @@ from ..memory.probe import changed_tensors, gradients_aside, tensor_sums
 from .accumulation_window import Call
 from .loop import Loop, UnfitStepError
 from .loss_rule import PADDING, RULES, LossRule, weighted
-from .optimizer_step import fits_on_host
 from .step_state import StepState, changed_values, put_values
 
 _TRIALS = (4, 2, 2)  # clips that are measured, as many as fit
@@ -164,7 +164,7 @@ class Gradient:
         self._attributes: dict[int, dict[str, Any]] = {}
 
     def _copied_weights(self) -> list[torch.Tensor]:
-        if not fits_on_host(self._parameters):
+        if not _fits_on_host(self._parameters):
             raise UnfitStepError("cannot be tried: host memory has no place for a copy of the weights")
         return [p.detach().to("cpu", copy=True) for p in self._parameters]
 
@@ -223,6 +223,16 @@ class Gradient:
             path = path or (carried if bool((self.of(parts[0]) != alone).any()) else "")
         if path:
             raise NoRuleError(f"{path} depends on which clips a batch holds, and is carried from one to the next")
+
+
+def _fits_on_host(weights: list[torch.Tensor]) -> bool:
+    """Whether a copy of them takes at most a quarter of the free host memory."""
+    needed = sum(p.numel() * p.element_size() for p in weights)
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):  # not known here
+        return False
+    return bool(4 * needed <= free)
 
 
 def _differing(changed: dict[int, dict[str, Any]], parts: list[Any]) -> str:

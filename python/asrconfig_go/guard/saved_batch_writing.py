@@ -86,7 +86,7 @@ class BatchWriter:
         number = next((i for i, other in enumerate(self._window.calls) if other is call), None)
         if number is None or call.replacements or self._rows is None:
             return None
-        return self._rows.of(number, call.rows, batch_size(call.inputs))
+        return self._rows.of(number - self._window.planned, call.rows, batch_size(call.inputs))
 
     def _save(
         self, batch: BadBatch, calls: list[Call], hosts: list[Any], described: list[list[BadClip]], error: str

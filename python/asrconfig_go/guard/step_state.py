@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import CellType
 from typing import Any
 
@@ -36,17 +36,25 @@ Key = tuple[str, Any, Any]
 """Path and owner, and the name of an attribute or an entry; ``ABSENT`` for the whole of a sequence."""
 
 
-@dataclass
 class Before:
-    """What there was before a step: values by key, and ``contents`` of every owner where all was looked at."""
+    """What there was before a step.
 
-    random: dict[str, Any]
-    gpu: list[torch.Tensor]
-    generators: list[tuple[Any, Any]] = field(default_factory=list)
-    values: list[tuple[Key, Any]] = field(default_factory=list)
-    versions: list[tuple[str, torch.Tensor, int]] = field(default_factory=list)
-    whole: bool = False
-    contents: list[tuple[str, Any, Any]] = field(default_factory=list)
+    Attributes:
+        random: The states of Python's, numpy's and torch's generators, and ``gpu`` those of the GPUs.
+        whole: Whether everything was looked at; ``contents`` then holds it, by path and owner.
+        generators: Others that the loop holds, with their states.
+        values: What steps are known to change.
+        versions: Tensors with their version counters.
+    """
+
+    __slots__ = ("contents", "generators", "gpu", "random", "values", "versions", "whole")
+
+    def __init__(self, random: dict[str, Any], gpu: list[torch.Tensor], whole: bool) -> None:
+        self.random, self.gpu, self.whole = random, gpu, whole
+        self.generators: Sequence[tuple[Any, Any]] = ()
+        self.values: Sequence[tuple[Key, Any]] = ()
+        self.versions: Sequence[tuple[str, torch.Tensor, int]] = ()
+        self.contents: list[tuple[str, Any, Any]] = []
 
 
 @dataclass
@@ -76,6 +84,7 @@ class StepState:
         self._keys: dict[tuple[int, Any], Key] = {}
         self._tensors: dict[int, tuple[str, torch.Tensor]] = {}
         self._generators: list[tuple[str, Any]] = []
+        self._has_gpu = True
         self.has_learnt = False
         """Whether what a step changes was looked for, in one at least."""
         self.leaves: list[torch.Tensor] = []
@@ -83,13 +92,17 @@ class StepState:
 
     def before(self, whole: bool) -> Before:
         """Note what there is before a step; ``whole``: everything, to learn what the step changes."""
-        before = Before(cpu_state(), gpu_states_in_use(), whole=whole)
+        if whole:
+            self._has_gpu = torch.cuda.is_initialized()
+        before = Before(cpu_state(), gpu_states_in_use() if self._has_gpu else [], whole)
         if whole:
             self._look(before)
-        else:
+        elif self._tensors:
             before.versions = [(path, t, t._version) for path, t in self._tensors.values()]
-        before.generators = [(generator, generator_state(generator)) for _, generator in self._generators]
-        before.values = [(key, _value(key)) for key in self._keys.values()]
+        if self._generators:
+            before.generators = [(generator, generator_state(generator)) for _, generator in self._generators]
+        if self._keys:
+            before.values = [(key, _value(key)) for key in self._keys.values()]
         return before
 
     def _look(self, before: Before) -> None:

@@ -34,6 +34,9 @@ class TrainerLoop(Loop):
         self.name, self.labels = type(trainer).__name__, labels_name(trainer)
         self.rank = trainer.args.process_index
         self.train_step: Callable[..., Any] = trainer.training_step
+        self.items: Any = None
+        """``num_items_in_batch`` of the step."""
+        rule.passes_items = self._passes_items
         self.notes: tuple[str, ...] = ()
 
     @property
@@ -108,9 +111,9 @@ class TrainerLoop(Loop):
             return f"weights of {model} have hooks that run in backward"
         return f"the loss of {model} is not in the table of known losses"
 
-    def passes_items(self, items: Any) -> bool:
+    def _passes_items(self) -> bool:
         """Whether the model's forward, or the label smoother, is passed ``num_items_in_batch``."""
-        return bool(items is not None and self.trainer.model_accepts_loss_kwargs)
+        return bool(self.items is not None and self.trainer.model_accepts_loss_kwargs)
 
     def roots(self) -> Mapping[str, Any]:
         """The Trainer, its model, and what else of the user's it calls."""
@@ -122,6 +125,14 @@ class TrainerLoop(Loop):
             if not type(callback).__module__.startswith(("transformers.", "asrconfig_go.")):
                 roots[type(callback).__name__] = callback
         return {name: root for name, root in roots.items() if hasattr(root, "__dict__")}
+
+    def uncleared(self) -> list[torch.Tensor]:
+        """The optimizer's that are not the model's: the Trainer clears those of its model."""
+        parameters, model = self.parameters(), self.model
+        if "zero_grad" in vars(model) or type(model).zero_grad is not torch.nn.Module.zero_grad:
+            return parameters
+        own = set(map(id, model.parameters()))
+        return [p for p in parameters if id(p) not in own]
 
     def prepare(self) -> None:
         """As ``training_step`` begins."""

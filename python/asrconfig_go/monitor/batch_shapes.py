@@ -6,6 +6,7 @@ that are really computed, after a guard has split them too, and comes before any
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -35,8 +36,9 @@ class BatchShapes:
         """Of all trainings so far; None where it is not known."""
         self._careful = BestEffort("lengths of batches are not recorded")
         self._rates: dict[str, float | None] = {}
-        self._clear()
-        self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)
+        self._padded = self._longest = self._audio = self._needed = 0.0
+        self._whole = True
+        self._hook = model.register_forward_pre_hook(functools.partial(self._careful, self._look), with_kwargs=True)
 
     def take(self) -> dict[str, float]:
         """Seconds since the last call, as ``MemoryMonitor.step`` takes them; empty where nothing is known."""
@@ -48,28 +50,24 @@ class BatchShapes:
         if self._needed:
             found["arithmetic_s"] = self._needed
             self.arithmetic_s = (self.arithmetic_s or 0.0) + self._needed
-        self._clear()
+        self._padded = self._longest = self._audio = self._needed = 0.0
+        self._whole = True
         return found
 
     def leave(self) -> None:
         """Leave the model as it was found."""
         self._hook.remove()
 
-    def _clear(self) -> None:
-        self._padded = self._longest = self._audio = self._needed = 0.0
-        self._whole = True
-
-    def _note(self, model: Any, positional: Any, named: Any) -> None:
-        self._careful(self._look, model, named)
-
-    def _look(self, model: Any, named: Any) -> None:
+    def _look(self, model: Any, positional: Any, named: Any) -> None:
         for name in _NAMES:
             shape: Any = getattr(named.get(name), "shape", ())
             if len(shape) >= 2:
                 break
         else:
             return
-        rate = self._rate(name, named)
+        if name not in self._rates:
+            self._rates[name] = per_second(named, self._model)
+        rate = self._rates[name]
         if not rate:
             return
         clips, seconds = int(shape[0]), int(shape[time_axis(named, name)]) / rate
@@ -82,11 +80,6 @@ class BatchShapes:
         audio = _unpadded(named.get("attention_mask"), rate)
         self._whole = self._whole and audio is not None
         self._audio += audio or 0.0
-
-    def _rate(self, name: str, named: Any) -> float | None:
-        if name not in self._rates:
-            self._rates[name] = per_second(named, self._model)
-        return self._rates[name]
 
 
 def _unpadded(mask: Any, rate: float) -> float | None:

@@ -18,7 +18,7 @@ from .messages import BestEffort, say
 from .missing_guard import attach_hint, guard_among, without_guard
 from .monitor_reader import MemoryReader
 from .rank_peaks import RankFiles, RankPeaks
-from .step_times import follow_steps
+from .step_times import StepTimes
 from .watch import Watch
 from .watch_options import WatchOptions, WatchSettings
 from .watch_setup import WatchSetup
@@ -77,6 +77,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self.options: WatchOptions = WatchOptions(**options)
         self.managed = False
         """Whether a manager made it, which warnings then name as what attaches the guard."""
+        self.times = StepTimes()
+        """Of the first steps, held against the estimate."""
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None
@@ -104,6 +106,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         """End the sampling, leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
         if self._watch is not None:
             self._watch.stop()
+        self.times.stop()
         self._setup.leave()
         self._switches.put_back()
 
@@ -115,8 +118,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy has no training: two owners of one monitor, or of one model's hooks, would end them twice.
-        kept = {name: value for name, value in vars(self).items() if name not in ("_watch", "_setup")}
-        return {**kept, "_watch": None, "_setup": WatchSetup(), "_problem": _NEVER}
+        return {**vars(self), "_watch": None, "_setup": WatchSetup(), "times": StepTimes(), "_problem": _NEVER}
 
     # Events of the Trainer.
 
@@ -128,10 +130,11 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         """Start sampling. A second begin without an end, as after a recovery, continues with the same monitor."""
         handler = handler_of(sys._getframe(1), self)
         lead(handler, self)
-        follow_steps(handler)
         self._switches.set()
-        if model is not None and state.is_world_process_zero and guard_among(handler) is None:
-            self._name_missing_guard(args, model)
+        if model is not None and state.is_world_process_zero:
+            self.times.begin(args, model)
+            if guard_among(handler) is None:
+                self._name_missing_guard(args, model)
         self._ranks, self._rank_files = (), _rank_files(args)
         self._gathering = BestEffort(_NOT_GATHERED)
         self._gathering(self._rank_files.begin)
@@ -145,8 +148,15 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._setup.equip(self._watch, self.options, self._config, self.managed, args, state, handler, model)
             self._watch.begin(state.global_step, state.max_steps)
 
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note when it begins, of the first steps."""
+        if self.times.noting:
+            self.times.step_begins()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell of the step, and look at memory."""
+        if self.times.noting:
+            self.times.step_ends(args)
         if self._watch is not None:
             self._watch.step(state.global_step, state.max_steps)
 
@@ -172,6 +182,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Gather the peaks of all processes, and end sampling."""
+        self.times.end(args)
         if self._rank_files is not None:
             self._ranks = self._gathering(self._rank_files.end, self._monitor) or ()
         if self._watch is not None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
-from ..guard.guard_callback import GuardCallback
-from ..guard.loss_table import multiplied_by_accumulation
+from .._base.override import GUARD_KEY
+from .._base.wrapped_model import bare
+from ..guard.loss_table import loss_of
 
 if TYPE_CHECKING:
+    from ..guard.guard import Guard
     from ..plan.plan_record import PlanRecord
 
 _BY_MANAGER = "in place of trainer.train(): manager.train(trainer)"
 _BY_FUNCTION = "before trainer.train(): from asrconfig_go.guard import attach; attach(trainer)"
 
 
-def guard_among(handler: Any) -> GuardCallback | None:
+def guard_among(handler: Any) -> Guard | None:
     """The guard of the Trainer whose callbacks these are."""
-    return next((c for c in handler.callbacks if isinstance(c, GuardCallback)), None) if handler else None
+    return getattr(handler, GUARD_KEY, None)
 
 
 def attach_hint(managed: bool) -> str:
@@ -33,12 +36,25 @@ def _gradients(args: Any, model: Any) -> list[str]:
     """Gradients that accumulation multiplies, and processes where the Trainer counts the tokens of all."""
     steps = args.gradient_accumulation_steps
     processes = args.world_size if getattr(args, "average_tokens_across_devices", False) else 1
-    if steps * processes == 1 or not multiplied_by_accumulation(model):
+    if steps * processes == 1 or not _is_multiplied(model):
         return []
     return [
         f"the Trainer makes the gradients of {type(model).__name__} up to {steps * processes} times too large "
         f"(transformers issue 47688)"
     ]
+
+
+def _is_multiplied(model: Any) -> bool:
+    """Whether a mean is taken for a loss divided by ``num_items_in_batch``; transformers 4.46 divides none at all."""
+    from transformers import Trainer
+
+    loss = loss_of(model)
+    if loss is None or loss.rule == "sum" or loss.takes_num_items:
+        return False
+    base = bare(model)
+    named = inspect.signature(base.forward).parameters.values()
+    taken = getattr(base, "accepts_loss_kwargs", any(p.kind is p.VAR_KEYWORD for p in named))
+    return bool(taken) or "loss = loss / self." not in inspect.getsource(Trainer.training_step)
 
 
 def _plan(args: Any, config: PlanRecord | None) -> list[str]:

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from transformers.trainer_callback import TrainerCallback
-
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.timers import moments_of
 from .._base.wrapped_model import lora_rank
@@ -41,11 +39,11 @@ class _Shaped(NamedTuple):
     shape: Any
 
 
-class StepTimes(TrainerCallback):  # type: ignore[misc]
+class StepTimes:
     """Notes the first steps of a training, calibrates the time model by them, and keeps the factor for later.
 
-    Costs some microseconds for each of the first 55 steps, and nothing afterwards. On the CPU, whose rates the time
-    model does not know, and for models, cards and settings that it does not, steps are noted and nothing is kept;
+    Costs some microseconds for each of the first 55 steps, and nothing afterwards or on a CPU, whose rates the time
+    model does not know. For models, cards and settings that it does not, steps are noted and nothing is kept;
     ``problem`` has the reason.
     """
 
@@ -57,6 +55,8 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
         self.record: StepRecord | None = None
         """The message to log, if any."""
         self.problem = ""
+        self.noting = False
+        """Whether it is to be told of steps."""
         self._hook: Any = None
         self._model: Any = None
         self._clock: Any = None
@@ -64,25 +64,25 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
         self._noted: list[_Step] = []
         self._seen = 0
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Begin to note, with the first training of this trainer."""
+    def begin(self, args: Any, model: Any) -> None:
+        """Begin to note, with the first training of a Trainer with these arguments."""
         self.stop()
-        if self.steps or model is None or not state.is_world_process_zero:
+        if self.steps:
             return
-        self.problem = _not_measured(args, model)
+        self.problem = _not_measured(args, model) if self._gpu() else "the time model has no rates for CPUs"
         if self.problem:
             return
         self._clock = self._given or moments_of(model)
         self._model = model
         self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)
+        self.noting = True
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def step_begins(self) -> None:
         """The batches of the step are there."""
-        if self._hook is not None:
-            self._seen += 1
-            self._step = _Step(self._clock.mark()) if self._seen > SKIPPED else None
+        self._seen += 1
+        self._step = _Step(self._clock.mark()) if self._seen > SKIPPED else None
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def step_ends(self, args: Any) -> None:
         """The optimizer's step has been taken, or is in the GPU's queue."""
         step = self._step
         if step is None:
@@ -93,7 +93,7 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
         if len(self._noted) == NOTED:
             self._finish(args)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def end(self, args: Any) -> None:
         """A training that was shorter counts if it had some steps."""
         if len(self._noted) >= ENOUGH:
             self._finish(args)
@@ -107,14 +107,14 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
 
     def _forget(self) -> None:
         self._hook = self._step = self._model = self._clock = None
-        self._seen, self._noted = 0, []
+        self._seen, self._noted, self.noting = 0, [], False
 
     def _note(self, model: Any, positional: Any, named: Any) -> None:
         """Before each forward of the model: those of training count."""
         step = self._step
         import torch
 
-        if step is None or not (model.training and torch.is_grad_enabled()):  # the guard measures without gradients
+        if step is None or not (model.training and torch.is_grad_enabled()):
             return
         # Only the shapes: what they mean is for later.
         step.inputs.append({name: _Shaped(named[name].shape) for name in _SHAPING if name in named})
@@ -136,33 +136,14 @@ class StepTimes(TrainerCallback):  # type: ignore[misc]
                 self.record.steps, self.record.factor, self.record.gpu, self.record.low, self.record.high,
             )  # fmt: skip
 
-    def _calibrated(self, args: Any, model: Any) -> StepRecord | None:
+    def _calibrated(self, args: Any, model: Any) -> StepRecord:
         from ..memory.model_source import analytic_request
 
-        gpu = self._gpu()
-        if not gpu:
-            self.problem = "the time model has no rates for CPUs"
-            return None
         described = analytic_request(model)
-        record = calibrate_steps(described, gpu, _settings(args, model), self.steps)
+        record = calibrate_steps(described, self._gpu(), _settings(args, model), self.steps)
         if not store_step_calibration(described, record):
             self.problem = f"{record.factor:.3g} times the estimate was not kept"
         return record
-
-
-def follow_steps(handler: Any) -> Callable[[], None]:
-    """Let a Trainer's ``CallbackHandler`` have one ``StepTimes``; gives a function that takes it away again."""
-    if handler is None or any(isinstance(callback, StepTimes) for callback in handler.callbacks):
-        return lambda: None
-    times = StepTimes()
-    handler.add_callback(times)
-
-    def leave() -> None:
-        times.stop()
-        if times in handler.callbacks:
-            handler.callbacks.remove(times)
-
-    return leave
 
 
 def _not_measured(args: Any, model: Any) -> str:

@@ -94,12 +94,19 @@ class Watch:
     def step(self, number: int, steps: int) -> None:
         """An optimizer step has ended."""
         self._at = number, steps
-        if self._tell(self._step, number):
-            self._look(number, steps)
+        if not self.active:
+            return
+        try:
+            self._step(number)
+        except Exception as error:
+            self.give_up(error)
+        else:
+            if self._clock() >= self._looking:  # else there is no newer sample
+                self._look(number, steps)
 
     def evaluated_batch(self, number: int, steps: int) -> None:
         """A batch of an evaluation or a prediction has ended."""
-        if self._tell(self._other, "evaluation"):
+        if self._tell(self._other, "evaluation") and self._clock() >= self._looking:
             self._look(number, steps)
 
     def evaluated(self, number: int) -> None:
@@ -186,8 +193,6 @@ class Watch:
 
     def _look(self, number: int, steps: int) -> None:
         now = self._clock()
-        if now < self._looking:  # there is no newer sample
-            return
         self._looking = now + self._interval_s
         self._tell(self._thresholds)
         self._tell(self._news.say)

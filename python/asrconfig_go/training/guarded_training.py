@@ -184,9 +184,7 @@ class GuardedTraining:
         if own:
             self._undo.append(self._guard.detach)
         for place, (samples, values) in self._record.limits.items():
-            budget = self._guard.budgets[place]
-            budget.samples, budget.values = _least(budget.samples, samples), _least(budget.values, values)
-            budget.has_failed = budget.has_failed or budget.is_limited
+            self._guard.budgets[place].lower(samples, values)
 
     def _attempts(self) -> Any:
         from .restart import AllStepsMade
@@ -318,11 +316,8 @@ class GuardedTraining:
     def _shrink(self, restart: Restart) -> None:
         assert self._guard is not None  # set up before anything can fail
         budget = self._guard.budgets[restart.place]
-        budget.has_failed = True
-        if budget.samples is not None or budget.values is None:
-            budget.samples = min(restart.after, budget.samples or restart.after)
-        if budget.values is not None:
-            budget.values = max(1, budget.values // 2)
+        values = None if budget.values is None else max(1, budget.values // 2)
+        budget.lower(restart.after if budget.samples is not None or values is None else None, values)
 
     def _go_on(self, restart: Restart) -> None:
         """Free what the failed attempt holds, and set the trainer up for the next one."""
@@ -363,10 +358,6 @@ def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any
             "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",
             "set auto_find_batch_size=False: the guard finds a fitting micro-batch itself",
         )
-
-
-def _least(*limits: int | None) -> int | None:
-    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
