@@ -10,6 +10,7 @@ from typing import Any
 
 from .errors import InvalidArgumentError
 
+_MOST_SECONDS = 86_400.0
 MARGIN_RANGE = (0.70, 0.95)  # of the safety margin, as core/plan has it
 
 
@@ -72,3 +73,13 @@ def plain(value: Any) -> Any:
 def _words(kind: type) -> str:
     known = {int: "a whole number", float: "a number", bool: "True or False", str: "text", dict: "a dictionary"}
     return known.get(kind, f"a {kind.__name__}")
+
+
+def check_seconds(name: str, seconds: Any) -> float:
+    """Give a duration above 0 and up to a day, else raise ``InvalidArgumentError``."""
+    value: float = checked(name, seconds, float)
+    if not 0 < value <= _MOST_SECONDS:
+        raise InvalidArgumentError(
+            f"{name} = {seconds!r} is not a duration above 0 and up to a day", "pass the longest clip in seconds"
+        )
+    return value

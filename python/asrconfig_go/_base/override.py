@@ -8,6 +8,9 @@ from typing import Any, Final
 GUARD_KEY: Final = "_asrconfig_guard"
 """The attribute of a Trainer, and of its ``CallbackHandler``, that holds its guard."""
 
+BATCHES_KEY: Final = "_asrconfig_batches"
+"""The attribute of a Trainer that holds the part of chosen batches which its process gets."""
+
 
 def override(owner: Any, name: str, function: Any) -> Callable[[], None]:
     """Put ``function`` in the place of a method of one object; gives the way back."""

@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from .._base.override import GUARD_KEY, override
+from .._base.override import BATCHES_KEY, GUARD_KEY, override
 from .step_sampler import StepSampler
-
-_KEY = "_asrconfig_batches"
 
 
 def use_batches(trainer: Any, sampler: StepSampler, shares: Sequence[int] | None = None) -> Callable[[], None]:
@@ -33,7 +31,7 @@ def use_batches(trainer: Any, sampler: StepSampler, shares: Sequence[int] | None
     >>> len(trainer.get_train_dataloader())
     2
     """
-    if hasattr(trainer, _KEY):
+    if hasattr(trainer, BATCHES_KEY):
         raise InvalidArgumentError(
             "the trainer uses batches of a StepSampler already",
             "call the function that use_batches returned to detach it",
@@ -53,20 +51,15 @@ def use_batches(trainer: Any, sampler: StepSampler, shares: Sequence[int] | None
         return with_batches(make_loader(*args, **kwargs), part)
 
     undo = override(trainer, "get_train_dataloader", get_train_dataloader)
-    setattr(trainer, _KEY, part)
+    setattr(trainer, BATCHES_KEY, part)
     trainer.add_callback(callback)
 
     def leave() -> None:
         trainer.remove_callback(callback)
-        delattr(trainer, _KEY)
+        delattr(trainer, BATCHES_KEY)
         undo()
 
     return leave
-
-
-def shared_evenly(trainer: Any) -> bool:
-    """Whether all processes have as many clips of a step, as far as a sampler decides."""
-    return not hasattr(trainer, _KEY) or getattr(trainer, _KEY).even
 
 
 def with_batches(loader: Any, sampler: Iterable[list[Any]]) -> Any:

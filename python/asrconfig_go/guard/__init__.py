@@ -5,8 +5,6 @@ from .._base.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "bad_clip_record": ("BadBatch", "BadClip"),
-        "bad_clips": ("BadClipError",),
         "guard": ("Guard", "attach", "guard_of"),
         "own_loop": ("GuardedStep", "guarded_step"),
         "training_report": ("Change", "GuardEvent", "Restart", "TrainingReport"),

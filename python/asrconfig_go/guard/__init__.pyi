@@ -1,7 +1,5 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
-from .bad_clip_record import BadBatch as BadBatch, BadClip as BadClip
-from .bad_clips import BadClipError as BadClipError
 from .guard import Guard as Guard, attach as attach, guard_of as guard_of
 from .own_loop import GuardedStep as GuardedStep, guarded_step as guarded_step
 from .training_report import (

@@ -15,8 +15,8 @@ import torch
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece, split, tensors_of
+from ..losses.loss_rule import RULES, LossRule, weighted
 from .attempts import Attempts, CannotRetryError, Piece
-from .loss_rule import RULES, LossRule, weighted
 from .micro_batch_budget import Budget
 from .optimizer_step import Report
 from .process_group import ProcessGroup

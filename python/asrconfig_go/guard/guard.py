@@ -10,41 +10,37 @@ from .._base.checks import checked
 from .._base.choices import BadClipPolicy, OomSnapshot, TooLong, WeightRule
 from .._base.errors import InfeasiblePlanError, InvalidArgumentError
 from .._base.out_of_memory import note as add_note
-from .._base.override import GUARD_KEY, override
+from .._base.override import BATCHES_KEY, GUARD_KEY, override
 from .._base.parallel_training import cannot_retry
 from .._base.random_state import cpu_generators_kept
+from ..bad_clips.bad_clip_record import BadBatch
+from ..bad_clips.clip_rows import ClipRows
+from ..bad_clips.detection import BadClips
+from ..bad_clips.gradient_norms import GradientNorms
+from ..bad_clips.oversized_clips import OversizedClips
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import batch_size
 from ..batching.memory_limits import OVERHEAD_S
-from ..batching.trainer_batches import shared_evenly
+from ..losses.loss_rule import GivenRule, LossRule
 from ..view.units import plural
 from .accumulation_window import Call
 from .attempts import Attempts
-from .bad_clip_record import BadBatch
-from .bad_clips import BadClips
-from .clip_details import ClipDetails
-from .clip_rows import ClipRows
 from .engine import Engine
 from .evaluation import Predictions, evaluating, predictions_back, saving
-from .gradient_norms import GradientNorms
 from .guard_checks import caveats, check_options, check_trainer, check_windows
-from .held_memory import Predicted
 from .loader_retry import Loading
-from .loss_rule import GivenRule, LossRule
 from .lost_gpu import keep_what_can_be_kept
-from .memory_budget import MemoryBudget
 from .micro_batch_budget import Budget
-from .oom_snapshots import OomSnapshots
 from .optimizer_step import OptimizerSteps
-from .oversized_clips import OversizedClips
 from .process_group import ProcessGroup
-from .saved_batch_writing import BatchWriter
 from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
 from .training_report import GuardEvent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ..memory.held_memory import Predicted
+    from ..memory.oom_snapshots import OomSnapshots
     from ..memory.preflight import PreflightReport
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -137,6 +133,8 @@ class Guard:
         self.trainer = trainer
         training = Budget(micro_batch, overhead_s)
         if memory is not None:
+            from .memory_budget import MemoryBudget
+
             cost = OVERHEAD_S if overhead_s is None else overhead_s
             training = MemoryBudget(memory, memory_limit_bytes, micro_batch, cost)
         self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
@@ -146,11 +144,12 @@ class Guard:
         self._rule = LossRule(labels_name(trainer), rule)
         loop = self._loop = TrainerLoop(trainer, ranks, self._rule)
         loop.notes = caveats(trainer)
-        self._snapshots = OomSnapshots(trainer, oom_snapshot, self._predicted)
+        self._oom_snapshot = oom_snapshot
+        self._snapshots: OomSnapshots | None = None
         self._loading = Loading(trainer, self._retried)
         halvings = max_halvings if max_halvings is not None else 3 if too_long == "raise" else 20
         self._attempts = Attempts(
-            halvings, lambda: loop.step_number, self._loading.ran_short, self._snapshots.take, self._lost_gpu
+            halvings, lambda: loop.step_number, self._loading.ran_short, self._snapshot, self._lost_gpu
         )
         engine = self._engine = Engine(
             loop, self._rule, training, self._attempts,
@@ -159,14 +158,13 @@ class Guard:
         )  # fmt: skip
         self._window = engine.window
         self._rows, self._norms = ClipRows(trainer, self._loading), GradientNorms()
-        write = BatchWriter(loop, self._window, lambda: training.samples, self._rows, ClipDetails(trainer))
-        self._bad = BadClips(loop, bad_clips, engine, self._norms, write, split)
+        self._bad = BadClips(loop, bad_clips, engine, self._norms, split, lambda: training.samples, self._rows)
         engine.other = self._bad.raised
         self._left_out = engine.left_out = OversizedClips(
             too_long, training, self._window, self._rule, lambda call: self._bad.does_not_fit(call, "left out")
         )
         self._predictions = Predictions(trainer, self._rule, self.budgets["evaluation"], self._attempts, ranks, split)
-        self._optimizer = OptimizerSteps(self._repeated, self._snapshots.take)
+        self._optimizer = OptimizerSteps(self._repeated, self._snapshot)
         self._undo: list[Callable[[], None]] = []
         self._shared = cannot_retry(trainer)
         self._settle()
@@ -179,12 +177,12 @@ class Guard:
                 "prediction_step": self._prediction_step,
                 "training_step": self._training_step,
                 "get_batch_samples": self._fetching(trainer.get_batch_samples),
-                "evaluation_loop": evaluating(trainer, self._repeated, self._snapshots.take),
-                "_save_checkpoint": saving(trainer, self._repeated, self._snapshots.take),
+                "evaluation_loop": evaluating(trainer, self._repeated, self._snapshot),
+                "_save_checkpoint": saving(trainer, self._repeated, self._snapshot),
             }
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
             self._undo += [self._optimizer.remove, *self._listen(), predictions_back(trainer)]
-            self._undo += [self._rows.remove, self._bad.remove, self._norms.remove, self._snapshots.end]
+            self._undo += [self._rows.remove, self._bad.remove, self._norms.remove, self._end_snapshots]
             setattr(trainer, GUARD_KEY, self)
             for text in self.notes:
                 logger.warning(text)
@@ -234,7 +232,7 @@ class Guard:
 
     def _training_begins(self) -> None:
         """The Trainer has made its optimizer and wrapped its model."""
-        self._snapshots.begin()
+        self._begin_snapshots()
         self._optimizer.follow(self.trainer.optimizer)
         self._norms.follow(self.trainer.accelerator)
         self._engine.begin()
@@ -258,7 +256,7 @@ class Guard:
         if self._rule.is_certain:
             return
         reason = self._loop.unknown_reason()
-        if not shared_evenly(self.trainer):
+        if not getattr(getattr(self.trainer, BATCHES_KEY, None), "even", True):
             raise InvalidArgumentError(
                 f"processes with unequal shares of a step would not train as with even ones: {reason}",
                 "share steps evenly: manager.attach(trainer, memory=False) keeps the Trainer's own batches",
@@ -329,7 +327,7 @@ class Guard:
         try:
             return self._engine.once(call)
         except Exception as error:
-            if saved := self._snapshots.take("training", error):
+            if saved := self._snapshot("training", error):
                 add_note(error, f"memory snapshot in {saved}")
             raise
 
@@ -408,6 +406,21 @@ class Guard:
     def bad_batches(self) -> list[BadBatch]:
         """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
         return self._bad.batches
+
+    def _begin_snapshots(self) -> None:
+        """Have PyTorch tell when memory of a GPU runs out, if that is wanted."""
+        if self._oom_snapshot != "off" and self.trainer.args.device.type == "cuda":
+            from ..memory.oom_snapshots import OomSnapshots
+
+            self._snapshots = self._snapshots or OomSnapshots(self.trainer, self._oom_snapshot, self._predicted)
+            self._snapshots.begin()
+
+    def _snapshot(self, place: str, error: BaseException) -> str:
+        return self._snapshots.take(place, error) if self._snapshots else ""
+
+    def _end_snapshots(self) -> None:
+        if self._snapshots:
+            self._snapshots.end()
 
     def _predicted(self, place: str) -> Predicted | None:
         """The prediction of the micro-batch that was computed last, in ``place``."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any, get_args
 
-from .._base.checks import checked
+from .._base.checks import check_seconds, checked
 from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
 from .._base.parallel_training import cannot_retry
-from ..memory.memory_settings import check_seconds
 
 _NEEDED = (
     "training_step", "prediction_step", "evaluation_loop", "get_batch_samples", "compute_loss", "_save_checkpoint",

@@ -9,7 +9,7 @@ from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from ..batching.batch_lengths import Extent
 from ..batching.memory_limits import GRID_S, OVERHEAD_S
-from .held_memory import Predicted
+from ..memory.held_memory import Predicted
 from .micro_batch_budget import Budget
 
 if TYPE_CHECKING:

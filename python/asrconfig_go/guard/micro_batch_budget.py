@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..batching.batch_lengths import Extent
 
 if TYPE_CHECKING:
-    from .held_memory import Predicted
+    from ..memory.held_memory import Predicted
 
 
 class Budget:

@@ -16,19 +16,18 @@ from .._base.checks import checked
 from .._base.choices import BadClipPolicy, TooLong
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
+from ..bad_clips.bad_clip_record import BadBatch
+from ..bad_clips.detection import BadClips
+from ..bad_clips.gradient_norms import GradientNorms
+from ..bad_clips.oversized_clips import OversizedClips
+from ..losses.loss_rule import GivenRule, LossRule, weighted
 from .accumulation_window import Call
 from .attempts import Attempts
-from .bad_clip_record import BadBatch
-from .bad_clips import BadClips
 from .engine import Engine
-from .gradient_norms import GradientNorms
 from .guard_checks import check_options
 from .loop import Loop
-from .loss_rule import GivenRule, LossRule, weighted
 from .micro_batch_budget import Budget
 from .optimizer_step import OptimizerSteps
-from .oversized_clips import OversizedClips
-from .saved_batch_writing import BatchWriter
 from .training_report import GuardEvent
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -308,7 +307,7 @@ def guarded_step(
         loop, loss_rule, budget, attempts, split=split, cut_statistics=split_batch_statistics, weights_windows=False,
         requested=f"micro_batch = {micro_batch}" if micro_batch else "",
     )  # fmt: skip
-    bad = BadClips(loop, bad_clips, engine, norms, BatchWriter(loop, engine.window, lambda: budget.samples), split)
+    bad = BadClips(loop, bad_clips, engine, norms, split, lambda: budget.samples)
     engine.other = bad.raised
     engine.left_out = OversizedClips(
         too_long, budget, engine.window, loss_rule, lambda call: bad.does_not_fit(call, "left out")

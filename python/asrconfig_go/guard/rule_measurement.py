@@ -20,10 +20,10 @@ from .._base.out_of_memory import classify, clear_frames, first_line, free_memor
 from .._base.override import override
 from .._base.random_state import rng_state, seed_cpu, set_rng_state
 from ..batching.collated_batch import batch_size, copied, entries, pick, piece
+from ..losses.loss_rule import PADDING, RULES, LossRule, weighted
 from ..memory.probe import changed_tensors, gradients_aside, tensor_sums
 from .accumulation_window import Call
 from .loop import Loop, UnfitStepError
-from .loss_rule import PADDING, RULES, LossRule, weighted
 from .step_state import StepState, changed_values, put_values
 
 _TRIALS = (4, 2, 2)  # clips that are measured, as many as fit

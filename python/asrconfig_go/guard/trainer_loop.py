@@ -13,11 +13,11 @@ import torch
 from .._base.errors import InvalidArgumentError
 from .._base.override import override
 from ..batching.collated_batch import batch_size
+from ..losses.loss_rule import LossRule, weighted
+from ..losses.loss_table import Loss, label_smoother_loss, loss_of
 from ..memory.probe import changed_tensors, tensor_sums
 from .accumulation_window import Call
 from .loop import Loop, UnfitStepError
-from .loss_rule import LossRule, weighted
-from .loss_table import Loss, label_smoother_loss, loss_of
 from .process_group import ProcessGroup
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")

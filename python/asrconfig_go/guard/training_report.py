@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..bad_clips.bad_clip_record import BadBatch
 from ..view.render import box
 from ..view.units import plural
-from .bad_clip_record import BadBatch
 
 FINISHED = (
     "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._base.allocator_settings import allocator_in_force
-from .._base.checks import checked
+from .._base.checks import check_seconds, checked
 from .._base.choices import Precision
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, free_memory
@@ -19,7 +19,7 @@ from ..view.render import box
 from ..view.units import exact
 from .bisection import Bracket
 from .memory_model import MemoryModel
-from .memory_settings import MAX_BATCH, check_seconds, positive
+from .memory_settings import MAX_BATCH, positive
 from .model_source import is_module
 from .probe import optimizer_states, untouched
 from .trial_batch import BatchFunction, TrialBatch, model_trial, trainer_trial

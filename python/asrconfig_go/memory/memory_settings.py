@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._base import native
-from .._base.checks import checked
+from .._base.checks import check_seconds, checked
 from .._base.choices import Checkpointing, Precision
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import InvalidArgumentError
@@ -17,7 +17,6 @@ from ..machine.hardware import GPU, HardwareProfile
 from .calibration_record import torch_version
 
 MAX_BATCH = 65_536
-MAX_SECONDS = 86_400.0
 MAX_LABELS = 1_000_000
 MAX_ACCUMULATION = 65_536
 MAX_LAYERS = 65_536
@@ -128,16 +127,6 @@ def check_labels(name: str, labels: Any) -> int:
     if not 0 <= value <= MAX_LABELS:
         raise InvalidArgumentError(
             f"{name} = {value} is not between 0 and {MAX_LABELS}", "pass the tokens of the longest text"
-        )
-    return value
-
-
-def check_seconds(name: str, seconds: Any) -> float:
-    """Give a duration above 0 and up to a day, else raise ``InvalidArgumentError``."""
-    value: float = checked(name, seconds, float)
-    if not 0 < value <= MAX_SECONDS:
-        raise InvalidArgumentError(
-            f"{name} = {seconds!r} is not a duration above 0 and up to a day", "pass the longest clip in seconds"
         )
     return value
 

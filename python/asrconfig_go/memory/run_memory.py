@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
-from .._base.checks import checked
+from .._base.checks import check_seconds, checked
 from .._base.choices import ClipOrder
 from .._base.errors import InvalidArgumentError
 from .._base.records import from_json, to_json
 from ..view.plot import plot
 from ..view.render import Record, Shown
-from .memory_settings import MAX_BATCH, MemorySettings, Target, check_seconds, positive
+from .memory_settings import MAX_BATCH, MemorySettings, Target, positive
 
 if TYPE_CHECKING:
     from .opened_trace import OpenedTrace

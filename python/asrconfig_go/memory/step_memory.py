@@ -9,10 +9,11 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
+from .._base.checks import check_seconds
 from .._base.errors import InvalidArgumentError
 from ..batching.memory_limits import Table, cheapest, fits_in, memory_table
 from ..view.units import exact
-from .memory_settings import MemorySettings, Target, check_seconds, positive
+from .memory_settings import MemorySettings, Target, positive
 from .run_memory import BatchPeak, SeedPeak
 
 if TYPE_CHECKING:

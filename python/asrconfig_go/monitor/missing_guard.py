@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.override import GUARD_KEY
 from .._base.wrapped_model import bare
-from ..guard.loss_table import loss_of
+from ..losses.loss_table import loss_of
 
 if TYPE_CHECKING:
     from ..guard.guard import Guard

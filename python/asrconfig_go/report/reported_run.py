@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from .._base.records import from_json, json_fields
-from ..guard.memory_failure import MemoryFailure
+from ..memory.memory_failure import MemoryFailure
 from ..monitor.rank_peaks import RankPeaks
 from ..monitor.run_log import Alert
 from ..training.run_record import RunRecord

@@ -14,7 +14,7 @@ from .._base.errors import AsrConfigError, CorruptFileError, InvalidArgumentErro
 from .._base.files import user_path
 from .._base.json_files import read_object
 from .._base.records import to_json
-from ..guard.memory_failure import PREFIX, MemoryFailure, read_failure
+from ..memory.memory_failure import PREFIX, MemoryFailure, read_failure
 from ..monitor.rank_peaks import RankPeaks, rank_peaks
 from ..monitor.run_log import RunLog
 from ..training.run_record import RunFolder, RunRecord

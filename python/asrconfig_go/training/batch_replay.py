@@ -12,8 +12,8 @@ from typing import Any
 from .._base.choices import Precision
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
-from ..guard.bad_clip_record import BadClip
-from ..guard.saved_batch import SavedBatch, read_batch
+from ..bad_clips.bad_clip_record import BadClip
+from ..bad_clips.saved_batch import SavedBatch, read_batch
 from ..view.render import box
 from ..view.units import gib, plural, visible
 from .replayed_clips import Replayed, Replays, standing_out

@@ -24,7 +24,7 @@ from .._base.errors import CorruptFileError, VersionMismatchError
 from .._base.files import write_whole
 from .._base.json_files import read_object
 from .._base.records import from_file
-from ..guard.bad_clip_record import BadBatch
+from ..bad_clips.bad_clip_record import BadBatch
 from ..guard.training_report import GuardEvent, Restart
 from .run_settings import ModelRecord
 

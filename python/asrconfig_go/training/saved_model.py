@@ -10,8 +10,8 @@ from .._base.errors import AsrConfigError, InvalidArgumentError, NotFoundError, 
 from .._base.hub_downloads import from_hub
 from .._base.out_of_memory import first_line
 from .._base.weight_files import weight_files
-from ..guard.clip_measurement import broken
-from ..guard.saved_batch import SavedBatch
+from ..bad_clips.clip_measurement import broken
+from ..bad_clips.saved_batch import SavedBatch
 from .checkpoints import checkpoints, incomplete, step_of
 
 _BEGAN = "name the checkpoint or the model that the training began with: --model"

@@ -11,13 +11,13 @@ from typing import Any
 
 from .._base.wrapped_model import bare
 from ..batching.collated_batch import batch_size
-from .accumulation_window import Call, Window
+from ..guard.accumulation_window import Call, Window
+from ..guard.loop import Loop
 from .bad_clip_record import BadBatch, BadClip
 from .clip_details import ClipDetails
 from .clip_findings import findings, look_at
 from .clip_measurement import ClipAlone
 from .clip_rows import ClipRows
-from .loop import Loop
 from .saved_batch import SavedBatch, bounded, free_folder, on_host, write_batch
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -37,10 +37,9 @@ class BatchWriter:
         window: Window,
         limit: Callable[[], int | None],
         rows: ClipRows | None = None,
-        details: ClipDetails | None = None,
     ) -> None:
         self._loop, self._window, self._limit, self._rows = loop, window, limit, rows
-        self._details = ClipDetails(None) if details is None else details
+        self._details = ClipDetails(rows.trainer if rows else None)
         self._unknown = "" if rows else "the loop does not say which rows of a dataset its batches hold"
 
     def __call__(

@@ -16,10 +16,10 @@ import torch
 from .._base.choices import OomSnapshot
 from .._base.files import write_whole
 from .._base.out_of_memory import classify
-from ..memory.snapshot import PROTOCOL, SUFFIX, Frame, modules_around
 from ..view.units import plural
 from .held_memory import Held, NamedAllocations, Place, Predicted, compared, held_in, place_of
 from .memory_failure import PREFIX
+from .snapshot import PROTOCOL, SUFFIX, Frame, modules_around
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -51,8 +51,6 @@ class OomSnapshots:
 
     def begin(self) -> None:
         """Training begins: from here on PyTorch tells when memory runs out, before anything is freed."""
-        if self._mode == "off" or getattr(self._trainer.args.device, "type", "cpu") != "cuda":
-            return
         try:
             _observe(self)
             if self._mode == "history" and not torch._C._cuda_isHistoryEnabled():
@@ -80,7 +78,7 @@ class OomSnapshots:
     def take(self, place: str, error: BaseException) -> str:
         """Write the snapshot of ``error``, before its frames are cleared; the file's path, "" where there is none."""
         held, self._held = self._held, None
-        if self._mode == "off" or not torch.cuda.is_initialized() or classify(error)["class"] not in _CLASSES:
+        if not torch.cuda.is_initialized() or classify(error)["class"] not in _CLASSES:
             return ""
         if place in self._files or len(self._files) >= MOST_FILES:
             return ""

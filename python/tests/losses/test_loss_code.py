@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from asrconfig_go.guard.loss_code import LossCode, code_of, forward_is_own, is_own, loss_code  # noqa: E402
+from asrconfig_go.losses.loss_code import LossCode, code_of, forward_is_own, is_own, loss_code  # noqa: E402
 
 PLAIN = """
 def forward(self, x, labels=None, attention_mask=None, output_router_logits=None, **kwargs):

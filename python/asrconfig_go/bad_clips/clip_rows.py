@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .loader_retry import Loading
+from ..guard.loader_retry import Loading
 
 _KEPT = 10_000  # batches, more than loaders fetch ahead
 
@@ -40,7 +40,7 @@ class ClipRows:
     """The rows of each batch of the window that was fetched last."""
 
     def __init__(self, trainer: Any, loading: Loading) -> None:
-        self._trainer, self._loading = trainer, loading
+        self.trainer, self._loading = trainer, loading
         self._sampler: _Numbered | None = None
         self._undo: list[Callable[[], None]] = []
         self.unknown: str = "no epoch has begun"
@@ -48,7 +48,7 @@ class ClipRows:
 
     def epoch_begins(self) -> None:
         """Have the loader's sampler keep what it gives; of the iterator that the Trainer makes next."""
-        loader = self._trainer.callback_handler.train_dataloader
+        loader = self.trainer.callback_handler.train_dataloader
         base = getattr(loader, "base_dataloader", loader)
         self.unknown = _unknown(loader, base)
         if self.unknown or isinstance(base.batch_sampler, _Numbered):

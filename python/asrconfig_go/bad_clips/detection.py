@@ -19,13 +19,13 @@ from .._base.errors import AsrConfigError
 from .._base.out_of_memory import clear_frames, first_line, note
 from ..batching.batch_lengths import extent, spoken_lengths
 from ..batching.collated_batch import UnsplittableBatchError, batch_size
-from .accumulation_window import Call
+from ..guard.accumulation_window import Call
+from ..guard.engine import Engine
+from ..guard.loop import Loop
 from .bad_clip_record import BadBatch
 from .clip_measurement import ClipAlone, ClipMeasurement, broken, probes
-from .engine import Engine
+from .clip_rows import ClipRows
 from .gradient_norms import RECENT, GradientNorms
-from .loop import Loop
-from .saved_batch_writing import BatchWriter
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -54,10 +54,12 @@ class BadClips:
         policy: BadClipPolicy,
         engine: Engine,
         norms: GradientNorms,
-        write: BatchWriter,
         split: Callable[[Any, int], list[Any]] | None,
+        limit: Callable[[], int | None],
+        rows: ClipRows | None = None,
     ) -> None:
-        self._loop, self._policy, self._engine, self._norms, self._write = loop, policy, engine, norms, write
+        self._loop, self._policy, self._engine, self._norms = loop, policy, engine, norms
+        self._limit, self._rows = limit, rows
         self._window = engine.window
         self._measure = ClipMeasurement(loop, engine.state, split)
         norms.not_finite = self.clipped
@@ -243,7 +245,10 @@ class BadClips:
         why = {(id(clip.call), clip.number): _why(what, clip, usual) for clip in named}
         self._reported = self._reported if what == "memory" else self._window.batches
         text = first_line(error) if error is not None else ""
-        batch = self._write(BadBatch(step, what, said, (), done, ""), calls, clips, why, text)
+        from .saved_batch_writing import BatchWriter  # what reads datasets and texts waits until something is wrong
+
+        write = BatchWriter(self._loop, self._window, self._limit, self._rows)
+        batch = write(BadBatch(step, what, said, (), done, ""), calls, clips, why, text)
         self.batches.append(batch)
         logger.warning("%s", batch)
         return batch

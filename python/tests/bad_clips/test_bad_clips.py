@@ -17,12 +17,12 @@ from torch.utils.data import IterableDataset  # noqa: E402
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
 from asrconfig_go import ASRConfigManager  # noqa: E402
+from asrconfig_go.bad_clips.clip_details import ClipDetails  # noqa: E402
+from asrconfig_go.bad_clips.gradient_norms import LEAST  # noqa: E402
+from asrconfig_go.bad_clips.saved_batch import MOST_FOLDERS, read_batch  # noqa: E402
 from asrconfig_go.batching import StepSampler, use_batches  # noqa: E402
 from asrconfig_go.errors import CorruptFileError, InfeasiblePlanError, NotFoundError  # noqa: E402
 from asrconfig_go.guard import BadClipError, attach, bad_clips, clip_measurement, saved_batch  # noqa: E402
-from asrconfig_go.guard.clip_details import ClipDetails  # noqa: E402
-from asrconfig_go.guard.gradient_norms import LEAST  # noqa: E402
-from asrconfig_go.guard.saved_batch import MOST_FOLDERS, read_batch  # noqa: E402
 from bad_clip_runs import BAD, NamedClips, bad_trainer, flat  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 from uneven_clips import Run  # noqa: E402

@@ -15,9 +15,9 @@ pytest.importorskip("transformers")
 
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import oom_snapshots  # noqa: E402
-from asrconfig_go.guard.held_memory import Place, held_in  # noqa: E402
-from asrconfig_go.guard.memory_failure import HeldRow, read_failure  # noqa: E402
-from asrconfig_go.guard.oom_snapshots import OomSnapshots, bounded  # noqa: E402
+from asrconfig_go.memory.held_memory import Place, held_in  # noqa: E402
+from asrconfig_go.memory.memory_failure import HeldRow, read_failure  # noqa: E402
+from asrconfig_go.memory.oom_snapshots import OomSnapshots, bounded  # noqa: E402
 from disturbed_runs import once_at, prepared  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 

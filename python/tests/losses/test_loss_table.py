@@ -21,8 +21,8 @@ torch = pytest.importorskip("torch")
 
 import transformers  # noqa: E402
 
-from asrconfig_go.guard.loss_rows import TABLE, TRIMMED, UNTIL_PROBLEM_TYPE  # noqa: E402
-from asrconfig_go.guard.loss_table import Loss, known_architecture, label_smoother_loss, loss_of  # noqa: E402
+from asrconfig_go.losses.loss_rows import TABLE, TRIMMED, UNTIL_PROBLEM_TYPE  # noqa: E402
+from asrconfig_go.losses.loss_table import Loss, known_architecture, label_smoother_loss, loss_of  # noqa: E402
 from tiny_models import example, frames, waves  # noqa: E402
 
 MODELS = sorted(frozenset[str]().union(*(row.models for row in TABLE)))
