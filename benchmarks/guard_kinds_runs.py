@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from guard_runs import Follow, Memory, Outcome, Watched, _flat as flat
+from guard_runs import Follow, Memory, Outcome, Watched, flat
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -218,7 +218,7 @@ def _fingerprints(batch: Any) -> list[tuple[float, ...]]:
     return [tuple(row.flatten()[:4].tolist()) for row in values]
 
 
-class _Path(TrainerCallback):  # type: ignore[misc]
+class WeightPath(TrainerCallback):  # type: ignore[misc]
     """The weights as training begins, and behind each step."""
 
     def __init__(self) -> None:
@@ -264,7 +264,9 @@ def _checksums(predicted: Any) -> dict[str, float]:
     return {"predictions": total(predicted.predictions), "labels": total(predicted.label_ids)}
 
 
-def _trainer(kind: Kind, place: Place, memory: Script, path: _Path, folder: str) -> Any:
+def prepared_trainer(kind: Kind, place: Place, memory: Script, path: WeightPath, folder: str) -> Any:
+    """The Trainer of ``kind``, whose memory runs out at ``place``."""
+
     def watched() -> Any:
         torch.manual_seed(0)
         model = kind.model()
@@ -324,10 +326,10 @@ def _trainer(kind: Kind, place: Place, memory: Script, path: _Path, folder: str)
 
 def trained(kind: Kind, place: Place, guarded: bool) -> Run:
     """Run it. What ends the run is in ``error``."""
-    memory, path, error, trainer, notes = Script(place, kind.depth), _Path(), None, None, list[tuple[int, str]]()
+    memory, path, error, trainer, notes = Script(place, kind.depth), WeightPath(), None, None, list[tuple[int, str]]()
     guard = None
     with tempfile.TemporaryDirectory() as folder, _listening(memory) as told:
-        trainer = _trainer(kind, place, memory, path, folder)
+        trainer = prepared_trainer(kind, place, memory, path, folder)
         before = flat(trainer.model)
         try:
             if guarded:

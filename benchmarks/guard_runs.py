@@ -330,7 +330,7 @@ def trained(case: Case) -> Outcome:
         memory.applied = []
         collate.order = []
         trainers[:] = [_trainer(case, batch, memory, data, collate, folder)]
-        starts[:] = [_flat(trainers[0].model)]
+        starts[:] = [flat(trainers[0].model)]
         if case.way == "guard":
             attach(trainers[0])
         trainers[0].train()
@@ -348,7 +348,7 @@ def trained(case: Case) -> Outcome:
     trainer = trainers[0]
     return Outcome(
         start=starts[0],
-        end=_flat(trainer.model),
+        end=flat(trainer.model),
         applied=memory.applied,
         computed_steps=memory.clock,
         global_step=trainer.state.global_step,
@@ -359,7 +359,7 @@ def trained(case: Case) -> Outcome:
     )
 
 
-def _flat(model: Any) -> torch.Tensor:
+def flat(model: Any) -> torch.Tensor:
     return torch.cat([p.detach().flatten().double() for p in model.parameters()])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from .errors import AsrConfigError
 from .files import write_whole
 from .json_files import read_object
-from .weight_files import weight_files
+from .weight_files import INDICES, weight_files
 
 NAME = "asrconfig_checksums.json"
 _SCHEMA = 1
@@ -42,6 +42,9 @@ def damaged(checkpoint: Path) -> str:
     try:
         told = read_object(checkpoint / NAME, "list of checksums", _HINT)
         files = {str(name): (int(size), int(crc)) for name, (size, crc) in told["files"].items()}
+        weights = {path.relative_to(checkpoint).as_posix() for path in weight_files(checkpoint)}
+        if weights.isdisjoint(files):  # saved anew since, such as in shards: the files before are not needed any more
+            files = {name: sums for name, sums in files.items() if not _was_weights(checkpoint / name)}
         for name, (size, _) in files.items():  # sizes first: they cost nothing
             found = (checkpoint / name).stat().st_size
             if found != size:
@@ -52,6 +55,11 @@ def damaged(checkpoint: Path) -> str:
     except (AsrConfigError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
         return f"{NAME} cannot be read; {_HINT}"
     return f"{', '.join(wrong)} changed since it was written" if wrong else ""
+
+
+def _was_weights(path: Path) -> bool:
+    """Whether a file that is gone held weights, or listed those that did."""
+    return not path.exists() and (path.suffix in (".safetensors", ".bin") or path.name in INDICES)
 
 
 def _crc32(path: Path) -> int:

@@ -353,6 +353,11 @@ def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any
         raise InvalidArgumentError(f"resume = {resume!r} is not True, False or a path", "True takes the newest one")
     if "resume_from_checkpoint" in arguments:
         raise InvalidArgumentError("resume_from_checkpoint is the Trainer's", "pass resume=True, or resume=a path")
+    if arguments.get("trial") is not None:
+        raise InvalidArgumentError(
+            "a trial of a hyperparameter search makes a model and a folder of its own, and is no run to resume",
+            "call manager.attach(trainer), then trainer.hyperparameter_search(): its trials are guarded",
+        )
     if trainer.args.auto_find_batch_size:
         raise InvalidArgumentError(
             "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",

@@ -45,9 +45,9 @@ def start_point(trainer: Any, resume: bool | str | os.PathLike[str]) -> StartPoi
     source = output if resume is True else Path(resume).resolve().parent
     folder = folder_of(trainer, source)
     known = folder.read()
+    checkpoint = _newest(output, known) if resume is True else _given(Path(resume), known)
     if known:
         _check_same(trainer, known, source)
-    checkpoint = _newest(output, known) if resume is True else _given(Path(resume), known)
     if checkpoint and trainer.args.ignore_data_skip:
         logger.warning(
             "ignore_data_skip=True: the epoch that %s is in begins again, with clips seen before", checkpoint

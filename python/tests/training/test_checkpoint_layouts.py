@@ -250,6 +250,19 @@ def test_weights_that_changed(tmp_path: Path, name: str, file: str) -> None:
     assert incomplete(checkpoint, 1) in (f"{file} changed since it was written", f"{file} cannot be read")
 
 
+@pytest.mark.parametrize(("before", "after"), [("single", "shards"), ("shards", "state dict"), ("single", "bin")])
+def test_weights_saved_anew_in_other_files(tmp_path: Path, before: str, after: str) -> None:
+    checkpoint = saved(tmp_path / "checkpoint-4", LAYOUTS[before].save)
+    write_checksums(checkpoint)
+    for file in LAYOUTS[before].files:
+        (checkpoint / file).unlink()
+    assert incomplete(checkpoint, 1) == "it has no weights"
+    LAYOUTS[after].save(checkpoint)
+    assert not incomplete(checkpoint, 1)
+    (checkpoint / "optimizer.pt").write_bytes((checkpoint / "scheduler.pt").read_bytes() + b"more")
+    assert incomplete(checkpoint, 1), "the other files are compared as before"
+
+
 def test_an_adapter_s_folder_that_is_gone(tmp_path: Path) -> None:
     checkpoint = saved(tmp_path / "checkpoint-4", LAYOUTS["named adapters"].save)
     write_checksums(checkpoint)
