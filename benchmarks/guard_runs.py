@@ -227,7 +227,7 @@ class Follow(TrainerCallback):  # type: ignore[misc]
     """Tells the memory when optimizer steps are taken."""
 
     def __init__(self, memory: Memory) -> None:
-        self._memory = lambda: memory  # in a function, out of a guard's sight: it puts back what callbacks hold
+        self._memory: Callable[[], Memory] = lambda: memory  # in a function, out of a guard's sight: it puts back what callbacks hold
 
     @property
     def memory(self) -> Memory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -15,21 +16,17 @@ import pytest
 pytest.importorskip("transformers")
 pytest.importorskip("torch")
 
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.guard import attach
 from locations import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "benchmarks"))
-
-from guard_kinds import KINDS
-from guard_kinds_runs import Kind, Place, Script, WeightPath, prepared_trainer
-from guard_runs import flat
-
-from asrconfig_go.errors import InvalidArgumentError
-from asrconfig_go.guard import attach
+kinds, runs = importlib.import_module("guard_kinds"), importlib.import_module("guard_kinds_runs")
 
 NAMES = ("forward", "compute_loss", "training_step", "prediction_step", "get_batch_samples")
 NOT_FINITE = ("a micro-batch of -100 alone", "first micro-batch of -100 alone")
 """Kinds whose loss is NaN in micro-batches of 4: its clips are computed alone to be named."""
-PLACES = (Place("nothing"), Place("4 × 2, nothing", 4, 2))
+PLACES = (runs.Place("nothing"), runs.Place("4 × 2, nothing", 4, 2))
 
 
 class Rows(list[Any]):
@@ -39,7 +36,7 @@ class Rows(list[Any]):
         return super().__getitem__(i)
 
 
-def dataset_of(kind: Kind, rows: Sequence[dict[str, Any]]) -> Any:
+def dataset_of(kind: Any, rows: Sequence[dict[str, Any]]) -> Any:
     data = kind.dataset(rows)
     return Rows(data) if type(data) is list else data
 
@@ -67,9 +64,9 @@ def _code(owner: type, name: str) -> CodeType | None:
     return getattr(getattr(owner, name, None), "__code__", None)
 
 
-def trained(kind: Kind, place: Place, folder: Path, guarded: bool) -> tuple[Counter[Any], Any]:
+def trained(kind: Any, place: Any, folder: Path, guarded: bool) -> tuple[Counter[Any], Any]:
     """What was called, and the weights."""
-    trainer = prepared_trainer(kind, place, Script(place, kind.depth), WeightPath(), str(folder))
+    trainer = runs.prepared_trainer(kind, place, runs.Script(place, kind.depth), runs.WeightPath(), str(folder))
     calls = Calls(trainer)
     before = sys.getprofile()
     sys.setprofile(calls)
@@ -79,14 +76,14 @@ def trained(kind: Kind, place: Place, folder: Path, guarded: bool) -> tuple[Coun
         trainer.train()
     finally:
         sys.setprofile(before)
-    return calls.counts, flat(trainer.model)
+    return calls.counts, runs.flat(trainer.model)
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of settings that a kind is about
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.title)
-@pytest.mark.parametrize("name", KINDS)
-def test_calls_and_weights_are_the_plain_trainer_s(tmp_path: Path, name: str, place: Place) -> None:
-    made = KINDS[name]()
+@pytest.mark.parametrize("name", kinds.KINDS)
+def test_calls_and_weights_are_the_plain_trainer_s(tmp_path: Path, name: str, place: Any) -> None:
+    made = kinds.KINDS[name]()
     kind = dataclasses.replace(made, dataset=lambda rows: dataset_of(made, rows))
     plain, weights = trained(kind, place, tmp_path, guarded=False)
     try:
