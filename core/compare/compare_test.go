@@ -64,12 +64,15 @@ func TestEveryRowHoldsTogether(t *testing.T) {
 
 // TestEveryRowIsThePlan: for every card of the catalogue, and for several, the row is what core/plan makes of that machine alone.
 func TestEveryRowIsThePlan(t *testing.T) {
-	for _, name := range []string{"facebook/wav2vec2-xls-r-300m", "openai/whisper-small"} {
+	for _, c := range []struct {
+		name               string
+		every, lossUnknown bool
+	}{{"facebook/wav2vec2-xls-r-300m", true, false}, {"facebook/wav2vec2-xls-r-300m", false, true}, {"openai/whisper-small", false, false}} {
 		r := asked()
-		r.AnyDepth, r.CanOffload = true, true
-		r.Model.Name = name
+		r.AnyDepth, r.CanOffload, r.LossUnknown = true, true, c.lossUnknown
+		r.Model.Name = c.name
 		r.GPUs = []string{"T4", "2xT4", "K80", "8xA100-40GB"}
-		if name == "facebook/wav2vec2-xls-r-300m" {
+		if c.every {
 			for _, card := range gpus.All() {
 				r.GPUs = append(r.GPUs, card.Key)
 			}
@@ -87,7 +90,7 @@ func TestEveryRowIsThePlan(t *testing.T) {
 				g.Index = i
 				hardware.GPUs = append(hardware.GPUs, g)
 			}
-			options := plan.Options{TargetBatchSize: 32, SafetyMargin: 0.85, Optimizer: row.Optimizer, Workers: &workers, DeviceCount: &row.Count, AnyDepth: r.AnyDepth, CanOffload: r.CanOffload}
+			options := plan.Options{TargetBatchSize: 32, SafetyMargin: 0.85, Optimizer: row.Optimizer, Workers: &workers, DeviceCount: &row.Count, AnyDepth: r.AnyDepth, CanOffload: r.CanOffload, LossUnknown: r.LossUnknown}
 			alone, err := plan.Make(plan.Inputs{Hardware: hardware, Dataset: dataset, Durations: durations, Model: m.Profile(), Described: &r.Model, Options: options})
 			if !row.Fits {
 				require.Equal(t, fault.Infeasible, fault.From(err).Code, row.GPU)
@@ -97,6 +100,7 @@ func TestEveryRowIsThePlan(t *testing.T) {
 			require.Equal(t, []any{alone.PerDeviceTrainBatchSize, alone.GradientAccumulationSteps, alone.GradientCheckpointing, alone.EveryNLayers, alone.OffloadCheckpoints, alone.MicroBatching, alone.LengthHandling, alone.PredictedBytes},
 				[]any{row.Batch, row.Accumulation, row.Checkpointing, row.EveryNLayers, row.Offload, row.MicroBatching, row.LengthHandling, int64(row.PeakBytes)}, row.GPU)
 			require.Equal(t, map[string]bool{"fp16": alone.FP16, "bf16": alone.BF16, "fp32": !alone.FP16 && !alone.BF16}[row.Precision], true, row.GPU)
+			require.False(t, c.lossUnknown && row.MicroBatching == "memory", row.GPU)
 			require.Equal(t, alone.Times.EpochHours, *row.EpochHours, row.GPU)
 			require.Equal(t, alone.Times.Parts, *row.Parts, row.GPU)
 		}

@@ -27,6 +27,7 @@ type Request struct {
 
 	AnyDepth       bool             `json:"any_depth"`       // as of plan.Options
 	CanOffload     bool             `json:"can_offload"`     // as of plan.Options
+	LossUnknown    bool             `json:"loss_unknown"`    // as of plan.Options
 	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of cards whose kernels were measured, from timing.profile; the first of each counts
 
 	TargetBatchSize      int      `json:"target_batch_size"`      // clips per optimizer step, 1..65536; 32

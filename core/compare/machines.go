@@ -123,7 +123,7 @@ func (p *planner) inputs(m machine, optimizer string, shared *estimate.Estimator
 	in.Options = plan.Options{TargetBatchSize: p.TargetBatchSize, SafetyMargin: p.SafetyMargin, Optimizer: optimizer, NumTrainEpochs: &p.Epochs,
 		DeviceCount: &m.count, Precision: p.precision(m.card.GPU()), LengthHandling: p.LengthHandling, FreezeFeatureEncoder: p.FreezeFeatureEncoder,
 		LoRARank: int(p.LoRARank), LoaderRate: p.LoaderRate, DecodeRate: p.DecodeRate, Workers: p.Workers, EvaluationOptions: p.EvaluationOptions,
-		KernelProfiles: p.KernelProfiles, AnyDepth: p.AnyDepth, CanOffload: p.CanOffload}
+		KernelProfiles: p.KernelProfiles, AnyDepth: p.AnyDepth, CanOffload: p.CanOffload, LossUnknown: p.LossUnknown}
 	if factor, known := p.factors[m.card.Key]; known {
 		in.Options.Calibration = &factor
 	}

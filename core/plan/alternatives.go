@@ -52,8 +52,8 @@ func batchName(b batches) string {
 func (s *search) whyNot(f evaluated, b batches) string {
 	o := s.in.Options
 	switch {
-	case b.order == f.chosen.order && s.sharded():
-		return "the guard cannot split the steps of a sharded model"
+	case b.microBatching == memoryMicro && s.unsplit(f) != "":
+		return s.unsplit(f)
 	case o.Streamed && (b.order == "grouped" || b.order == "packed"):
 		return "of a stream one window of clips is known at a time"
 	case b.order == f.chosen.order:

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -109,6 +110,7 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		return profile.Config{}, err
 	}
 	planOptimizer(d, s.in)
+	planRule(d, s.in)
 	whole, err := s.writeRun(d, best)
 	if err != nil {
 		return profile.Config{}, err
@@ -209,6 +211,14 @@ func (s *search) explainBatches(d *draft, f evaluated) error {
 const evalAccumulation = 16
 
 func (s *search) microBatchReason(f evaluated) string {
+	withRule := s.withRule()
+	if why := withRule.unsplit(f); why != "" {
+		return why
+	}
+	if split := withRule.choose(f); s.ruleMissing() && split.microBatching == memoryMicro {
+		return fmt.Sprintf("%s, so that batches stay the Trainer's; with it the guard would split them by length and memory: %.2f× faster, %.1f %% padding instead of %.1f %%",
+			s.unsplit(f), f.chosen.epoch.Likely/split.epoch.Likely, 100*split.figures.Padding, 100*f.chosen.figures.Padding)
+	}
 	if f.chosen.microBatching == fixedMicro && s.in.Options.Preset == Speed {
 		return "one size is as fast here as other splits"
 	}
@@ -227,8 +237,10 @@ func (s *search) microBatchReason(f evaluated) string {
 func (s *search) orderReason(f evaluated) string {
 	b := f.chosen
 	switch {
-	case s.in.Options.LengthHandling != "":
+	case s.in.Options.LengthHandling == b.order:
 		return "asked for"
+	case s.in.Options.LengthHandling != "":
+		return fmt.Sprintf("%s steps were asked for, and the guard does not make them: %s", s.in.Options.LengthHandling, cmp.Or(s.unsplit(f), "results depend on padding"))
 	case s.clips.fixed > 0:
 		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.clips.fixed)
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps && b.order == "random":

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"math/rand"
 	"slices"
@@ -224,6 +225,22 @@ func TestATracedModelNeedsNoDescription(t *testing.T) {
 	assert.NotEmpty(t, c.LengthBuckets)
 }
 
+// TestOtherLengthsThatAreNotKnownAreNotSplit: whatever is known of the loss, that is the reason.
+func TestOtherLengthsThatAreNotKnownAreNotSplit(t *testing.T) {
+	in := described(t, xlsr, speech(2000, 30, 1), "T4")
+	budget := planned(t, in).BudgetBytes
+	in.Described, in.Options.LengthHandling = nil, "packed"
+	in.Traced = []Traced{{Precision: "fp16", Optimizer: "adamw_torch_fused", BudgetBytes: budget, OneLength: true,
+		Memory: batching.Limits{{Seconds: 30, Batch: 2}}, Peaks: []TracedPeak{{Batch: 2, Bytes: 9e9}}}}
+	for _, in.Options.LossUnknown = range []bool{false, true} {
+		c := planned(t, in)
+		assert.Equal(t, []string{"fixed", "random"}, []string{c.MicroBatching, c.LengthHandling})
+		const why = "the memory of batches of other lengths is not known"
+		assert.Equal(t, why, decision(t, c, "micro_batching").Reason)
+		assert.Equal(t, "packed steps were asked for, and the guard does not make them: "+why, decision(t, c, "length_handling").Reason)
+	}
+}
+
 func TestFewClipsThatFitInNoWayAreLeftOut(t *testing.T) {
 	durations := append(speech(999, 20, 1), 36000)
 	c := planned(t, described(t, xlsr, durations, "T4"))
@@ -338,6 +355,7 @@ func TestWishesThatExcludeEachOther(t *testing.T) {
 		{"a length that is none", func(in *Inputs) { in.Options.MaxLengthS = pointer(math.NaN()) }, fault.InvalidArgument, "max_length_s"},
 		{"a price that is none", func(in *Inputs) { in.Options.PriceUSDHour = pointer(-1.0) }, fault.InvalidArgument, "price_usd_hour"},
 		{"a clip that is not a number", func(in *Inputs) { in.Durations = []float64{1, math.NaN()} }, fault.InvalidArgument, "clip 1 lasts NaN s"},
+		{"a rule that is none", func(in *Inputs) { in.Options.Rule = "median" }, fault.InvalidArgument, `rule is "median"`},
 		{"unknown order", func(in *Inputs) { in.Options.LengthHandling = "sorted" }, fault.InvalidArgument, "length_handling"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -397,6 +415,88 @@ func TestACPUIsPlannedWithoutTimes(t *testing.T) {
 	assert.Equal(t, "none", c.Distributed)
 	assert.Nil(t, c.EvalAccumulationSteps)
 	checkSearched(t, c)
+}
+
+// TestOnlyKnownLossesAreSplit: elsewhere the Trainer's batches stay, and the plan says why, and what the rule would gain.
+func TestOnlyKnownLossesAreSplit(t *testing.T) {
+	const unknown = "the loss of Wav2Vec2ForCTC is not in the table of known losses, and rule= was not given"
+	for _, c := range []struct {
+		name         string
+		change       func(*Options)
+		order, micro string
+		why          string // of micro_batching
+		orderWhy     string // "" for any
+	}{
+		{"of the table", func(o *Options) { o.LossUnknown = false }, "random", "memory", "the guard splits each step of 32", ""},
+		{"unknown", func(*Options) {}, "random", "fixed", unknown + ", so that batches stay the Trainer's; with it the guard would split them by length and memory: ", ""},
+		{"given", func(o *Options) { o.Rule = "token_mean" }, "random", "memory", "the guard splits each step of 32", ""},
+		{"given as a function", func(o *Options) { o.Rule = "given" }, "random", "memory", "the guard splits each step of 32", ""},
+		{"an order of the guard's", func(o *Options) { o.LengthHandling = "packed" }, "random", "fixed", unknown, "packed steps were asked for, and the guard does not make them: " + unknown},
+		{"another", func(o *Options) { o.LengthHandling = "bucketed" }, "random", "fixed", unknown, "bucketed steps were asked for, and the guard does not make them: " + unknown},
+		{"the Trainer's order", func(o *Options) { o.LengthHandling = "grouped" }, "grouped", "fixed", "one size is as fast here", "asked for"},
+		{"speed", func(o *Options) { o.Preset = Speed }, "grouped", "fixed", unknown, ""},
+		{"sharded", func(o *Options) { o.Distributed, o.DeviceCount = "zero2", pointer(2) }, "random", "fixed", "the guard cannot split the steps of a sharded model", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := described(t, xlsr, speech(4000, 30, 1), "T4", "T4")
+			in.Options.DeviceCount, in.Options.LossUnknown = pointer(1), true
+			c.change(&in.Options)
+			made := planned(t, in)
+			assert.Equal(t, []string{c.order, c.micro, in.Options.Rule}, []string{made.LengthHandling, made.MicroBatching, made.Rule})
+			why := decision(t, made, "micro_batching").Reason
+			assert.Contains(t, why, c.why)
+			assert.NotContains(t, why, "\n")
+			assert.Contains(t, decision(t, made, "length_handling").Reason, c.orderWhy)
+			checkSearched(t, made)
+		})
+	}
+}
+
+// TestWhatARuleWouldGainIsThatOfTheAlternative: by the epochs that the search has compared.
+func TestWhatARuleWouldGainIsThatOfTheAlternative(t *testing.T) {
+	in := described(t, xlsr, speech(4000, 30, 1), "T4")
+	in.Options.LossUnknown = true
+	c := planned(t, in)
+	split := slices.IndexFunc(c.Alternatives, func(a profile.Alternative) bool { return a.Name == "random order, sized by memory" })
+	require.GreaterOrEqual(t, split, 0)
+	a := c.Alternatives[split]
+	require.Less(t, *a.Speed, 1.0)
+	assert.Equal(t, "the loss of Wav2Vec2ForCTC is not in the table of known losses, and rule= was not given", a.Why)
+	gain, less, _ := strings.Cut(decision(t, c, "micro_batching").Reason, " faster, ")
+	assert.True(t, strings.HasSuffix(gain, fmt.Sprintf(": %.2f×", 1 / *a.Speed)), gain)
+	assert.True(t, strings.HasPrefix(less, a.What+" instead of "), less)
+	assert.Equal(t, c.PerDeviceTrainBatchSize, c.MicroBatchSize)
+	in.Options.Rule = "mean"
+	given := planned(t, in)
+	assert.Equal(t, "as given: the guard weights micro-batches by it", decision(t, given, "rule").Reason)
+	if given.GradientCheckpointing == c.GradientCheckpointing { // the search compares them with the same settings
+		assert.InEpsilon(t, *a.Speed, given.Times.EpochHours.Likely/c.Times.EpochHours.Likely, 0.02)
+	}
+}
+
+// TestAnUnknownLossChangesNothingWhereNothingIsSplit: what pads all clips alike keeps its reason, and the published rule its plan.
+func TestAnUnknownLossChangesNothingWhereNothingIsSplit(t *testing.T) {
+	for _, policy := range []string{DefaultPolicy, PublishedRule} {
+		in := described(t, "openai/whisper-small", speech(2000, 30, 1), "A100-40GB")
+		in.Options.Policy = policy
+		known := planned(t, in)
+		in.Options.LossUnknown = true
+		assert.Equal(t, known, planned(t, in), policy)
+		in.Options.Rule = "token_mean"
+		given := planned(t, in)
+		assert.Equal(t, "token_mean", decision(t, given, "rule").Value)
+		assert.Equal(t, known.MicroBatching, given.MicroBatching)
+		checkDecisions(t, given)
+	}
+}
+
+func TestUnlikeCardsShareEvenlyWhereTheLossIsUnknown(t *testing.T) {
+	in := described(t, xlsr, speech(4000, 30, 1), "T4", "V100-16")
+	assert.NotEqual(t, 16, planned(t, in).Devices[0].Samples)
+	in.Options.LossUnknown = true
+	for _, device := range planned(t, in).Devices {
+		assert.Equal(t, 16, device.Samples, "shares of unequal size need weights")
+	}
 }
 
 func TestAStreamIsPlannedInWindows(t *testing.T) {

@@ -70,6 +70,8 @@ type Options struct {
 	Seed             *int     `json:"seed"`               // 0..2^32-1; default 42
 	DeviceCount      *int     `json:"device_count"`       // GPUs that share one optimizer step, 1..1024; default: those present
 	Preprocessing    string   `json:"preprocessing"`      // "light" or "heavy"
+	Rule             string   `json:"rule"`               // what the loss divides by, as the guard takes it: "mean", "token_mean", "shifted_token_mean", "sum", or "given" for a function; "" leaves it to the table of known losses
+	LossUnknown      bool     `json:"loss_unknown"`       // the table does not have the model's loss: without Rule the guard splits no step before memory runs out
 
 	EvaluationOptions
 
@@ -144,6 +146,7 @@ func (o Options) Normalized() (Options, error) {
 		oneOf("optimizer", o.Optimizer, optimizerNames()),
 		oneOf("lr_scaling", o.LRScaling, []string{ScaleSqrt, ScaleLinear, ScaleNone}),
 		oneOf("preprocessing", o.Preprocessing, []string{LightPreprocessing, HeavyPreprocessing}),
+		oneOf("rule", o.Rule, []string{"", "mean", "token_mean", "shifted_token_mean", "sum", "given"}),
 		inRange("target_batch_size", &o.TargetBatchSize, 1, MaxTargetBatchSize),
 		inRange("base_batch_size", o.BaseBatchSize, 1, MaxTargetBatchSize),
 		inRange("seed", o.Seed, 0, maxSeed),

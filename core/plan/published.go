@@ -28,6 +28,7 @@ func (published) Plan(in Inputs) (profile.Config, error) {
 	planPrecision(d, in, p)
 	planData(d, in, p)
 	planOptimizer(d, in)
+	planRule(d, in)
 	d.trainerDefaults(in, p)
 	return d.finish()
 }
@@ -205,6 +206,13 @@ func newLoader(c profile.Config, in Inputs, p pool) loader {
 		heavy:        in.Options.Preprocessing == HeavyPreprocessing,
 		room:         room,
 		batchSeconds: longest * float64(c.PerDeviceTrainBatchSize),
+	}
+}
+
+// planRule keeps what the loss divides by, where that was given: the guard takes it from the plan.
+func planRule(d *draft, in Inputs) {
+	if d.Rule = in.Options.Rule; d.Rule != "" {
+		d.because("rule", "as given: the guard weights micro-batches by it")
 	}
 }
 

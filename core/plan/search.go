@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
@@ -377,6 +378,29 @@ func (s *search) fastestOfAll(f evaluated, best batches) batches {
 	return best
 }
 
+// unsplit says why the guard splits no step, whatever that would gain; "" where it may.
+func (s *search) unsplit(f evaluated) string {
+	switch {
+	case s.sharded():
+		return "the guard cannot split the steps of a sharded model"
+	case f.traced != nil && f.traced.OneLength:
+		return "the memory of batches of other lengths is not known"
+	case s.ruleMissing():
+		return fmt.Sprintf("the loss of %s is not in the table of known losses, and rule= was not given", s.in.Model.ClassOrName())
+	}
+	return ""
+}
+
+// ruleMissing tells whether nobody knows what the loss divides by, and so what a micro-batch weighs.
+func (s *search) ruleMissing() bool { return s.in.Options.LossUnknown && s.in.Options.Rule == "" }
+
+// withRule is the same search where the rule is known.
+func (s *search) withRule() *search {
+	known := *s
+	known.in.Options.LossUnknown = false
+	return &known
+}
+
 // fastestOf is the fastest strategy of an order, one size where that is about as fast; nil without one.
 func (s *search) fastestOf(f evaluated, order string) (chosen *batches) {
 	tolerance := 1 + aboutAsFast
@@ -385,7 +409,7 @@ func (s *search) fastestOf(f evaluated, order string) (chosen *batches) {
 	}
 	for i, b := range f.all {
 		cut := b.microBatching == memoryMicro
-		if b.order != order || cut && (s.sharded() || f.traced != nil && f.traced.OneLength) {
+		if b.order != order || cut && s.unsplit(f) != "" {
 			continue
 		}
 		if chosen == nil || cut && b.epoch.Likely*tolerance < chosen.epoch.Likely || !cut && b.epoch.Likely <= tolerance*chosen.epoch.Likely {

@@ -19,6 +19,7 @@ type Config struct {
 	MicroBatching         string   `json:"micro_batching"`          // "fixed": batches as the loader gives them; "memory": the guard splits each by predicted memory
 	MicroBatchSize        int      `json:"micro_batch_size"`        // clips of the longest length that are computed at once
 	MicroBatchOverheadS   float64  `json:"micro_batch_overhead_s"`  // what a micro-batch takes besides its padded audio, in seconds of audio
+	Rule                  string   `json:"rule,omitempty"`          // what the loss divides by, where that was given: "mean", "token_mean", "shifted_token_mean", "sum", or "given" for a function, which is not saved
 	LengthHandling        string   `json:"length_handling"`         // clips of a step: "random", "grouped" (the Trainer's), "bucketed" or "packed"
 	LengthBuckets         []Bucket `json:"length_buckets"`          // of "bucketed" and "packed"; else empty
 	MaxLengthS            *float64 `json:"max_length_s"`            // longer clips are left out; absent when none is

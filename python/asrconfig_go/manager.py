@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._base.adapters import check_task_type
-from ._base.choices import DurationUnit, Precision
+from ._base.choices import DurationUnit, Precision, WeightRule
 from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN, SAMPLING_RATE
 from ._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ._base.input_units import InputUnit
@@ -79,6 +79,7 @@ class ASRConfigManager:
         self._examples: CollatedExamples | None = None  # rows that the given collator has made input
         self._unit: InputUnit | None = None  # of rows that hold a model's input
         self._batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None  # of the last plan
+        self._rule: Callable[[Any], Any] | None = None  # of the last plan, where a function gives it
 
     def profile_dataset(
         self, dataset: Any, sample_size: int | None = None, **options: Unpack[ScanSettings]
@@ -163,6 +164,7 @@ class ASRConfigManager:
         input, of its own frames or tokens) and texts of ``labels`` tokens. Without it, the collator that the dataset
         was profiled with makes them, if any.
         """
+        from .plan.known_loss import knows_loss
         from .plan.planner import plan, usable
 
         if self.dataset is None or self.model is None:
@@ -179,6 +181,7 @@ class ASRConfigManager:
                 **given,
                 "freeze_feature_encoder": self._frozen,
                 "streamed": self._streamed,
+                "loss_unknown": not knows_loss(self._model),
             },
             "described": self._described,
         }
@@ -187,6 +190,7 @@ class ASRConfigManager:
         trained = self.model.total_parameters if counted is None else counted
         tracer = self._tracer(trace, options, batch_fn, trained, progress)
         self.config = TrainingConfig.from_dict(plan(request, usable(self.durations), tracer))
+        self._rule = options.rule if callable(options.rule) else None
         return self.config
 
     def _adapters(self, options: PlanOptions) -> dict[str, Any]:
@@ -293,6 +297,7 @@ class ASRConfigManager:
         """
         from .compare.gpu_comparison import compare_described
         from .compare.gpu_traces import TracedModel
+        from .plan.known_loss import knows_loss
         from .plan.planner import usable
 
         if self.dataset is None or self._described is None:
@@ -308,13 +313,14 @@ class ASRConfigManager:
             }
             options = {**asked, **options}
         options.setdefault("safety_margin", self.hardware.safety_margin)
+        unknown = self._planned_rule() is None and not knows_loss(self._model)
         return compare_described(
             self._described,
             TracedModel(self._model, self._frozen, trace, self._batch_fn, options.get("lora_rank", 0)),
             self.dataset,
             gpus=gpus,
             prices=prices,
-            measured={"hardware": to_json(self.hardware), **self._rates()},
+            measured={"hardware": to_json(self.hardware), **self._rates(), "loss_unknown": unknown},
             durations=usable(self.durations),
             **options,
         )
@@ -370,8 +376,9 @@ class ASRConfigManager:
         dataset, and ``memory=True`` traces the model with the trainer's own settings, so that batches are split by
         predicted memory from the first step on, within the safety margin. A plan whose ``micro_batching`` is
         ``"memory"`` does so automatically, and makes the steps of its ``length_handling`` (see ``StepSampler``);
-        ``memory=False`` keeps the Trainer's own batches. A second call gives the same guard; its ``detach()`` leaves
-        the Trainer as it was.
+        ``memory=False`` keeps the Trainer's own batches, as does a loss whose rule is not known. The guard takes the
+        plan's ``rule``, unless one is given here. A second call gives the same guard; its ``detach()`` leaves the
+        Trainer as it was.
         """
         from .guard import attach, guard_of
         from .guard.memory_budget import traced_for
@@ -379,6 +386,8 @@ class ASRConfigManager:
         from .training.planned_batches import memory_limit, use_planned_batches
 
         self._check_adapters(trainer)
+        if guard_of(trainer) is None and (rule := self._planned_rule()) is not None:
+            options.setdefault("rule", rule)
         asked, config = options.pop("memory", None), self.config
         planned = (
             asked is None and guard_of(trainer) is None and config is not None and config.micro_batching == "memory"
@@ -437,7 +446,8 @@ class ASRConfigManager:
         self._check_adapters(trainer)
         switches = TrainingSwitches(self.config)
         options: GuardSettings = {"preflight": preflight} if preflight else {}
-        planned = self.config is not None and self.config.micro_batching == "memory" and guard_of(trainer) is None
+        split = self.config is not None and self.config.micro_batching == "memory"
+        planned = guard_of(trainer) is None and (split or self._planned_rule() is not None)
         guard = self.attach(trainer, **options) if planned else None
         try:
             tried = False if planned else self._longest(preflight)
@@ -460,6 +470,11 @@ class ASRConfigManager:
             switches.put_back()
             if guard is not None:
                 guard.detach()
+
+    def _planned_rule(self) -> WeightRule | Callable[[Any], Any] | None:
+        """What the loss divides by, as the plan was given it; a function is only known to the manager that planned."""
+        planned = self.config.rule if self.config is not None else None
+        return self._rule if planned == "given" else planned
 
     def _longest(self, preflight: bool | float) -> bool | float:
         """What a requested pre-flight tries: the longest clip of the profiled dataset, if there is one."""

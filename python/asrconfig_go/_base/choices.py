@@ -34,6 +34,8 @@ Estimator = Literal["auto", "trace", "analytic", "published"]
 OptimizerState = Literal["adamw", "adamw_8bit", "adafactor", "sgd"]
 WeightRule = Literal["mean", "token_mean", "shifted_token_mean", "sum"]
 """What a micro-batch's loss is divided by: clips, tokens, tokens but each clip's first, nothing."""
+PlannedRule = Literal[WeightRule, "given"]
+"""As a plan holds it; ``"given"`` stands for a function."""
 TooLong = Literal["raise", "skip"]
 BadClipPolicy = Literal["report", "raise", "skip"]
 """What the guard does about clips whose loss or gradient is not finite, once it has saved and named them."""

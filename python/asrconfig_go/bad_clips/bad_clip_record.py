@@ -18,7 +18,8 @@ class BadClip:
     - ``seconds``: of its audio without padding; ``labels``: how many there are; None where unknown;
     - ``loss``, ``gradient_norm``: of the clip alone, None where not finite or not measured;
     - ``why`` it is named, "" of the other clips of the batch;
-    - ``findings``: what is unusual in its audio and labels.
+    - ``findings``: what is unusual in its audio and labels;
+    - ``number``: its place in the collated batch, from 0.
     """
 
     row: int | None
@@ -30,13 +31,16 @@ class BadClip:
     gradient_norm: float | None
     why: str
     findings: tuple[str, ...]
+    number: int = 0
 
     @property
     def name(self) -> str:
-        """Row and path as far as they are known, else the beginning of its text."""
+        """Row and path as far as they are known, else the beginning of its text, or its place in the batch."""
         row = "" if self.row is None else f"row {self.row}"
         known = " ".join(part for part in (row, self.path) if part)
-        return visible(known) or (f"the clip {self.text[:_SHOWN]!r}" if self.text else "a clip of unknown row")
+        return visible(known) or (
+            f"the clip {self.text[:_SHOWN]!r}" if self.text else f"clip {self.number} of its batch"
+        )
 
     def __str__(self) -> str:
         length = "" if self.seconds is None else f", {self.seconds:.2f} s"

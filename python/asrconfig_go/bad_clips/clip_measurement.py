@@ -15,6 +15,7 @@ from .._base.random_state import set_cpu_state
 from ..batching.collated_batch import batch_size, copied, split
 from ..guard.accumulation_window import Call
 from ..guard.loop import Loop
+from ..guard.padding import each_trimmed
 from ..guard.rule_measurement import steady, untouched
 from ..guard.step_state import StepState
 from ..memory.probe import gradients_aside
@@ -40,7 +41,7 @@ class ClipAlone:
 
 
 class ClipMeasurement:
-    """Computes clips of a loop's window by themselves, with their batch's padding, and leaves no trace.
+    """Computes clips of a loop's window alone, padded as in their batch unless asked otherwise, and leaves no trace.
 
     In evaluation mode, where nothing is random; ``training`` computes them as the step did, from its random numbers.
     """
@@ -48,8 +49,11 @@ class ClipMeasurement:
     def __init__(self, loop: Loop, state: StepState, split: Callable[[Any, int], list[Any]] | None) -> None:
         self._loop, self._state, self._split = loop, state, split
 
-    def losses(self, calls: list[Call], training: bool = False) -> list[ClipAlone]:
-        """The loss of every clip of ``calls``, or the error that it raises."""
+    def losses(self, calls: list[Call], training: bool = False, own_padding: bool = False) -> list[ClipAlone]:
+        """The loss of every clip of ``calls``, or the error that it raises.
+
+        ``own_padding`` computes each without the padding to the longest clip and text of its batch.
+        """
         clips = [
             ClipAlone(call, i) for call in calls if call.inputs is not None for i in range(batch_size(call.inputs))
         ]
@@ -59,7 +63,7 @@ class ClipMeasurement:
                 clip.loss = float(self._loss(clip.call, part, training))
 
         with untouched(self._loop, self._state):
-            self._measure_all(clips, measure)
+            self._measure_all(clips, measure, own_padding)
         return clips
 
     def gradients(self, clips: list[ClipAlone], training: bool = False) -> None:
@@ -78,13 +82,15 @@ class ClipMeasurement:
         with untouched(self._loop, self._state), gradients_aside(weights):
             self._measure_all(largest, measure)
 
-    def _measure_all(self, clips: list[ClipAlone], measure: Callable[[ClipAlone, Any], None]) -> None:
+    def _measure_all(
+        self, clips: list[ClipAlone], measure: Callable[[ClipAlone, Any], None], own_padding: bool = False
+    ) -> None:
         """Measure clips until one cannot be: a batch that cannot be split, or memory that does not reach."""
         parts: dict[int, list[Any]] = {}
         for clip in clips:
             try:
                 if id(clip.call) not in parts:
-                    parts[id(clip.call)] = (self._split or split)(clip.call.inputs, 1)
+                    parts[id(clip.call)] = self._clips_of(clip.call.inputs, own_padding)
                 measure(clip, parts[id(clip.call)][clip.number])
             except AsrConfigError:
                 return
@@ -92,13 +98,17 @@ class ClipMeasurement:
                 clear_frames(error)
                 if classify(error)["class"] != "other":
                     break
-                clip.error = f"{type(error).__name__}: {first_line(error)}"
+                clip.error = f"{type(error).__name__}: {first_line(error)}".rstrip(".")
         free_memory()
+
+    def _clips_of(self, batch: Any, own_padding: bool) -> list[Any]:
+        parts = (self._split or split)(batch, 1)
+        return each_trimmed(batch, parts) if own_padding else parts
 
     def _loss(self, call: Call, part: Any, training: bool) -> Any:
         model = self._loop.model
         if training:
-            model.train()
+            self._loop.prepare()
             set_cpu_state(call.before.random)
             return self._loop.loss(call, copied(part))
         model.eval()

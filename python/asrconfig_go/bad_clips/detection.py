@@ -138,17 +138,23 @@ class BadClips:
             clips = self._raising(call)
         except UnsplittableBatchError:
             return False
-        text = f"{type(error).__name__}: {first_line(error)}"
+        text = f"{type(error).__name__}: {first_line(error)}".rstrip(".")
         try:
             return self._blame("error", text, [call], clips, error)
         except BadClipError as named:
             raise named from error
 
     def _raising(self, call: Call) -> list[ClipAlone]:
-        """The clips of a batch with the error that each raises alone, in evaluation mode or as in the step."""
+        """The clips of a batch with the error that each raises alone, in evaluation mode or as in the step.
+
+        Where every clip raises one, its padding may: a text that is too long for a decoder makes all of them too long.
+        """
         clips = self._measure.losses([call])
         if not any(clip.error for clip in clips):
-            clips = self._measure.losses([call], training=True)
+            return self._measure.losses([call], training=True)
+        if len(clips) > 1 and all(clip.error for clip in clips):
+            unpadded = self._measure.losses([call], own_padding=True)
+            return unpadded if any(clip.error for clip in unpadded) else clips
         return clips
 
     def _blame(
@@ -156,8 +162,7 @@ class BadClips:
     ) -> bool:
         """Report the batch, and do what the policy says; whether clips were left out."""
         named = [clip for clip in clips if (clip.error if what == "error" else clip.fails())]
-        clips_left = sum(call.size()[0] for call in self._window.calls if call.inputs is not None)
-        some = 0 < len(named) < (clips_left if len(clips) < _FEW else len(clips))
+        some = 0 < len(named) < (self._clips_left() if len(clips) < _FEW else len(clips))
         ends = what == "error" or self._policy == "raise"
         done = "left out" if some and self._policy == "skip" else "raised" if ends else "reported"
         said += ": every clip alone does so" if named and not some else ""
@@ -165,10 +170,15 @@ class BadClips:
         if error is not None and done == "raised":
             note(error, str(batch))
         if done == "raised" and self._policy == "raise":
-            raise BadClipError(str(batch), 'leave the clip out of the dataset, or attach(bad_clips="skip")')
+            raise BadClipError(str(batch), 'leave the clip out of the dataset, or pass bad_clips="skip"')
         if done == "left out":
             self._take_out(named)
         return done == "left out"
+
+    def _clips_left(self) -> int:
+        window = self._window
+        to_come = max(0, window.planned - len(window.calls))  # one at least of each batch
+        return to_come + sum(call.size()[0] for call in window.calls if call.inputs is not None)
 
     def _take_out(self, named: list[ClipAlone]) -> None:
         for clip in sorted(named, key=lambda clip: -clip.number):

@@ -22,7 +22,7 @@ from .bad_clip_record import BadClip
 PREFIX = "bad-batch"
 MOST_FOLDERS = 5  # in an output_dir, of each rank
 MOST_BYTES = 256 * 2**20  # of the tensors of one
-_SCHEMA = 1
+_SCHEMA = 2
 _HINT = "name a folder bad-batch in the output_dir of a training"
 
 

@@ -47,8 +47,8 @@ class BatchWriter:
     ) -> BadBatch:
         """``batch`` with its clips, and its folder if one was written; never raises, whatever a batch is made of."""
         alone = {(id(clip.call), clip.number): clip for clip in clips}
-        few = sum(batch_size(call.inputs) for call in calls) <= _MOST_READ
         try:
+            few = sum(batch_size(call.inputs) for call in calls) <= _MOST_READ
             hosts = [on_host(call.inputs) for call in calls]  # where looking at it needs no memory of the GPU
             described = [self._clips(call, host, alone, why, few) for call, host in zip(calls, hosts, strict=True)]
             batch = replace(batch, clips=tuple(clip for of in described for clip in of if clip.why))
@@ -60,7 +60,8 @@ class BatchWriter:
     def _clips(
         self, call: Call, host: Any, alone: dict[Clip, ClipAlone], why: dict[Clip, str], few: bool
     ) -> list[BadClip]:
-        model, has_labels = self._loop.model, self._loop.labels in host
+        model, labels = self._loop.model, host.get(self._loop.labels)
+        has_labels = getattr(labels, "ndim", 0) == 2  # else they are classes, or values
         measured = look_at(host, model, self._loop.labels)
         unusual = findings(measured, model, has_labels)
         rows, clips = self._rows_of(call), []
@@ -77,6 +78,7 @@ class BatchWriter:
                 BadClip(
                     row if is_row else None, path, text, clip.seconds, count,
                     _number(own.loss), _number(own.gradient_norm), why.get(key, ""), unusual[i],
+                    i if call.rows is None else call.rows[i],
                 )
             )  # fmt: skip
         return clips

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
@@ -166,9 +167,13 @@ def like(inputs: Any, values: dict[Any, Any]) -> Any:
     """A mapping of the kind of ``inputs`` (``BatchFeature``, dict) with other values."""
     if type(inputs) is dict:
         return values
-    made = copy.copy(inputs)
+    made: Any = copy.copy(inputs)
     if isinstance(made, UserDict):
         made.data = values  # a copy shares it
+        return made
+    if is_dataclass(type(inputs)):  # transformers' ModelOutput, which refuses clear() and update()
+        for name, value in values.items():
+            made[name] = value
         return made
     made.clear()
     made.update(values)

@@ -7,6 +7,7 @@ kept: where it is nearly all of what the GPU takes, the GPU waits for its next k
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -121,6 +122,7 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         return float(sum(self._moments.between(begin, end) for begin, end in pairs))
 
     def _timed(self, original: Any, name: str) -> Any:
+        @functools.wraps(original)
         def timed(*args: Any, **kwargs: Any) -> Any:
             began, begin = time.perf_counter(), self._moments.mark()
             result = original(*args, **kwargs)

@@ -30,6 +30,7 @@ from .._base.transformers_features import can_offload_checkpoints, has_any_depth
 from ..data.profile import DatasetProfile
 from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
+from ..plan.known_loss import knows_loss
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
 from .comparison_records import Comparison, LargestModels, Price, StepCalibration
 from .gpu_traces import TracedModel
@@ -82,8 +83,9 @@ def compare_gpus(
     described = analytic_request(model, freeze_feature_encoder)
     traced = TracedModel(model, freeze_feature_encoder, trace, batch_fn, options.get("lora_rank", 0))
     return compare_described(
-        described, traced, dataset, gpus=gpus, hours=hours, mean_s=mean_s, max_s=max_s, prices=prices, **options
-    )
+        described, traced, dataset, gpus=gpus, hours=hours, mean_s=mean_s, max_s=max_s, prices=prices,
+        measured={"loss_unknown": not knows_loss(model)}, **options,
+    )  # fmt: skip
 
 
 class CompareSettings(EvaluationSettings, total=False):
@@ -161,7 +163,7 @@ def compare_described(
 ) -> Comparison:
     """``compare_gpus`` for a model as ``analytic_request`` describes it, and how it is traced.
 
-    ``measured``: the ``hardware`` around the GPUs, and the loader's rates, by the names of the library's request;
+    ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names;
     ``durations``: seconds of every clip of the profile.
     """
     unknown = options.keys() - CompareSettings.__annotations__.keys()

@@ -22,6 +22,7 @@ _GROUPS = {
         "micro_batching",
         "micro_batch_size",
         "micro_batch_overhead_s",
+        "rule",
         "target_batch_size",
         "freeze_feature_encoder",
         "lora_rank",

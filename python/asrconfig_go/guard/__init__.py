@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "guard": ("Guard", "attach", "guard_of"),
-        "own_loop": ("GuardedStep", "guarded_step"),
+        "own_step": ("GuardedStep", "guarded_step"),
         "training_report": ("Change", "GuardEvent", "Restart", "TrainingReport"),
     },
 )

@@ -1,7 +1,7 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
 from .guard import Guard as Guard, attach as attach, guard_of as guard_of
-from .own_loop import GuardedStep as GuardedStep, guarded_step as guarded_step
+from .own_step import GuardedStep as GuardedStep, guarded_step as guarded_step
 from .training_report import (
     Change as Change,
     GuardEvent as GuardEvent,

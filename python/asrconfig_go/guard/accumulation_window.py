@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,9 +13,6 @@ from ..batching.batch_lengths import Extent, extent
 from ..batching.collated_batch import batch_size, pick, shallow, tensors_of
 from .padding import trimmed
 from .step_state import Before, StepState
-
-if TYPE_CHECKING:
-    from .loop import Loop
 
 _version: Callable[[Any], int] = operator.attrgetter("_version")
 
@@ -29,6 +26,8 @@ class Call:
     before: Before
     versions: list[tuple[torch.Tensor, int]]
     """Of the batch's tensors, which count how often each was changed in place."""
+    given: Any = None
+    """The batch that the loop has, whose entries its step may replace."""
     arguments: Any = None
     replacements: Sequence[Any] = ()
     """Batches that the user's function made of clips that were too long."""
@@ -66,9 +65,19 @@ class Call:
 class Window:
     """The accumulation window that a loop is in: from one optimizer step to the next."""
 
-    def __init__(self, loop: Loop, state: StepState, changes: Callable[[], bool]) -> None:
-        """``changes`` looks whether the loop's step may change weights or its batch, as far as is known of it."""
-        self._loop, self._state, self._changes, self._may_change = loop, state, changes, True
+    def __init__(
+        self,
+        parameters: Callable[[], list[torch.Tensor]],
+        uncleared: Callable[[], list[torch.Tensor]],
+        state: StepState,
+        changes: Callable[[], bool],
+    ) -> None:
+        """``parameters`` and ``uncleared`` are those of the loop.
+
+        ``changes`` looks whether the loop's step may change weights or its batch, as far as is known of it.
+        """
+        self._parameters, self._uncleared_now, self._state = parameters, uncleared, state
+        self._changes, self._may_change = changes, True
         self._watched: list[torch.Tensor] = []  # weights that a step may change, listed when everything is looked at
         self._uncleared: list[torch.Tensor] = []
         self._number = 0
@@ -100,17 +109,17 @@ class Window:
         before = self._state.before(looks)
         if looks:
             self._may_change = self._changes()
-            self._watched = self._loop.parameters() if self._may_change else []
-            self._uncleared = [*self._loop.uncleared(), *self._state.leaves]
+            self._watched = self._parameters() if self._may_change else []
+            self._uncleared = [*self._uncleared_now(), *self._state.leaves]
         if first and self._watched:
             self._versions = list(map(_version, self._watched))
         if first and self._uncleared:
             self._gradients = [(p, p.grad, p.grad._version) for p in self._uncleared if p.grad is not None]
-        versions: list[tuple[torch.Tensor, int]] = []
+        given, versions = inputs, list[tuple[torch.Tensor, int]]()
         if self._may_change:  # then it may take entries out of what it is given, too
             versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
             inputs = shallow(inputs)
-        call = Call(inputs, before, versions, arguments)
+        call = Call(inputs, before, versions, given, arguments)
         self.calls.append(call)
         return call
 
@@ -130,9 +139,9 @@ class Window:
 
     @property
     def nothing_left(self) -> bool:
-        """Whether every clip of a complete window was left out and not replaced."""
+        """Whether every clip of a complete window was left out and not replaced; a rehearsal is no window."""
         empty = all(call.inputs is None and not call.replacements for call in self.calls)
-        return empty and len(self.calls) >= self.planned
+        return empty and 0 < self.planned <= len(self.calls)
 
     def weights_changed(self) -> bool:
         """Whether weights were written to since the window began."""
@@ -141,7 +150,7 @@ class Window:
     def restore_gradients(self) -> bool:
         """Clear the gradients that the window has made; False where it has added to some that were there before."""
         before = {id(p) for p, _, _ in self._gradients}
-        for p in {id(p): p for p in (*self._loop.parameters(), *self._uncleared)}.values():
+        for p in {id(p): p for p in (*self._parameters(), *self._uncleared)}.values():
             if id(p) not in before:
                 p.grad = None
         return all(p.grad is gradient and gradient._version == version for p, gradient, version in self._gradients)

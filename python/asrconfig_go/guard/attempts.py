@@ -17,7 +17,7 @@ from .training_report import GuardEvent
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-STATISTICS_HINT = "allow statistics of smaller micro-batches by attach(split_batch_statistics=True)"
+STATISTICS_HINT = "pass split_batch_statistics=True, which allows statistics of smaller micro-batches"
 
 
 class CannotRetryError(Exception):
@@ -36,6 +36,11 @@ class Piece:
     """Why it cannot be made smaller, if it cannot."""
     hint: str = ""
     """What would let it be made smaller."""
+
+    @property
+    def is_one_clip(self) -> bool:
+        """Whether it is one clip of a batch of the loop's."""
+        return self.samples == 1 and not self.whole and not self.of_replacement
 
 
 @dataclass
@@ -111,6 +116,8 @@ class Attempts:
             except CannotRetryError as reason:
                 if failed is None:  # a step that was to be split from the start
                     raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
+                if progress is not None and progress.maybes:
+                    self.explain(failed, classify(failed))
                 note(failed, f"the step was not computed again: {reason}")
                 raise failed from None
             except Exception as error:

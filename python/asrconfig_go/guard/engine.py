@@ -23,10 +23,11 @@ from .attempts import STATISTICS_HINT, Attempts, CannotRetryError, Piece
 from .loop import Loop, UnfitStepError
 from .micro_batch_budget import Budget
 from .micro_batches import by_length, evenly, is_split
-from .rule_measurement import NoRuleError, RuleMeasurement, untouched
-from .step_state import Before, InPlace, StepState, changed_values, put_values, same_value
+from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, untouched
+from .step_state import Before, InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
 
 Split = Callable[[Any, int], list[Any]]
+_GIVE_SPLIT = "pass split=…, a function from a batch and a size to a list of batches"
 _GIVE_RULE = 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by'
 
 
@@ -60,14 +61,16 @@ class Engine:
         self._split, self._cut_statistics, self._processes = split, cut_statistics, processes
         self._requested, self._weights_windows = requested, weights_windows
         self.state = StepState(loop.roots, lambda: loop.model, lambda: [*loop.parameters(), *self.state.leaves])
-        self.window = Window(loop, self.state, self._may_change)
+        self.window = Window(loop.parameters, loop.uncleared, self.state, self._may_change)
         self._measure = RuleMeasurement(loop, rule, self.state, split, cut_statistics)
         self.left_out: OversizedClips | None = None
         """Takes clips out that do not fit alone."""
+        self.is_shared = False
+        """Whether other processes take part in every forward: batches are then not split, as theirs are not."""
         self.other: Callable[[Call, Exception], bool] = lambda *_: False
         """Asked about an error that is not of memory: whether it has taken out what raised it."""
         self._replay: Replay | None = None
-        self._rehearses, self._refused = False, ""
+        self._rehearses, self._refused, self._has_measured = False, "", False
 
     def _may_change(self) -> bool:
         self.rule.has_hooks = self.loop.has_hooks()
@@ -77,7 +80,7 @@ class Engine:
         """A training begins, of a model that may be another one."""
         self.state.forget()
         self.window.restart()
-        self.attempts.running, self._refused = None, ""
+        self.attempts.running, self._refused, self._has_measured = None, "", False
 
     def run(self, call: Call) -> Any:
         """Forward and backward of the batch that the window has noted last; its loss.
@@ -85,13 +88,14 @@ class Engine:
         Raises ``InfeasiblePlanError`` when no smaller micro-batch is left, and what the loop raises.
         """
         budget, window = self.budget, self.window
+        self._replay = None  # of a batch that was computed again without an error
         if budget.too_long is not None and self.left_out is not None:
             self.left_out.before(call)
         usual = not budget.is_limited and call.rows is None and window.planned == 1 and self._processes == 1
         if not usual and not self._is_plain(call):
             return self._retried(call, lambda: self.once(call))
         try:
-            call.loss = self.loop.compute(call, call.inputs, None, whole_window=False)
+            call.loss = self.loop.compute(call, call.given, None, whole_window=False)
         except Exception as error:
             failed = error
         else:
@@ -106,11 +110,18 @@ class Engine:
         return self._retried(call, raise_again)
 
     def _retried(self, call: Call, first: Callable[[], Any]) -> Any:
+        def attempt() -> Any:
+            try:
+                return first()
+            except Exception as error:
+                call.before.interrupted = interrupted_norm(error)
+                raise
+
         try:
             call.loss = self.attempts.run(
                 "training",
                 self.budget,
-                first,
+                attempt,
                 lambda: self.again(call),
                 lambda piece: self._leave_out(call, piece),
                 lambda error: self._is_unfit(error) or self.other(call, error),
@@ -138,7 +149,7 @@ class Engine:
         """The same without a retry."""
         self.attempts.running = lambda: self._piece(call)
         if self._is_plain(call):
-            return self.loop.compute(call, call.inputs, None, whole_window=False)
+            return self.loop.compute(call, call.given, None, whole_window=False)
         if self._is_split(call) and self.rule.is_due():
             self._measure_again(call)
         return self._compute(call)
@@ -151,14 +162,14 @@ class Engine:
 
     def _is_split(self, call: Call) -> bool:
         """Whether a batch is computed in micro-batches: it is too large, and may be split."""
-        if not self.budget.is_limited or self.rule.unfit or call.inputs is None:
+        if not self.budget.is_limited or self.is_shared or self.rule.unfit or call.inputs is None:
             return False
         if self.rule.name is None and not (self.budget.has_failed or self._rehearses):
             return False
         self.loop.prepare()
         if not (whole := self.whole(call)):
             return is_split(*call.size(), self.budget)
-        hint = STATISTICS_HINT if whole == self.depends_on_batch() else "pass attach(split=…)"
+        hint = STATISTICS_HINT if whole == self.depends_on_batch() else _GIVE_SPLIT
         if self._requested:
             raise InvalidArgumentError(f"{self._requested} would not train as the whole batch does: {whole}", hint)
         self.loop.say(f"batches are not split, as that would change the result: {whole}; {hint}")
@@ -168,11 +179,10 @@ class Engine:
         """Why this batch cannot be split; "" where it can."""
         if self._refused:
             return self._refused
-        if self._split is None:
-            try:
-                check_rows(call.inputs)
-            except UnsplittableBatchError as error:
-                return str(error.message)
+        try:
+            check_rows(call.inputs) if self._split is None else call.size()
+        except UnsplittableBatchError as error:
+            return str(error.message)
         return self.depends_on_batch()
 
     def depends_on_batch(self) -> str:
@@ -198,7 +208,7 @@ class Engine:
         whole = self.whole(call)
         size = count if whole or not self._is_split(call) else self.budget.size(each, count)
         hint = STATISTICS_HINT if whole and whole == self.depends_on_batch() else ""
-        return Piece(size, each, whole=whole, hint=hint or ("pass attach(split=…)" if whole else ""))
+        return Piece(size, each, whole=whole, hint=hint or (_GIVE_SPLIT if whole else ""))
 
     # A window again.
 
@@ -206,8 +216,10 @@ class Engine:
         """Compute the window again up to ``call``, the newest batch; its loss."""
         replay = self._replay = self._replay or Replay(self, call)
         replay.rewind()
-        if call.inputs is not None and not self.whole(call) and is_split(*call.size(), self.budget):
+        cut = call.inputs is not None and not self.whole(call) and is_split(*call.size(), self.budget)
+        if cut and not replay.has_rule:
             self._find_rule(call)
+            replay.has_rule = True
         for earlier in self.window.calls:
             earlier.loss = self._compute(earlier)
             replay.computed(earlier)
@@ -219,18 +231,26 @@ class Engine:
         if self.rule.is_certain and not (self.loop.own_step or self.loop.has_hooks()):
             return
         try:
-            self.rule.take(self._measure(call))
+            self._measure_rule(call)
         except NoRuleError as error:
-            self.rule.take((), str(error))
             raise CannotRetryError(f"{error}; {_GIVE_RULE}") from error
 
     def _measure_again(self, call: Call) -> None:
         """Before a batch is split although nothing has failed in this step."""
         try:
-            self.rule.take(self._measure(call))
+            self._measure_rule(call)
         except NoRuleError as error:
-            self.rule.take((), str(error))
             self.loop.say(f"batches are not split any more: {error}")
+
+    def _measure_rule(self, call: Call) -> None:
+        """Measure it; where this batch cannot be measured, an earlier measurement of this training stands."""
+        try:
+            self.rule.take(self._measure(call))
+            self._has_measured = True
+        except NoRuleError as error:
+            if not (self._has_measured and isinstance(error, NotMeasuredError)):
+                self.rule.take((), str(error))
+                raise
 
     def rehearse(self, batch: Any, arguments: Any) -> None:
         """Compute a batch until it fits; only the limit stays, of the loop and its model nothing changes."""
@@ -258,7 +278,7 @@ class Engine:
     def _compute(self, call: Call) -> Any:
         """One collated batch. Random numbers and the loop's state are left as by its first micro-batch."""
         loss, copies, behind, changes = None, list[InPlace](), None, dict[str, Any]()
-        clips = 0 if call.inputs is None else batch_size(call.inputs)
+        clips = 0 if call.inputs is None or self.whole(call) else batch_size(call.inputs)
         is_weighted, total = self._is_weighted(), self._total(call)
         before = call.before if self._replay is None else self.state.before(whole=True)
         for number, (part, piece) in enumerate(self._parts(call)):
@@ -269,6 +289,7 @@ class Engine:
             if number:
                 put_values(copies)
                 self.state.between(before)
+                self.state.draw_again(before)
                 behind = behind or cpu_state()
                 seed_cpu((seed_of(behind) + number) % 2**31)
             weight = self._weight(part, total, cut, is_weighted)
@@ -279,21 +300,22 @@ class Engine:
             if number == 0:
                 changes = self.state.changes(before)
                 if self._replay is not None:
-                    self._replay.first_computed(before, copies)
+                    self._replay.first_computed(call, before, copies)
         if behind is not None:
             set_cpu_state(behind)
-            self._name_counts(changes, self.state.changes(before))
-        return torch.zeros((), device=next(self.loop.model.parameters()).device) if loss is None else loss
+            self._name_counts(changes, self.state.changes(before), self.state.other_draws(before))
+        return torch.zeros((), device=self.loop.parameters()[0].device) if loss is None else loss
 
     def _total(self, call: Call) -> Any:
         """What the loss of the window is divided by, or that of the batch where the loop weights batches itself."""
         if self.rule.name in (None, "sum"):
             return 1
-        if self._is_weighted():
-            if self.window.total is None:
-                self.window.total = self.count(self.window.batches or (call.inputs,))
-            return self.window.total
-        return self.count([part for part in (call.inputs, *call.replacements) if part is not None])
+        parts = [part for part in (call.inputs, *call.replacements) if part is not None]
+        if not self._is_weighted():
+            return self.count(parts)
+        if self.window.total is None:
+            self.window.total = self.count(self.window.batches or parts)  # a rehearsal has no window
+        return self.window.total
 
     def count(self, batches: Sequence[Any]) -> Any:
         """What the loss of all ``batches`` together is divided by."""
@@ -328,13 +350,15 @@ class Engine:
         for part in call.replacements:
             yield shallow(part), Piece(batch_size(part), extent(part), of_replacement=True)
 
-    def _name_counts(self, first: dict[str, Any], last: dict[str, Any]) -> None:
+    def _name_counts(self, first: dict[str, Any], last: dict[str, Any], drawn: list[str]) -> None:
         """Name what the micro-batches of a batch have left differently: numbers of one of them, or of each."""
         paths = [path for path, value in last.items() if not same_value(value, first.get(path))]
-        if paths and self._replay is not None:
-            self._replay.paths += paths
-        elif paths:
-            self.loop.say(f"{', '.join(paths)} of {self.loop.name} count micro-batches where batches are split")
+        if self._replay is not None:
+            self._replay.paths += paths + drawn
+            return
+        for some, do in ((paths, "count micro-batches"), (drawn, "may draw other random numbers")):
+            if some:
+                self.loop.say(f"{', '.join(some)} of {self.loop.name} {do} where batches are split")
 
     def finish(self, left_out: Any) -> float:
         """The window is complete: scale gradients up for the clips that all processes have ``left_out``."""
@@ -358,10 +382,13 @@ class Replay:
         self._engine, self._failed = engine, failed
         self._copies = engine.state.copies(failed.before)
         self._statistics = engine.state.statistics()
+        self._generators = engine.state.generator_states()  # behind the whole batch, or where it failed
         self._writes: dict[int, int] = {}  # of the first micro-batch of the batch that failed
         self._began: Before | None = None
         self.paths: list[str] = []
         """What cannot be put back."""
+        self.has_rule = False
+        """Whether the rule was measured: micro-batches that do not fit either leave no memory to measure it again."""
 
     def rewind(self) -> None:
         """Put back what there was when the window began. Raises ``CannotRetryError`` where that is impossible."""
@@ -371,15 +398,20 @@ class Replay:
         if any(call.changed for call in window.calls):
             raise CannotRetryError(f"{step} has changed its batch in place")
         if not window.restore_gradients():
-            raise CannotRetryError(f"{step} has added to gradients that were there before it began")
+            raise CannotRetryError(
+                f"{step} has added to gradients that were there before it began: clear them behind each optimizer "
+                "step, or freeze their parameters"
+            )
         put_values(self._copies)
         # Where it fails again, what only failures change is left: somebody may count them.
         self.paths += state.put_back(window.first, self._failed.before, known=self._began is not None)
         self._began = state.before(whole=True)
 
-    def first_computed(self, before: Before, copies: list[InPlace]) -> None:
-        """The first micro-batch of a batch is over: how often it has written to tensors in place."""
-        self._writes = {id(tensor): tensor._version - version for _, tensor, version in before.versions}
+    def first_computed(self, call: Call, before: Before, copies: list[InPlace]) -> None:
+        """The first micro-batch of a batch is over: how often it has written to tensors in place, and what it drew."""
+        if call is self._failed:
+            self._engine.state.compare_draws(before, self._generators)
+        self._writes = self._engine.state.writes(before)
         changed = changed_values(copies)
         self.paths += [e.path for e in copies if e.path in changed and not self._writes.get(id(e.tensor))]
         self._engine.state.watch([e for e in copies if e.path in changed])

@@ -41,6 +41,7 @@ class Predictions:
     ) -> None:
         self._trainer, self._rule, self._budget, self._attempts = trainer, rule, budget, attempts
         self._ranks, self._split = ranks, by
+        self._fitting: tuple[str, ...] = ()  # the rules that fitted a loss of an evaluation
         self.original: Callable[..., Any] = trainer.prediction_step
         self._labels = str((getattr(trainer, "label_names", None) or ["labels"])[0])
 
@@ -89,40 +90,72 @@ class Predictions:
                 labels = part_labels if labels is None else nested_concat(labels, part_labels, padding_index=-100)
         if any(loss is None for loss in losses):
             return None, logits, labels
-        rule = self._loss_rule(inputs, predict)
-        total = self._rule.count(inputs, rule)
-        shares = [self._rule.share(part, total, rule) for part in parts]
+        shares = self._shares(inputs, parts, self._loss_rule(inputs, parts, predict))
         return sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True)), logits, labels
 
-    def _loss_rule(self, inputs: Any, predict: Callable[[Any], Any]) -> str:
-        """How losses of parts add up here: measured, as no ``num_items_in_batch`` counts the whole step."""
+    def _loss_rule(self, inputs: Any, parts: Sequence[Any], predict: Callable[[Any], Any]) -> str:
+        """How losses of parts add up here: measured, as no ``num_items_in_batch`` counts the whole step.
+
+        It is measured once, and again where rules that fitted then weight these ``parts`` differently.
+        """
+        if not self._fitting or not self._are_alike(inputs, parts):
+            return self._measured(inputs, predict)[0]
+        return self._fitting[0]
+
+    def _are_alike(self, inputs: Any, parts: Sequence[Any]) -> bool:
+        """Whether all rules that fitted give ``parts`` the same weights."""
+        if len(self._fitting) == 1:
+            return True
+        first, *others = ([float(share) for share in self._shares(inputs, parts, rule)] for rule in self._fitting)
+        return all(math.isclose(a, b, rel_tol=1e-6) for other in others for a, b in zip(first, other, strict=True))
+
+    def _shares(self, inputs: Any, parts: Sequence[Any], rule: str) -> list[Any]:
+        total = self._rule.count(inputs, rule)
+        return [self._rule.share(part, total, rule) for part in parts]
+
+    def _measured(self, inputs: Any, predict: Callable[[Any], Any]) -> tuple[str, ...]:
+        """The rules that fit a few clips, the best one first."""
         count = min(_CLIPS, batch_size(inputs), max(2, self._budget.size(extent(inputs), _CLIPS)))
-        if count < 2 or self._split is not None:
-            return self._rule.name or "mean"
-        clips = informative(inputs, count, self._labels)
-        parts = [piece(clips, 0, 1), piece(clips, 1, count)]
+        if self._split is not None:
+            clips = self._split(inputs, count)[0]
+            parts = self._split(clips, (batch_size(clips) + 1) // 2)
+        else:
+            clips = informative(inputs, count, self._labels)
+            parts = [piece(clips, 0, 1), piece(clips, 1, count)]
         try:
             whole, *losses = (predict(copied(part))[0].double() for part in (clips, *parts))
         except Exception as error:
             if classify(error)["class"] not in ("gpu_oom", "maybe"):
                 raise
             clear_frames(error)
-            raise CannotRetryError(f"not even two clips fit, to measure what a loss divides by; {_GIVE_RULE}") from None
+            return (self._known(),)
         errors = {}
         for rule in RULES:
-            total = self._rule.count(clips, rule)
-            shares = [torch.as_tensor(self._rule.share(part, total, rule), device=whole.device) for part in parts]
+            shares = [torch.as_tensor(share, device=whole.device) for share in self._shares(clips, parts, rule)]
             added = sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True))
             off = float((added - whole).abs() / whole.abs().clamp(min=1e-12))
             errors[rule] = off if math.isfinite(off) else math.inf
-        best = min(errors, key=lambda rule: errors[rule])
-        coarse = self._trainer.args.fp16_full_eval or self._trainer.args.bf16_full_eval or self._trainer.args.bf16
-        fits = errors[best] <= (_COARSE if coarse or self._trainer.args.fp16 else _SINGLE) or not bool(whole.isfinite())
-        if not fits and self._rule.is_given and self._rule.name:
-            return self._rule.name
-        if not fits:
+        ranked = sorted(errors, key=lambda rule: errors[rule])
+        if not bool(whole.isfinite()):
+            return tuple(ranked)
+        fitting: tuple[str, ...] = tuple(rule for rule in ranked if errors[rule] <= self._tolerance())
+        if not fitting and self._rule.is_given:
+            fitting = (self._rule.name or "mean",)
+        if not fitting:
             raise CannotRetryError(f"the loss of an evaluation batch is not made of those of its parts; {_GIVE_RULE}")
-        return best
+        self._fitting = fitting
+        return fitting
+
+    def _known(self) -> str:
+        """The rule without a measurement, for which not even two clips fit; of the Trainer's own prediction step."""
+        rule = self._rule.in_evaluation
+        if rule is None or not self.original.__module__.startswith("transformers."):
+            raise CannotRetryError(f"not even two clips fit, to measure what a loss divides by; {_GIVE_RULE}")
+        return rule
+
+    def _tolerance(self) -> float:
+        args = self._trainer.args
+        return _COARSE if args.fp16_full_eval or args.bf16_full_eval or args.bf16 or args.fp16 else _SINGLE
 
 
 def _piece(inputs: Any, budget: Budget, by: Any) -> Piece | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .._base.checks import checked
-from .._base.choices import BadClipPolicy, OomSnapshot, TooLong, WeightRule
+from .._base.choices import BadClipPolicy, OomSnapshot, TooLong
 from .._base.errors import InfeasiblePlanError, InvalidArgumentError
 from .._base.out_of_memory import note as add_note
 from .._base.override import BATCHES_KEY, GUARD_KEY, override
@@ -54,7 +54,7 @@ class GuardSettings(TypedDict, total=False):
     memory: Any
     memory_limit_bytes: int | None
     overhead_s: float | None
-    rule: WeightRule | Callable[[Any], Any] | None
+    rule: GivenRule | None
     split: Callable[[Any, int], list[Any]] | None
     too_long: TooLong | Callable[[Any], list[Any]]
     preflight: bool | float
@@ -252,7 +252,7 @@ class Guard:
     def _settle(self) -> None:
         """Look the loss up, and say what follows where it is unknown; raise if more was requested explicitly."""
         self._rule.begin(self._loop.table_loss())
-        self._rule.has_hooks = self._loop.has_hooks()
+        self._rule.has_hooks, self._engine.is_shared = self._loop.has_hooks(), bool(self._shared)
         if self._rule.is_certain:
             return
         reason = self._loop.unknown_reason()
@@ -308,7 +308,7 @@ class Guard:
             self._bad.look(call)
         except InfeasiblePlanError as error:
             piece = self._attempts.piece()
-            if piece is not None and piece.samples == 1 and not piece.whole and not piece.of_replacement:
+            if piece is not None and piece.is_one_clip:
                 self._bad.does_not_fit(call, "raised", error)
             self._ranks.failed(error)
             raise

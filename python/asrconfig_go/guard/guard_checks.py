@@ -5,6 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any, get_args
 
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
 from .._base.checks import check_seconds, checked
 from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
@@ -52,6 +55,75 @@ def check_options(
         )
     if not isinstance(preflight, bool):
         check_seconds("preflight", preflight)
+
+
+def check_own_loop(
+    model: Any, optimizer: Any, loss_fn: Any, scheduler: Any, monitor: Any, split: Any, max_grad_norm: Any
+) -> None:
+    """Raise ``InvalidArgumentError`` for parts of a loop of one's own that are of the wrong kind."""
+    if not isinstance(model, torch.nn.Module) or next(model.parameters(), None) is None:
+        raise InvalidArgumentError(f"model is {_kind(model)}, which has no parameters", "pass a torch.nn.Module")
+    _check_has("optimizer", optimizer, ("step", "zero_grad", "param_groups"), "pass a torch.optim.Optimizer")
+    if not callable(loss_fn) or (split is not None and not callable(split)):
+        name, value = ("split", split) if callable(loss_fn) else ("loss_fn", loss_fn)
+        raise InvalidArgumentError(f"{name} is {_kind(value)}, which cannot be called", "pass a function")
+    if scheduler is not None:
+        _check_has("scheduler", scheduler, ("step",), "pass a scheduler of torch.optim.lr_scheduler")
+        _check_step("scheduler", scheduler, "leave it out, and call its step() after each evaluation")
+    if monitor is not None:
+        _check_has("monitor", monitor, ("step",), "pass a MemoryMonitor")
+    _check_step("optimizer", optimizer, "use an optimizer whose step() can be called without arguments")
+    is_number = isinstance(max_grad_norm, int | float) and not isinstance(max_grad_norm, bool)
+    if max_grad_norm is not None and not (is_number and max_grad_norm > 0):
+        raise InvalidArgumentError(f"max_grad_norm = {max_grad_norm!r} is not a number above 0", "1.0 is usual")
+
+
+def steps_to_accumulate(accumulation: Any, scaler: Any, accelerator: Any, model: Any) -> int:
+    """Batches of an optimizer step. Raises ``InvalidArgumentError`` for options that do not go together."""
+    if checked("accumulation", accumulation, int) < 1:
+        raise InvalidArgumentError(f"accumulation = {accumulation} is below 1", "1 steps after each batch")
+    if scaler is not None:
+        needed = ("scale", "step", "update", "unscale_", "get_scale")
+        _check_has("scaler", scaler, needed, "pass a torch.amp.GradScaler")
+    if accelerator is not None:
+        needed = ("backward", "sync_gradients", "unwrap_model", "clip_grad_norm_", "gradient_accumulation_steps")
+        _check_has("accelerator", accelerator, needed, "pass an accelerate.Accelerator")
+        if scaler is not None or accumulation != 1:
+            other = "a scaler" if scaler is not None else f"accumulation = {accumulation}"
+            raise InvalidArgumentError(
+                f"both an accelerator and {other} are passed",
+                "leave it out: accelerator = Accelerator(mixed_precision=…, gradient_accumulation_steps=…) has both",
+            )
+    group = torch.distributed
+    is_one = not (group.is_available() and group.is_initialized()) or group.get_world_size() == 1
+    several = not is_one or getattr(accelerator, "num_processes", 1) > 1
+    if several or isinstance(model, DistributedDataParallel | torch.nn.DataParallel):
+        raise InvalidArgumentError(
+            "guarded_step is for one process and one GPU: several would wait for each other in a batch that one "
+            "computes again",
+            "train with a transformers.Trainer and manager.attach(trainer), which handles DDP",
+        )
+    return accumulation if accelerator is None else int(accelerator.gradient_accumulation_steps)
+
+
+def _kind(value: Any) -> str:
+    return f"of type {type(value).__name__}"
+
+
+def _check_has(name: str, part: Any, needed: tuple[str, ...], hint: str) -> None:
+    for attribute in needed:
+        if not hasattr(part, attribute):
+            raise InvalidArgumentError(f"{name} is {_kind(part)}, which has no {attribute}", hint)
+
+
+def _check_step(name: str, part: Any, hint: str) -> None:
+    """Raise where ``step()`` has a parameter without a default: a closure, or metrics."""
+    parameters = inspect.signature(part.step).parameters.values()
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    # A scheduler puts a function with the signature of the class in the place of its optimizer's step().
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind not in kinds and p.name != "self"]
+    if needed:
+        raise InvalidArgumentError(f"step() of {name}, {_kind(part)}, requires {needed[0]}", hint)
 
 
 def check_windows(trainer: Any, processes: int) -> str:

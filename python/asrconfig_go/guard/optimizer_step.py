@@ -12,6 +12,7 @@ import functools
 import operator
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -70,6 +71,57 @@ class OptimizerSteps:
             return _last(original, *args, **kwargs)
 
         return step
+
+
+@dataclass
+class WeightUpdate:
+    """What a loop of one's own does once gradients are complete: clip them, step, and clear them.
+
+    Attributes:
+        parameters: Of the model and the optimizer, in the model's order.
+        steps: Retries the optimizer's step.
+        note_norm: Called with the norm of the gradients, where they are clipped.
+    """
+
+    optimizer: Any
+    parameters: Callable[[], list[torch.Tensor]]
+    steps: OptimizerSteps
+    scaler: Any
+    scheduler: Any
+    accelerator: Any
+    max_grad_norm: float | None
+    note_norm: Callable[[Any], None]
+
+    def __call__(self) -> None:
+        """A step that a scaler skips, as gradients have overflown, is none of the scheduler's."""
+        if self.max_grad_norm is not None:
+            self.note_norm(self._clip(self.max_grad_norm))
+        self.steps.follow(self.optimizer)
+        try:
+            is_skipped = self._step()
+        finally:
+            self.steps.remove()
+        if self.scheduler is not None and not is_skipped:
+            self.scheduler.step()
+        self.optimizer.zero_grad()
+
+    def _clip(self, norm: float) -> Any:
+        own = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        parameters = [p for p in self.parameters() if id(p) in own]
+        if self.accelerator is not None:
+            return self.accelerator.clip_grad_norm_(parameters, norm)
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimizer)
+        return torch.nn.utils.clip_grad_norm_(parameters, norm)
+
+    def _step(self) -> bool:
+        if self.scaler is None:
+            self.optimizer.step()
+            return bool(getattr(self.optimizer, "step_was_skipped", False))  # accelerate's
+        before = self.scaler.get_scale() if self.scheduler is not None else 0.0
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        return self.scheduler is not None and bool(self.scaler.get_scale() < before)
 
 
 def _can_repeat(error: Exception, before: _Before) -> bool:

@@ -1,37 +1,26 @@
-"""``guarded_step``: optimizer steps of a loop of one's own that recover from out-of-memory errors."""
+"""A loop of the user's own as the engine computes batches with it."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
-from .._base.checks import checked
-from .._base.choices import BadClipPolicy, TooLong
-from .._base.errors import InvalidArgumentError
-from .._base.files import user_path
-from ..bad_clips.bad_clip_record import BadBatch
-from ..bad_clips.detection import BadClips
-from ..bad_clips.gradient_norms import GradientNorms
-from ..bad_clips.oversized_clips import OversizedClips
-from ..losses.loss_rule import GivenRule, LossRule, weighted
+from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.out_of_memory import classify, clear_frames
+from .._base.random_state import rng_state, set_rng_state
+from ..batching.collated_batch import batch_size
+from ..losses.loss_rule import factor, weighted
 from .accumulation_window import Call
-from .attempts import Attempts
-from .engine import Engine
-from .guard_checks import check_options
 from .loop import Loop
-from .micro_batch_budget import Budget
-from .optimizer_step import OptimizerSteps
-from .training_report import GuardEvent
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
+_FEWEST = 2  # clips that a measurement needs
 LossFunction = Callable[[Any, Any], torch.Tensor]
 
 
@@ -51,9 +40,10 @@ class OwnLoop(Loop):
         labels: str,
         output: Path | None,
     ) -> None:
-        self._model, self._optimizer, self._loss_fn, self._scaler = model, optimizer, loss_fn, scaler
+        self._called, self._optimizer, self._loss_fn, self._scaler = model, optimizer, loss_fn, scaler
+        self._model: torch.nn.Module = model if accelerator is None else accelerator.unwrap_model(model)
         self.accumulation, self._accelerator, self.labels, self._output = accumulation, accelerator, labels, output
-        self.steps, self._mixed = 0, False
+        self.steps, self._needs_autocast, self._is_mixed = 0, False, False
         self.notes: tuple[str, ...] = ()
 
     def is_complete(self, batches: int) -> bool:
@@ -65,7 +55,7 @@ class OwnLoop(Loop):
     @property
     def model(self) -> torch.nn.Module:
         """As it was passed, without accelerate's wrapper."""
-        return self._accelerator.unwrap_model(self._model) if self._accelerator is not None else self._model
+        return self._model
 
     @property
     def optimizer(self) -> Any:
@@ -79,8 +69,8 @@ class OwnLoop(Loop):
 
     @property
     def is_coarse(self) -> bool:
-        """Whether a scaler scales losses of 16 bits, or autocast was on in the model's forward when it was measured."""
-        return self._mixed or self._scaler is not None
+        """Whether a module was called with autocast on when the loss was measured, as it could not be without."""
+        return self._is_mixed
 
     @property
     def output(self) -> Path | None:
@@ -92,9 +82,8 @@ class OwnLoop(Loop):
         return {type(self.model).__name__: self.model, "loss_fn": self._loss_fn}
 
     def uncleared(self) -> list[torch.Tensor]:
-        """The model's that the optimizer does not have: those of the optimizer are cleared behind its step."""
-        own = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
-        return [p for p in self.parameters() if id(p) not in own]
+        """All: the loop may call backward itself between steps, and the optimizer may have a part of the model."""
+        return self.parameters()
 
     def prepare(self) -> None:
         """The loop has chosen the mode."""
@@ -107,39 +96,64 @@ class OwnLoop(Loop):
 
     def compute(self, call: Call, part: Any, weight: Any, *, whole_window: bool) -> Any:
         """Of the loss divided by the accumulation steps."""
-        loss = self._checked(self._loss_fn(self._model, part))
-        share = loss if weight is None else loss * weight
+        loss = self.loss(call, part)
+        if not loss.requires_grad:
+            raise InvalidArgumentError(
+                "the loss has no gradient", "unfreeze parameters; do not detach the loss or compute it under no_grad"
+            )
+        share = loss if weight is None else loss * factor(weight, loss)
         if self._accelerator is not None:
             self._accelerator.backward(share)  # divides by its own accumulation steps
         else:
             share = share / self.accumulation
             (share if self._scaler is None else self._scaler.scale(share)).backward()
-        return loss.detach() if weight is None else weighted(loss, weight)
-
-    def _checked(self, loss: Any) -> torch.Tensor:
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
-            what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-            raise InvalidArgumentError(
-                f"loss_fn returns {what}", "return one number as a tensor: the batch's mean loss"
-            )
-        return loss.reshape(()) if loss.dim() else loss
+        if weight is None:
+            return loss.detach()
+        return weighted(loss.float() if loss.element_size() < 4 else loss, weight)  # shares are added up
 
     def gradient(self, call: Call, part: Any, scale: float) -> None:
-        """Without the scaler."""
+        """Without the scaler, and without autocast where that can be: rounding to 16 bits may hide the rule."""
+        random = rng_state()
+        if not self._needs_autocast:
+            try:
+                with _without_autocast():
+                    self._backward(call, part, scale)
+            except AsrConfigError:
+                raise
+            except Exception as error:
+                is_memory = classify(error)["class"] in ("gpu_oom", "maybe")
+                self._needs_autocast = not is_memory or batch_size(part) <= _FEWEST  # as flash attention does
+                if is_memory:
+                    raise
+                clear_frames(error)
+            else:
+                return
+        set_rng_state(random)
+        for p in self.parameters():
+            p.grad = None
+        self._backward(call, part, scale)
+
+    def _backward(self, call: Call, part: Any, scale: float) -> None:
+        """Notes whether modules are called with autocast on; that of accelerate is within the model's forward."""
 
         def note(*_: Any) -> None:
-            self._mixed = torch.is_autocast_enabled(next(self.model.parameters()).device.type)
+            self._is_mixed = self._is_mixed or torch.is_autocast_enabled(device)
 
-        hook = self.model.register_forward_pre_hook(note)
+        device = self.parameters()[0].device.type
+        hook = torch.nn.modules.module.register_module_forward_pre_hook(note)
         try:
-            loss = self._checked(self._loss_fn(self._model, part))
+            loss = self.loss(call, part)
         finally:
             hook.remove()
         (loss * scale).backward()
 
     def loss(self, call: Call, part: Any) -> Any:
-        """By the loss function."""
-        return self._checked(self._loss_fn(self._model, part))
+        """By the loss function; raises ``InvalidArgumentError`` for what is not one number."""
+        loss: Any = self._loss_fn(self._called, part)
+        if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+            return loss.reshape(()) if loss.dim() else loss
+        what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise InvalidArgumentError(f"loss_fn returns {what}", "return the loss as a tensor of one number")
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
@@ -147,218 +161,17 @@ class OwnLoop(Loop):
         yield
 
 
-class GuardedStep:
-    """``step(batch)``: forward, backward, and the optimizer's step where a window of accumulated batches is complete.
-
-    Made by ``guarded_step``. Attributes:
-        bad_batches: Batches that went wrong, with the clips to blame.
-        skipped: Clips that were left out because they do not fit alone, or are bad.
-    """
-
-    def __init__(
-        self, loop: OwnLoop, engine: Engine, bad: BadClips, left_out: OversizedClips, take: Callable[[], None]
-    ):
-        self._loop, self._engine, self._bad, self._left_out, self._take = loop, engine, bad, left_out, take
-        engine.begin()
-        bad.begin()
-
-    def __call__(self, batch: Any) -> torch.Tensor:
-        """The loss of ``batch``, detached.
-
-        Raises ``InfeasiblePlanError`` when no smaller micro-batch is left, ``BadClipError`` where that was asked for,
-        and what the loss function raises.
-        """
-        window, loop = self._engine.window, self._loop
-        if not window.calls:
-            self._bad.step_over()
-            window.begin([batch])
-        call = window.call(batch)
-        complete = loop.is_complete(len(window.calls))
-        window.planned = len(window.calls) if complete else max(loop.accumulation, len(window.calls) + 1)
-        self._engine.run(call)
-        self._bad.look(call)
-        loss: torch.Tensor = call.loss
-        if complete:
-            self.finish()
-        return loss
-
-    def finish(self) -> None:
-        """Take the optimizer step of batches that are fewer than ``accumulation``, at the end of an epoch."""
-        if self._engine.window.calls:
-            self._take()
-            self._loop.steps += 1
-            self._engine.budget.step_done()
-            self._engine.window.begin(())
-
-    @property
-    def events(self) -> list[GuardEvent]:
-        """What did not fit, and what was done about it."""
-        return self._engine.attempts.events
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What cannot be kept exact; each was logged once."""
-        return self._loop.notes
-
-    @property
-    def rule(self) -> str | None:
-        """What the loss divides by, as given or as measured; None while it is unknown."""
-        return self._engine.rule.name
-
-    @property
-    def bad_batches(self) -> list[BadBatch]:
-        """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
-        return self._bad.batches
-
-    @property
-    def skipped(self) -> int:
-        """Clips that were left out: too long to fit alone, or bad."""
-        return self._left_out.count + self._bad.count
-
-    def __repr__(self) -> str:
-        return "\n".join([f"guarded_step after {self._loop.steps} steps", *(f"  {event}" for event in self.events)])
-
-
-def guarded_step(
-    model: torch.nn.Module,
-    optimizer: Any,
-    loss_fn: LossFunction,
-    *,
-    scaler: Any = None,
-    scheduler: Any = None,
-    accumulation: int = 1,
-    max_grad_norm: float | None = None,
-    accelerator: Any = None,
-    rule: GivenRule | None = None,
-    labels: str = "labels",
-    split: Callable[[Any, int], list[Any]] | None = None,
-    micro_batch: int | None = None,
-    max_halvings: int | None = None,
-    too_long: TooLong | Callable[[Any], list[Any]] = "raise",
-    bad_clips: BadClipPolicy = "report",
-    split_batch_statistics: bool = False,
-    monitor: Any = None,
-    output_dir: str | os.PathLike[str] | None = None,
-) -> GuardedStep:
-    """Optimizer steps of a loop of your own that recover from out-of-memory errors without changing the result.
-
-    While nothing fails, ``step(batch)`` does what such loops do: ``loss_fn``, backward of the loss divided by
-    ``accumulation``, and after so many batches clipping, ``optimizer.step()``, ``scheduler.step()`` and
-    ``zero_grad()``. When memory runs out, the batches since the last optimizer step are computed again, in
-    micro-batches of half the size, with the same random numbers.
-
-    Args:
-        model: The model, in the mode that you have chosen.
-        optimizer: Of its parameters, and any others.
-        loss_fn: ``loss_fn(model, batch)`` returns the loss of a batch as a tensor; use ``torch.autocast`` in it.
-        scaler: A ``torch.amp.GradScaler``, for float16.
-        scheduler: Its ``step()`` is called after each optimizer step.
-        accumulation: Batches of an optimizer step.
-        max_grad_norm: Gradients are clipped to this norm, if given.
-        accelerator: accelerate's, for ``with accelerator.accumulate(model): step(batch)``; it then decides when
-            gradients are complete, and its backward and clipping are used.
-        rule: What the loss of a batch divides by: ``"mean"`` (clips), ``"token_mean"``, ``"sum"`` or a function from a
-            batch to a number; measured once memory has run out if not given.
-        labels: The entry of a batch that ``"token_mean"`` counts.
-        split: For batches of an unknown kind, a function from a batch and a size to a list of batches.
-        micro_batch: The most clips of a micro-batch, from the first step on; requires ``rule``.
-        max_halvings: Retries of each step, 3 if not given.
-        too_long: What happens to a clip that does not fit alone: ``"raise"``, ``"skip"``, or a function that gets it as
-            a batch of one and returns a list of shorter batches.
-        bad_clips: What happens to clips that raise an error or whose loss or gradient is not finite: see ``Guard``.
-        split_batch_statistics: Whether batches may be split in spite of batch normalisation.
-        monitor: A ``MemoryMonitor``, which is told of each optimizer step.
-        output_dir: Where a bad batch is saved, for ``replay_batch``.
-
-    Returns:
-        The step, to be called with each batch; call its ``finish()`` at the end of an epoch whose batches are no
-        multiple of ``accumulation``.
-
-    Raises:
-        InvalidArgumentError: For options that do not go together.
-
-    >>> import torch
-    >>> model = torch.nn.Linear(4, 1)
-    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    >>> step = guarded_step(model, optimizer, lambda model, batch: model(batch["x"]).square().mean())
-    >>> loss = step({"x": torch.ones(8, 4)})
-    >>> step.events
-    []
-    """
-    check_options(max_halvings, micro_batch, None, rule, too_long, False)
-    checked("bad_clips", bad_clips, BadClipPolicy)
-    if checked("accumulation", accumulation, int) < 1:
-        raise InvalidArgumentError(f"accumulation = {accumulation} is below 1", "1 steps after each batch")
-    if micro_batch is not None and rule is None:
-        raise InvalidArgumentError(
-            f"micro_batch = {micro_batch} requires to know what the loss divides by", 'pass rule="mean", for example'
-        )
-    if isinstance(model, DistributedDataParallel) or getattr(accelerator, "num_processes", 1) > 1:
-        raise InvalidArgumentError(
-            "guarded_step is for one process: several would wait for each other in a batch that one computes again",
-            "train with a transformers.Trainer and manager.attach(trainer), which handles DDP",
-        )
-    output = None if output_dir is None else user_path(output_dir, "output_dir")
-    loop = OwnLoop(model, optimizer, loss_fn, scaler, accumulation, accelerator, labels, output)
-    loss_rule, budget, norms = LossRule(labels, rule), Budget(micro_batch), GradientNorms()
-    halvings = max_halvings if max_halvings is not None else 3 if too_long == "raise" else 20
-    attempts = Attempts(halvings, lambda: loop.steps)
-    engine = Engine(
-        loop, loss_rule, budget, attempts, split=split, cut_statistics=split_batch_statistics, weights_windows=False,
-        requested=f"micro_batch = {micro_batch}" if micro_batch else "",
-    )  # fmt: skip
-    bad = BadClips(loop, bad_clips, engine, norms, split, lambda: budget.samples)
-    engine.other = bad.raised
-    engine.left_out = OversizedClips(
-        too_long, budget, engine.window, loss_rule, lambda call: bad.does_not_fit(call, "left out")
-    )
-    norms.scaled = scaler is not None
-    steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")
-    take = _Step(loop, scaler, scheduler, max_grad_norm, accelerator, norms, steps, monitor)
-    return GuardedStep(loop, engine, bad, engine.left_out, take)
-
-
-class _Step:
-    """The optimizer's step, with what belongs to it."""
-
-    def __init__(
-        self,
-        loop: OwnLoop,
-        scaler: Any,
-        scheduler: Any,
-        max_grad_norm: float | None,
-        accelerator: Any,
-        norms: GradientNorms,
-        steps: OptimizerSteps,
-        monitor: Any,
-    ) -> None:
-        self._loop, self._scaler, self._scheduler, self._max_norm = loop, scaler, scheduler, max_grad_norm
-        self._accelerator, self._norms, self._steps, self._monitor = accelerator, norms, steps, monitor
-
-    def __call__(self) -> None:
-        optimizer = self._loop.optimizer
-        self._clip(optimizer)
-        self._steps.follow(optimizer)
-        try:
-            optimizer.step() if self._scaler is None else self._scaler.step(optimizer)
-        finally:
-            self._steps.remove()
-        if self._scaler is not None:
-            self._scaler.update()
-        if self._scheduler is not None:
-            self._scheduler.step()
-        optimizer.zero_grad(set_to_none=True)
-        if self._monitor is not None:
-            self._monitor.step()
-
-    def _clip(self, optimizer: Any) -> None:
-        if self._max_norm is None:
-            return
-        parameters = self._loop.parameters()
-        if self._accelerator is not None:
-            norm = self._accelerator.clip_grad_norm_(parameters, self._max_norm)
-        else:
-            if self._scaler is not None:
-                self._scaler.unscale_(optimizer)
-            norm = torch.nn.utils.clip_grad_norm_(parameters, self._max_norm)
-        self._norms.note(norm)
+@contextlib.contextmanager
+def _without_autocast() -> Iterator[None]:
+    """Autocast does nothing inside."""
+    enable = torch.set_autocast_enabled
+    devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+    for device in devices:
+        enable(device, False)
+    torch.set_autocast_enabled = lambda device, _: enable(device, False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled = enable
+        for device in devices:
+            enable(device, True)

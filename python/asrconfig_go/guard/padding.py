@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .._base.wrapped_model import bare
-from ..batching.batch_lengths import input_name, time_axis
+from ..batching.batch_lengths import extent, input_name, spoken_lengths, time_axis
 from ..batching.collated_batch import like
 
 _least: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -46,9 +46,10 @@ def trimmed(inputs: Any, length: int) -> Any:
     labels. Everything is contiguous, as models take ``labels.view(-1)``. A batch whose input is not known stays as it
     is, and so does one that ``layout`` does not understand.
     """
-    places, labels = layout(inputs), inputs.get("labels")
+    places = layout(inputs)
     if places is None:
         return inputs
+    labels = inputs.get("labels")
     if places.get("labels") == "input" and _used(labels) > length:
         return inputs  # as long as the input by chance: these are labels of something else
     stop = {"input": length, "labels": _used(labels) if "labels" in places.values() else 0}
@@ -58,6 +59,12 @@ def trimmed(inputs: Any, length: int) -> Any:
         along = axis if name == input_name(inputs) else 1
         values[name] = inputs[name].narrow(along, 0, stop[place]).contiguous()
     return like(inputs, values)
+
+
+def each_trimmed(batch: Any, clips: list[Any]) -> list[Any]:
+    """The ``clips`` of a batch, each a batch of one, without the padding to the longest clip and text of ``batch``."""
+    lengths = spoken_lengths(batch) or [extent(batch).length] * len(clips)
+    return [trimmed(clip, length) for clip, length in zip(clips, lengths, strict=True)]
 
 
 def layout(inputs: Any) -> dict[str, str] | None:

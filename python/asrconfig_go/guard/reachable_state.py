@@ -192,6 +192,17 @@ def generator_state(generator: Any) -> Any:
     return generator.get_state()
 
 
+def same_state(one: Any, other: Any) -> bool:
+    """Whether two values of ``generator_state`` are equal."""
+    if isinstance(one, torch.Tensor):
+        return bool(torch.equal(one, other))
+    if isinstance(one, dict):
+        return all(same_state(value, other[name]) for name, value in one.items())
+    if isinstance(one, tuple):
+        return all(map(same_state, one, other))
+    return bool(np.array_equal(one, other))
+
+
 def put_generator_state(generator: Any, state: Any) -> None:
     """Put back what ``generator_state`` returned."""
     if isinstance(generator, np.random.Generator):

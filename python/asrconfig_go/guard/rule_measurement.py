@@ -19,7 +19,7 @@ from .._base.errors import AsrConfigError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._base.override import override
 from .._base.random_state import rng_state, seed_cpu, set_rng_state
-from ..batching.collated_batch import batch_size, copied, entries, pick, piece
+from ..batching.collated_batch import batch_size, copied, entries, pick, piece, split
 from ..losses.loss_rule import PADDING, RULES, LossRule, weighted
 from ..memory.probe import changed_tensors, gradients_aside, tensor_sums
 from .accumulation_window import Call
@@ -35,6 +35,10 @@ _DECIDES = 1e-6  # weights that differ by less are one
 
 class NoRuleError(Exception):
     """Why a loss has no rule; a sentence."""
+
+
+class NotMeasuredError(NoRuleError):
+    """Why the rule of a loss could not be measured, which says nothing of an earlier measurement."""
 
 
 class RuleMeasurement:
@@ -54,25 +58,30 @@ class RuleMeasurement:
     def __call__(self, call: Call) -> tuple[str, ...]:
         """The rules that fit a few clips of ``call``, all of which give its micro-batches the same weights.
 
-        Raises ``NoRuleError`` where none fits, or where those that fit cannot be told apart.
+        Raises ``NoRuleError`` where none fits, or where those that fit cannot be told apart, ``NotMeasuredError`` where
+        two clips are too many, fail, or have no finite loss.
         """
         if batch_size(call.inputs) < 2:
-            raise NoRuleError("a batch of one clip does not show what its loss divides by")
+            raise NotMeasuredError("a batch of one clip does not show what its loss divides by")
         for most in _TRIALS:
             try:
-                return self._fitting(
-                    call, call.inputs if self._split else informative(call.inputs, most, self._loop.labels)
-                )
+                return self._fitting(call, self._some(call.inputs, most))
             except UnfitStepError as error:
                 raise NoRuleError(f"{self._loop.title} {error}") from error
             except (NoRuleError, AsrConfigError):
                 raise
             except Exception as error:
                 if classify(error)["class"] not in ("gpu_oom", "maybe"):
-                    raise NoRuleError(f"{self._loop.title} fails on a part of a batch: {first_line(error)}") from error
+                    raise NotMeasuredError(
+                        f"{self._loop.title} fails on a part of a batch: {first_line(error)}"
+                    ) from error
                 clear_frames(error)
             free_memory()
-        raise NoRuleError(f"not even two clips fit, so that the loss of {self._loop.title} cannot be measured")
+        raise NotMeasuredError(f"not even two clips fit, so that the loss of {self._loop.title} cannot be measured")
+
+    def _some(self, batch: Any, most: int) -> Any:
+        """So many clips of a batch."""
+        return self._split(batch, most)[0] if self._split else informative(batch, most, self._loop.labels)
 
     def _fitting(self, call: Call, clips: Any) -> tuple[str, ...]:
         count = batch_size(clips)
@@ -119,10 +128,9 @@ class RuleMeasurement:
 
     def _check_alike(self, fitting: tuple[str, ...], call: Call) -> None:
         """Rules that fit and cannot be told apart must weight the batch's own clips alike."""
-        size = batch_size(call.inputs)
-        if len(fitting) < 2 or self._split is not None:
+        if len(fitting) < 2:
             return
-        clips = [piece(call.inputs, i, i + 1) for i in range(size)]
+        clips = (self._split or split)(call.inputs, 1)
         shares = [
             [float(self._rule.share(clip, self._rule.count(call.inputs, rule), rule)) for clip in clips]
             for rule in fitting
@@ -135,11 +143,14 @@ class RuleMeasurement:
 
 @contextlib.contextmanager
 def untouched(loop: Loop, state: StepState) -> Iterator[None]:
-    """Put everything back afterwards: random numbers, modes, what the loop and the model hold."""
+    """Put everything back afterwards: random numbers, modes, what the loop and the model hold.
+
+    Compiled models are computed as they are written: their graphs are not for batches of these sizes.
+    """
     random, before, copies = rng_state(), state.before(whole=True), state.copies()
     modes = [(module, module.training) for module in loop.model.modules()]
     try:
-        with loop.measuring():
+        with loop.measuring(), _uncompiled():
             yield
     finally:
         for module, mode in modes:
@@ -147,6 +158,12 @@ def untouched(loop: Loop, state: StepState) -> Iterator[None]:
         put_values(copies)
         state.put_back(before, before)
         set_rng_state(random)
+
+
+def _uncompiled() -> contextlib.AbstractContextManager[Any]:
+    """Compiles nothing inside, where PyTorch can do that (from 2.6)."""
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    return contextlib.nullcontext() if set_stance is None else set_stance("force_eager")
 
 
 class Gradient:
@@ -171,13 +188,16 @@ class Gradient:
     def of(self, part: Any, seed: int = 0, scale: float = 1.0, keep: bool = False) -> torch.Tensor:
         """That of ``scale`` times the loss of ``part``; ``keep``: what it has changed stays for the next one.
 
-        Raises ``NoRuleError`` where it is not finite, ``UnfitStepError`` where weights change.
+        Raises ``NotMeasuredError`` where it is not finite, ``UnfitStepError`` where weights change.
         """
         for p in self._parameters:
             p.grad = None
         sums = tensor_sums(self._parameters) if self._weights else []
-        model = self._loop.model.train(not self.evaluates)
-        moved = False
+        model, moved = self._loop.model, False
+        if self.evaluates:
+            model.eval()
+        else:
+            self._loop.prepare()
         try:
             with _mode_kept(model), steady(model, seed):
                 self._loop.gradient(self._call, copied(part), scale)
@@ -191,7 +211,7 @@ class Gradient:
         if moved:
             raise UnfitStepError("changes weights within the step")
         if not bool(values.isfinite().all()):
-            raise NoRuleError("the loss or its gradient is not finite")
+            raise NotMeasuredError("the loss or its gradient is not finite")
         return values
 
     def _put_back(self, moved: bool) -> None:
@@ -249,10 +269,13 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _sums(p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    if p.grad is None:
+    """Of a gradient times a wave, as softmax makes the plain sum of the largest ones 0, and times the weights."""
+    if p.grad is None or not p.numel():
         return (torch.zeros((), dtype=torch.float64, device=p.device),) * 2
-    gradient = p.grad.detach().double()
-    return gradient.sum(), (gradient * p.detach().double()).sum()
+    gradient = (p.grad.to_dense() if p.grad.is_sparse else p.grad).detach().double()
+    matrix = gradient.reshape(-1, gradient.shape[-1] if gradient.dim() else 1)
+    rows, columns = (torch.arange(n, dtype=torch.float64, device=p.device).cos() for n in matrix.shape)
+    return rows @ matrix @ columns, (gradient * p.detach().double()).sum()
 
 
 def informative(inputs: Any, most: int, labels: str) -> Any:

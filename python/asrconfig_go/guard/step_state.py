@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CellType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -29,6 +29,7 @@ from .reachable_state import (
     put_generator_state,
     reachable,
     same,
+    same_state,
 )
 
 SMALL = 1 << 14  # values of a tensor that may be copied, or kept alive, wherever it is
@@ -45,9 +46,10 @@ class Before:
         generators: Others that the loop holds, with their states.
         values: What steps are known to change.
         versions: Tensors with their version counters.
+        interrupted: The batch normalisation in which the step then failed, if it failed in one.
     """
 
-    __slots__ = ("contents", "generators", "gpu", "random", "values", "versions", "whole")
+    __slots__ = ("contents", "generators", "gpu", "interrupted", "random", "values", "versions", "whole")
 
     def __init__(self, random: dict[str, Any], gpu: list[torch.Tensor], whole: bool) -> None:
         self.random, self.gpu, self.whole = random, gpu, whole
@@ -55,6 +57,7 @@ class Before:
         self.values: Sequence[tuple[Key, Any]] = ()
         self.versions: Sequence[tuple[str, torch.Tensor, int]] = ()
         self.contents: list[tuple[str, Any, Any]] = []
+        self.interrupted: _BatchNorm | None = None
 
 
 @dataclass
@@ -84,6 +87,7 @@ class StepState:
         self._keys: dict[tuple[int, Any], Key] = {}
         self._tensors: dict[int, tuple[str, torch.Tensor]] = {}
         self._generators: list[tuple[str, Any]] = []
+        self._draws: dict[int, Literal["each micro-batch", "each clip"]] = {}
         self._has_gpu = True
         self.has_learnt = False
         """Whether what a step changes was looked for, in one at least."""
@@ -145,16 +149,46 @@ class StepState:
             if key[2] is not ABSENT or isinstance(key[1], CellType):
                 _put(key, value)
 
+    def generator_states(self) -> dict[int, Any]:
+        """The states of the loop's own generators, by their ``id``."""
+        return {id(generator): generator_state(generator) for _, generator in self._generators}
+
+    def compare_draws(self, before: Before, behind: Mapping[int, Any]) -> None:
+        """The first micro-batch of a batch is over; ``behind`` are the states that the whole batch had left.
+
+        A generator that is in the same state now draws as often for a micro-batch as for its batch.
+        """
+        for generator, state in before.generators:
+            now, whole = generator_state(generator), behind.get(id(generator))
+            if whole is not None and not same_state(whole, state) and not same_state(now, state):
+                self._draws[id(generator)] = "each micro-batch" if same_state(now, whole) else "each clip"
+
+    def draw_again(self, before: Before) -> None:
+        """Another micro-batch of the batch follows: it draws what the whole batch drew, as the first one did."""
+        for generator, state in before.generators:
+            if self._draws.get(id(generator)) != "each clip":
+                put_generator_state(generator, state)
+
+    def other_draws(self, before: Before) -> list[str]:
+        """The generators that may have drawn other numbers for micro-batches than for the batch that they make up."""
+        paths = {id(generator): path for path, generator in self._generators}
+        return [
+            paths.get(id(generator), "a generator")
+            for generator, state in before.generators
+            if self._draws.get(id(generator)) != "each micro-batch"
+            and not same_state(generator_state(generator), state)
+        ]
+
     def tensor_attributes(self, before: Before) -> dict[str, torch.Tensor]:
         """The tensors that have been put in the place of others, or of nothing, since ``before``, by path."""
         values = {path: (attributes_of(owner) or {}).get(name) for (path, owner, name), _ in _changes(before)}
         return {path: value for path, value in values.items() if isinstance(value, torch.Tensor)}
 
     def changes(self, before: Before) -> dict[str, Any]:
-        """What a step has changed of what was noted ``before``, as it is now: of sequences their lengths."""
+        """What a step has changed of what was noted ``before``, as it is now: of sequences copies."""
         keys = [key for key, value in before.values if not _holds(key, value)] + [key for key, _ in _changes(before)]
         values = {key[0]: _value(key) for key in keys}
-        return {path: len(v) if isinstance(v, list | set | deque) else v for path, v in values.items()}
+        return {path: content(v) if isinstance(v, list | set | deque) else v for path, v in values.items()}
 
     def watch(self, entries: list[InPlace]) -> None:
         """Steps change these tensors in place."""
@@ -164,7 +198,7 @@ class StepState:
         """What a replay changed that was not ``noted`` before the window: the failed step may have changed it, too."""
         if noted.whole:
             return []
-        seen = {(id(key[1]), key[2]) for key, _ in noted.values} | {(id(t), None) for _, t, _ in noted.versions}
+        seen = {(id(key[1]), key[2]) for key, _ in noted.values} | {(tensor, None) for tensor in self.writes(noted)}
         changed = [((id(key[1]), key[2]), key[0]) for key, _ in _changes(replayed)]
         changed += [((id(t), None), path) for path, t, version in replayed.versions if t._version != version]
         generators = {id(generator) for generator, _ in noted.generators}
@@ -184,13 +218,40 @@ class StepState:
             own = {id(t) for t in (*model.parameters(), *model.buffers())} - set(self._tensors)
             everything = reachable(self._roots(), set(map(id, self._weights()))).tensors
             some = [(path, t) for path, t in everything if t.numel() <= SMALL or id(t) not in own]
-        versions = {id(t): version for _, t, version in failed.versions} if failed else {}
-        return [InPlace(path, t, _copy(t), t._version - versions.get(id(t), t._version)) for path, t in some]
+        counts = self.writes(failed) if failed else {}
+        return [InPlace(path, t, _copy(t), counts.get(id(t), 0)) for path, t in some]
+
+    def writes(self, before: Before) -> dict[int, int]:
+        """How often tensors were written to since ``before``, by ``id``.
+
+        Kernels of batch normalisation write to running statistics behind their version counters, right after their
+        module has counted the batch: its count says how often.
+        """
+        counts = {id(t): t._version - version for _, t, version in before.versions}
+        for norm in self._norms():
+            if id(norm.num_batches_tracked) in counts:
+                batches = counts[id(norm.num_batches_tracked)] - (norm is before.interrupted)
+                for buffer in (norm.running_mean, norm.running_var):
+                    counts[id(buffer)] = max(batches, counts.get(id(buffer), 0))
+        return counts
 
     def statistics(self) -> set[int]:
         """The tensors of batch normalisation, by ``id``: a forward in training mode writes to them, and reads none."""
-        norms = (module for module in self._model().modules() if isinstance(module, _BatchNorm))
-        return {id(buffer) for norm in norms for buffer in norm.buffers(recurse=False)}
+        return {id(buffer) for norm in self._norms() for buffer in norm.buffers(recurse=False)}
+
+    def _norms(self) -> Iterator[_BatchNorm]:
+        return (module for module in self._model().modules() if isinstance(module, _BatchNorm))
+
+
+def interrupted_norm(error: BaseException) -> _BatchNorm | None:
+    """The batch normalisation whose forward raised ``error``, after it had counted the batch."""
+    traceback = error.__traceback__
+    while traceback is not None:
+        owner = traceback.tb_frame.f_locals.get("self")
+        if isinstance(owner, _BatchNorm):
+            return owner
+        traceback = traceback.tb_next
+    return None
 
 
 def put_values(copies: list[InPlace]) -> None:
@@ -207,9 +268,11 @@ def changed_values(copies: list[InPlace]) -> dict[str, torch.Tensor]:
 
 
 def same_value(one: Any, other: Any) -> bool:
-    """Whether two values are the same object, equal numbers or texts, or equal small tensors."""
+    """Whether two values are the same object, equal numbers or texts, equal tensors, or lists of these."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return _equal(one, other)
+    if isinstance(one, list | deque) and isinstance(other, list | deque):
+        return len(one) == len(other) and all(map(same_value, one, other))
     return same(one, other) or (isinstance(one, weakref.ref) and isinstance(other, weakref.ref))
 
 

@@ -20,6 +20,7 @@ from typing import Any, get_args
 import torch
 
 from .._base.choices import WeightRule
+from .._base.errors import InvalidArgumentError
 from ..batching.collated_batch import batch_size, entries
 from .loss_table import Loss
 
@@ -63,6 +64,11 @@ class LossRule:
         return self._fitting[0] if self._fitting else None
 
     @property
+    def in_evaluation(self) -> str | None:
+        """That of single batches, which ``num_items_in_batch`` counts alone if at all: of the table, or as given."""
+        return self._table.rule if self._table is not None else self.name if self.is_given else None
+
+    @property
     def is_certain(self) -> bool:
         """Whether it is given or of the table: then micro-batches of a window are weighted from the first step on."""
         return self._given is not None or (self._table is not None and not self.has_hooks)
@@ -81,7 +87,7 @@ class LossRule:
         """What the loss of ``batch`` is divided by: a number, or a tensor on the batch's device."""
         rule = rule or self.name
         if rule == "given" and callable(self._given):
-            return self._given(batch)
+            return _checked(self._given(batch))
         labels: Any = entries(batch).get(self._labels)
         if rule in ("mean", None) or not hasattr(labels, "shape"):
             return batch_size(batch)
@@ -98,7 +104,10 @@ class LossRule:
             return 1.0
         if isinstance(whole, torch.Tensor):
             whole = whole.clamp(min=1)
-        return self.count(part, rule) / (whole if isinstance(whole, torch.Tensor) else max(whole, 1))
+        count = self.count(part, rule)
+        if isinstance(count, torch.Tensor):
+            count = count.double()  # a quotient of whole numbers has 32 bits
+        return count / (whole if isinstance(whole, torch.Tensor) else max(whole, 1))
 
     def is_due(self) -> bool:
         """Whether a measured rule is to be measured again before the next split, as losses may change."""
@@ -117,6 +126,23 @@ class LossRule:
         self._fitting, self.unfit = fitting, unfit
 
 
+def _checked(count: Any) -> Any:
+    """What a function of the user's returned; raises ``InvalidArgumentError`` for what is not a number."""
+    if isinstance(count, torch.Tensor) and count.numel() == 1:
+        return count.reshape(())
+    if isinstance(count, torch.Tensor) or not hasattr(count, "__float__"):
+        what = f"a tensor of shape {tuple(count.shape)}" if isinstance(count, torch.Tensor) else type(count).__name__
+        raise InvalidArgumentError(f"rule returns {what}", "return one number: what the loss of the batch divides by")
+    return count
+
+
+def factor(weight: Any, loss: torch.Tensor) -> Any:
+    """A weight in the precision of the loss that it multiplies, 32 bits at least."""
+    if not isinstance(weight, torch.Tensor):
+        return weight
+    return weight.to(loss.dtype if loss.dtype == torch.float64 else torch.float32)
+
+
 def weighted(loss: Any, weight: Any) -> Any:
     """The share of a loss in that of the whole; nothing of a part that counts nothing, whose mean may be NaN."""
     if not isinstance(loss, torch.Tensor):
@@ -124,4 +150,4 @@ def weighted(loss: Any, weight: Any) -> Any:
     loss = loss.detach() if loss.requires_grad else loss
     if not isinstance(weight, torch.Tensor):
         return loss if weight == 1.0 else loss * weight
-    return torch.where(weight == 0, torch.zeros_like(loss), loss * weight)
+    return torch.where(weight == 0, torch.zeros_like(loss), loss * factor(weight, loss))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict, get_type_hints
 
@@ -17,6 +18,7 @@ from .._base.choices import (
     Precision,
     Preprocessing,
     Preset,
+    WeightRule,
 )
 from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._base.transformers_features import can_offload_checkpoints, has_any_depth
@@ -75,6 +77,7 @@ class PlanSettings(EvaluationSettings, total=False):
     loader_rate: float | None
     price_usd_hour: float | None
     gpu_profile: str | os.PathLike[str] | None
+    rule: WeightRule | Callable[[Any], Any] | None
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,10 @@ class PlanOptions(EvaluationOptions):
     ``policy`` ``"fastest"`` (a search for the least predicted time) or ``"published"`` (a formula, for comparison);
     ``preset`` ``"balanced"``, ``"speed"`` or ``"reproducible"``; ``optimizer`` by the Trainer's name; ``lr_scaling``
     ``"sqrt"``, ``"linear"`` or ``"none"`` from ``base_learning_rate`` at ``base_batch_size``; ``preprocessing``
-    ``"light"`` or ``"heavy"`` decides on workers. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
+    ``"light"`` or ``"heavy"`` decides on workers; ``rule`` (``"mean"``, ``"token_mean"``, ``"shifted_token_mean"``,
+    ``"sum"``, or a function from a batch to a number) is what the loss divides by, for the guard: without it only
+    steps of models whose loss is known are split by predicted memory. A function is not saved with the plan: pass it to
+    ``manager.attach`` of a plan that was loaded. Of policy ``"fastest"`` alone: ``precision`` (``"fp32"``, ``"fp16"``,
     ``"bf16"``), ``gradient_checkpointing``, ``every_n_layers`` (of which checkpointing computes one again; above 1
     with transformers from 5.23 on), ``offload_checkpoints`` (what checkpointing saves lies in pinned host memory; with
     transformers from 5.23 on), ``length_handling`` (``"random"``, ``"grouped"``, ``"bucketed"``, ``"packed"``),
@@ -125,11 +131,14 @@ class PlanOptions(EvaluationOptions):
     loader_rate: float | None = None
     price_usd_hour: float | None = None
     gpu_profile: str | os.PathLike[str] | None = None
+    rule: WeightRule | Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
-            if name != "gpu_profile":  # which is checked when it is read
+            if name not in ("gpu_profile", "rule"):  # the former is checked when it is read
                 checked(name, getattr(self, name), hint)
+        if not callable(self.rule):
+            checked("rule", self.rule, WeightRule | None)
         check_margin(self.safety_margin)
 
     def check(self) -> None:
@@ -139,6 +148,7 @@ class PlanOptions(EvaluationOptions):
     def given(self) -> dict[str, Any]:
         """What is not left to the policy, as the library takes it."""
         given = {name: value for name, value in vars(self).items() if value is not None and name != "gpu_profile"}
+        given |= {"rule": "given"} if callable(self.rule) else {}
         given |= {"any_depth": has_any_depth(), "can_offload": can_offload_checkpoints()}
         if self.gpu_profile is not None:
             given["kernel_profile"] = read_kernel_profile(self.gpu_profile)

@@ -17,6 +17,7 @@ from .._base.choices import (
     LRScaling,
     MicroBatching,
     Optimizer,
+    PlannedRule,
     Policy,
     Precision,
     Preset,
@@ -122,6 +123,7 @@ class PlanRecord:
     micro_batching: MicroBatching = "fixed"
     micro_batch_size: int = 1
     micro_batch_overhead_s: float = OVERHEAD_S
+    rule: PlannedRule | None = None
     length_handling: LengthHandling = "random"
     length_buckets: tuple[PlannedBucket, ...] = ()
     max_length_s: float | None = None
@@ -175,6 +177,7 @@ class PlanRecord:
                 raise InvalidArgumentError(f"the configuration has an unknown setting {name!r}", _nearest(name))
         if version == 1:
             data = {**_since_version_2(data), **data, "schema_version": SCHEMA_VERSION}
+        data = {"rule": None, **data}  # the planner writes it where it was given
         missing = [name for name in json_fields(PlanRecord) if name not in data]
         if missing:
             raise InvalidArgumentError(

@@ -148,7 +148,7 @@ def replay_batch(path: str | os.PathLike[str], model: Any = None, *, device: str
     precision: Precision = "fp16" if saved.settings.get("fp16") else "bf16" if saved.settings.get("bf16") else "fp32"
     replays = Replays(loaded, on, precision, random)
     found = [replays.clips(number, batch) for number, batch in enumerate(batches)]
-    training = saved.what in ("loss", "gradient") and all(each.finite for of in found for each in of)
+    training = saved.what in ("error", "loss", "gradient") and all(each.finite for of in found for each in of)
     if training:
         found = [replays.clips(number, batch, training=True) for number, batch in enumerate(batches)]
     every = [each for of in found for each in of]

@@ -53,20 +53,23 @@ def use_planned_batches(
 ) -> Callable[[], None]:
     """Let ``trainer`` take the plan's steps: a process's whole share at once, split by ``memory``, if any.
 
-    ``durations`` are the seconds of the clips of the training set, in its order. Without them, or where the Trainer
-    cannot take chosen clips, steps stay in random order with the Trainer's own batches, and a warning says why. Gives
-    the way back.
+    ``durations`` are the seconds of the clips of the training set, in its order. Without them, where the Trainer cannot
+    take chosen clips, or where the guard does not know what the loss divides by, steps stay in random order with the
+    Trainer's own batches, and a warning says why. Gives the way back.
     """
     from ..batching import StepSampler, memory_table, use_batches
     from ..streams import StreamBatches
     from .guarded_training import use_batch
 
-    args = trainer.args
+    args, known = trainer.args, _knows_rule(trainer)
     before = (args.per_device_train_batch_size, args.gradient_accumulation_steps)
     share = before[0] * before[1]
     if isinstance(trainer.train_dataset, StreamBatches):
-        use_batch(trainer, (share, 1))
+        use_batch(trainer, (share, 1) if known else before)
         return lambda: use_batch(trainer, before)
+    if not known:
+        _not_followed(config, "what the loss divides by is not known: guard.notes says why")
+        return lambda: None
     seconds = _of_the_training_set(trainer, config, durations)
     if seconds is None:
         return lambda: None

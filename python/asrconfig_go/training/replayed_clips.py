@@ -14,6 +14,7 @@ from .._base.choices import Precision
 from .._base.out_of_memory import clear_frames, first_line, free_memory
 from .._base.random_state import cpu_generators_kept, set_cpu_state
 from ..batching.collated_batch import batch_size, piece
+from ..guard.padding import each_trimmed
 from ..memory.probe import gradients_aside
 
 MOST_TIMES = 3.0  # the median gradient norm of the batch's clips
@@ -44,8 +45,13 @@ class Replays:
         self._random = [_state(each) for each in random]
 
     def clips(self, number: int, batch: dict[str, Any], training: bool = False) -> list[Replayed]:
-        """Every clip of batch ``number`` alone, with the batch's padding."""
-        return [self._run(number, piece(batch, i, i + 1), training) for i in range(batch_size(batch))]
+        """Every clip of batch ``number`` alone, with the batch's padding, or without it where that makes all fail."""
+        parts = [piece(batch, i, i + 1) for i in range(batch_size(batch))]
+        found = [self._run(number, part, training) for part in parts]
+        if len(found) > 1 and all(each.error for each in found):
+            unpadded = [self._run(number, part, training) for part in each_trimmed(batch, parts)]
+            return unpadded if any(each.error for each in unpadded) else found
+        return found
 
     def whole(self, number: int, batch: dict[str, Any]) -> Replayed:
         """The batch as it was collated."""

@@ -1,19 +1,30 @@
-"""Cutting collated batches, and what micro-batches weigh."""
+"""Collated batches of every kind in pieces, and the size of micro-batches."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import pytest
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from asrconfig_go.guard.loss_weights import NotFiniteError, Totals, fitting_rules, totals  # noqa: E402
-from asrconfig_go.guard.prediction_step import EvaluationRule  # noqa: E402
+from transformers.modeling_outputs import CausalLMOutput as CTCOutput  # noqa: E402
 
 from asrconfig_go.batching.batch_lengths import Extent, extent  # noqa: E402
-from asrconfig_go.batching.collated_batch import batch_size, split  # noqa: E402
+from asrconfig_go.batching.collated_batch import (  # noqa: E402
+    UnsplittableBatchError,
+    batch_size,
+    check_rows,
+    copied,
+    pick,
+    piece,
+    shallow,
+    split,
+    tensors_of,
+)
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard.micro_batch_budget import Budget  # noqa: E402
 
@@ -52,7 +63,7 @@ def test_the_kind_of_mapping_stays() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"weights": torch.zeros(3)}, "a batch of 5 samples cannot be split: weights has 3"),
+        ({"weights": torch.zeros(3)}, "a batch of 5 clips cannot be split: weights has 3"),
         ({"a": torch.zeros(2), "b": [1]}, "cannot be split: a has 2, b has 1"),
     ],
 )
@@ -63,8 +74,96 @@ def test_entries_that_disagree_are_named(change: dict[str, Any], said: str) -> N
 
 
 def test_a_batch_of_settings_cannot_be_cut() -> None:
-    with pytest.raises(InvalidArgumentError, match="no entry with one value for each sample"):
+    with pytest.raises(InvalidArgumentError, match="no entry with one value for each clip"):
         batch_size({"scale": torch.tensor(1.0), "name": "x"})
+
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+X, Y = torch.arange(10.0).reshape(5, 2), torch.arange(5)
+KINDS: dict[str, tuple[Any, Callable[[Any], tuple[Any, Any]]]] = {
+    "tensor": (X, lambda b: (b, b[:, 0])),
+    "dict": ({"x": X, "y": Y}, lambda b: (b["x"], b["y"])),
+    "tuple": ((X, Y), lambda b: b),
+    "list": ([X, Y], lambda b: tuple(b)),
+    "named tuple": (Pair(X, Y), lambda b: (b.x, b.y)),
+    "tuple of a dict": (({"x": X}, Y), lambda b: (b[0]["x"], b[1])),
+    "dict of dicts": ({"audio": {"inner": {"x": X}}, "labels": Y}, lambda b: (b["audio"]["inner"]["x"], b["labels"])),
+    "dict of a tuple": ({"both": (X, Y), "labels": Y}, lambda b: b["both"]),
+    "dict of lists": ({"x": X, "y": Y.tolist()}, lambda b: (b["x"], torch.tensor(b["y"]))),
+    "list of rows": ([{"x": X[i], "y": Y[i]} for i in range(5)], lambda b: tuple(
+        torch.stack([row[name] for row in b]) for name in ("x", "y")
+    )),
+    "BatchFeature": (transformers.BatchFeature({"x": X, "y": Y}), lambda b: (b["x"], b["y"])),
+    "ModelOutput": (CTCOutput(loss=X, logits=Y), lambda b: (b.loss, b.logits)),
+    "dict of a ModelOutput": ({"encoder": CTCOutput(loss=X), "labels": Y}, lambda b: (b["encoder"].loss, b["labels"])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_batches_of_every_kind_are_split_into_the_same_kind(kind: str) -> None:
+    whole, entries = KINDS[kind]
+    assert batch_size(whole) == check_rows(whole) == 5
+    parts = split(whole, 2)
+    assert [batch_size(part) for part in parts] == [2, 2, 1]
+    assert {type(part) for part in parts} == {type(whole)}
+    for wanted, *got in zip(entries(whole), *map(entries, parts), strict=True):
+        assert torch.equal(torch.cat(got), wanted)
+    for picked, wanted in zip(entries(pick(whole, [4, 0, 3])), entries(whole), strict=True):
+        assert torch.equal(picked, wanted[[4, 0, 3]])
+    for got, wanted in zip(entries(piece(whole, 1, 3)), entries(whole), strict=True):
+        assert torch.equal(got, wanted[1:3])
+    assert all(torch.equal(a, b) for a, b in zip(entries(whole), (X, X[:, 0] if kind == "tensor" else Y), strict=True))
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_copies_share_no_tensor_and_shallow_ones_all(kind: str) -> None:
+    whole, entries = KINDS[kind]
+    copy, same = copied(whole), shallow(whole)
+    assert type(copy) is type(same) is type(whole)
+    assert {t.data_ptr() for t in tensors_of(copy)}.isdisjoint({t.data_ptr() for t in tensors_of(whole)})
+    assert all(torch.equal(a, b) for a, b in zip(entries(copy), entries(whole), strict=True))
+    if kind != "tensor":
+        assert same is not whole or isinstance(whole, tuple)
+        assert [t.data_ptr() for t in tensors_of(same)] == [t.data_ptr() for t in tensors_of(whole)]
+
+
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        ((X, torch.zeros(3)), "a batch of 5 clips cannot be split: entry 1 has 3"),
+        ([X, torch.zeros(1, 2)], "entry 1 has 1"),
+        ({"x": {"inner": torch.zeros(4)}, "labels": Y}, r"x\.inner has 4"),
+        ({"pair": (X, torch.zeros(2)), "labels": Y}, "pair has 2"),
+        ({"sampled_negative_indices": Y, "labels": Y}, "positions in the whole batch"),
+    ],
+)
+def test_what_does_not_belong_to_clips_one_by_one_is_named(whole: Any, said: str) -> None:
+    with pytest.raises(UnsplittableBatchError, match=said) as caught:
+        split(whole, 2)
+    assert "split=" in str(caught.value)
+
+
+def test_a_batch_of_an_unknown_kind_is_refused_by_its_name() -> None:
+    @dataclass
+    class Batch:
+        x: Any
+        y: Any
+
+    for ask in (batch_size, check_rows, lambda whole: split(whole, 2)):
+        with pytest.raises(UnsplittableBatchError, match="a batch of Batch has no entry"):
+            ask(Batch(X, Y))
+    assert torch.equal(copied(Batch(X, Y)).x, X) and shallow(Batch(X, Y)).x is X
+
+
+def test_what_has_no_rows_is_in_every_piece() -> None:
+    whole = ({"x": X, "config": {"name": "a", "scale": torch.tensor(2.0)}}, Y, torch.tensor(3.0), "text", None)
+    for part in split(whole, 3):
+        assert part[0]["config"]["name"] == "a" and float(part[0]["config"]["scale"]) == 2.0
+        assert (float(part[2]), *part[3:]) == (3.0, "text", None)
 
 
 def test_short_clips_ride_in_larger_micro_batches() -> None:
@@ -78,74 +177,3 @@ def test_short_clips_ride_in_larger_micro_batches() -> None:
     budget = Budget(4)
     budget.shrink(extent({"labels": torch.zeros(4)}), 2)
     assert budget.size(extent({"labels": torch.zeros(9)}), 9) == 2, "an input of another name: samples count"
-
-
-def test_weights() -> None:
-    whole = totals(batch())
-    assert (whole.samples, int(whole.tokens)) == (5, 8)
-    parts = [totals(part) for part in split(batch(), 2)]
-    assert [part.share("mean", whole) for part in parts] == [0.4, 0.4, 0.2]
-    assert [float(part.share("token_mean", whole)) for part in parts] == [0.375, 0.375, 0.25]
-    assert [part.share("sum", whole) for part in parts] == [1.0, 1.0, 1.0]
-    assert Totals(1, 0).share("token_mean", Totals(2, 0)) == 0, "no tokens: nothing, not a division by zero"
-    assert totals({"x": [1, 2]}).tokens == 0
-
-
-class FakeTrainer:
-    """What ``fitting_rules`` asks of one whose loss kind cannot be told."""
-
-    compute_loss_func = object()
-
-    class args:
-        fp16 = bf16 = False
-
-
-LOSSES = {
-    "mean": lambda rows: rows.mean(),
-    "sum": lambda rows: rows.sum(),
-    "token_mean": None,
-}
-
-
-@pytest.mark.parametrize("rule", list(LOSSES))
-def test_the_rule_is_found_from_losses(rule: str) -> None:
-    def loss(part: Any) -> Any:
-        rows = part["input_values"].sum(-1).double()
-        if rule == "token_mean":
-            tokens = (part["labels"] != -100).sum(-1)
-            return (rows * tokens).sum() / tokens.sum()
-        return LOSSES[rule](rows)  # type: ignore[misc]
-
-    assert fitting_rules(FakeTrainer(), batch(), loss) == (rule,)
-
-
-def test_a_loss_that_looks_across_samples_is_refused() -> None:
-    def contrastive(part: Any) -> Any:
-        return torch.logsumexp(part["input_values"].sum(-1), 0)
-
-    with pytest.raises(InvalidArgumentError, match="by no known rule") as caught:
-        fitting_rules(FakeTrainer(), batch(), contrastive)
-    assert "attach(rule=" in str(caught.value)
-
-
-def test_a_part_whose_loss_is_not_finite_tells_nothing() -> None:
-    """As in 16 bits: that of the whole is finite."""
-
-    def overflowing(part: Any) -> Any:
-        return torch.tensor(float("nan") if len(part["labels"]) == 1 else 1.0)
-
-    with pytest.raises(NotFiniteError):
-        fitting_rules(FakeTrainer(), batch(), overflowing)
-
-
-@pytest.mark.parametrize("given", ["mean", None])
-def test_a_given_rule_goes_in_evaluation_where_none_fits(given: str | None) -> None:
-    def contrastive(part: Any) -> Any:
-        return torch.logsumexp(part["input_values"].sum(-1), 0), None, None
-
-    rule = EvaluationRule(FakeTrainer(), given)
-    if given is None:
-        with pytest.raises(InvalidArgumentError, match="by no known rule"):
-            rule.of(batch(), contrastive, None, 4)
-    else:
-        assert rule.of(batch(), contrastive, None, 4) == given

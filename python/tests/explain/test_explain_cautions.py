@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,20 +112,21 @@ def test_accumulation_of_means(plain: Explanation, model: str, config: dict[str,
         assert two.what.startswith("With 4 accumulation steps and 2 processes") and "up to 8 times" in two.what
 
 
-def test_the_rule_of_accumulation_agrees_with_live_models(plain: Explanation) -> None:
-    transformers = pytest.importorskip("transformers")
-    from asrconfig_go.guard.loss_kind import multiplied_by_accumulation
-
+@pytest.mark.parametrize(("kind", "multiplies"), [("ctc mean", True), ("ctc sum", False), ("whisper", True)])
+def test_the_rule_of_accumulation_is_what_a_plain_trainer_does(
+    plain: Explanation, tmp_path: Path, kind: str, multiplies: bool
+) -> None:
+    pytest.importorskip("transformers")
     from asrconfig_go.explain.loss_profile import accumulation_multiplies
+    from speech_models import MODELS, gradient
 
-    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    for reduction in ("mean", "sum"):
-        config = transformers.Wav2Vec2Config(ctc_loss_reduction=reduction, num_conv_pos_embeddings=16, **small)
-        model = transformers.Wav2Vec2ForCTC(config)
-        manager = ac.ASRConfigManager(gpu="T4")
-        manager.profile_model(model)
-        manager.config = ac.TrainingConfig.from_dict(plain.config.to_dict())
-        assert accumulation_multiplies(manager.explain()) == multiplied_by_accumulation(model)
+    whole, _ = gradient(kind, tmp_path, 16, 1, lambda trainer: trainer.train())
+    accumulated, _ = gradient(kind, tmp_path, 4, 4, lambda trainer: trainer.train())
+    assert float(accumulated.norm() / whole.norm()) == pytest.approx(4.0 if multiplies else 1.0, rel=1e-3)
+    manager = ac.ASRConfigManager(gpu="T4")
+    manager.profile_model(MODELS[kind]())
+    manager.config = ac.TrainingConfig.from_dict(plain.config.to_dict())
+    assert accumulation_multiplies(manager.explain()) is multiplies
 
 
 def test_predictions_of_an_evaluation(plain: Explanation) -> None:

@@ -1,4 +1,4 @@
-"""Out of memory outside of the training steps: the optimizer's step, saving, evaluation's rest, host memory."""
+"""Out of memory outside of the training steps: saving, evaluation's rest, host memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import queue
 import signal
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,119 +17,13 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments  # noqa: E402
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
-from asrconfig_go.errors import InfeasiblePlanError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from locations import HELPERS  # noqa: E402
-from speech_models import Clips, whisper  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+from speech_models import Clips, made_own, whisper  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer  # noqa: E402
 
 OutOfMemory = torch.cuda.OutOfMemoryError
-
-
-class HalfWay(torch.optim.AdamW):  # type: ignore[misc, name-defined]
-    """Runs out of memory in the steps ``fail_at``: before anything, with state half made, or weights half moved."""
-
-    def __init__(self, parameters: Any, how: str, fail_at: list[int]) -> None:
-        super().__init__(parameters, lr=0.05)
-        self.how, self.fail_at, self.asked = how, fail_at, list[int]()
-
-    def step(self, closure: Any = None) -> Any:
-        self.asked.append(len(self.asked) + 1)  # no number: those are put back
-        if self.asked[-1] not in self.fail_at:
-            return super().step(closure)
-        first = self.param_groups[0]["params"][0]
-        if self.how == "state":
-            self.state[first]["step"] = torch.tensor(0.0)
-        if self.how == "weights":
-            with torch.no_grad():
-                first.mul_(0.5)
-        raise OutOfMemory(OUT_OF_MEMORY)
-
-
-def stepped(output: Path, how: str = "nothing", fail_at: list[int] | None = None) -> Any:
-    torch.manual_seed(0)
-    model = Regression()
-    optimizer = HalfWay(model.parameters(), how, fail_at or [])
-    trainer = tiny_trainer(output, model=model, optimizers=(optimizer, None))
-    guard = attach(trainer)
-    trainer.train()
-    return torch.cat([p.detach().flatten() for p in model.parameters()]), guard, optimizer
-
-
-@pytest.mark.parametrize(
-    ("how", "fail_at"), [("nothing", [1]), ("state", [1]), ("weights", [1]), ("state", [1, 2]), ("nothing", [3, 4])]
-)
-def test_an_optimizer_step_that_ran_out_of_memory_is_done_again(tmp_path: Path, how: str, fail_at: list[int]) -> None:
-    calm, _, _ = stepped(tmp_path)
-    got, guard, optimizer = stepped(tmp_path, how, fail_at)
-    assert torch.equal(got, calm)
-    assert [e.place for e in guard.events] == ["optimizer"] * len(fail_at)
-    assert optimizer.param_groups[0]["foreach"] is (False if len(fail_at) == 2 else None), "the second remedy"
-
-
-@pytest.mark.parametrize(("how", "at"), [("weights", 2), ("weights", 4), ("state", 4)])
-def test_a_half_done_later_step_is_not_repeated(tmp_path: Path, how: str, at: int) -> None:
-    with pytest.raises(OutOfMemory) as caught:
-        stepped(tmp_path, how, [at])
-    if sys.version_info >= (3, 11):
-        assert "half done: continue from the last checkpoint" in caught.value.__notes__[0]
-
-
-@pytest.mark.parametrize(("function", "half"), [("_foreach_add_", False), ("_foreach_lerp_", True)])
-@pytest.mark.parametrize("kind", ["Adam", "AdamW"])
-def test_how_far_adam_has_come_is_seen_by_its_count_of_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, function: str, half: bool
-) -> None:
-    """Without decay weights come last: of a step that failed after its first write they are what they were."""
-    real = getattr(torch, function)
-
-    def run(fails_at: int | None) -> Any:
-        torch.manual_seed(0)
-        model = Regression()
-        optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.05, weight_decay=0.0, foreach=True)
-        trainer = tiny_trainer(tmp_path, model=model, optimizers=(optimizer, None))
-        guard = attach(trainer)
-        left = [fails_at]
-
-        def failing(*args: Any, **kwargs: Any) -> Any:
-            if trainer.state.global_step == left[0]:
-                left[0] = None
-                raise OutOfMemory(OUT_OF_MEMORY)
-            return real(*args, **kwargs)
-
-        monkeypatch.setattr(torch, function, failing)
-        trainer.train()
-        return [p.detach().clone() for p in model.parameters()], guard
-
-    calm, _ = run(None)
-    if half:
-        with pytest.raises(OutOfMemory):
-            run(3)
-    else:
-        got, guard = run(3)
-        assert [event.place for event in guard.events] == ["optimizer"]
-        assert all(map(torch.equal, got, calm))
-
-
-def test_an_optimizer_that_never_fits_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(InfeasiblePlanError, match="optimizer's step ran out of GPU memory") as caught:
-        stepped(tmp_path, "state", [1, 2, 3])
-    assert "8-bit optimizer" in caught.value.hint
-
-
-def test_other_errors_of_the_optimizer_pass(tmp_path: Path) -> None:
-    trainer = tiny_trainer(tmp_path)
-    attach(trainer)
-
-    class Break(TrainerCallback):  # type: ignore[misc]
-        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
-            optimizer.param_groups[0]["lr"] = None
-
-    trainer.add_callback(Break())
-    with pytest.raises(TypeError):
-        trainer.train()
 
 
 def test_saving_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +64,44 @@ def test_predictions_that_do_not_fit_are_moved_off_the_device(tmp_path: Path) ->
     guard.detach()
     assert trainer.args.eval_accumulation_steps is None
     assert [e.place for e in guard.events] == ["evaluation"]
+
+
+def evaluated(output: Path, limit: int, own: bool = True, **options: Any) -> float:
+    """The loss of Whisper, of which more than ``limit`` clips do not fit."""
+    torch.manual_seed(0)
+    model = made_own(whisper()) if own else whisper()
+
+    def hungry(module: Any, args: Any, kwargs: Any) -> None:
+        if len(kwargs["labels"]) > limit:
+            raise OutOfMemory(OUT_OF_MEMORY)
+
+    model.register_forward_pre_hook(hungry, with_kwargs=True)
+    arguments = Seq2SeqTrainingArguments(
+        str(output), per_device_eval_batch_size=4, report_to="none", use_cpu=True, disable_tqdm=True
+    )
+    trainer = Seq2SeqTrainer(model, arguments, eval_dataset=Clips("whisper", unequal=True))
+    attach(trainer, **options)
+    return float(trainer.evaluate()["eval_loss"])
+
+
+@pytest.mark.parametrize(("own", "rule"), [(False, None), (True, None), (True, "token_mean")])
+def test_evaluation_clip_by_clip_needs_a_rule_that_is_known(tmp_path: Path, own: bool, rule: Any) -> None:
+    """Two clips do not fit, so that nothing can be measured."""
+    if own and rule is None:
+        with pytest.raises(OutOfMemory) as caught:
+            evaluated(tmp_path, 1, own, rule=rule)
+        if sys.version_info >= (3, 11):
+            assert "not even two clips fit, to measure what a loss divides by" in caught.value.__notes__[0]
+    else:
+        assert evaluated(tmp_path, 1, own, rule=rule) == pytest.approx(evaluated(tmp_path, 4, own), rel=1e-5)
+
+
+def test_evaluation_in_the_pieces_of_a_function_is_measured_too(tmp_path: Path) -> None:
+    def cut(inputs: Any, size: int) -> list[Any]:
+        count = len(inputs["labels"])
+        return [{name: value[i : i + size] for name, value in inputs.items()} for i in range(0, count, size)]
+
+    assert evaluated(tmp_path, 2, split=cut) == pytest.approx(evaluated(tmp_path, 4), rel=1e-5)
 
 
 def test_generation_in_pieces_gives_the_same(tmp_path: Path) -> None:
@@ -332,26 +263,22 @@ def test_a_worker_that_the_system_kills(tmp_path: Path, lasting: str) -> None:
 def test_the_signal_of_a_killed_worker_in_the_middle_of_a_step(tmp_path: Path) -> None:
     def run(fail: Any) -> Any:
         torch.manual_seed(0)
-        model = Regression(dropout=0.2)
+        model, forwards = Regression(dropout=0.2), list[int]()
         model.fail = fail
+        model.register_forward_pre_hook(lambda *_: forwards.append(1))
         trainer = tiny_trainer(
             tmp_path, model=model, gradient_accumulation_steps=2, num_train_epochs=2, dataloader_num_workers=2
         )
         guard = attach(trainer)
         trainer.train()
-        return torch.cat([p.detach().flatten() for p in model.parameters()]), guard, model
+        return torch.cat([p.detach().flatten() for p in model.parameters()]), guard, (model.seen, len(forwards))
 
-    failures = [6]
-
-    def killed(model: Any, size: int) -> None:
-        if failures and len(model.seen) == failures[0]:
-            failures.pop()
-            raise RuntimeError("DataLoader worker (pid 1234) is killed by signal: Killed. ")
-
-    calm, _, _ = run(None)
-    got, guard, model = run(killed)
+    killed = RuntimeError("DataLoader worker (pid 1234) is killed by signal: Killed. ")
+    calm, _, (seen, forwards) = run(None)
+    got, guard, found = run(running_short(1, 0, 5, killed))
     assert torch.equal(got, calm)
-    assert len(model.seen) == 8 + 2, "the window's two batches are computed again"
+    assert (len(seen), forwards) == (8, 8)
+    assert found == (seen, 8 + 2), "the window's two batches are computed again"
     assert [(e.place, e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [("loading", 2, 1)]
 
 
@@ -375,49 +302,6 @@ def test_a_broken_gpu_leaves_a_file_that_says_where_the_training_was(tmp_path: P
     assert "device-side assert" in kept["error"]
     if sys.version_info >= (3, 11):
         assert "restart the process" in error.__notes__[0] and "checkpoint-2" in error.__notes__[0]
-
-
-@pytest.mark.parametrize("place", ["forward", "optimizer"])
-def test_a_gradient_scaler_goes_on_as_if_nothing_had_happened(tmp_path: Path, place: str) -> None:
-    """The scale grows after two good steps, and falls after one whose gradients are infinite."""
-
-    def run(failing: str | None) -> Any:
-        torch.manual_seed(0)
-        model, failures = Regression(), [1]
-        optimizer = HalfWay(model.parameters(), "weights", [1] if failing == "optimizer" else [])
-        trainer = tiny_trainer(
-            tmp_path, model=model, optimizers=(optimizer, None), max_grad_norm=0.0, gradient_accumulation_steps=2,
-            num_train_epochs=3,
-        )  # fmt: skip
-        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
-        trainer.accelerator.scaler = scaler
-        # Where the gradient arrives: the guard would look at hooks of weights.
-        model.node = model.first.weight.expand_as(model.first.weight).grad_fn.next_functions[0][0]
-        model.node.register_prehook(lambda g: (g[0] * float("inf"),) if trainer.state.global_step in (0, 3) else None)
-        scales: list[float] = []
-
-        class Note(TrainerCallback):  # type: ignore[misc]
-            def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-                scales.append(scaler.get_scale())
-
-        def fail(module: Any, size: int) -> None:
-            if failing == "forward" and failures and trainer.state.global_step == 1 and size > 2:
-                failures.pop()
-                raise OutOfMemory(OUT_OF_MEMORY)
-
-        model.fail = fail
-        trainer.add_callback(Note())
-        guard = attach(trainer)
-        trainer.train()
-        return torch.cat([p.detach().flatten() for p in model.parameters()]), scales, scaler.state_dict(), guard
-
-    calm, wanted, state, _ = run(None)
-    got, scales, found, guard = run(place)
-    assert len(guard.events) == 1
-    assert torch.allclose(got, calm, atol=1e-6)
-    assert (scales, found) == (wanted, state)
-    assert any(later < before for before, later in pairwise(wanted)), "it has fallen on the way"
-    assert any(later > before for before, later in pairwise(wanted)), "and grown"
 
 
 def test_a_signal_that_comes_late_is_not_raised_once_more() -> None:

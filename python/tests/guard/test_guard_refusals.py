@@ -52,34 +52,56 @@ def test_a_model_without_anything_to_train(tmp_path: Path) -> None:
         attach(tiny_trainer(tmp_path, model=model))
 
 
-def with_loss(output: Path, change: Any) -> Any:
+def with_loss(output: Path, change: Any, **settings: Any) -> Any:
     class Own(Trainer):  # type: ignore[misc]
         def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             return change(super().compute_loss(model, inputs))
 
-    return tiny_trainer(output, trainer_class=Own)
+    return tiny_trainer(output, trainer_class=Own, **settings)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda loss: loss.expand(4), r"compute_loss gives a loss of shape \(4,\)\s.*return one number"),
-        (lambda loss: float(loss), "compute_loss gives float, not a tensor"),
-        (lambda loss: loss.detach(), "the loss has no gradient"),
-    ],
-)
+def bare_error(output: Path, change: Any, **settings: Any) -> Exception:
+    """What the Trainer itself raises."""
+    with pytest.raises(Exception) as caught:
+        with_loss(output, change, **settings).train()
+    return caught.value
+
+
+UNFIT = [
+    (lambda loss: loss.expand(4), r"compute_loss gives a loss of shape \(4,\)\s.*return one number"),
+    (lambda loss: loss.item(), "compute_loss gives float, not a tensor"),
+    (lambda loss: loss.detach(), "the loss has no gradient"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), UNFIT)
 def test_losses_that_cannot_be_weighted(tmp_path: Path, change: Any, said: str) -> None:
-    trainer = with_loss(tmp_path, change)
+    for micro_batch, accumulation in ((2, 1), (None, 2)):
+        trainer = with_loss(tmp_path, change, gradient_accumulation_steps=accumulation)
+        attach(trainer, rule="mean", micro_batch=micro_batch)
+        with pytest.raises(InvalidArgumentError, match=said):
+            trainer.train()
+
+
+@pytest.mark.parametrize("change", [change for change, _ in UNFIT])
+def test_where_nothing_is_weighted_the_error_is_the_trainer_s(tmp_path: Path, change: Any) -> None:
+    wanted = bare_error(tmp_path, change, gradient_accumulation_steps=2)
+    trainer = with_loss(tmp_path, change, gradient_accumulation_steps=2)
     attach(trainer)
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(type(wanted)) as caught:
         trainer.train()
+    assert str(caught.value) == str(wanted)
 
 
-def test_a_loss_of_shape_one_is_a_number(tmp_path: Path) -> None:
-    trainer = with_loss(tmp_path, lambda loss: loss.reshape(1))
-    guard = attach(trainer)
-    trainer.train()
-    assert guard.rule == "token_mean", "of one token each"
+def test_a_loss_of_shape_one_is_a_number_where_it_is_weighted(tmp_path: Path) -> None:
+    runs = []
+    for shape in ((), (1,)):
+        torch.manual_seed(0)
+        runs.append(with_loss(tmp_path, lambda loss, s=shape: loss.reshape(s), gradient_accumulation_steps=2))
+        attach(runs[-1], rule="mean")
+        runs[-1].train()
+    for got, wanted in zip(*(run.model.parameters() for run in runs), strict=True):
+        assert torch.equal(got, wanted)
 
 
 def fetch(trainer: Any, batches: list[Any]) -> None:
@@ -90,20 +112,40 @@ def fetch(trainer: Any, batches: list[Any]) -> None:
 
 def step_of(trainer: Any, model: Any, inputs: Any) -> Any:
     """What the Trainer's own step does, where several GPUs are only said to be there."""
-    loss = trainer.compute_loss(model, inputs).mean()
+    loss = trainer.compute_loss(model, inputs)
     trainer.accelerator.backward(loss)
-    return loss.detach()
+    return loss.detach().mean()
 
 
 def test_losses_of_several_gpus_in_one_process_are_averaged(tmp_path: Path) -> None:
     trainer = with_loss(tmp_path, lambda loss: torch.stack([loss, 3 * loss]))
-    guard = attach(trainer)
     trainer.args._n_gpu = 2
+    guard = attach(trainer, rule="mean")
     batch = {"x": torch.zeros(4, 6), "labels": torch.ones(4, 1), "index": torch.arange(4)}
-    fetch(trainer, [batch])
-    guard._train_step = lambda model, inputs, *_: step_of(trainer, model, inputs)
+    fetch(trainer, [batch, batch])
+    guard._loop.train_step = lambda model, inputs, *_: step_of(trainer, model, inputs)
     told = trainer.training_step(trainer.model, batch)
-    assert float(told.detach()) == pytest.approx(2 * float(trainer.model(**batch)["loss"].detach()))
+    loss = trainer.model(**batch)["loss"]
+    assert float(told) == pytest.approx(2 * float(loss.detach()) / 2), "half of the window's"
+    wanted = torch.autograd.grad(loss, trainer.model.last.bias)
+    assert torch.allclose(trainer.model.last.bias.grad, *wanted)
+
+
+def test_batches_are_not_split_from_the_start_by_an_unknown_rule(tmp_path: Path) -> None:
+    ends = []
+    for guarded in (False, True):
+        torch.manual_seed(0)
+        trainer = tiny_trainer(tmp_path)
+        guard = attach(trainer, overhead_s=1e-3) if guarded else None
+        trainer.train()
+        assert [len(batch) for batch in trainer.model.seen] == [4] * 4
+        ends.append(list(trainer.model.parameters()))
+    assert all(map(torch.equal, *ends))
+    assert guard is not None and len(guard.notes) == 1
+    why = "the loss of Regression is not in the table of known losses"
+    assert guard.notes[0].startswith(f'batches are not split before memory runs out: {why}; pass attach(rule="mean")')
+    with pytest.raises(InvalidArgumentError, match=f"micro_batch = 2 requires to know what the loss divides by: {why}"):
+        attach(tiny_trainer(tmp_path), micro_batch=2)
 
 
 def test_a_callback_that_raises_leaves_a_guard_that_works(tmp_path: Path) -> None:
@@ -156,32 +198,34 @@ def test_a_patch_from_before_comes_back(tmp_path: Path) -> None:
     trainer.training_step = mine
     guard = attach(trainer)
     trainer.train()
-    assert seen[-4:] == [4, 4, 4, 4]
-    # Another step than the Trainer's is tried before: twice the loss, then whole and in parts, in both modes.
-    assert seen[:-4] == [1, 1, 4, 1, 3, 4, 1, 3]
+    assert seen == [4, 4, 4, 4], "nothing is measured while nothing fails"
     guard.detach()
     assert trainer.training_step is mine
 
 
-def test_layers_that_look_across_the_batch_are_named(tmp_path: Path) -> None:
+def test_layers_that_look_across_the_batch_are_named_where_they_keep_it_from_being_split(tmp_path: Path) -> None:
     model = Regression()
     model.norm = torch.nn.BatchNorm1d(8)
-    guard = attach(tiny_trainer(tmp_path, model=model))
-    assert "norm and 0 more normalise over the batch" in guard.notes[0]
-    assert "note: norm" in repr(guard)
-    assert not attach(tiny_trainer(tmp_path)).notes
+    guard = attach(tiny_trainer(tmp_path, model=model), rule="mean", overhead_s=1.0)
+    assert not guard.notes
+    guard.trainer.train()
+    (note,) = guard.notes
+    assert "batches are not split, as that would change the result: norm of the model normalise over the clips" in note
+    assert "split_batch_statistics=True" in note
+    assert "note: batches are not split" in repr(guard)
+    assert set(map(len, model.seen)) == {4}
 
 
 def test_processes_that_share_each_step_keep_the_weights_and_raise(tmp_path: Path) -> None:
     sizes, trainer = [], tiny_trainer(tmp_path, gradient_accumulation_steps=2)
-    guard = attach(trainer, micro_batch=1)
+    guard = attach(trainer, micro_batch=1, rule="mean")
     trainer.train()
     assert set(map(len, trainer.model.seen)) == {1}
     guard.detach()
     trainer.is_fsdp_enabled = True
-    guard = attach(trainer, micro_batch=1)
+    guard = attach(trainer, micro_batch=1, rule="mean")
     assert "out of memory ends the run" in guard.notes[0]
-    guard._train_step = lambda model, inputs, *_: sizes.append(len(inputs["x"])) or step_of(trainer, model, inputs)  # type: ignore[func-returns-value]
+    guard._loop.train_step = lambda model, inputs, *_: sizes.append(len(inputs["x"])) or step_of(trainer, model, inputs)  # type: ignore[func-returns-value]
     batch = {"x": torch.zeros(4, 6), "labels": torch.zeros(4, 1), "index": torch.arange(4)}
     fetch(trainer, [batch, batch])
     trainer.training_step(trainer.model, batch)

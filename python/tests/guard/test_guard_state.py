@@ -16,7 +16,7 @@ from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, notes_of, running_short, tiny_trainer  # noqa: E402
 
 
 class Counting(Regression):
@@ -70,20 +70,12 @@ class Augmenting(Trainer):  # type: ignore[misc]
         return super().compute_loss(model, inputs, *args, **kwargs)
 
 
-def run(
-    output: Path, model: Any, *, failures: int = 0, kind: Any = Trainer, guarded: bool = True, **options: Any
-) -> Any:
+def run(output: Path, model: Any, *, failures: int = 0, after: int = 0, guarded: bool = True, **options: Any) -> Any:
     torch.manual_seed(0)
     own: dict[str, Any] = {"model": model()} if isinstance(model, type) else {"model_init": model}
-    settings = options.pop("settings", {})
-    trainer = tiny_trainer(output, trainer_class=kind, samples=32, per_device_train_batch_size=8, **own, **settings)
-    left = failures
-
-    def fail(module: Any, size: int) -> None:
-        nonlocal left
-        if left and size > 2:
-            left -= 1
-            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+    own |= {"samples": 32, "per_device_train_batch_size": 8, **options.pop("settings", {})}
+    trainer = tiny_trainer(output, trainer_class=options.pop("kind", Trainer), **own)
+    fail = running_short(failures, 2, after)
 
     class Arm(TrainerCallback):  # type: ignore[misc]
         def on_train_begin(self, *args: Any, model: Any = None, **kwargs: Any) -> None:
@@ -105,44 +97,113 @@ def assert_same(got: Any, wanted: Any, exactly: bool = False) -> None:
         assert torch.equal(mine, value) if exactly else torch.allclose(mine, value, atol=1e-5), name
 
 
-@pytest.mark.parametrize("how", [{"failures": 2}, {"micro_batch": 3}])
+GIVEN: dict[str, Any] = {"micro_batch": 3, "rule": "mean"}
+ONCE_MORE = ("training", 8, 8)
+
+
+def events(trainer: Any) -> list[tuple[str, int, int]]:
+    return [(e.place, e.micro_batch_before, e.micro_batch_after) for e in trainer.guard.events]
+
+
+@pytest.mark.parametrize("how", [{"failures": 3}, GIVEN])
 def test_counts_and_power_iterations_are_those_of_whole_batches(tmp_path: Path, how: Any) -> None:
     wanted = run(tmp_path, Counting, guarded=False)
     got = run(tmp_path, Counting, **how)
     assert_same(got, wanted)
     assert (got.model.calls, int(got.model.batches)) == (wanted.model.calls, int(wanted.model.batches)) == (4, 4)
+    assert events(got) == ([("training", 8, 4), ("training", 4, 2)] if how is not GIVEN else [])
 
 
-@pytest.mark.parametrize("model", [Averaging, Normalised])
-def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: Path, model: Any) -> None:
-    name = "mean" if model is Averaging else "norm"
-    got = run(tmp_path, model, failures=1)
-    assert_same(got, run(tmp_path, model, guarded=False), exactly=True)
-    assert any(name in note for note in got.guard.notes), "computed once more as it was"
-    with pytest.raises(InfeasiblePlanError, match="its batch cannot be split"):
-        run(tmp_path, model, failures=9)
+def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: Path) -> None:
+    got = run(tmp_path, Normalised, failures=1)
+    assert_same(got, run(tmp_path, Normalised, guarded=False), exactly=True)
+    assert events(got) == [ONCE_MORE]
+    with pytest.raises(InfeasiblePlanError, match="its batch cannot be split: norm of the model"):
+        run(tmp_path, Normalised, failures=2)
     with pytest.raises(InvalidArgumentError, match=r"micro_batch = 3 would not[\s\S]*split_batch_statistics=True"):
-        run(tmp_path, model, micro_batch=3)
-    cut = run(tmp_path, model, micro_batch=4, split_batch_statistics=True)
+        run(tmp_path, Normalised, **GIVEN)
+    cut = run(tmp_path, Normalised, micro_batch=4, rule="mean", split_batch_statistics=True)
     assert {len(batch) for batch in cut.model.seen} == {4}
 
 
-def test_statistics_of_a_model_that_is_made_for_the_training_are_put_back(tmp_path: Path) -> None:
+def test_an_average_of_batches_that_a_model_keeps_is_found_out_before_it_is_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is written behind the version counter, so that nothing but its value shows it."""
+    with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+        run(tmp_path, Averaging, failures=1)
+    said = "Averaging.mean depends on which clips a batch holds, and is carried from one to the next"
+    assert said in notes_of(caught.value, caplog.text)
+    cut = run(tmp_path, Averaging, micro_batch=4, rule="mean", split_batch_statistics=True)
+    assert {len(batch) for batch in cut.model.seen} == {4}
+
+
+@pytest.mark.parametrize("after", [0, 2])
+def test_statistics_of_a_model_that_is_made_for_the_training_are_put_back(tmp_path: Path, after: int) -> None:
     def make() -> Any:
         torch.manual_seed(0)
         return Normalised()
 
-    got, wanted = run(tmp_path, make, failures=1), run(tmp_path, make, guarded=False)
+    got, wanted = run(tmp_path, make, failures=1, after=after), run(tmp_path, make, guarded=False)
     assert_same(got, wanted, exactly=True)
     assert int(got.model.norm.num_batches_tracked) == 4
+    assert events(got) == [ONCE_MORE]
+    assert got.guard.events[0].not_restored == ()
 
 
-@pytest.mark.parametrize("how", [{}, {"failures": 1}, {"micro_batch": 3}])
+def test_statistics_of_a_normalisation_that_runs_out_of_memory_itself_are_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has counted the batch by then, and not written to its statistics."""
+    real, calls = torch.nn.functional.batch_norm, list[int]()
+
+    def batch_norm(*args: Any, **kwargs: Any) -> Any:
+        calls.append(len(calls))
+        if len(calls) == 3:
+            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+        return real(*args, **kwargs)
+
+    wanted = run(tmp_path, Normalised, guarded=False)
+    monkeypatch.setattr(torch.nn.functional, "batch_norm", batch_norm)
+    got = run(tmp_path, Normalised)
+    assert events(got) == [ONCE_MORE]
+    assert_same(got, wanted, exactly=True)
+
+
+def test_a_window_that_is_computed_without_a_bad_clip_leaves_later_ones_alone(tmp_path: Path) -> None:
+    row = run(tmp_path, Counting).model.seen[0][0]
+
+    class Spoiling(Trainer):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            self.train_dataset.x[row] = float("nan")
+            return super().get_train_dataloader()
+
+    how: Any = {"kind": Spoiling, "rule": "mean", "bad_clips": "skip"}
+    wanted = run(tmp_path, Counting, **how)
+    got = run(tmp_path, Counting, failures=1, after=3, **how)
+    assert events(got) == [("training", 8, 4)]
+    assert got.guard.bad_clips == wanted.guard.bad_clips == 1
+    assert_same(got, wanted)
+
+
+@pytest.mark.parametrize("how", [{}, GIVEN])
 def test_batches_that_are_changed_in_place_are_changed_once(tmp_path: Path, how: Any) -> None:
     wanted = run(tmp_path, Regression, kind=Augmenting, guarded=False)
     got = run(tmp_path, Regression, kind=Augmenting, **how)
     assert_same(got, wanted, exactly=not how)
     assert got.made == wanted.made == 4
+
+
+def test_batches_that_a_failed_step_has_changed_in_place_are_not_computed_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    how: Any
+    for how in ({}, {"rule": "mean"}):
+        with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+            run(tmp_path, Regression, kind=Augmenting, failures=1, **how)
+        assert "the step of Augmenting with Regression has changed its batch in place" in notes_of(
+            caught.value, caplog.text
+        )
 
 
 class Holding(Regression):
@@ -160,7 +221,7 @@ class Holding(Regression):
         return super().forward(x, labels, index)
 
 
-@pytest.mark.parametrize("how", [{"failures": 2}, {"micro_batch": 3}])
+@pytest.mark.parametrize("how", [{"failures": 3}, GIVEN])
 def test_copies_of_batches_are_not_held_longer_than_their_step(tmp_path: Path, how: Any) -> None:
     """Of the first window, whose steps may change them in place; on a GPU they would take the retry's memory."""
     model = run(tmp_path, Holding, **how).model
@@ -215,7 +276,8 @@ def test_orders_after_an_error_are_those_of_a_run_without_one(tmp_path: Path) ->
         return seen[-64:], trainer
 
     calm, wanted = orders(guarded=False)
-    cut, got = orders(failures=2)
+    cut, got = orders(failures=3)
+    assert events(got) == [("training", 8, 4), ("training", 4, 2)]
     assert cut == calm
     assert_same(got, wanted)
 

@@ -1,4 +1,4 @@
-"""What a loss divides by, where the first batch does not tell; streams; and padding that is proven before it goes."""
+"""What a loss of the user's own divides by, where a batch does not tell; streams; and padding that goes or stays."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from transformers import (  # noqa: E402
     Trainer,
     TrainingArguments,
 )
+from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
 from asrconfig_go.guard import attach  # noqa: E402
 from asrconfig_go.guard.padding import trimmed  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Points, Regression, tiny_trainer  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Points, Regression, notes_of, running_short, tiny_trainer  # noqa: E402
 
 TEXTS = [[3, 4, 5, 6], [3], [4, 5], [6, 3, 5]]
 
@@ -34,11 +35,8 @@ class Tagger(torch.nn.Module):  # type: ignore[misc, name-defined]
     def __init__(self, mean: str) -> None:
         super().__init__()
         self.mean, self.out = mean, torch.nn.Linear(4, 8)
-        self.fail: Any = None
 
     def forward(self, x: Any, labels: Any = None) -> Any:
-        if self.training and self.fail:
-            self.fail(len(x))
         logits = self.out(x)
         if self.mean == "symbols":
             return {"loss": torch.nn.functional.cross_entropy(logits[:, :4].flatten(0, 1), labels.flatten())}
@@ -79,13 +77,33 @@ def arguments(output: Path, batch: int, accumulation: int = 1, **settings: Any) 
     )  # fmt: skip
 
 
-def tagged(output: Path, mean: str, data: Any, batch: int, accumulation: int = 1, guarded: bool = True) -> Any:
+def hungry(model: Any, times: int, most: int) -> list[int]:
+    """Let memory run out ``times`` times for more than ``most`` samples; the sizes of batches from now on."""
+    sizes: list[int] = []
+    failures = [times]
+
+    def begin(module: Any, args: Any, kwargs: Any) -> None:
+        sizes.append(len(kwargs["labels"]))
+        if failures[0] and module.training and sizes[-1] > most:
+            failures[0] -= 1
+            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+    model.register_forward_pre_hook(begin, with_kwargs=True)  # what hooks hold is not put back
+    return sizes
+
+
+def tagged(
+    output: Path, mean: str, data: Any, batch: int, accumulation: int = 1, *, most: int = 0, times: int = 0,
+    guarded: bool = True, **options: Any,
+) -> Any:  # fmt: skip
     torch.manual_seed(0)
     model = Tagger(mean)
     trainer = InOrder(model, arguments(output, batch, accumulation), train_dataset=data)
+    sizes = hungry(model, times, most)
     trainer.start = model.out.weight.detach().clone()
-    trainer.guard = attach(trainer) if guarded else None
+    trainer.guard = attach(trainer, **options) if guarded else None
     trainer.train()
+    trainer.sizes = sizes
     return trainer
 
 
@@ -95,80 +113,101 @@ def apart(got: Any, wanted: Any) -> float:
 
 
 @pytest.mark.parametrize(("mean", "rule"), [("clips", "mean"), ("symbols", "token_mean")])
-def test_batches_of_one_sample_are_weighted_by_what_a_collated_pair_tells(tmp_path: Path, mean: str, rule: str) -> None:
+def test_batches_of_one_sample_are_weighted_by_a_given_rule_alone(tmp_path: Path, mean: str, rule: Any) -> None:
     data = Texts(16, equal=0)
-    got = tagged(tmp_path, mean, data, 1, 4)
-    assert got.guard.rule == rule
+    got, bare = tagged(tmp_path, mean, data, 1, 4), tagged(tmp_path, mean, data, 1, 4, guarded=False)
+    assert got.guard.rule is None
+    assert torch.equal(got.model.out.weight, bare.model.out.weight)
+    got = tagged(tmp_path, mean, data, 1, 4, rule=rule)
     assert apart(got, tagged(tmp_path, mean, data, 4, guarded=False)) < 1e-5
 
 
 @pytest.mark.parametrize(("mean", "rule"), [("clips", "mean"), ("symbols", "token_mean")])
-def test_a_rule_that_equal_labels_do_not_tell_is_asked_for_again(tmp_path: Path, mean: str, rule: str) -> None:
+def test_a_rule_that_equal_labels_do_not_tell_is_measured_again(tmp_path: Path, mean: str, rule: str) -> None:
     data = Texts(32, equal=20)
-    got = tagged(tmp_path, mean, data, 2, 2)
+    got = tagged(tmp_path, mean, data, 4, most=2, times=2)
     assert got.guard.rule == rule
+    assert [event.global_step for event in got.guard.events] == [0]
     assert apart(got, tagged(tmp_path, mean, data, 4, guarded=False)) < 1e-5
 
 
-def test_a_guess_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a stream of batches of one sample nothing can be collated."""
+def test_one_sample_that_ran_out_of_memory_needs_no_rule(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Of a stream, whose batches of one sample show none."""
 
     class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
         def __iter__(self) -> Any:
             return iter(Texts(8, equal=0))
 
-    trainer = Trainer(Tagger("clips"), arguments(tmp_path, 1, 4, max_steps=2), train_dataset=Stream())
-    attach(trainer)
-    with caplog.at_level(logging.WARNING, "asrconfig_go"):
-        trainer.train()
-    assert sum("could not measure what the loss divides by" in message for message in caplog.messages) == 1
+    ends = []
+    for failures in (0, 1):
+        torch.manual_seed(0)
+        trainer = Trainer(Tagger("clips"), arguments(tmp_path, 1, 4, max_steps=2), train_dataset=Stream())
+        hungry(trainer.model, failures, 0)
+        guard = attach(trainer) if failures else None
+        with caplog.at_level(logging.WARNING, "asrconfig_go"):
+            trainer.train()
+        ends.append(trainer.model.out.weight)
+    assert guard is not None
+    assert guard.rule is None and not guard.notes
+    assert [(e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [(1, 1)]
+    assert len(caplog.messages) == 1, "the event"
+    assert torch.equal(*ends)
 
 
 def test_micro_batches_without_labels_count_nothing(tmp_path: Path) -> None:
     """The mean over their symbols is not a number."""
     data = Texts(16, equal=0)
     data.labels[::4] = -100
-    got, wanted = tagged(tmp_path, "symbols", data, 1, 4), tagged(tmp_path, "symbols", data, 4, guarded=False)
-    assert apart(got, wanted) < 1e-5
-    logged = [[e["loss"] for e in t.state.log_history if "loss" in e] for t in (got, wanted)]
-    assert logged[0] == pytest.approx(logged[1], rel=1e-4)
+    wanted = tagged(tmp_path, "symbols", data, 4, guarded=False)
+    for batch, accumulation, micro_batch in ((1, 4, None), (4, 1, 1)):
+        got = tagged(tmp_path, "symbols", data, batch, accumulation, rule="token_mean", micro_batch=micro_batch)
+        assert apart(got, wanted) < 1e-5
+        logged = [[e["loss"] for e in t.state.log_history if "loss" in e] for t in (got, wanted)]
+        assert logged[0] == pytest.approx(logged[1], rel=1e-4)
 
 
-@pytest.mark.parametrize(("batch", "accumulation"), [(1, 1), (1, 4), (4, 1), (2, 2)])
-def test_measurements_become_rare(tmp_path: Path, batch: int, accumulation: int) -> None:
-    """With the second, fourth, eighth … window, whatever lies in between."""
-    data, forwards, steps = Texts(64 * accumulation * batch, equal=0), list[int](), list[int]()
-    trainer = InOrder(Tagger("clips"), arguments(tmp_path, batch, accumulation), train_dataset=data)
-    attach(trainer, micro_batch=2 if batch == 4 else None)
-
-    def count(model: Any, *_: Any) -> None:
-        if model.training and torch.is_grad_enabled():
-            steps.append(1)
+def test_measurements_become_rare(tmp_path: Path) -> None:
+    """With each of the first 16 batches that are split, then with the 32nd, 64th …"""
+    measured, steps = [], 0
+    got = tagged(tmp_path, "clips", Texts(64 * 4, equal=0), 4, most=2, times=1)
+    for size in got.sizes[1:]:
+        if size == 2:
+            steps += 1
         else:
-            forwards.append(len(steps))
-
-    trainer.model.register_forward_pre_hook(count)
-    trainer.train()
-    per_window = len(steps) // 64
-    windows = {before // per_window for before in forwards}
-    assert windows <= {0, 1, 3, 7, 15, 31, 63}
-    assert len(forwards) < 200
+            measured.append(steps // 2)
+    assert steps == 2 * 64, "whole windows, in halves"
+    assert set(measured) == {0, *range(1, 17), 32}
+    assert len(measured) < 10 * len(set(measured))
 
 
-def test_measurements_that_do_not_fit_become_rare(tmp_path: Path) -> None:
-    """One sample fits, two do not, not even without gradients."""
-    tried = list[int]()
+def test_a_measurement_that_does_not_fit_is_refused_or_leaves_an_earlier_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One sample fits; two of them do at first only."""
+    data = Texts(32, equal=0)
+    with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
+        tagged(tmp_path, "clips", data, 4, most=1, times=99)
+    said = "not even two clips fit, so that the loss of the step of InOrder with Tagger cannot be measured"
+    assert said in notes_of(caught.value, caplog.text)
+    wanted = tagged(tmp_path, "clips", data, 4, guarded=False)
+    given = tagged(tmp_path, "clips", data, 4, most=1, times=99, rule="mean")
+    assert [event.micro_batch_after for event in given.guard.events] == [2, 1]
 
-    def fail(model: Any, args: Any, kwargs: Any) -> None:
-        if len(kwargs["x"]) > 1:
-            tried.append(1)
-            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+    class Tight(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+            if state.global_step == 2:
+                hungry(model, 99, 1)
 
-    trainer = InOrder(Tagger("clips"), arguments(tmp_path, 1, 4), train_dataset=Texts(256, equal=0))
-    attach(trainer)
-    trainer.model.register_forward_pre_hook(fail, with_kwargs=True)
-    trainer.train()
-    assert 0 < len(tried) < 60  # of 256 steps, with two tries in each measurement
+    torch.manual_seed(0)
+    later = InOrder(Tagger("clips"), arguments(tmp_path, 4), train_dataset=data, callbacks=[Tight()])
+    hungry(later.model, 1, 2)
+    guard = attach(later)
+    later.train()
+    assert [(e.global_step, e.micro_batch_after) for e in guard.events] == [(0, 2), (2, 1)]
+    assert (guard.rule, guard.unfit) == ("mean", "")
+    later.start = wanted.start
+    for got in (given, later):
+        assert apart(got, wanted) < 1e-5
 
 
 class Streamed(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
@@ -190,17 +229,11 @@ def test_streams_are_guarded(tmp_path: Path, source: str, workers: int) -> None:
         return datasets.Dataset.from_dict(rows).to_iterable_dataset(num_shards=2).with_format("torch")
 
     ends = []
-    for failures in (0, 2):
+    for failures in (0, 3):
         torch.manual_seed(0)
         trainer = tiny_trainer(tmp_path, max_steps=4, per_device_train_batch_size=8, dataloader_num_workers=workers)
-        trainer.train_dataset, left = stream(), [failures]
-
-        def fail(module: Any, size: int, left: Any = left) -> None:
-            if left[0] and size > 2:
-                left[0] -= 1
-                raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
-
-        trainer.model.fail = fail
+        trainer.train_dataset = stream()
+        trainer.model.fail = running_short(failures, 2)
         guard = attach(trainer) if failures else None
         trainer.train()
         ends.append(trainer)
@@ -255,14 +288,8 @@ def test_labels_stay_contiguous_and_as_long_as_the_inputs_of_causal_models(
 ) -> None:
     ends = []
     for guarded in (False, True):
-        model, rows, left = kind(), padded(kind), [0 if options else 2]
-
-        def hungry(module: Any, args: Any, kwargs: Any, guarded: bool = guarded, left: Any = left) -> None:
-            if guarded and module.training and left[0] and len(kwargs["labels"]) > 2:
-                left[0] -= 1
-                raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
-
-        model.register_forward_pre_hook(hungry, with_kwargs=True)
+        model, rows = kind(), padded(kind)
+        hungry(model, 2 if guarded and not options else 0, 2)
         trainer = InOrder(model, arguments(tmp_path, 8), train_dataset=rows)
         start = [p.detach().clone() for p in model.parameters()]
         if guarded:
@@ -307,6 +334,6 @@ def test_padding_stays_where_some_lengths_see_it(tmp_path: Path) -> None:
         })  # fmt: skip
     torch.manual_seed(0)
     trainer = InOrder(Grouping(), arguments(tmp_path, 8, remove_unused_columns=False), train_dataset=rows)
-    attach(trainer, micro_batch=2)
+    attach(trainer, micro_batch=2, rule="mean")
     trainer.train()
     assert set(trainer.model.seen) == {16}

@@ -14,12 +14,12 @@ def norms_of_a_gpu() -> dict[str, Any]:
     """What is found of a step far above the others, and of one whose norm is not finite; where the copy lies."""
     given = [*[3.0] * LEAST, 90.0, 3.0, float("inf")]
     norms = iter(torch.tensor(norm, device="cuda") for norm in given)
-    trainer = SimpleNamespace(accelerator=SimpleNamespace(clip_grad_norm_=lambda: next(norms)))
-    followed = GradientNorms(trainer)
-    followed.follow()
+    accelerator = SimpleNamespace(clip_grad_norm_=lambda: next(norms))
+    followed = GradientNorms()
+    followed.follow(accelerator)
     found = []
     for _ in given:
-        passed = trainer.accelerator.clip_grad_norm_()
+        passed = accelerator.clip_grad_norm_()
         found.append(followed.look())
     return {
         "unusual": [each and list(map(str, each)) for each in found if each is not None],

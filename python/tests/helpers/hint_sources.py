@@ -18,7 +18,9 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "python" / "asrconfig_go"
 _NAME = re.compile(
-    r"_*(hint|advice|remedy|fix|aside|again|accepted|wanted|guard|reinstall|restart|anew|instead|by_\w+)$", re.I
+    r"_*(\w+_)?(hint|advice|remedy|fix|aside|again|accepted|wanted|guard|reinstall|restart|anew|instead"
+    r"|by_\w+|give_\w+)$",
+    re.I,
 )
 _TAKES = ("hint", "advice", "remedy", "fix", "usual")
 

@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "options": {},  # of the guard
     "options_of": {},  # of one process, by its number as a text
     "nan": [],  # rows whose input is not finite
+    "beyond": [],  # rows with a label that is beyond the vocabulary, on which Whisper raises an IndexError
     "fails": {},  # what Failing takes, by the number of the process
     "arguments": {},  # of the Trainer, more than those below
     "predict": False,
@@ -64,7 +65,7 @@ class Failing:
         if place in ("forward", "backward", "evaluation"):
             model.register_forward_pre_hook(self._begin, with_kwargs=True)
         if place in ("forward", "evaluation"):
-            # In a step both are true, in evaluation none; the guard measures in training mode without gradients.
+            # In a step both are true, in evaluation none.
             trains = place == "forward"
             model.register_forward_hook(lambda *_: self.fail(model.training is torch.is_grad_enabled() is trains))
         if place == "backward":
@@ -196,6 +197,8 @@ def run(described: dict[str, Any], folder: str) -> dict[str, Any]:
     clips.items = clips.items[: spec["samples"]]
     for row in spec["nan"]:
         clips.items[row] = {n: v if n == "labels" else v * float("nan") for n, v in clips.items[row].items()}
+    for row in spec["beyond"]:
+        clips.items[row]["labels"][0] = 10_000
 
     def collate(items: list[Any]) -> Any:
         if failing and failing.place == "collator":
@@ -224,7 +227,7 @@ def run(described: dict[str, Any], folder: str) -> dict[str, Any]:
                 raise
             return {"error": f"{type(error).__name__}: {error}"}
     events = [(e.place, e.micro_batch_before, e.micro_batch_after) for e in guard.events] if guard else []
-    rule = (guard.rule, guard._rule.factor) if guard else None
+    rule = (guard.rule, guard.knows_rule) if guard else None
     log = [{n: e[n] for n in ("loss", "grad_norm", "train_loss") if n in e} for e in trainer.state.log_history]
     found |= {"weights": flat(model), "seen": seen, "events": events, "log": log, "rule": rule}
     named = [[clip.row for clip in batch.clips] for batch in guard.bad_batches] if guard else []

@@ -88,6 +88,13 @@ def adapted(model: Any) -> Any:
     return add_lora(model, 2)
 
 
+def made_own(model: Any) -> Any:
+    """The same with a class of the user's, whose loss no table knows."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    inner.__class__ = type(type(inner).__name__, (type(inner),), {"__module__": __name__})
+    return model
+
+
 MODELS: dict[str, Any] = {
     "ctc mean": lambda: wav2vec2("mean"),
     "ctc sum": lambda: wav2vec2("sum"),

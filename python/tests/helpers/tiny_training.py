@@ -9,6 +9,29 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.75 GiB"
+_left: list[int] = []
+
+
+def running_short(times: int, most: int, after: int = 0, error: Exception | None = None) -> Any:
+    """A ``fail`` of ``Regression``: memory runs out ``times`` times for more than ``most`` samples.
+
+    ``after`` batches pass first. What is left is counted in a variable of this module, as the guard puts back what a
+    failed attempt changes in objects.
+    """
+    number = len(_left)
+    _left.append(times)
+
+    def fail(model: Any, size: int) -> None:
+        if _left[number] and size > most and len(model.seen) > after:
+            _left[number] -= 1
+            raise error or torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+    return fail
+
+
+def notes_of(error: BaseException, log: str) -> str:
+    """What was added to an error; Python 3.10 has no notes, so it is logged."""
+    return "\n".join([*getattr(error, "__notes__", ()), log])
 
 
 class Points(torch.utils.data.Dataset):  # type: ignore[misc]

@@ -59,7 +59,7 @@ class Appetite:
 
     def _begin(self, model: Any, args: Any, kwargs: Any) -> None:
         audio = kwargs["input_values"] if "input_values" in kwargs else kwargs["input_features"]
-        if model.training and torch.is_grad_enabled():  # not tried alone
+        if model.training and torch.is_grad_enabled():  # in a step
             self.shapes.append((audio.shape[0], audio.shape[1]))
             if self.limit and audio.shape[0] * audio.shape[1] > self.limit:
                 raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)

@@ -19,13 +19,13 @@ from hint_sources import PACKAGE, ROOT, Hint, all_hints
 # Words of other projects that hints name, with where they are from.
 OTHERS = {
     "torch": "argmax cpu detach item numel parameters is_available requires_grad expandable_segments no_grad "
-    "multiprocessing_context",
+    "multiprocessing_context lr_scheduler",
     "transformers": "freeze_feature_encoder from_pretrained save_pretrained to_json_string to_dict use_reentrant "
     "generation_config cached_file ctc_zero_infinity input_values input_features model_type training_args save_model "
     "BitsAndBytesConfig load_in_8bit llm_int8_skip_modules lm_head",
     "datasets": "cast_column remove_columns map Audio sampling_rate",
     "peft": "get_peft_model LoraConfig task_type target_modules intermediate_dense output_dense",
-    "accelerate": "dispatch_batches split_batches",
+    "accelerate": "dispatch_batches split_batches Accelerator mixed_precision",
     "this package": "asrconfig_go token_mean",
     "yours": "MyModel",
     "python": "partial sum isinstance lambda fields start_method bytes",

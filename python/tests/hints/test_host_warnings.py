@@ -76,7 +76,14 @@ def test_checkpoints_take_less_room(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert most("changed", save_only_model=True) <= 0.6 * most("plain")
 
 
-def test_an_error_that_a_smaller_micro_batch_does_not_mend(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("mean", ["GPU memory is not the cause; look at the error itself"]),
+        (None, ["this often hides a lack of GPU memory", 'pass rule="mean"']),
+    ],
+)
+def test_an_error_that_a_smaller_micro_batch_does_not_mend(tmp_path: Path, rule: Any, said: list[str]) -> None:
     """the error itself is what comes up, with the advice as its note."""
     pytest.importorskip("torch")
     from asrconfig_go.guard import attach
@@ -90,13 +97,14 @@ def test_an_error_that_a_smaller_micro_batch_does_not_mend(tmp_path: Path) -> No
     model = Regression()
     model.fail = broken
     trainer = tiny_trainer(tmp_path, model=model)
-    attach(trainer)
+    attach(trainer, rule=rule)
     with pytest.raises(RuntimeError) as caught:
         trainer.train()
     assert caught.value is error and any(entry.name == "broken" for entry in caught.traceback)
     if sys.version_info >= (3, 11):  # older ones have no notes
-        (said,) = [note for note in getattr(error, "__notes__", []) if "did not help" in note]
-        assert "GPU memory is not the cause; look at the error itself" in said
+        notes = error.__notes__
+        assert len(notes) == len(said)
+        assert all(words in note for note, words in zip(notes, said, strict=True))
     model = Regression()  # without what the traceback names
     trainer = tiny_trainer(tmp_path, model=model)
     guard = attach(trainer)

@@ -314,6 +314,17 @@ def test_a_patched_forward_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loss_of(model) is not None
 
 
+@pytest.fixture
+def own_accelerator() -> Iterator[None]:
+    """Its precision is that of the process, which another test may have chosen."""
+    from accelerate.state import AcceleratorState
+
+    AcceleratorState._reset_state()
+    yield
+    AcceleratorState._reset_state()
+
+
+@pytest.mark.usefixtures("own_accelerator")
 def test_forwards_that_accelerate_wraps_are_known() -> None:
     from accelerate import Accelerator
     from accelerate.hooks import ModelHook, add_hook_to_module

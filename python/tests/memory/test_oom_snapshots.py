@@ -14,12 +14,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard import oom_snapshots  # noqa: E402
+from asrconfig_go.guard import Guard  # noqa: E402
+from asrconfig_go.memory import oom_snapshots  # noqa: E402
 from asrconfig_go.memory.held_memory import Place, held_in  # noqa: E402
 from asrconfig_go.memory.memory_failure import HeldRow, read_failure  # noqa: E402
 from asrconfig_go.memory.oom_snapshots import OomSnapshots, bounded  # noqa: E402
 from disturbed_runs import once_at, prepared  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer  # noqa: E402
 
 ERROR = torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
 
@@ -130,11 +131,26 @@ def test_errors_that_others_catch_are_seen_a_hundred_times(tmp_path: Path, monke
     assert snapshots._held is None, "the last one is not of a later error"
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), MemoryError(), torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)])
-def test_nothing_for_other_errors_and_when_off(error: Exception, tmp_path: Path, states: list[Any]) -> None:
-    mode = "off" if isinstance(error, torch.cuda.OutOfMemoryError) else "blocks"
-    assert made(tmp_path, mode).take("training", error) == ""
+@pytest.mark.parametrize("error", [ValueError("no"), MemoryError()])
+def test_nothing_for_other_errors(error: Exception, tmp_path: Path, states: list[Any]) -> None:
+    assert made(tmp_path).take("training", error) == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("mode", "begins"), [("off", []), ("blocks", ["blocks"]), ("history", ["history"])])
+def test_the_guard_asks_for_them_where_a_gpu_computes(
+    tmp_path: Path, states: list[Any], monkeypatch: pytest.MonkeyPatch, mode: Any, begins: list[str]
+) -> None:
+    begun: list[str] = []
+    monkeypatch.setattr(OomSnapshots, "begin", lambda self: begun.append(self._mode))
+    trainer = tiny_trainer(tmp_path)
+    guard = Guard(trainer, oom_snapshot=mode)
+    monkeypatch.setattr(type(trainer.args), "device", SimpleNamespace(type="cuda"))
+    guard._begin_snapshots()
+    assert begun == begins
+    path = guard._snapshot("training", ERROR)
+    assert bool(path) == bool(begins) == bool(list(tmp_path.glob("*.pickle")))
+    guard._end_snapshots()
 
 
 def test_what_goes_wrong_is_logged_once(
@@ -204,7 +220,7 @@ def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
 def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Snapshots that are names alone, and the places in the order in which they were asked for."""
     places: list[str] = []
-    monkeypatch.setattr(OomSnapshots, "take", lambda _, place, error: places.append(place) or f"{place}.pickle")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Guard, "_snapshot", lambda _, place, error: places.append(place) or f"{place}.pickle")  # type: ignore[func-returns-value]
     return places
 
 
@@ -237,13 +253,20 @@ def test_events_of_every_place_name_their_file(tmp_path: Path, named: list[str])
     trainer.evaluation_loop = once_failing(trainer.evaluation_loop)
     trainer.create_optimizer()
     trainer.optimizer.step = once_failing(trainer.optimizer.step)
-    trainer.model.fail = failing(1)
+    trainer.model.fail = running_short(1, 0)
     guard = attach(trainer, rule="mean")
     trainer.train()
-    assert {e.place for e in guard.events} == {"training", "optimizer", "evaluation", "saving"}
+    assert len(guard.events) == 4 and {e.place for e in guard.events} == {
+        "training",
+        "optimizer",
+        "evaluation",
+        "saving",
+    }
     assert [e.snapshot for e in guard.events] == [f"{e.place}.pickle" for e in guard.events]
     assert [e.place for e in guard.events] == named
-    assert all(str(e).endswith(f"; memory snapshot in {e.snapshot}") for e in guard.events)
+    lost = [f"; {e.lost}" if e.lost else "" for e in guard.events]
+    ends = [f"; memory snapshot in {e.snapshot}{more}" for e, more in zip(guard.events, lost, strict=True)]
+    assert all(str(e).endswith(end) for e, end in zip(guard.events, ends, strict=True))
 
 
 def test_an_error_that_ends_the_training_names_the_file(

@@ -273,6 +273,7 @@ HANDED_OVER = {
     "micro_batching": "`manager.train(trainer)`",
     "micro_batch_size": "`per_device_train_batch_size`",
     "micro_batch_overhead_s": "the guard",
+    "rule": "the guard",
     "length_buckets": "`manager.train`",
     "target_batch_size": "`manager.train`",
     "eval_samples": "select(range(config.eval_samples))",

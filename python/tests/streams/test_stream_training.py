@@ -176,18 +176,23 @@ def test_settings_that_do_not_go_with_streams(tmp_path: Path, files: list[str]) 
     assert alone.state.global_step == 2
 
 
-def test_a_planned_stream_is_split_by_the_guard(tmp_path: Path, files: list[str]) -> None:
-    """A share comes as one batch, and leaves the Trainer as it was."""
+@pytest.mark.parametrize(("rule", "batches"), [("mean", [8] * 4), (None, [4] * 8)])
+def test_a_planned_stream_is_split_by_the_guard(
+    tmp_path: Path, files: list[str], rule: str | None, batches: list[int]
+) -> None:
+    """A share comes as one batch where the rule of the loss is known, and leaves the Trainer as it was."""
     trainer = trainer_of({"output": str(tmp_path), "steps": 4}, files)
     manager = ASRConfigManager()
-    manager.config = make_plan(micro_batching="memory", length_handling="bucketed", streaming=True, micro_batch_size=8)
+    manager.config = make_plan(
+        micro_batching="memory", length_handling="bucketed", streaming=True, micro_batch_size=8, rule=rule
+    )
     sizes: list[int] = []
     trainer.model.register_forward_pre_hook(
         lambda model, args, kwargs: sizes.append(len(kwargs["labels"])) if torch.is_grad_enabled() else None,
         with_kwargs=True,
     )
     manager.train(trainer, verbose=False)
-    assert sizes == [8] * 4
+    assert sizes == batches
     assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (4, 2)
     assert isinstance(trainer.train_dataset, StreamBatches) and "get_train_dataloader" not in vars(trainer)
 

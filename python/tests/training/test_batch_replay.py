@@ -102,10 +102,11 @@ def test_a_loss_that_overflows_in_half_precision_is_tried_in_others(tmp_path: Pa
 
 def does_not_fit(trainer: Any) -> Path:
     """The batch with the bad clip, saved as one that does not fit."""
-    guard = attach(trainer)
-    call = guard._window.begin(trainer.data_collator([trainer.train_dataset[i] for i in range(4, 8)]))
-    guard._window.planned, guard._rows._rows = 1, [[4, 5, 6, 7]]
-    guard._bad.does_not_fit(call, "raised")
+    guard, rows = attach(trainer), [4, 5, 6, 7]
+    batch = trainer.data_collator([trainer.train_dataset[i] for i in rows])
+    guard._window.begin([batch])
+    guard._rows.of = lambda *_: rows  # type: ignore[method-assign]
+    guard._bad.does_not_fit(guard._window.call(batch), "raised")
     return Path(guard.bad_batches[0].folder)
 
 

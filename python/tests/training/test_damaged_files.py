@@ -156,9 +156,10 @@ class TestOfARun:
             trained(tmp_path, once_at(8, KeyboardInterrupt()), event="on_step_end", save_strategy="steps", save_steps=3)  # type: ignore[arg-type]
         record = tmp_path / ".asrconfig" / "run.json"
         told = json.loads(record.read_text())
-        told |= {"gpu": ["T4", 15 << 30], "rule": ["mean", "mean"], "micro_batch": 2}
+        told |= {"gpu": ["T4", 15 << 30], "micro_batch": 2}
         told["events"] = [{"place": "training", "global_step": 1, "micro_batch_before": 8, "micro_batch_after": 4,
-                           "error": "CUDA out of memory", "lost_s": 0.5, "snapshot": ""}]  # fmt: skip
+                           "error": "CUDA out of memory", "lost_s": 0.5, "snapshot": "",
+                           "not_restored": ["step.order"]}]  # fmt: skip
         told["restarts"] = [{"step": 2, "since": 1, "place": "training", "before": 8, "after": 4, "error": "x"}]
         record.write_text(json.dumps(told))
         return tmp_path

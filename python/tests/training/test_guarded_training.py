@@ -161,19 +161,40 @@ def test_without_retries(tmp_path: Path) -> None:
         trained(tmp_path, once_at(1), max_retries=0)
 
 
-def test_the_guard_s_last_word_is_final(tmp_path: Path) -> None:
+def insatiable(output: Path) -> Any:
+    """A trainer whose model fits with no batch."""
+
     def hungry(model: Any, size: int) -> None:
         raise OutOfMemory(OUT_OF_MEMORY)
 
     torch.manual_seed(0)
     model = Regression()
     model.fail = hungry
-    trainer = prepared(tmp_path, model=model)
+    return prepared(output, model=model)
+
+
+def test_the_guard_s_last_word_is_final(tmp_path: Path) -> None:
+    trainer = insatiable(tmp_path)
+    attach(trainer, rule="mean")
     run = GuardedTraining(trainer)
     with pytest.raises(InfeasiblePlanError, match="step 0"):
         run.train()
     assert trainer.seen.begins == 1
     assert run.report().error.startswith("InfeasiblePlanError: step 0")
+
+
+def test_a_loss_that_cannot_be_measured_ends_the_training_with_its_own_error(tmp_path: Path) -> None:
+    """No attempt with a smaller limit would split its batches."""
+    trainer = insatiable(tmp_path)
+    run = GuardedTraining(trainer)
+    with pytest.raises(OutOfMemory) as caught:
+        run.train()
+    assert trainer.seen.begins == 1
+    assert run.report().error.startswith("OutOfMemoryError: CUDA out of memory") and not run.report().restarts
+    if sys.version_info >= (3, 11):
+        (note,) = caught.value.__notes__
+        assert note.startswith("the step was not computed again: not even two clips fit")
+        assert 'pass rule="mean"' in note
 
 
 @pytest.mark.parametrize(
@@ -232,8 +253,8 @@ def test_a_failure_in_evaluation_halves_the_evaluation_batch(tmp_path: Path) -> 
     assert_same_run(disturbed, whole)
     assert [(r.place, r.before, r.after) for r in disturbed.report.restarts] == [("evaluation", 32, 16)]
     assert disturbed.sizes[:6] == (32,) * 6
-    assert disturbed.sizes[6:9] == (4, 1, 3), "how the losses of parts add up is measured once"
-    assert set(disturbed.sizes[9:]) == {16}
+    assert disturbed.sizes[6:11] == (16, 16, 4, 1, 3), "how the losses of parts add up is measured once"
+    assert set(disturbed.sizes[11:]) == {16}
     assert disturbed.report.limit_samples is None
     assert disturbed.args.per_device_eval_batch_size == 32
 

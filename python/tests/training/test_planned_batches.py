@@ -124,6 +124,41 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path, data: Clips, settings: 
     guard.detach()
 
 
+class OwnLoss(Trainer):  # type: ignore[misc]
+    """Computes a loss of which nobody knows what it divides by."""
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        return super().compute_loss(*args, **kwargs)
+
+
+@pytest.mark.parametrize("fits_whole", [False, True])
+@pytest.mark.parametrize("handling", ["packed", "random"])
+def test_a_loss_of_unknown_rule_keeps_the_batches_of_the_trainer(
+    tmp_path: Path, handling: str, fits_whole: bool
+) -> None:
+    data, sizes = Clips(), list[int]()
+    plan = {**PACKED, "length_handling": handling, "micro_batch_size": 8 if fits_whole else 1}
+    trainer, manager = trained(tmp_path, plan, data)
+    trainer = OwnLoss(trainer.model, trainer.args, train_dataset=data, data_collator=collate)
+    with pytest.warns(PlanNotFollowedWarning, match=f"plan's {handling} steps are not taken .what the loss divides by"):
+        guard = manager.attach(trainer)
+    (note,) = guard.notes
+    assert note.startswith("batches are not split before memory runs out: compute_loss of OwnLoss is not the Trainer's")
+    assert "rule=" in note
+    assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (2, 4)
+    trainer.model.register_forward_pre_hook(
+        lambda model, _, inputs: sizes.append(len(inputs["input_values"])), with_kwargs=True
+    )
+    trainer.train()
+    assert sizes == [2] * (len(SECONDS) // 2), "neither a whole share at once, nor split"
+    assert trainer.state.global_step == len(SECONDS) // 8
+    assert not guard.events
+    guard.detach()
+    guard = manager.attach(trainer, rule="mean")
+    assert trainer.args.gradient_accumulation_steps == 1, "with the rule as planned"
+    guard.detach()
+
+
 def test_clips_over_the_limit_on_length_are_left_out_of_the_durations(tmp_path: Path) -> None:
     limit = 2.0
     kept = [s for s in SECONDS if s <= limit]

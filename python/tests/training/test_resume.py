@@ -174,29 +174,6 @@ def test_the_guard_s_limit_goes_on_where_the_gpu_is_the_same(tmp_path: Path) -> 
     assert len(elsewhere.report.events) == 2
 
 
-def test_losses_are_weighted_by_the_run_s_rule(tmp_path: Path) -> None:
-    """Which another first batch might not tell."""
-    rules: list[str | None] = []
-
-    class Ask(TrainerCallback):  # type: ignore[misc]
-        def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
-            rules.append(attach(trainer).rule)
-
-    for resume in (False, True):
-        trainer = prepared(tmp_path, callbacks=[Ask()], **SAVING)
-        GuardedTraining(trainer, resume=resume).train()
-    record = folder_of(trainer).read()
-    assert record is not None
-    assert record.rule is not None
-    assert rules == [None, record.rule[0]]
-
-    record.rule = (record.rule[0], "of another loss")
-    folder_of(trainer).write(record)
-    trainer = prepared(tmp_path, callbacks=[Ask()], **SAVING)
-    GuardedTraining(trainer, resume=True).train()
-    assert rules[-1] is None
-
-
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -379,7 +356,7 @@ def test_states_come_back_as_they_were(tmp_path: Path) -> None:
 def test_a_guard_that_is_there_takes_the_limits_and_stays(tmp_path: Path) -> None:
     interrupted(tmp_path, 5)
     trainer = prepared(tmp_path, **SAVING)
-    guard = attach(trainer, micro_batch=2)
+    guard = attach(trainer, micro_batch=2, rule="mean")
     GuardedTraining(trainer, resume=True).train()
     assert {len(batch) for batch in trainer.model.seen} == {2}
     assert attach(trainer) is guard

@@ -1,0 +1,264 @@
+"""``guarded_step``: optimizer steps of a loop of one's own that recover from out-of-memory errors."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .._base.checks import checked
+from .._base.choices import BadClipPolicy, TooLong
+from .._base.errors import InfeasiblePlanError, InvalidArgumentError
+from .._base.files import user_path
+from ..bad_clips.bad_clip_record import BadBatch
+from ..bad_clips.detection import BadClips
+from ..bad_clips.gradient_norms import GradientNorms
+from ..bad_clips.oversized_clips import OversizedClips
+from ..batching.collated_batch import entries
+from ..losses.loss_rule import GivenRule, LossRule
+from .attempts import Attempts
+from .engine import Engine
+from .guard_checks import check_options, check_own_loop, steps_to_accumulate
+from .micro_batch_budget import Budget
+from .optimizer_step import OptimizerSteps, WeightUpdate
+from .own_loop import LossFunction, OwnLoop
+from .training_report import GuardEvent
+
+
+class GuardedStep:
+    """``step(batch)``: forward, backward, and the optimizer's step where a window of accumulated batches is complete.
+
+    Made by ``guarded_step``. It changes nothing of the model and the optimizer but what a step changes, and is left by
+    calling it no more.
+    """
+
+    def __init__(
+        self, loop: OwnLoop, engine: Engine, bad: BadClips, left_out: OversizedClips, update: WeightUpdate, monitor: Any
+    ) -> None:
+        self._loop, self._engine, self._bad, self._left_out = loop, engine, bad, left_out
+        self._update, self._monitor = update, monitor
+        self._is_over = True
+        """Whether the optimizer's step of the window has been taken: its batches are kept until the next one comes."""
+        engine.begin()
+        bad.begin()
+
+    def __call__(self, batch: Any) -> torch.Tensor:
+        """Compute one batch, and take the optimizer's step where it completes an accumulation window.
+
+        Args:
+            batch: What ``loss_fn`` takes: a mapping, tuple, list or tensor with a row for each clip, or anything else,
+                which is then not split.
+
+        Returns:
+            The loss of the batch, detached: not divided by ``accumulation``, and that of the whole batch where it was
+            split.
+
+        Raises:
+            InfeasiblePlanError: No smaller micro-batch is left.
+            BadClipError: A clip is bad, and ``bad_clips="raise"`` was passed; weights have not changed.
+            InvalidArgumentError: The loss is not one number with a gradient, or the labels to count are missing.
+
+        What ``loss_fn`` raises is raised as it is. Gradients of the window are cleared then, and the next batch begins
+        a new one.
+        """
+        with self._cleared():
+            return self._computed(batch)
+
+    @contextlib.contextmanager
+    def _cleared(self) -> Iterator[None]:
+        """Behind an error inside, gradients of the window are cleared, and the next batch begins a new one."""
+        try:
+            yield
+        except BaseException:
+            if not self._is_over:
+                self._engine.window.restore_gradients()
+                self._begin(())
+            raise
+
+    def _computed(self, batch: Any) -> torch.Tensor:
+        window, loop, rule = self._engine.window, self._loop, self._engine.rule
+        if batch is None or isinstance(batch, Iterator):
+            raise InvalidArgumentError(
+                f"a batch of type {type(batch).__name__} cannot be computed again", "pass what the loader returns"
+            )
+        if rule.is_given and str(rule.name).endswith("token_mean") and loop.labels not in entries(batch):
+            raise InvalidArgumentError(
+                f"rule = {rule.name!r} counts the labels of a batch, which has no entry {loop.labels!r}",
+                "name the entry, labels=…, or pass a function from a batch to what its loss divides by as rule",
+            )
+        if self._is_over:
+            self._bad.step_over()
+            self._begin([batch])
+            self._is_over = False
+        call = window.call(batch)
+        is_complete = loop.is_complete(len(window.calls))
+        window.planned = len(window.calls) if is_complete else max(loop.accumulation, len(window.calls) + 1)
+        try:
+            self._engine.run(call)
+        except InfeasiblePlanError as error:
+            piece = self._engine.attempts.piece()
+            if piece is not None and piece.is_one_clip:
+                self._bad.does_not_fit(call, "raised", error)
+            raise
+        self._bad.look(call)
+        if is_complete:
+            self._take_step()
+        loss: torch.Tensor = call.loss
+        return loss
+
+    def _begin(self, batches: Any) -> None:
+        self._engine.window.begin(batches)
+        self._is_over = True
+
+    def _take_step(self) -> None:
+        self._update()
+        self._loop.steps += 1
+        self._engine.budget.step_done()
+        self._is_over = True
+        if self._monitor is not None:
+            self._monitor.step()
+
+    def finish(self) -> None:
+        """Call it at the end of an epoch: the optimizer's step of batches that are fewer than ``accumulation``.
+
+        Their loss is divided by ``accumulation``, as that of all others. Does nothing where no batch is left.
+        """
+        window = self._engine.window
+        if not self._is_over:
+            with self._cleared():
+                window.planned = len(window.calls)
+                self._bad.look(window.calls[-1])
+                self._take_step()
+        self._bad.step_over()
+        self._engine.rule.ask_again()
+        self._begin(())
+
+    @property
+    def events(self) -> list[GuardEvent]:
+        """What did not fit, and what was done about it."""
+        return self._engine.attempts.events
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What cannot be kept exact; each was logged once."""
+        return self._loop.notes
+
+    @property
+    def rule(self) -> str | None:
+        """What the loss divides by, as given or as measured; None while it is unknown."""
+        return self._engine.rule.name
+
+    @property
+    def bad_batches(self) -> list[BadBatch]:
+        """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
+        return self._bad.batches
+
+    @property
+    def skipped(self) -> int:
+        """Clips that were left out: too long to fit alone, or bad."""
+        return self._left_out.count + self._bad.count
+
+    def __repr__(self) -> str:
+        lines = [*self.events, *self.bad_batches, *(f"note: {text}" for text in self.notes)]
+        return "\n".join([f"guarded_step after {self._loop.steps} steps", *(f"  {line}" for line in lines)])
+
+
+def guarded_step(
+    model: torch.nn.Module,
+    optimizer: Any,
+    loss_fn: LossFunction,
+    *,
+    scaler: Any = None,
+    scheduler: Any = None,
+    accumulation: int = 1,
+    max_grad_norm: float | None = None,
+    accelerator: Any = None,
+    rule: GivenRule | None = None,
+    labels: str = "labels",
+    split: Callable[[Any, int], list[Any]] | None = None,
+    micro_batch: int | None = None,
+    max_halvings: int | None = None,
+    too_long: TooLong | Callable[[Any], list[Any]] = "raise",
+    bad_clips: BadClipPolicy = "report",
+    split_batch_statistics: bool = False,
+    monitor: Any = None,
+    output_dir: str | os.PathLike[str] | None = None,
+) -> GuardedStep:
+    """Optimizer steps of a loop of your own that recover from out-of-memory errors without changing the result.
+
+    While nothing fails, ``step(batch)`` does what such loops do: ``loss_fn``, backward of the loss divided by
+    ``accumulation``, and after so many batches clipping, ``optimizer.step()``, ``scheduler.step()`` and
+    ``zero_grad()``. When memory runs out, the batches since the last optimizer step are computed again, in
+    micro-batches of half the size, with the same random numbers. See docs/own-loop.md.
+
+    Args:
+        model: The model, in the mode that you have chosen.
+        optimizer: Of its parameters, and any others.
+        loss_fn: ``loss_fn(model, batch)`` returns the loss of a batch as a tensor; use ``torch.autocast`` in it.
+        scaler: A ``torch.amp.GradScaler``, for float16.
+        scheduler: Its ``step()`` is called after each optimizer step, but for those that the scaler skips.
+        accumulation: Batches of an optimizer step.
+        max_grad_norm: Gradients of the optimizer's parameters are clipped to this norm, if given.
+        accelerator: accelerate's, for ``with accelerator.accumulate(model): step(batch)``; it then decides when
+            gradients are complete, and its backward, scaler and clipping are used.
+        rule: What the loss of a batch divides by: ``"mean"`` (clips), ``"token_mean"``, ``"shifted_token_mean"``,
+            ``"sum"`` or a function from a batch to a number; measured once memory has run out if not given.
+        labels: The entry of a batch that ``"token_mean"`` counts.
+        split: For batches with entries that do not have a row for each clip, a function from a batch and a size to a
+            list of batches.
+        micro_batch: The most clips of a micro-batch, from the first step on; requires ``rule``.
+        max_halvings: Retries of each step, 3 if not given.
+        too_long: What happens to a clip that does not fit alone: ``"raise"``, ``"skip"``, or a function that gets it as
+            a batch of one and returns a list of shorter batches.
+        bad_clips: What happens to clips that raise an error or whose loss or gradient is not finite: see ``Guard``.
+        split_batch_statistics: Whether batches may be split in spite of batch normalisation.
+        monitor: A ``MemoryMonitor``, whose ``step()`` is called after each optimizer step.
+        output_dir: Where a bad batch is saved, for ``replay_batch``.
+
+    Returns:
+        The step, to be called with each batch; call its ``finish()`` at the end of an epoch whose batches are no
+        multiple of ``accumulation``.
+
+    Raises:
+        InvalidArgumentError: For options that do not go together, and for several processes.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(4, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> step = guarded_step(model, optimizer, lambda model, batch: model(batch["x"]).square().mean())
+    >>> loss = step({"x": torch.ones(8, 4)})
+    >>> step.events
+    []
+    """
+    check_options(max_halvings, micro_batch, None, rule, too_long, False)
+    checked("bad_clips", bad_clips, BadClipPolicy)
+    checked("split_batch_statistics", split_batch_statistics, bool)
+    checked("labels", labels, str)
+    check_own_loop(model, optimizer, loss_fn, scheduler, monitor, split, max_grad_norm)
+    batches = steps_to_accumulate(accumulation, scaler, accelerator, model)
+    if micro_batch is not None and rule is None:
+        raise InvalidArgumentError(
+            f"micro_batch = {micro_batch} requires to know what the loss divides by", 'pass rule="mean", for example'
+        )
+    output = None if output_dir is None else user_path(output_dir, "output_dir")
+    loop = OwnLoop(model, optimizer, loss_fn, scaler, batches, accelerator, labels, output)
+    loss_rule, budget, norms = LossRule(labels, rule), Budget(micro_batch), GradientNorms()
+    halvings = max_halvings if max_halvings is not None else 3 if too_long == "raise" else 20
+    attempts = Attempts(halvings, lambda: loop.steps)
+    engine = Engine(
+        loop, loss_rule, budget, attempts, split=split, cut_statistics=split_batch_statistics, weights_windows=False,
+        requested=f"micro_batch = {micro_batch}" if micro_batch else "",
+    )  # fmt: skip
+    bad = BadClips(loop, bad_clips, engine, norms, split, lambda: budget.samples)
+    engine.other = bad.raised
+    engine.left_out = OversizedClips(
+        too_long, budget, engine.window, loss_rule, lambda call: bad.does_not_fit(call, "left out")
+    )
+    used = scaler if accelerator is None else accelerator.scaler
+    norms.scaled = used is not None and bool(used.is_enabled())
+    steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")
+    update = WeightUpdate(optimizer, loop.parameters, steps, scaler, scheduler, accelerator, max_grad_norm, norms.note)
+    return GuardedStep(loop, engine, bad, engine.left_out, update, monitor)

@@ -1,0 +1,168 @@
+"""``guarded_step``: parts of the wrong kind are refused in one clear error; batches may be of many kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
+from asrconfig_go.guard import guarded_step  # noqa: E402
+from own_loops import Loss, Setting, batches, by_hand, guarded, prepared, step_of  # noqa: E402
+
+
+def made(**parts: Any) -> Any:
+    """A guarded step of these parts; of a small model without any."""
+    model = torch.nn.Linear(2, 1)
+    usual = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), lr=0.1), "loss_fn": _loss}
+    return guarded_step(**{**usual, **parts})
+
+
+def _loss(model: Any, batch: Any) -> Any:
+    return model(batch["x"]).mean()
+
+
+def _optimizer(kind: str) -> Any:
+    return getattr(torch.optim, kind)([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+
+
+WRONG: list[tuple[str, Callable[[], Any], str]] = [
+    ("model", lambda: 7, "model is of type int"),
+    ("model", torch.nn.ReLU, "which has no parameters"),
+    ("model", lambda: torch.nn.DataParallel(torch.nn.Linear(2, 1)), "one process and one GPU"),
+    ("optimizer", lambda: None, "optimizer is of type NoneType, which has no step"),
+    ("optimizer", lambda: _optimizer("LBFGS"), r"step\(\) of optimizer, of type LBFGS, requires closure"),
+    ("loss_fn", lambda: "ctc", "loss_fn is of type str, which cannot be called"),
+    ("split", lambda: 4, "split is of type int, which cannot be called"),
+    ("scaler", lambda: True, "scaler is of type bool, which has no scale"),
+    ("scheduler", lambda: 0.5, "scheduler is of type float"),
+    ("scheduler", lambda: torch.optim.lr_scheduler.ReduceLROnPlateau(_optimizer("SGD")), "requires metrics"),
+    ("monitor", lambda: "loss", "monitor is of type str"),
+    ("accelerator", lambda: "cpu", "accelerator is of type str, which has no backward"),
+    ("accumulation", lambda: 0, "accumulation = 0 is below 1"),
+    ("accumulation", lambda: 2.5, "accumulation = 2.5 is not a whole number"),
+    ("max_grad_norm", lambda: 0, "max_grad_norm = 0 is not a number above 0"),
+    ("max_grad_norm", lambda: float("nan"), "max_grad_norm = nan"),
+    ("rule", lambda: "best", "rule = 'best' is not one of"),
+    ("labels", lambda: None, "labels = None is not text"),
+    ("micro_batch", lambda: 4, "micro_batch = 4 requires to know what the loss divides by"),
+    ("micro_batch", lambda: 0, "micro_batch = 0"),
+    ("max_halvings", lambda: -1, "max_halvings = -1"),
+    ("too_long", lambda: "drop", "too_long = 'drop'"),
+    ("bad_clips", lambda: "drop", "bad_clips = 'drop'"),
+    ("split_batch_statistics", lambda: 1, "split_batch_statistics = 1"),
+    ("output_dir", lambda: 5, "5 is no output_dir"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "text"), WRONG, ids=[text for *_, text in WRONG])
+def test_wrong_parts_are_refused(name: str, value: Callable[[], Any], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        made(**{name: value()})
+
+
+@pytest.mark.parametrize("other", [{"scaler": torch.amp.GradScaler("cpu")}, {"accumulation": 2}, {}], ids=str)
+def test_an_accelerator_has_a_scaler_and_accumulation_of_its_own(other: Any) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    if other:
+        with pytest.raises(InvalidArgumentError, match="both an accelerator and"):
+            made(accelerator=accelerator, **other)
+        return
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(InvalidArgumentError, match="one process"):
+        patch.setattr(type(accelerator), "num_processes", 2)
+        made(accelerator=accelerator)
+
+
+LOSSES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "number": (lambda loss: float(loss.detach()), "loss_fn returns float"),
+    "output": (lambda loss: {"loss": loss}, "loss_fn returns dict"),
+    "each clip": (lambda loss: loss.expand(4), r"loss_fn returns a tensor of shape \(4,\)"),
+    "detached": (lambda loss: loss.detach(), "the loss has no gradient"),
+}
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_a_loss_is_one_number_with_a_gradient(kind: str) -> None:
+    change, text = LOSSES[kind]
+    step = made(loss_fn=lambda model, batch: change(_loss(model, batch)))
+    with pytest.raises(InvalidArgumentError, match=text):
+        step({"x": torch.ones(4, 2)})
+    assert float(made(loss_fn=lambda model, batch: _loss(model, batch).reshape(1, 1))({"x": torch.ones(4, 2)})) != 0
+
+
+@pytest.mark.parametrize("batch", [None, iter([1])], ids=["none", "an iterator"])
+def test_a_batch_that_cannot_be_computed_again(batch: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="cannot be computed again"):
+        made()(batch)
+
+
+def test_an_empty_batch_is_that_of_the_loop_by_hand() -> None:
+    """Its mean is not a number, of no clip."""
+    step = made()
+    assert bool(step({"x": torch.ones(0, 2)}).isnan())
+    assert [(bad.what, bad.clips) for bad in step.bad_batches] == [("loss", ())]
+
+
+@pytest.mark.parametrize("count", [None, torch.ones(3), "8"], ids=["nothing", "a vector", "text"])
+def test_a_rule_returns_a_number(count: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="rule returns"):
+        guarded(Setting(), batches(1), Loss("forward"), rule=lambda batch: count)
+
+
+def test_labels_that_a_rule_counts_must_be_there() -> None:
+    run = prepared(Setting())
+    step = step_of(run, Setting(), Loss(), rule="token_mean", labels="targets")
+    with pytest.raises(InvalidArgumentError, match="which has no entry 'targets'"):
+        step(batches(1)[0])
+    assert torch.equal(run.weights(), run.start)
+
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "tuple": lambda b: (b["x"], b["word"], b["labels"]),
+    "list": lambda b: [b["x"], b["word"], b["labels"]],
+    "nested": lambda b: {"inputs": {"x": b["x"], "word": b["word"]}, "labels": b["labels"], "name": "train"},
+    "rows": lambda b: [dict(zip(b, row, strict=True)) for row in zip(*b.values(), strict=True)],
+    "tensor": lambda b: torch.cat([b["x"], b["word"][:, None], b["labels"][:, None]], dim=1),
+}
+
+
+def _plain(batch: Any) -> Any:
+    """A batch of any of these kinds as a mapping."""
+    if isinstance(batch, torch.Tensor):
+        return {"x": batch[:, :8], "word": batch[:, 8].long(), "labels": batch[:, 9].long()}
+    if isinstance(batch, dict):
+        return {**batch["inputs"], "labels": batch["labels"]}
+    if isinstance(batch[0], dict):
+        return {name: torch.stack([row[name] for row in batch]) for name in batch[0]}
+    return dict(zip(("x", "word", "labels"), batch, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_of_all_kinds_are_split(kind: str) -> None:
+    data, inner = batches(6), Loss("backward", 2)
+
+    def loss_fn(model: Any, batch: Any) -> Any:
+        inner.batch = loss_fn.batch  # type: ignore[attr-defined]
+        return inner(model, _plain(batch))
+
+    whole, run = by_hand(Setting(2), data), guarded(Setting(2), [KINDS[kind](b) for b in data], loss_fn)
+    assert [(e.micro_batch_before, e.micro_batch_after) for e in run.step.events] == [(6, 3)]
+    assert run.distance(whole) < 1e-12
+
+
+def test_a_loss_function_that_takes_entries_out_of_its_batch() -> None:
+    """They are missing in the loop's own batch, as without a guard, and are there again in the next attempt."""
+    data, inner = batches(6), Loss("backward", 2)
+
+    def loss_fn(model: Any, batch: Any) -> Any:
+        inner.batch = loss_fn.batch  # type: ignore[attr-defined]
+        return inner(model, {"labels": batch.pop("labels"), **batch})
+
+    whole, run = by_hand(Setting(2), batches(6)), guarded(Setting(2), data, loss_fn)
+    assert run.step.events and run.distance(whole) < 1e-12
+    assert [i for i, batch in enumerate(data) if "labels" not in batch] == [0, 1, 2]
