@@ -12,7 +12,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -227,7 +227,9 @@ class Follow(TrainerCallback):  # type: ignore[misc]
     """Tells the memory when optimizer steps are taken."""
 
     def __init__(self, memory: Memory) -> None:
-        self._memory: Callable[[], Memory] = lambda: memory  # in a function, out of a guard's sight: it puts back what callbacks hold
+        self._memory: Callable[[], Memory] = lambda: (
+            memory
+        )  # in a function, out of a guard's sight: it puts back what callbacks hold
 
     @property
     def memory(self) -> Memory:

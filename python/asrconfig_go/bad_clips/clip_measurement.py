@@ -13,12 +13,12 @@ from .._base.errors import AsrConfigError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._base.random_state import set_cpu_state
 from ..batching.collated_batch import batch_size, copied, split
-from ..guard.accumulation_window import Call
-from ..guard.loop import Loop
-from ..guard.padding import each_trimmed
-from ..guard.rule_measurement import steady, untouched
-from ..guard.step_state import StepState
 from ..memory.probe import gradients_aside
+from ..recovery.accumulation_window import Call
+from ..recovery.loop import Loop
+from ..recovery.padding import each_trimmed
+from ..recovery.rule_measurement import steady, untouched
+from ..recovery.step_state import StepState
 
 MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 

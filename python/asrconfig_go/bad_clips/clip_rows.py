@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..guard.loader_retry import Loading
-
 _KEPT = 10_000  # batches, more than loaders fetch ahead
 
 
@@ -39,8 +37,9 @@ class _Numbered:
 class ClipRows:
     """The rows of each batch of the window that was fetched last."""
 
-    def __init__(self, trainer: Any, loading: Loading) -> None:
-        self.trainer, self._loading = trainer, loading
+    def __init__(self, trainer: Any, delivered: Callable[[], int]) -> None:
+        """``delivered`` is how many batches of the epoch the loader has delivered, less one."""
+        self.trainer, self._delivered = trainer, delivered
         self._sampler: _Numbered | None = None
         self._undo: list[Callable[[], None]] = []
         self.unknown: str = "no epoch has begun"
@@ -75,7 +74,7 @@ class ClipRows:
         ``batch`` counts from the last one that was delivered, which is -1.
         """
         given = {} if self._sampler is None else self._sampler.given
-        rows = given.get(self._loading.delivered + batch)
+        rows = given.get(self._delivered() + batch)
         fits = rows is not None and (len(rows) == clips if kept is None else len(rows) > max(kept, default=-1))
         if rows is None or not fits or not all(isinstance(row, int) for row in rows):
             self.unknown = self.unknown or "a batch has not one clip for each row that its sampler gave"

@@ -11,8 +11,8 @@ from typing import Any
 
 from .._base.wrapped_model import bare
 from ..batching.collated_batch import batch_size
-from ..guard.accumulation_window import Call, Window
-from ..guard.loop import Loop
+from ..recovery.accumulation_window import Call, Window
+from ..recovery.loop import Loop
 from .bad_clip_record import BadBatch, BadClip
 from .clip_details import ClipDetails
 from .clip_findings import findings, look_at

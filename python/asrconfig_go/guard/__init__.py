@@ -7,6 +7,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "guard": ("Guard", "attach", "guard_of"),
         "own_step": ("GuardedStep", "guarded_step"),
-        "training_report": ("Change", "GuardEvent", "Restart", "TrainingReport"),
+        "training_report": ("Change", "Restart", "TrainingReport"),
     },
 )

@@ -2,9 +2,4 @@
 
 from .guard import Guard as Guard, attach as attach, guard_of as guard_of
 from .own_step import GuardedStep as GuardedStep, guarded_step as guarded_step
-from .training_report import (
-    Change as Change,
-    GuardEvent as GuardEvent,
-    Restart as Restart,
-    TrainingReport as TrainingReport,
-)
+from .training_report import Change as Change, Restart as Restart, TrainingReport as TrainingReport

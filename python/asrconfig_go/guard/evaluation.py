@@ -16,11 +16,11 @@ from .._base.out_of_memory import classify, clear_frames, first_line, free_memor
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece, split, tensors_of
 from ..losses.loss_rule import RULES, LossRule, weighted
-from .attempts import Attempts, CannotRetryError, Piece
-from .micro_batch_budget import Budget
+from ..recovery.attempts import Attempts, CannotRetryError, Piece
+from ..recovery.micro_batch_budget import Budget
+from ..recovery.rule_measurement import informative
 from .optimizer_step import Report
 from .process_group import ProcessGroup
-from .rule_measurement import informative
 
 _SINGLE, _COARSE = 1e-5, 3e-2  # relative, of losses of 32 and 16 bits
 _CLIPS = 4  # of which the loss is measured, at most

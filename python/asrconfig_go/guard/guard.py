@@ -17,24 +17,24 @@ from ..bad_clips.bad_clip_record import BadBatch
 from ..bad_clips.clip_rows import ClipRows
 from ..bad_clips.detection import BadClips
 from ..bad_clips.gradient_norms import GradientNorms
-from ..bad_clips.oversized_clips import OversizedClips
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import batch_size
 from ..batching.memory_limits import OVERHEAD_S
 from ..losses.loss_rule import GivenRule, LossRule
+from ..recovery.accumulation_window import Call
+from ..recovery.attempts import Attempts
+from ..recovery.engine import Engine
+from ..recovery.guard_event import GuardEvent
+from ..recovery.micro_batch_budget import Budget
+from ..recovery.oversized_clips import OversizedClips
 from ..view.units import plural
-from .accumulation_window import Call
-from .attempts import Attempts
-from .engine import Engine
 from .evaluation import Predictions, evaluating, predictions_back, saving
 from .guard_checks import caveats, check_options, check_trainer, check_windows
 from .loader_retry import Loading
 from .lost_gpu import keep_what_can_be_kept
-from .micro_batch_budget import Budget
 from .optimizer_step import OptimizerSteps
 from .process_group import ProcessGroup
 from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
-from .training_report import GuardEvent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -157,7 +157,7 @@ class Guard:
             requested=f"micro_batch = {micro_batch}" if micro_batch else "",
         )  # fmt: skip
         self._window = engine.window
-        self._rows, self._norms = ClipRows(trainer, self._loading), GradientNorms()
+        self._rows, self._norms = ClipRows(trainer, lambda: self._loading.delivered), GradientNorms()
         self._bad = BadClips(loop, bad_clips, engine, self._norms, split, lambda: training.samples, self._rows)
         engine.other = self._bad.raised
         self._left_out = engine.left_out = OversizedClips(

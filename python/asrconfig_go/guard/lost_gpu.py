@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._base.files import write_whole
-from .training_report import GuardEvent
+from ..recovery.guard_event import GuardEvent
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 

@@ -10,7 +10,7 @@ from .._base.errors import InvalidArgumentError
 from ..batching.batch_lengths import Extent
 from ..batching.memory_limits import GRID_S, OVERHEAD_S
 from ..memory.held_memory import Predicted
-from .micro_batch_budget import Budget
+from ..recovery.micro_batch_budget import Budget
 
 if TYPE_CHECKING:
     from ..memory import MemoryModel

@@ -15,8 +15,8 @@ from .._base.out_of_memory import classify, clear_frames
 from .._base.random_state import rng_state, set_rng_state
 from ..batching.collated_batch import batch_size
 from ..losses.loss_rule import factor, weighted
-from .accumulation_window import Call
-from .loop import Loop
+from ..recovery.accumulation_window import Call
+from ..recovery.loop import Loop
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 

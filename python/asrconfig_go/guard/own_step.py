@@ -16,16 +16,16 @@ from .._base.files import user_path
 from ..bad_clips.bad_clip_record import BadBatch
 from ..bad_clips.detection import BadClips
 from ..bad_clips.gradient_norms import GradientNorms
-from ..bad_clips.oversized_clips import OversizedClips
 from ..batching.collated_batch import entries
 from ..losses.loss_rule import GivenRule, LossRule
-from .attempts import Attempts
-from .engine import Engine
+from ..recovery.attempts import Attempts
+from ..recovery.engine import Engine
+from ..recovery.guard_event import GuardEvent
+from ..recovery.micro_batch_budget import Budget
+from ..recovery.oversized_clips import OversizedClips
 from .guard_checks import check_options, check_own_loop, steps_to_accumulate
-from .micro_batch_budget import Budget
 from .optimizer_step import OptimizerSteps, WeightUpdate
 from .own_loop import LossFunction, OwnLoop
-from .training_report import GuardEvent
 
 
 class GuardedStep:

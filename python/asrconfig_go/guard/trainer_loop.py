@@ -16,8 +16,8 @@ from ..batching.collated_batch import batch_size
 from ..losses.loss_rule import LossRule, factor, weighted
 from ..losses.loss_table import Loss, label_smoother_loss, loss_of
 from ..memory.probe import changed_tensors, tensor_sums
-from .accumulation_window import Call
-from .loop import Loop, UnfitStepError
+from ..recovery.accumulation_window import Call
+from ..recovery.loop import Loop, UnfitStepError
 from .process_group import ProcessGroup
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")

@@ -14,8 +14,8 @@ from .._base.choices import Precision
 from .._base.out_of_memory import clear_frames, first_line, free_memory
 from .._base.random_state import cpu_generators_kept, set_cpu_state
 from ..batching.collated_batch import batch_size, piece
-from ..guard.padding import each_trimmed
 from ..memory.probe import gradients_aside
+from ..recovery.padding import each_trimmed
 
 MOST_TIMES = 3.0  # the median gradient norm of the batch's clips
 _EXACTER: dict[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "bf16": ("fp32",), "fp32": ()}

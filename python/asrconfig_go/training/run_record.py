@@ -25,7 +25,8 @@ from .._base.files import write_whole
 from .._base.json_files import read_object
 from .._base.records import from_file
 from ..bad_clips.bad_clip_record import BadBatch
-from ..guard.training_report import GuardEvent, Restart
+from ..guard.training_report import Restart
+from ..recovery.guard_event import GuardEvent
 from .run_settings import ModelRecord
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")

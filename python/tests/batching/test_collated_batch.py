@@ -26,7 +26,7 @@ from asrconfig_go.batching.collated_batch import (  # noqa: E402
     tensors_of,
 )
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard.micro_batch_budget import Budget  # noqa: E402
+from asrconfig_go.recovery.micro_batch_budget import Budget  # noqa: E402
 
 
 def batch() -> dict[str, Any]:

@@ -18,10 +18,10 @@ from asrconfig_go._base import native
 from asrconfig_go.bad_clips import BadBatch, BadClip
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
-from asrconfig_go.guard.training_report import GuardEvent
 from asrconfig_go.memory.memory_failure import HeldRow, MemoryFailure, PredictedMoment
 from asrconfig_go.monitor.rank_peaks import RankPeaks
 from asrconfig_go.monitor.run_log import RunLog
+from asrconfig_go.recovery.guard_event import GuardEvent
 from asrconfig_go.report import RunReport, report
 from asrconfig_go.training.run_record import RunFolder, RunRecord
 from html_checks import charts, tags

@@ -10,10 +10,10 @@ from .._base.choices import TooLong
 from .._base.errors import InfeasiblePlanError
 from ..batching.batch_lengths import extent, spoken_lengths
 from ..batching.collated_batch import batch_size
-from ..guard.accumulation_window import Call, Window
-from ..guard.attempts import Piece
-from ..guard.micro_batch_budget import Budget
 from ..losses.loss_rule import LossRule
+from .accumulation_window import Call, Window
+from .attempts import Piece
+from .micro_batch_budget import Budget
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 

@@ -12,8 +12,8 @@ from .._base import native
 from .._base.errors import InfeasiblePlanError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from ..batching.batch_lengths import Extent
+from .guard_event import GuardEvent
 from .micro_batch_budget import Budget
-from .training_report import GuardEvent
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 

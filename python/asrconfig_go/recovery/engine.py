@@ -14,7 +14,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .._base.errors import InvalidArgumentError
 from .._base.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
-from ..bad_clips.oversized_clips import OversizedClips, every_clip_left_out
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, shallow
 from ..losses.loss_rule import LossRule
@@ -23,6 +22,7 @@ from .attempts import STATISTICS_HINT, Attempts, CannotRetryError, Piece
 from .loop import Loop, UnfitStepError
 from .micro_batch_budget import Budget
 from .micro_batches import by_length, evenly, is_split
+from .oversized_clips import OversizedClips, every_clip_left_out
 from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, untouched
 from .step_state import Before, InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
 
