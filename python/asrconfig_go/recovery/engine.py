@@ -298,12 +298,13 @@ class Engine:
             share = self.loop.compute(call, part, weight, whole_window=is_weighted)
             loss = share if loss is None else loss + share
             if number == 0:
-                changes = self.state.changes(before)
+                changes = {**self.state.changes(before), **changed_values(copies)}
                 if self._replay is not None:
                     self._replay.first_computed(call, before, copies)
         if behind is not None:
             set_cpu_state(behind)
-            self._name_counts(changes, self.state.changes(before), self.state.other_draws(before))
+            last = {**self.state.changes(before), **changed_values(copies)}
+            self._name_counts(changes, last, self.state.other_draws(before))
         return torch.zeros((), device=self.loop.parameters()[0].device) if loss is None else loss
 
     def _total(self, call: Call) -> Any:

@@ -138,6 +138,15 @@ def test_an_average_of_batches_that_a_model_keeps_is_found_out_before_it_is_cut(
     assert {len(batch) for batch in cut.model.seen} == {4}
 
 
+@pytest.mark.parametrize(("failures", "options"), [(1, {"rule": "mean"}), (0, GIVEN)])
+def test_state_that_follows_micro_batches_is_named_where_the_rule_is_given(
+    tmp_path: Path, failures: int, options: dict[str, Any]
+) -> None:
+    guard = run(tmp_path, Averaging, failures=failures, **options).guard
+    named = [*guard.notes, *map(str, guard.events)]
+    assert any("Averaging.mean" in text for text in named), named
+
+
 @pytest.mark.parametrize("after", [0, 2])
 def test_statistics_of_a_model_that_is_made_for_the_training_are_put_back(tmp_path: Path, after: int) -> None:
     def make() -> Any:
