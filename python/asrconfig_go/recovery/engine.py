@@ -28,6 +28,7 @@ from .step_state import Before, InPlace, StepState, changed_values, interrupted_
 
 Split = Callable[[Any, int], list[Any]]
 _GIVE_SPLIT = "pass split=…, a function from a batch and a size to a list of batches"
+_GIVE_LESS = "use smaller batches"
 _GIVE_RULE = 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by'
 
 
@@ -233,7 +234,8 @@ class Engine:
         try:
             self._measure_rule(call)
         except NoRuleError as error:
-            raise CannotRetryError(f"{error}; {_GIVE_RULE}") from error
+            hint = _GIVE_LESS if isinstance(error.__cause__, UnfitStepError) else _GIVE_RULE
+            raise CannotRetryError(f"{error}; {hint}") from error
 
     def _measure_again(self, call: Call) -> None:
         """Before a batch is split although nothing has failed in this step."""
