@@ -100,6 +100,8 @@ class Run(Outcome):
 class Script(Memory):
     """Memory that runs out where a place says so."""
 
+    __module__ = "asrconfig_go"  # as of Memory
+
     def __init__(self, place: Place, depth: float) -> None:
         self.script, self.depth = place, depth
         self.moments = {"forward": [*place.forward], "backward": [*place.backward]}

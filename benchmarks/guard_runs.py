@@ -11,8 +11,9 @@ import dataclasses
 import random
 import sys
 import tempfile
+import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,7 @@ class Memory:
     has written anything, the first one half way. Evaluation fails as training does, in its forward.
     """
 
+    __module__ = "asrconfig_go"  # out of a guard's sight, which puts back what a user's objects count
     depth = 0.5
     """Where backward fails: at the gradient of the weight behind this share of them."""
 
@@ -227,13 +229,7 @@ class Follow(TrainerCallback):  # type: ignore[misc]
     """Tells the memory when optimizer steps are taken."""
 
     def __init__(self, memory: Memory) -> None:
-        self._memory: Callable[[], Memory] = lambda: (
-            memory
-        )  # in a function, out of a guard's sight: it puts back what callbacks hold
-
-    @property
-    def memory(self) -> Memory:
-        return self._memory()
+        self.memory = memory
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
         self.memory.stepped()
@@ -275,11 +271,10 @@ def _optimizer(case: Case, model: Any, memory: Memory) -> Any:
     rate = RATES[case.kind]
     kind: Any = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[case.optimizer]
 
-    class Failing(kind):  # type: ignore[misc]
-        def step(self, closure: Any = None) -> Any:
-            return memory.step(self, lambda: kind.step(self, closure))
-
-    return Failing(model.parameters(), lr=rate)
+    optimizer = kind(model.parameters(), lr=rate)
+    failing = lambda self, closure=None: memory.step(self, lambda: kind.step(self, closure))  # noqa: E731
+    optimizer.step = types.MethodType(failing, optimizer)
+    return optimizer
 
 
 def _trainer(case: Case, batch: int, memory: Memory, data: Clips, collate: Collate, folder: str) -> Any:

@@ -1,16 +1,19 @@
 """Retries the optimizer's step when it runs out of GPU memory, if that is exact.
 
 The first step makes the optimizer's state, twice the weights' memory for Adam; each step with ``foreach`` makes
-temporaries as large as the weights. One that fails before it has written to weights or state can be repeated. One that
-fails half way cannot: training then continues from a checkpoint. The version counters of tensors tell, which grow with
-each change in place.
+temporaries as large as the weights. One that fails before it has written to weights or state can be repeated. The first
+one can be completed, too, where each weight was either updated as a whole or not at all. Any other that fails half way
+cannot: training then continues from a checkpoint. The version counters of tensors tell, which grow with each change in
+place.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 import types
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -54,21 +57,26 @@ class OptimizerSteps:
 
         @functools.wraps(original)  # schedulers look for their own mark on it
         def step(_: Any, *args: Any, **kwargs: Any) -> Any:
-            before = _Before(inner)
-            for remedy in (_nothing_more, _one_by_one):
-                try:
-                    return original(*args, **kwargs)
-                except Exception as error:
-                    saved = self._snapshot("optimizer", error)
-                    if not _can_repeat(error, before):
-                        raise
-                    clear_frames(error)
-                    text = first_line(error)
-                before.restore()
-                free_memory()
-                remedy(inner)
-                self._report("optimizer", text, saved)
-            return _last(original, *args, **kwargs)
+            done = list[tuple[Any, Any]]()
+            try:
+                for remedy in (_nothing_more, _one_by_one):
+                    before = _Before(inner)
+                    try:
+                        return original(*args, **kwargs)
+                    except Exception as error:
+                        saved = self._snapshot("optimizer", error)
+                        if not _can_repeat(error, before):
+                            raise
+                        clear_frames(error)
+                        text = first_line(error)
+                    done += before.restore()
+                    free_memory()
+                    remedy(inner)
+                    self._report("optimizer", text, saved)
+                return _last(original, *args, **kwargs)
+            finally:
+                for p, gradient in done:
+                    p.grad = gradient
 
         return step
 
@@ -127,7 +135,7 @@ class WeightUpdate:
 def _can_repeat(error: Exception, before: _Before) -> bool:
     if classify(error)["class"] != "gpu_oom":
         return False
-    if before.was_written():
+    if before.was_written() and not before.find_completed():
         note(error, "the optimizer's step was half done: continue from the last checkpoint, as manager.train does")
         return False
     return True
@@ -173,6 +181,8 @@ class _Before:
             owners = (vars(optimizer), *optimizer.param_groups, *state.values())
             self._numbers = [(owner, _numbers(owner)) for owner in owners]
         self._tensors, self._versions = tensors, list(map(_version, tensors))
+        self._weights = [] if state else [(p, _version(p)) for p in _all_weights(optimizer) if p.grad is not None]
+        self._completed: list[Any] = []
 
     def was_written(self) -> bool:
         """Whether weights or state were written to, or a tensor of the state was replaced."""
@@ -189,14 +199,42 @@ class _Before:
         """The weights whose state the failed step has made."""
         return list(self._optimizer.state)[self._had_states :]
 
-    def restore(self) -> None:
-        """Drop state that the failed step made, and put numbers back."""
+    def find_completed(self) -> bool:
+        """Whether a first step has updated some weights as a whole, and written to no others.
+
+        How often a whole update writes to a weight and to its state is seen by one of a tensor of the same kind.
+        """
+        own = type(self._optimizer)
+        kind = next((k for k in own.__mro__ if k.__module__.startswith("torch.optim.")), torch.optim.Optimizer)
+        written = [(p, _version(p) - version) for p, version in self._weights if _version(p) != version]
+        if kind in (torch.optim.Optimizer, torch.optim.LBFGS):
+            return False
+        for p, times in written:
+            whole = _whole_update(self._optimizer, kind, p)
+            # A step of a user's class may write to weights itself: then their state has to show the update, too.
+            if (times, _state_versions(self._optimizer, p)) != whole or not (whole[1] or kind is own):
+                return False
+        self._completed = [p for p, _ in written]
+        return bool(written)
+
+    def restore(self) -> list[tuple[Any, Any]]:
+        """Drop state that the failed step made, and put numbers back.
+
+        Weights that were updated as a whole keep theirs; their gradients are returned and taken aside, so that the step
+        leaves them out.
+        """
+        completed = set(map(id, self._completed))
         for p in self._made():
-            del self._optimizer.state[p]
+            if id(p) not in completed:
+                del self._optimizer.state[p]
         for owner, before in self._numbers:
             for name in set(_numbers(owner)) - set(before):
                 del owner[name]
             owner.update(before)
+        aside = [(p, p.grad) for p in self._completed]
+        for p, _ in aside:
+            p.grad = None
+        return aside
 
 
 def _all_weights(optimizer: Any) -> list[Any]:
@@ -209,6 +247,23 @@ def _state_tensors(optimizer: Any, weights: list[Any]) -> list[Any]:
         if state := optimizer.state.get(p):
             found += [value for value in state.values() if isinstance(value, torch.Tensor)]
     return found
+
+
+def _state_versions(optimizer: Any, weight: Any) -> dict[str, int]:
+    """How often each tensor in the state of a weight was written to since it was made."""
+    state = optimizer.state.get(weight, {})
+    return {name: _version(value) for name, value in state.items() if isinstance(value, torch.Tensor)}
+
+
+def _whole_update(optimizer: Any, kind: Any, weight: Any) -> tuple[int, dict[str, int]]:
+    """How often the first step of an optimizer writes to a weight, and to the state that it makes."""
+    group = next(group for group in optimizer.param_groups if any(p is weight for p in group["params"]))
+    small = torch.zeros((1,) * weight.dim(), dtype=weight.dtype, device=weight.device, requires_grad=True)
+    small.grad = torch.zeros_like(small)
+    trial, version = copy.copy(optimizer), _version(small)
+    trial.state, trial.param_groups = defaultdict(dict), [{**group, "params": [small]}]
+    kind.step(trial)
+    return _version(small) - version, _state_versions(trial, small)
 
 
 def _numbers(owner: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
 from asrconfig_go.errors import InfeasiblePlanError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
+from asrconfig_go.guard.optimizer_step import OptimizerSteps  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer  # noqa: E402
 
 OutOfMemory = torch.cuda.OutOfMemoryError
@@ -66,6 +68,57 @@ def test_a_half_done_step_is_not_repeated(tmp_path: Path, how: str, at: int) -> 
         stepped(tmp_path, how, [at])
     if sys.version_info >= (3, 11):
         assert "half done: continue from the last checkpoint" in caught.value.__notes__[0]
+
+
+def half_done(optimizer: Any, written_more: bool) -> Any:
+    """The optimizer's ``step``, of which the first runs out of memory behind the weights of its first group."""
+    original, left = optimizer.step, [True]
+
+    def step(_: Any, *args: Any, **kwargs: Any) -> Any:
+        if not left:
+            return original(*args, **kwargs)
+        left.clear()
+        rest, optimizer.param_groups[1]["params"] = optimizer.param_groups[1]["params"], []
+        original()
+        optimizer.param_groups[1]["params"] = rest
+        if written_more:
+            rest[0].detach().mul_(0.5)
+        raise OutOfMemory(OUT_OF_MEMORY)
+
+    return types.MethodType(step, optimizer)
+
+
+@pytest.mark.parametrize("written_more", [False, True])
+@pytest.mark.parametrize("kind", ["AdamW", "NAdam", "RMSprop", "SGD"])
+def test_a_first_step_is_completed(kind: str, written_more: bool) -> None:
+    """Where each weight was updated as a whole or not at all; by how often it and its state were written to."""
+
+    def run(fails: bool) -> tuple[Any, list[str]]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 2))
+        groups = [
+            {"params": [p for p in model.parameters() if (p.dim() > 1) == is_matrix]} for is_matrix in (True, False)
+        ]
+        more = {"momentum": 0.9} if kind in ("SGD", "RMSprop") else {}
+        optimizer = getattr(torch.optim, kind)(groups, lr=0.05, weight_decay=0.1, **more)
+        if fails:
+            optimizer.step = half_done(optimizer, written_more)
+        places: list[str] = []
+        OptimizerSteps(lambda place, *_: places.append(place), lambda *_: "").follow(optimizer)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.ones(3, 4)).square().mean().backward()
+            optimizer.step()
+            assert all(p.grad is not None for p in model.parameters())
+        return torch.cat([p.detach().flatten() for p in model.parameters()]), places
+
+    calm, _ = run(False)
+    if written_more:
+        with pytest.raises(OutOfMemory):
+            run(True)
+        return
+    got, places = run(True)
+    assert torch.equal(got, calm) and places == ["optimizer"]
 
 
 @pytest.mark.parametrize(("function", "half"), [("_foreach_add_", False), ("_foreach_lerp_", True)])
