@@ -246,12 +246,15 @@ class StepState:
 def interrupted_norm(error: BaseException) -> _BatchNorm | None:
     """The batch normalisation whose forward raised ``error``, after it had counted the batch."""
     traceback = error.__traceback__
-    while traceback is not None:
-        owner = traceback.tb_frame.f_locals.get("self")
-        if isinstance(owner, _BatchNorm):
-            return owner
+    while traceback is not None and traceback.tb_frame.f_code is not _BatchNorm.forward.__code__:
         traceback = traceback.tb_next
-    return None
+    if traceback is None:
+        return None
+    values = traceback.tb_frame.f_locals
+    norm: _BatchNorm | None = values.get("self")
+    if isinstance(values, dict):  # before Python 3.13 a frame keeps the dict, and with it the batch, even once cleared
+        values.clear()
+    return norm
 
 
 def put_values(copies: list[InPlace]) -> None:
@@ -264,7 +267,7 @@ def put_values(copies: list[InPlace]) -> None:
 
 def changed_values(copies: list[InPlace]) -> dict[str, torch.Tensor]:
     """The tensors that have other values than their copies, by path, as they are now."""
-    return {e.path: _detached(e.tensor) for e in copies if not _equal(e.tensor, e.value)}
+    return {e.path: _copy(e.tensor) for e in copies if not _equal(e.tensor, e.value)}
 
 
 def same_value(one: Any, other: Any) -> bool:
@@ -277,11 +280,8 @@ def same_value(one: Any, other: Any) -> bool:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return _detached(tensor) if tensor.numel() <= SMALL else tensor.detach().to("cpu", copy=True)
-
-
-def _detached(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().clone()
+    """In host memory: that of the GPU has just run out."""
+    return tensor.detach().to("cpu", copy=True)
 
 
 def _equal(tensor: torch.Tensor, value: torch.Tensor) -> bool:
