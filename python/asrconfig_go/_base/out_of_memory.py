@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import re
 import sys
-import traceback
+from types import TracebackType
 from typing import Any
 
 from . import native
@@ -48,8 +49,17 @@ def clear_frames(error: BaseException) -> None:
         current = chain.pop()
         if current is not None and id(current) not in seen:
             seen.add(id(current))
-            traceback.clear_frames(current.__traceback__)
+            _clear(current.__traceback__)
             chain += [current.__cause__, current.__context__]
+
+
+def _clear(trace: TracebackType | None) -> None:
+    while trace is not None:
+        with contextlib.suppress(RuntimeError):  # it is still running
+            trace.tb_frame.clear()
+            # Up to Python 3.12 a frame keeps the dict of locals that was looked at, until it is looked at again.
+            trace.tb_frame.f_locals.get("")
+        trace = trace.tb_next
 
 
 def free_memory() -> None:

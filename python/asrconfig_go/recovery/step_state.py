@@ -250,10 +250,7 @@ def interrupted_norm(error: BaseException) -> _BatchNorm | None:
         traceback = traceback.tb_next
     if traceback is None:
         return None
-    values = traceback.tb_frame.f_locals
-    norm: _BatchNorm | None = values.get("self")
-    if isinstance(values, dict):  # before Python 3.13 a frame keeps the dict, and with it the batch, even once cleared
-        values.clear()
+    norm: _BatchNorm | None = traceback.tb_frame.f_locals.get("self")
     return norm
 
 
