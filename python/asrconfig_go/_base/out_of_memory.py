@@ -7,6 +7,7 @@ import gc
 import logging
 import re
 import sys
+import traceback
 from types import TracebackType
 from typing import Any
 
@@ -60,6 +61,21 @@ def _clear(trace: TracebackType | None) -> None:
             # Up to Python 3.12 a frame keeps the dict of locals that was looked at, until it is looked at again.
             trace.tb_frame.f_locals.get("")
         trace = trace.tb_next
+
+
+def without_frames(error: BaseException) -> str:
+    """Take the frames from ``error``, which is to be kept while its memory is needed, and return them as text.
+
+    Even once cleared, a frame keeps the variables that its function shares with others: those of a module with hooks
+    are its inputs.
+    """
+    clear_frames(error)
+    text = "".join(traceback.format_tb(error.__traceback__))
+    current: BaseException | None = error
+    while current is not None and current.__traceback__ is not None:
+        current.__traceback__ = None
+        current = current.__cause__ or current.__context__
+    return text
 
 
 def free_memory() -> None:

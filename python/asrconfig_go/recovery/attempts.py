@@ -10,7 +10,7 @@ from typing import Any
 
 from .._base import native
 from .._base.errors import InfeasiblePlanError
-from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .._base.out_of_memory import classify, first_line, free_memory, note, without_frames
 from ..batching.batch_lengths import Extent
 from .guard_event import GuardEvent
 from .micro_batch_budget import Budget
@@ -108,7 +108,7 @@ class Attempts:
         that does not fit alone out of the batch; ``other`` may mend what an error that is not of memory says. Both
         return whether they did.
         """
-        attempt, progress, failed = first, None, None
+        attempt, progress, failed, raised_in = first, None, None, ""
         while True:
             self.running, began = None, time.perf_counter()
             try:
@@ -118,6 +118,7 @@ class Attempts:
                     raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
                 if progress is not None and progress.maybes:
                     self.explain(failed, classify(failed))
+                note(failed, f"It was raised in\n{raised_in}")
                 note(failed, f"the step was not computed again: {reason}")
                 raise failed from None
             except Exception as error:
@@ -125,8 +126,7 @@ class Attempts:
                 proceed = self._decide(error, progress, self.piece(), other)
                 if proceed is None:
                     raise
-                clear_frames(error)
-                failed = error
+                raised_in, failed = without_frames(error), error
             # Outside of the except block: nothing holds the failed attempt any more.
             free_memory()
             proceed(time.perf_counter() - began)

@@ -279,6 +279,7 @@ class Engine:
 
     def _compute(self, call: Call) -> Any:
         """One collated batch. Random numbers and the loop's state are left as by its first micro-batch."""
+        self.attempts.running = lambda: self._piece(call)  # counting tokens needs memory, too
         loss, copies, behind, changes = None, list[InPlace](), None, dict[str, Any]()
         clips = 0 if call.inputs is None or self.whole(call) else batch_size(call.inputs)
         is_weighted, total = self._is_weighted(), self._total(call)
