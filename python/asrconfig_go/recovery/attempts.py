@@ -118,8 +118,8 @@ class Attempts:
                     raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
                 if progress is not None and progress.maybes:
                     self.explain(failed, classify(failed))
-                note(failed, f"It was raised in\n{raised_in}")
                 note(failed, f"the step was not computed again: {reason}")
+                note(failed, f"it ran out of memory in\n{raised_in}")
                 raise failed from None
             except Exception as error:
                 progress = progress or _Progress(place, budget, leave_out)
