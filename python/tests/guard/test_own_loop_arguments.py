@@ -65,7 +65,11 @@ def test_wrong_parts_are_refused(name: str, value: Callable[[], Any], text: str)
         made(**{name: value()})
 
 
-@pytest.mark.parametrize("other", [{"scaler": torch.amp.GradScaler("cpu")}, {"accumulation": 2}, {}], ids=["scaler", "accumulation", "processes"])
+@pytest.mark.parametrize(
+    "other",
+    [{"scaler": torch.amp.GradScaler("cpu")}, {"accumulation": 2}, {}],
+    ids=["scaler", "accumulation", "processes"],
+)
 def test_an_accelerator_has_a_scaler_and_accumulation_of_its_own(other: Any) -> None:
     accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)
