@@ -172,7 +172,10 @@ class Guard:
     def attach(self) -> Guard:
         """Take effect, until ``detach``; a second time does nothing."""
         if not self._undo:
+            from ..loading.stored_audio import make_readable
+
             trainer = self.trainer
+            make_readable(trainer)  # stays: nothing here could read its datasets as they were
             self._wrapped = {
                 "prediction_step": self._prediction_step,
                 "training_step": self._training_step,

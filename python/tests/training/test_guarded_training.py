@@ -192,7 +192,8 @@ def test_a_loss_that_cannot_be_measured_ends_the_training_with_its_own_error(tmp
     assert trainer.seen.begins == 1
     assert run.report().error.startswith("OutOfMemoryError: CUDA out of memory") and not run.report().restarts
     if sys.version_info >= (3, 11):
-        (note,) = caught.value.__notes__
+        note, trace = caught.value.__notes__
+        assert trace.startswith("it ran out of memory in\n")
         assert note.startswith("the step was not computed again: not even two clips fit")
         assert 'pass rule="mean"' in note
 
