@@ -12,12 +12,13 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 project = "asrconfig-go"
 author = copyright = "The asrconfig-go authors"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "site_pages"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "site_pages"]
 exclude_patterns = ["_build", "requirements.txt"]
 root_doc = "index"
 language = "en"
 nitpicky = False  # types of other libraries are named without their documentation
 
+napoleon_use_ivar = True  # attributes that are properties, too, stand once
 myst_heading_anchors = 4  # by GitHub's rule, so that #anchors work in both places
 suppress_warnings = ["myst.strikethrough"]
 highlight_language = "none"  # blocks without a language are output
