@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import logging
 import tempfile
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from guard_runs import Follow, Memory, Outcome, Watched, flat
+from guard_runs import Follow, Memory, Outcome, Watched, flat, listening
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -233,24 +231,6 @@ class WeightPath(TrainerCallback):  # type: ignore[misc]
         self.weights.append(flat(model))
 
 
-@contextlib.contextmanager
-def _listening(memory: Script) -> Iterator[list[tuple[int, str]]]:
-    told: list[tuple[int, str]] = []
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: told.append((memory.clock, record.getMessage()))  # type: ignore[method-assign]
-    log = logging.getLogger("asrconfig_go")
-    before = log.propagate, log.level
-    log.addHandler(handler)
-    log.propagate = False
-    log.setLevel(logging.WARNING)
-    try:
-        yield told
-    finally:
-        log.removeHandler(handler)
-        log.propagate = before[0]
-        log.setLevel(before[1])
-
-
 def _arguments(kind: Kind) -> Any:
     return Seq2SeqTrainingArguments if issubclass(kind.trainer, Seq2SeqTrainer) else TrainingArguments
 
@@ -329,8 +309,8 @@ def prepared_trainer(kind: Kind, place: Place, memory: Script, path: WeightPath,
 def trained(kind: Kind, place: Place, guarded: bool) -> Run:
     """Run it. What ends the run is in ``error``."""
     memory, path, error, trainer, notes = Script(place, kind.depth), WeightPath(), None, None, list[tuple[int, str]]()
-    guard = None
-    with tempfile.TemporaryDirectory() as folder, _listening(memory) as told:
+    guard, told = None, list[tuple[int, str]]()
+    with tempfile.TemporaryDirectory() as folder, listening(lambda text: told.append((memory.clock, text))):
         trainer = prepared_trainer(kind, place, memory, path, folder)
         before = flat(trainer.model)
         try:

@@ -7,13 +7,15 @@ differ in.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
 import random
 import sys
 import tempfile
 import types
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,24 @@ def _measures() -> bool:
     while frame.f_back is not None and not frame.f_code.co_filename.endswith("rule_measurement.py"):
         frame = frame.f_back
     return frame.f_back is not None
+
+
+@contextlib.contextmanager
+def listening(hear: Callable[[str], None]) -> Iterator[None]:
+    """Call ``hear`` with each warning that the package logs, and print none."""
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: hear(record.getMessage())  # type: ignore[method-assign]
+    log = logging.getLogger("asrconfig_go")
+    before = log.propagate, log.level
+    log.addHandler(handler)
+    log.propagate = False
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before[0]
+        log.setLevel(before[1])
 
 
 class Follow(TrainerCallback):  # type: ignore[misc]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import random
 import tempfile
 import warnings
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from guard_runs import listening
 from library_memory import Kind, Memory, Run, Shape
 from library_state import (
     Walk,
@@ -39,22 +39,10 @@ class Follow(TrainerCallback):  # type: ignore[misc]
 @contextlib.contextmanager
 def _listening(texts: list[str]) -> Iterator[None]:
     """Collect what the package logs and warns of."""
-    handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
-    log = logging.getLogger("asrconfig_go")
-    before = log.propagate, log.level
-    log.addHandler(handler)
-    log.propagate = False
-    log.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings(record=True) as raised:
-            warnings.simplefilter("always")
-            yield
-    finally:
-        log.removeHandler(handler)
-        log.propagate = before[0]
-        log.setLevel(before[1])
-        texts += [str(warning.message) for warning in raised if "asrconfig_go" in warning.filename]
+    with warnings.catch_warnings(record=True) as raised, listening(texts.append):
+        warnings.simplefilter("always")
+        yield
+    texts += [str(warning.message) for warning in raised if "asrconfig_go" in warning.filename]
 
 
 def trained(kind: Kind, shape: Shape, guarded: bool, memory: Memory) -> Run:
