@@ -90,10 +90,12 @@ class Attached:
 class StepClock(TrainerCallback):  # type: ignore[misc]
     """Processor seconds of each step, with what is attached and without."""
 
-    def __init__(self, skipped: int, seed: int) -> None:
-        self._skipped, self._drawn = skipped, random.Random(seed)
+    def __init__(self, skipped: int, rounds: int, seed: int) -> None:
+        drawn = random.Random(seed)
+        # All at once: a generator that a callback holds is one more that the guard notes before each step.
+        orders = [drawn.sample((True, False), 2) for _ in range(rounds)]
+        self._skipped, self._next = skipped, [on for order in orders for on in order]
         self.attached: Any = None
-        self._left: list[bool] = []
         self._on, self._since = True, 0.0
         self.first: list[float] = []
         self.taken: dict[bool, list[float]] = {True: [], False: []}
@@ -107,11 +109,8 @@ class StepClock(TrainerCallback):  # type: ignore[misc]
         (self.first if state.global_step <= self._skipped else self.taken[self._on]).append(took)
         if state.global_step == self._skipped:
             self.attached.look()
-        if state.global_step >= self._skipped:
-            if not self._left:
-                self._left = [True, False]
-                self._drawn.shuffle(self._left)
-            self._on = self._left.pop()
+        if state.global_step >= self._skipped and self._next:
+            self._on = self._next.pop()
             self.attached.switch(self._on)
         self._since = time.thread_time()
 
@@ -187,7 +186,7 @@ def measure(name: str, rounds: int, seed: int) -> dict[str, float]:
     size, found = SIZES[name], dict[str, float]()
     skipped = size["skipped"]
     for way in WAYS[name]:
-        clock = StepClock(skipped, seed)
+        clock = StepClock(skipped, rounds, seed)
         with tempfile.TemporaryDirectory() as folder:
             trainer_of(way, size, skipped + 2 * rounds, clock, folder).train()
         alone = statistics.median(clock.taken[False])

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ..batching.batch_lengths import time_axis
 from ..memory.worst_batch import per_second
 from .messages import BestEffort
@@ -84,7 +86,7 @@ class BatchShapes:
 
 def _unpadded(mask: Any, rate: float) -> float | None:
     """Seconds of audio by a mask in host memory, to a tenth of a second a clip."""
-    if not getattr(mask, "is_cpu", False) or mask.dim() != 2:
+    if not getattr(mask, "is_cpu", False) or mask.dim() != 2 or mask.is_floating_point():
         return None
     stride = max(1, int(rate / _PIECES_A_SECOND))
-    return float(mask[:, ::stride].sum().item()) * stride / rate
+    return int(np.count_nonzero(mask.numpy()[:, ::stride])) * stride / rate  # torch's sum takes twice as long
