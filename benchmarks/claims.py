@@ -174,7 +174,7 @@ CLAIMS = (
         {"plan_cold": seconds("cold, torch imported"), "plan_warm": seconds("warm, torch imported")},
     ),
     Claim(
-        "python benchmarks/step_cost.py --repeats 3 --long-rounds 0",
+        "python benchmarks/step_cost.py --repeats 5 --long-rounds 0",
         "python benchmarks/step_cost.py",
         3,
         {"step_cost": Figure("ms", step_cost)},
