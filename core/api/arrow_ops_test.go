@@ -71,3 +71,28 @@ func TestScanGivesTexts(t *testing.T) {
 	require.Empty(t, code)
 	require.Equal(t, 2, clips.Count)
 }
+
+func TestScanListsRows(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "m.csv")
+	require.NoError(t, os.WriteFile(list, []byte("path,text,split\na.wav,hi,dev\nb.wav\n"), 0o644))
+	job, _ := scanned(t, map[string]any{"manifest": list, "list": true, "columns": []string{"split"}})
+	for _, page := range []struct {
+		offset, limit int
+		want          []string
+	}{{0, 5, []string{"a.wav", "b.wav"}}, {1, 1, []string{"b.wav"}}, {9, 1, nil}} {
+		table, code := ask[tablePage](t, "scan.rows", clipsArgs{Job: job, Offset: page.offset, Limit: page.limit})
+		require.Empty(t, code)
+		require.Equal(t, []string{"path", "text", "split"}, table.Columns)
+		var names []string
+		for _, row := range table.Rows {
+			names = append(names, filepath.Base(row.Path))
+		}
+		require.Equal(t, page.want, names)
+	}
+	measured, _ := scanned(t, map[string]any{"clips": []map[string]any{{"path": "a.wav", "duration_s": 1}}})
+	table, code := ask[tablePage](t, "scan.rows", clipsArgs{Job: measured, Limit: 1})
+	require.Empty(t, code)
+	require.Empty(t, table.Rows)
+	_, code = ask[tablePage](t, "scan.rows", clipsArgs{Job: job})
+	require.Equal(t, fault.InvalidArgument, code)
+}

@@ -33,7 +33,7 @@ var allowed = map[string][]string{
 	"core/audio/pcm":              {"core/audio/media", "core/fault"},
 	"core/audio/riff":             {"core/audio/codec", "core/audio/media", "core/audio/mpeg", "core/audio/pcm"},
 	"core/batching":               {"core/fault", "core/recent"},
-	"core/dataset":                {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/profile"},
+	"core/dataset":                {"core/audio", "core/audio/media", "core/batching", "core/fault", "core/profile", "core/units"},
 	"core/gpus":                   {"core/fault", "core/profile"},
 	"core/hardware":               {"core/fault", "core/gpus", "core/profile", "core/runlog"},
 	"core/memory":                 {"core/fault", "core/memory/allocator", "core/memory/peak", "core/memory/reduction", "core/memory/replay", "core/memory/template", "core/memory/trace", "core/parallel", "core/timing/kernel"},

@@ -93,6 +93,7 @@ var moreSeeds = []string{
 	`{"v":1,"op":"scan.start","args":{"workers":2,"paths":["text","zero","pipe","folder","none.wav"]}}`,
 	`{"v":1,"op":"scan.start","args":{"clips":[{"path":"a.wav","seconds":2.5},{"path":"b.wav","seconds":3}],"sample_size":1,"seed":7}}`,
 	`{"v":1,"op":"scan.start","args":{"manifest":"list.jsonl","texts":true,"text_field":"text"}}`,
+	`{"v":1,"op":"scan.start","args":{"manifest":"list.jsonl","list":true,"audio_field":"path","columns":["split"]}}`,
 	`{"v":1,"op":"scan.start","args":{"folder":"."}}`,
 	`{"v":1,"op":"scan.add","args":{"job":999999,"paths":["clip.wav"],"path_rows":[3],"clips":[],"rows":[]}}`,
 	`{"v":1,"op":"scan.start","args":{"shards":["text"],"texts":true}}`,
@@ -143,6 +144,7 @@ var living = map[string]string{
 	"monitor": `{"v":1,"op":"monitor.start","args":{"interval_ms":10,"library_path":"none.so"}}`,
 	"job":     `{"v":1,"op":"scan.start","args":{"manifest":"list.jsonl","texts":true}}`,
 	"opened":  `{"v":1,"op":"scan.open","args":{}}`,
+	"listed":  `{"v":1,"op":"scan.start","args":{"manifest":"list.jsonl","list":true,"columns":["text"]}}`,
 }
 
 // alive gives a seed that names something unknown the handle of something that is there.
@@ -157,6 +159,8 @@ func alive(t *testing.T, seed any) any {
 		}
 		if op == "scan.add" || op == "scan.end" {
 			kind = "opened"
+		} else if op == "scan.rows" {
+			kind = "listed"
 		}
 		seed = copied(seed)
 		seed.(map[string]any)["args"].(map[string]any)[name] = json.Number(fmt.Sprint(handleOf(t, kind)))
@@ -177,7 +181,7 @@ func handleOf(t *testing.T, kind string) (handle uint64) {
 	require.NoError(t, json.Unmarshal(answer, &got), "%s", answer)
 	handle = got.Result.Monitor + got.Result.Job + got.Result.Trace
 	require.NotZero(t, handle, "%s: %s", kind, answer)
-	if kind == "job" {
+	if kind == "job" || kind == "listed" {
 		Call(fmt.Appendf(nil, `{"v":1,"op":"scan.poll","args":{"job":%d,"wait_ms":1000}}`, handle))
 	}
 	return handle

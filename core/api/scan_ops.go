@@ -303,6 +303,28 @@ func scanTexts(a clipsArgs) ([]*string, error) {
 	return texts[from : from+min(a.Limit, maxClipsAPage, len(texts)-from)], nil
 }
 
+type tablePage struct {
+	Columns []string           `json:"columns"` // of the whole table
+	Rows    []dataset.TableRow `json:"rows"`
+}
+
+// scanRows gives the rows of a manifest from an offset on, of a scan that lists them; others have none.
+func scanRows(a clipsArgs) (tablePage, error) {
+	job, err := finishedScan(a.Job)
+	if err != nil {
+		return tablePage{}, err
+	}
+	table := job.result.Table
+	if table == nil {
+		table = new(dataset.Table)
+	}
+	if a.Offset < 0 || a.Limit < 1 {
+		return tablePage{}, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
+	}
+	from := min(a.Offset, len(table.Rows))
+	return tablePage{table.Columns, table.Rows[from : from+min(a.Limit, maxClipsAPage, len(table.Rows)-from)]}, nil
+}
+
 type jobRef struct {
 	Job uint64 `json:"job"`
 }

@@ -51,6 +51,7 @@ var table = map[string]operation{
 	"scan.result":         withArgs(scanResult),
 	"scan.clips":          withArgs(scanClips),
 	"scan.texts":          withArgs(scanTexts),
+	"scan.rows":           withArgs(scanRows),
 	"scan.cancel":         withArgs(cancelScan),
 	"plan.make":           withArgs(makePlan),
 	"plan.next":           withArgs(nextTrace),
@@ -140,15 +141,19 @@ type library struct {
 	SchemaVersion   int                 `json:"schema_version"` // of plans and profiles in files
 	Operations      []string            `json:"operations"`
 	AudioExtensions []string            `json:"audio_extensions"`
-	Throttles       []runlog.Throttle   `json:"throttles"`  // bits of a GPU's throttle reasons
-	Structures      map[string][]CField `json:"structures"` // of capi/layout.h, as this library has them in memory
+	AudioColumns    []string            `json:"audio_columns"` // usual names of columns with audio, the preferred ones first
+	TextColumns     []string            `json:"text_columns"`  // the same of transcripts
+	Throttles       []runlog.Throttle   `json:"throttles"`     // bits of a GPU's throttle reasons
+	Structures      map[string][]CField `json:"structures"`    // of capi/layout.h, as this library has them in memory
 }
 
 // libraryInfo says what this library is and can do.
 func libraryInfo() library {
+	audio, text := dataset.Columns()
 	return library{
 		Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Goroutines: runtime.NumGoroutine(),
 		SchemaVersion: profile.SchemaVersion, Operations: slices.Sorted(maps.Keys(table)), AudioExtensions: dataset.Extensions(),
+		AudioColumns: audio, TextColumns: text,
 		Throttles: runlog.Throttles, Structures: structures(),
 	}
 }

@@ -53,7 +53,15 @@ func (r *Reader) File(path string, listed bool, known *media.Stat) (media.Info, 
 // Close lets go of the folders. The reader can be used again.
 func (r *Reader) Close() { r.folders.Close() }
 
-func read(s *media.File, path string, listed bool, known *media.Stat) (media.Info, media.Stat, error) {
+func read(s *media.File, path string, listed bool, known *media.Stat) (info media.Info, st media.Stat, err error) {
+	err = media.Answered(path, func() (err error) {
+		info, st, err = readOnce(s, path, listed, known)
+		return err
+	})
+	return info, st, err
+}
+
+func readOnce(s *media.File, path string, listed bool, known *media.Stat) (media.Info, media.Stat, error) {
 	st := media.UnknownStat
 	if known != nil {
 		st = *known
@@ -93,7 +101,15 @@ func Bytes(name string, b []byte) (media.Info, error) {
 // Section reads the encoded file that lies in size bytes from start on of the regular file at path: a member of a tar
 // archive, which need not be unpacked. name is for the messages. What lies behind the end of the file is missing from it,
 // as from any truncated file. Errors are those of File.
-func Section(path, name string, start, size int64) (media.Info, error) {
+func Section(path, name string, start, size int64) (info media.Info, err error) {
+	err = media.Answered(path, func() (err error) {
+		info, err = section(path, name, start, size)
+		return err
+	})
+	return info, err
+}
+
+func section(path, name string, start, size int64) (media.Info, error) {
 	s := sources.Get().(*media.File)
 	defer sources.Put(s)
 	s.Section(start, size)

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -11,7 +12,8 @@ import (
 type Clips struct {
 	rows    []row
 	kinds   kinds
-	listing uint32 // of a part's source (see listing); 0 of a whole scan
+	listing uint32                      // of a part's source (see listing); 0 of a whole scan
+	lost    atomic.Pointer[fault.Error] // of storage that did not answer; nil while it does
 }
 
 // row is one clip. A usable one has a duration; a bad one has an error and none.

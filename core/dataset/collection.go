@@ -119,10 +119,16 @@ func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) 
 	rows := slices.Grow(c.clips.rows, len(entries))[:have+len(entries)]
 	cache := openCache(c.options.Cache, files(entries))
 	workers := c.options.workers(len(entries))
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	meters := func() meter {
-		return &reader{Clips: c.clips, files: audio.NewReader(workers, cache == nil), cache: cache.user()}
+		return &reader{Clips: c.clips, files: audio.NewReader(workers, cache == nil), cache: cache.user(), stop: stop}
 	}
-	if err := measureAll(ctx, entries, rows[have:], workers, p, meters); err != nil {
+	err := measureAll(ctx, entries, rows[have:], workers, p, meters)
+	if lost := c.clips.lost.Load(); lost != nil {
+		return lost
+	}
+	if err != nil {
 		return err
 	}
 	c.clips.rows = rows

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
@@ -34,6 +35,9 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 	}
 	w := &walker{ctx: ctx, seen: make(map[identity]bool)}
 	if err := w.enter(filepath.Clean(root)); err != nil {
+		return nil, err
+	}
+	if err := unlisted(w.entries); err != nil {
 		return nil, err
 	}
 	if len(w.entries) == 1 && w.entries[0].stray && w.entries[0].clip.Path == filepath.Clean(root) {
@@ -85,6 +89,10 @@ func (w *walker) enter(folder string) error {
 		if it.kind == linkMember || it.kind == unknownMember {
 			st, err := os.Stat(it.path)
 			isFolder, isFile = err == nil && st.IsDir(), err == nil && st.Mode().IsRegular()
+			if media.Unanswered(err) {
+				w.entries = append(w.entries, stray(it.path, "%v", err))
+				continue
+			}
 		}
 		if isFolder {
 			if err := w.enter(it.path); err != nil {

@@ -45,6 +45,9 @@ func (c *reader) piece(e *entry, file string, start, end float64, r *row) {
 	if c.last == nil || c.last.path != file || c.last.data != e.data {
 		c.last = &recording{file, e.data, measureOne(entry{path: file, data: e.data})}
 	}
+	if c.last.clip.Lost != nil {
+		c.lose(c.last.clip.Lost)
+	}
 	clip := cut(c.last.clip, start, end-start)
 	c.given(&clip, r)
 	r.path = e.path

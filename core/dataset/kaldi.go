@@ -29,6 +29,16 @@ func kaldiList(folder string) string {
 	return filepath.Join(folder, "wav.scp")
 }
 
+// tableOf is the table of an audio folder (huggingface.co/docs/datasets/audio_dataset), "" for another folder.
+func tableOf(folder string) string {
+	for _, name := range []string{"metadata.csv", "metadata.jsonl", "metadata.tsv"} {
+		if path := filepath.Join(folder, name); isRegular(path) {
+			return path
+		}
+	}
+	return ""
+}
+
 func isRegular(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular()

@@ -10,26 +10,19 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+	"unicode/utf8"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// columns are the names of the field that holds the path, the first that is there. Case does not matter.
-var columns = []string{"audio_filepath", "audio", "path", "file", "wav", "filename"}
-
-// textColumns are the names of the field that holds what is said, the first that is there.
-var textColumns = []string{"text", "sentence", "transcription", "transcript", "normalized_text", "raw_transcription", "wrd"}
-
 const (
 	maxLine      = 16 << 20 // bytes of one line, or one CSV record
 	maxBadStart  = 1000     // bad lines before the first good one: then it is not a manifest
 	readAtOnce   = 1 << 16
-	manifestKind = ".jsonl, .json or .ndjson (one JSON object a line), .csv or .tsv, .txt or .lst (one path a line), " +
+	manifestKind = ".jsonl, .json or .ndjson (JSON objects, one a line or in one array), .csv or .tsv, .txt or .lst (one path a line), " +
 		".scp, segments or utt2dur (Kaldi); each also with .gz"
 )
 
@@ -41,6 +34,8 @@ type manifest struct {
 	in      *bufio.Reader
 	texts   bool   // whether what is said is wanted,
 	field   string // and the name of its field, "" for any of textColumns
+	audio   string // the name of the field with the path, "" for any of audioColumns
+	listing *Table // gets what else is known of the rows, where they are listed and not measured
 	entries []entry
 	good    int
 	files   map[string]*measured // files that rows cut pieces out of
@@ -56,15 +51,16 @@ var manifestReaders = map[string]func(*manifest) error{
 }
 
 // readManifest lists the paths in a manifest; relative ones are against its folder (see settle). By extension:
-//   - .jsonl, .json, .ndjson: one JSON object a line with the path in one of the columns (NeMo, ESPnet, Hugging Face), or
-//     Lhotse's cuts and recordings;
-//   - .csv: comma-separated with a header line, quoted as in RFC 4180;
-//   - .tsv: tab-separated with a header line and no quoting (Common Voice), though a quoted path is unquoted; or with the
-//     folder alone in the first line (fairseq);
+//   - .jsonl, .json, .ndjson: one JSON object a line, or an array of them, with the path in one of the columns (NeMo, ESPnet,
+//     Hugging Face), or Lhotse's cuts and recordings;
+//   - .csv: a header line and rows, divided by one of the delimiters and quoted as in RFC 4180 (see records);
+//   - .tsv: tab-separated with a header line, where a quotation mark is mostly one (Common Voice); or with the folder alone in
+//     the first line (fairseq);
 //   - .txt, .lst: one path a line; .scp, segments, utt2dur: Kaldi.
 //
 // A row may cut a piece out of a file (see cut). A byte order mark, CRLF and empty lines do not matter. A bad line becomes a
-// stray that names it; a manifest without any path column is an error that names the columns it has.
+// stray that names it; a manifest without any path column is an error that names the columns it has, and so is a text that is
+// not UTF-8.
 func readManifest(ctx context.Context, path string, r Request) ([]entry, error) {
 	plain := strings.TrimSuffix(strings.ToLower(path), ".gz")
 	read := manifestReaders[filepath.Ext(plain)]
@@ -79,8 +75,8 @@ func readManifest(ctx context.Context, path string, r Request) ([]entry, error) 
 		return nil, err
 	}
 	defer done()
-	m.texts, m.field = r.Texts, r.TextField
-	if err := m.skipMark(); err != nil {
+	m.texts, m.field, m.audio, m.listing = r.Texts, r.TextField, r.AudioField, r.table
+	if err := m.checkEncoding(); err != nil {
 		return nil, err
 	}
 	if err := read(m); err != nil {
@@ -140,16 +136,37 @@ func (m *manifest) broken(err error) error {
 	return fault.Wrap(bare(err), fault.NotFound, "check the disk and the mount", "reading %s", fault.Printable(m.path))
 }
 
-// skipMark skips a UTF-8 byte order mark and refuses UTF-16, which spreadsheets call "Unicode text".
-func (m *manifest) skipMark() error {
-	head, _ := m.in.Peek(3) // a read error shows again at the first line
+// checkEncoding skips a UTF-8 byte order mark. It refuses UTF-16, which spreadsheets call "Unicode text", and the line ends of
+// old Macintosh files.
+func (m *manifest) checkEncoding() error {
+	head, _ := m.in.Peek(readAtOnce) // a read error shows again at the first line
 	switch {
-	case string(head) == "\xef\xbb\xbf":
+	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
 		_, _ = m.in.Discard(3)
-	case strings.HasPrefix(string(head), "\xff\xfe"), strings.HasPrefix(string(head), "\xfe\xff"):
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
 		return fault.New(fault.Unsupported, "save it as UTF-8", "manifest %s is UTF-16", fault.Printable(m.path))
+	case bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(bytes.TrimRight(head, "\r"), '\r') >= 0:
+		return fault.New(fault.Unsupported, "save it with the line ends of Windows or Unix", "manifest %s ends its lines with CR alone", fault.Printable(m.path))
 	}
 	return nil
+}
+
+// checkText refuses a text that is not UTF-8: letters would be lost from it, silently.
+func (m *manifest) checkText(line int, text []byte) error {
+	if utf8.Valid(text) {
+		return nil
+	}
+	at := 0
+	for at < len(text) {
+		r, n := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && n == 1 {
+			break
+		}
+		at += n
+	}
+	name := fault.Printable(m.path)
+	return fault.New(fault.Corrupt, "save it as UTF-8 (in Excel: CSV UTF-8), or convert it: iconv -f WINDOWS-1252 -t UTF-8 IN > OUT",
+		"manifest %s, line %d: the text is not UTF-8 (byte 0x%02x)", name, line, text[at])
 }
 
 // mention is what one line says of one clip.
@@ -158,7 +175,8 @@ type mention struct {
 	text    *string
 	cut     bool // only seconds from offset on, of the file at path
 	offset  float64
-	seconds float64 // 0: to the end
+	seconds float64   // 0: to the end
+	extra   []*string // of the columns that a listing asks for
 }
 
 // add takes what a line gives. Its path stays as it is until all are known.
@@ -175,6 +193,7 @@ func (m *manifest) add(r mention) {
 		}
 		e.more.by = &segment{file, r.offset, r.seconds}
 	}
+	m.listing.put(len(m.entries), r.extra)
 	m.entries = append(m.entries, e)
 	m.good++
 }
@@ -185,39 +204,67 @@ func (m *manifest) given(name string, seconds float64, rate int, text *string) {
 	m.good++
 }
 
-// triedPaths is how many relative paths are looked for before their folder is decided.
+// triedPaths is how many paths are looked for before their folder and ending are decided.
 const triedPaths = 32
 
-// settle makes relative paths absolute. They are against the manifest's folder or its subfolder clips (Common Voice); else
-// against the working folder, or two folders up (Kaldi's recipes list paths from there): the first where one of the first
-// few is found.
+// placed are the folders, in a manifest's own, that its clips may lie in, and the endings that its names may lack.
+var (
+	placed  = []string{"", "clips", "wavs", "wav", "audio", "data"}
+	endings = []string{"", ".wav", ".flac", ".mp3", ".opus"}
+)
+
+// settle makes relative paths absolute. They are against the manifest's folder or a usual one in it; else against the working
+// folder, or two folders up (Kaldi's recipes list paths from there): where most of the first few are found, also with an
+// ending that names lack (LJSpeech).
 func (m *manifest) settle() error {
-	bases := []string{m.folder, filepath.Join(m.folder, "clips"), ".", filepath.Join(m.folder, "..", "..")}
-	base, tried := "", 0
-	for i := 0; i < len(m.entries) && base == "" && tried < triedPaths; i++ {
-		if e := &m.entries[i]; e.clip == nil && !filepath.IsAbs(e.path) {
-			tried++
-			for _, b := range bases {
-				if _, err := os.Stat(filepath.Join(b, e.path)); err == nil {
-					base = b
-					break
-				}
-			}
+	var bases, tried []string
+	for _, sub := range placed {
+		bases = append(bases, filepath.Join(m.folder, sub))
+	}
+	bases = append(bases, ".", filepath.Join(m.folder, "..", ".."))
+	for i := 0; i < len(m.entries) && len(tried) < triedPaths; i++ {
+		if e := &m.entries[i]; e.clip == nil {
+			tried = append(tried, e.path)
 		}
 	}
-	if base == "" {
-		base = m.folder
+	base, ending, most := m.folder, "", 0
+	for _, suffix := range endings {
+		for _, b := range bases {
+			if count := reachable(b, suffix, tried, most); count > most {
+				base, ending, most = b, suffix, count
+			}
+		}
 	}
 	base, err := filepath.Abs(base)
 	if err != nil {
 		return fault.Wrap(bare(err), fault.NotFound, "change to a folder that exists", "the working folder")
 	}
 	for i := range m.entries {
-		if e := &m.entries[i]; e.clip == nil && !filepath.IsAbs(e.path) {
-			e.path = filepath.Join(base, e.path)
+		if e := &m.entries[i]; e.clip == nil {
+			e.path = against(base, e.path) + ending
 		}
 	}
 	return nil
+}
+
+func against(base, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(base, path)
+}
+
+// reachable counts the paths that are there; 0 as soon as they cannot be more than a number that is known.
+func reachable(base, ending string, paths []string, known int) (count int) {
+	for i, path := range paths {
+		if count+len(paths)-i <= known {
+			return 0
+		}
+		if _, err := os.Stat(against(base, path) + ending); err == nil {
+			count++
+		}
+	}
+	return count
 }
 
 // bad notes a line that gives none, as "manifest.jsonl:17". The error is that it cannot be a manifest.
@@ -229,47 +276,40 @@ func (m *manifest) bad(line int, format string, args ...any) error {
 	return nil
 }
 
-// columnName is what columns are called, also several of them where another sign divides them: "id;path". It is compiled at
-// its first use, which takes as long as loading the rest of the library.
-var columnName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?([,;|]\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?)*$`)
-})
-
-// missing is the error of a manifest without a path column.
-func (m *manifest) missing(found []string) error {
-	var quoted []string
-	for _, f := range found[:min(len(found), 30)] {
-		if len(f) > 256 || !columnName().MatchString(f) { // a file that is not a table: it is not quoted
-			f = "no name of a column"
-		}
-		quoted = append(quoted, strconv.Quote(f))
-	}
-	shown := strings.Join(quoted, ", ")
-	return fault.New(fault.InvalidArgument, "name the column with the paths one of: "+strings.Join(columns, ", "),
-		"manifest %s has no column with paths; columns found: %s", fault.Printable(m.path), shown)
-}
-
 // eachLine calls do with every line that is not blank, without its line end, until do fails. Line numbers start at 1. A line
 // over maxLine bytes is noted as bad and skipped.
 func (m *manifest) eachLine(do func(number int, line []byte) error) error {
-	for number := 1; ; number++ {
-		if m.ctx.Err() != nil {
-			return cancelled(m.ctx, "reading "+fault.Printable(m.path))
+	ended := false
+	for number := 1; !ended; number++ {
+		line, long, err := m.lineOrEnd(&ended)
+		switch {
+		case err != nil:
+		case long:
+			err = m.tooLong(number)
+		case len(strings.TrimSpace(string(line))) > 0:
+			err = do(number, line)
 		}
-		line, long, err := m.line()
-		if err != nil && !errors.Is(err, io.EOF) {
-			return m.broken(err)
-		}
-		var failed error
-		if long {
-			failed = m.bad(number, "line is longer than %d MiB", maxLine>>20)
-		} else if len(strings.TrimSpace(string(line))) > 0 {
-			failed = do(number, line)
-		}
-		if failed != nil || err != nil {
-			return failed
+		if err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// lineOrEnd reads a line. Where no further one is behind it, ended becomes true.
+func (m *manifest) lineOrEnd(ended *bool) (line []byte, long bool, err error) {
+	if m.ctx.Err() != nil {
+		return nil, false, cancelled(m.ctx, "reading "+fault.Printable(m.path))
+	}
+	line, long, err = m.line()
+	if *ended = errors.Is(err, io.EOF); err != nil && !*ended {
+		return nil, false, m.broken(err)
+	}
+	return line, long, nil
+}
+
+func (m *manifest) tooLong(number int) error {
+	return m.bad(number, "line is longer than %d MiB", maxLine>>20)
 }
 
 // line reads up to the next line end; what it gives is valid until the next call. long says that the rest was skipped.

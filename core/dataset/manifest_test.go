@@ -46,10 +46,14 @@ func TestManifests(t *testing.T) {
 		{"escapes.jsonl", `{"path":"\u00e4 \"x\".wav"}`, []string{`ä "x".wav`}},
 		{"bad.jsonl", "{\"path\":\"a.wav\"}\nnot json\n{\"path\":3}\n{\"text\":\"x\"}\n{\"path\":\"\"}\n[1]\n{\"path\":\"b.wav\"}", []string{
 			"a.wav", "2: not a JSON object", "3: its path is not text: 3",
-			"4: has none of the fields audio_filepath, audio, path, file, wav, filename", `5: its path is not text: ""`, "6: not a JSON object", "b.wav"}},
+			"4: has no field with a path, called audio_filepath, audio, path", `5: its path is not text: ""`, "6: not a JSON object", "b.wav"}},
 		{"m.csv", "id,path,text\n1,a.wav,hi\n2,\"b, c.wav\",\"he said \"\"no\"\"\nand left\"\n\n3\n4,d.wav,x,y\n", []string{"a.wav", "b, c.wav", "6: has no path in column 2 of 1", "d.wav"}},
 		{"crlf.csv", "\xef\xbb\xbfFile\r\na.wav\r\n", []string{"a.wav"}},
-		{"quotes.csv", "path,text\na.wav,5\" disk\nb.wav,ok\n", []string{`2: not CSV: bare " in non-quoted-field`, "b.wav"}},
+		{"quotes.csv", "path,text\na.wav,5\" disk\nb.wav,ok\n", []string{"a.wav", "b.wav"}},
+		{"array.json", ` [{"path":"a.wav"},
+{"path":3},{"file":"b.wav"}] `, []string{"a.wav", "2: its path is not text: 3", "b.wav"}},
+		{"semicolons.csv", "id;path\n1;a.wav", []string{"a.wav"}},
+		{"open_quote.csv", "path\n\"x\ny\n" + strings.Repeat("z", maxLine+1) + "\nw", []string{`"x`, "y", "4: line is longer than 16 MiB", "w"}},
 		{"common_voice.tsv", "client_id\tpath\tsentence\nx\ta.mp3\t\"Hello\" he said\ny\tb.mp3\tit's 5\" wide\nz\n", []string{"a.mp3", "b.mp3", "4: has no path in column 2 of 1"}},
 		{"quoted.tsv", "path\r\n\"a \"\"b\"\".wav\"\r\n", []string{`a "b".wav`}},
 		{"up.csv", "path\n../x.wav\n./y.wav\n", []string{"../x.wav", "y.wav"}},
@@ -76,13 +80,17 @@ func TestRefusedManifests(t *testing.T) {
 		texts         []string
 	}{
 		{"m.xml", "a.wav", fault.Unsupported, []string{"none of the known extensions", ".jsonl"}},
-		{"array.json", ` [{"path":"a.wav"}]`, fault.Unsupported, []string{"JSON array", "one JSON object a line"}},
+		{"array.json", ` [{"path":"a.wav"}`, fault.Corrupt, []string{"JSON array cannot be read behind row 1", "one JSON object a line"}},
+		{"more.json", `[{"path":"a.wav"}] {"path":"b.wav"}`, fault.Corrupt, []string{"JSON array cannot be read behind row 1"}},
+		{"huge.json", `[{"path":"` + strings.Repeat("x", 2*maxLine) + `"}]`, fault.Corrupt, []string{"JSON array cannot be read behind row 0"}},
+		{"macintosh.csv", "path\ra.wav\rb.wav\r", fault.Unsupported, []string{"CR alone"}},
+		{"windows.csv", "path,text\na.wav,caf\xe9\n", fault.Corrupt, []string{"line 2: the text is not UTF-8 (byte 0xe9)", "iconv"}},
+		{"windows.jsonl", "{\"path\":\"a.wav\",\"text\":\"ok\"}\n{\"path\":\"a.wav\",\"text\":\"caf\xe9\"}\n", fault.Corrupt, []string{"line 2: the text is not UTF-8"}},
 		{"utf16.csv", "\xff\xfep\x00", fault.Unsupported, []string{"UTF-16"}},
 		{"none.jsonl", `{"sound":"a.wav","text":"x"}`, fault.InvalidArgument, []string{`columns found: "sound", "text"`, "audio_filepath"}},
-		{"none.csv", "id;path\n1;a.wav", fault.InvalidArgument, []string{`columns found: "id;path"`}},
+		{"none.csv", "id;sound\n1;a.wav", fault.InvalidArgument, []string{`columns found: "id", "sound"`}},
 		{"none.tsv", "id,path\n1,a.wav", fault.InvalidArgument, []string{`columns found: "id,path"`}},
 		{"binary.jsonl", strings.Repeat("\x00\x01\n", 2000), fault.Corrupt, []string{"first 1000 lines are bad", "not a JSON object"}},
-		{"open_quote.csv", "path\n\"" + strings.Repeat("x\n", maxLine), fault.Corrupt, []string{"longer than 16 MiB"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,55 +1,22 @@
 package dataset
 
 import (
-	stdcsv "encoding/csv"
+	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/goccy/go-json"
 
+	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// jsonRow takes the fields that may hold the path, in the order of columns, and the piece that NeMo's rows cut out.
-type jsonRow struct {
-	AudioFilepath json.RawMessage `json:"audio_filepath"`
-	Audio         json.RawMessage `json:"audio"`
-	Path          json.RawMessage `json:"path"`
-	File          json.RawMessage `json:"file"`
-	Wav           json.RawMessage `json:"wav"`
-	Filename      json.RawMessage `json:"filename"`
-	Offset        json.RawMessage `json:"offset"`
-	Duration      json.RawMessage `json:"duration"`
-}
-
-// pathOf gives the first field that is there, nil without one.
-func (r *jsonRow) pathOf() json.RawMessage {
-	for _, raw := range []json.RawMessage{r.AudioFilepath, r.Audio, r.Path, r.File, r.Wav, r.Filename} {
-		if isThere(raw) {
-			return raw
-		}
-	}
-	return nil
-}
-
 func isThere(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
-// piece says what part of the file is meant. In NeMo's rows, which call the path audio_filepath, the duration is what is
-// read of the file, from offset on or from its start; elsewhere a duration without an offset only describes the file.
-func (r *jsonRow) piece() (mention, error) {
-	if !isThere(r.Offset) && (!isThere(r.AudioFilepath) || !isThere(r.Duration)) {
-		return mention{}, nil
-	}
-	offset, err := seconds(r.Offset)
-	length, errLength := seconds(r.Duration)
-	return mention{cut: true, offset: offset, seconds: length}, errors.Join(err, errLength)
-}
 
 // seconds reads a number, which some tools write as text; 0 when it is absent.
 func seconds(raw json.RawMessage) (float64, error) {
@@ -63,152 +30,104 @@ func seconds(raw json.RawMessage) (float64, error) {
 	return s, nil
 }
 
+// piece is the part of a file that a row selects by offset and duration, or by start and end.
+func piece(offset, duration, start, end json.RawMessage) (r mention, err error) {
+	switch {
+	case isThere(offset):
+		from, errFrom := seconds(offset)
+		length, errLength := seconds(duration)
+		return mention{cut: true, offset: from, seconds: length}, errors.Join(errFrom, errLength)
+	case isThere(start) && isThere(end):
+		from, errFrom := seconds(start)
+		to, errTo := seconds(end)
+		if err = errors.Join(errFrom, errTo); err == nil && !(from < to) {
+			err = fmt.Errorf("it selects %g s to %g s", from, to)
+		}
+		return mention{cut: true, offset: from, seconds: to - from}, err
+	}
+	return mention{}, nil
+}
+
+// object is a row in JSON.
+type object struct {
+	fields map[string]json.RawMessage
+	mixed  bool // some names have capitals
+}
+
+func objectOf(line []byte) (o object, err error) {
+	err = json.Unmarshal(line, &o.fields)
+	for name := range o.fields {
+		o.mixed = o.mixed || strings.ToLower(name) != name
+	}
+	return o, err
+}
+
+// field gives the value of the first of the names that is there, exactly so or in another case.
+func (o object) field(names ...string) json.RawMessage {
+	for _, name := range names {
+		raw := o.fields[name]
+		if !isThere(raw) {
+			raw = o.alike(name)
+		}
+		if isThere(raw) {
+			return raw
+		}
+	}
+	return nil
+}
+
+// alike gives the value of a name in another case.
+func (o object) alike(name string) json.RawMessage {
+	if !o.mixed && strings.ToLower(name) == name {
+		return nil
+	}
+	for other, raw := range o.fields {
+		if strings.EqualFold(other, name) && isThere(raw) {
+			return raw
+		}
+	}
+	return nil
+}
+
 func (m *manifest) jsonLines() error {
-	first := true
-	return m.eachLine(func(number int, line []byte) error {
-		if first && strings.HasPrefix(strings.TrimSpace(string(line[:min(len(line), 64)])), "[") {
-			return fault.New(fault.Unsupported, "write one JSON object a line", "manifest %s is one JSON array", fault.Printable(m.path))
+	if head, _ := m.in.Peek(64); bytes.HasPrefix(bytes.TrimSpace(head), []byte("[")) {
+		return m.jsonArray()
+	}
+	return m.eachLine(m.jsonRow)
+}
+
+// jsonArray reads one array of rows, whose numbers count instead of lines.
+func (m *manifest) jsonArray() error {
+	in := &bounded{in: m.in, left: maxLine}
+	rows := stdjson.NewDecoder(in)
+	_, err := rows.Token()
+	for number := 1; err == nil && rows.More(); number++ {
+		if m.ctx.Err() != nil {
+			return cancelled(m.ctx, "reading "+fault.Printable(m.path))
 		}
-		var fields jsonRow
-		if err := json.Unmarshal(line, &fields); err != nil {
-			return m.bad(number, "not a JSON object")
-		}
-		raw := fields.pathOf()
-		if raw == nil {
-			if known, err := m.lhotse(number, line); known {
-				first = false
+		in.left = maxLine
+		var row stdjson.RawMessage
+		if err = rows.Decode(&row); err == nil {
+			if err := m.jsonRow(number, row); err != nil {
 				return err
 			}
-			if found := fieldNames(line); first && len(found) > 0 {
-				return m.missing(found)
-			}
-			return m.bad(number, "has none of the fields %s", strings.Join(columns, ", "))
 		}
-		first = false
-		var path string
-		if err := json.Unmarshal(raw, &path); err != nil || path == "" {
-			return m.bad(number, "its path is not text: %.80s", raw)
-		}
-		r, err := fields.piece()
-		if err != nil {
-			return m.bad(number, "%s: %v", path, err)
-		}
-		r.path = path
-		if m.texts {
-			r.text = fieldText(line, m.field)
-		}
-		m.add(r)
-		return nil
-	})
-}
-
-// fieldText finds what is said in a JSON object; nil when it does not tell.
-func fieldText(object []byte, field string) *string {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(object, &all); err != nil {
-		return nil
 	}
-	names := textColumns
-	if field != "" {
-		names = []string{field}
+	var end, behind stdjson.Token
+	if err == nil {
+		end, _ = rows.Token()
+		behind, err = rows.Token()
 	}
-	for _, name := range names {
-		var text *string
-		if err := json.Unmarshal(all[name], &text); err == nil && text != nil {
-			return text
-		}
+	if end != stdjson.Delim(']') || behind != nil || !errors.Is(err, io.EOF) {
+		return fault.New(fault.Corrupt, "write one JSON object a line", "manifest %s: its JSON array cannot be read behind row %d", fault.Printable(m.path), len(m.entries))
 	}
 	return nil
-}
-
-func fieldNames(object []byte) []string {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(object, &all); err != nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// header says which columns of a table hold what; -1: none.
-type header struct{ path, text, offset, seconds int }
-
-func (m *manifest) header(names []string) (h header, err error) {
-	h = header{column(names, columns...), -1, column(names, "offset"), column(names, "duration")}
-	if h.path < 0 {
-		return h, m.missing(slices.Clone(names))
-	}
-	if m.texts && m.field != "" {
-		h.text = column(names, m.field)
-	} else if m.texts {
-		h.text = column(names, textColumns...)
-	}
-	return h, nil
-}
-
-// column finds the first of the wanted names in a header.
-func column(names []string, wanted ...string) int {
-	for _, w := range wanted {
-		if i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(strings.TrimSpace(n), w) }); i >= 0 {
-			return i
-		}
-	}
-	return -1
-}
-
-// take adds what the fields of one record say.
-func (m *manifest) take(number int, fields []string, h header) error {
-	if len(fields) <= h.path || fields[h.path] == "" {
-		return m.bad(number, "has no path in column %d of %d", h.path+1, len(fields))
-	}
-	field := func(i int) string {
-		if i < 0 || i >= len(fields) {
-			return ""
-		}
-		return fields[i]
-	}
-	r := mention{path: fields[h.path]}
-	if h.offset >= 0 && field(h.offset) != "" {
-		offset, err := seconds(json.RawMessage(field(h.offset)))
-		length, errLength := seconds(json.RawMessage(field(h.seconds)))
-		if err = errors.Join(err, errLength); err != nil {
-			return m.bad(number, "%s: %v", r.path, err)
-		}
-		r.cut, r.offset, r.seconds = true, offset, length
-	}
-	if h.text >= 0 && h.text < len(fields) {
-		text := strings.Clone(fields[h.text])
-		r.text = &text
-	}
-	m.add(r)
-	return nil
-}
-
-func (m *manifest) tsv() error {
-	var h *header
-	return m.eachLine(func(number int, line []byte) error {
-		fields := strings.Split(string(line), "\t")
-		if h == nil {
-			if folder := fields[0]; len(fields) == 1 && filepath.IsAbs(folder) { // fairseq: then "path, samples" a line
-				m.folder, h = folder, &header{0, -1, -1, -1}
-				return nil
-			}
-			found, err := m.header(fields)
-			h = &found
-			return err
-		}
-		if len(fields) > h.path {
-			if path := fields[h.path]; len(path) > 2 && path[0] == '"' && path[len(path)-1] == '"' {
-				fields[h.path] = strings.ReplaceAll(path[1:len(path)-1], `""`, `"`)
-			}
-		}
-		return m.take(number, fields, *h)
-	})
 }
 
 // errRecordLength is what bounded gives up with.
 var errRecordLength = errors.New("a record is too long")
 
-// bounded reads until left bytes are gone: the csv package sets no limit to a record.
+// bounded reads until left bytes are gone: a decoder sets no limit to one value.
 type bounded struct {
 	in   io.Reader
 	left int
@@ -223,42 +142,222 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (m *manifest) csv() error {
-	in := &bounded{in: m.in}
-	r := stdcsv.NewReader(in)
-	r.FieldsPerRecord, r.ReuseRecord = -1, true
-	var h *header
-	for {
-		if m.ctx.Err() != nil {
-			return cancelled(m.ctx, "reading "+fault.Printable(m.path))
+func (m *manifest) jsonRow(number int, line []byte) error {
+	row, err := objectOf(line)
+	if err != nil {
+		return m.bad(number, "not a JSON object")
+	}
+	m.listing.names(row)
+	raw := row.field(either(m.audio, audioColumns)...)
+	if raw == nil {
+		return m.withoutPath(number, line, row)
+	}
+	path := pathIn(raw)
+	if path == "" {
+		return m.bad(number, "its path is not text: %.80s", raw)
+	}
+	r, err := row.piece()
+	if err != nil {
+		return m.bad(number, "%s: %v", path, err)
+	}
+	r.path = path
+	said := row.field(either(m.field, textColumns)...)
+	if err := m.checkText(number, said); err != nil {
+		return err
+	}
+	if m.texts {
+		r.text = textOf(said)
+	}
+	r.extra = m.listing.values(func(name string) *string { return extraOf(row.field(name)) })
+	m.add(r)
+	return nil
+}
+
+// withoutPath takes a row with none of the fields: Lhotse's has another form.
+func (m *manifest) withoutPath(number int, line []byte, row object) error {
+	if known, err := m.lhotse(number, line); known {
+		return err
+	}
+	if len(m.entries) == 0 && len(row.fields) > 0 {
+		return m.missing(row.names())
+	}
+	return m.bad(number, "has no field with a path, called %s", strings.Join(either(m.audio, audioColumns[:3]), ", "))
+}
+
+// piece says what part of the file is meant. In NeMo's rows, which call the path audio_filepath, the duration is what is
+// read of the file, from offset on or from its start; elsewhere a duration without an offset only describes the file.
+func (o object) piece() (mention, error) {
+	offset, duration := o.field("offset"), o.field("duration")
+	if offset == nil && duration != nil && o.field("audio_filepath") != nil {
+		offset = json.RawMessage("0")
+	}
+	return piece(offset, duration, o.field("start"), o.field("end"))
+}
+
+// pathIn reads a path, alone or in an object as datasets writes it; "" for none.
+func pathIn(raw json.RawMessage) (path string) {
+	if err := json.Unmarshal(raw, &path); err == nil {
+		return path
+	}
+	var audio struct {
+		Path string `json:"path"`
+	}
+	if err := json.Unmarshal(raw, &audio); err != nil {
+		return ""
+	}
+	return audio.Path
+}
+
+// textOf reads what is said; a number is said as it is written. It is nil where there is none.
+func textOf(raw json.RawMessage) *string {
+	if !isThere(raw) {
+		return nil
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err == nil {
+		return &text
+	}
+	if _, err := strconv.ParseFloat(string(raw), 64); err != nil {
+		return nil
+	}
+	text = string(raw)
+	return &text
+}
+
+// extraOf is a value of any other column: a text as it is, all else in JSON.
+func extraOf(raw json.RawMessage) *string {
+	if text := textOf(raw); text != nil || !isThere(raw) {
+		return text
+	}
+	text := string(raw)
+	return &text
+}
+
+// header says which columns of a table hold what; -1: none.
+type header struct {
+	path, text, offset, seconds, start, end int
+	columns                                 int   // 0: rows may have any number
+	extra                                   []int // of the columns that a listing asks for
+}
+
+func (m *manifest) header(names []string) (h header, err error) {
+	h = header{
+		path: column(names, either(m.audio, audioColumns)...), text: column(names, either(m.field, textColumns)...),
+		offset: column(names, "offset"), seconds: column(names, "duration"), start: column(names, "start"), end: column(names, "end"),
+		columns: len(names),
+	}
+	if h.path < 0 {
+		return h, m.missing(names)
+	}
+	if t := m.listing; t != nil {
+		t.Columns = names
+		for _, name := range t.wanted {
+			h.extra = append(h.extra, column(names, name))
 		}
-		in.left = maxLine
-		fields, err := r.Read()
-		var syntax *stdcsv.ParseError
-		switch {
-		case errors.Is(err, io.EOF):
+	}
+	return h, nil
+}
+
+// take adds what the fields of one record say.
+func (m *manifest) take(number int, fields []string, r *records) error {
+	h := &r.header
+	if len(fields) <= h.path || fields[h.path] == "" {
+		return m.bad(number, "has no path in column %d of %d", h.path+1, len(fields))
+	}
+	fields, fits := r.fitted(fields)
+	if !fits {
+		return m.bad(number, "has %d fields in %d columns: put texts with %q in quotation marks", len(fields), h.columns, r.delimiter)
+	}
+	field := func(i int) *string {
+		if i < 0 || i >= len(fields) {
 			return nil
-		case errors.Is(err, errRecordLength):
-			return fault.New(fault.Corrupt, "look for a quote that is never closed", "manifest %s has a record longer than %d MiB", fault.Printable(m.path), maxLine>>20)
-		case errors.As(err, &syntax):
-			if err := m.bad(syntax.StartLine, "not CSV: %v", syntax.Err); err != nil {
-				return err
-			}
-			continue
-		case err != nil:
-			return m.broken(err)
 		}
-		if h == nil {
-			found, err := m.header(fields)
-			if err != nil {
-				return err
-			}
-			h = &found
-			continue
+		text := strings.Clone(fields[i])
+		return &text
+	}
+	raw := func(i int) json.RawMessage {
+		if text := field(i); text != nil {
+			return json.RawMessage(strings.TrimSpace(*text))
 		}
-		line, _ := r.FieldPos(0)
-		if err := m.take(line, fields, *h); err != nil {
+		return nil
+	}
+	row, err := piece(raw(h.offset), raw(h.seconds), raw(h.start), raw(h.end))
+	if err != nil {
+		return m.bad(number, "%s: %v", fields[h.path], err)
+	}
+	row.path = strings.Clone(fields[h.path])
+	text := field(h.text)
+	if text != nil {
+		if err := m.checkText(number, []byte(*text)); err != nil {
 			return err
+		}
+	}
+	if m.texts {
+		row.text = text
+	}
+	for _, i := range h.extra {
+		row.extra = append(row.extra, field(i))
+	}
+	m.add(row)
+	return nil
+}
+
+// fitted gives the fields of a record that has more than the header: those behind it are empty, or belong to a text in the last
+// column that has the delimiter in it. fits is false where a text cannot be told from what is behind it.
+func (r *records) fitted(fields []string) (_ []string, fits bool) {
+	if r.columns == 0 {
+		return fields, true
+	}
+	for len(fields) > r.columns && fields[len(fields)-1] == "" {
+		fields = fields[:len(fields)-1]
+	}
+	if len(fields) <= r.columns {
+		return fields, true
+	}
+	if last := r.columns - 1; r.text == last {
+		return append(fields[:last:last], strings.Join(fields[last:], string(r.delimiter))), true
+	}
+	return fields, r.text < 0 && (r.path == 0 || audio.HasExtension(fields[r.path]))
+}
+
+func (m *manifest) csv() error { return m.rows(false) }
+
+func (m *manifest) tsv() error { return m.rows(true) }
+
+// rows reads a table with a header.
+func (m *manifest) rows(tabs bool) error {
+	r := &records{m: m}
+	head, ok, err := r.head()
+	if !ok || err != nil {
+		return err
+	}
+	r.dialect = dialectOf(head, tabs, either(m.audio, audioColumns))
+	names, _ := r.split(head)
+	if folder := names[0]; tabs && len(names) == 1 && filepath.IsAbs(folder) { // fairseq: then "path, samples" a line
+		m.folder, r.header = folder, header{0, -1, -1, -1, -1, -1, 0, nil}
+	} else if r.header, err = m.header(names); err != nil {
+		return err
+	}
+	for {
+		number, fields, ok, err := r.next()
+		if !ok || err != nil {
+			return err
+		}
+		if path := r.path; r.literal && path < len(fields) && len(fields[path]) > 2 && fields[path][0] == '"' && strings.HasSuffix(fields[path], `"`) {
+			fields[path] = unquoted(fields[path])
+		}
+		if err := m.take(number, fields, r); err != nil {
+			return err
+		}
+	}
+}
+
+// head gives the first line that is not blank.
+func (r *records) head() (line string, ok bool, err error) {
+	for {
+		line, ok, err = r.line()
+		if !ok || err != nil || strings.TrimSpace(line) != "" {
+			return line, ok, err
 		}
 	}
 }

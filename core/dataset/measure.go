@@ -112,10 +112,19 @@ func guarded(e *entry, r *row, m meter) {
 type reader struct {
 	*Clips
 	files   audio.Reader
-	cache   *cacheUser // nil without one
-	kinds   []kind     // the first few that were met
-	numbers []uint32   // of them
-	last    *recording // nil before the first piece
+	cache   *cacheUser  // nil without one
+	kinds   []kind      // the first few that were met
+	numbers []uint32    // of them
+	last    *recording  // nil before the first piece
+	stop    func(error) // ends the scan; nil where one entry is measured by itself
+}
+
+// lose ends the scan: what cannot be read from storage that does not answer is no bad clip.
+func (c *reader) lose(err error) {
+	c.lost.CompareAndSwap(nil, fault.From(err))
+	if c.stop != nil {
+		c.stop(err)
+	}
 }
 
 // manyKinds are more than nearly all datasets have.
@@ -154,6 +163,9 @@ func (c *reader) measure(e *entry, r *row) {
 		c.given(e.clip, r)
 	case e.more != nil && e.more.by != nil:
 		clip := e.more.by.measure(*e)
+		if clip.Lost != nil {
+			c.lose(clip.Lost)
+		}
 		c.given(&clip, r)
 	case e.data != nil:
 		info, err := audio.Bytes(e.path, *e.data)
@@ -175,6 +187,8 @@ func (c *reader) remembered(e *entry, r *row) {
 	st, found, err := c.cache.find(e.path, key, &m)
 	var info media.Info
 	switch {
+	case media.Unanswered(err): // asked again
+		info, st, err = c.files.File(e.path, e.listed, nil)
 	case err != nil:
 	case found:
 		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kind(m.kind)
@@ -195,6 +209,9 @@ func (c *reader) remembered(e *entry, r *row) {
 
 // found takes what the file says.
 func (c *reader) found(info *media.Info, err error, r *row) {
+	if fault.Is(err, fault.Storage) {
+		c.lose(err)
+	}
 	if err != nil {
 		r.bad(why(err))
 		return

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -11,6 +12,9 @@ func sectionClip(path, name string, start, size int64) profile.Clip {
 	info, err := audio.Section(path, name, start, size)
 	if err != nil {
 		clip.Error = why(err)
+		if fault.Is(err, fault.Storage) {
+			clip.Lost = err
+		}
 		return clip
 	}
 	clip.DurationS, clip.ClaimedS = &info.DurationS, info.ClaimedS

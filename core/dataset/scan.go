@@ -1,11 +1,15 @@
 package dataset
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -49,18 +53,62 @@ func texts(entries []entry) []*string {
 
 func stray(path, format string, args ...any) entry {
 	text := fmt.Sprintf(format, args...)
-	return entry{stray: true, clip: &profile.Clip{Path: path, Error: fault.Printable(text)}}
+	clip := &profile.Clip{Path: path, Error: fault.Printable(text)}
+	for _, arg := range args {
+		if err, ok := arg.(error); ok && media.Unanswered(err) {
+			clip.Lost = err
+		}
+	}
+	return entry{stray: true, clip: clip}
+}
+
+// unlisted is the error of storage that did not answer while entries were listed, nil where it did.
+func unlisted(entries []entry) error {
+	for i := range entries {
+		if e := &entries[i]; e.stray && e.clip.Lost != nil {
+			return &fs.PathError{Op: "read", Path: e.clip.Path, Err: e.clip.Lost}
+		}
+	}
+	return nil
+}
+
+// answered is list once the storage answers.
+func (r Request) answered(ctx context.Context) (entries []entry, source string, err error) {
+	place := cmp.Or(r.Folder, r.Manifest, strings.Join(r.Shards[:min(1, len(r.Shards))], ""))
+	err = media.Answered(place, func() error {
+		var err error
+		if entries, source, err = r.list(ctx); err != nil {
+			return err
+		}
+		return unlisted(entries)
+	})
+	return entries, source, err
+}
+
+// membersAnswered is withMembers once the storage answers.
+func membersAnswered(ctx context.Context, entries []entry, r *Request) (all []entry, err error) {
+	err = media.Answered("", func() error {
+		var err error
+		if all, err = withMembers(ctx, entries, r); err != nil {
+			return err
+		}
+		return unlisted(all)
+	})
+	return all, err
 }
 
 // Scan measures every clip of the source, or a sample, and sums them up. p may be nil.
 // Errors are *fault.Error: InvalidArgument for a request that cannot be meant, NotFound for a missing folder or manifest,
-// EmptyDataset when nothing is usable, Cancelled at most 100 ms after ctx ends: reads in flight are left behind then, except
+// EmptyDataset when nothing is usable, Storage when a disk or a mount does not answer, Cancelled at most 100 ms after ctx ends: reads in flight are left behind then, except
 // of buffers, which the caller may free.
 func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err := r.check(); err != nil {
 		return Result{}, err
 	}
-	entries, source, err := r.list(ctx)
+	if r.List {
+		return r.listed(ctx)
+	}
+	entries, source, err := r.answered(ctx)
 	if err != nil {
 		return Result{}, err
 	}
@@ -69,7 +117,7 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 		c.clips.listing = listing(entries)
 		entries = r.Part.of(entries)
 	}
-	if entries, err = withMembers(ctx, entries, &r); err != nil {
+	if entries, err = membersAnswered(ctx, entries, &r); err != nil {
 		return Result{}, err
 	}
 	r.Paths = nil // the entries have them
@@ -96,6 +144,21 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	result.Texts = said
 	ReturnMemory(files)
 	return result, nil
+}
+
+// listed gives the rows of a manifest as they are. Without a column of paths there are only the names of its columns.
+func (r Request) listed(ctx context.Context) (Result, error) {
+	var entries []entry
+	err := media.Answered(r.Manifest, func() (err error) {
+		r.Texts, r.table = true, &Table{wanted: r.Columns}
+		entries, err = readManifest(ctx, r.Manifest, r)
+		return err
+	})
+	if err != nil && !errors.Is(err, errNoColumn) {
+		return Result{}, err
+	}
+	r.table.fill(entries)
+	return Result{Clips: new(Clips), Table: r.table}, nil
 }
 
 // nothingUsable says what was looked for, or the first reasons.

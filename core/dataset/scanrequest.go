@@ -42,6 +42,12 @@ type Request struct {
 	// or the member's extension that holds it; without it, the first of textColumns is taken.
 	Texts     bool   `json:"texts"`
 	TextField string `json:"text_field"`
+	// AudioField names the column of a manifest that holds the paths; without it, the first of audioColumns is taken.
+	AudioField string `json:"audio_field"`
+	// List lists the rows of a manifest with their texts and with these further Columns, and measures nothing.
+	List    bool     `json:"list"`
+	Columns []string `json:"columns"`
+	table   *Table
 
 	Part       *Part `json:"part"`        // only this part of the source; absent: all
 	SampleSize *int  `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
@@ -78,6 +84,7 @@ type Result struct {
 	Profile profile.Dataset
 	Clips   *Clips    // every measured and every bad one, in source order
 	Texts   []*string // what is said in each of them, nil where unknown; only with Request.Texts
+	Table   *Table    // only with Request.List
 }
 
 // check refuses what cannot be meant, before anything is read.
@@ -90,6 +97,8 @@ func (r Request) check() error {
 		return fault.New(fault.EmptyDataset, "check how the list was made", "the list of %s is empty", empty)
 	case given == 0 && empty == "":
 		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, shards, buffers or clips", "no source given")
+	case r.List && r.Manifest == "":
+		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, shards, buffers or clips", "only the rows of a manifest can be listed")
 	case r.SampleSize != nil && *r.SampleSize < 1:
 		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file", "sample_size is %d", *r.SampleSize)
 	case r.Part != nil && (r.Part.Index < 0 || r.Part.Index >= r.Part.Count || r.Part.Count > maxParts):
@@ -130,6 +139,13 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 	case r.Folder != "" && kaldiList(r.Folder) != "":
 		entries, err = readManifest(ctx, kaldiList(r.Folder), r)
 		name = fmt.Sprintf("Kaldi folder %s", r.Folder)
+	case r.Folder != "" && tableOf(r.Folder) != "":
+		entries, err = readManifest(ctx, tableOf(r.Folder), r)
+		name = fmt.Sprintf("manifest %s", tableOf(r.Folder))
+		if err != nil && fault.From(err).Code == fault.InvalidArgument { // no table with a header, as LJSpeech's
+			entries, err = listFolder(ctx, r.Folder)
+			name = fmt.Sprintf("folder %s", r.Folder)
+		}
 	case r.Folder != "":
 		entries, err = listFolder(ctx, r.Folder)
 		if err == nil && !slices.ContainsFunc(entries, func(e entry) bool { return !e.stray }) {

@@ -60,5 +60,9 @@ func cut(clip profile.Clip, offset, seconds float64) profile.Clip {
 func measureOne(e entry) profile.Clip {
 	c := Clips{rows: make([]row, 1)}
 	guarded(&e, &c.rows[0], &reader{Clips: &c})
-	return c.At(0)
+	clip := c.At(0)
+	if lost := c.lost.Load(); lost != nil {
+		clip.Lost = lost
+	}
+	return clip
 }

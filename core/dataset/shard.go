@@ -56,7 +56,9 @@ func readShard(ctx context.Context, name string, r *Request) []entry {
 	}
 	defer in.file.Close()
 	s := shardReader{path: name, in: in, tar: tar.NewReader(in), request: r, texts: map[string]*string{}}
-	if problem := s.read(ctx); problem != "" {
+	if problem := s.read(ctx); in.lost != nil {
+		return []entry{stray(name, "%v", in.lost)}
+	} else if problem != "" {
 		s.entries = append(s.entries, stray(name, "%s", problem))
 	}
 	for i, key := range s.keys {
@@ -141,10 +143,11 @@ func (s *shardReader) said(h *tar.Header, extension string) *string {
 	}
 	folder, base := path.Split(h.Name)
 	stem, _, _ := strings.Cut(base, ".")
-	if earlier := s.texts[folder+stem]; earlier != nil || !json.Valid(b) {
+	row, err := objectOf(b)
+	if earlier := s.texts[folder+stem]; earlier != nil || !json.Valid(b) || err != nil {
 		return earlier
 	}
-	return fieldText(b, field)
+	return textOf(row.field(either(field, textColumns)...))
 }
 
 // jumper reads an archive through a small window, so that a member is jumped over without being read.
@@ -153,6 +156,7 @@ type jumper struct {
 	at     int64 // where the next Read is
 	from   int64 // of the window
 	window []byte
+	lost   error // of storage that did not answer; nil while it does
 	space  [4096]byte
 }
 
@@ -172,6 +176,9 @@ func openJumper(name string) (*jumper, error) {
 func (j *jumper) Read(p []byte) (int, error) {
 	if j.at < j.from || j.at >= j.from+int64(len(j.window)) {
 		n, err := j.file.ReadAt(j.space[:], j.at)
+		if media.Unanswered(err) {
+			j.lost = err
+		}
 		if n == 0 {
 			return 0, err
 		}

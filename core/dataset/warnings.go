@@ -8,6 +8,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // shortClipS is less than any word lasts: five frames of wav2vec2.
@@ -45,7 +46,7 @@ func others(counts map[string]int, name string) (n int) {
 }
 
 // mix lists counts, the most frequent first.
-func mix(counts map[string]int, unit string) (text string) {
+func mix(counts map[string]int, unit string) string {
 	names := make([]string, 0, len(counts))
 	for name := range counts {
 		names = append(names, name)
@@ -53,15 +54,8 @@ func mix(counts map[string]int, unit string) (text string) {
 	slices.SortFunc(names, func(a, b string) int {
 		return cmp.Or(counts[b]-counts[a], cmp.Compare(a, b))
 	})
-	const shown = 4
-	for i, name := range names[:min(shown, len(names))] {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s%s ×%d", name, unit, counts[name])
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s%s ×%d", name, unit, counts[name])
 	}
-	if len(names) > shown {
-		text += fmt.Sprintf(" and %d more", len(names)-shown)
-	}
-	return text
+	return units.Listed(names, ", ", 4)
 }

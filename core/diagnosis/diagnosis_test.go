@@ -152,6 +152,8 @@ func TestEveryRule(t *testing.T) {
 		{"XID", func(s *runlog.Log) { s.Events = []runlog.Event{{Kind: runlog.EventXID}} }, Run{}, "failing_gpu", "nvidia-smi -q", "(XID): 1"},
 		{"gap", func(s *runlog.Log) { s.Events = []runlog.Event{{Kind: runlog.EventGap}, {Kind: runlog.EventGap}} }, Run{}, "gaps", "systemd-inhibit", "2 times"},
 		{"precision", func(*runlog.Log) {}, Run{Precision: pointer("fp32")}, "precision", "bf16=True", "fp32"},
+		{"full CPU", func(s *runlog.Log) { fill(gpu(s).Utilization, 0.6); fill(s.Activity.CPUShare, 1) }, Run{}, "cpu_bound", "dataset.map", "CPU 100 %, GPU busy 60 %"},
+		{"full CPU and GPU", func(s *runlog.Log) { fill(s.Activity.CPUShare, 1) }, Run{}, "healthy", "nothing", "CPU 100 % (the GPU is busy all the same)"},
 		{"unexplained", func(s *runlog.Log) { fill(gpu(s).Utilization, 0.4) }, Run{}, "low_gpu", "torch.profiler", "GPU busy 40 %"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -252,6 +254,17 @@ func TestStoriesWithoutMuch(t *testing.T) {
 			assert.False(t, f.Kind == "healthy" && strings.Contains(f.Evidence, "not known"), "%s: %s", name, f.Evidence)
 		}
 	}
+}
+
+func TestABusyCPUThatComputesIsTheLimit(t *testing.T) {
+	s := healthyLog()
+	s.GPUs, s.Activity.GPUs, s.Memory.GPUUsed = nil, nil, nil
+	fill(s.Activity.CPUShare, 1)
+	found := Of(s, Run{})
+	assert.Equal(t, []string{"cpu_bound"}, kinds(found))
+	assert.Equal(t, Info, found[0].Severity)
+	assert.Contains(t, found[0].Evidence, "CPU 100 %, no GPU in use")
+	assert.NotContains(t, found[0].Title+found[0].Change, "othing")
 }
 
 func TestATrainingOnTheCPUHasNoGPUThatWaits(t *testing.T) {

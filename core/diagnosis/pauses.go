@@ -93,6 +93,9 @@ func noFinding(f *figures) Finding {
 			Change: "let the monitor watch a few minutes of training",
 		}
 	}
+	if f.cpu > fullCPU && !(f.busy() >= aimedGPU) {
+		return fullProcessors(f)
+	}
 	if f.busy() < lowGPU {
 		return Finding{
 			Kind: "low_gpu", Severity: runlog.SeverityWarn, Title: "The GPU is not busy, and the readings do not show why", lost: aimedGPU - f.busy(),
@@ -108,13 +111,33 @@ func noFinding(f *figures) Finding {
 	}
 }
 
+// fullProcessors is told where the CPU works all the time and no GPU does, and the loader is not waited for.
+func fullProcessors(f *figures) Finding {
+	found := Finding{
+		Kind: "cpu_bound", Severity: Info, Title: "The training computes on the CPU, which is busy: its speed is the limit",
+		Evidence: fmt.Sprintf("CPU %s, no GPU in use, waiting for data %s %s", units.Percent(f.cpu), units.Percent(f.waited), f.over()),
+		Change:   "train on a GPU: asrconfig compare estimates memory and hours on each",
+	}
+	if finite(f.busy()) {
+		found.Severity, found.lost = runlog.SeverityWarn, aimedGPU-f.busy()
+		found.Title = "The CPU is busy, and the GPU waits for it"
+		found.Evidence = fmt.Sprintf("CPU %s, GPU busy %s, waiting for data %s %s", units.Percent(f.cpu), units.Percent(f.busy()), units.Percent(f.waited), f.over())
+		found.Change = "look which process takes the CPU (top), and give it less: features computed once with dataset.map(...), fewer workers, fewer callbacks"
+	}
+	return found
+}
+
 // healthyEvidence tells the figures that are known, each with what it should be.
 func healthyEvidence(f *figures) string {
 	var told []string
+	cpu := "50 to 80 %"
+	if f.cpu > fullCPU {
+		cpu = "the GPU is busy all the same" // else the finding is another
+	}
 	for _, figure := range []struct {
 		name, aim string
 		share     float64
-	}{{"GPU busy", "75 to 95 %", f.busy()}, {"GPU memory", "80 to 95 %", f.peak()}, {"CPU", "50 to 80 %", f.cpu}} {
+	}{{"GPU busy", "75 to 95 %", f.busy()}, {"GPU memory", "80 to 95 %", f.peak()}, {"CPU", cpu, f.cpu}} {
 		if !finite(figure.share) {
 			continue
 		}

@@ -16,6 +16,7 @@ const (
 	NotFound         Code = "not_found"         // a file, folder, name or handle that does not exist
 	Unsupported      Code = "unsupported"       // understood, but not something this version handles
 	Corrupt          Code = "corrupt"           // a file that breaks its own format
+	Storage          Code = "storage"           // a disk or a mount that does not answer
 	EmptyDataset     Code = "empty_dataset"     // nothing usable to plan from
 	Infeasible       Code = "infeasible"        // no configuration fits the hardware
 	Cancelled        Code = "cancelled"         // stopped at the caller's request
@@ -48,6 +49,12 @@ func (e *Error) Error() string { return e.Message }
 
 // Unwrap gives the cause, nil when there is none.
 func (e *Error) Unwrap() error { return e.cause }
+
+// Is says whether the Error inside err has the code.
+func Is(err error, code Code) bool {
+	var known *Error
+	return errors.As(err, &known) && known.Code == code
+}
 
 // From gives the Error inside err. An error of another type becomes Cancelled when it is a context's, else Internal.
 func From(err error) *Error {

@@ -86,6 +86,7 @@ func (s *search) writeData(d *draft, f evaluated) {
 	l.room = max(0, l.room-f.pinned)
 	d.DataloaderNumWorkers, why = s.workers(l, f)
 	d.because("dataloader_num_workers", why)
+	d.warn(l.sharedWarning(d.DataloaderNumWorkers))
 	d.DataloaderPrefetchFactor, why = l.prefetchFactor(d.DataloaderNumWorkers)
 	d.because("dataloader_prefetch_factor", why)
 	d.DataloaderPinMemory, why = pinMemory(s.pool.gpus)
@@ -218,5 +219,6 @@ func (s *search) workers(l loader, f evaluated) (count int, why string) {
 	for count > 0 && l.bytes(count) > l.room {
 		count--
 	}
-	return count, fmt.Sprintf("%s; of %s for each process %d can work; they take %s of the %s of RAM left", source, fault.Plural(cores, "core"), most, units.Size(l.bytes(count)), units.Size(l.room))
+	count, short := l.shareable(count)
+	return count, fmt.Sprintf("%s; of %s for each process %d can work; they take %s of the %s of RAM left%s", source, fault.Plural(cores, "core"), most, units.Size(l.bytes(count)), units.Size(l.room), short)
 }

@@ -30,6 +30,8 @@ type loader struct {
 	heavy        bool
 	room         float64 // bytes of host RAM that workers may take
 	batchSeconds float64 // audio of one batch of the longest clips
+	accumulated  int     // batches of an optimizer step, which the Trainer takes at once
+	shared       *int64  // bytes free in /dev/shm, where workers hand batches over; absent where it is not known
 }
 
 // workers applies the published rule: none under 32 GB of RAM; 2 for a dataset under 10 h; else min(8, cores - 2), or
@@ -53,14 +55,50 @@ func (l loader) workers() (count int, why string) {
 	if count = max(0, count); l.bytes(count) > l.room {
 		return 0, fmt.Sprintf("%s = %d, but they would take %s and %s of RAM is left: memory is short", why, count, units.Size(l.bytes(count)), units.Size(l.room))
 	}
-	return count, fmt.Sprintf("%s = %d; %s of the %s of RAM left", why, count, units.Size(l.bytes(count)), units.Size(l.room))
+	count, short := l.shareable(count)
+	return count, fmt.Sprintf("%s = %d; %s of the %s of RAM left%s", why, count, units.Size(l.bytes(count)), units.Size(l.room), short)
+}
+
+// shareable is how many of the workers can hand their batches over, and, where fewer can, why. One that finds no room in
+// /dev/shm is killed.
+func (l loader) shareable(workers int) (count int, why string) {
+	for count = workers; count > 0 && !l.fitsShared(count); count-- {
+	}
+	if count < workers {
+		why = fmt.Sprintf("; %s would keep %s of batches in /dev/shm, which has %s free (docker run --shm-size=8g)",
+			fault.Plural(workers, "worker"), units.Size(l.sharedBytes(workers)), units.Size(float64(*l.shared)))
+	}
+	return count, why
+}
+
+func (l loader) fitsShared(workers int) bool {
+	return l.shared == nil || l.sharedBytes(workers) <= float64(*l.shared)
+}
+
+// sharedBytes is what the batches take that lie ready, and those of the step that is computed.
+func (l loader) sharedBytes(workers int) float64 {
+	if workers == 0 {
+		return 0
+	}
+	return float64(workers*l.prefetch()+max(1, l.accumulated)) * l.batchBytes()
+}
+
+// sharedWarning is for workers that were asked for.
+func (l loader) sharedWarning(workers int) string {
+	if l.fitsShared(workers) {
+		return ""
+	}
+	fit, _ := l.shareable(workers)
+	return fmt.Sprintf("%s would keep %s of batches in /dev/shm, which has %s free, and be killed: set dataloader_num_workers=%d, or give the container more (docker run --shm-size=8g).",
+		fault.Plural(workers, "worker"), units.Size(l.sharedBytes(workers)), units.Size(float64(*l.shared)), fit)
 }
 
 // bytes is the host RAM that a number of workers takes: their processes and the batches that they hold ready.
 func (l loader) bytes(workers int) float64 {
-	ready := float64(l.prefetch()) * l.batchSeconds * sampleRate * bytesPerSample
-	return float64(workers) * (workerBytes + ready)
+	return float64(workers) * (workerBytes + float64(l.prefetch())*l.batchBytes())
 }
+
+func (l loader) batchBytes() float64 { return l.batchSeconds * sampleRate * bytesPerSample }
 
 func (l loader) prefetch() int {
 	if l.heavy {

@@ -97,6 +97,7 @@ type Options struct {
 	KernelProfiles        []kernel.Profile        `json:"kernel_profiles"`        // of any GPUs, in the absence of KernelProfile
 	PriceUSDHour          *float64                `json:"price_usd_hour"`         // of one GPU, 0 or more
 	DiskFreeBytes         *int64                  `json:"disk_free_bytes"`        // where checkpoints go
+	ShmFreeBytes          *int64                  `json:"shm_free_bytes"`         // in /dev/shm, where workers hand batches over; of any policy
 }
 
 // EvaluationOptions are those of policy "fastest" about evaluations. An absent one takes the default named at the end of its line.

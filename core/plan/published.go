@@ -206,6 +206,8 @@ func newLoader(c profile.Config, in Inputs, p pool) loader {
 		heavy:        in.Options.Preprocessing == HeavyPreprocessing,
 		room:         room,
 		batchSeconds: longest * float64(c.PerDeviceTrainBatchSize),
+		accumulated:  c.GradientAccumulationSteps,
+		shared:       in.Options.ShmFreeBytes,
 	}
 }
 

@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -148,6 +150,23 @@ func TestWorkers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Batches of 8 × 20 s take 9.8 MiB; three lie ready in each worker, and one is computed.
+func TestWorkersFitSharedMemory(t *testing.T) {
+	for _, s := range []struct {
+		free int64
+		want int
+	}{{64 << 20, 1}, {69 << 20, 2}, {1 << 30, 4}, {30 << 20, 0}, {0, 0}} {
+		l := loader{memory: profile.Memory{TotalBytes: 64e9}, usableCores: 6, hours: 50, room: 50e9, batchSeconds: 8 * 20, shared: &s.free}
+		count, why := l.workers()
+		assert.Equal(t, s.want, count, why)
+		assert.Equal(t, count < 4, strings.Contains(why, "/dev/shm"), why)
+		warning := l.sharedWarning(4)
+		assert.Equal(t, count < 4, strings.Contains(warning, fmt.Sprintf("dataloader_num_workers=%d", count)), warning)
+		assert.Empty(t, l.sharedWarning(0))
+	}
+	assert.Empty(t, loader{batchSeconds: 1e9}.sharedWarning(8))
 }
 
 func TestLearningRate(t *testing.T) {

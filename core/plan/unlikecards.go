@@ -10,6 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // readTimers prepares the times of each kind of GPU. Kernels that the user names must be of one of them. Errors: InvalidArgument.
@@ -102,7 +103,7 @@ func (s *search) sharesReason(b batches) (why, gain string) {
 		each[i] = fmt.Sprintf("%d for %s", share, s.pool.gpus[i].Name)
 	}
 	return fmt.Sprintf("clips of a step are shared by speed (%s), and the guard weights each share, so that gradients are those of even shares; "+
-			"an epoch takes %.3g h on the GPUs, with even shares %.3g h", strings.Join(each, ", "), b.epoch.Likely/3600, b.evenly.Likely/3600),
+			"an epoch takes %.3g h on the GPUs, with even shares %.3g h", units.Listed(each, ", ", 16), b.epoch.Likely/3600, b.evenly.Likely/3600),
 		fmt.Sprintf("%.2f× faster", b.evenly.Likely/b.epoch.Likely)
 }
 

@@ -12,6 +12,7 @@ type Clip struct {
 	Method     string   `json:"method"`             // how the duration is known, see Methods; "" when unreadable
 	SizeBytes  int64    `json:"size_bytes"`         // on disk, or of the buffer
 	Error      string   `json:"error"`              // why it cannot be used; "" when it can
+	Lost       error    `json:"-"`                  // of the storage that did not answer, which tells nothing about the clip; nil where it did
 }
 
 // Methods are the ways in which a duration is known:

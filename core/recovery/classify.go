@@ -29,6 +29,7 @@ var advice = map[Class]string{
 
 const (
 	sharedMemory = "the loader's workers ran out of shared memory; lower dataloader_num_workers, or give the container more (docker run --shm-size=8g)"
+	openFiles    = "the batches of the loader's workers take more open files than this process may have; lower dataloader_num_workers, or raise the limit (ulimit -n 65536)"
 	nvmlAssert   = "GPU memory ran out on a device that hides its counters (a MIG slice, a container); a smaller micro-batch keeps the effective batch; " +
 		"if it fails at once again, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"
 	collective = "a collective between GPUs failed, so the ranks no longer agree; restart all of them from the last checkpoint"
@@ -95,6 +96,11 @@ var patterns = []pattern{
 	{HostOOM, []string{"workers are out of shared memory"}, sharedMemory},
 	{HostOOM, []string{"insufficient shared memory (shm)"}, sharedMemory},
 	{HostOOM, []string{"unable to allocate shared memory(shm)"}, sharedMemory},
+	{HostOOM, []string{"</torch_", "too many open files"}, openFiles}, // PyTorch's names of files in shared memory
+	{HostOOM, []string{"received 0 items of ancdata"}, openFiles},
+	{HostOOM, []string{"communication with the workers is no longer possible"}, openFiles},
+	{HostOOM, []string{"</torch_"}, sharedMemory},
+	{HostOOM, []string{"no space left on device", "/dev/shm"}, sharedMemory},
 	{HostOOM, []string{"dataloader worker (pid", "is killed by signal: killed"}, ""},
 	{HostOOM, []string{"dataloader worker (pid", "is killed by signal: bus error"}, sharedMemory},
 	{HostOOM, []string{"cannot allocate memory"}, ""}, // ENOMEM in glibc's words

@@ -64,6 +64,14 @@ var failures = []failure{
 	{"RuntimeError", "DataLoader worker (pid 77) is killed by signal: Bus error. ", HostOOM},
 	{"RuntimeError", "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).", HostOOM},
 	{"RuntimeError", "unable to allocate shared memory(shm) for file </torch_1>: Success (0)", HostOOM},
+	{"RuntimeError", "unable to open shared memory object </torch_1_2_3> in read-write mode: Too many open files (24)", HostOOM},
+	{"RuntimeError", "received 0 items of ancdata", HostOOM},
+	{"RuntimeError", "Too many open files. Communication with the workers is no longer possible. Please increase the limit using `ulimit -n` in the shell", HostOOM},
+	{"FileNotFoundError", "[Errno 2] No such file or directory: '/dev/shm/clips/a.wav'", Other},
+	{"RuntimeError", "unable to open shared memory object </torch_1_2_3> in read-write mode: No space left on device (28)", HostOOM},
+	{"RuntimeError", "unable to write to file </torch_1_2_3>: No space left on device (28)", HostOOM},
+	{"RuntimeError", "unable to resize file </torch_1_2_3> to the right size: No space left on device (28)", HostOOM},
+	{"OSError", "[Errno 28] No space left on device: '/dev/shm/torch_1_2'", HostOOM},
 	{"RuntimeError", "$ Torch: unable to mmap memory: you tried to mmap 4GB.", HostOOM},
 	{"RuntimeError", "std::bad_alloc", HostOOM},
 
@@ -132,11 +140,12 @@ func TestEverySignIsTested(t *testing.T) {
 
 func TestAdviceFitsTheCause(t *testing.T) {
 	for text, want := range map[string]string{
-		"DataLoader worker (pid 1) is killed by signal: Bus error.": "--shm-size",
-		"NVML_SUCCESS == r INTERNAL ASSERT FAILED":                  "expandable_segments:False",
-		"CUDA error: device-side assert triggered":                  "vocabulary",
-		"DataLoader worker (pid 1) is killed by signal: Killed.":    "dataloader_num_workers",
-		"NCCL error in: x": "ranks",
+		"DataLoader worker (pid 1) is killed by signal: Bus error.":  "--shm-size",
+		"received 0 items of ancdata":                                "ulimit -n",
+		"NVML_SUCCESS == r INTERNAL ASSERT FAILED":                   "expandable_segments:False",
+		"CUDA error: device-side assert triggered":                   "vocabulary",
+		"DataLoader worker (pid 1) is killed by signal: Killed.":     "dataloader_num_workers",
+		"NCCL error in: x":                                           "ranks",
 		"CUDA error: uncorrectable ECC error encountered":            "nvidia-smi",
 		"GET was unable to find an engine to execute this operation": "one retry",
 	} {

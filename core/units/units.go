@@ -1,10 +1,12 @@
-// Package units writes figures for people: sizes, durations and shares. Sizes are binary: 1 GiB is 2³⁰ bytes. GB, which
-// are 10⁹ bytes, stand only in the names of cards and in the thresholds of published rules.
+// Package units writes figures for people: sizes, durations, shares, and lists that stay short.
+// Sizes are binary: 1 GiB is 2³⁰ bytes. GB, which are 10⁹ bytes, stand only in the names of cards
+// and in the thresholds of published rules.
 package units
 
 import (
 	"fmt"
 	"math"
+	"strings"
 )
 
 // KiB, MiB and GiB are in bytes.
@@ -79,4 +81,13 @@ func Percent(share float64) string {
 		return fmt.Sprintf("%.0f %%", 100*share)
 	}
 	return fmt.Sprintf("%.1f %%", 100*share)
+}
+
+// Listed is the first items and how many more there are: "a, b and 3 more".
+func Listed(items []string, separator string, shown int) string {
+	text := strings.Join(items[:min(shown, len(items))], separator)
+	if left := len(items) - shown; left > 0 {
+		text += fmt.Sprintf(" and %d more", left)
+	}
+	return text
 }

@@ -14,6 +14,7 @@ func TestFiguresAreWrittenForPeople(t *testing.T) {
 		"850 ms": Duration(0.85), "42 s": Duration(42), "12.5 min": Duration(750), "3 h 20 min": Duration(12000), "2 d 4 h": Duration(52 * 3600),
 		"30 s": About(30), "6 min": About(360), "2.0 h": About(7200), "3 days": About(3 * 86400), "a long time": About(math.NaN()),
 		"87 %": Percent(0.87), "8.0 %": Percent(0.08), "0 %": Percent(0), "not known": Percent(math.NaN()),
+		"a, b and 3 more": Listed([]string{"a", "b", "c", "d", "e"}, ", ", 2), "a; b": Listed([]string{"a", "b"}, "; ", 2), "": Listed(nil, ", ", 2),
 	} {
 		assert.Equal(t, want, got)
 	}

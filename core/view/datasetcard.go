@@ -93,7 +93,7 @@ func mix(counts map[string]int, unit string) string {
 	if len(names) == 0 {
 		return "unknown"
 	}
-	return strings.Join(names, ", ")
+	return units.Listed(names, ", ", 8)
 }
 
 // durations is the histogram with the median, the 95th percentile, and what a plan adds.

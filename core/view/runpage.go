@@ -150,8 +150,9 @@ type guardEvent struct {
 }
 
 const (
-	shownEvents  = 200 // in HTML
-	listedEvents = 30  // in text
+	shownSnapshots = 10
+	shownEvents    = 200 // in HTML
+	listedEvents   = 30  // in text
 )
 
 func run(r runRecord) Document {
@@ -280,7 +281,7 @@ func (r runRecord) facts() []string {
 		lines = append(lines, fmt.Sprintf("no samples for %s, in %s", units.Duration(r.GapS), count(r.Gaps, "gap")))
 	}
 	if len(r.Monitors) > 1 {
-		lines = append(lines, fmt.Sprintf("%d monitors: %s", len(r.Monitors), strings.Join(r.Monitors, ", ")))
+		lines = append(lines, fmt.Sprintf("%d monitors: %s", len(r.Monitors), units.Listed(r.Monitors, ", ", 8)))
 	}
 	if r.Trainer != nil {
 		lines = append(lines, r.Trainer.words())
@@ -290,10 +291,14 @@ func (r runRecord) facts() []string {
 	}
 	if r.Guard != nil {
 		lines = append(lines, "guard: memory "+ranOut(len(r.Guard.Events)+len(r.Guard.Restarts)))
+		var snapshots []string
 		for _, e := range r.Guard.Events {
 			if e.Snapshot != "" {
-				lines = append(lines, "memory snapshot of that moment, for pytorch.org/memory_viz: "+e.Snapshot)
+				snapshots = append(snapshots, e.Snapshot)
 			}
+		}
+		for _, file := range snapshots[:min(shownSnapshots, len(snapshots))] {
+			lines = append(lines, "memory snapshot of that moment, for pytorch.org/memory_viz: "+file)
 		}
 	}
 	for _, batch := range r.BadClips {

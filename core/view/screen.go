@@ -8,6 +8,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
+const shownProcesses = 6
+
 // screenRecord is a reading of a machine for a terminal of Width columns and Height lines; Brief is one line, for what is no terminal.
 type screenRecord struct {
 	Reading  reading `json:"reading"`
@@ -189,7 +191,7 @@ func (g gpuReading) tall(i, wide int) []toned {
 		for _, p := range g.Processes {
 			told = append(told, fmt.Sprintf("%d %s %s", p.PID, p.Name, known(p.Memory, size)))
 		}
-		lines = append(lines, toned{Text: "  processes  " + strings.Join(told, ", ")})
+		lines = append(lines, toned{Text: "  processes  " + units.Listed(told, ", ", shownProcesses)})
 	}
 	return lines
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -261,4 +262,19 @@ func FuzzRender(f *testing.F) {
 			_, _ = Render(Request{Kind: kind, Format: format, Record: raw})
 		}
 	})
+}
+
+func TestListsStayShort(t *testing.T) {
+	rates := map[string]int{}
+	var gpu gpuReading
+	processes := strings.Repeat(`{"pid": 1, "name": "python"},`, 5000)
+	require.NoError(t, json.Unmarshal([]byte(`{"processes": [`+strings.TrimSuffix(processes, ",")+`]}`), &gpu))
+	for i := range 5000 {
+		rates[strconv.Itoa(8000+i)] = 1
+	}
+	require.Regexp(t, "^10000 Hz ×1, .* Hz ×1 and 4992 more$", mix(rates, " Hz"))
+	require.Len(t, gpu.Processes, 5000)
+	for _, line := range gpu.tall(0, 10) {
+		require.Less(t, len(line.Text), 300)
+	}
 }

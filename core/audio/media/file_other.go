@@ -17,6 +17,9 @@ var noFile handle
 // Open opens path if it is a regular file and reads its head. What it is must be known before: opening a device can act.
 func (s *File) Open(path string, _ bool, first int64, st *Stat) error {
 	s.reset()
+	if err := simulated(path); err != nil {
+		return err
+	}
 	if st.Size < 0 {
 		var err error
 		if *st, err = Look(path); err != nil {

@@ -22,6 +22,9 @@ const noFile handle = -1
 // the system is asked first.
 func (s *File) Open(path string, listed bool, first int64, st *Stat) error {
 	s.reset()
+	if err := simulated(path); err != nil {
+		return err
+	}
 	known := listed || st.Size >= 0
 	err := syscall.ELOOP
 	if known || first > 0 {

@@ -1,0 +1,118 @@
+package media
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
+// unanswered are the system's errors of a disk, a network folder or a mounted drive that does not answer, whatever the file.
+var unanswered = []syscall.Errno{
+	syscall.EIO, syscall.ENOTCONN, syscall.ESTALE, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETDOWN,
+	syscall.ENETUNREACH, syscall.ENETRESET, syscall.ECONNABORTED, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ESHUTDOWN,
+}
+
+const remoteIO = syscall.Errno(121) // EREMOTEIO, which only Linux has
+
+// StoragePauses lie between the attempts to read. Mounted drives often come back within seconds.
+var StoragePauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}
+
+var sleep = time.Sleep // replaced in tests
+
+// Simulate is nil but in tests, where it says by which error a file cannot be opened.
+var Simulate func(path string) error
+
+func simulated(path string) error {
+	if Simulate == nil {
+		return nil
+	}
+	return Simulate(path)
+}
+
+// Unanswered says whether err is of storage that does not answer: it tells nothing about the file.
+func Unanswered(err error) bool {
+	var number syscall.Errno
+	return errors.As(err, &number) && (slices.Contains(unanswered, number) || runtime.GOOS == "linux" && number == remoteIO)
+}
+
+// Answered calls read, which reads path, until the storage answers, a few times with growing pauses. Then the error has the
+// code Storage and names where the storage is mounted.
+func Answered(path string, read func() error) error {
+	err := read()
+	for _, pause := range StoragePauses {
+		if !Unanswered(err) || fault.Is(err, fault.Storage) {
+			return err
+		}
+		sleep(pause)
+		err = read()
+	}
+	if !Unanswered(err) || fault.Is(err, fault.Storage) {
+		return err
+	}
+	return StorageFault(path, err)
+}
+
+// StorageFault is the error of storage that did not answer when path was read.
+func StorageFault(path string, err error) error {
+	var named *fs.PathError
+	if errors.As(err, &named) {
+		path = named.Path
+	}
+	var number syscall.Errno
+	if errors.As(err, &number) { // without the file's name, which stands beside it
+		err = number
+	}
+	hint := "mount it again, or copy the data to a local disk; if other files there can be read, the disk is damaged: leave this one out"
+	return fault.Wrap(err, fault.Storage, hint, "the storage under %s does not answer after %s: %s", fault.Printable(mountOf(path)),
+		fault.Plural(len(StoragePauses)+1, "attempt"), fault.Printable(path))
+}
+
+// mountOf is where the file system of path is mounted, its folder where that is not known. The file system is not asked: it
+// might not answer.
+func mountOf(path string) string {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return filepath.Dir(path)
+	}
+	table, _ := os.ReadFile("/proc/self/mounts")
+	longest := ""
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		if at := unescaped(fields[1]); len(at) > len(longest) && (absolute == at || strings.HasPrefix(absolute, at+"/")) {
+			longest = at
+		}
+	}
+	if longest == "" {
+		return filepath.Dir(absolute)
+	}
+	return longest
+}
+
+// unescaped turns \040 back into a blank, as the kernel writes mount points.
+func unescaped(text string) string {
+	for i := strings.IndexByte(text, '\\'); i >= 0 && i+4 <= len(text); {
+		code, err := strconv.ParseUint(text[i+1:i+4], 8, 8)
+		if err != nil {
+			return text
+		}
+		text = text[:i] + string([]byte{byte(code)}) + text[i+4:]
+		next := strings.IndexByte(text[i+1:], '\\')
+		if next < 0 {
+			break
+		}
+		i += 1 + next
+	}
+	return text
+}
