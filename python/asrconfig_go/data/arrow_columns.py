@@ -12,18 +12,10 @@ from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
+from .._base.listing import listed
+from .column_names import audio_columns, usual_columns
 from .decompression import check_unpacked, unpacked_size
 
-PATH_COLUMNS = ("audio", "audio_filepath", "path", "file", "wav", "filename")
-TEXT_COLUMNS = (
-    "text",
-    "sentence",
-    "transcription",
-    "transcript",
-    "normalized_text",
-    "raw_transcription",
-    "wrd",
-)
 _FIELDS = {"bytes": "bytes", "path": "paths"}  # of the struct, and of the request
 PREPARED_RATE = SAMPLING_RATE  # of input_values
 
@@ -96,7 +88,7 @@ def _batch(chunk: Any, rates: set[int]) -> tuple[dict[str, Any], Any]:
         return batch | {"lengths": _buffers(fields["array"])}, fields
     if not fields:
         raise InvalidArgumentError(
-            f"cannot read audio from structs of {', '.join(names)}", "store a struct of bytes and path"
+            f"cannot read audio from structs of {listed(names)}", "store a struct of bytes and path"
         )
     valid = chunk.buffers()[0]
     if valid is not None and chunk.null_count:
@@ -151,10 +143,10 @@ def audio_column(schema: Any) -> str:
         if isinstance(feature, dict) and feature.get("_type") == "Audio" and name in schema.names:
             return str(name)
     structs = [f.name for f in schema if pa.types.is_struct(f.type) and {"bytes", "array"} & {g.name for g in f.type}]
-    named = [n for n in (*PATH_COLUMNS, "bytes", "flac", "mp3", "input_values") if n in schema.names]
+    named = usual_columns(schema.names, (*audio_columns(), "bytes", "flac", "mp3", "input_values"))
     if not structs and not named:
         raise InvalidArgumentError(
-            f"the table has no audio column (columns: {', '.join(schema.names)})",
-            "store a struct of bytes and path, or name the column with the paths one of: " + ", ".join(PATH_COLUMNS),
+            f"the table has no audio column (columns: {listed(schema.names)})",
+            "store a struct of bytes and path, or name the column with the paths one of: " + ", ".join(audio_columns()),
         )
     return str((structs or named)[0])

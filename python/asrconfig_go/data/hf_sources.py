@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
-from .arrow_columns import PATH_COLUMNS, TEXT_COLUMNS, arrow_request
+from .._base.listing import listed
+from .arrow_columns import arrow_request
+from .column_names import audio_columns, text_columns, usual_columns
 from .pieces import Source
 from .prepared_rows import PreparedRows, input_column
+from .text_values import dataset_texts
 
 
 def read_hf_dataset(dataset: Any, prepared: PreparedRows) -> Source:
@@ -52,7 +55,7 @@ def read_hf_splits(splits: dict[Any, Any], prepared: PreparedRows) -> Source:
         if source.request is not None:
             source.request["source"] = source.label
         return source
-    sizes = ", ".join(f"{name} {len(split)}" for name, split in splits.items())
+    sizes = listed(f"{name} {len(split)}" for name, split in splits.items())
     return _tables(list(splits.values()), f"dataset of {sizes} rows")
 
 
@@ -75,7 +78,7 @@ def _texts_of(datasets: list[Any]) -> Callable[[str | None], list[Any]]:
         found: list[Any] = []
         for dataset in datasets:
             name = text_column(dataset.column_names, column)
-            found += dataset.select_columns([name]).with_format("arrow")[:].column(name).to_pylist()
+            found += dataset_texts(dataset, name)
         return found
 
     return texts
@@ -84,9 +87,8 @@ def _texts_of(datasets: list[Any]) -> Callable[[str | None], list[Any]]:
 def text_column(names: Iterable[str], wanted: str | None) -> str:
     """The column of the transcripts: the one that was named, or the first of those known; ``labels`` at last."""
     there = list(names)
-    for name in [wanted] if wanted else (*TEXT_COLUMNS, "labels"):
-        if name in there:
-            return name
+    for name in [wanted] * (wanted in there) if wanted else usual_columns(there, (*text_columns(), "labels")):
+        return str(name)
     missing = f"no column {wanted!r}" if wanted else "no column with texts"
     raise InvalidArgumentError(f"the dataset has {missing} (columns: {', '.join(there)})", "name it: text=…")
 
@@ -97,20 +99,20 @@ def audio_column(dataset: Any) -> str:
     for name, feature in features.items():
         if type(feature).__name__ == "Audio":
             return str(name)
-    for name in ("input_values", *PATH_COLUMNS):
-        feature = features.get(name)
+    for name in usual_columns(features, ("input_values", *audio_columns())):
+        feature = features[name]
         if isinstance(feature, dict) and {"bytes", "path", "array"} & set(feature):
             return name
         if feature is not None and (name == "input_values" or getattr(feature, "dtype", "") in _STORED):
             return name
     raise InvalidArgumentError(
-        f"the dataset has no Audio column (columns: {', '.join(dataset.column_names or ['unknown'])})",
+        f"the dataset has no Audio column (columns: {listed(dataset.column_names or ['unknown'])})",
         'mark it: dataset.cast_column("audio", datasets.Audio(decode=False)); of rows that only your collator '
         "understands: create_optimal_config(dataset, model, collator=collator)",
     )
 
 
-_STORED = ("string", "large_string", "binary", "large_binary")
+_STORED = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 
 
 def undecoded(dataset: Any, column: str) -> Any:

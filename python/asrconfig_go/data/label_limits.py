@@ -1,10 +1,9 @@
-"""How many frames a speech model makes of a clip, and how many positions its decoder has."""
+"""What a clip's labels have to fit in: the frames that a model makes of it, or the positions of its decoder."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,23 +11,39 @@ from .._base import native
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
-from .._base.json_files import read_object
+from .._base.json_files import config_values, read_object
 
+IGNORED = -100  # label value that the losses of transformers leave out
 _RATE = SAMPLING_RATE
 _HINT = "pass a model, its config, a known name, or a function from seconds to frames"
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a model called ``name``: ``frames`` as a function of samples (CTC), or the ``positions`` of a decoder."""
+    """Of a model called ``name``: ``frames`` as a function of samples (CTC), or the ``positions`` of a decoder.
+
+    Labels that begin with ``start`` lose it in the collator, as the decoder puts it in front again.
+    """
 
     name: str
     frames: Callable[[int], int] = lambda samples: 0
     positions: int | None = None
+    start: int | None = None
 
     def available(self, seconds: float) -> int:
         """What a clip's labels have to fit in."""
         return max(0, self.frames(round(seconds * _RATE))) if self.positions is None else self.positions
+
+    def needed(self, labels: Sequence[Any]) -> int:
+        """The frames or positions that labels take: CTC needs one more between two that are the same."""
+        if self.positions is None:
+            return len(labels) + repeats(labels)
+        return len(labels) - (len(labels) > 0 and self.start is not None and labels[0] == self.start)
+
+
+def repeats(labels: Sequence[Any]) -> int:
+    """How many labels are the same as the one before."""
+    return sum(map(lambda a, b: bool(a == b), labels, labels[1:]))
 
 
 # What transformers' configurations leave out where it is their default, by model_type.
@@ -50,7 +65,7 @@ def limits_of(model: Any) -> Limits:
     if isinstance(config, dict):
         return _of_config(config, str(config.get("model_type", "model")))
     if hasattr(config, "to_json_string"):
-        return _of_config(json.loads(config.to_json_string(use_diff=False)), str(config.model_type))
+        return _of_config(config_values(config), str(config.model_type))
     if callable(config):
         return Limits("model", lambda samples: int(config(samples / _RATE)))
     raise InvalidArgumentError(f"cannot determine the frames of a {type(config).__name__}", _HINT)
@@ -71,7 +86,7 @@ def _of_config(config: dict[str, Any], name: str) -> Limits:
     decoder = config.get("decoder") or {}
     positions = config.get("max_target_positions") or decoder.get("max_position_embeddings")
     if positions:
-        return Limits(name, positions=int(positions))
+        return Limits(name, positions=int(positions), start=config.get("decoder_start_token_id"))
     if config.get("model_type") == "wav2vec2-bert":
         return Limits(name, lambda samples: _mel_frames(samples, config))
     if config.get("conv_kernel") and config.get("conv_stride"):

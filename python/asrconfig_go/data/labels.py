@@ -11,7 +11,10 @@ from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
+from .._base.listing import first_of
+from .label_faults import Finding, LabelTally, model_findings, shown, spoken
 from .label_limits import Limits, limits_of
+from .label_rules import LabelRules, rules_of
 from .pieces import kind
 from .scan import ScanResult, scan_audio, scan_with_texts
 from .sources import read_source
@@ -46,7 +49,8 @@ class LabelReport:
 
     ``unit`` is ``"characters"`` or ``"tokens"``; ``limit`` ``"frames"`` of a CTC model or ``"positions"`` of a decoder.
     ``unreadable`` clips and those with a ``missing`` text were not checked; an ``empty`` text fits. ``tightest`` is the
-    highest share of its frames or positions that a pair needs.
+    highest share of its frames or positions that a pair needs. ``findings`` say what else is wrong with the labels of
+    a live model and its tokenizer: ids that the model does not have, CTC's blank, padding.
     """
 
     model: str
@@ -61,6 +65,7 @@ class LabelReport:
     longest_labels: int
     mean_labels: float
     tightest: float
+    findings: tuple[str, ...] = ()
 
     @property
     def infeasible_count(self) -> int:
@@ -86,10 +91,10 @@ def check_labels(
     workers: int = 0,
     progress: bool = True,
 ) -> LabelReport:
-    """Find the clips whose texts do not fit a model: they give an infinite CTC loss, or break a decoder.
+    """Find the clips whose labels do not fit a model: they give an infinite CTC loss, or break a decoder.
 
     ``source`` is what ``scan_audio`` takes, or a ``ScanResult``. Transcripts are read from its column ``text``, or from
-    the first of text, sentence, transcription, transcript, normalized_text and raw_transcription (of tar shards: from
+    the first of text, sentence, transcription, transcript and other usual names (of tar shards: from
     .txt or .json members; of Kaldi: from the file ``text``), unless ``texts`` gives it in the order of the clips. A
     column of whole numbers, such as ``labels`` of a prepared dataset, counts as tokens already.
 
@@ -98,18 +103,21 @@ def check_labels(
     model, its config or folder, or a function from seconds to frames.
 
     CTC needs as many frames as labels, and one more between any two labels that are the same (Graves et al. 2006).
-    Raises ``InvalidArgumentError`` when there are no texts, or when a decoder is checked without a tokenizer.
+    Of a live model it also finds labels that its head does not have, CTC's blank among them, padding other than -100,
+    and a tokenizer that is not the model's. Raises ``InvalidArgumentError`` when there are no texts, or when a decoder
+    is checked without a tokenizer.
 
     >>> print(check_labels(CLIPS / "manifest.jsonl", progress=False))
     all 310 pairs fit wav2vec2
     labels are characters: 12.4 on average, 22 at most; the fullest pair needs 43% of its frames
     """
     limits = limits_of(model)
+    rules = rules_of(model, tokenizer)
     if isinstance(source, ScanResult) or texts is not None:
         result, said = _given(source, texts, workers, progress)
     else:
         result, said = _scanned(source, text, workers, progress)
-    return _report(result, said, limits, tokenizer)
+    return _report(result, said, limits, rules, tokenizer)
 
 
 def _given(source: Any, texts: Iterable[Any] | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
@@ -146,14 +154,14 @@ def _scanned(source: Any, text: str | None, workers: int, progress: bool) -> tup
     return result, said
 
 
-def _report(result: ScanResult, said: Sequence[Any], limits: Limits, tokenizer: Any) -> LabelReport:
+def _report(result: ScanResult, said: Sequence[Any], limits: Limits, rules: LabelRules, tokenizer: Any) -> LabelReport:
     durations = result.durations
     if limits.positions is not None and tokenizer is None and any(isinstance(one, str) for one in said):
         raise InvalidArgumentError(
             "a decoder's positions hold tokens, which cannot be counted without a tokenizer", "pass tokenizer=…"
         )
     counted = [row for row, one in enumerate(said) if one is not None and not math.isnan(durations[row])]
-    tally = _Tally()
+    tally = _Tally(rules)
     for row, labels in zip(counted, _labelled((said[row] for row in counted), tokenizer), strict=True):
         tally.add(row, labels, durations[row], limits)
     unreadable = sum(map(math.isnan, durations))
@@ -172,15 +180,30 @@ def _report(result: ScanResult, said: Sequence[Any], limits: Limits, tokenizer: 
         longest_labels=tally.longest,
         mean_labels=tally.sum / max(1, len(counted)),
         tightest=tally.tightest,
+        findings=tuple(map(str, [*model_findings(rules), *_of_rows(tally.faults, result, said)])),
     )
+
+
+def _of_rows(faults: LabelTally, result: ScanResult, said: Sequence[Any]) -> list[Finding]:
+    """What is wrong with labels besides what the report counts by itself."""
+    for name in ("empty", "too_long"):
+        faults.counts.pop(name, None)
+
+    def name_of(row: int, labels: Sequence[int]) -> str:
+        return shown(result.clips[row].path, said[row] if isinstance(said[row], str) else "")
+
+    return faults.findings(name_of)
 
 
 def _lines(r: LabelReport) -> Iterator[str]:
     consequence = "their CTC loss is infinite" if r.limit == "frames" else "the decoder has no positions for the rest"
     if r.infeasible_count:
         yield f"{r.infeasible_count} of {r.checked} pairs do not fit {r.model}: {consequence}"
+    elif r.findings:
+        yield f"all {r.checked} texts are short enough for {r.model}, but the labels are not right"
     else:
         yield f"all {r.checked} pairs fit {r.model}"
+    yield from first_of(f"! {finding}" for finding in r.findings)
     yield (
         f"labels are {r.unit}: {r.mean_labels:.1f} on average, {r.longest_labels} at most; "
         f"the fullest pair needs {r.tightest:.0%} of its {r.limit}"
@@ -196,27 +219,29 @@ def _lines(r: LabelReport) -> Iterator[str]:
 class _Tally:
     """Counts over the pairs."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: LabelRules) -> None:
+        self.faults = LabelTally(rules)
         self.infeasible: list[tuple[int, tuple[int, int, int]]] = []
         self.empty = self.longest = self.sum = 0
         self.tightest = 0.0
 
     def add(self, row: int, labels: Sequence[Any], seconds: float, limits: Limits) -> None:
+        self.faults.rows += 1
+        if len(labels) and not isinstance(labels[0], str):
+            if self.faults.rules.kind:
+                self.faults.add(row, labels, seconds)
+            if limits.positions is None:
+                labels = spoken(labels, self.faults.rules)
         count = len(labels)
         self.empty += not count
         self.sum += count
         self.longest = max(self.longest, count)
         needed, available = count, limits.available(seconds)
-        if limits.positions is None and 2 * count > available:  # else repeats cannot matter
-            needed += repeats(labels)
+        if limits.positions is not None or 2 * count > available:  # else repeats cannot matter
+            needed = limits.needed(labels)
         self.tightest = max(self.tightest, needed / available if available else math.inf if needed else 0.0)
         if needed > available:
             self.infeasible.append((row, (count, needed, available)))
-
-
-def repeats(labels: Sequence[Any]) -> int:
-    """How many labels are the same as the one before."""
-    return sum(map(lambda a, b: bool(a == b), labels, labels[1:]))
 
 
 def _pair(result: ScanResult, said: Sequence[Any], row: int, count: int, needed: int, available: int) -> InfeasiblePair:

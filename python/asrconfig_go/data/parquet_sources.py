@@ -14,11 +14,13 @@ from typing import Any
 
 from .._base import native
 from .._base.errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
+from .._base.storage import from_storage
 from .arrow_columns import arrow_request, audio_column
 from .arrow_messages import check_messages
 from .hf_sources import text_column
 from .parquet_pages import row_group
 from .pieces import Piece, Source
+from .text_values import text, texts_of
 
 _ROWS = 256  # rows read at once: some 25 MB of speech
 _LOOKED_AT = 10_000  # files of a folder that are looked at for whether it holds Parquet or audio
@@ -83,7 +85,8 @@ class _Files:
         import pyarrow.parquet as pq
 
         try:
-            return pq.ParquetFile(self._files[number], memory_map=True)
+            path = self._files[number]
+            return from_storage(path, lambda: pq.ParquetFile(path, memory_map=True))
         except (OSError, pa.ArrowException) as error:
             raise CorruptFileError(
                 f"{self._files[number]} cannot be read as Parquet: {error}", "download or write it again"
@@ -129,7 +132,7 @@ class _Files:
             with self._open(number) as file:
                 column = text_column(file.schema_arrow.names, name)
                 for _, batch in self._batches(file, number, column, None):
-                    found += batch.column(0).to_pylist()
+                    found += texts_of(batch.column(0))
         return found
 
 
@@ -157,16 +160,25 @@ def read_table(table: Any, label: str) -> Source:
         {"arrow": request, "source": f"{label}, column {column!r}"},
         total=table.num_rows,
         alive=alive,
-        texts=lambda name: table.column(text_column(table.column_names, name)).to_pylist(),
+        texts=lambda name: texts_of(table.column(text_column(table.column_names, name))),
     )
 
 
 def read_frame(frame: Any) -> Source:
     """A ``pandas.DataFrame``."""
+    return read_table(frame_table(frame), f"frame of {len(frame)} rows")
+
+
+def frame_table(frame: Any) -> Any:
+    """A ``pandas.DataFrame`` as a ``pyarrow.Table``; columns of texts and numbers are texts."""
     _need_pyarrow("a DataFrame")
     import pyarrow as pa
 
-    return read_table(pa.Table.from_pandas(frame, preserve_index=False), f"frame of {len(frame)} rows")
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        mixed = {name: frame[name].map(text) for name in frame.columns if frame[name].dtype == object}
+        return pa.Table.from_pandas(frame.assign(**mixed), preserve_index=False)
 
 
 def _need_pyarrow(what: str) -> None:
@@ -203,7 +215,7 @@ def read_saved(folder: Path) -> Any:
             f"{folder} is a saved dataset, and the package datasets is not installed", "pip install datasets"
         ) from None
     try:
-        return load_from_disk(str(folder))
+        return from_storage(folder, lambda: load_from_disk(str(folder)))
     except (OSError, ValueError, KeyError) as error:
         if isinstance(error, AsrConfigError):
             raise

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.input_units import INPUTS, TOKENS_PER_SECOND, InputUnit
+from .._base.listing import listed
 from .pieces import Piece, Source, is_array, known_clip
 
 if TYPE_CHECKING:
@@ -170,4 +171,4 @@ def _columns(dataset: Any) -> str:
     names = getattr(dataset, "column_names", None)
     if names is None:
         names = list(dataset[0]) if isinstance(dataset[0], Mapping) else [f"a {type(dataset[0]).__name__}"]
-    return ", ".join(map(str, names))
+    return listed(names)

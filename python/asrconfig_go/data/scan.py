@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 from .._base import native
@@ -36,6 +36,8 @@ class ScanResult:
     clips: Clips
     unit: InputUnit | None = None
     """What the lengths of rows count that hold a model's input; None of audio."""
+    source: Any = field(default=None, compare=False)
+    """What was scanned."""
 
     @property
     def durations(self) -> array[float]:
@@ -106,7 +108,8 @@ def scan_audio(
     - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``;
     - rows that hold a model's input: columns or keys ``input_values``, ``input_features``, ``input_ids``. Frames last
       as long as ``model`` (see ``profile_model``) tells; 50 tokens count as a second;
-    - rows of any other kind with a length, for which ``collator`` is given, a Trainer's: some are collated, each alone.
+    - rows of any other kind with a length, for which ``collator`` is given, a Trainer's: some are collated, each alone;
+    - the result of another scan, which is returned.
 
     ``sample_size`` measures a random sample drawn with ``seed`` instead of all; of a streamed dataset 200 are read
     by default. ``batch_size`` is that of the profile's padding. ``workers`` 0 means four for each
@@ -127,6 +130,12 @@ def scan_audio(
     (310, 'flac', 1.95)
     """
     _check_sample_size(sample_size)
+    if isinstance(source, ScanResult):
+        if sample_size is not None:
+            raise InvalidArgumentError(
+                f"sample_size = {sample_size} of clips that were scanned already", "scan_audio(source, sample_size=…)"
+            )
+        return source
     options: dict[str, Any] = {
         "workers": workers,
         "cache": scan_cache(cache),
@@ -144,11 +153,11 @@ def scan_audio(
             with scan_job("scan.open", options) as job:
                 _add_pieces(job, found, advance)
                 _finish(job, found, allow_empty)
-                return replace(_result(job, clips), unit=found.unit)
+                return replace(_result(job, clips), unit=found.unit, source=source)
         options |= {"sample_size": sample_size, "allow_empty": allow_empty}
         with scan_job("scan.start", {**found.request, **options}) as job:
             wait(job, advance)
-            return _result(job, clips)
+            return replace(_result(job, clips), source=source)
 
 
 def scan_with_texts(

@@ -15,6 +15,7 @@ from typing import Any
 
 from .._base.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path, utf8
+from .._base.listing import listed
 from ..demo.digits import CLIPS
 from .hf_sources import read_hf_dataset, read_hf_splits
 from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
@@ -79,7 +80,7 @@ _ACCEPTED = (
 
 
 def _splits(source: dict[Any, Any], prepared: PreparedRows, sample_size: int | None, seed: int) -> Source:
-    splits = ", ".join(map(repr, source))
+    splits = listed(map(repr, source))
     if source and all(hasattr(split, "column_names") for split in source.values()):
         if all(hasattr(split, "__len__") for split in source.values()):
             return read_hf_splits(source, prepared)

@@ -10,6 +10,7 @@ import numpy as np
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import CorruptFileError, InvalidArgumentError
 from ..data.pieces import is_array, kind
+from .channels import Decoded, Mix
 from .decoding import decode_bytes, decode_file
 from .loading_checks import RATES, check_rate
 from .padded_clips import Array
@@ -29,7 +30,8 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. The path ``talk.flac#t=12.5,30`` is
     that of a piece, from 12.5 s to 30 s of ``talk.flac``, and no more than that is read. Of several channels the mean
     is taken; in arrays, the shorter axis is that of the channels. Files are decoded by soundfile, and brought to the
-    rate by soxr, or by scipy where soxr is not installed.
+    rate by soxr, or by scipy where soxr is not installed. Where channels cancel each other in their mean, which has a
+    hundredth of their energy then or less, the loudest of them is taken.
 
     Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, truncated (where its header
     tells: FLAC and MP3), in an unknown format or with samples that are not finite numbers, ``InvalidArgumentError`` for
@@ -39,9 +41,14 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     >>> clip.dtype, clip.shape
     (dtype('float32'), (9390,))
     """
+    return load_clip(source, sample_rate).samples
+
+
+def load_clip(source: Any, sample_rate: int = SAMPLING_RATE) -> Decoded:
+    """As ``load_audio``, with whether one channel stands for all."""
     check_rate(sample_rate)
     name = name_of(source)
-    samples, rate = _decoded(source, name, sample_rate)
+    samples, rate, one_channel = _decoded(source, name, sample_rate)
     if not RATES[0] <= rate <= RATES[1]:
         raise CorruptFileError(f"{name} has the sampling rate {rate} Hz", "write it again, or leave it out")
     if not np.isfinite(samples).all():
@@ -49,7 +56,7 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     clip: Array = resampled(samples, rate, sample_rate, name) if len(samples) else samples
     if not len(clip):
         raise CorruptFileError(f"{name} holds no audio", "leave it out: filter the dataset by its length")
-    return clip
+    return Decoded(clip, sample_rate, one_channel)
 
 
 def name_of(source: Any) -> str:
@@ -66,11 +73,11 @@ def name_of(source: Any) -> str:
     return f"an array of shape {tuple(source.shape)}" if is_array(source) else kind(source)
 
 
-def _decoded(source: Any, name: str, rate: int) -> tuple[Array, int]:
+def _decoded(source: Any, name: str, rate: int) -> Decoded:
     """The samples in mono, and their rate."""
     if isinstance(source, dict):
         if source.get("array") is not None:
-            return _array(source["array"], name), _rate(source.get("sampling_rate", rate), name)
+            return _array(source["array"], name, _rate(source.get("sampling_rate", rate), name))
         if source.get("bytes") is not None:
             return decode_bytes(source["bytes"], name, os.fsdecode(source.get("path") or ""))
         source = source.get("path")
@@ -82,11 +89,11 @@ def _decoded(source: Any, name: str, rate: int) -> tuple[Array, int]:
         return decode_bytes(source, name)
     if hasattr(source, "get_all_samples"):  # torchcodec's, which datasets gives from version 4 on
         found = source.get_all_samples()
-        return _array(found.data, name), _rate(found.sample_rate, name)
-    return _array(source, name), rate
+        return _array(found.data, name, _rate(found.sample_rate, name))
+    return _array(source, name, rate)
 
 
-def _array(values: Any, name: str) -> Array:
+def _array(values: Any, name: str, rate: int) -> Decoded:
     """As mono float32; int16 and int32 are taken as PCM samples of that width."""
     if isinstance(values, str | bytes | dict) or values is None:
         raise InvalidArgumentError(f"{name} is not audio", _ACCEPTED)
@@ -101,12 +108,15 @@ def _array(values: Any, name: str) -> Array:
         raise InvalidArgumentError(f"{name} is not audio: {array.dtype} of shape {array.shape}", _ACCEPTED)
     samples: Array = array.astype(np.float32, copy=False)
     if not samples.size:
-        return samples.reshape(-1)
+        return Decoded(samples.reshape(-1), rate)
     if whole:
         samples = samples / np.float32(-float(np.iinfo(array.dtype).min))
-    if samples.ndim == 2:
-        samples = samples.mean(int(np.argmin(samples.shape)))
-    return samples
+    if samples.ndim == 1:
+        return Decoded(samples, rate)
+    axis, mix = int(np.argmin(samples.shape)), Mix()
+    mean = mix(samples, axis)
+    instead = mix.channel_instead()
+    return Decoded(mean, rate) if instead is None else Decoded(Mix(instead)(samples, axis), rate, True)
 
 
 def _rate(rate: Any, name: str) -> int:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._base.checks import checked
-from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.errors import AsrConfigError, InvalidArgumentError, StorageError
+from .._base.listing import listed
 from .._base.progress import ProgressBar
 from ..view.units import plural
 
@@ -18,15 +19,21 @@ _AHEAD = 4  # clips a thread, so that encoded bytes do not pile up
 
 @dataclass(frozen=True)
 class Filled:
-    """What ``prepare`` did: ``clips`` were asked for, ``bad`` of them could not be loaded."""
+    """What ``prepare`` did: ``clips`` were asked for, ``bad`` of them could not be loaded.
+
+    ``silent`` names those that were loaded and in which nothing is heard.
+    """
 
     clips: int
     bad: int
     first_error: str
+    silent: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """In one line, and the first error."""
         text = f"{plural(self.clips - self.bad, 'clip')} prepared"
+        if self.silent:
+            text += f", {len(self.silent)} silent ({listed(self.silent, shown=3)})"
         return f"{text}, {self.bad} could not be loaded; the first: {self.first_error}" if self.bad else text
 
 
@@ -62,9 +69,9 @@ def _finished(pool: ThreadPoolExecutor, load: Any, items: Iterable[Any], most: i
 
 
 def _problem(finished: Future[Any]) -> BaseException | None:
-    """A clip that cannot be loaded; any other error is raised."""
+    """A clip that cannot be loaded; any other error is raised, as of storage that does not answer."""
     error = finished.exception()
-    if error is not None and not isinstance(error, AsrConfigError):
+    if error is not None and (not isinstance(error, AsrConfigError) or isinstance(error, StorageError)):
         raise error
     return error
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import Any
 
+from .audio import name_of
 from .cache_filling import Filled, fill
+from .channels import is_silent
 from .padded_clips import Array
 
 
@@ -12,6 +16,8 @@ class ClipCache:
     """Calling one with a clip's source gives the clip; ``_hits`` and ``_misses`` are counted there."""
 
     _hits = _misses = 0
+    _lock: threading.Lock
+    _silent: list[str]  # names of clips that this process loaded
 
     def __call__(self, source: Any) -> Array:
         """The clip."""
@@ -31,9 +37,18 @@ class ClipCache:
         """Load all clips of ``sources`` now, in ``workers`` threads (default: one for each core).
 
         ``sources`` is a folder, a manifest, a ``datasets.Dataset`` with an audio column, or an iterable of clips or of
-        rows with ``audio``. Clips that cannot be loaded are counted, and the first error is kept.
+        rows with ``audio``. Clips that cannot be loaded are counted, and the first error is kept; so are clips that are
+        loaded now and are silent.
         """
-        return fill(self, sources, workers, progress)
+        earlier = len(self._silent)
+        filled = fill(self, sources, workers, progress)
+        return replace(filled, silent=tuple(self._silent[earlier:]))
+
+    def _loaded(self, source: Any, clip: Array) -> None:
+        """Note a clip in which nothing is heard."""
+        if clip.ndim == 1 and clip.dtype.kind == "f" and is_silent(clip):
+            with self._lock:
+                self._silent.append(name_of(source))
 
     def _share_found(self) -> str:
         """For ``repr``; empty before the first clip."""

@@ -73,6 +73,7 @@ class DecodedCache(ClipCache):
                 return found
             self._misses += 1
         clip: Array = np.asarray(self.load(source))
+        self._loaded(source, clip)
         if key is not None and unchanged(source, key):
             clip = self._kept(key, clip)
         return clip
@@ -100,11 +101,13 @@ class DecodedCache(ClipCache):
         self._clips: OrderedDict[Key, Array] = OrderedDict()
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._hits = self._misses = self._nbytes = 0
+        self._silent = []
 
     def _forked(self) -> None:
         """Another thread may have held the lock, and have been in the middle of counting."""
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._hits = self._misses = 0
+        self._silent = []
         self._nbytes = sum(_size(*entry) for entry in self._clips.items())
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.errors import CorruptFileError, NotFoundError, UnsupportedError
 from .._base.files import user_path
+from .._base.storage import from_storage, read_through
+from .channels import Decoded, Mix
 from .clip_ranges import split_range
 
 if TYPE_CHECKING:
@@ -20,9 +23,17 @@ _CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss 
 _LEAD_S = {"OPUS": 5.0}
 
 
-def decode_file(path: str) -> tuple[Array, int]:
-    """The samples of a file or of a piece of one, the mean of its channels, and its rate in hertz."""
+def decode_file(path: str) -> Decoded:
+    """The samples of a file or of a piece of one, the mean of its channels, and its rate in hertz.
+
+    Where the channels cancel each other in their mean, as in a recording with one of them inverted, it is the loudest
+    of them.
+    """
     path, part = split_range(path)
+    return from_storage(path, lambda: _decode_file(path, part))
+
+
+def _decode_file(path: str, part: tuple[float, float] | None) -> Decoded:
     file = user_path(path, "audio file")
     path = str(file) if path.startswith("~") else path
     if not file.is_file():
@@ -30,25 +41,32 @@ def decode_file(path: str) -> tuple[Array, int]:
         where = "fetch it first" if "://" in path else f"relative paths start in {Path.cwd()}"
         raise NotFoundError(f"the audio file {path} {what}", where)
     if not os.access(path, os.R_OK):
+        with contextlib.suppress(PermissionError):
+            read_through(path)
         raise NotFoundError(f"the audio file {path} cannot be read", "check its permissions")
     if not file.stat().st_size:
         raise CorruptFileError(f"the audio file {path} is empty", "fetch it again, or leave it out")
+    try:
+        return _decode(path, path, part)
+    except CorruptFileError:
+        read_through(path)  # raises what the storage fails by, of which libsndfile keeps nothing
     return _decode(path, path, part)
 
 
-def decode_bytes(data: bytes | bytearray | memoryview, name: str, path: str = "") -> tuple[Array, int]:
+def decode_bytes(data: bytes | bytearray | memoryview, name: str, path: str = "") -> Decoded:
     """As ``decode_file``, of a file in memory; its ``path`` tells which piece of it is meant."""
     return _decode(io.BytesIO(data), name, split_range(path, file=False)[1])
 
 
-def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None) -> tuple[Array, int]:
-    soundfile = _soundfile(name)
+def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None, channel: int | None = None) -> Decoded:
+    """All channels' mean, or ``channel`` alone."""
+    soundfile, mix = _soundfile(name), Mix(channel)
     try:
         with soundfile.SoundFile(file) as opened:
             claimed, rate = opened.frames, int(opened.samplerate)
             if part is not None:
                 claimed = _go_to(opened, part)
-            samples = _mono_frames(opened, claimed)
+            samples = _mono_frames(opened, claimed, mix)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OSError) as error:
         raise CorruptFileError(
             f"cannot decode {name}: {_reason(error)}",
@@ -59,7 +77,12 @@ def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None)
             f"{name} is truncated: {len(samples) / rate:.2f} s of {claimed / rate:.2f} s could be decoded",
             "fetch it again, or leave it out; asrconfig_go.scan_audio finds all such files",
         )
-    return samples, rate
+    instead = mix.channel_instead()
+    if instead is None:
+        return Decoded(samples, rate, channel is not None)
+    if isinstance(file, io.BytesIO):
+        file.seek(0)
+    return _decode(file, name, part, instead)
 
 
 def _go_to(opened: Any, part: tuple[float, float]) -> int:
@@ -72,13 +95,13 @@ def _go_to(opened: Any, part: tuple[float, float]) -> int:
     return int(end - start)
 
 
-def _mono_frames(opened: Any, frames: int) -> Array:
+def _mono_frames(opened: Any, frames: int, mix: Mix) -> Array:
     """The next ``frames``."""
     blocks: list[Array] = []
     while True:
         wanted = min(_BLOCK, max(1, frames))
         block = opened.read(wanted, dtype="float32")
-        blocks.append(block.mean(1) if block.ndim == 2 else block)
+        blocks.append(mix(block, 1) if block.ndim == 2 else block)
         frames -= len(block)
         if len(block) < wanted or frames <= 0:
             break

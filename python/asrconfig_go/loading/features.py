@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
+from .._base.listing import listed
 from .audio import load_audio
 from .decoded_cache import sample_rate_of
 from .padded_clips import Augmentation, augmented
@@ -64,7 +65,7 @@ def clips_of(rows: Sequence[dict[str, Any]], extractor: Any, load: Any, augment:
     """The audio of the rows, augmented but for rows whose ``augment`` is false."""
     if "audio" not in rows[0]:
         raise InvalidArgumentError(
-            f"rows of {', '.join(sorted(rows[0])) or 'nothing'} have no audio",
+            f"rows of {listed(sorted(rows[0])) or 'nothing'} have no audio",
             'rows need "audio" (or input_values, input_features); with a Trainer set remove_unused_columns=False',
         )
     load = _at_the_rate_of(extractor, load)

@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 from .._base.checks import checked
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
+from .._base.listing import first_of, shortened
 from .loader_sources import Reading, Resampler, loader_items
 
 _FIRST = 0.6  # of the time, for the first pass; what is left is for reading the same clips again
@@ -76,7 +77,7 @@ class LoaderRate:
             f"  {', '.join(f'{c.codec} {c.rate:.0f} ({c.clips})' for c in self.codecs)}; {self.resampled} resampled",
         ]
         bad = [f"  {self.bad} clips could not be read"] if self.bad else []
-        return "\n".join([*lines, *bad, *(f"  note: {note}" for note in self.notes)])
+        return "\n".join([*lines, *bad, *(f"  note: {shortened(note)}" for note in first_of(self.notes))])
 
 
 class LoaderSettings(TypedDict, total=False):

@@ -21,7 +21,7 @@ from ..data.arrow_columns import audio_column as arrow_audio_column
 from ..data.clips import Clip
 from ..data.hf_sources import audio_column, undecoded
 from ..data.parquet_pages import row_group
-from ..data.parquet_sources import parquet_files, read_arrow_file, read_saved
+from ..data.parquet_sources import frame_table, parquet_files, read_arrow_file, read_saved
 from ..data.pieces import is_array, kind
 from ..data.scan import scan_audio
 from .stored_audio import cannot_decode
@@ -68,7 +68,7 @@ def loader_items(
     if hasattr(dataset, "column_names") and hasattr(dataset, "features"):
         return _hf_rows(dataset, drawn)
     if hasattr(dataset, "columns") and hasattr(dataset, "iloc"):
-        dataset = _table_of(dataset)
+        dataset = frame_table(dataset)
     if hasattr(dataset, "column_names") and hasattr(dataset, "schema"):
         return _table_rows(dataset, drawn)
     if isinstance(dataset, _Shards):
@@ -243,12 +243,6 @@ def _arrow(path: Path) -> Any:
     from datasets import Dataset
 
     return Dataset.from_file(str(path))
-
-
-def _table_of(frame: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_pandas(frame, preserve_index=False)
 
 
 def _table_rows(table: Any, drawn: random.Random) -> LoaderItems:

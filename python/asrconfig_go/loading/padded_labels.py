@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-
-IGNORED = -100  # label value that the losses of transformers leave out
+from ..data.label_limits import IGNORED
 
 
 def labels_of(rows: Sequence[dict[str, Any]], tokenizer: Any) -> list[list[int]] | None:

@@ -115,6 +115,7 @@ class ResampledCache(ClipCache):
             raise InvalidArgumentError(
                 f"load gave an array of shape {clip.shape}", "it must return one of shape (samples,)"
             )
+        self._loaded(source, clip)
         if key is not None and path is not None and unchanged(source, key):
             self._save(path, clip)
         return clip
@@ -129,6 +130,7 @@ class ResampledCache(ClipCache):
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._room = Room(self.folder, self.max_bytes, self.keep_free_bytes)
         self._hits = self._misses = self._unsaved = 0
+        self._silent = []
 
     def _path(self, key: Key) -> str:
         name = hashlib.blake2b(f"{key} {self._made_of}".encode(errors="surrogateescape"), digest_size=16).hexdigest()

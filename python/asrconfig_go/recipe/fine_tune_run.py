@@ -9,6 +9,7 @@ from typing import Any
 from .._base.adapters import add_lora
 from .._base.defaults import SAMPLING_RATE
 from ..plan.plan_record import FILE
+from ..training.checkpoint_space import check_room, disk_errors_explained
 from ..view.units import say
 from .error_rates import word_error_rate
 from .fine_tune_options import FineTuneOptions
@@ -18,7 +19,7 @@ from .labelling import prepare
 from .long_recordings import load_aligner
 from .model_building import load_model
 from .model_kinds import family
-from .output_folder import check_room, full_disk_explained, save_model
+from .output_folder import save_model
 from .processors import build_processor
 from .quantization import check_bits
 from .rank_output import quiet
@@ -50,7 +51,7 @@ class Run:
         self.trainer = self._make_trainer()
         with ExitStack() as stack:
             stack.enter_context(quiet(not self.options.verbose))
-            stack.enter_context(full_disk_explained(self.options.output, lambda: int(self.trainer.state.global_step)))
+            stack.enter_context(disk_errors_explained(self.options.output, lambda: self.trainer))
             self._train(stack)
             if not (self.manager.report and self.manager.report.stopped):
                 save_model(self.trainer, self.options.output)
@@ -65,7 +66,7 @@ class Run:
         options, data = self.options, self.data
         self.say("Speech", data)
         cleans = family(options.model) == "ctc" if options.clean is None else options.clean
-        cleaned = data.clean() if cleans else data.with_texts(str.strip)
+        cleaned = data.clean(language=options.language) if cleans else data.with_texts(str.strip)
         self.processor = build_processor(column(cleaned.train, "text"), options.model, language=options.language)
         given = given_plan(options)
         rank = given.lora_rank if given else options.lora_rank
@@ -114,7 +115,9 @@ class Run:
         plan.save(options.output / FILE)
         self.manager.explain().save(options.output / "plan.html")
         callbacks = [self.watch, *options.callbacks]
-        trainer = make_trainer(self.model, args, self._during_training(), self.processor, callbacks=callbacks)
+        trainer = make_trainer(
+            self.model, args, self._during_training(), self.processor, callbacks=callbacks, load=plan.clip_loader()
+        )
         if not options.verbose:
             trainer.remove_callback(PrinterCallback)  # it prints what the bar would
         return trainer

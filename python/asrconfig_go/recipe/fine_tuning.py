@@ -52,8 +52,8 @@ def fine_tune(
 ) -> FineTuneResult:
     """Fine-tune ``model`` on ``source`` and leave everything in ``output_dir``; prints every stage if ``verbose``.
 
-    ``source`` and the options up to ``check_audio`` are those of ``load_speech``, ``model`` and ``language`` those
-    of ``build_processor``. ``clean``: whether transcripts go through ``clean_text``; None does so for CTC alone, as
+    ``source`` and the options up to ``language`` are those of ``load_speech``, ``model`` and ``language`` those of
+    ``build_processor``. ``clean``: whether transcripts go through ``clean_text``; None does so for CTC alone, as
     Whisper writes with capitals and punctuation. ``align`` is a fine-tuned CTC model, by folder or name, that finds the
     texts of pieces of long clips which have no timestamps (see ``prepare``). ``epochs`` or ``max_steps`` (optimizer
     steps) replace the plan's length, ``target_batch_size`` is the clips of an optimizer step (default 32),
@@ -85,7 +85,7 @@ def fine_tune(
     check_settings(options.settings)  # a wrong name should not come to light after minutes
     data = load_speech(
         source, text_column=text_column, audio_column=audio_column, evaluation_share=evaluation_share, name=name,
-        split=split, evaluation_split=evaluation_split, check_audio=check_audio, token=token, seed=seed,
-        progress=verbose,
+        split=split, evaluation_split=evaluation_split, check_audio=check_audio, language=language, token=token,
+        seed=seed, progress=verbose,
     )  # fmt: skip
     return Run(options, data).go(finished)

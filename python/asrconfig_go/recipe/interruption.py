@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._base.output import show
-from .output_folder import saved_so_far
+from ..training.checkpoint_space import saved_so_far
 
 
 @contextlib.contextmanager

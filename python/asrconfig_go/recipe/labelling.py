@@ -11,7 +11,6 @@ from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
 from ..data.label_limits import Limits, limits_of
-from ..data.labels import repeats
 from ..machine import HardwareProfile
 from ..segmentation import CTCAligner
 from ..segmentation.cutting import cut_settings
@@ -105,5 +104,4 @@ def _processes(texts: int, tokenizer: Any) -> int:
 
 
 def _fits(labels: Sequence[int], length: int, limits: Limits) -> bool:
-    needed = len(labels) + (repeats(labels) if limits.positions is None else 0)
-    return needed <= limits.available(length / SAMPLING_RATE)
+    return limits.needed(labels) <= limits.available(length / SAMPLING_RATE)

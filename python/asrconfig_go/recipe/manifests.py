@@ -2,84 +2,83 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from .._base import native
 from .._base.errors import CorruptFileError, EmptyDatasetError
+from .._base.listing import listed, shortened
+from ..data.column_names import find_column
+from ..data.manifest_rows import ManifestRow, manifest_rows
+from ..data.scan import scan_audio
+from ..loading.clip_ranges import named_range
+from ..segmentation.segments import SEGMENT_COLUMNS
 from ..segmentation.subtitles import read_subtitles, subtitles_beside
 from ..segmentation.text_slices import joined
-from .column_names import find_column
-from .manifest_pieces import named_pieces
+from ..view.units import plural
 from .timed_texts import SEGMENTS, as_json, segment_column
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
-_DELIMITERS = ",;|\t"
-_LOOKED_AT = 20  # rows that tell where the audio of a manifest lies
-_FOLDERS = ("", "clips", "wavs", "wav", "audio", "data")
-_ENDINGS = ("", ".wav", ".flac", ".mp3", ".opus")
+_NAMED = 5  # bad rows that a note names
+_SLACK_S = 0.02  # of a row's piece at the end of its file: manifests round to hundredths
+_HINT = "give a manifest with a row for each clip"
 
 
-def read_table(path: Path) -> list[dict[str, Any]]:
-    """The rows of a manifest in file order. Raises ``CorruptFileError`` with the line that cannot be read."""
-    try:
-        if path.suffix in (".csv", ".tsv"):
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                return _csv_rows(file.read(), path.suffix == ".tsv")
-        text = path.read_text(encoding="utf-8-sig")
-        return _listed(json.loads(text)) if path.suffix == ".json" and text.lstrip()[:1] == "[" else _json_rows(text)
-    except (OSError, ValueError, csv.Error) as error:
-        raise CorruptFileError(f"{path} cannot be read as a manifest: {error}", "write it as UTF-8") from error
+def is_table(path: Path) -> bool:
+    """Whether a file is a manifest by its name."""
+    return path.name.lower().removesuffix(".gz").endswith(TABLES)
 
 
-def _csv_rows(text: str, tabs: bool) -> list[dict[str, Any]]:
-    head = text.partition("\n")[0]
-    delimiter = "\t" if tabs else max(_DELIMITERS, key=head.count)
-    file = io.StringIO(text, newline="")
-    if tabs:  # as Common Voice writes them: a quotation mark is one
-        return list(csv.DictReader(file, delimiter=delimiter, quoting=csv.QUOTE_NONE, restval=""))
-    return list(csv.DictReader(file, delimiter=delimiter, restval=""))
-
-
-def _json_rows(text: str) -> list[dict[str, Any]]:
-    rows = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                rows += _listed([json.loads(line)])
-            except ValueError as error:
-                raise ValueError(f"line {number}: {error}") from error
-    return rows
-
-
-def _listed(rows: Any) -> list[dict[str, Any]]:
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("a row is not an object with named fields")
-    return rows
-
-
-def read_manifest(path: Path, audio_column: str | None, text_column: str | None) -> dict[str, Any]:
+def read_manifest(path: Path, audio_column: str | None, text_column: str | None, notes: list[str]) -> dict[str, Any]:
     """Splits by name, ``"train"`` where the manifest has no column ``split``, as ``datasets.Dataset``.
 
-    Of the columns they have the audio's (paths) and the transcript's, with the manifest's own names, and the one with
-    segments. Raises ``InvalidArgumentError`` for columns that are not there.
+    The library reads it, as for ``scan_audio`` and ``check_labels``. The datasets have the audio's paths and the
+    transcripts, and the column with segments. Rows that cannot be read are left out and named in ``notes``. Raises
+    ``InvalidArgumentError`` for columns that are not there.
     """
-    rows = read_table(path)
+    columns, rows = manifest_rows(path, audio_column, text_column, ("split", *SEGMENT_COLUMNS))
+    if columns and not rows:
+        find_column(columns, "audio", audio_column)
     if not rows:
-        raise EmptyDatasetError(f"{path} has no rows", "give a manifest with a row for each clip")
-    columns = [str(name) for name in dict.fromkeys(name for row in rows[:1000] for name in row)]
-    audio = find_column(columns, "audio", audio_column)
-    text = find_column(columns, "text", text_column)
-    timed = segment_column(columns, audio, text)
-    paths = named_pieces(rows, _resolved(path.parent, [str(row.get(audio) or "") for row in rows]), path)
-    splits: dict[str, list[tuple[str, Any, Any]]] = {}
-    for row, file in zip(rows, paths, strict=True):
-        splits.setdefault(str(row.get("split") or "train"), []).append((file, row.get(text), row.get(timed or "")))
-    return {name: paired(found, audio, text) for name, found in splits.items()}
+        raise EmptyDatasetError(f"{path} has no rows", _HINT)
+    good = _readable(rows, path, notes)
+    if all(row.text is None for row in good):
+        find_column(columns, "text", text_column)
+    timed = segment_column(columns, audio_column or "", text_column or "")
+    splits: dict[str, list[tuple[str, str | None, Any]]] = {}
+    for row, file in zip(good, _files(good), strict=True):
+        extra = dict(zip(("split", *SEGMENT_COLUMNS), row.extra or (), strict=False))
+        splits.setdefault(extra.get("split") or "train", []).append((file, row.text, extra.get(timed or "")))
+    return {name: paired(part, audio_column or "audio", text_column or "text") for name, part in splits.items()}
+
+
+def _readable(rows: list[ManifestRow], path: Path, notes: list[str]) -> list[ManifestRow]:
+    """The rows without those that cannot be read. Raises ``EmptyDatasetError`` when none can."""
+    bad = [f"{Path(row.path).name}: {row.error}" for row in rows if row.error]
+    if bad:
+        named = listed(map(shortened, bad), "; ", _NAMED)
+        what = f"{len(bad)} of {plural(len(rows), 'row')} of {path.name} cannot be read"
+        if len(bad) == len(rows):
+            raise EmptyDatasetError(f"{what}: {named}", _HINT)
+        notes.append(f"{what} and {'is' if len(bad) == 1 else 'are'} left out: {named}")
+    return [row for row in rows if not row.error]
+
+
+def _files(rows: Sequence[ManifestRow]) -> list[str]:
+    """The paths of rows, with the piece that each selects. One that ends with its file needs the file's length."""
+    open_ended = list(dict.fromkeys(row.path for row in rows if row.piece and not (row.offset and row.seconds)))
+    lengths: dict[str, float] = {}
+    if open_ended:
+        lengths = dict(zip(open_ended, scan_audio(open_ended, allow_empty=True, progress=False).durations, strict=True))
+    return [_named(row, lengths) if row.piece else row.path for row in rows]
+
+
+def _named(row: ManifestRow, lengths: dict[str, float]) -> str:
+    length = lengths.get(row.path, 0.0)
+    end = row.offset + row.seconds if row.seconds else length
+    whole = not row.offset and not (row.seconds and end < length - _SLACK_S)
+    return row.path if whole or not end > row.offset else named_range(row.path, row.offset, end)
 
 
 def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str = "text") -> Any:
@@ -87,20 +86,11 @@ def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str
     import datasets
 
     files, texts, timed = zip(*rows, strict=True)
-    columns = {audio: list(files), text: [None if each is None else str(each) for each in texts]}
+    columns = {audio: list(files), text: list(texts)}
     if any(timed):
         columns[SEGMENTS] = [as_json(each) for each in timed]
     features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
     return datasets.Dataset.from_dict(columns, features=features)
-
-
-def _resolved(folder: Path, names: Sequence[str]) -> list[str]:
-    """Paths from the manifest's folder on, or a folder of clips in it, with an ending where names have none."""
-    places = [(folder / sub, ending) for ending in _ENDINGS for sub in _FOLDERS]
-    looked_at = [name for name in names[:_LOOKED_AT] if name]
-    found = [sum((place / f"{name}{ending}").is_file() for name in looked_at) for place, ending in places]
-    place, ending = places[found.index(max(found))]
-    return [str((place / f"{name}{ending}").resolve()) if name else "" for name in names]
 
 
 def read_pairs(folder: Path) -> Any | None:

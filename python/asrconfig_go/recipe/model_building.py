@@ -20,8 +20,8 @@ def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = 
     head gets a row for each token, made again where the checkpoint's does not fit; the loss is a mean, impossible pairs
     count zero, and the convolutional feature encoder is frozen, as is usual. Whisper is used unchanged, with the
     processor's language. ``"tiny-wav2vec2"`` and ``"tiny-whisper"`` are small, need no network, and have random weights
-    that depend on ``seed`` alone. ``bits``, 8 or 4, has bitsandbytes load the weights of all layers but the head, for
-    ``add_lora``.
+    that depend on ``seed`` alone. Weights are in float32, however a checkpoint stores them. ``bits``, 8 or 4, has
+    bitsandbytes load those of all layers but the head, for ``add_lora``.
 
     Raises ``NotFoundError`` for what cannot be loaded, ``UnsupportedError`` for models of another kind, and
     ``InvalidArgumentError`` for a processor of the other kind.
@@ -69,6 +69,7 @@ def _ctc(model: str, processor: Any, seed: int, bits: int | None) -> Any:
             )
 
     loaded = from_hub("the model", model, load, OFFLINE)
+    loaded = loaded if bits else loaded.float()  # of a checkpoint in 16 bits: they are for inference
     freeze = getattr(loaded, "freeze_feature_encoder", None)
     if freeze is not None:
         freeze()
@@ -82,6 +83,7 @@ def _whisper(model: str, processor: Any, bits: int | None) -> Any:
         return WhisperForConditionalGeneration.from_pretrained(model, **quantized(bits))
 
     loaded = from_hub("the model", model, load, OFFLINE)
+    loaded = loaded if bits else loaded.float()
     generation = loaded.generation_config
     if getattr(generation, "is_multilingual", False):
         generation.language, generation.task = processor.tokenizer.language, "transcribe"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from .._base.keywords import check_keywords
 from .model_building import is_whisper
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ def make_collator(processor: Any, model: Any, **options: Unpack[CollatorSettings
     """
     from ..loading import CTCCollator, Seq2SeqCollator
 
+    kind = Seq2SeqCollator if is_whisper(processor) else CTCCollator
+    check_keywords(options, [*inspect.signature(kind).parameters][1:], "make_collator")
     if is_whisper(processor):
         return Seq2SeqCollator(processor, decoder_start_token_id=model.config.decoder_start_token_id, **options)
     return CTCCollator(processor, **options)

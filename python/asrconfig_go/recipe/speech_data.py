@@ -36,17 +36,21 @@ class SpeechData:
     train: Any
     evaluation: Any | None
     notes: tuple[str, ...] = ()
+    language: str | None = None
+    """What is spoken, where that is known: it decides how letters become lower case."""
 
-    def clean(self, *, lowercase: bool = True, keep: str = "'") -> SpeechData:
+    def clean(self, *, lowercase: bool = True, keep: str = "'", language: str | None = None) -> SpeechData:
         """With transcripts cleaned by ``clean_text``, and without clips whose transcript is empty then.
 
-        Raises ``EmptyDatasetError`` when no clips are left to train on.
+        ``language`` is by default the one that the data was loaded with. Raises ``EmptyDatasetError`` when no clips are
+        left to train on.
         """
-        return self.with_texts(lambda text: clean_text(text, lowercase=lowercase, keep=keep))
+        data = self if language is None else replace(self, language=language)
+        return data.with_texts(lambda text: clean_text(text, lowercase=lowercase, keep=keep, language=data.language))
 
     def with_texts(self, change: Callable[[str], str]) -> SpeechData:
         """With ``change`` applied to every transcript, and without those that are empty then; both are noted."""
-        report = CleaningReport()
+        report = CleaningReport(language=self.language)
         parts = [part and _with_texts(part, change, report) for part in (self.train, self.evaluation)]
         return self.of(*parts).noted(*report.notes())
 

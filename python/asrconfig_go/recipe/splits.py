@@ -11,8 +11,9 @@ from typing import Any
 from .._base.errors import InvalidArgumentError, NotFoundError
 from .._base.files import user_path
 from .._base.hub_downloads import from_hub
-from ..data.parquet_sources import parquet_files, read_saved
-from .manifests import TABLES, read_manifest, read_pairs
+from .._base.storage import from_storage
+from ..data.parquet_sources import frame_table, parquet_files, read_saved
+from .manifests import TABLES, is_table, read_manifest, read_pairs
 
 TRAIN = ("train", "training")
 EVALUATION = ("validation", "valid", "dev", "eval", "evaluation", "test")
@@ -20,50 +21,71 @@ _MANIFESTS = ("metadata", "manifest", "transcripts", "transcript", "data")
 _HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 _ACCEPTED = (
     'pass "demo", a folder (with metadata.csv or .jsonl, or with x.txt beside each x.wav), a manifest, the name of a '
-    "dataset on the Hub, or a datasets.Dataset"
+    "dataset on the Hub, a datasets.Dataset, a pandas.DataFrame or a pyarrow.Table"
 )
 
 
-def splits_of(source: Any, audio: str | None, text: str | None, hub: dict[str, Any]) -> dict[str, Any]:
-    """The splits of ``source`` by their names."""
+def splits_of(
+    source: Any, audio: str | None, text: str | None, hub: dict[str, Any], notes: list[str]
+) -> dict[str, Any]:
+    """The splits of ``source`` by their names; ``notes`` gets what is left out of its manifests."""
     if isinstance(source, str) and source == "demo":
         from ..demo.digits import CLIPS
 
-        return read_manifest(CLIPS / "manifest.jsonl", None, None)
+        return read_manifest(CLIPS / "manifest.jsonl", None, None, notes)
     if isinstance(source, str | os.PathLike):
         path = user_path(source, "dataset")
-        if path.is_dir():
-            return _folder(path, audio, text)
-        return _file(path, audio, text) if path.exists() else _remote(os.fspath(source), hub)
+        return _local(path, audio, text, notes) if path.exists() else _remote(os.fspath(source), hub)
     if isinstance(source, Mapping):
         return {str(name): part for name, part in source.items()}
     if hasattr(source, "column_names") and hasattr(source, "features"):
         return {"train": source}
+    if hasattr(source, "schema") or hasattr(source, "iloc"):
+        return {"train": _of_table(source if hasattr(source, "schema") else frame_table(source))}
     raise InvalidArgumentError(f"cannot read speech from a {type(source).__name__}", _ACCEPTED)
 
 
-def _file(path: Path, audio: str | None, text: str | None) -> dict[str, Any]:
-    if path.suffix in TABLES:
-        return read_manifest(path, audio, text)
-    if path.suffix == ".parquet":
+def _local(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Any]:
+    found: list[str] = []
+
+    def read() -> dict[str, Any]:
+        found.clear()
+        return (_folder if path.is_dir() else _file)(path, audio, text, found)
+
+    splits = from_storage(path, read)
+    notes += found
+    return splits
+
+
+def _of_table(table: Any) -> Any:
+    """A ``pyarrow.Table`` as a ``datasets.Dataset``."""
+    import datasets
+
+    return datasets.Dataset(table)
+
+
+def _file(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Any]:
+    if is_table(path):
+        return read_manifest(path, audio, text, notes)
+    if path.suffix.lower() == ".parquet":
         return _parquet([path])
     raise InvalidArgumentError(f"{path} is not a manifest: {', '.join(TABLES)} and .parquet are known", _ACCEPTED)
 
 
-def _folder(path: Path, audio: str | None, text: str | None) -> dict[str, Any]:
+def _folder(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Any]:
     saved = read_saved(path)
     if saved is not None:
         return dict(saved) if isinstance(saved, Mapping) else {"train": saved}
-    tables = {file.stem: file for file in sorted(path.iterdir()) if file.suffix in TABLES}
+    tables = {file.name.partition(".")[0]: file for file in sorted(path.iterdir()) if is_table(file)}
     by_split = {stem: file for stem, file in tables.items() if stem in (*TRAIN, *EVALUATION)}
     if set(by_split) & set(TRAIN):
-        return {stem: read_manifest(file, audio, text)["train"] for stem, file in by_split.items()}
+        return {stem: read_manifest(file, audio, text, notes)["train"] for stem, file in by_split.items()}
     for stem in _MANIFESTS:
         if stem in tables:
-            return read_manifest(tables[stem], audio, text)
+            return read_manifest(tables[stem], audio, text, notes)
     parts = [part for part in (*TRAIN, *EVALUATION) if (path / part).is_dir()]
     if set(parts) & set(TRAIN):
-        return {part: _folder(path / part, audio, text)["train"] for part in parts}
+        return {part: _folder(path / part, audio, text, notes)["train"] for part in parts}
     files = parquet_files(path)
     pairs = None if files else read_pairs(path)
     if files or pairs is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import groupby
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby, takewhile
 from typing import Any
 
 from .._base.progress import ProgressBar
@@ -16,11 +16,13 @@ _IGNORED = -100  # what pads labels and predictions
 _BATCH = 8  # clips transcribed at once
 
 
-def word_error_rates(processor: Any) -> Callable[[Any], dict[str, float]]:
+def word_error_rates(processor: Any) -> Callable[..., dict[str, float]]:
     """``compute_metrics`` for a Trainer: ``{"wer", "cer"}``, shares of the words and characters of all references.
 
-    Takes token ids, as ``make_trainer``'s evaluation and generation give them, and logits, too. Texts are compared as
-    the labels spell them.
+    Takes token ids, as ``make_trainer``'s evaluation and generation give them, logits, and tuples of outputs that begin
+    with either; with ``eval_do_concat_batches=False`` lists of them. What a Trainer pads with -100 is no token. Texts
+    are compared as the labels spell them. With ``batch_eval_metrics=True`` the texts of each batch are kept until the
+    last one, and no predictions.
 
     >>> import numpy
     >>> from transformers import EvalPrediction
@@ -30,21 +32,50 @@ def word_error_rates(processor: Any) -> Callable[[Any], dict[str, float]]:
     0.5
     """
 
-    def rates(prediction: Any) -> dict[str, float]:
-        predicted = prediction.predictions
-        predicted = predicted[0] if isinstance(predicted, tuple) else predicted
-        said = texts_of(processor, prediction.label_ids, merged=False)
-        heard = texts_of(processor, predicted.argmax(-1) if predicted.ndim == 3 else predicted)
-        return {"wer": word_error_rate(said, heard), "cer": character_error_rate(said, heard)}
+    said: list[str] = []
+    heard: list[str] = []
+
+    def rates(prediction: Any, compute_result: bool = True) -> dict[str, float]:
+        in_batches = isinstance(prediction.label_ids, list)  # eval_do_concat_batches=False
+        said.extend(texts_of(processor, _token_rows(prediction.label_ids, in_batches), merged=False))
+        heard.extend(texts_of(processor, _token_rows(prediction.predictions, in_batches)))
+        if not compute_result:
+            return {}
+        try:
+            return {"wer": word_error_rate(said, heard), "cer": character_error_rate(said, heard)}
+        finally:
+            said.clear()
+            heard.clear()
 
     return rates
 
 
+def _token_rows(outputs: Any, in_batches: bool) -> Iterator[Any]:
+    """The token ids of each clip, of what an evaluation gives as predictions or labels."""
+    if in_batches:
+        for batch in outputs:
+            yield from _token_rows(batch, False)
+        return
+    outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
+    if outputs.ndim != 3:
+        yield from outputs.tolist()
+        return
+    for logits in outputs:  # frames of which even the largest is what pads are of no clip
+        tokens = logits.argmax(-1).tolist()
+        largest = logits.max(-1)
+        padded = (getattr(largest, "values", largest) == _IGNORED).tolist()
+        yield [_IGNORED if pad else token for token, pad in zip(tokens, padded, strict=True)]
+
+
 def texts_of(processor: Any, rows: Iterable[Any], *, merged: bool = True) -> list[str]:
-    """The texts of rows of token ids; -100 is padding. ``merged``: of CTC, a repeated token counts once."""
+    """The texts of rows of token ids; -100 is padding. ``merged``: of CTC, a repeated token counts once.
+
+    Of Whisper a text ends with its first end token: the likeliest tokens of logits go on behind it.
+    """
     tokenizer = processor.tokenizer
     if is_whisper(processor):
-        ids = [[int(token) for token in row if token != _IGNORED] for row in rows]
+        end = tokenizer.eos_token_id
+        ids = [list(takewhile(lambda token: token != end, (int(t) for t in row if t != _IGNORED))) for row in rows]
         return [str(text).strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
     dropped = {tokenizer.pad_token_id, _IGNORED} | set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     letters = {number: token for token, number in tokenizer.get_vocab().items() if number not in dropped}

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..view.units import plural, visible
+from .letter_case import lower_case, may_be_turkish
 
 _APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07`\u00b4", "'"))
 _JOINERS = "\u200c\u200d"  # they change how letters of Persian and of Indian languages are written
@@ -18,19 +19,20 @@ _SLASHES = "/\\|\u2044"
 _SHOWN = 12  # kinds of characters that a report lists
 
 
-def clean_text(text: str, *, lowercase: bool = True, keep: str = "'") -> str:
+def clean_text(text: str, *, lowercase: bool = True, keep: str = "'", language: str | None = None) -> str:
     """``text`` in Unicode's form NFKC, in lower case, without punctuation, symbols and repeated spaces.
 
-    Characters in ``keep`` stay, and so do letters and marks of every script. Typographic apostrophes become ``'``.
-    Dashes, slashes and underscores end a word. Numbers stay as they are written, with the points between their digits:
-    their spoken form is ambiguous.
+    The lower case is that of ``language``, by its English name or code: in Turkish (``"tr"``) and Azerbaijani I becomes
+    ı, and İ becomes i; elsewhere both become i, without a combining dot. Characters in ``keep`` stay, and so do letters
+    and marks of every script. Typographic apostrophes become ``'``. Dashes, slashes and underscores end a word. Numbers
+    stay as they are written, with the points between their digits: their spoken form is ambiguous.
 
     >>> clean_text("Hello,  WORLD!")
     'hello world'
     """
     text = unicodedata.normalize("NFKC", text.replace("\u2044", " ").translate(_APOSTROPHES)).translate(_APOSTROPHES)
     if lowercase:
-        text = text.lower()
+        text = lower_case(text, language)
     within = {match.start() for match in _WITHIN_NUMBERS.finditer(text)}
     kept = (c if i in within or c in keep else _cleaned(c) for i, c in enumerate(text))
     return " ".join("".join(kept).split())
@@ -52,8 +54,11 @@ class CleaningReport:
     empty: int = 0
     """Without any letter or number afterwards."""
     with_digits: int = 0
+    dotted: int = 0
+    """With İ, or an i that has a combining dot, where ``language`` is not known."""
     removed: Counter[str] = field(default_factory=Counter)
     """How often each character was removed or replaced by a space."""
+    language: str | None = None
 
     def add(self, before: str, after: str) -> None:
         """Count one transcript."""
@@ -61,12 +66,19 @@ class CleaningReport:
         self.changed += before != after
         self.empty += not after
         self.with_digits += any(c.isdigit() for c in after)
-        self.removed += Counter(c for c in before if not c.isalnum() and not c.isspace()) - Counter(after)
+        self.dotted += self.language is None and may_be_turkish(before, after)
+        written = unicodedata.normalize("NFC", before)
+        self.removed += Counter(c for c in written if not c.isalnum() and not c.isspace()) - Counter(after)
 
     def notes(self) -> Iterable[str]:
         """In sentences; none of what did not happen."""
         if self.changed:
             yield f"cleaning changed {self.changed} of {plural(self.texts, 'transcript')}{self._marks()}"
+        if self.dotted:
+            yield (
+                f"{plural(self.dotted, 'transcript')} with \u0130 or i with a combining dot, as in Turkish: clean with "
+                'language="tr" (--language), so that I becomes \u0131 and \u0130 becomes i'
+            )
         if self.empty:
             yield f"{plural(self.empty, 'clip')} without a transcript left out"
         if self.with_digits:

@@ -86,6 +86,23 @@ def test_fewer_clips_to_evaluate_with_are_drawn_by_the_seed() -> None:
     assert data.of(data.train, None).evaluated_with(5, 0).evaluation is None
 
 
+def test_nothing_is_written_beside_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which may lie where nothing can be written; and the clips are those that train_test_split draws."""
+    import datasets
+
+    clips = digits(12)["train"]
+    clips.save_to_disk(str(tmp_path / "saved"))
+    before = sorted(tmp_path.rglob("*"))
+    writes = getattr(datasets.Dataset, "_get_cache_file_path")  # noqa: B009
+    monkeypatch.setattr(datasets.Dataset, "_get_cache_file_path", lambda *_: pytest.fail("a file beside the data"))
+    data = load_speech(tmp_path / "saved", evaluation_share=0.25, seed=3, progress=False)
+    assert sorted(tmp_path.rglob("*")) == before
+    monkeypatch.setattr(datasets.Dataset, "_get_cache_file_path", writes)
+    drawn = clips.train_test_split(test_size=3, seed=3)
+    assert column(data.train, "text") == drawn["train"]["text"][:]
+    assert column(data.evaluation, "text") == drawn["test"]["text"][:]
+
+
 def test_text_files_beside_clips(tmp_path: Path) -> None:
     clips = folder_of_clips(tmp_path / "a" / "b")
     for path, text in clips[1:]:
@@ -160,8 +177,9 @@ def test_bad_clips_and_other_rates_are_said(tmp_path: Path, make_wav: WavMaker) 
     data = loaded(manifest, evaluation_share=0)
     assert column(data.train, "text") == ["a", "b", "c"]
     assert column(data.train, "length") == [16_000] * 3, "in samples at 16 kHz"
-    bad, rates = data.notes[:2]
-    assert bad.startswith("4 of 7 clips cannot be read and are left out: ")
+    line, bad, rates = data.notes[:3]
+    assert line.startswith("1 of 7 rows of m.jsonl cannot be read and is left out: m.jsonl:7: has no field with a path")
+    assert bad.startswith("3 of 6 clips cannot be read and are left out: ")
     for name in ("broken.wav", "cut.flac", "missing.wav"):
         assert name in bad
     assert rates == "resampled to 16000 Hz when read: 1 clip of 8000 Hz, 1 clip of 44100 Hz"
@@ -188,25 +206,28 @@ def test_cleaning_leaves_out_what_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "kind", "told"),
     [
-        ("m.jsonl", '{"path": "a.wav"\n', CorruptFileError, "line 1"),
-        ("m.jsonl", "[1]\n", CorruptFileError, "not an object"),
+        ("m.jsonl", '{"path": "a.wav"\n', EmptyDatasetError, "1 of 1 row of m.jsonl .* m.jsonl:1: not a JSON object"),
+        ("m.jsonl", "[1]\n", EmptyDatasetError, "m.jsonl:1: not a JSON object"),
+        ("m.json", '[{"path": "a.wav", "text": "x"}', CorruptFileError, "cannot be read behind row 1"),
+        ("m.csv", "path,text\na.wav,caf\udce9\n", CorruptFileError, r"line 2: the text is not UTF-8 \(byte 0xe9\)"),
         ("m.csv", "", EmptyDatasetError, "has no rows"),
+        ("m.csv", "path,text\n", EmptyDatasetError, "has no rows"),
         ("m.csv", "id,words\n1,x\n", InvalidArgumentError, "no column of a usual name with the audio"),
+        ("m.csv", "path,words\na.wav,x\n", InvalidArgumentError, "no column of a usual name with the transcripts"),
+        ("m.jsonl", '{"path": "a.wav", "text": "x", "start": 2, "end": 1}\n', EmptyDatasetError, "selects 2 s to 1 s"),
         (
             "m.jsonl",
-            '{"path": "a.wav", "text": "x", "offset": 1.5}\n',
-            CorruptFileError,
-            "row 1 of .* has offset = 1.5 and duration = None",
+            '{"path": "a.wav", "text": "x", "offset": "1", "duration": "nan"}\n',
+            EmptyDatasetError,
+            'm.jsonl:1: a.wav: "nan" is not a number of seconds',
         ),
-        ("m.jsonl", '{"path": "a.wav", "text": "x", "start": 2, "end": 1}\n', CorruptFileError, "selects 2 s to 1 s"),
-        ("m.jsonl", '{"path": "a.wav", "text": "x", "offset": "1", "duration": "nan"}\n', CorruptFileError, "nan"),
         ("m.xml", "<a/>", InvalidArgumentError, "is not a manifest"),
     ],
 )
 def test_manifests_that_cannot_be_used(
     tmp_path: Path, name: str, text: str, kind: type[AsrConfigError], told: str
 ) -> None:
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(kind, match=told) as caught:
         loaded(tmp_path / name)
     assert caught.value.hint

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,6 +133,71 @@ def test_word_error_rates_of_ids_and_logits() -> None:
     assert told == {"wer": pytest.approx(1 / 3), "cer": pytest.approx(1 / 6)}
     logits = np.eye(6)[np.where(frames < 0, 0, frames)]
     assert rates(SimpleNamespace(predictions=(logits, None), label_ids=labels)) == told
+
+
+def test_word_error_rates_of_batches_are_those_of_all() -> None:
+    """As a Trainer with ``batch_eval_metrics`` asks for them, once more after a first evaluation."""
+    processor = build_processor(["ab c"], "wav2vec2")
+    labels = np.array([[2, 3, 1, 4], [2, 3, -100, -100]])
+    frames = np.array([[2, 0, 3, 1, 1, 4], [2, 2, 4, -100, -100, -100]])
+    rates = word_error_rates(processor)
+    whole = rates(SimpleNamespace(predictions=frames, label_ids=labels))
+    for _ in range(2):
+        first = SimpleNamespace(predictions=torch.tensor(frames[:1]), label_ids=torch.tensor(labels[:1]))
+        assert rates(first, compute_result=False) == {}
+        last = SimpleNamespace(predictions=torch.tensor(frames[1:]), label_ids=torch.tensor(labels[1:]))
+        assert rates(last, compute_result=True) == whole
+
+
+def _letters_first() -> Any:
+    """A CTC processor of which token 0 is a letter, as in vocabularies that end with their marks."""
+    tokenizer = build_processor(["ab c"], "wav2vec2").tokenizer
+    vocabulary = {"a": 0, "b": 1, "c": 2, "|": 3, "[UNK]": 4, "[PAD]": 5}
+    with TemporaryDirectory() as folder:
+        Path(folder, "vocab.json").write_text(json.dumps(vocabulary))
+        tokenizer = type(tokenizer)(
+            f"{folder}/vocab.json", unk_token="[UNK]", pad_token="[PAD]", bos_token=None, eos_token=None
+        )
+    return SimpleNamespace(tokenizer=tokenizer)
+
+
+def _padded(rows: list[Any]) -> Any:
+    """Batches of one clip as a Trainer concatenates them, or as it gives them with eval_do_concat_batches=False."""
+    from transformers.trainer_pt_utils import nested_concat
+
+    whole = rows[0]
+    for row in rows[1:]:
+        whole = nested_concat(whole, row, padding_index=-100)
+    return whole
+
+
+@pytest.mark.parametrize("kind", ["ids", "logits", "tuple", "half", "tensor"])
+@pytest.mark.parametrize("concatenated", [True, False])
+def test_padding_of_an_evaluation_is_no_token(kind: str, concatenated: bool) -> None:
+    frames = [np.array([[0, 5, 1, 1]]), np.array([[2, 3, 0, 5, 0, 2]]), np.array([[1]])]
+    labels = [np.array([[0, 1]]), np.array([[2, 3, 0, 0, 2]]), np.array([[1]])]
+    logits = [9 * np.eye(6, dtype=np.float16 if kind == "half" else np.float32)[row] - 4 for row in frames]
+    given: list[Any] = frames if kind == "ids" else logits
+    if kind == "tensor":
+        given = [torch.as_tensor(row) for row in given]
+    if kind == "tuple":
+        given = [(row, np.ones((1, row.shape[1], 2))) for row in given]
+    predictions, label_ids = (_padded(given), _padded(labels)) if concatenated else (given, labels)
+    rates = word_error_rates(_letters_first())
+    assert rates(SimpleNamespace(predictions=predictions, label_ids=label_ids)) == {"wer": 0.0, "cer": 0.0}
+
+
+def test_what_whisper_says_after_its_end_is_no_text() -> None:
+    processor = build_processor(TEXTS, "tiny-whisper")
+    tokenizer = processor.tokenizer
+    labels = [np.array([tokenizer(text).input_ids]) for text in ("three", "one two one two")]
+    said = [np.concatenate([row, np.full((1, 3), row[0, -2])], axis=1) for row in labels]
+    logits = [np.eye(len(tokenizer), dtype=np.float32)[row] for row in said]
+    rates = word_error_rates(processor)
+    perfect = rates(SimpleNamespace(predictions=(_padded(logits), None), label_ids=_padded(labels)))
+    assert perfect == {"wer": 0.0, "cer": 0.0}
+    generated = [np.where(row == -100, tokenizer.pad_token_id, row) for row in (_padded(labels),)]
+    assert rates(SimpleNamespace(predictions=generated[0], label_ids=generated[0]))["wer"] == 0.0
 
 
 def test_models_depend_on_their_seed_alone(pair: tuple[Any, Any]) -> None:

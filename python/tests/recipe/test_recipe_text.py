@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go.data.column_names import find_column
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.recipe import clean_text, fine_tune, load_speech
-from asrconfig_go.recipe.column_names import find_column
 from asrconfig_go.recipe.error_rates import character_error_rate, edit_distance, word_error_rate
 from asrconfig_go.recipe.transcripts import CleaningReport
 

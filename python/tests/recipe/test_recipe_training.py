@@ -233,7 +233,7 @@ def test_no_room_for_a_checkpoint_is_said_first(
     speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = type("Usage", (), {"free": 1_000_000})
-    monkeypatch.setattr("asrconfig_go.recipe.output_folder.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("asrconfig_go.training.checkpoint_space.shutil.disk_usage", lambda _: usage)
     with pytest.raises(NotFoundError, match=r"has 1\.0 MiB free, and a checkpoint with the model takes"):
         trained(speech, tmp_path)
     assert not list(tmp_path.glob("checkpoint-*"))

@@ -1,15 +1,32 @@
-"""Which column holds the audio and which the transcript; a wrong name is answered with the right one."""
+"""Which column holds the audio and which the transcript: the library's list of usual names, whatever their case."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable, Sequence
 
+from .._base import native
 from .._base.errors import InvalidArgumentError
-from ..data.arrow_columns import PATH_COLUMNS, TEXT_COLUMNS
 
-AUDIO_COLUMNS = (*PATH_COLUMNS, "file_name", "audio_path", "audio_file", "file_path", "speech")
-TEXTS = (*TEXT_COLUMNS, "normalized_transcription", "normalised_text", "target_text", "label", "caption")
+
+@functools.cache
+def audio_columns() -> tuple[str, ...]:
+    """The usual names of a column with audio or paths, the preferred ones first."""
+    return tuple(native.call("library.info")["audio_columns"])
+
+
+@functools.cache
+def text_columns() -> tuple[str, ...]:
+    """The usual names of a column with transcripts, the preferred ones first."""
+    return tuple(native.call("library.info")["text_columns"])
+
+
+def usual_columns(columns: Iterable[str], usual: Iterable[str]) -> list[str]:
+    """Those of ``columns`` that are called so, in the order of ``usual``."""
+    there = list(columns)
+    lower = {str(name).lower(): name for name in reversed(there)}
+    return [name if name in there else lower[name] for name in usual if name in lower]
 
 
 def find_column(columns: Sequence[str], kind: str, wanted: str | None, first: Iterable[str] = ()) -> str:
@@ -18,18 +35,14 @@ def find_column(columns: Sequence[str], kind: str, wanted: str | None, first: It
     ``first`` are columns that are certainly it, as those marked as audio. Raises ``InvalidArgumentError`` with the
     column that was probably meant and those that there are.
     """
-    known = AUDIO_COLUMNS if kind == "audio" else TEXTS
+    usual = audio_columns() if kind == "audio" else text_columns()
     if wanted is not None:
         if wanted in columns:
             return wanted
         raise _unknown(columns, kind, f"no column {wanted!r}", [*_near(wanted, columns), *first])
-    for name in first:
+    for name in (*first, *usual_columns(columns, usual)):
         return name
-    lower = {name.lower(): name for name in reversed(columns)}
-    for name in known:
-        if name in lower:
-            return lower[name]
-    near = [name for each in known for name in _near(each, columns)]
+    near = [name for each in usual for name in _near(each, columns)]
     raise _unknown(columns, kind, f"no column of a usual name with the {_WHAT[kind]}", near)
 
 
