@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._base.listing import first_of, listed, shortened
 from ..view.units import plural, visible
 
 _SHOWN = 60  # characters of a text
+_LONGEST = 200  # of a path or an error
+_CLIPS = 5  # of a batch that are told
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class BadClip:
     def name(self) -> str:
         """Row and path as far as they are known, else the beginning of its text, or its place in the batch."""
         row = "" if self.row is None else f"row {self.row}"
-        known = " ".join(part for part in (row, self.path) if part)
+        known = " ".join(part for part in (row, shortened(self.path, _LONGEST)) if part)
         return visible(known) or (
             f"the clip {self.text[:_SHOWN]!r}" if self.text else f"clip {self.number} of its batch"
         )
@@ -45,7 +48,9 @@ class BadClip:
     def __str__(self) -> str:
         length = "" if self.seconds is None else f", {self.seconds:.2f} s"
         text = f", {self.text[:_SHOWN]!r}" if self.text and not self.name.endswith("'") else ""
-        return f"{self.name}{length}{text}: {'; '.join(filter(None, (self.why, *self.findings)))}"
+        return (
+            f"{self.name}{length}{text}: {listed(filter(None, (shortened(self.why, _LONGEST), *self.findings)), '; ')}"
+        )
 
 
 @dataclass(frozen=True)
@@ -54,8 +59,9 @@ class BadBatch:
 
     ``what`` is ``"error"`` (the model raised one), ``"loss"`` or ``"gradient"`` (not finite), ``"jump"`` (a gradient
     norm far above the recent ones),
-    ``"memory"`` (a clip that does not fit alone, the longest of its batch) or ``"weights"`` (not finite already, so
-    that no clip is to blame). ``clips`` are those that stand out, none where no clip does alone. ``done`` is
+    ``"memory"`` (a clip that does not fit alone, the longest of its batch), ``"evaluation"`` (the loss of one of its
+    batches is not finite; rows are the evaluation dataset's) or ``"weights"`` (not finite already, so that no clip is
+    to blame). ``clips`` are those that stand out, none where no clip does alone. ``done`` is
     ``"reported"``, ``"left out"`` or ``"raised"``. ``folder`` has the saved batch for ``asrconfig replay``, "" where
     none was written.
     """
@@ -68,10 +74,10 @@ class BadBatch:
     folder: str
 
     def __str__(self) -> str:
-        lines = [f"step {self.global_step}: {self.said}"]
+        lines = [f"step {self.global_step}: {shortened(self.said)}"]
         if self.what != "weights" and not self.clips:
             lines.append("no clip alone stands out")
-        lines += [str(clip) for clip in self.clips]
+        lines += first_of(self.clips, _CLIPS)
         if self.done == "left out":
             lines.append(f"{plural(len(self.clips), 'clip')} left out of the step")
         if self.folder:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from .._base.random_state import cpu_generators_kept
-from ..data.arrow_columns import PATH_COLUMNS, TEXT_COLUMNS
-from ..loading.padded_labels import IGNORED
+from ..data.column_names import audio_columns, text_columns, usual_columns
+from ..data.label_limits import IGNORED
 from ..loading.stored_audio import stored
 
 _MOST = 500  # characters
@@ -17,8 +17,10 @@ _MOST = 500  # characters
 class ClipDetails:
     """Reads rows of a Trainer's dataset, once something went wrong; what cannot be read is ""."""
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Any, dataset: Any = None) -> None:
+        """``dataset``: another than the training's."""
         self._trainer = trainer
+        self._dataset = getattr(trainer, "train_dataset", None) if dataset is None else dataset
 
     def of(self, row: int | None, labels: list[int]) -> tuple[bool, str, str]:
         """Whether ``row`` can be the clip with these labels; its path, and its text or the decoded labels."""
@@ -26,16 +28,18 @@ class ClipDetails:
         known = found.get("labels")
         if known is not None and not _alike(known, labels):
             return False, "", self._decoded(labels)
-        path = next((p for name in PATH_COLUMNS for p in _paths(found.get(name))), "")
-        text = next((str(found[name]) for name in TEXT_COLUMNS if isinstance(found.get(name), str)), "")
+        path = next((p for name in usual_columns(found, audio_columns()) for p in _paths(found[name])), "")
+        text = next(
+            (str(found[name]) for name in usual_columns(found, text_columns()) if isinstance(found[name], str)), ""
+        )
         return True, path[:_MOST], (text or self._decoded(labels))[:_MOST]
 
     def _read(self, row: int) -> dict[str, Any]:
-        dataset: Any = getattr(self._trainer, "train_dataset", None)
+        dataset: Any = self._dataset
         with contextlib.suppress(Exception), cpu_generators_kept():  # whatever a dataset raises: a name is lost
             names = getattr(dataset, "column_names", None)
             if names and hasattr(dataset, "with_format"):  # datasets': nothing but these is read, and nothing decoded
-                wanted = [name for name in (*PATH_COLUMNS, *TEXT_COLUMNS, "labels") if name in names]
+                wanted = usual_columns(names, (*audio_columns(), *text_columns(), "labels"))
                 dataset = stored(dataset).with_format(None).select_columns(wanted)
             found = dataset[row]
             return dict(found) if hasattr(found, "keys") else {}

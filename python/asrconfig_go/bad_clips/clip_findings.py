@@ -9,12 +9,11 @@ from typing import Any
 
 import torch
 
-from .._base.errors import AsrConfigError
 from ..batching.batch_lengths import extent, input_name, spoken_lengths, time_axis
 from ..batching.collated_batch import batch_size
-from ..data.label_limits import Limits, limits_of
-from ..data.labels import repeats
-from ..loading.padded_labels import IGNORED
+from ..data.label_faults import faults
+from ..data.label_limits import IGNORED
+from ..data.label_rules import LabelRules, rules_of
 from ..memory.worst_batch import is_mel, per_second
 from ..view.units import plural
 
@@ -72,17 +71,14 @@ def _levels(audio: Any) -> tuple[float | None, float | None, int]:
 
 def findings(clips: list[Measured], model: Any, has_labels: bool = True) -> list[tuple[str, ...]]:
     """In words, for each clip of a batch."""
-    limits = _limits(model)
-    vocabulary = getattr(getattr(model, "config", model), "vocab_size", None)
+    rules = rules_of(model)
     seconds = [c.seconds for c in clips if c.seconds is not None]
     loud = [c.loudness for c in clips if c.loudness is not None]
     usual = (statistics.median(seconds) if seconds else None, statistics.median(loud) if loud else None)
-    return [tuple(_of(clip, limits, vocabulary, usual, has_labels)) for clip in clips]
+    return [tuple(_of(clip, rules, usual, has_labels)) for clip in clips]
 
 
-def _of(
-    clip: Measured, limits: Limits | None, vocabulary: Any, usual: tuple[float | None, float | None], has_labels: bool
-) -> Iterator[str]:
+def _of(clip: Measured, rules: LabelRules, usual: tuple[float | None, float | None], has_labels: bool) -> Iterator[str]:
     if clip.unfinite:
         yield f"its audio has {plural(clip.unfinite, 'value')} not finite: decode it again, or leave it out"
     if clip.spread is not None and clip.spread <= _SILENT and not clip.unfinite:
@@ -94,25 +90,15 @@ def _of(
     if has_labels and not clip.labels:
         yield "it has no labels: leave it out"
     elif has_labels:
-        yield from _of_labels(clip, limits, vocabulary)
+        yield from _of_labels(clip, rules)
 
 
-def _of_labels(clip: Measured, limits: Limits | None, vocabulary: Any) -> Iterator[str]:
-    beyond = [label for label in clip.labels if label < 0 or (isinstance(vocabulary, int) and label >= vocabulary)]
-    if beyond:
-        yield f"label {beyond[0]} is not among the {vocabulary} of the model: use the tokenizer that the model is for"
-    decoder = limits is not None and limits.positions is not None
-    if limits is None or (clip.seconds is None and not decoder):
-        return
-    needed = len(clip.labels) + (0 if decoder else repeats(clip.labels))
-    available = limits.available(clip.seconds or 0.0)
-    if needed > available:
-        what = "decoder positions" if decoder else "frames"
-        yield f"its labels need {needed} {what}, of which there are {available}: shorten the text, or leave it out"
-
-
-def _limits(model: Any) -> Limits | None:
-    try:
-        return limits_of(model)
-    except AsrConfigError:
-        return None
+def _of_labels(clip: Measured, rules: LabelRules) -> Iterator[str]:
+    for name, detail in faults(clip.labels, clip.seconds, rules):
+        if name == "outside":
+            others = "the model" if rules.vocabulary is None else f"the {rules.vocabulary} of the model"
+            yield f"{detail} is not among {others}: use the tokenizer that the model is for"
+        elif name == "blank":
+            yield f"{detail} is CTC's blank: set model.config.pad_token_id to the tokenizer's, and pad labels with -100"
+        elif name == "too_long":
+            yield f"{detail}: shorten the text, or leave it out"

@@ -13,10 +13,10 @@ from .._base.errors import AsrConfigError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._base.random_state import set_cpu_state
 from ..batching.collated_batch import batch_size, copied, split
+from ..batching.padding import each_trimmed
 from ..memory.probe import gradients_aside
 from ..recovery.accumulation_window import Call
 from ..recovery.loop import Loop
-from ..recovery.padding import each_trimmed
 from ..recovery.rule_measurement import steady, untouched
 from ..recovery.step_state import StepState
 
@@ -103,7 +103,7 @@ class ClipMeasurement:
 
     def _clips_of(self, batch: Any, own_padding: bool) -> list[Any]:
         parts = (self._split or split)(batch, 1)
-        return each_trimmed(batch, parts) if own_padding else parts
+        return each_trimmed(batch, parts, self._loop.model) if own_padding else parts
 
     def _loss(self, call: Call, part: Any, training: bool) -> Any:
         model = self._loop.model

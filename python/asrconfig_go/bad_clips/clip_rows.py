@@ -1,4 +1,4 @@
-"""Which rows of the dataset are in the batches of an accumulation window.
+"""Which rows of a dataset are in the batches that its loader delivers.
 
 A loader asks its batch sampler for the rows of a batch and delivers batches in that order, however many workers there
 are. What the sampler gave is kept by the batch's number in the epoch, of the newest batches. Each process keeps its
@@ -35,20 +35,24 @@ class _Numbered:
 
 
 class ClipRows:
-    """The rows of each batch of the window that was fetched last."""
+    """The rows of each batch that one loader of a Trainer has delivered; ``dataset`` is the one that they are of."""
 
     def __init__(self, trainer: Any, delivered: Callable[[], int]) -> None:
-        """``delivered`` is how many batches of the epoch the loader has delivered, less one."""
+        """``delivered`` is how many batches of the epoch the loader has delivered."""
         self.trainer, self._delivered = trainer, delivered
+        self.dataset: Any = None
         self._sampler: _Numbered | None = None
         self._undo: list[Callable[[], None]] = []
         self.unknown: str = "no epoch has begun"
         """Why rows are not known, "" where they are."""
 
     def epoch_begins(self) -> None:
-        """Have the loader's sampler keep what it gives; of the iterator that the Trainer makes next."""
-        loader = self.trainer.callback_handler.train_dataloader
-        base = getattr(loader, "base_dataloader", loader)
+        """The Trainer makes its iterator next."""
+        self.follow(self.trainer.callback_handler.train_dataloader, self.trainer.train_dataset)
+
+    def follow(self, loader: Any, dataset: Any) -> None:
+        """Have the loader's sampler keep what it gives to the iterator that is made next."""
+        base, self.dataset = getattr(loader, "base_dataloader", loader), dataset
         self.unknown = _unknown(loader, base)
         if self.unknown or isinstance(base.batch_sampler, _Numbered):
             return

@@ -195,7 +195,7 @@ class BadClips:
             clips = self._measure.losses(calls)
             if what == "loss" and not any(clip.fails() for clip in clips):
                 clips = self._measure.losses(calls, training=True)
-            if what != "loss":
+            if what not in ("loss", "evaluation"):
                 self._measure.gradients(clips)
         except Exception as error:  # of memory, before the first clip: the training is not to end by a look at it
             logger.warning("cannot compute the clips of a batch alone: %s", first_line(error))
@@ -220,6 +220,21 @@ class BadClips:
         if not math.isfinite(norm):
             what, said = "gradient", f"the gradient norm is {norm}"
         self._report(what, said, calls, clips, named, "reported", step)
+
+    def in_evaluation(self, call: Call, said: str, rows: ClipRows, saved: bool) -> None:
+        """The loss of an evaluation's batch, the last that the loader of ``rows`` has delivered, is not finite."""
+        if self._lost:
+            return
+        if name := broken(self._loop.model):
+            self._weights_lost(name, self._loop.step_number)
+            return
+        clips = self._alone("evaluation", [call])
+        named = [clip for clip in clips if clip.fails()]
+        said += ": every clip alone does so" if len(named) == len(clips) > 1 else ""
+        from .saved_batch_writing import BatchWriter
+
+        write = BatchWriter(self._loop, lambda _: -1, self._limit, rows, saved)
+        self._report("evaluation", said, [call], clips, named, "reported", write=write)
 
     def _weights_lost(self, name: str, step: int) -> None:
         self._lost = True
@@ -248,16 +263,17 @@ class BadClips:
         done: str,
         step: int | None = None,
         error: Exception | None = None,
+        write: Callable[..., BadBatch] | None = None,
     ) -> BadBatch:
         """Save the batch, and keep what was met and log it."""
         step = self._loop.step_number if step is None else step
         usual = statistics.median([clip.gradient_norm or 0.0 for clip in clips] or [0.0])
         why = {(id(clip.call), clip.number): _why(what, clip, usual) for clip in named}
-        self._reported = self._reported if what == "memory" else self._window.batches
+        self._reported = self._reported if what in ("memory", "evaluation") else self._window.batches
         text = first_line(error) if error is not None else ""
         from .saved_batch_writing import BatchWriter  # what reads datasets and texts waits until something is wrong
 
-        write = BatchWriter(self._loop, self._window, self._limit, self._rows)
+        write = write or BatchWriter(self._loop, self._window.place, self._limit, self._rows)
         batch = write(BadBatch(step, what, said, (), done, ""), calls, clips, why, text)
         self.batches.append(batch)
         logger.warning("%s", batch)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .._base.wrapped_model import bare
 from ..batching.collated_batch import batch_size
-from ..recovery.accumulation_window import Call, Window
+from ..recovery.accumulation_window import Call
 from ..recovery.loop import Loop
 from .bad_clip_record import BadBatch, BadClip
 from .clip_details import ClipDetails
@@ -29,17 +29,22 @@ Clip = tuple[int, int]
 
 
 class BatchWriter:
-    """Makes the record of a bad batch, and saves its batches while there are few of them."""
+    """Makes the record of a bad batch, and saves its batches while there are few of them.
+
+    ``place`` tells where a batch is among those that the loader of ``rows`` has delivered, of which the last is -1.
+    Nothing is written unless it is ``saved``.
+    """
 
     def __init__(
         self,
         loop: Loop,
-        window: Window,
+        place: Callable[[Call], int | None],
         limit: Callable[[], int | None],
         rows: ClipRows | None = None,
+        saved: bool = True,
     ) -> None:
-        self._loop, self._window, self._limit, self._rows = loop, window, limit, rows
-        self._details = ClipDetails(rows.trainer if rows else None)
+        self._loop, self._place, self._limit, self._rows, self._saved = loop, place, limit, rows, saved
+        self._details = ClipDetails(rows.trainer if rows else None, rows.dataset if rows else None)
         self._unknown = "" if rows else "the loop does not say which rows of a dataset its batches hold"
 
     def __call__(
@@ -84,16 +89,16 @@ class BatchWriter:
         return clips
 
     def _rows_of(self, call: Call) -> list[int] | None:
-        number = next((i for i, other in enumerate(self._window.calls) if other is call), None)
-        if number is None or call.replacements or self._rows is None:
+        place = self._place(call)
+        if place is None or call.replacements or self._rows is None:
             return None
-        return self._rows.of(number - self._window.planned, call.rows, batch_size(call.inputs))
+        return self._rows.of(place, call.rows, batch_size(call.inputs))
 
     def _save(
         self, batch: BadBatch, calls: list[Call], hosts: list[Any], described: list[list[BadClip]], error: str
     ) -> str:
         loop, model = self._loop, bare(self._loop.model)
-        folder = free_folder(loop.output, loop.rank) if loop.output is not None else None
+        folder = free_folder(loop.output, loop.rank) if loop.output is not None and self._saved else None
         if folder is None or (batch.what != "memory" and not batch.clips and loop.rank):
             return ""  # of several processes, one without a clip to blame has nothing to add
         named = [[i for i, clip in enumerate(of) if clip.why] for of in described]

@@ -14,6 +14,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
+from .._base.listing import listed
 
 _HINT = "give attach(split=…) a function that takes (inputs, size) and gives a list of inputs"
 _MAIN = ("labels", "input_values", "input_features", "input_ids")
@@ -95,7 +96,7 @@ def check_rows(inputs: Any) -> int:
         named = []
     wrong = [text for name, value in named for text in _wrong(str(name), value, size)]
     if wrong:
-        raise UnsplittableBatchError(f"a batch of {size} clips cannot be split: {', '.join(wrong)}", _HINT)
+        raise UnsplittableBatchError(f"a batch of {size} clips cannot be split: {listed(wrong)}", _HINT)
     return size
 
 

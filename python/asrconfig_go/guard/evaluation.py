@@ -13,12 +13,14 @@ from typing import Any
 import torch
 
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._base.storage import from_storage
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece, split, tensors_of
 from ..losses.loss_rule import RULES, LossRule, weighted
 from ..recovery.attempts import Attempts, CannotRetryError, Piece
 from ..recovery.micro_batch_budget import Budget
 from ..recovery.rule_measurement import informative
+from .loader_retry import fewer_workers, ran_out
 from .optimizer_step import Report
 from .process_group import ProcessGroup
 
@@ -172,28 +174,35 @@ def _piece(inputs: Any, budget: Budget, by: Any) -> Piece | None:
     return Piece(budget.size(each, count), each)
 
 
-def evaluating(trainer: Any, report: Report, snapshot: Callable[[str, Exception], str]) -> Callable[..., Any]:
-    """``evaluation_loop`` that moves predictions off the GPU after each batch once they do not fit there.
+def evaluating(
+    trainer: Any, original: Callable[..., Any], report: Report, snapshot: Callable[[str, Exception], str]
+) -> Callable[..., Any]:
+    """``original``, an ``evaluation_loop``, that moves predictions off the GPU once they do not fit there.
 
-    The loop is then repeated from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and
-    the error is raised.
+    That is after each batch. Where host memory runs out in loading, half the workers load. The loop is then repeated
+    from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and the error is raised.
     """
-    original = trainer.evaluation_loop
 
-    def evaluation_loop(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except Exception as error:
-            again = trainer.args.eval_accumulation_steps != 1 and not getattr(trainer.args, "batch_eval_metrics", False)
-            if not again or not _can_repeat(trainer, error):
-                raise
-            saved = snapshot("evaluation", error)
-            clear_frames(error)
-            text = first_line(error)
-        move_predictions_off(trainer)
-        free_memory()
-        report("evaluation", text, saved)
-        return original(*args, **kwargs)
+    def evaluation_loop(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+        while True:
+            try:
+                return original(dataloader, *args, **kwargs)
+            except Exception as error:
+                loading = getattr(dataloader, "num_workers", 0) > 0 and ran_out(error, dataloader)
+                moved = trainer.args.eval_accumulation_steps == 1
+                again = (loading and trainer.args.world_size == 1) or (not moved and _can_repeat(trainer, error))
+                if not again or getattr(trainer.args, "batch_eval_metrics", False):
+                    raise
+                saved = snapshot("evaluation", error)
+                clear_frames(error)
+                text = first_line(error)
+            if loading:
+                before, after = fewer_workers(dataloader)
+                text += f" (loader workers {before} → {after})"
+            else:
+                move_predictions_off(trainer)
+            free_memory()
+            report("evaluation", text, saved)
 
     return evaluation_loop
 
@@ -214,8 +223,16 @@ def predictions_back(trainer: Any) -> Callable[[], None]:
 
 
 def saving(trainer: Any, report: Report, snapshot: Callable[[str, Exception], str]) -> Callable[..., Any]:
-    """``_save_checkpoint``, once more when memory was short: it writes the same files again."""
-    original = trainer._save_checkpoint
+    """``_save_checkpoint``, once more when memory was short: it writes the same files again.
+
+    A few times, where the storage does not answer that it writes to.
+    """
+    save = trainer._save_checkpoint
+
+    def original(*args: Any, **kwargs: Any) -> Any:
+        if trainer.args.world_size > 1:
+            return save(*args, **kwargs)
+        return from_storage(trainer.args.output_dir, lambda: save(*args, **kwargs), files_alone=False)
 
     def save_checkpoint(*args: Any, **kwargs: Any) -> Any:
         try:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from .._base.checks import checked
 from .._base.choices import BadClipPolicy, OomSnapshot, TooLong
 from .._base.errors import InfeasiblePlanError, InvalidArgumentError
+from .._base.keywords import check_keywords
+from .._base.listing import SHOWN, first_of, listed
 from .._base.out_of_memory import note as add_note
 from .._base.override import BATCHES_KEY, GUARD_KEY, override
 from .._base.parallel_training import cannot_retry
@@ -16,6 +18,7 @@ from .._base.random_state import cpu_generators_kept
 from ..bad_clips.bad_clip_record import BadBatch
 from ..bad_clips.clip_rows import ClipRows
 from ..bad_clips.detection import BadClips
+from ..bad_clips.evaluated_clips import EvaluatedClips
 from ..bad_clips.gradient_norms import GradientNorms
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import batch_size
@@ -163,6 +166,7 @@ class Guard:
         self._left_out = engine.left_out = OversizedClips(
             too_long, training, self._window, self._rule, lambda call: self._bad.does_not_fit(call, "left out")
         )
+        self._evaluated = EvaluatedClips(trainer, self._bad)
         self._predictions = Predictions(trainer, self._rule, self.budgets["evaluation"], self._attempts, ranks, split)
         self._optimizer = OptimizerSteps(self._repeated, self._snapshot)
         self._undo: list[Callable[[], None]] = []
@@ -180,7 +184,9 @@ class Guard:
                 "prediction_step": self._prediction_step,
                 "training_step": self._training_step,
                 "get_batch_samples": self._fetching(trainer.get_batch_samples),
-                "evaluation_loop": evaluating(trainer, self._repeated, self._snapshot),
+                "evaluation_loop": evaluating(
+                    trainer, self._evaluated.around(trainer.evaluation_loop), self._repeated, self._snapshot
+                ),
                 "_save_checkpoint": saving(trainer, self._repeated, self._snapshot),
             }
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
@@ -240,6 +246,7 @@ class Guard:
         self._norms.follow(self.trainer.accelerator)
         self._engine.begin()
         self._bad.begin()
+        self._evaluated.begin()
         self._shared = cannot_retry(self.trainer)
         self._settle()
         self._loop.say(check_windows(self.trainer, self._ranks.size))
@@ -349,7 +356,9 @@ class Guard:
     def _prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         if self._shared:
             return self._predictions.original(model, inputs, *args, **kwargs)
-        return self._predictions.step(model, inputs, *args, **kwargs)
+        predicted = self._predictions.step(model, inputs, *args, **kwargs)
+        self._evaluated.look(self._ranks.inner(model), inputs, predicted[0])
+        return predicted
 
     def rehearse(self, place: str, batch: Any) -> int:
         """Compute a batch as a step of ``place`` (``"training"`` or ``"evaluation"``) would, until it fits.
@@ -438,7 +447,7 @@ class Guard:
     def _lost_gpu(self, error: Exception) -> str:
         calls = self._window.calls
         rows = self._rows.of(len(calls) - 1, None, batch_size(calls[-1].inputs)) if calls else None
-        where = f"its batch holds the rows {', '.join(map(str, rows))} of the dataset; " if rows else ""
+        where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
         return where + keep_what_can_be_kept(self.trainer, self.events, error)
 
     def _repeated(self, place: str, text: str, snapshot: str) -> None:
@@ -453,10 +462,10 @@ class Guard:
         rule = f"the loss divides by {self.rule}; " if self.rule else ""
         times = plural(len(self.events), "time")
         fitted = f"did not fit {times}" if self.events else "nothing ran out of memory so far"
-        lines = [f"Guard of {self._loop.name}: {rule}{fitted}", *(f"  {event}" for event in self.events)]
+        lines = [f"Guard of {self._loop.name}: {rule}{fitted}", *(f"  {line}" for line in first_of(self.events))]
         lines += [f"  {self.skipped} clips were too long and left out or replaced"] * bool(self.skipped)
         lines += [f"  {self.bad_clips} clips were bad and left out"] * bool(self.bad_clips)
-        lines += [f"  {batch}" for batch in self.bad_batches]
+        lines += [f"  {line}" for line in first_of(self.bad_batches, SHOWN)]
         return "\n".join([*lines, *(f"  note: {text}" for text in self.notes)])
 
 
@@ -494,6 +503,7 @@ def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
     >>> guard = attach(trainer, micro_batch=4)
     >>> guard.detach()
     """
+    check_keywords(options, GuardSettings.__annotations__, "attach")
     existing = guard_of(trainer)
     if existing is None:
         return Guard(trainer, **options).attach()

@@ -11,7 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 from .._base.checks import check_seconds, checked
 from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
-from .._base.parallel_training import cannot_retry
+from .._base.parallel_training import cannot_retry, sharded
+from .._base.weight_precision import IN_32_BIT, half_weights, half_words
 
 _NEEDED = (
     "training_step", "prediction_step", "evaluation_loop", "get_batch_samples", "compute_loss", "_save_checkpoint",
@@ -28,6 +29,12 @@ def check_trainer(trainer: Any) -> None:
         raise InvalidArgumentError(
             f"{type(trainer.model).__name__} has no parameter that requires a gradient",
             "unfreeze what should be trained before attaching",
+        )
+    if half_weights(trainer.model) == "float16" and trainer.args.fp16 and not sharded(trainer):
+        raise InvalidArgumentError(
+            f"the trained weights of {type(trainer.model).__name__} are stored in float16, and fp16=True scales their "
+            "gradients: PyTorch's scaler takes none of float16",
+            f"{IN_32_BIT}; fp16=True then computes in float16, too",
         )
     norms = [name for name, m in trainer.model.named_modules() if type(m).__name__ == "SyncBatchNorm"]
     if norms and trainer.args.world_size > 1:
@@ -147,10 +154,25 @@ def check_windows(trainer: Any, processes: int) -> str:
 
 
 def caveats(trainer: Any) -> tuple[str, ...]:
-    """What the guard cannot do for this training, in sentences."""
-    if not cannot_retry(trainer):
-        return ()
-    return (
-        "processes or GPUs that share each step cannot go back one by one: weights of micro-batches are kept right, "
-        "but out of memory ends the run; manager.train says what to restart with",
-    )
+    """What the guard cannot do for this training, or says of it, in sentences."""
+    stored = half_weights(trainer.model)
+    found = [f"{half_words(trainer.model, stored)} → {IN_32_BIT}"] if stored and not sharded(trainer) else []
+    if cannot_retry(trainer):
+        found.append(
+            "processes or GPUs that share each step cannot go back one by one: weights of micro-batches are kept "
+            "right, but out of memory ends the run; manager.train says what to restart with"
+        )
+    if _lacks_processor(trainer):
+        found.append(
+            "checkpoints will lack the processor, without which pipeline(…) cannot load them: pass "
+            "processing_class=processor to the Trainer"
+        )
+    return tuple(found)
+
+
+def _lacks_processor(trainer: Any) -> bool:
+    """Whether the collator has a processor, and the Trainer none to save."""
+    from ..loading.collators import CTCCollator, Seq2SeqCollator
+
+    own = isinstance(trainer.data_collator, CTCCollator | Seq2SeqCollator)
+    return own and trainer.args.save_strategy != "no" and getattr(trainer, "processing_class", None) is None

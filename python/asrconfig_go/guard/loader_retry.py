@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from .._base import storage
+from .._base.errors import StorageError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._base.random_state import cpu_state, set_cpu_state
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 class Loading:
@@ -50,53 +57,60 @@ class Loading:
         return int(self._trainer.state.global_step % steps * every)
 
     def fetch(self, original: Callable[..., Any], epoch_iterator: Any, *args: Any) -> Any:
-        """What ``original``, the Trainer's ``get_batch_samples``, returns; once more if host memory runs out."""
+        """What ``original``, the Trainer's ``get_batch_samples``, returns.
+
+        As often again, each time with half the workers, as host memory runs out; without any of them, once. A few times
+        again, with growing pauses, where the storage that a dataset reads from does not answer.
+        """
         if self._samplers is None:
             self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
-        fetched, undo = None, _nothing
-        try:
-            if self._short is None:
-                fetched = original(self._again or epoch_iterator, *args)
-        except Exception as error:
-            undo = _ignore_late_signals()
-            if self._begin is None or not self._ran_out(error):
-                undo()
-                raise
-            clear_frames(error)
-            self._short = first_line(error)
-        if fetched is None:
+        restart, pauses = False, list(storage.PAUSES_S)
+        while True:
+            undo = _nothing
+            try:
+                if self._short is None:
+                    fetched = original(self._restarted() if restart else self._again or epoch_iterator, *args)
+                    self.delivered += len(fetched[0])
+                    return fetched
+            except Exception as error:
+                if self._begin is not None and self._comes_back(error, pauses):
+                    restart = True
+                    continue
+                undo = _ignore_late_signals()
+                last = restart and not self._base().num_workers
+                if last or self._begin is None or not ran_out(error, self._base()):
+                    undo()
+                    raise
+                clear_frames(error)
+                self._short = first_line(error)
             try:
                 free_memory()
-                self._happened("loading", self._short, *self._fewer_workers())
+                self._happened("loading", self._short, *fewer_workers(self._loader()))
             finally:
                 undo()
-            self._short = None
-            fetched = original(self._restarted(), *args)
-        self.delivered += len(fetched[0])
-        return fetched
+            self._short, restart = None, True
 
-    def _ran_out(self, error: Exception) -> bool:
-        workers = getattr(self._base(), "num_workers", 0)
-        return classify(error)["class"] == "host_oom" or (workers > 0 and _worker_gone(error))
+    def _comes_back(self, error: Exception, pauses: list[float]) -> bool:
+        """Whether to try again, after a pause, as storage did not answer. Raises ``StorageError`` after the last pause.
+
+        What this package read has had its pauses.
+        """
+        reason = None if isinstance(error, StorageError) else storage.unanswered(error, files_alone=False)
+        if reason is None:
+            return False
+        if not pauses:
+            raise storage.storage_error("", reason, len(storage.PAUSES_S) + 1) from error
+        text = storage.reason_of(reason)
+        logger.warning("a batch cannot be read (%s): trying again in %g s", text, pauses[0])
+        clear_frames(error)
+        storage.pause_for(pauses.pop(0))
+        return True
 
     def ran_short(self, error: Exception) -> bool:
         """Host memory ran out outside of loading: use fewer workers for the next window. False outside of an epoch."""
         if self._begin is not None:
             self._short = first_line(error)
         return self._begin is not None
-
-    def _fewer_workers(self) -> tuple[int, int]:
-        """Halve the workers and let each prefetch one batch, from the next iterator on; gives both numbers."""
-        loader, base = self._loader(), self._base()
-        before = int(base.num_workers)
-        after = before // 2
-        changed: dict[str, Any] = {"num_workers": after, "prefetch_factor": 1 if after else None, "_iterator": None}
-        if base.persistent_workers:
-            # A new iterator draws a seed for its workers, which lasting ones would not have repeated.
-            changed |= {"persistent_workers": after > 0, "generator": torch.Generator().manual_seed(0)}
-        for each in (base, loader):  # DataLoader refuses some of these by assignment: they must agree, and here they do
-            each.__dict__.update(changed)
-        return before, after
 
     def _restarted(self) -> Iterator[Any]:
         """The rest of the epoch's batches."""
@@ -125,8 +139,38 @@ class Loading:
         return self._trainer.callback_handler.train_dataloader
 
     def _base(self) -> Any:
-        loader = self._loader()
-        return getattr(loader, "base_dataloader", loader)
+        return _inside(self._loader())
+
+
+def _inside(loader: Any) -> Any:
+    """What is wrapped by accelerate's loader."""
+    return getattr(loader, "base_dataloader", loader)
+
+
+def fewer_workers(loader: Any) -> tuple[int, int]:
+    """Halve the workers and let each prefetch one batch, from the next iterator on; gives both numbers."""
+    base = _inside(loader)
+    before = int(base.num_workers)
+    after = before // 2
+    changed: dict[str, Any] = {"num_workers": after, "prefetch_factor": 1 if after else None, "_iterator": None}
+    if base.persistent_workers:
+        # A new iterator draws a seed for its workers, which lasting ones would not have repeated.
+        changed |= {"persistent_workers": after > 0, "generator": torch.Generator().manual_seed(0)}
+    for each in (base, loader):  # DataLoader refuses some of these by assignment: they must agree, and here they do
+        each.__dict__.update(changed)
+    return before, after
+
+
+def ran_out(error: Exception, loader: Any) -> bool:
+    """Whether ``loader`` failed for a lack of host memory, shared memory included."""
+    workers = getattr(_inside(loader), "num_workers", 0)
+    return classify(error)["class"] == "host_oom" or (workers > 0 and (_worker_gone(error) or _no_queue(error)))
+
+
+def _no_queue(error: Exception) -> bool:
+    """Whether there are no workers because /dev/shm has no room for a semaphore, or is not there; it is not named."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, OSError) and bool(frames) and Path(frames[-1].filename).parent.name == "multiprocessing"
 
 
 def _worker_gone(error: Exception) -> bool:

@@ -13,6 +13,7 @@ from .._base.checks import checked
 from .._base.choices import BadClipPolicy, TooLong
 from .._base.errors import InfeasiblePlanError, InvalidArgumentError
 from .._base.files import user_path
+from .._base.listing import first_of
 from ..bad_clips.bad_clip_record import BadBatch
 from ..bad_clips.detection import BadClips
 from ..bad_clips.gradient_norms import GradientNorms
@@ -162,7 +163,8 @@ class GuardedStep:
         return self._left_out.count + self._bad.count
 
     def __repr__(self) -> str:
-        lines = [*self.events, *self.bad_batches, *(f"note: {text}" for text in self.notes)]
+        events, batches = first_of(self.events), first_of(self.bad_batches)
+        lines = [*events, *batches, *(f"note: {text}" for text in self.notes)]
         return "\n".join([f"guarded_step after {self._loop.steps} steps", *(f"  {line}" for line in lines)])
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.listing import first_of
 from ..bad_clips.bad_clip_record import BadBatch
 from ..recovery.guard_event import GuardEvent
 from ..view.render import box
 from ..view.units import plural
 
+_BATCHES = 10  # bad ones that are told
 FINISHED = (
     "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "
     "choose another output_dir or call manager.train(trainer, resume=False)"
@@ -116,7 +118,7 @@ class TrainingReport:
             lines.append(f"{plural(self.skipped_samples, 'sample')} left out or replaced: too long to fit alone")
         if self.bad_samples:
             lines.append(f"{plural(self.bad_samples, 'sample')} left out: loss or gradient not finite")
-        lines += [f"  {batch}" for batch in self.bad_batches]
+        lines += [f"  {line}" for line in first_of(self.bad_batches, _BATCHES)]
         if self.stopped:
             lines.append(f"{self.stopped}: the same call with resume=True continues")
         if self.profile:
@@ -135,7 +137,7 @@ class TrainingReport:
         if not times:
             return ["memory never ran out"]
         head = f"memory ran out {plural(times, 'time')}; no step was lost"
-        return [head, *(f"  {each}" for each in (*self.events, *self.restarts))]
+        return [head, *(f"  {line}" for line in first_of((*self.events, *self.restarts)))]
 
     def _changed(self) -> list[str]:
         if not self.changes:

@@ -15,13 +15,14 @@ from .._base.checks import check_seconds, checked
 from .._base.choices import Precision
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, free_memory
+from .._base.progress import ProgressBar
 from ..view.render import box
 from ..view.units import exact
 from .bisection import Bracket
 from .memory_model import MemoryModel
 from .memory_settings import MAX_BATCH, positive
 from .model_source import is_module
-from .probe import optimizer_states, untouched
+from .probe import on_gpu, optimizer_states, untouched
 from .trial_batch import BatchFunction, TrialBatch, model_trial, trainer_trial
 from .trial_inputs import is_tokenizer
 
@@ -95,6 +96,7 @@ def find_max_batch_size(
     precision: Precision | None = None,
     accumulation: int | None = None,
     batch: Any = None,
+    progress: bool = True,
 ) -> BatchSizeSearch:
     """The largest micro-batch from ``low`` to ``high`` samples that trains on this device, by trying.
 
@@ -104,8 +106,10 @@ def find_max_batch_size(
     ``"fp16"``, ``"bf16"``), with gradients kept from before where ``accumulation`` is above 1. ``optimizer`` is one of
     torch, or the Trainer's name for it; AdamW, or the trainer's, if not given.
 
+    A model on the CPU beside a GPU is moved there for the search, and back.
+
     ``start`` is a guess: samples, or a ``MemoryModel``. Without one a GPU's search traces the model, or starts from
-    ``low``. A right guess takes two trials, one within a factor of two about four.
+    ``low``. A right guess takes two trials, one within a factor of two about four. ``progress`` shows them.
 
     Weights, gradients, buffers, modes, random numbers and the trainer are as before afterwards, also when a trial
     raises: all but running out of GPU memory is raised as it is. Raises ``InfeasiblePlanError`` when the states of the
@@ -121,6 +125,7 @@ def find_max_batch_size(
         _check_max_length(model is model_or_trainer, batch_fn, seconds, max_length)
         _check_optimizer(optimizer, named=model is model_or_trainer)
         back.enter_context(untouched(model))
+        notes = [back.enter_context(on_gpu(model, optimizer, movable=model is model_or_trainer))]
         if model is model_or_trainer:
             settings = ("fp32" if precision is None else precision, 1 if accumulation is None else accumulation)
             job, optimizer = model_trial(model, batch_fn, seconds, max_length, *settings, optimizer)
@@ -130,12 +135,13 @@ def find_max_batch_size(
         first, source = _start(start, low, job, meter)
         states = back.enter_context(optimizer_states(optimizer))
         bracket = Bracket(low, high, first, meter.limit())
-        probes = tuple(_search(job, meter, bracket))
-        notes = (f"{states.optimizer}: {states.note}",) if states.note else ()
+        probes = tuple(_search(job, meter, bracket, progress))
+        notes += [f"{states.optimizer}: {states.note}"] if states.note else []
         found = bracket.fits if bracket.fits >= low else 0
         return BatchSizeSearch(
-            found, probes, bracket.start, source, low, high, job.seconds, job.inputs, states.bytes, notes
-        )
+            found, probes, bracket.start, source, low, high, job.seconds, job.inputs, states.bytes,
+            tuple(filter(None, notes)),
+        )  # fmt: skip
 
 
 class Meter:
@@ -166,18 +172,28 @@ class Meter:
         return int(torch.cuda.max_memory_reserved(self._device)), int(torch.cuda.memory_allocated(self._device))
 
 
-def _search(job: TrialBatch, meter: Meter, bracket: Bracket) -> Iterator[BatchSizeProbe]:
+def _search(job: TrialBatch, meter: Meter, bracket: Bracket, progress: bool) -> Iterator[BatchSizeProbe]:
     """The trials, until the largest size is known."""
     free_memory()
-    while (size := bracket.next()) is not None:
-        began = time.perf_counter()
-        error, held = _try(job, meter, size)
-        if _maybe(error):
+    size: int | None = bracket.start
+    with ProgressBar("Trying micro-batches", "trial", None, progress, lambda: _known(bracket, size)) as advance:
+        while (size := bracket.next()) is not None:
+            advance(bracket.trials, None)
+            began = time.perf_counter()
             error, held = _try(job, meter, size)
-            if error is not None and _maybe(error) and size == bracket.low:
-                raise error  # nothing is smaller, so it is not for want of memory
-        bracket.note(size, error is None, *(held or ()))
-        yield BatchSizeProbe(size, error is None, held[0] if held else None, time.perf_counter() - began)
+            if _maybe(error):
+                error, held = _try(job, meter, size)
+                if error is not None and _maybe(error) and size == bracket.low:
+                    raise error  # nothing is smaller, so it is not for want of memory
+            bracket.note(size, error is None, *(held or ()))
+            advance(bracket.trials, None)
+            yield BatchSizeProbe(size, error is None, held[0] if held else None, time.perf_counter() - began)
+
+
+def _known(bracket: Bracket, size: int | None) -> str:
+    """What is tried and what is known, in words."""
+    fits = f"; {bracket.fits} fits" if bracket.fits >= bracket.low else ""
+    return f"{size} now{fits}" + (f", {bracket.fails} does not" if bracket.fails <= bracket.high else "")
 
 
 def _maybe(error: Exception | None) -> bool:

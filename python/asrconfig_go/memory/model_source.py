@@ -7,7 +7,6 @@ import copy
 import hashlib
 import importlib.util
 import inspect
-import json
 import os
 import types
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
-from .._base.json_files import read_object
+from .._base.json_files import config_values, read_object
 from .._base.wrapped_model import bare
 from ..machine.model import ModelProfile, _request, profile_model
 from ..machine.named_models import config_of_name
@@ -111,7 +110,7 @@ def model_config(model: Any) -> tuple[str, dict[str, Any], str]:
     if isinstance(model, dict):
         return str(model.get("model_type", "config")), model, _class_name(model, model)
     if hasattr(model, "model_type") and hasattr(model, "to_json_string"):
-        values = json.loads(model.to_json_string(use_diff=False))
+        values = config_values(model)
         return str(model.model_type), values, _class_name(model, values)
     raise InvalidArgumentError(f"cannot read a model from a {type(model).__name__}", _ACCEPTED)
 
@@ -174,7 +173,7 @@ def structure_of(module: Any) -> str:
         for name, t in named(remove_duplicate=False)
     ]
     config: Any = getattr(module, "config", None)
-    shaping = _shaping(json.loads(config.to_json_string(use_diff=False))) if hasattr(config, "to_json_string") else None
+    shaping = _shaping(config_values(config)) if hasattr(config, "to_json_string") else None
     return fingerprint("module", modules, tensors, shaping, _own_code(module))
 
 

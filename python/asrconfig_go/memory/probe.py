@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .._base.errors import InfeasiblePlanError, UnsupportedError
-from .._base.out_of_memory import classify, clear_frames
+from .._base.out_of_memory import classify, clear_frames, free_memory
 from .._base.random_state import rng_state, set_rng_state
 from .._base.transformers_features import LAYER_DROPS
 from ..view.units import exact, parameter_count
@@ -63,6 +63,42 @@ def untouched(model: Any) -> Iterator[None]:
             f"trying a step changed {len(names)} weights, {names[0]} first",
             "load the model again, and train it without this search or pre-flight",
         )
+
+
+@contextlib.contextmanager
+def on_gpu(model: Any, optimizer: Any, *, movable: bool) -> Iterator[str]:
+    """A model that is on the CPU beside a GPU is on that inside, unless it is not ``movable``; what to say about it.
+
+    Its weights on the CPU wait aside and come back as they were. It stays where its ``optimizer`` has states, which
+    would not be moved. Raises ``InfeasiblePlanError`` where the weights alone do not fit.
+    """
+    weights, buffers = list(model.parameters()), _buffers(model)
+    if not torch.cuda.is_available() or any(t.device.type != "cpu" for t in (*weights, *(b[2] for b in buffers))):
+        yield ""
+        return
+    if not movable or (hasattr(optimizer, "param_groups") and _state_tensors(_unwrapped(optimizer))):
+        whose = "the optimizer's states are" if movable else "the trainer trains"
+        yield f"{whose} on the CPU, beside a GPU: sizes are those of host memory, and say nothing about the GPU"
+        return
+    device = torch.device("cuda", torch.cuda.current_device())
+    before = [p.data for p in weights]
+    try:
+        try:
+            model.to(device)
+        except Exception as error:
+            if classify(error)["class"] != "gpu_oom":
+                raise
+            raise InfeasiblePlanError(
+                f"the weights of {type(model).__name__} do not fit on {device}",
+                "free the GPU's memory, or choose a smaller model",
+            ) from error
+        yield f"the model was on the CPU: moved to {device} for the search, and back"
+    finally:
+        for p, data in zip(weights, before, strict=True):
+            p.data = data
+        for module, name, buffer, _ in buffers:
+            module._buffers[name] = buffer
+        free_memory()
 
 
 @contextlib.contextmanager

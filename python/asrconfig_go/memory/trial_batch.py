@@ -15,6 +15,7 @@ from .._base.defaults import OPTIMIZER
 from .._base.errors import InvalidArgumentError
 from .._base.parallel_training import single_process
 from .._base.wrapped_model import checkpointing_depth, offloads_checkpoints
+from ..batching.padding import long_enough
 from .calibration_trainer import kept
 from .memory_settings import positive
 from .trial_inputs import TrialInputs, is_tokenizer, trial_inputs
@@ -43,7 +44,7 @@ class TrialBatch:
 
     def run(self, size: int) -> None:
         """Leave the gradients of ``size`` samples behind."""
-        inputs = self.make(size)
+        inputs = long_enough(self.make(size), self.model)  # as the guard's step begins
         for _ in range(self.passes):
             self.step(dict(inputs))
 

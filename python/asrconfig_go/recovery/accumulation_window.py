@@ -11,7 +11,7 @@ import torch
 
 from ..batching.batch_lengths import Extent, extent
 from ..batching.collated_batch import batch_size, pick, shallow, tensors_of
-from .padding import trimmed
+from ..batching.padding import trimmed
 from .step_state import Before, StepState
 
 _version: Callable[[Any], int] = operator.attrgetter("_version")
@@ -26,6 +26,8 @@ class Call:
     before: Before
     versions: list[tuple[torch.Tensor, int]]
     """Of the batch's tensors, which count how often each was changed in place."""
+    fit: Callable[[Any], Any]
+    """Returns a batch of some of its clips as the model can train on it."""
     given: Any = None
     """The batch that the loop has, whose entries its step may replace."""
     arguments: Any = None
@@ -51,7 +53,8 @@ class Call:
         """
         others = [i for i in range(len(lengths)) if i != row]
         clip = trimmed(pick(self.inputs, [row]), lengths[row])
-        self.inputs = trimmed(pick(self.inputs, others), max(lengths[i] for i in others)) if others else None
+        left = trimmed(pick(self.inputs, others), max(lengths[i] for i in others)) if others else None
+        self.inputs = None if left is None else self.fit(left)
         rows = list(range(len(lengths))) if self.rows is None else self.rows
         self.rows = [rows[i] for i in others]
         return clip
@@ -71,13 +74,15 @@ class Window:
         uncleared: Callable[[], list[torch.Tensor]],
         state: StepState,
         changes: Callable[[], bool],
+        fit: Callable[[Any], Any],
     ) -> None:
         """``parameters`` and ``uncleared`` are those of the loop.
 
-        ``changes`` looks whether the loop's step may change weights or its batch, as far as is known of it.
+        ``changes`` looks whether the loop's step may change weights or its batch, as far as is known of it. ``fit``
+        returns a batch as the model can train on it.
         """
         self._parameters, self._uncleared_now, self._state = parameters, uncleared, state
-        self._changes, self._may_change = changes, True
+        self._changes, self._may_change, self._fit = changes, True, fit
         self._watched: list[torch.Tensor] = []  # weights that a step may change, listed when everything is looked at
         self._uncleared: list[torch.Tensor] = []
         self._number = 0
@@ -115,13 +120,18 @@ class Window:
             self._versions = list(map(_version, self._watched))
         if first and self._uncleared:
             self._gradients = [(p, p.grad, p.grad._version) for p in self._uncleared if p.grad is not None]
-        given, versions = inputs, list[tuple[torch.Tensor, int]]()
+        given = inputs = self._fit(inputs)
+        versions = list[tuple[torch.Tensor, int]]()
         if self._may_change:  # then it may take entries out of what it is given, too
             versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
             inputs = shallow(inputs)
-        call = Call(inputs, before, versions, given, arguments)
+        call = Call(inputs, before, versions, self._fit, given, arguments)
         self.calls.append(call)
         return call
+
+    def place(self, call: Call) -> int | None:
+        """Where a batch of the window is among those that the loader has delivered, the last being -1."""
+        return next((i - self.planned for i, other in enumerate(self.calls) if other is call), None)
 
     @property
     def first(self) -> Before:

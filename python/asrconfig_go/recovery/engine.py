@@ -13,9 +13,11 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .._base.errors import InvalidArgumentError
+from .._base.listing import listed
 from .._base.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, shallow
+from ..batching.padding import long_enough
 from ..losses.loss_rule import LossRule
 from .accumulation_window import Call, Window
 from .attempts import STATISTICS_HINT, Attempts, CannotRetryError, Piece
@@ -29,6 +31,11 @@ from .step_state import Before, InPlace, StepState, changed_values, interrupted_
 Split = Callable[[Any, int], list[Any]]
 _GIVE_SPLIT = "pass split=…, a function from a batch and a size to a list of batches"
 _GIVE_LESS = "use smaller batches"
+_TOO_SHORT = (
+    "batches of which every clip is shorter than a mask of SpecAugment are padded with silence, as the model takes no "
+    "shorter ones: set model.config.mask_time_length below the frames of the shortest clips, mask_time_prob to 0, or "
+    "leave such clips out"
+)
 _GIVE_RULE = 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by'
 
 
@@ -62,7 +69,7 @@ class Engine:
         self._split, self._cut_statistics, self._processes = split, cut_statistics, processes
         self._requested, self._weights_windows = requested, weights_windows
         self.state = StepState(loop.roots, lambda: loop.model, lambda: [*loop.parameters(), *self.state.leaves])
-        self.window = Window(loop.parameters, loop.uncleared, self.state, self._may_change)
+        self.window = Window(loop.parameters, loop.uncleared, self.state, self._may_change, self._fit)
         self._measure = RuleMeasurement(loop, rule, self.state, split, cut_statistics)
         self.left_out: OversizedClips | None = None
         """Takes clips out that do not fit alone."""
@@ -71,17 +78,36 @@ class Engine:
         self.other: Callable[[Call, Exception], bool] = lambda *_: False
         """Asked about an error that is not of memory: whether it has taken out what raised it."""
         self._replay: Replay | None = None
-        self._rehearses, self._refused, self._has_measured = False, "", False
+        self._rehearses, self._pads, self._refused, self._has_measured = False, False, "", False
 
     def _may_change(self) -> bool:
         self.rule.has_hooks = self.loop.has_hooks()
         return not self.rule.is_certain or self.rule.is_given
 
+    def _fit(self, inputs: Any) -> Any:
+        """A batch as the model can train on it, once the model has refused one that was too short."""
+        return long_enough(inputs, self.loop.model) if self._pads else inputs
+
+    def _is_too_short(self, call: Call, error: Exception) -> bool:
+        """Whether the model has refused a batch as too short to be masked; such batches are padded from here on."""
+        if self._pads or not isinstance(error, ValueError) or call.inputs is None:
+            return False
+        self._pads = True
+        refused = [call.inputs, *call.replacements]
+        padded = [self._fit(inputs) for inputs in refused]
+        if all(new is old for new, old in zip(padded, refused, strict=True)):
+            self._pads = False
+            return False
+        call.inputs, *call.replacements = padded
+        call.given = call.inputs
+        self.loop.say(_TOO_SHORT)
+        return True
+
     def begin(self) -> None:
         """A training begins, of a model that may be another one."""
         self.state.forget()
         self.window.restart()
-        self.attempts.running, self._refused, self._has_measured = None, "", False
+        self.attempts.running, self._pads, self._refused, self._has_measured = None, False, "", False
 
     def run(self, call: Call) -> Any:
         """Forward and backward of the batch that the window has noted last; its loss.
@@ -125,7 +151,7 @@ class Engine:
                 attempt,
                 lambda: self.again(call),
                 lambda piece: self._leave_out(call, piece),
-                lambda error: self._is_unfit(error) or self.other(call, error),
+                lambda error: self._is_unfit(error) or self._is_too_short(call, error) or self.other(call, error),
             )
         finally:
             self._replay = None
@@ -266,7 +292,10 @@ class Engine:
                 self._compute(call)
 
             try:
-                self.attempts.run("pre-flight", self.budget, attempt, attempt, lambda p: self._leave_out(call, p))
+                self.attempts.run(
+                    "pre-flight", self.budget, attempt, attempt,
+                    lambda piece: self._leave_out(call, piece), lambda error: self._is_too_short(call, error),
+                )  # fmt: skip
             finally:
                 self._rehearses = False
                 self.window.restore_gradients()
@@ -362,7 +391,7 @@ class Engine:
             return
         for some, do in ((paths, "count micro-batches"), (drawn, "may draw other random numbers")):
             if some:
-                self.loop.say(f"{', '.join(some)} of {self.loop.name} {do} where batches are split")
+                self.loop.say(f"{listed(some)} of {self.loop.name} {do} where batches are split")
 
     def finish(self, left_out: Any) -> float:
         """The window is complete: scale gradients up for the clips that all processes have ``left_out``."""

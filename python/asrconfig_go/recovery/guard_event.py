@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._base.listing import listed
+
 
 @dataclass(frozen=True)
 class GuardEvent:
@@ -30,7 +32,7 @@ class GuardEvent:
     @property
     def lost(self) -> str:
         """What could not be put back, in words; "" for nothing."""
-        return f"{', '.join(self.not_restored)} could not be put back" if self.not_restored else ""
+        return f"{listed(self.not_restored)} could not be put back" if self.not_restored else ""
 
     def __str__(self) -> str:
         before, after = self.micro_batch_before, self.micro_batch_after

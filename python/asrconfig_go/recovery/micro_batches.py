@@ -8,9 +8,9 @@ from typing import Any
 from ..batching.batch_lengths import Extent, extent, own_lengths
 from ..batching.collated_batch import batch_size, pick, shallow, split
 from ..batching.memory_limits import cheapest
+from ..batching.padding import least_length, trimmed
 from .attempts import Piece
 from .micro_batch_budget import Budget
-from .padding import least_length, trimmed
 
 Split = Callable[[Any, int], list[Any]]
 
@@ -38,9 +38,10 @@ def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Pi
         yield from evenly(inputs, budget, None)
         return
     least, whole, width = least_length(model), extent(inputs).length, extent(inputs).width
+    lengths = [min(max(length, least), whole) for length in lengths]  # as they are computed
     rate = budget.rate or per_second(inputs, model)
     overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
     for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):
         # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
-        longest = min(max(lengths[rows[0]], least), whole)
+        longest = lengths[rows[0]]
         yield trimmed(pick(inputs, sorted(rows)), longest), Piece(len(rows), Extent(longest, width))

@@ -68,7 +68,7 @@ class OversizedClips:
         self._window.leave_out(self._rule.count(clip))
         self.count += 1
         if callable(self._policy):
-            made = self._policy(clip)
+            made = [call.fit(part) for part in self._policy(clip)]
             self._window.leave_out(-sum(self._rule.count(part) for part in made))
             call.replacements = (*call.replacements, *made)
         elif self._window.nothing_left:

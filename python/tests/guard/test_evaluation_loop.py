@@ -18,7 +18,10 @@ torch = pytest.importorskip("torch")
 
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments  # noqa: E402
 
+from asrconfig_go._base import storage  # noqa: E402
+from asrconfig_go._base.errors import StorageError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
+from asrconfig_go.guard.loader_retry import ran_out  # noqa: E402
 from locations import HELPERS  # noqa: E402
 from speech_models import Clips, made_own, whisper  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer  # noqa: E402
@@ -246,6 +249,103 @@ def test_fewer_workers_after_one_was_killed(tmp_path: Path, how: str) -> None:
     assert [(e.place, e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [("loading", 2, 1)]
     loader = trainer.callback_handler.train_dataloader
     assert getattr(loader, "base_dataloader", loader).num_workers == 1
+
+
+SHARED = "unable to allocate shared memory(shm) for file </torch_7_1_0>: No space left on device (28)"
+
+
+class Crowded:
+    """A dataset whose rows do not fit into shared memory while there are more than ``most`` workers."""
+
+    def __init__(self, inner: Any, most: int) -> None:
+        self.inner, self.most = inner, most
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getitem__(self, i: int) -> Any:
+        worker = torch.utils.data.get_worker_info()
+        if worker is not None and worker.num_workers > self.most:
+            raise RuntimeError(SHARED)
+        return self.inner[i]
+
+
+@pytest.mark.parametrize(("most", "counts"), [(1, [(2, 1)]), (0, [(2, 1), (1, 0)])])
+def test_workers_are_halved_until_shared_memory_suffices(
+    tmp_path: Path, most: int, counts: list[tuple[int, int]]
+) -> None:
+    calm, _, _ = order(tmp_path)
+    torch.manual_seed(0)
+    model = Regression(dropout=0.2)
+    settings: dict[str, Any] = {"gradient_accumulation_steps": 2, "num_train_epochs": 3, "dataloader_num_workers": 2}
+    trainer = tiny_trainer(tmp_path, model=model, **settings)
+    trainer.train_dataset = Crowded(trainer.train_dataset, most)
+    guard = attach(trainer)
+    trainer.train()
+    assert model.seen == calm
+    assert [(e.micro_batch_before, e.micro_batch_after) for e in guard.events] == counts
+    assert all(e.error == f"RuntimeError: {SHARED}" for e in guard.events)
+
+
+LOST = OSError(5, "Input/output error")
+
+
+@pytest.mark.parametrize("at", [0, 6])
+def test_a_batch_is_read_again_once_its_storage_answers(
+    tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(storage, "pause_for", pauses.append)
+    calm, _, _ = order(tmp_path)
+    seen, guard, _ = order(tmp_path, LOST, LOST, at=at)
+    assert seen == calm
+    assert guard.events == [], "nothing ran out of memory"
+    assert pauses == list(storage.PAUSES_S[:2])
+
+
+def test_storage_that_does_not_answer_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "pause_for", lambda _: None)
+    with pytest.raises(StorageError, match="does not answer after 5 attempts: Input/output error"):
+        order(tmp_path, *[LOST] * 9)
+
+
+def test_a_checkpoint_is_saved_once_its_storage_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "pause_for", lambda _: None)
+    trainer = tiny_trainer(tmp_path, save_strategy="steps", save_steps=2, max_steps=2)
+    save, failures = trainer._save_checkpoint, [LOST]
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return save(*args, **kwargs)
+
+    trainer._save_checkpoint = failing
+    attach(trainer)
+    trainer.train()
+    assert (tmp_path / "checkpoint-2" / "trainer_state.json").is_file()
+
+
+def test_an_evaluation_goes_on_with_fewer_workers_when_shared_memory_is_full(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, dataloader_num_workers=2)
+    trainer.eval_dataset = trainer.train_dataset
+    trainer.args.dataloader_num_workers = 0
+    calm = trainer.evaluate()["eval_loss"]
+    trainer.args.dataloader_num_workers = 2
+    trainer.eval_dataset = Crowded(trainer.train_dataset, 0)
+    guard = attach(trainer)
+    assert trainer.evaluate()["eval_loss"] == calm
+    assert [e.place for e in guard.events] == ["evaluation"] * 2
+    assert "loader workers 1 → 0" in guard.events[-1].error
+
+
+def test_a_semaphore_that_finds_no_room(tmp_path: Path) -> None:
+    """The system names no file: only where it was raised tells that a loader's queue was being made."""
+    code = compile("raise OSError(28, 'No space left on device')", "/lib/multiprocessing/synchronize.py", "exec")
+    loader = torch.utils.data.DataLoader([1], num_workers=1)
+    with pytest.raises(OSError, match="No space") as caught:
+        exec(code)
+    assert ran_out(caught.value, loader)
+    assert not ran_out(OSError(28, "No space left on device", "model.safetensors"), loader)
 
 
 @pytest.mark.slow

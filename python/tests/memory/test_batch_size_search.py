@@ -13,10 +13,11 @@ torch = pytest.importorskip("torch")
 from transformers import Trainer, TrainingArguments  # noqa: E402
 
 import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError, UnsupportedError  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from asrconfig_go.memory import MemoryModel, batch_size_search  # noqa: E402
 from asrconfig_go.memory.bisection import Bracket  # noqa: E402
+from asrconfig_go.memory.probe import on_gpu  # noqa: E402
 from speech_models import MODELS, Clips  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
 from traces import Noisy, batches, same, snapshot, used  # noqa: E402
@@ -310,3 +311,60 @@ def test_models_that_cannot_be_tried(tmp_path: Path) -> None:
         ac.find_max_batch_size(tiny_trainer(tmp_path), precision="fp32")
     with pytest.raises(InvalidArgumentError, match="optimizer = 'sgd' is not an optimizer"):
         ac.find_max_batch_size(tiny_trainer(tmp_path), optimizer="sgd")
+
+
+# A model on the CPU beside a GPU: tests/cuda moves one
+
+
+def test_what_cannot_be_moved_to_the_gpu_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Noisy(4)
+    stepped = torch.optim.SGD(model.parameters(), lr=0.0, momentum=0.9)
+    model(**batches(2))["loss"].backward()
+    stepped.step()
+    with on_gpu(model, None, movable=True) as text:
+        assert text == "", "there is no GPU"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for optimizer, movable in ((None, False), (stepped, True)):
+        with on_gpu(model, optimizer, movable=movable) as text:
+            assert "on the CPU, beside a GPU: sizes are those of host memory" in text
+
+
+def test_weights_that_do_not_fit_on_the_gpu_are_named_and_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Noisy(4)
+    before = [(p, p.data_ptr()) for p in model.parameters()]
+
+    def full(device: Any) -> None:
+        next(model.parameters()).data = torch.zeros(1)  # moved before memory ran out
+        raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(model, "to", full)
+    with (
+        pytest.raises(InfeasiblePlanError, match="weights of Noisy do not fit on cuda:0"),
+        on_gpu(model, None, movable=True),
+    ):
+        pass
+    assert [(p, p.data_ptr()) for p in model.parameters()] == before
+
+
+def test_progress_shows_what_is_tried_and_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[int, str]] = []
+
+    class Bar:
+        def __init__(self, what: str, unit: str, total: int | None, shown: bool, note: Any) -> None:
+            self.is_shown, self.note = shown, note
+
+        def __enter__(self) -> Any:
+            return lambda done, total: shown.append((done, self.note())) if self.is_shown else None
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(batch_size_search, "ProgressBar", Bar)
+    ac.find_max_batch_size(Noisy(2), batches, start=2)
+    assert shown[0] == (0, "2 now")
+    assert shown[-1] == (2, "3 now; 2 fits, 3 does not")
+    count = len(shown)
+    ac.find_max_batch_size(Noisy(2), batches, start=2, progress=False)
+    assert len(shown) == count

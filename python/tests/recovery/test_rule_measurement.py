@@ -22,8 +22,8 @@ from transformers import (  # noqa: E402
 )
 from transformers.trainer_callback import TrainerCallback  # noqa: E402
 
+from asrconfig_go.batching.padding import trimmed  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.recovery.padding import trimmed  # noqa: E402
 from tiny_training import OUT_OF_MEMORY, Points, Regression, notes_of, running_short, tiny_trainer  # noqa: E402
 
 TEXTS = [[3, 4, 5, 6], [3], [4, 5], [6, 3, 5]]

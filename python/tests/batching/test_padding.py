@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 from transformers import Wav2Vec2Config, Wav2Vec2ForCTC  # noqa: E402
 
 from asrconfig_go.batching.batch_lengths import Extent, extent, own_lengths, spoken_lengths  # noqa: E402
+from asrconfig_go.batching.padding import trimmed  # noqa: E402
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
 from asrconfig_go.losses.loss_table import loss_of  # noqa: E402
-from asrconfig_go.recovery.padding import trimmed  # noqa: E402
 from speech_models import CTC_SIZES, wav2vec2  # noqa: E402
 from tiny_training import Regression, running_short, tiny_trainer  # noqa: E402
 from uneven_clips import Collator, Run, UnevenClips  # noqa: E402

@@ -1,0 +1,101 @@
+"""Clips of a Trainer's evaluation whose loss is not finite: named at the first evaluation that meets some."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from .._base.random_state import cpu_state
+from ..recovery.accumulation_window import Call
+from ..recovery.step_state import Before
+from ..view.units import plural
+from .clip_rows import ClipRows
+from .detection import BadClips
+from .evaluation_metrics import not_finite
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+_MOST = 8  # batches whose clips are computed alone and named
+
+
+class EvaluatedClips:
+    """Looks at the loss of each evaluation batch; what stands out is among the ``batches`` of the training's."""
+
+    def __init__(self, trainer: Any, bad: BadClips) -> None:
+        self._trainer, self._bad = trainer, bad
+        self._rows = ClipRows(trainer, lambda: self._batches)
+        self._batches = self._found = 0
+        self._prefix = ""  # of the running evaluation's metrics
+        self._said: set[str] = set()
+
+    def begin(self) -> None:
+        """A training begins."""
+        self._said.clear()
+
+    def around(self, evaluation_loop: Callable[..., Any]) -> Callable[..., Any]:
+        """``evaluation_loop`` whose batches are looked at."""
+
+        def loop(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+            self._batches, self._found, self._prefix = 0, 0, kwargs.get("metric_key_prefix", "eval")
+            self._rows.follow(dataloader, _dataset(self._trainer, dataloader))
+            try:
+                output = evaluation_loop(dataloader, *args, **kwargs)
+                self._over(output.metrics or {})
+            finally:
+                self._prefix = ""
+                self._rows.remove()
+            return output
+
+        return loop
+
+    def look(self, model: Any, inputs: Any, loss: Any) -> None:
+        """A batch was evaluated with this ``loss``, None where there is none."""
+        if not self._prefix:  # of a rehearsal
+            return
+        self._batches += 1
+        if loss is None or bool(torch.as_tensor(loss).isfinite().all()):
+            return
+        self._found += 1
+        if self._prefix in self._said or self._found > _MOST:
+            return
+        call = Call(inputs, Before(cpu_state(), [], False), [], fit=lambda batch: batch, arguments=(model, (), {}))
+        text = f"the loss of batch {self._batches} of the evaluation is {_value(loss)}"
+        self._bad.in_evaluation(call, text, self._rows, saved=self._found == 1)
+
+    def _over(self, metrics: dict[str, Any]) -> None:
+        trainer, step = self._trainer, int(self._trainer.state.global_step)
+        text = not_finite(metrics, trainer.args, step) if trainer.is_world_process_zero() else ""
+        if self._prefix in self._said or not (text or self._found):
+            return
+        self._said.add(self._prefix)
+        logger.warning("%s", "; ".join([text or f"evaluation at step {step}", *self._of_batches(metrics)]))
+
+    def _of_batches(self, metrics: dict[str, Any]) -> Iterator[str]:
+        if not self._found:
+            return
+        count = f"the loss of {self._found} of {plural(self._batches, 'batch', 'batches')} is not finite"
+        loss = f"{self._prefix}_loss"
+        # So the Trainer's logging_nan_inf_filter has it.
+        yield f"{count}, and {loss} is the mean of the others" if math.isfinite(metrics.get(loss, math.nan)) else count
+        if self._found > _MOST:
+            yield f"clips of the first {_MOST} are named"
+        if any(batch.what == "evaluation" and batch.clips for batch in self._bad.batches):
+            yield "leave the named clips out of the evaluation dataset"
+
+
+def _dataset(trainer: Any, loader: Any) -> Any:
+    """What is evaluated: the Trainer's dataset, with all its columns, where the loader's is of as many clips."""
+    own: Any = getattr(trainer, "eval_dataset", None)
+    read: Any = getattr(loader, "dataset", None)
+    if isinstance(own, dict) or not (hasattr(own, "__len__") and hasattr(read, "__len__")):
+        return read
+    return own if len(own) == len(read) else read
+
+
+def _value(loss: Any) -> float:
+    values: list[float] = torch.as_tensor(loss).detach().float().flatten().tolist()
+    return next(value for value in values if not math.isfinite(value))
