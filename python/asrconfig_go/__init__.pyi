@@ -10,9 +10,20 @@ from .compare import (
     largest_models as largest_models,
 )
 from .config import TrainingConfig as TrainingConfig
-from .data import add_durations as add_durations, check_labels as check_labels, scan_audio as scan_audio
+from .data import (
+    DatasetProfile as DatasetProfile,
+    add_durations as add_durations,
+    check_labels as check_labels,
+    scan_audio as scan_audio,
+)
+from .errors import AsrConfigError as AsrConfigError
 from .loading import measure_loader as measure_loader
-from .machine import known_models as known_models, profile_model as profile_model
+from .machine import (
+    HardwareProfile as HardwareProfile,
+    ModelProfile as ModelProfile,
+    known_models as known_models,
+    profile_model as profile_model,
+)
 from .manager import ASRConfigManager as ASRConfigManager
 from .memory import (
     MemoryModel as MemoryModel,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._base.choices import StartMethod
@@ -28,8 +28,9 @@ class TrainingConfig(PlanRecord):
     """A whole training configuration, named as in ``transformers.TrainingArguments`` where a name exists there.
 
     Assigning an attribute checks its type and range and raises ``InvalidArgumentError``; unknown names are refused with
-    the nearest known one. An override changes nothing but its own field: ``effective_batch_size`` shows what results.
-    Sizes are bytes, durations seconds.
+    the nearest known one. Where the batch alone is overridden, ``gradient_accumulation_steps`` follows, so that a step
+    keeps its clips; where both are, both count. An ``OverrideWarning`` says which predictions no longer hold, and what
+    the learning rate would be for another effective batch. Sizes are bytes, durations seconds.
 
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
     >>> config.learning_rate = 1e-4
@@ -51,8 +52,9 @@ class TrainingConfig(PlanRecord):
         ``arguments_class`` is a subclass to build instead; without it, overrides of ``Seq2SeqTrainingArguments`` such
         as ``predict_with_generate=True`` choose that one. ``model`` is looked at for
         ``ddp_find_unused_parameters``, which is True without it. ``overrides`` are
-        TrainingArguments' own names and win over the plan. Settings that the installed version does not know are
-        reported by an ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
+        TrainingArguments' own names and win over the plan; accumulation follows the batch, and an ``OverrideWarning``
+        is given, as of its fields. Settings that the installed version does not know are reported by an
+        ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
         """
         from .apply.training_arguments import build
 
@@ -85,6 +87,16 @@ class TrainingConfig(PlanRecord):
 
         return loader_settings(self, start_method)
 
+    def clip_loader(self) -> Callable[[Any], Any]:
+        """What reads a clip, for ``load`` of a collator: a ``DecodedCache`` where ``cache_dataset`` is set.
+
+        It keeps decoded clips in memory, within this machine's free RAM with the safety margin, for each loader worker
+        a part of it. Without ``cache_dataset`` it is ``load_audio``, which decodes a clip each time.
+        """
+        from .apply.loader_settings import clip_loader
+
+        return clip_loader(self)
+
     def select(
         self,
         dataset: Any,
@@ -114,10 +126,16 @@ class TrainingConfig(PlanRecord):
         """``dataset``, a stream, as a Trainer's ``train_dataset``: see ``StreamBatches``, whose ``options`` these are.
 
         Clips over the plan's ``max_length_s`` are left out, steps are made by its ``length_handling``, in the order of
-        its ``seed``. Raises ``InvalidArgumentError`` for what is no stream.
+        its ``seed``. A ``datasets.Dataset`` becomes a stream where the plan's ``streaming`` is set. Raises
+        ``InvalidArgumentError`` for what is no stream.
         """
+        from ._base.keywords import check_keywords
         from .streams import StreamBatches
+        from .streams.stream_batches import StreamSettings
 
+        check_keywords(options, StreamSettings.__annotations__, "stream")
+        if self.streaming and hasattr(dataset, "to_iterable_dataset"):
+            dataset = dataset.to_iterable_dataset()
         options.setdefault("max_length_s", self.max_length_s)
         options.setdefault("mode", "bucketed" if self.length_handling == "bucketed" else "random")
         options.setdefault("seed", self.seed)
@@ -135,8 +153,11 @@ class TrainingConfig(PlanRecord):
 
     def launch_files(self, folder: str | os.PathLike[str], **options: Unpack[LaunchSettings]) -> LaunchFiles:
         """Write the plan for torchrun, accelerate, DeepSpeed and clusters: see ``asrconfig_go.launch.launch_files``."""
+        from ._base.keywords import check_keywords
         from .launch import launch_files
+        from .launch.launch_script import LaunchSettings
 
+        check_keywords(options, LaunchSettings.__annotations__, "launch_files")
         return launch_files(self, folder, **options)
 
     def explain(self) -> Explanation:

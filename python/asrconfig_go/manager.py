@@ -18,12 +18,15 @@ from ._base.choices import DurationUnit, Precision, WeightRule
 from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN, SAMPLING_RATE
 from ._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ._base.input_units import InputUnit
+from ._base.keywords import check_keywords
 from ._base.records import to_json
+from ._base.shared_memory import free_shared_memory
+from ._base.weight_precision import IN_32_BIT, half_weights, half_words
 from ._base.wrapped_model import lora_rank
 from .config import TrainingConfig
-from .data.durations import add_durations
+from .data.durations import DurationSettings, add_durations
 from .data.prepared_rows import examples_of, row_seconds
-from .data.scan import DatasetProfile, scan_audio
+from .data.scan import DatasetProfile, ScanResult, ScanSettings, scan_audio
 from .data.stream_sources import is_remote
 from .machine.hardware import HardwareProfile, check_margin, hardware_json
 from .machine.model import ModelProfile, profile_model
@@ -32,11 +35,10 @@ from .plan.plan_options import PlanOptions
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .apply.argument_check import PlannedTraining
     from .compare.comparison_records import Comparison
     from .compare.gpu_comparison import CompareSettings, Prices
-    from .data.durations import DurationSettings
     from .data.labels import LabelReport
-    from .data.scan import ScanSettings
     from .explain import Explanation
     from .guard import Guard
     from .guard.guard import GuardSettings
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from .monitor.watch_options import WatchSettings
     from .plan.planner import NotTraced, Tracer
     from .trace.collated_batches import CollatedExamples
+    from .training.training_check import TrainingCheck
 
 
 class ASRConfigManager:
@@ -80,6 +83,7 @@ class ASRConfigManager:
         self._unit: InputUnit | None = None  # of rows that hold a model's input
         self._batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None  # of the last plan
         self._rule: Callable[[Any], Any] | None = None  # of the last plan, where a function gives it
+        self._checked: TrainingCheck | None = None  # once there was something to look at
 
     def profile_dataset(
         self, dataset: Any, sample_size: int | None = None, **options: Unpack[ScanSettings]
@@ -87,11 +91,14 @@ class ASRConfigManager:
         """Measure ``dataset`` (see ``scan_audio``): every file, or a random sample of ``sample_size``.
 
         A ``collator`` makes the batches of the trace, too. ``model`` is the profiled one, if not given.
+        The result of ``scan_audio`` is taken as it is.
         """
+        check_keywords(options, ScanSettings.__annotations__, "profile_dataset")
         options.setdefault("model", self._model)
-        options["collator"] = self._examples = examples_of(dataset, options.get("collator"), options["model"])
+        source = dataset.source if isinstance(dataset, ScanResult) else dataset
+        options["collator"] = self._examples = examples_of(source, options.get("collator"), options["model"])
         self.durations, self._unit = array("d"), None
-        self._streamed = _is_stream(dataset)
+        self._streamed = _is_stream(source)
         if isinstance(dataset, DatasetProfile):
             self.dataset = dataset
             return dataset
@@ -112,8 +119,10 @@ class ASRConfigManager:
         day for the same path with the same clips, which must be the profiled ones, processor and machine.
         """
         from .loading import LoaderNotMeasuredWarning, measure_loader
+        from .loading.loader_rate import LoaderSettings
         from .loading.remembered_rates import Measured
 
+        check_keywords(options, LoaderSettings.__annotations__, "measure_loader")
         known = Measured(dataset, self.dataset, self.durations, self.hardware.cpu, processor, dict(options))
         if self._unit is not None:
             options.setdefault("row_seconds", partial(row_seconds, unit=self._unit, examples=self._examples))
@@ -133,6 +142,7 @@ class ASRConfigManager:
         self, dataset: Any, column: str = "length", unit: DurationUnit = "samples", **options: Unpack[DurationSettings]
     ) -> Any:
         """``dataset`` with every clip's length in a ``column`` for ``group_by_length`` (see ``add_durations``)."""
+        check_keywords(options, DurationSettings.__annotations__, "add_durations")
         return add_durations(dataset, column, unit, **options)
 
     def profile_model(
@@ -141,6 +151,8 @@ class ASRConfigManager:
         """Count the parameters of ``model`` (see ``profile_model``); ``name`` is only a label."""
         from .memory.model_source import analytic_request
 
+        if half_weights(model) == "float16":
+            raise InvalidArgumentError(half_words(model, "float16"), IN_32_BIT)
         found = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
         self._described = analytic_request(model, freeze_feature_encoder)
         self._model, self._frozen = model, freeze_feature_encoder
@@ -189,7 +201,10 @@ class ASRConfigManager:
         counted = self.model.trainable_parameters
         trained = self.model.total_parameters if counted is None else counted
         tracer = self._tracer(trace, options, batch_fn, trained, progress)
-        self.config = TrainingConfig.from_dict(plan(request, usable(self.durations), tracer))
+        made = plan(request, usable(self.durations), tracer)
+        if stored := half_weights(self._model):
+            made["warnings"] = [*made["warnings"], f"{half_words(self._model, stored)} → {IN_32_BIT}"]
+        self.config = TrainingConfig.from_dict(made)
         self._rule = options.rule if callable(options.rule) else None
         return self.config
 
@@ -266,6 +281,7 @@ class ASRConfigManager:
         from .machine.kernel_profile import known_kernel_profiles
 
         found: dict[str, Any] = {"disk_free_bytes": shutil.disk_usage(Path.cwd()).free, **self._rates()}
+        found["shm_free_bytes"] = free_shared_memory()
         if self.hardware.gpus:
             found["kernel_profiles"] = known_kernel_profiles()
         if self.hardware.gpus and self._described is not None and not profiled:
@@ -335,6 +351,32 @@ class ASRConfigManager:
                 f"make them before the Trainer: model = asrconfig_go.apply.add_lora(model, {rank})",
             )
 
+    def _planned_training(self) -> PlannedTraining | None:
+        """The plan with what it was made for."""
+        from .apply.argument_check import PlannedTraining
+
+        longest = None if self.dataset is None else self.dataset.max_s
+        return None if self.config is None else PlannedTraining(self.config, longest, self._batch_fn)
+
+    def _training_check(self) -> TrainingCheck:
+        """What looks at data, model and settings before the first step, and says each finding once."""
+        from .training.training_check import TrainingCheck
+
+        self._checked = self._checked or TrainingCheck()
+        return self._checked
+
+    def _check_arguments(self, trainer: Any) -> Callable[[], None]:
+        """Say what of the Trainer's arguments is not as planned, unless that was said; gives the way back."""
+        from ._base.override import CHECKED_KEY, override
+        from .monitor.messages import say_unplanned
+
+        planned, handler = self._planned_training(), trainer.callback_handler
+        if planned is None or getattr(handler, CHECKED_KEY, False):
+            return lambda: None
+        if trainer.is_world_process_zero():
+            say_unplanned(planned, trainer.args, trainer.model, planned.config.micro_batching == "memory")
+        return override(handler, CHECKED_KEY, True)
+
     def save_config(self, config: TrainingConfig, path: str | os.PathLike[str]) -> None:
         """Write ``config`` as JSON, whole or not at all."""
         config.save(path)
@@ -366,7 +408,7 @@ class ASRConfigManager:
         from .monitor.memory_callback import AdaptiveMemoryCallback
 
         callback = AdaptiveMemoryCallback(self.config, **options)
-        callback.managed = True
+        callback.managed, callback.planned = True, self._planned_training()
         return callback
 
     def attach(self, trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
@@ -381,10 +423,13 @@ class ASRConfigManager:
         Trainer as it was.
         """
         from .guard import attach, guard_of
+        from .guard.guard import GuardSettings
         from .guard.memory_budget import traced_for
         from .streams.stream_training import use_stream
+        from .training.length_groups import group_by_durations
         from .training.planned_batches import memory_limit, use_planned_batches
 
+        check_keywords(options, GuardSettings.__annotations__, "attach")
         self._check_adapters(trainer)
         if guard_of(trainer) is None and (rule := self._planned_rule()) is not None:
             options.setdefault("rule", rule)
@@ -405,10 +450,13 @@ class ASRConfigManager:
             options.setdefault("overhead_s", config.micro_batch_overhead_s)
             options.setdefault("split_batch_statistics", True)  # as planned; the guard names the layers
         guard = attach(trainer, **options)
+        self._training_check().trainer(trainer, self.config, self.durations, strict=False)
+        guard.on_detach(self._check_arguments(trainer))
         if planned and config is not None:
             memory, limit = options.get("memory"), options.get("memory_limit_bytes")
             guard.on_detach(use_planned_batches(trainer, config, self.durations, memory, limit))
         guard.on_detach(use_stream(trainer))
+        guard.on_detach(group_by_durations(trainer, config, self.durations))
         return guard
 
     def train(
@@ -441,15 +489,19 @@ class ASRConfigManager:
         from .apply.torch_backends import TrainingSwitches
         from .guard import guard_of
         from .training.guarded_training import GuardedTraining
+        from .training.length_groups import group_by_durations
         from .view.units import say
 
         self._check_adapters(trainer)
+        self._training_check().trainer(trainer, self.config, self.durations, strict=True, saves=save_by is not None)
         switches = TrainingSwitches(self.config)
         options: GuardSettings = {"preflight": preflight} if preflight else {}
         split = self.config is not None and self.config.micro_batching == "memory"
         planned = guard_of(trainer) is None and (split or self._planned_rule() is not None)
-        guard = self.attach(trainer, **options) if planned else None
+        unchecked, guard = self._check_arguments(trainer), None
+        ungrouped = group_by_durations(trainer, self.config, self.durations)
         try:
+            guard = self.attach(trainer, **options) if planned else None
             tried = False if planned else self._longest(preflight)
             run = GuardedTraining(
                 trainer,
@@ -470,6 +522,8 @@ class ASRConfigManager:
             switches.put_back()
             if guard is not None:
                 guard.detach()
+            ungrouped()
+            unchecked()
 
     def _planned_rule(self) -> WeightRule | Callable[[Any], Any] | None:
         """What the loss divides by, as the plan was given it; a function is only known to the manager that planned."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanSettings
 
+_OF_PYTHON = ("settings", "return")  # among the annotations
 _LOADER_S = 0.5  # for which clips are decoded
 
 
@@ -43,15 +44,15 @@ def create_optimal_config(
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     """Measure the machine, the audio and the model, and plan the training.
 
-    ``dataset``: see ``scan_audio``; ``model``: see ``profile_model`` (without one, ``model_name`` is looked up in the
-    catalogue). ``target_batch_size`` is the number of samples per optimizer step, 1 to 65536; ``safety_margin``, 0.70
-    to 0.95, the share of GPU memory that the plan may use. ``settings`` are the other fields of ``PlanOptions``;
-    ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``; ``collator``, the Trainer's, makes the traced
-    batches of some rows of ``dataset``, and tells how long rows are that nothing else can read. ``gpu`` plans for a GPU
-    of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the
-    model's input by ``processor``, if there is one, to know how many workers keep the GPU fed; what was found of the
-    same files in the last day is taken again. ``verbose`` prints each stage and the plan, ``progress`` (None: as
-    ``verbose``) shows bars while it works.
+    ``dataset``: see ``scan_audio``, whose result it may be; ``model``: see ``profile_model`` (without one,
+    ``model_name`` is looked up in the catalogue). ``target_batch_size`` is the number of samples per optimizer step, 1
+    to 65536; ``safety_margin``, 0.70 to 0.95, the share of GPU memory that the plan may use. ``settings`` are the other
+    fields of ``PlanOptions``; ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``; ``collator``, the
+    Trainer's, makes the traced batches of some rows of ``dataset``, and tells how long rows are that nothing else can
+    read. ``gpu`` plans for a GPU of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips
+    are decoded, and made to the model's input by ``processor``, if there is one, to know how many workers keep the GPU
+    fed; what was found of the same files in the last day is taken again. ``verbose`` prints each stage and the plan,
+    ``progress`` (None: as ``verbose``) shows bars while it works.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -60,11 +61,18 @@ def create_optimal_config(
     >>> config.effective_batch_size, config.precision
     (32, 'fp16')
     """
-    from .data.scan import DatasetProfile
+    from ._base.keywords import check_keywords
+    from ._base.records import json_fields
+    from .data.scan import DatasetProfile, ScanResult
     from .manager import ASRConfigManager
-    from .plan.plan_options import PlanOptions
+    from .plan.plan_options import PlanOptions, PlanSettings
+    from .plan.plan_record import PlanRecord
     from .view.units import say
 
+    known = [*create_optimal_config.__annotations__, *PlanSettings.__annotations__]
+    check_keywords(
+        settings, [name for name in known if name not in _OF_PYTHON], "create_optimal_config", json_fields(PlanRecord)
+    )
     bars = verbose if progress is None else progress
     options = PlanOptions(target_batch_size, safety_margin, **settings)
     options.check()
@@ -77,6 +85,8 @@ def create_optimal_config(
         dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=collator
     )
     say(verbose, "Dataset", measured)
+    dataset = dataset.source if isinstance(dataset, ScanResult) else dataset
+    manager._training_check().plan(dataset, model, processor, collator, manager.durations)
     say(verbose, "Model", found)
     searched = options.policy == "fastest" and bool(manager.hardware.gpus)
     if searched and options.loader_rate is None and not isinstance(dataset, DatasetProfile):

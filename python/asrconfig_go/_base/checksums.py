@@ -11,6 +11,7 @@ from pathlib import Path
 from .errors import AsrConfigError
 from .files import write_whole
 from .json_files import read_object
+from .listing import listed
 from .weight_files import INDICES, weight_files
 
 NAME = "asrconfig_checksums.json"
@@ -54,7 +55,7 @@ def damaged(checkpoint: Path) -> str:
         return f"{os.path.relpath(error.filename or checkpoint, checkpoint)} cannot be read: {error.strerror}"
     except (AsrConfigError, LookupError, TypeError, ValueError, AttributeError, OverflowError):
         return f"{NAME} cannot be read; {_HINT}"
-    return f"{', '.join(wrong)} changed since it was written" if wrong else ""
+    return f"{listed(wrong)} changed since it was written" if wrong else ""
 
 
 def _was_weights(path: Path) -> bool:

@@ -5,6 +5,7 @@ AsrConfigError
 ├── NotFoundError             (also a LookupError)  a file, folder, name or handle that does not exist
 ├── UnsupportedError                                understood, but not handled by this version
 ├── CorruptFileError          (also a ValueError)   a file that breaks its own format
+├── StorageError                                    a disk or a mount that does not answer
 ├── EmptyDatasetError         (also a ValueError)   nothing usable to plan from
 ├── InfeasiblePlanError                             no configuration fits the hardware
 ├── ScanCancelledError                              a scan stopped at the caller's request
@@ -45,6 +46,10 @@ class UnsupportedError(AsrConfigError):
 
 class CorruptFileError(AsrConfigError, ValueError):
     """A file that breaks its own format."""
+
+
+class StorageError(AsrConfigError):
+    """A disk, a network folder or a mounted drive that does not answer, whatever the file."""
 
 
 class EmptyDatasetError(AsrConfigError, ValueError):
@@ -88,6 +93,7 @@ BY_CODE: dict[str, type[AsrConfigError]] = {
     "not_found": NotFoundError,
     "unsupported": UnsupportedError,
     "corrupt": CorruptFileError,
+    "storage": StorageError,
     "empty_dataset": EmptyDatasetError,
     "infeasible": InfeasiblePlanError,
     "cancelled": ScanCancelledError,

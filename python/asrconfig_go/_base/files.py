@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 from .errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from .storage import from_storage
 
 
 def user_path(given: str | os.PathLike[str], what: str) -> Path:
@@ -15,7 +16,7 @@ def user_path(given: str | os.PathLike[str], what: str) -> Path:
 
     Whether something is there can be asked of it without another error: ``pathlib`` raises where a folder on the way is
     not ours to read or a text is no file's name. Here that is ``NotFoundError``, and an empty name, which would be the
-    working folder, ``InvalidArgumentError``.
+    working folder, ``InvalidArgumentError``. ``StorageError`` is of a mount that does not answer.
     """
     if not isinstance(given, str | bytes | os.PathLike):
         raise InvalidArgumentError(f"{given!r} is no {what}", "pass a path")
@@ -23,7 +24,7 @@ def user_path(given: str | os.PathLike[str], what: str) -> Path:
         raise InvalidArgumentError(f"the name of the {what} is empty", 'the working folder is "."')
     try:
         path = Path(os.fsdecode(given)).expanduser()
-        path.stat()
+        from_storage(path, path.stat)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError, RuntimeError) as error:  # ValueError: a zero byte; RuntimeError: nobody's home

@@ -1,4 +1,4 @@
-"""JSON files that a user names, which may be missing, truncated or hostile."""
+"""JSON files that a user names, which may be missing, truncated or hostile; and configurations as JSON."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .errors import CorruptFileError, NotFoundError
+from .errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from .files import user_path
+from .storage import from_storage
 
 _LARGEST = 1 << 28  # bytes; what this package writes stays far under it
 
@@ -21,13 +22,17 @@ def read_json(path: str | os.PathLike[str], what: str, hint: str) -> Any:
     """
     path = user_path(path, what)
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
+        data = from_storage(path, lambda: _first_bytes(path))
     except OSError as error:
         raise NotFoundError(f"cannot read the {what} {str(path)!r}: {error.strerror}", hint) from error
     if len(data) > _LARGEST:
         raise CorruptFileError(f"{path} has more than {_LARGEST >> 20} MiB: it is not what its name says", hint)
     return _parsed(path, data, hint)
+
+
+def _first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_LARGEST + 1)
 
 
 def _parsed(path: Path, data: bytes, hint: str) -> Any:
@@ -53,3 +58,30 @@ def read_object(path: str | os.PathLike[str], what: str, hint: str) -> dict[str,
     if not isinstance(told, dict):
         raise CorruptFileError(f"{path} holds no {what}", hint)
     return told
+
+
+def config_values(config: Any) -> dict[str, Any]:
+    """What ``config.json`` of a configuration of transformers would hold.
+
+    Raises ``InvalidArgumentError`` for an entry that JSON cannot hold, as a number of numpy: it could not be saved.
+    """
+    try:
+        values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    except TypeError as error:
+        of = type(config).__name__
+        wrong = [(name, value) for name, value in vars(config).items() if not _is_json(value)]
+        named = ", ".join(f"{name} = {value!r} ({type(value).__name__})"[:100] for name, value in wrong[:3]) or error
+        raise InvalidArgumentError(
+            f"the model's {of} cannot be saved as JSON: {named}", "set it to a number, a text or a list of them"
+        ) from error
+    return values
+
+
+def _is_json(value: Any) -> bool:
+    if hasattr(value, "to_dict") or type(value).__module__.partition(".")[0] == "torch":  # configs, and torch.dtype
+        return True
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True

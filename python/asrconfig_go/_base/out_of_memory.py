@@ -13,6 +13,7 @@ from typing import Any
 
 from . import native
 from .errors import AsrConfigError
+from .listing import shortened
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -98,7 +99,15 @@ def note(error: BaseException, text: str) -> None:
 # Behind what did not fit, torch's messages go on in the same line with statistics, general advice and a link.
 _DETAILS = re.compile(r"\.?\s+(?:Process \d+ has|Including non-PyTorch memory|Of the allocated memory|If reserved)\b.*")
 
+_IN_WORKER = re.compile(r"Caught \w+ in ")
+_RAISED = re.compile(r"[\w.]+: ")
+
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's text, or its type's name; of torch's out-of-memory error what did not fit."""
-    return _DETAILS.sub("", (str(error).strip().splitlines() or [type(error).__name__])[0])
+    """The first line of an error's text, or its type's name; of torch's out-of-memory error what did not fit.
+
+    Of one that a DataLoader's worker hands over with its traceback, the line that follows that.
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    raised = [line for line in lines if _RAISED.match(line)] if _IN_WORKER.match(lines[0]) else []
+    return shortened(_DETAILS.sub("", (raised or lines[:1])[-1]))

@@ -11,6 +11,9 @@ GUARD_KEY: Final = "_asrconfig_guard"
 BATCHES_KEY: Final = "_asrconfig_batches"
 """The attribute of a Trainer that holds the part of chosen batches which its process gets."""
 
+CHECKED_KEY: Final = "_asrconfig_checked"
+"""The attribute of a Trainer's ``CallbackHandler`` while a manager has checked its arguments, and said what it met."""
+
 
 def override(owner: Any, name: str, function: Any) -> Callable[[], None]:
     """Put ``function`` in the place of a method of one object; gives the way back."""

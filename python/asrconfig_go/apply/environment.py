@@ -9,8 +9,11 @@ from collections.abc import Iterator
 from .._base.allocator_settings import NEW, OLD, alloc_conf_names, parse_alloc_conf
 from .._base.errors import InvalidArgumentError
 from ..plan.plan_record import PlanRecord
+from ..view.units import exact
 from .applied_settings import DONE, KEPT, NOT_DONE, AppliedSetting, TooLateWarning
 
+# Of what is allocated: fixed segments keep a tenth, those that expand a hundredth (docs/memory-model.md).
+_GAPS_SHARE = 0.1 - 0.01
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 _REPEATABLE = (":16:8", ":4096:8")  # https://docs.nvidia.com/cuda/cublas/#results-reproducibility
 _RESTART = "restart the process (in a notebook, the kernel) and call apply() before anything uses the GPU"
@@ -19,7 +22,7 @@ _RESTART = "restart the process (in a notebook, the kernel) and call apply() bef
 def set_environment(config: PlanRecord) -> Iterator[AppliedSetting]:
     """Set what the plan needs in ``os.environ``, which torch and the processes started from here read."""
     if config.alloc_conf:
-        yield _alloc_conf(config.alloc_conf)
+        yield _alloc_conf(config.alloc_conf, _gaps(config))
     if config.dataloader_num_workers > 0:
         # Fast tokenizers turn their threads off in a forked worker, and say so in every one of them.
         yield _unless_set("TOKENIZERS_PARALLELISM", "false", "loader workers already run in parallel")
@@ -33,7 +36,21 @@ def cuda_started() -> bool:
     return torch is not None and bool(torch.cuda.is_initialized())
 
 
-def _alloc_conf(planned: str) -> AppliedSetting:
+def _gaps(config: PlanRecord) -> str:
+    """What a training takes more of the GPU without segments that expand, as the plan predicts it; "" if unknown."""
+    allocated = sum(part.bytes for part in config.memory_parts if part.name not in ("cached", "context"))
+    more = round(_GAPS_SHARE * allocated)
+    if "expandable_segments:True" not in config.alloc_conf or not more:
+        return ""
+    peak = config.predicted_bytes + more
+    fits = "which still fits" if peak <= config.budget_bytes else "so that micro-batches may have to be split"
+    return (
+        f"gaps between clips of other lengths then take about {exact(more)} more: {exact(peak)} of the "
+        f"{exact(config.budget_bytes)} that the plan may use, {fits}"
+    )
+
+
+def _alloc_conf(planned: str, gaps: str) -> AppliedSetting:
     wanted = parse_alloc_conf(planned)
     if wanted is None:
         raise InvalidArgumentError(
@@ -57,18 +74,18 @@ def _alloc_conf(planned: str) -> AppliedSetting:
             for key, value in wanted.items()
             if theirs.get(key, value) != value
         ]
-    return _write(merged, wanted, notes)
+    return _write(merged, wanted, notes, gaps)
 
 
-def _write(merged: dict[str, str], wanted: dict[str, str], notes: list[str]) -> AppliedSetting:
-    """Set the variables, unless that is without effect now."""
+def _write(merged: dict[str, str], wanted: dict[str, str], notes: list[str], gaps: str) -> AppliedSetting:
+    """Set the variables, unless that is without effect now; ``gaps`` is what that costs."""
     name, value = next(iter(merged.items()))
     changed = {key: text for key, text in merged.items() if _differs(os.environ.get(key), text)}
     if not changed:
         return AppliedSetting("environment", name, os.environ[name], KEPT, "; ".join(notes) or "is set to this already")
     late = _too_late(wanted)
     if late:
-        why = "; ".join([f"{value} has no effect: {late}; {_RESTART}", *notes])
+        why = "; ".join([f"{value} has no effect: {late}", *filter(None, [gaps]), _RESTART, *notes])
         return AppliedSetting("environment", name, os.environ.get(name, "not set"), NOT_DONE, why, TooLateWarning)
     os.environ.update(changed)
     return AppliedSetting("environment", name, value, DONE, "; ".join(notes))

@@ -1,13 +1,15 @@
-"""A plan for custom loops: DataLoader settings, and the number of steps."""
+"""A plan for collators and custom loops: clips that are kept, DataLoader settings, and the number of steps."""
 
 from __future__ import annotations
 
 import math
 import multiprocessing
+from collections.abc import Callable
 from typing import Any
 
 from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
+from ..machine.hardware import HardwareProfile
 from ..plan.plan_record import PlanRecord
 
 
@@ -32,6 +34,16 @@ def loader_settings(config: PlanRecord, start_method: str | None) -> dict[str, A
         if start_method is not None:
             settings["multiprocessing_context"] = start_method
     return settings
+
+
+def clip_loader(config: PlanRecord) -> Callable[[Any], Any]:
+    """See ``TrainingConfig.clip_loader``."""
+    from ..loading import DecodedCache, load_audio
+
+    if not config.cache_dataset:
+        return load_audio
+    free = HardwareProfile.detect().memory.available_bytes
+    return DecodedCache(max(1, int(free * config.safety_margin / max(1, config.dataloader_num_workers))))
 
 
 def max_steps(config: PlanRecord, clips: int) -> int:

@@ -12,7 +12,6 @@ docs/reference/settings.md says where the settings go that are not the Trainer's
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import os
 import warnings
@@ -20,8 +19,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import InvalidArgumentError, UnsupportedError
+from .._base.keywords import nearest
 from .._base.records import json_fields
 from .._base.transformers_features import can_offload_checkpoints, checkpoint_options, has_any_depth
+from ..plan.overrides import PREDICTED_FOR
 from ..plan.plan_record import PlanRecord, checked_setting
 from .unused_parameters import find_unused_parameters
 
@@ -50,6 +51,16 @@ _SAME_NAME = (
     "dataloader_num_workers",
     "dataloader_pin_memory",
 )
+
+# Of overrides by transformers' names, the fields of a plan that others follow or that predictions are for.
+_FIELDS = {name: name for name in _SAME_NAME if name in PREDICTED_FOR or name == "learning_rate"} | {
+    "optim": "optimizer",
+    "gradient_checkpointing": "gradient_checkpointing",
+    "activation_checkpointing": "gradient_checkpointing",
+}
+_OF_A_STEP = {"per_device_train_batch_size", "gradient_accumulation_steps"}
+REPORTED = "_asrconfig_reported"
+"""The attribute of arguments that holds which planned settings are not in them: unsupported ones, and overridden."""
 
 
 def _identity(value: Any) -> Any:
@@ -123,13 +134,28 @@ def build(
     """
     known = _Known(arguments_class or _class_for(overrides))
     chosen = known.resolve(overrides)
+    overridden = _override(config, chosen)
     planned = _planned(config, known, chosen, model)
+    wanted = set(planned)
     _leave_unsupported(config, planned, chosen)
     _copy_without_blocking(planned, chosen)
     _report_grouping(config, planned)
     arguments = known.cls(output_dir=os.fspath(output_dir), **{**planned, **chosen})
     _report_device_count(config, arguments)
+    object.__setattr__(arguments, REPORTED, (sorted(wanted - planned.keys()), sorted(overridden)))
     return arguments
+
+
+def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
+    """Add to ``chosen`` what follows fields of the plan in it, and warn of what no longer holds; gives these fields."""
+    changes = {field: chosen[name] for name, field in _FIELDS.items() if chosen.get(name) is not None}
+    for field in _OF_A_STEP & changes.keys():
+        changes[field] = checked_setting(field, changes[field])
+    overrides = config.overrides
+    followed = overrides.followers(config, changes)
+    overrides.warn(config, changes, followed, stacklevel=4)
+    chosen.update(followed)
+    return {*changes, *followed}
 
 
 def named(settings: Mapping[str, Any], arguments_class: Any = None) -> dict[str, Any]:
@@ -228,8 +254,8 @@ class _Known:
         if name in _REMOVED_HINTS:
             return _REMOVED_HINTS[name]
         names = [*self.types, *(rename.old for rename in _RENAMES)]
-        near = difflib.get_close_matches(name, names, n=1)
-        return f"did you mean {near[0]!r}?" if near else f"see dataclasses.fields({self.cls.__name__})"
+        near = nearest(name, names)
+        return near if near else f"see dataclasses.fields({self.cls.__name__})"
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
@@ -326,8 +352,6 @@ def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict
 
     gpu = torch.cuda.is_available() and not chosen.get("use_cpu")
     where = "the GPU here" if gpu else "a CPU"
-    if chosen.get("fp16") or chosen.get("bf16"):  # one decision, which the override took
-        planned.update(fp16=False, bf16=False)
     if not gpu and planned.get("bf16") and not config.gpu_name:
         # Planned for a CPU on purpose; the Trainer wants to hear so. For a GPU's plan bf16 is left off: it would
         # slow down most CPUs, and whoever trains a GPU's plan on a CPU wants to try it out.

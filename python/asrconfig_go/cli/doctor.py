@@ -9,12 +9,14 @@ from typing import Any
 
 from .._base import native
 from .._base.errors import LibraryError, VersionMismatchError
+from .._base.shared_memory import free_shared_memory
 from ..machine.hardware import HardwareProfile
-from ..view.units import gib
+from ..view.units import exact, gib
 from .findings import Finding
 from .installed_packages import imported, version
 from .torch_build import torch_finding
 
+_SHARED = 1 << 30  # bytes of /dev/shm: less is soon full of batches; Docker's default is 64 MiB
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tensorboard", "tqdm", "matplotlib")
 _NEEDED_TO_TRAIN = ("torch", "transformers", "accelerate")
 _AUDIO = {
@@ -61,7 +63,19 @@ def _machine(hardware: HardwareProfile) -> list[Finding]:
     )
     ram = f"{gib(memory.available_bytes)} available of {gib(memory.total_bytes)}"
     limit = f", limited by {memory.limit_source}" if memory.limit_source else ", no container limit"
-    return [*findings, Finding("ok", "CPU", f"{cores} ({cpu.model})"), Finding("ok", "RAM", ram + limit)]
+    findings += [Finding("ok", "CPU", f"{cores} ({cpu.model})"), Finding("ok", "RAM", ram + limit)]
+    return [*findings, *_shared_memory()]
+
+
+def _shared_memory() -> list[Finding]:
+    free = free_shared_memory()
+    if free is None:
+        return []
+    detail = f"{exact(free)} free, where loader workers hand batches over"
+    if free >= _SHARED:
+        return [Finding("ok", "/dev/shm", detail)]
+    advice = "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers"
+    return [Finding("note", "/dev/shm", f"{detail}: soon full of batches", advice)]
 
 
 def _packages(hardware: HardwareProfile | None) -> list[Finding]:

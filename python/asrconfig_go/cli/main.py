@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.native import package_version
 from .._base.output import forgiving_streams, show
+from .._base.storage import storage_error, unanswered
 from .benchmark_command import add_benchmark
 from .compare_command import add_compare
 from .launch_command import add_launch
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter tries again at its end
         return 0
     except OSError as error:  # of a disk or a network; the system's words name the file
-        show(f"asrconfig: {error}", sys.stderr)
+        lost = unanswered(error) is not None and error.filename
+        show(f"asrconfig: {storage_error(error.filename, error) if lost else error}", sys.stderr)
         return 1
 
 

@@ -25,7 +25,7 @@ def add_train(commands: Any) -> None:
     add("--data", required=True, help="folder, manifest or dataset on the Hub; or demo: bundled spoken digits")
     add("--out", default="asrconfig-output", help="folder for model and checkpoints (default asrconfig-output)")
     _add_data(train)
-    add("--language", help="of Whisper: german, de, …")
+    add("--language", help="german, de, …: of Whisper, and of how letters become lower case")
     add("--epochs", type=float, help="passes over the data (default: the plan's)")
     add("--max-steps", type=int, help="optimizer steps, in place of epochs")
     add("--target-batch-size", type=int, help="clips per optimizer step (default 32)")

@@ -25,6 +25,7 @@ from .._base.defaults import (
 )
 from .._base.errors import InvalidArgumentError
 from .._base.json_files import read_json
+from .._base.keywords import check_keywords
 from .._base.records import from_json, to_json
 from .._base.transformers_features import can_offload_checkpoints, has_any_depth
 from ..data.profile import DatasetProfile
@@ -166,10 +167,7 @@ def compare_described(
     ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names;
     ``durations``: seconds of every clip of the profile.
     """
-    unknown = options.keys() - CompareSettings.__annotations__.keys()
-    if unknown:
-        known = ", ".join(CompareSettings.__annotations__)
-        raise InvalidArgumentError(f"there is no option {sorted(unknown)[0]!r}", f"choose from {known}")
+    check_keywords(options, CompareSettings.__annotations__, "compare_gpus")
     asked = CompareOptions(**options)
     kernels = known_kernel_profiles()
     trained = known_calibrations(model, asked.precision, asked.lora_rank) if asked.calibrations is None else {}

@@ -10,6 +10,7 @@ from .._base import native
 from .._base.checks import checked, checked_list
 from .._base.choices import Attention, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, OPTIMIZER
+from .._base.keywords import check_keywords
 from .._base.records import from_json
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
@@ -99,6 +100,7 @@ def estimate_run_time(
     >>> run.run_parts.evaluation.likely < run.run_parts.training.likely < run.run_hours.likely
     True
     """
+    check_keywords(evaluation, EvaluationSettings.__annotations__, "estimate_run_time")
     request = _request(
         model, gpu=gpu, batch=batch, seconds=seconds, precision=precision,
         gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,

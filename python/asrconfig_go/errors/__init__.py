@@ -13,6 +13,7 @@ from .._base.errors import (
     NotFoundError,
     PoisonedLibraryError,
     ScanCancelledError,
+    StorageError,
     UnsupportedError,
     VersionMismatchError,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "NotFoundError",
     "PoisonedLibraryError",
     "ScanCancelledError",
+    "StorageError",
     "UnsupportedError",
     "VersionMismatchError",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..view.units import gib, plural
 from .decisions import overridden, stale
@@ -65,6 +65,15 @@ def _labels(e: ExplainedPlan) -> Caution | None:
         ", or set ctc_zero_infinity=True in the model's config." * ctc
     )
     return Caution("serious", "labels", what, why + first, remedy if ctc else remedy + ", or shorten their texts.")
+
+
+def _label_ids(e: ExplainedPlan) -> Caution | None:
+    """What else ``check_labels`` found: ids that the model does not have, CTC's blank, padding."""
+    if e.labels is None or not e.labels.findings:
+        return None
+    first, *others = e.labels.findings
+    caution = _told("serious", "label_ids", first[:1].upper() + first[1:])
+    return replace(caution, remedy=f"And {len(others)} more: print(labels) lists them." if others else "")
 
 
 def _ctc_path(e: ExplainedPlan) -> Caution | None:
@@ -285,6 +294,7 @@ def _changed(e: ExplainedPlan) -> Caution | None:
 
 RULES: tuple[Callable[[ExplainedPlan], Caution | None], ...] = (
     _labels,
+    _label_ids,
     _ctc_path,
     _over_budget,
     _host_memory,

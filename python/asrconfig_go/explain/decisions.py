@@ -9,6 +9,7 @@ from ..view.units import exact
 
 if TYPE_CHECKING:
     from ..plan.plan_record import PlanRecord
+from ..plan.overrides import PREDICTED_FOR
 from ..plan.plan_parts import Decision
 
 _OTHER = "Other"
@@ -73,30 +74,6 @@ _GROUPS = {
     ),
     "Evaluation and checkpoints": ("eval_steps", "eval_samples", "save_steps"),
 }
-# Overriding one of these leaves the predicted memory or times behind.
-_PREDICTED_FOR = {
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "device_count",
-    "micro_batching",
-    "micro_batch_size",
-    "fp16",
-    "bf16",
-    "tf32",
-    "gradient_checkpointing",
-    "every_n_layers",
-    "offload_checkpoints",
-    "torch_compile",
-    "attn_implementation",
-    "freeze_feature_encoder",
-    "lora_rank",
-    "optimizer",
-    "length_handling",
-    "group_by_length",
-    "max_length_s",
-    "chunk_length_s",
-    "distributed",
-}
 _PLACE = {setting: (group, i) for group, settings in _GROUPS.items() for i, setting in enumerate(settings)}
 
 
@@ -132,7 +109,7 @@ def overridden(c: PlanRecord) -> list[DecisionRow]:
 
 def stale(c: PlanRecord) -> list[str]:
     """Overridden settings that the predictions do not know of."""
-    return [row.setting for row in overridden(c) if row.setting in _PREDICTED_FOR]
+    return [row.setting for row in overridden(c) if row.setting in PREDICTED_FOR]
 
 
 def _row(c: PlanRecord, d: Decision) -> DecisionRow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from .._base.checks import checked
 from .._base.choices import OptimizerState
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
+from .._base.json_files import config_values
 from .._base.records import from_json, to_json
 from ..view.render import Shown
 from .named_models import request_of_name
@@ -89,7 +89,7 @@ def _request(model: Any, freeze: bool) -> dict[str, Any]:
     if callable(getattr(model, "named_parameters", None)):
         return {"counts": _counts_of_module(model)}
     if hasattr(model, "model_type") and hasattr(model, "to_json_string"):
-        config = json.loads(model.to_json_string(use_diff=False))
+        config = config_values(model)
         return {"config": config, "freeze_feature_encoder": freeze}
     raise InvalidArgumentError(
         f"cannot read a model from a {type(model).__name__}",

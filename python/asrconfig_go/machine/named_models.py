@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from typing import Any
 
 from .._base import native
 from .._base.errors import NotFoundError
 from .._base.hub_downloads import from_hub
+from .._base.json_files import config_values
 from ..demo.tiny_models import TINY
 
 
@@ -37,5 +37,5 @@ def _on_hub(name: str, known: str) -> dict[str, Any]:
     from transformers import AutoConfig
 
     config = from_hub("the config of", name, lambda: AutoConfig.from_pretrained(name), known)
-    read: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    read: dict[str, Any] = config_values(config)
     return read

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from transformers.trainer_callback import TrainerCallback
 
+from .._base.keywords import check_keywords
+from .._base.override import CHECKED_KEY
+from .._base.weight_precision import IN_32_BIT, half_weights, half_words
+from ..apply.argument_check import PlannedTraining
 from ..apply.torch_backends import TrainingSwitches
+from ..bad_clips.evaluation_metrics import not_finite
 from .callback_order import handler_of, lead
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .memory_summary import MemorySummary, summarised
-from .messages import BestEffort, say
+from .messages import BestEffort, say, say_unplanned
 from .missing_guard import attach_hint, guard_among, without_guard
 from .monitor_reader import MemoryReader
 from .rank_peaks import RankFiles, RankPeaks
@@ -74,11 +79,14 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
         and for a ``memory`` that has no GPU given.
         """
+        check_keywords(options, WatchSettings.__annotations__, "AdaptiveMemoryCallback")
         self.options: WatchOptions = WatchOptions(**options)
         self.managed = False
         """Whether a manager made it, which warnings then name as what attaches the guard."""
         self.times = StepTimes()
         """Of the first steps, held against the estimate."""
+        self.planned = None if config is None else PlannedTraining(config)
+        """What the arguments of a Trainer are compared with when it begins; a manager knows more of it."""
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None
@@ -87,6 +95,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._ranks: tuple[RankPeaks, ...] = ()
         self._rank_files: RankFiles | None = None
         self._gathering = BestEffort(_NOT_GATHERED)
+        self._said_metrics: set[str] = set()  # of evaluations in which some were not finite
 
     def attach(self, trainer: Any) -> None:
         """Add this callback to a trainer that lacks it, and put it before the reporters."""
@@ -133,9 +142,11 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._switches.set()
         if model is not None and state.is_world_process_zero:
             self.times.begin(args, model)
+            if not getattr(handler, CHECKED_KEY, False) and self.planned is not None:
+                say_unplanned(self.planned, args, model)
             if guard_among(handler) is None:
                 self._name_missing_guard(args, model)
-        self._ranks, self._rank_files = (), _rank_files(args)
+        self._ranks, self._rank_files, self._said_metrics = (), _rank_files(args), set()
         self._gathering = BestEffort(_NOT_GATHERED)
         self._gathering(self._rank_files.begin)
         if not state.is_local_process_zero:
@@ -165,10 +176,16 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if self._watch is not None:
             self._watch.evaluated_batch(state.global_step, state.max_steps)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Mark the end of an evaluation."""
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """Mark the end of an evaluation, and name metrics that are not finite where no guard does."""
         if self._watch is not None:
             self._watch.evaluated(state.global_step)
+        if not state.is_world_process_zero:
+            return
+        new = {name: value for name, value in (metrics or {}).items() if name not in self._said_metrics}
+        if (text := not_finite(new, args, state.global_step)) and not guard_among(handler_of(sys._getframe(1), self)):
+            self._said_metrics.update(new)
+            say(f"{text}; with a guard the clips are named → {attach_hint(self.managed)}")
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark a checkpoint, and write the run log next to it."""
@@ -208,6 +225,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._watch = Watch(monitor, self.options)
 
     def _name_missing_guard(self, args: Any, model: Any) -> None:
+        if stored := half_weights(model):
+            say(f"{half_words(model, stored)} → {IN_32_BIT}")
         if lost := without_guard(args, model, self._config):
             say(f"no guard is attached: {'; '.join(lost)} → {attach_hint(self.managed)}")
 

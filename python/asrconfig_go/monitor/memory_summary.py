@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .._base.listing import LINES, first_of, listed
 from ..view.units import GIB
 from .rank_peaks import RankPeaks
 
@@ -37,7 +38,7 @@ class MemorySummary:
         pairs = [(f"GPU {i}", *pair) for i, pair in enumerate(zip(self.gpu_peaks, self.gpu_totals, strict=True))]
         peaks = [used_of(*pair) for pair in [*pairs, ("host", self.host_peak, self.host_total)]]
         counts = f"{self.warnings} warnings, {self.clean_ups} clean-ups, {self.errors} failed of {self.samples} samples"
-        return "; ".join([f"peak memory: {', '.join(peaks)}", counts, *map(str, self.ranks)])
+        return "; ".join([f"peak memory: {listed(peaks, shown=LINES)}", counts, *first_of(self.ranks)])
 
 
 def summarised(

@@ -6,7 +6,10 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..apply.argument_check import PlannedTraining
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -20,6 +23,12 @@ def say(message: str, level: int = logging.WARNING) -> None:
             logger.log(level, "%s", message)
     except (OSError, ValueError):  # the terminal of the bars is gone
         logger.log(level, "%s", message)
+
+
+def say_unplanned(planned: PlannedTraining, args: Any, model: Any, splits: bool = False) -> None:
+    """Log what of a Trainer's arguments is not as planned, where a guard ``splits`` batches by memory, or none does."""
+    if words := BestEffort("the arguments are not compared with the plan")(planned.check, args, model, splits):
+        say(words)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.override import GUARD_KEY
 from .._base.wrapped_model import bare
+from ..apply.argument_check import differences
 from ..losses.loss_table import loss_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def attach_hint(managed: bool) -> str:
 
 def without_guard(args: Any, model: Any, config: PlanRecord | None) -> list[str]:
     """What the Trainer alone does otherwise than the plan, and than a step of one whole batch."""
-    return [*_gradients(args, model), *_plan(args, config)]
+    return [*_gradients(args, model), *_plan(args, model, config)]
 
 
 def _gradients(args: Any, model: Any) -> list[str]:
@@ -57,11 +58,12 @@ def _is_multiplied(model: Any) -> bool:
     return bool(taken) or "loss = loss / self." not in inspect.getsource(Trainer.training_step)
 
 
-def _plan(args: Any, config: PlanRecord | None) -> list[str]:
+def _plan(args: Any, model: Any, config: PlanRecord | None) -> list[str]:
     """Steps that the guard makes."""
     if config is None or config.micro_batching != "memory":
         return []
     batch = args.train_batch_size
-    fits = "take longer than planned" if batch <= config.micro_batch_size else "may not fit"
+    as_planned = batch <= config.micro_batch_size and not differences(config, args, model)
+    fits = "take longer than planned" if as_planned else "may not fit"
     alone = f"{batch} × {args.gradient_accumulation_steps}"
     return [f"the plan's micro-batches are sized by predicted memory, and the Trainer's batches of {alone} {fits}"]

@@ -5,6 +5,7 @@ from .._base.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "overrides": ("OverrideWarning",),
         "plan_options": ("EvaluationOptions", "EvaluationSettings", "PlanOptions"),
         "plan_parts": (
             "Alternative",

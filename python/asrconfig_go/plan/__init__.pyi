@@ -1,5 +1,6 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
+from .overrides import OverrideWarning as OverrideWarning
 from .plan_options import (
     EvaluationOptions as EvaluationOptions,
     EvaluationSettings as EvaluationSettings,

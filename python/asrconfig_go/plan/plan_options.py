@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, TypedDict, get_type_hints
 
 from .._base import native
@@ -21,9 +21,12 @@ from .._base.choices import (
     WeightRule,
 )
 from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
+from .._base.keywords import check_keywords
+from .._base.records import json_fields
 from .._base.transformers_features import can_offload_checkpoints, has_any_depth
 from ..machine.hardware import check_margin
 from ..machine.kernel_profile import read_kernel_profile
+from .plan_record import PlanRecord
 
 
 class EvaluationSettings(TypedDict, total=False):
@@ -132,6 +135,11 @@ class PlanOptions(EvaluationOptions):
     price_usd_hour: float | None = None
     gpu_profile: str | os.PathLike[str] | None = None
     rule: WeightRule | Callable[[Any], Any] | None = None
+
+    def __new__(cls, *_: Any, **settings: Any) -> PlanOptions:
+        """Refuse names that are none of these, with the one that is meant."""
+        check_keywords(settings, [f.name for f in fields(cls)], cls.__name__, json_fields(PlanRecord))
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():

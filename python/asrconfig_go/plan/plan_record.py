@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import os
 from collections.abc import Callable
@@ -26,9 +25,11 @@ from .._base.choices import (
 from .._base.errors import InternalError, InvalidArgumentError, VersionMismatchError
 from .._base.files import save_whole, user_path
 from .._base.json_files import read_object
+from .._base.keywords import nearest
 from .._base.records import from_json, json_fields, to_json
 from .._base.repository import SOURCE
 from ..batching.memory_limits import OVERHEAD_S
+from .overrides import Overrides
 from .plan_parts import Alternative, Arithmetic, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
 
 P = TypeVar("P", bound="PlanRecord")
@@ -154,10 +155,24 @@ class PlanRecord:
         """``"bf16"``, ``"fp16"`` or ``"fp32"``."""
         return "bf16" if self.bf16 else "fp16" if self.fp16 else "fp32"
 
+    @property
+    def overrides(self) -> Overrides:
+        """What the user has set since it was planned."""
+        return vars(self)["_overrides"]  # type: ignore[no-any-return]
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in json_fields(PlanRecord):
             raise InvalidArgumentError(f"TrainingConfig has no setting {name!r}", _nearest(name))
-        object.__setattr__(self, name, checked_setting(name, value))
+        value = checked_setting(name, value)
+        if "_overrides" in vars(self):  # not while it is made
+            followed = self.overrides.followers(self, {name: value})
+            self.overrides.warn(self, {name: value}, followed, stacklevel=2)
+            self.overrides.chosen.add(name)
+            vars(self).update(followed)
+        object.__setattr__(self, name, value)
+
+    def __post_init__(self) -> None:
+        vars(self)["_overrides"] = Overrides(self.effective_batch_size)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of ``save``."""
@@ -216,12 +231,8 @@ def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(name: str) -> str:
-    near = difflib.get_close_matches(name, json_fields(PlanRecord), n=2)
-    return (
-        f"did you mean {' or '.join(map(repr, near))}?"
-        if near
-        else "see dataclasses.fields(TrainingConfig) for the settings there are"
-    )
+    near = nearest(name, json_fields(PlanRecord), 2)
+    return near if near else "see dataclasses.fields(TrainingConfig) for the settings there are"
 
 
 def checked_setting(name: str, value: Any) -> Any:

@@ -22,6 +22,12 @@ def _checkpointing(c: PlanRecord) -> str:
     return layers + (", offloaded" if c.offload_checkpoints else "")
 
 
+def _arguments(c: PlanRecord) -> str:
+    """What TrainingArguments call the precision."""
+    names = [name for name in ("fp16", "bf16", "tf32") if getattr(c, name)]
+    return f" ({', '.join(f'{name}=True' for name in names)})" if names else ""
+
+
 def config_text(c: PlanRecord) -> str:
     """The "Optimized Settings" block, and the warnings."""
     devices = f" × {c.device_count} GPUs" if c.device_count > 1 else ""
@@ -33,7 +39,7 @@ def config_text(c: PlanRecord) -> str:
             f"{c.effective_batch_size} ({c.per_device_train_batch_size} × {c.gradient_accumulation_steps}{devices})",
         ),
         *_steps(c),
-        ("Precision", c.precision + (" + tf32" if c.tf32 else "")),
+        ("Precision", c.precision + (" + tf32" if c.tf32 else "") + _arguments(c)),
         ("Gradient checkpointing", _checkpointing(c)),
         *([("LoRA", f"adapters of rank {c.lora_rank}")] if c.lora_rank else []),
         ("Learning rate", f"{c.learning_rate:.2g} ({c.lr_scaling} scaling)"),

@@ -12,6 +12,7 @@ from .._base import native
 from .._base.checks import checked
 from .._base.choices import ReportAxis
 from .._base.errors import LibraryError
+from .._base.listing import first_of
 from .._base.records import from_json
 from ..training.run_record import RunRecord
 from ..view.plot import plot_all
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _VERSION = 1  # of its JSON
+_RANKS = 64  # whose peaks are listed
 
 
 def report(run: Any, args: Any = None) -> RunReport:
@@ -118,8 +120,8 @@ class RunReport(ReportedRun, Shown, kind="run"):
             told = _told(self.sources, self.record, by=by, gpus=gpus, history=self.history)
         except LibraryError:
             return self._figures()
-        words = [str(peaks) for peaks in self.ranks]
-        bad = [str(batch) for batch in self.record.bad_batches] if self.record else []
+        words = first_of(self.ranks, _RANKS)
+        bad = first_of(self.record.bad_batches) if self.record else []
         return {
             **self._figures(), **told["figures"], "charts": told["charts"], "rank_words": words, "bad_clip_words": bad,
         }  # fmt: skip

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from ..data.arrow_columns import PATH_COLUMNS, TEXT_COLUMNS
+from .._base.listing import listed
+from ..data.column_names import audio_columns, text_columns, usual_columns
 from ..data.hf_sources import audio_column
 from ..loading.clip_ranges import part_of
 from ..loading.stored_audio import stored
@@ -57,17 +58,17 @@ class _Source:
         item = self._rows[row]
         if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
             return item, duration, "", None
-        audio = item[getattr(self, "_audio", None) or _first(item, ("audio", *PATH_COLUMNS)) or _no_audio(item)]
-        text, segments = _first(item, TEXT_COLUMNS), _first(item, SEGMENT_COLUMNS)
+        audio = item[getattr(self, "_audio", None) or _first(item, ("audio", *audio_columns())) or _no_audio(item)]
+        text, segments = _first(item, text_columns()), _first(item, SEGMENT_COLUMNS)
         return audio, duration, str((item[text] if text else None) or ""), item[segments] if segments else None
 
 
 def _first(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    return next((name for name in names if name in row), None)
+    return next(iter(usual_columns(row, names)), None)
 
 
 def _no_audio(row: Mapping[str, Any]) -> str:
-    raise InvalidArgumentError(f"a row of {', '.join(map(str, row))} has no audio", 'rows need "audio"')
+    raise InvalidArgumentError(f"a row of {listed(row)} has no audio", 'rows need "audio"')
 
 
 def _piece(item: Any, piece: Piece) -> Any:
@@ -75,7 +76,7 @@ def _piece(item: Any, piece: Piece) -> Any:
     if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
         return part_of(item, piece.start, piece.end)
     row = {name: value for name, value in item.items() if name not in SEGMENT_COLUMNS}
-    audio = _first(row, ("audio", *PATH_COLUMNS)) or _no_audio(row)
+    audio = _first(row, ("audio", *audio_columns())) or _no_audio(row)
     row[audio] = part_of(row[audio], piece.start, piece.end)
-    text = _first(row, TEXT_COLUMNS)
+    text = _first(row, text_columns())
     return row if text is None else {**row, text: piece.text}

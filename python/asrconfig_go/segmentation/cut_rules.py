@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from .._base.choices import CutRule
-from .._base.errors import AsrConfigError
+from .._base.errors import AsrConfigError, StorageError
+from .._base.listing import listed
 from ..loading.clip_ranges import split_range
 from .ctc_aligner import CTCAligner
 from .grouping import grouped, middles
@@ -65,6 +66,8 @@ def cut_clip(audio: Any, duration: float, text: str, segments: Any, settings: Cu
     try:
         timed = _timed(audio, duration, text, segments)
         texts = None if timed is None else _texts(text, timed)
+    except StorageError:
+        raise
     except AsrConfigError as error:
         timed, texts, problem = None, None, error.message
     else:
@@ -77,6 +80,8 @@ def cut_clip(audio: Any, duration: float, text: str, segments: Any, settings: Cu
             return problem or _at_silences(audio, duration, settings.limit_s)
         if settings.align is not None:
             return _aligned(audio, duration, spoken, settings, settings.align)
+    except StorageError:
+        raise
     except AsrConfigError as error:
         return error.message
     return problem or "no timestamps for its text, and no model to align it with (align=)"
@@ -127,7 +132,7 @@ def _in_groups(
     rest = edges[-1] - edges[0] - sum(lost.values()) - sum(piece.end - piece.start for piece in pieces)
     if rest > 1e-5:
         _add(lost, "long pauses", rest)
-    return CutClip(rule, pieces, lost) if pieces else f"nothing left: {', '.join(lost)}"
+    return CutClip(rule, pieces, lost) if pieces else f"nothing left: {listed(lost)}"
 
 
 def _add(lost: dict[str, float], why: str, seconds: float) -> None:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from .._base.files import cache_folder, write_whole
-from ..data.arrow_columns import TEXT_COLUMNS
+from ..data.column_names import text_columns, usual_columns
 from ..data.hf_sources import audio_column
 from ..loading.clip_ranges import named_range
 from ..loading.stored_audio import stored
@@ -74,7 +74,7 @@ def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]
     from datasets.table import InMemoryTable
 
     schema, audio = dataset.data.table.schema, audio_column(dataset)
-    text = next((name for name in TEXT_COLUMNS if name in schema.names), None)
+    text = next(iter(usual_columns(schema.names, text_columns())), None)
     shares = [(piece.end - piece.start) / seconds[row] for row, piece in rows]
     columns = []
     for field in schema:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._base.listing import first_of
 from ..view.units import plural
 from .cut_rules import CutClip
 
@@ -46,11 +47,10 @@ class LongClips:
             loud = f", {self.loud} of the cuts at no silence" if rule == "silence" and self.loud else ""
             pieces = plural(self.pieces[rule], "piece")
             yield f"{plural(count, 'clip')} {limit} cut into {pieces} {_RULES[rule]}{loud}"
-        for why, hours in self.lost.items():
-            yield f"{_amount(hours)} of cut clips left out: {why}"
+        yield from first_of(f"{_amount(hours)} of cut clips left out: {why}" for why, hours in self.lost.items())
         fate = "kept whole" if self.kept_whole else "left out"
-        for why, count in self.not_cut.items():
-            yield f"{plural(count, 'clip')} {limit} not cut and {fate}: {why}"
+        reasons = self.not_cut.items()
+        yield from first_of(f"{plural(count, 'clip')} {limit} not cut and {fate}: {why}" for why, count in reasons)
 
     def __repr__(self) -> str:
         return "\n".join(self.lines()) or f"no clip is over {self.limit_s:g} s"

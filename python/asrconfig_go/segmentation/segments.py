@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
+from .._base.listing import listed
 
 SEGMENT_COLUMNS = ("segments", "chunks", "words", "utterances", "timestamps")
 _TEXTS = ("text", "word", "transcript", "sentence")
@@ -99,9 +100,7 @@ def _segment(i: int, row: Mapping[str, Any], last_end: float | None) -> Segment:
     pair = row.get("timestamp") or row.get("timestamps") or (row.get("start"), row.get("end"))
     name = next((name for name in _TEXTS if name in row), None)
     if name is None or not isinstance(pair, list | tuple) or len(pair) != 2:
-        raise InvalidArgumentError(
-            f"segment {i} has {', '.join(map(str, row)) or 'nothing'}, not its times and text", _HINT
-        )
+        raise InvalidArgumentError(f"segment {i} has {listed(row) or 'nothing'}, not its times and text", _HINT)
     start: Any = pair[0]
     end: Any = last_end if pair[1] is None else pair[1]
     if not (_is_number(start) and _is_number(end)):

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from .._base.errors import CorruptFileError
+from .._base.storage import from_storage
 from .segments import Segment
 
 ENDINGS = (".srt", ".vtt")
@@ -28,7 +29,7 @@ def read_subtitles(path: Path) -> list[Segment]:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise ValueError(f"it has over {_MOST_BYTES >> 20} MiB")
-        text = path.read_text(encoding="utf-8-sig")
+        text = from_storage(path, lambda: path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise CorruptFileError(f"{path} cannot be read as subtitles: {error}", "write it as UTF-8") from error
     blocks = re.split(r"\n\s*\n", text.replace("\r\n", "\n").replace("\r", "\n"))

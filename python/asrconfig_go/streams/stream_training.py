@@ -15,6 +15,7 @@ from .._base.checksums import STREAM_FILE
 from .._base.errors import CorruptFileError, InvalidArgumentError
 from .._base.files import write_whole
 from .._base.json_files import read_object
+from .._base.listing import listed
 from .._base.override import override
 from .._base.records import from_file
 from ..batching.trainer_batches import with_batches
@@ -163,7 +164,7 @@ class StreamTraining:
         changed = [f"{name} was {was!r}, is {now.get(name)!r}" for name, was in before.items() if was != now.get(name)]
         if changed:
             raise InvalidArgumentError(
-                f"the stream of {checkpoint} cannot be continued: {'; '.join(changed)}",
+                f"the stream of {checkpoint} cannot be continued: {listed(changed, '; ')}",
                 "make StreamBatches and arguments as for that run, or start a new one in another output_dir",
             )
         position = from_file(StreamPosition, told.get("position", {}), path, _HINT)

@@ -7,5 +7,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "planned_batches": ("PlanNotFollowedWarning",),
         "batch_replay": ("BatchReplay", "ReplayedClip", "replay_batch"),
+        "training_check": ("TrainingCheckWarning",),
     },
 )

@@ -2,3 +2,4 @@
 
 from .batch_replay import BatchReplay as BatchReplay, ReplayedClip as ReplayedClip, replay_batch as replay_batch
 from .planned_batches import PlanNotFollowedWarning as PlanNotFollowedWarning
+from .training_check import TrainingCheckWarning as TrainingCheckWarning

@@ -12,6 +12,7 @@ from typing import Any
 from .._base.choices import Precision
 from .._base.errors import InvalidArgumentError
 from .._base.files import user_path
+from .._base.listing import LINES
 from ..bad_clips.bad_clip_record import BadClip
 from ..bad_clips.saved_batch import SavedBatch, read_batch
 from ..view.render import box
@@ -73,7 +74,7 @@ class BatchReplay:
 
     def recommendations(self) -> Iterator[str]:
         """What to do, in sentences."""
-        for each in self.to_blame:
+        for each in self.to_blame[:LINES]:
             name, found = each.clip.name, each.clip.findings
             yield from (f"{name}: {finding}" for finding in found)
             fine = [precision for precision, loss in each.others.items() if loss is not None and math.isfinite(loss)]
@@ -167,7 +168,12 @@ def replay_batch(path: str | os.PathLike[str], model: Any = None, *, device: str
 
 
 def _table(replay: BatchReplay) -> Iterator[str]:
-    rows = [_HEAD, *(_row(clip) for clip in replay.clips)]
+    clips, left = replay.clips, len(replay.clips) - LINES
+    if left > 0:
+        clips = tuple(sorted(clips, key=lambda clip: not clip.stands_out)[:LINES])
+    rows = [_HEAD, *(_row(clip) for clip in clips)]
+    if left > 0:
+        rows.append((f"  … and {left} more", *[""] * (len(_HEAD) - 1)))
     for number, whole in enumerate(replay.batches):
         name = "the batch" if len(replay.batches) == 1 else f"batch {number + 1}"
         rows.append((name, "", "", *_figures(whole.loss, whole.gradient_norm, whole.memory_bytes, whole.error)))

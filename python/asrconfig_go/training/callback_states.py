@@ -12,6 +12,8 @@ import torch
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
+from .._base.listing import listed
+
 FILE = "asrconfig_callbacks.pt"
 _DEPTH = 4  # of lists, dictionaries and objects that are looked into
 
@@ -67,7 +69,7 @@ class CallbackStates:
             if foreign and not isinstance(callback, ExportableState) and not _saves(callback):
                 names = [n for n, value in vars(callback).items() if any(id(t) not in own for t in _held(value))]
                 if names:
-                    found.append(f"{type(callback).__name__} ({', '.join(names)})")
+                    found.append(f"{type(callback).__name__} ({listed(names)})")
         return found
 
     def _callbacks(self) -> list[Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .._base.checksums import damaged
+from .._base.listing import listed
 from .._base.weight_files import INDICES, shards, weight_files
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -61,7 +62,7 @@ def incomplete(checkpoint: Path, processes: int | None = None) -> str:
     files = sorted(path for path in {*checkpoint.iterdir(), *weights} if path.is_file())
     truncated = [path.relative_to(checkpoint).as_posix() for path in files if not _whole(path)]
     if truncated:
-        return f"{', '.join(truncated)} cannot be read"
+        return f"{listed(truncated)} cannot be read"
     return _state_problem(checkpoint) or damaged(checkpoint)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import math
 import os
@@ -14,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from .._base import native
 from .._base.defaults import MAX_RETRIES
-from .._base.errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError
+from .._base.errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError, StorageError
+from .._base.keywords import check_keywords
+from .._base.listing import listed
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from .._base.override import override
 from .._base.parallel_training import sharded, single_process
 from ..guard.training_report import Restart, TrainingReport
+from .checkpoint_space import disk_errors_explained, saved_so_far
 from .deadline import deadline_of
 from .resume import start_point
 from .run_lock import RunLock
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
+_OPTIONS = ("resume", "max_retries", "preflight", "save_by", "profile", "verbose")  # of manager.train
 _MAX_RETRIES = 100  # the library's limit
 _EVALUATION = ("evaluation_loop", "prediction_loop")
 
@@ -115,9 +120,12 @@ class GuardedTraining:
         """
         self._from = time.monotonic()
         try:
-            self._set_up()
-            return self._attempts()
+            with disk_errors_explained(self._folder.path.parent, lambda: self.trainer):
+                self._set_up()
+                return self._attempts()
         except BaseException as error:
+            if isinstance(error, StorageError):
+                error.hint += f"; then continue with resume=True (--resume): {saved_so_far(self._folder.path.parent)}"
             kind, said = type(error).__name__, first_line(error)
             self._error = kind if said == kind else f"{kind}: {said}"
             raise
@@ -293,7 +301,7 @@ class GuardedTraining:
             note(error, f"GPU memory ran out: {launcher}; it continues from the last checkpoint {size}")
             return False
         if lost := self._journal.states.lost():
-            note(error, f"GPU memory ran out, and training cannot restart: {', '.join(lost)} would not be put back")
+            note(error, f"GPU memory ran out, and training cannot restart: {listed(lost)} would not be put back")
             return False
         if self._journal.latest() is None and self._begin is None and not self._initial.can_restore():
             note(
@@ -351,6 +359,7 @@ def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any
         raise InvalidArgumentError(f"max_retries = {max_retries!r} is not a whole number from 0 to 100", "3 is usual")
     if not isinstance(resume, bool | str | os.PathLike) or resume == "":
         raise InvalidArgumentError(f"resume = {resume!r} is not True, False or a path", "True takes the newest one")
+    _check_names(trainer, arguments)
     if "resume_from_checkpoint" in arguments:
         raise InvalidArgumentError("resume_from_checkpoint is the Trainer's", "pass resume=True, or resume=a path")
     if arguments.get("trial") is not None:
@@ -363,6 +372,16 @@ def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any
             "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",
             "set auto_find_batch_size=False: the guard finds a fitting micro-batch itself",
         )
+
+
+def _check_names(trainer: Any, arguments: dict[str, Any]) -> None:
+    """Raise ``InvalidArgumentError`` for what neither ``manager.train`` nor the Trainer's ``train`` takes."""
+    from transformers import Trainer
+
+    taken = inspect.signature(trainer.train).parameters
+    own = [name for name, parameter in taken.items() if parameter.kind is not parameter.VAR_KEYWORD]
+    if len(own) == len(taken) or type(trainer).train is Trainer.train:  # older ones take more, and refuse it later
+        check_keywords(arguments, [*_OPTIONS, *own], "manager.train")
 
 
 def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:

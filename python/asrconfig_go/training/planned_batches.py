@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._base.errors import AsrConfigError
+from .._base.listing import listed
 from ..plan.plan_record import PlanRecord
 from ..plan.planned_devices import planned_device
 from ..plan.planner import HOST_BYTES
@@ -17,6 +18,7 @@ from ..plan.planner import HOST_BYTES
 logger: logging.Logger = logging.getLogger(__name__)
 
 _GRADIENT_BYTES = 4
+_LITTLE = 1.05  # times as long
 
 
 class PlanNotFollowedWarning(UserWarning):
@@ -70,7 +72,7 @@ def use_planned_batches(
     if not known:
         _not_followed(config, "what the loss divides by is not known: guard.notes says why")
         return lambda: None
-    seconds = _of_the_training_set(trainer, config, durations)
+    seconds = _of_the_training_set(trainer, config, durations, memory, limit)
     if seconds is None:
         return lambda: None
     mode = "random" if config.length_handling == "grouped" else config.length_handling
@@ -133,27 +135,59 @@ def _knows_rule(trainer: Any) -> bool:
     return guard is not None and guard.knows_rule
 
 
-def _of_the_training_set(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:
+def _of_the_training_set(
+    trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None
+) -> array[float] | None:
     """The seconds of each clip of the Trainer's dataset, if they are known."""
     size = getattr(trainer.train_dataset, "__len__", None)
     if size is None:
         _not_followed(config, "the dataset is a plain stream: train on config.stream(dataset)")
         return None
-    limit = math.inf if config.max_length_s is None else config.max_length_s
-    kept = array("d", (s for s in durations if s <= limit))
-    for seconds in (durations, kept):
-        if len(seconds) == size() and not any(math.isnan(s) for s in seconds):
-            return seconds
-    _not_followed(
-        config,
-        f"durations of {len(durations)} clips were measured and the training set has {size()}: plan with that one",
-    )
+    if (seconds := known_seconds(size(), config, durations)) is not None:
+        return seconds
+    loss = _loss_of_time(trainer, config, durations, memory, limit)
+    if len(durations) == size():
+        rows = [row for row, s in enumerate(durations) if math.isnan(s)]
+        named = f"row{'s' * (len(rows) > 1)} {listed(rows)}"
+        why = f"durations of {len(rows)} of {size()} clips are not known, as of files that cannot be read: {named}"
+        advice = "train on config.select(dataset), which leaves them out"
+    else:
+        why = f"durations of {len(durations)} clips were measured and the training set has {size()}"
+        advice = "plan with the dataset that is trained on, as it is after filtering: create_optimal_config(dataset, …)"
+    _not_followed(config, why, f"{loss}: {advice}")
     return None
 
 
-def _not_followed(config: PlanRecord, why: str) -> None:
+def _loss_of_time(trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None) -> str:
+    """What an epoch takes without the plan's steps, in words; "" where that is not known or little."""
+    from ..batching import compare_batching, memory_table
+
+    longest = math.inf if config.max_length_s is None else config.max_length_s
+    seconds = array("d", (s for s in durations if s <= longest))
+    args = trainer.args
+    step = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+    mode = "random" if config.length_handling == "grouped" else config.length_handling
+    try:
+        fits = ((max(seconds), step),) if memory is None else memory_table(memory, max(seconds), limit)
+        costs = {"ranks": args.world_size, "overhead_s": config.micro_batch_overhead_s}
+        speed = compare_batching(seconds, step, fits, **costs).find(mode, "optimal").speed
+    except (AsrConfigError, ValueError):  # of no clip, or of steps of another size than can be compared
+        return ""
+    return f", and an epoch takes about {speed:.2g} times as long as planned" if speed > _LITTLE else ""
+
+
+def known_seconds(clips: int, config: PlanRecord | None, durations: array[float]) -> array[float] | None:
+    """The durations that are those of so many clips: all that were measured, or those that the plan keeps."""
+    limit = math.inf if config is None or config.max_length_s is None else config.max_length_s
+    for seconds in (durations, array("d", (s for s in durations if s <= limit))):
+        if len(seconds) == clips and not any(math.isnan(s) for s in seconds):
+            return seconds
+    return None
+
+
+def _not_followed(config: PlanRecord, why: str, then: str = "") -> None:
     warnings.warn(
-        f"the plan's {config.length_handling} steps are not taken ({why}); clips come in random order",
+        f"the plan's {config.length_handling} steps are not taken ({why}); clips come in random order{then}",
         PlanNotFollowedWarning,
         stacklevel=5,
     )

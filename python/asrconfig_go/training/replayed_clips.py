@@ -14,8 +14,8 @@ from .._base.choices import Precision
 from .._base.out_of_memory import clear_frames, first_line, free_memory
 from .._base.random_state import cpu_generators_kept, set_cpu_state
 from ..batching.collated_batch import batch_size, piece
+from ..batching.padding import each_trimmed
 from ..memory.probe import gradients_aside
-from ..recovery.padding import each_trimmed
 
 MOST_TIMES = 3.0  # the median gradient norm of the batch's clips
 _EXACTER: dict[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "bf16": ("fp32",), "fp32": ()}
@@ -49,7 +49,7 @@ class Replays:
         parts = [piece(batch, i, i + 1) for i in range(batch_size(batch))]
         found = [self._run(number, part, training) for part in parts]
         if len(found) > 1 and all(each.error for each in found):
-            unpadded = [self._run(number, part, training) for part in each_trimmed(batch, parts)]
+            unpadded = [self._run(number, part, training) for part in each_trimmed(batch, parts, self._model)]
             return unpadded if any(each.error for each in unpadded) else found
         return found
 

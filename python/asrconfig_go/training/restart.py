@@ -16,11 +16,13 @@ import torch
 from transformers.trainer_callback import TrainerCallback
 
 from .._base.checksums import write_checksums
+from .._base.listing import listed
 from .._base.override import override
 from .._base.random_state import cpu_state, rng_state, set_cpu_state, set_rng_state
 from .._base.wrapped_model import all_tensors, changing_tensors
 from ..guard.training_report import FINISHED
 from .callback_states import CallbackStates
+from .checkpoint_space import warn_of_little_space
 from .checkpoints import checkpoints, incomplete, step_of
 from .resume import StartPoint
 from .run_record import RunFolder
@@ -109,6 +111,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             self.nothing_left = self._resuming and 0 < state.max_steps <= state.global_step
             if self._trainer.is_world_process_zero():
                 self._tell(args)
+                warn_of_little_space(self._trainer)
             self._go_by(args, state, **kwargs)
             if not self.nothing_left:
                 self._record.settings |= {change.name: change.now for change in self._changes if change.in_force}
@@ -168,7 +171,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
                 "%s: tensors that no checkpoint holds. A resumed run begins them again, and training that runs out of "
                 "memory outside of its steps ends instead of restarting. With state_dict and load_state_dict the "
                 "callback is saved in each checkpoint and put back",
-                ", ".join(lost),
+                listed(lost),
             )
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -68,7 +68,7 @@ TAKEN: dict[str, Callable[[str], Any]] = {
     "labels": lambda name: ac.check_labels(CLIP, ["a"], model=name),
     "clip": load_audio,
     "cache": ResampledCache,
-    "speech": lambda name: splits_of(name, None, None, {}),
+    "speech": lambda name: splits_of(name, None, None, {}, []),
     "output": lambda name: output_folder(name, False),
     "prices": lambda name: ac.compare_gpus("wav2vec2-base", hours=1, prices=name),
 }

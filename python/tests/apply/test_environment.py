@@ -109,6 +109,19 @@ def test_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     assert applied(alloc_conf=EXPANDABLE)[NEW].state == "kept"
 
 
+@pytest.mark.parametrize(("budget", "ends"), [(12, "which still fits"), (10.5, "micro-batches may have to be split")])
+def test_too_late_says_what_it_costs(monkeypatch: pytest.MonkeyPatch, budget: float, ends: str) -> None:
+    monkeypatch.setattr(environment, "cuda_started", lambda: True)
+    gib = 1 << 30
+    sizes = {"parameters": 2, "activations": 6, "cached": 1, "context": 1}
+    parts = [{"name": name, "bytes": size * gib} for name, size in sizes.items()]
+    plan = {"predicted_bytes": 10 * gib, "budget_bytes": int(budget * gib), "memory_parts": parts}
+    why = applied(TooLateWarning, alloc_conf=EXPANDABLE, **plan)[NEW].why
+    assert f"about 0.72 GiB more: 10.72 GiB of the {budget:.2f} GiB" in why, "a tenth less a hundredth of 8 GiB"
+    assert ends in why
+    assert "more:" not in applied(TooLateWarning, alloc_conf="garbage_collection_threshold:0.8", **plan)[NEW].why
+
+
 def test_the_allocator_itself_is_chosen_when_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", object())
     applied(TooLateWarning, alloc_conf="backend:cudaMallocAsync")

@@ -97,6 +97,15 @@ def test_what_decodes_audio_is_named_with_what_to_do(told: Callable[..., dict[st
     assert told(ffmpeg="/usr/bin/ffmpeg")["FFmpeg"] == Finding("ok", "FFmpeg", "/usr/bin/ffmpeg")
 
 
+@pytest.mark.parametrize(("free", "status"), [(64 << 20, "note"), (8 << 30, "ok"), (None, "")])
+def test_little_shared_memory_is_said(free: int | None, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "free_shared_memory", lambda: free)
+    found = [finding for finding in examine() if finding.what == "/dev/shm"]
+    assert [finding.status for finding in found] == [status] * bool(status)
+    assert all(("--shm-size=8g" in finding.advice) == (status == "note") for finding in found)
+    assert all("64.0 MiB free" in finding.detail for finding in found if status == "note")
+
+
 def test_torchcodec_is_not_needed(told: Callable[..., dict[str, Finding]]) -> None:
     found = told(soundfile="")["torchcodec"]
     assert (found.status, found.advice) == ("ok", "") and "soundfile does that without it" in found.detail

@@ -221,7 +221,7 @@ def test_nothing_fits() -> None:
         ({"epochs": 0}, InvalidArgumentError, "epochs = 0"),
         ({"target_batch_size": 0}, InvalidArgumentError, "target_batch_size = 0"),
         ({"target_batch_size": 1.5}, InvalidArgumentError, "target_batch_size = 1.5"),
-        ({"speed": 9}, InvalidArgumentError, "no option 'speed'"),
+        ({"speed": 9}, InvalidArgumentError, "takes no 'speed'"),
         ({"loader_rate": math.inf}, InvalidArgumentError, "loader_rate"),
     ],
 )

@@ -174,6 +174,15 @@ def test_largest_batch_is_the_last_that_fits(tools: dict[str, Any]) -> None:
     assert found["after"] == found["before"]
 
 
+def test_largest_batch_of_a_model_on_the_cpu_is_that_of_the_gpu(tools: dict[str, Any]) -> None:
+    found, largest = tools["largest"]["of the cpu"], tools["largest"]["found"]
+    assert found["found"] == largest
+    assert found["probes"] == [[largest, True], [largest + 1, False]]
+    assert found["notes"] == ["the model was on the CPU: moved to cuda:0 for the search, and back"]
+    assert found["in place"], "the very weights and buffers"
+    assert found["kept"][0] == found["kept"][1]
+
+
 def test_largest_batch_of_a_trainer(tools: dict[str, Any]) -> None:
     found, largest = tools["of a trainer"], tools["largest"]["found"]
     assert found["found"] == largest

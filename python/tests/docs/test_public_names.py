@@ -25,7 +25,9 @@ PUBLIC: list[str] = vars(ac)["__all__"]  # which the stub leaves out
 
 
 def test_the_face_is_small_and_documented() -> None:
-    assert len(PUBLIC) <= 25
+    records = {"AsrConfigError", "DatasetProfile", "HardwareProfile", "ModelProfile"}  # what users catch and annotate
+    assert records <= set(PUBLIC)
+    assert len(set(PUBLIC) - records) <= 25
     assert sorted(set(PUBLIC)) == PUBLIC
     assert set(PUBLIC) <= set(dir(ac))
     for name in PUBLIC:

@@ -176,6 +176,9 @@ def test_overrides_and_what_they_leave_behind(plain: Explanation) -> None:
     assert found(plain, "changed").what == "Changed since the plan was made: seed = 7 (planned: 42)."
     assert "before your changes" in plain.headline
     plain.config.per_device_train_batch_size = 16
+    names = "per_device_train_batch_size, gradient_accumulation_steps, gradient_checkpointing"
+    assert f"{names} changed since the plan was made." in found(plain, "overrides").what, "a step keeps its clips"
+    plain.config.gradient_accumulation_steps = 4
     assert "per_device_train_batch_size, gradient_checkpointing changed" in found(plain, "overrides").what
     assert "a step has 64 clips instead of 32" in found(plain, "overrides").what
 

@@ -50,10 +50,13 @@ class CollateNamed:
 
 
 def bad_trainer(output: Path, kind: str = "ctc mean", damage: str = "nan", **settings: Any) -> Any:
-    """Batches of 4, accumulated twice; ``drop``, ``bad`` and ``reverse`` are those of the classes above."""
+    """Batches of 4, accumulated twice; ``drop``, ``bad`` and ``reverse`` are those of the classes above.
+
+    ``evaluation`` is the dataset of evaluations.
+    """
     torch.manual_seed(0)
     data = settings.pop("data", None) or NamedClips(kind, damage, settings.pop("bad", BAD))
-    name = SHAPES.get(kind, ("input_values", ()))[0]
+    evaluation, name = settings.pop("evaluation", None), SHAPES.get(kind, ("input_values", ()))[0]
     collate = CollateNamed(name, settings.pop("drop", ()), settings.pop("reverse", False))
     arguments = {
         "per_device_train_batch_size": 4,
@@ -70,7 +73,11 @@ def bad_trainer(output: Path, kind: str = "ctc mean", damage: str = "nan", **set
         **settings,
     }
     return Trainer(
-        MODELS[kind](), TrainingArguments(str(output), **arguments), train_dataset=data, data_collator=collate
+        MODELS[kind](),
+        TrainingArguments(str(output), **arguments),
+        train_dataset=data,
+        eval_dataset=evaluation,
+        data_collator=collate,
     )
 
 

@@ -118,6 +118,23 @@ def _largest() -> dict[str, Any]:
         "before": before,
         "after": in_use(),
         "fits": [_fits(trained, found.micro_batch + more) for more in (0, 1)],
+        "of the cpu": _largest_of_the_cpu(found.micro_batch),
+    }
+
+
+def _largest_of_the_cpu(start: int) -> dict[str, Any]:
+    """Of a model that is not on the GPU yet."""
+    settings: dict[str, Any] = {"seconds": SECONDS, "precision": "fp16", "optimizer": "adamw_torch_fused"}
+    resting, before = model(), in_use()
+    tensors = [*resting.parameters(), *resting.buffers()]
+    places = [t.data_ptr() for t in tensors]
+    found = find_max_batch_size(resting, start=start, **settings)
+    return {
+        "found": found.micro_batch,
+        "probes": [[p.batch, p.fits] for p in found.probes],
+        "notes": list(found.notes),
+        "in place": places == [t.data_ptr() for t in (*resting.parameters(), *resting.buffers())],
+        "kept": [before, in_use()],
     }
 
 

@@ -22,7 +22,8 @@ OTHERS = {
     "multiprocessing_context lr_scheduler",
     "transformers": "freeze_feature_encoder from_pretrained save_pretrained to_json_string to_dict use_reentrant "
     "generation_config cached_file ctc_zero_infinity input_values input_features model_type training_args save_model "
-    "BitsAndBytesConfig load_in_8bit llm_int8_skip_modules lm_head",
+    "BitsAndBytesConfig load_in_8bit llm_int8_skip_modules lm_head resize_token_embeddings ignore_mismatched_sizes "
+    "vocab_size decoder_input_ids",
     "datasets": "cast_column remove_columns map Audio sampling_rate",
     "peft": "get_peft_model LoraConfig task_type target_modules intermediate_dense output_dense",
     "accelerate": "dispatch_batches split_batches Accelerator mixed_precision",

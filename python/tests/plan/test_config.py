@@ -20,15 +20,15 @@ from asrconfig_go.errors import (
 )
 
 
-def test_override_changes_only_its_field(plan: ac.TrainingConfig) -> None:
+def test_an_override_changes_its_field_and_what_follows_it(plan: ac.TrainingConfig) -> None:
     before = plan.to_dict()
     plan.per_device_train_batch_size = 2
     plan.learning_rate = 1
-    assert plan.effective_batch_size == 2 * plan.gradient_accumulation_steps
+    assert (plan.gradient_accumulation_steps, plan.effective_batch_size) == (16, 32)
     assert plan.learning_rate == 1.0
     assert isinstance(plan.learning_rate, float)
     changed = {name for name, value in plan.to_dict().items() if value != before[name]}
-    assert changed == {"per_device_train_batch_size", "learning_rate"}
+    assert changed == {"per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"}
 
 
 @pytest.mark.parametrize(

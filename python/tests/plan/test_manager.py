@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.loading import LoaderNotMeasuredWarning
 from asrconfig_go.machine import HardwareProfile, ModelProfile
@@ -176,3 +177,35 @@ def test_hidden_gpus_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = HardwareProfile.detect()
     assert not hidden.gpus
     assert hidden.no_gpu_reason
+
+
+def test_a_scan_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clips are not measured again, and the plan is the one of what was scanned."""
+    options: dict[str, Any] = {"gpu": "T4", "trace": False, "verbose": False, "loader_rate": 100.0}
+    plain, of_source = ac.create_optimal_config(CLIPS, "wav2vec2-base", **options)
+    scan = ac.scan_audio(CLIPS, progress=False)
+    monkeypatch.setattr("asrconfig_go.data.scan.scan_job", None)
+    config, manager = ac.create_optimal_config(scan, "wav2vec2-base", **options)
+    planned = [{k: v for k, v in c.to_dict().items() if k != "decisions"} for c in (config, plain)]
+    assert planned[0] == planned[1], "all but the reasons, which say how much RAM is left"
+    assert manager.durations == of_source.durations
+    assert manager.dataset is scan.profile
+    assert manager.profile_dataset(scan) is scan.profile
+    assert scan.source == CLIPS
+    assert ac.scan_audio(scan) is scan
+    with pytest.raises(ac.AsrConfigError, match="sample_size = 3 of clips that were scanned already"):
+        manager.profile_dataset(scan, 3)
+
+
+def test_the_rows_of_a_scan_are_collated_and_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = datasets.Dataset.from_dict({"input_values": [[0.0] * 16_000] * 8, "labels": [[1]] * 8})
+    manager = ac.ASRConfigManager(gpu="T4")
+    seen: list[Any] = []
+    monkeypatch.setattr("asrconfig_go.manager.examples_of", lambda source, *_: seen.append(source))
+    manager.profile_dataset(ac.scan_audio(rows, progress=False))
+    assert seen == [rows]
+    assert list(manager.durations) == [1.0] * 8
+    stream = rows.to_iterable_dataset()
+    manager.profile_dataset(ac.scan_audio(stream, progress=False))
+    assert manager._streamed and seen[-1] is stream

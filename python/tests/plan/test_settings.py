@@ -258,7 +258,32 @@ def device_count() -> None:
     assert [make_plan(device_count=n).max_steps(640) for n in (1, 4)] == [100, 25]
 
 
-DATA: list[Callable[[], None]] = [max_length_s, chunk_length_s, device_count]
+def streaming() -> None:
+    from asrconfig_go.demo.digits import load_split
+    from asrconfig_go.errors import InvalidArgumentError
+
+    rows = load_split("train").select(range(4))
+    stream = make_plan(streaming=True).stream(rows)
+    assert [len(step) for step in stream.steps(2, count=2)] == [2, 2]
+    with pytest.raises(InvalidArgumentError, match="no stream of clips"):
+        make_plan(streaming=False).stream(rows)
+
+
+def cache_dataset() -> None:
+    from asrconfig_go.demo.digits import CLIPS
+    from asrconfig_go.loading import DecodedCache, load_audio
+
+    clip = next(CLIPS.glob("*.wav"), None) or next(CLIPS.glob("*.flac"))
+    cache = make_plan(cache_dataset=True).clip_loader()
+    assert isinstance(cache, DecodedCache)
+    assert cache(clip) is cache(clip)
+    caches: list[Any] = [make_plan(cache_dataset=True, dataloader_num_workers=n).clip_loader() for n in (0, 4)]
+    parts = [each.max_bytes for each in caches]
+    assert 3 < parts[0] / parts[1] < 5, "each worker has a cache of its own"
+    assert make_plan(cache_dataset=False).clip_loader() is load_audio
+
+
+DATA: list[Callable[[], None]] = [max_length_s, chunk_length_s, device_count, streaming, cache_dataset]
 
 
 @pytest.mark.parametrize("effect", DATA, ids=lambda effect: effect.__name__)
@@ -268,8 +293,6 @@ def test_data_take(effect: Callable[[], None]) -> None:
 
 # Settings that the user hands to a named function or argument; docs/reference/settings.md says how.
 HANDED_OVER = {
-    "streaming": "load_dataset(…, streaming=config.streaming)",
-    "cache_dataset": "keep_in_memory=config.cache_dataset",
     "micro_batching": "`manager.train(trainer)`",
     "micro_batch_size": "`per_device_train_batch_size`",
     "micro_batch_overhead_s": "the guard",

@@ -111,7 +111,12 @@ def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "settings", "why"),
     [
-        (Clips(SECONDS[:40]), {}, "96 clips were measured and the training set has 40"),
+        (
+            Clips(SECONDS[:40]),
+            {},
+            r"96 clips were measured and the training set has 40\); clips come in random order, and an epoch takes "
+            r"about 1\.\d times as long as planned: plan with the dataset that is trained on",
+        ),
         (Clips(), {"auto_find_batch_size": True}, "auto_find_batch_size"),
     ],
 )
@@ -122,6 +127,14 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path, data: Clips, settings: 
     assert trainer.args.gradient_accumulation_steps == 4, "the Trainer's own batches"
     assert type(guard.budgets["training"]).__name__ == "MemoryBudget", "sized by memory nevertheless"
     guard.detach()
+
+
+def test_unknown_durations_are_named(tmp_path: Path) -> None:
+    trainer, manager = trained(tmp_path, PACKED, Clips())
+    manager.durations[3] = manager.durations[50] = float("nan")
+    expected = r"durations of 2 of 96 clips are not known, .*: rows 3, 50\); .*config\.select\(dataset\)"
+    with pytest.warns(PlanNotFollowedWarning, match=expected):
+        manager.attach(trainer).detach()
 
 
 class OwnLoss(Trainer):  # type: ignore[misc]

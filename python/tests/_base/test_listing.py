@@ -1,0 +1,73 @@
+"""Messages and reports stay short, however many clips, events, files or ranks they are of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from asrconfig_go._base.checksums import damaged
+from asrconfig_go._base.listing import first_of, listed, shortened
+from asrconfig_go._base.out_of_memory import first_line
+from asrconfig_go.bad_clips import BadBatch, BadClip
+from asrconfig_go.data import LabelReport
+from asrconfig_go.guard.training_report import Change, Restart, TrainingReport
+from asrconfig_go.monitor.memory_summary import MemorySummary
+from asrconfig_go.monitor.rank_peaks import RankPeaks
+from asrconfig_go.recovery.guard_event import GuardEvent
+from asrconfig_go.segmentation.long_clips import LongClips
+
+MANY = 10_000
+CLIP = BadClip(1, "clips/" + "x" * 480, "word " * 100, 1.0, 5, None, None, "its loss is nan " * 50, ("so " * 9,) * 9)
+BATCH = BadBatch(1, "loss", "the loss is not finite", tuple(replace(CLIP, row=i) for i in range(MANY)), "raised", "out")
+EVENT = GuardEvent("training", 1, 4, 2, "CUDA out of memory", not_restored=("model.buffer",) * MANY)
+REPORT = TrainingReport(
+    5, 5, "", (Restart(2, 1, "training", 4, 2, "x"),) * MANY, (EVENT,) * MANY, 0, (4, 2, 1), 2, None, 1.0, "",
+    changes=(Change("seed", 1, 2, False),), bad_batches=(BATCH,) * MANY,
+)  # fmt: skip
+SUMMARY = MemorySummary(
+    (1,) * MANY, (2,) * MANY, 1, 2, 3, 0, 0, 0, "", tuple(RankPeaks(rank, "", 1, 2, 3) for rank in range(MANY))
+)
+LABELS = LabelReport("m", "tokens", "frames", MANY, (), (), 0, 0, 0, 5, 1.0, 0.5, ("a finding",) * MANY)
+REASONS = {f"why {i}": 1 for i in range(MANY)}
+
+
+def test_the_first_and_how_many_more() -> None:
+    assert listed(range(3)) == "0, 1, 2"
+    assert listed(range(30), "; ", 2) == "0; 1; … and 28 more"
+    assert listed([]) == ""
+    assert first_of("abc", 2) == ["a", "b", "… and 1 more"]
+    assert shortened("abcd", 3) == "ab…"
+    assert shortened("abc", 3) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("shown", "most"),
+    [
+        (lambda: str(CLIP), 2_000),
+        (lambda: str(BATCH), 5_000),
+        (lambda: str(EVENT), 1_000),
+        (lambda: repr(REPORT), 60_000),
+        (lambda: str(SUMMARY), 6_000),
+        (lambda: repr(LongClips(9.0, not_cut=REASONS, lost=REASONS)), 6_000),
+        (lambda: repr(LABELS), 6_000),
+        (lambda: first_line(ValueError("x" * 2_300_000)), 500),
+    ],
+)  # fmt: skip
+def test_messages_stay_short(shown: Callable[[], str], most: int) -> None:
+    message = shown()
+    assert len(message) <= most
+    assert "more" in message or "…" in message
+
+
+def test_files_that_changed_are_counted(tmp_path: Path) -> None:
+    files = {f"model-{i:05}.safetensors": (1, 0) for i in range(300)}
+    for name in files:
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "asrconfig_checksums.json").write_text(json.dumps({"schema": 1, "files": files}))
+    found = damaged(tmp_path)
+    assert "and 292 more changed" in found
+    assert len(found) < 1_000
