@@ -21,7 +21,14 @@ from __future__ import annotations
 
 
 class AsrConfigError(Exception):
-    """The base of all: ``message`` says what went wrong and with which input, ``hint`` what to do next."""
+    """The base of all: ``message`` says what went wrong and with which input, ``hint`` what to do next.
+
+    >>> try:
+    ...     scan_audio(CLIPS / "nowhere", progress=False)
+    ... except AsrConfigError as error:
+    ...     "nowhere" in error.message, bool(error.hint)
+    (True, True)
+    """
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message, hint)

@@ -16,7 +16,7 @@ _SHOWN = 60  # characters of a row's text in a finding
 
 
 @dataclass(frozen=True)
-class Finding:
+class Mismatch:
     """What is wrong with labels or settings, what follows and what to do.
 
     ``certain``: no step would be as it is meant to be.
@@ -92,11 +92,11 @@ class LabelTally:
                 self.first[name] = row, detail, labels or ()
         self.faulty += sum(self.counts.values()) > before
 
-    def findings(self, name_of: Callable[[int, Sequence[int]], str], where: str = "rows") -> list[Finding]:
+    def findings(self, name_of: Callable[[int, Sequence[int]], str], where: str = "rows") -> list[Mismatch]:
         """In words. ``name_of`` returns a row's path and text from its number and labels; ``where`` names the rows."""
         return [self._finding(name, name_of, where) for name in self.counts]
 
-    def _finding(self, name: FaultName, name_of: Callable[[int, Sequence[int]], str], where: str) -> Finding:
+    def _finding(self, name: FaultName, name_of: Callable[[int, Sequence[int]], str], where: str) -> Mismatch:
         count, rules = self.counts[name], self.rules
         row, detail, labels = self.first[name]
         clip = ", ".join(filter(None, (name_of(row, labels), detail)))
@@ -106,7 +106,7 @@ class LabelTally:
         # The blank is then the wrong one: texts are made of it.
         certain = name == "blank" and rules.pad not in (None, rules.blank)
         certain = certain or (name in ("outside", "negative") and count == self.rows)
-        return Finding(f"{many} {what}: {first}. {follows}", remedy, certain)
+        return Mismatch(f"{many} {what}: {first}. {follows}", remedy, certain)
 
 
 _LEAVE = "leave such rows out"
@@ -192,38 +192,38 @@ def _same_pad(rules: LabelRules) -> str:
     return f"Set model.config.pad_token_id = {own}"
 
 
-def model_findings(rules: LabelRules) -> list[Finding]:
+def model_findings(rules: LabelRules) -> list[Mismatch]:
     """What does not fit between a model's config and the tokenizer, whatever the labels are."""
     found = [_of_blank(rules)] if rules.kind == "ctc" and rules.vocabulary is not None else []
     if rules.unset:
         names = " and ".join(f"config.{name}" for name in rules.unset)
         what = f"{names} {'is' if len(rules.unset) == 1 else 'are'} None: the model raises an error when it makes its"
         what += " decoder's input from labels, unless the collator gives decoder_input_ids."
-        found.append(Finding(what, "Set them from the tokenizer before the training."))
+        found.append(Mismatch(what, "Set them from the tokenizer before the training."))
     if rules.padding_said:
         number, text = rules.padding_said
         what = f"the model pads generated texts with pad_token_id = {number}, the tokenizer's {text!r}, whose"
         what += f" pad_token_id is {rules.pad}: shorter texts of a batch end with it, and error rates count it."
         remedy = f"Set pad_token_id = {rules.pad} in model.config and model.generation_config."
-        found.append(Finding(what, remedy))
+        found.append(Mismatch(what, remedy))
     if rules.beyond:
         named = ", ".join(map(repr, rules.beyond[:3])) + (" and others" if len(rules.beyond) > 3 else "")
         what = f"the tokenizer has {rules.tokens} tokens and the model {rules.vocabulary}: it cannot learn {named}."
-        found.append(Finding(what, _larger_head(rules)))
+        found.append(Mismatch(what, _larger_head(rules)))
     return [finding for finding in found if finding is not None]
 
 
-def _of_blank(rules: LabelRules) -> Finding | None:
+def _of_blank(rules: LabelRules) -> Mismatch | None:
     entry = f"config.pad_token_id = {rules.blank}"
     if rules.blank is None or not 0 <= rules.blank < (rules.vocabulary or 0):
         what = f"{entry} is not among the {rules.vocabulary} labels of the model: CTC takes it as the blank, and fails."
-        return Finding(what, f"{_same_pad(rules)}.", certain=True)
+        return Mismatch(what, f"{_same_pad(rules)}.", certain=True)
     if rules.pad in (None, rules.blank):
         return None
     what = (
         f"{entry} is CTC's blank, and the tokenizer's pad_token_id is {rules.pad}: the model learns {rules.blank} for"
     )
-    return Finding(f"{what} frames in which nothing is said, which is decoded as a token.", f"{_same_pad(rules)}.")
+    return Mismatch(f"{what} frames in which nothing is said, which is decoded as a token.", f"{_same_pad(rules)}.")
 
 
 def shown(path: str, text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.listing import first_of
-from .label_faults import Finding, LabelTally, model_findings, shown, spoken
+from .label_faults import LabelTally, Mismatch, model_findings, shown, spoken
 from .label_limits import Limits, limits_of
 from .label_rules import LabelRules, rules_of
 from .pieces import kind
@@ -184,7 +184,7 @@ def _report(result: ScanResult, said: Sequence[Any], limits: Limits, rules: Labe
     )
 
 
-def _of_rows(faults: LabelTally, result: ScanResult, said: Sequence[Any]) -> list[Finding]:
+def _of_rows(faults: LabelTally, result: ScanResult, said: Sequence[Any]) -> list[Mismatch]:
     """What is wrong with labels besides what the report counts by itself."""
     for name in ("empty", "too_long"):
         faults.counts.pop(name, None)
@@ -277,9 +277,11 @@ def _sequence(labels: Any) -> Sequence[Any]:
     """What a tokenizing function gave: a sequence, or an encoding that holds one."""
     for name in ("input_ids", "ids"):
         if isinstance(labels, dict) and name in labels:
-            return list(labels[name])
-        if hasattr(labels, name):
-            return list(getattr(labels, name))
-    if not hasattr(labels, "__iter__"):
-        raise InvalidArgumentError(f"the tokenizer gives {kind(labels)} for a text", "it must return a text's labels")
+            labels = labels[name]
+        elif hasattr(labels, name):
+            labels = getattr(labels, name)
+    nested = hasattr(labels, "__iter__") and any(isinstance(label, list | tuple) for label in labels)
+    if not hasattr(labels, "__iter__") or nested:
+        given = "a list of lists" if nested else kind(labels)
+        raise InvalidArgumentError(f"the tokenizer gives {given} for a text", "it must return a text's labels")
     return labels if isinstance(labels, str | list | tuple | array) else list(labels)

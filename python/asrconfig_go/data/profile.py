@@ -87,6 +87,10 @@ class DatasetProfile(Shown, kind="dataset"):
     With ``sampled`` a sample represents the whole: counts, hours and bytes are then scaled to it, and ``sampling``
     tells how far they may be off. ``padding`` is for batches of ``batch_size`` measured clips. ``warnings`` are likely
     problems of a training; whether a clip is silent is not judged, as nothing is decoded.
+
+    >>> profile = scan_audio(CLIPS, progress=False).profile
+    >>> profile.sample_count, profile.bad_count
+    (310, 0)
     """
 
     sample_count: int

@@ -19,7 +19,7 @@ from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.wrapped_model import bare
 from ..data.label_columns import label_column, tally_labels
-from ..data.label_faults import Finding, LabelTally, model_findings, shown
+from ..data.label_faults import LabelTally, Mismatch, model_findings, shown
 from ..data.label_rules import LabelRules, rules_of
 from .planned_batches import known_seconds
 
@@ -67,7 +67,7 @@ class TrainingCheck:
         if certain:
             raise InvalidArgumentError(certain[0].what.rstrip("."), certain[0].remedy.rstrip("."))
 
-    def _of_data(self, trainer: Any, config: Any, seconds: Any) -> Iterator[Finding]:
+    def _of_data(self, trainer: Any, config: Any, seconds: Any) -> Iterator[Mismatch]:
         rules = rules_of(trainer.model, processor_of(trainer))
         if not rules.kind:
             return
@@ -84,7 +84,7 @@ class TrainingCheck:
 
     def _of_rows(
         self, owner: Any, dataset: Any, rules: LabelRules, seconds: Any, names: Sequence[str], where: str
-    ) -> list[Finding]:
+    ) -> list[Mismatch]:
         """What is wrong with the labels of a dataset that stores them."""
         names = [name for name in names if name != "label" or rules.kind == "classes"]
         name = None if dataset is None else label_column(dataset, names)
@@ -98,7 +98,7 @@ class TrainingCheck:
             return []
         return tally.findings(lambda row, labels: _clip(owner, dataset, row, labels), where)
 
-    def _say(self, found: Sequence[Finding], trainer: Any = None) -> None:
+    def _say(self, found: Sequence[Mismatch], trainer: Any = None) -> None:
         """Warn of what was not said yet."""
         news = [str(finding) for finding in found if finding.what not in self._said]
         self._said.update(finding.what for finding in found)
@@ -127,7 +127,7 @@ def _clip(owner: Any, dataset: Any, row: int, labels: Sequence[int]) -> str:
     return shown(path, text)
 
 
-def _short_clips(owner: Any, dataset: Any, model: Any, rules: LabelRules, seconds: Any) -> Iterator[Finding]:
+def _short_clips(owner: Any, dataset: Any, model: Any, rules: LabelRules, seconds: Any) -> Iterator[Mismatch]:
     """Clips of which a batch is too short to be masked by SpecAugment."""
     from ..batching.padding import least_length
 
@@ -141,7 +141,7 @@ def _short_clips(owner: Any, dataset: Any, model: Any, rules: LabelRules, second
     frames = getattr(bare(model).config, "mask_time_length", None)
     clip = ", ".join(filter(None, (_clip(owner, dataset, short[0], ()), f"{seconds[short[0]]:.2f} s")))
     verb, first = ("are", "the first is ") if len(short) > 1 else ("is", "")
-    yield Finding(
+    yield Mismatch(
         f"{len(short)} of {len(seconds)} clips {verb} shorter than a mask of SpecAugment (config.mask_time_length = "
         f"{frames} frames): {first}row {short[0]} ({clip}). In a batch of only such clips the model raises ValueError "
         "without the guard, which pads it.",
@@ -153,7 +153,7 @@ def _is_frames(model: Any) -> bool:
     return getattr(bare(model), "main_input_name", "") == "input_features"
 
 
-def _smoothing(trainer: Any) -> Iterator[Finding]:
+def _smoothing(trainer: Any) -> Iterator[Mismatch]:
     """Label smoothing, where the Trainer cannot compute such a loss from what the model returns."""
     from transformers import Trainer
 
@@ -164,14 +164,14 @@ def _smoothing(trainer: Any) -> Iterator[Finding]:
     model = bare(trainer.model)
     name = type(model).__name__
     if any(kind.__name__.endswith(_UNSMOOTHED) for kind in type(model).__mro__):
-        yield Finding(
+        yield Mismatch(
             f"label_smoothing_factor = {factor} does not go with {name}: the Trainer then computes a cross entropy of "
             "its outputs with the labels in place of the model's loss, and they are not aligned.",
             "Pass label_smoothing_factor=0.",
             certain=True,
         )
     elif rules_of(model).kind == "decoder" and (makes := _makes_decoder_input(trainer.data_collator)) is not True:
-        yield Finding(
+        yield Mismatch(
             f"label_smoothing_factor = {factor} takes the labels out of the model's input, and {name} needs "
             f"decoder_input_ids then, which {type(trainer.data_collator).__name__} does not make.",
             "Pass label_smoothing_factor=0, or a collator that adds decoder_input_ids to the batch.",
@@ -193,12 +193,12 @@ def _makes_decoder_input(collator: Any) -> bool | None:
     return None
 
 
-def _unsaved(trainer: Any) -> Iterator[Finding]:
+def _unsaved(trainer: Any) -> Iterator[Mismatch]:
     """What the first checkpoint would fail to write: tried in a temporary folder, without the weights."""
     for name, part in _saved_parts(trainer):
         error = _save(part)
         if error is not None:
-            yield Finding(
+            yield Mismatch(
                 f"{name} cannot be saved, and the training would end at its first checkpoint: "
                 f"{type(error).__name__}: {' '.join(str(error).split())[:300]}.",
                 f"Correct {name}, or set save_strategy='no'.",

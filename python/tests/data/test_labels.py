@@ -82,6 +82,8 @@ def test_tokenizers(clips: list[str]) -> None:
     assert check(clips, TEXTS, tokenizer=lambda text: {"input_ids": text}).infeasible_rows == (2,)
     with pytest.raises(InvalidArgumentError, match="cannot be called"):
         check(clips, TEXTS, tokenizer=5)
+    with pytest.raises(InvalidArgumentError, match="a list of lists for a text"):
+        check(clips, TEXTS, tokenizer=lambda text: {"input_ids": [[1] * len(text)]})
 
 
 def test_decoders(clips: list[str]) -> None:

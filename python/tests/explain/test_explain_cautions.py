@@ -79,6 +79,14 @@ def test_texts_that_do_not_fit_come_first(plain: Explanation) -> None:
     assert codes(dataclasses.replace(plain, labels=dataclasses.replace(report, infeasible_rows=()))) == []
 
 
+def test_labels_that_the_model_does_not_have(plain: Explanation) -> None:
+    said = ("1 of 4 rows has labels that the model does not have: row 2. Leave it out.", "another finding.")
+    labels = LabelReport("wav2vec2", "tokens", "frames", 4, (), (), 0, 0, 0, 30, 12.0, 0.2, said)
+    caution = found(dataclasses.replace(plain, labels=labels), "label_ids")
+    assert (caution.level, caution.what) == ("serious", "1 of 4 rows has labels that the model does not have: row 2.")
+    assert caution.remedy == "And 1 more: print(labels) lists them."
+
+
 @pytest.mark.parametrize(("seconds", "level"), [(0.02, "serious"), (0.06, "warning"), (0.12, None)])
 def test_clips_without_a_ctc_path(plain: Explanation, seconds: float, level: str | None) -> None:
     short = dataclasses.replace(plain, dataset=dataclasses.replace(audio([2.0, 4.0]), min_s=seconds))

@@ -135,6 +135,20 @@ def test_unknown_durations_are_named(tmp_path: Path) -> None:
     expected = r"durations of 2 of 96 clips are not known, .*: rows 3, 50\); .*config\.select\(dataset\)"
     with pytest.warns(PlanNotFollowedWarning, match=expected):
         manager.attach(trainer).detach()
+    kept, _ = manager.config.select(trainer.train_dataset, list(manager.durations))  # type: ignore[union-attr]
+    trainer = Trainer(trainer.model, trainer.args, train_dataset=kept, data_collator=collate)
+    manager.train(trainer, verbose=False)
+    assert trainer.state.global_step == -(-94 // 8), "the plan's steps"
+
+
+def test_a_plan_made_with_the_data_that_is_trained_on_is_followed(tmp_path: Path) -> None:
+    """As ``create_optimal_config`` leaves it, once it is told of the filtered dataset."""
+    trainer, manager = trained(tmp_path, PACKED, Clips(SECONDS[:40]))
+    with pytest.warns(PlanNotFollowedWarning, match="plan with the dataset that is trained on"):
+        manager.attach(trainer).detach()
+    manager.durations = array("d", SECONDS[:40])
+    manager.train(trainer, verbose=False)
+    assert trainer.state.global_step == 40 // 8
 
 
 class OwnLoss(Trainer):  # type: ignore[misc]

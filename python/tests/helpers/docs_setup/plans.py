@@ -16,4 +16,5 @@ create_optimal_config = partial(ac.create_optimal_config, trace=False, verbose=F
 
 
 def tokenizer(texts):
-    return {"input_ids": [list(range(len(text))) for text in texts]}
+    ids = [list(range(len(text))) for text in ([texts] if isinstance(texts, str) else texts)]
+    return {"input_ids": ids[0] if isinstance(texts, str) else ids}
