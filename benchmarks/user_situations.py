@@ -1,6 +1,6 @@
 """What people's data, settings and disks do to a training: prevented, survived, or named before or when it happens.
 
-    python benchmarks/user_situations.py [--beside CHECKOUT] [--only WORDS] [--json FILE]
+    python benchmarks/user_situations.py [--beside CHECKOUT] [--only WORDS] [--json FILE] [--markdown FILE]
 
 Each function of ``situations/`` plays one situation that people reported in public, as they would meet it, on small
 models and clips, and says how it ended: ``prevented`` or ``survived`` with the right result, ``named``, with a message
@@ -41,7 +41,8 @@ def play(room: str, name: str, checkout: Path) -> dict[str, str]:
         said = done.stderr.strip().splitlines()
         return {"ending": "unnamed", "text": said[-1] if said else f"exit status {done.returncode}"}
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    text = found["text"].replace(f"{checkout.resolve()}/", "").replace(folder, "folder")
+    return {**found, "text": text}
 
 
 def situations(only: str) -> list[tuple[str, str, str]]:
@@ -53,11 +54,22 @@ def situations(only: str) -> list[tuple[str, str, str]]:
     return [row for row in rows if only.lower() in f"{row[0]} {row[2]}".lower()]
 
 
+def table(rows: list[dict[str, Any]]) -> str:
+    """The outcomes as a page, what is said in the first 200 characters."""
+    lines = ["| situation | before | now | what is said, or what shows it |", "| --- | --- | --- | --- |"]
+    for row in rows:
+        text = " ".join(row["after"]["text"].split())[:200].replace("|", "\\|").replace("<", "&lt;")
+        before = row["before"].get("ending", "")
+        lines.append(f"| {row['room']}: {row['situation']} | {before} | {row['after']['ending']} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another checkout to compare with")
     parser.add_argument("--only", default="", metavar="WORDS", help="those whose title, or room, has these words")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes there, too")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a table of them there, too")
     options = parser.parse_args()
     ours = Path(__file__).resolve().parents[1]
     rows: list[dict[str, Any]] = []
@@ -72,6 +84,8 @@ def main() -> int:
     print(f"{len(rows)} situations: {len(bad)} silent or unnamed" + (f", {len(was_bad)} before" if was_bad else ""))
     if options.json:
         options.json.write_text(json.dumps({"situations": rows}, indent=2, ensure_ascii=False) + "\n")
+    if options.markdown:
+        options.markdown.write_text(table(rows))
     return int(bool(bad))
 
 
