@@ -15,7 +15,6 @@ from ..recovery.step_state import Before
 from ..view.units import plural
 from .clip_rows import ClipRows
 from .detection import BadClips
-from .evaluation_metrics import not_finite
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -67,6 +66,8 @@ class EvaluatedClips:
         self._bad.in_evaluation(call, text, self._rows, saved=self._found == 1)
 
     def _over(self, metrics: dict[str, Any]) -> None:
+        from .evaluation_metrics import not_finite
+
         trainer, step = self._trainer, int(self._trainer.state.global_step)
         text = not_finite(metrics, trainer.args, step) if trainer.is_world_process_zero() else ""
         if self._prefix in self._said or not (text or self._found):

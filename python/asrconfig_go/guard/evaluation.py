@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
-from .._base.storage import from_storage
 from ..batching.batch_lengths import extent
 from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece, split, tensors_of
 from ..losses.loss_rule import RULES, LossRule, weighted
@@ -230,6 +229,8 @@ def saving(trainer: Any, report: Report, snapshot: Callable[[str, Exception], st
     save = trainer._save_checkpoint
 
     def original(*args: Any, **kwargs: Any) -> Any:
+        from .._base.storage import from_storage
+
         if trainer.args.world_size > 1:
             return save(*args, **kwargs)
         return from_storage(trainer.args.output_dir, lambda: save(*args, **kwargs), files_alone=False)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from .._base.checks import checked
 from .._base.choices import BadClipPolicy, OomSnapshot, TooLong
 from .._base.errors import InfeasiblePlanError, InvalidArgumentError
-from .._base.keywords import check_keywords
 from .._base.listing import SHOWN, first_of, listed
 from .._base.out_of_memory import note as add_note
 from .._base.override import BATCHES_KEY, GUARD_KEY, override
@@ -34,7 +33,6 @@ from ..view.units import plural
 from .evaluation import Predictions, evaluating, predictions_back, saving
 from .guard_checks import caveats, check_options, check_trainer, check_windows
 from .loader_retry import Loading
-from .lost_gpu import keep_what_can_be_kept
 from .optimizer_step import OptimizerSteps
 from .process_group import ProcessGroup
 from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
@@ -445,6 +443,8 @@ class Guard:
         return self.budgets["training"].prediction(piece.samples, piece.extent, kind)
 
     def _lost_gpu(self, error: Exception) -> str:
+        from .lost_gpu import keep_what_can_be_kept
+
         calls = self._window.calls
         rows = self._rows.of(len(calls) - 1, None, batch_size(calls[-1].inputs)) if calls else None
         where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
@@ -503,6 +503,8 @@ def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
     >>> guard = attach(trainer, micro_batch=4)
     >>> guard.detach()
     """
+    from .._base.keywords import check_keywords
+
     check_keywords(options, GuardSettings.__annotations__, "attach")
     existing = guard_of(trainer)
     if existing is None:

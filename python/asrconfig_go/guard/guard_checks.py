@@ -12,7 +12,6 @@ from .._base.checks import check_seconds, checked
 from .._base.choices import TooLong, WeightRule
 from .._base.errors import InvalidArgumentError
 from .._base.parallel_training import cannot_retry, sharded
-from .._base.weight_precision import IN_32_BIT, half_weights, half_words
 
 _NEEDED = (
     "training_step", "prediction_step", "evaluation_loop", "get_batch_samples", "compute_loss", "_save_checkpoint",
@@ -30,6 +29,8 @@ def check_trainer(trainer: Any) -> None:
             f"{type(trainer.model).__name__} has no parameter that requires a gradient",
             "unfreeze what should be trained before attaching",
         )
+    from .._base.weight_precision import IN_32_BIT, half_weights
+
     if half_weights(trainer.model) == "float16" and trainer.args.fp16 and not sharded(trainer):
         raise InvalidArgumentError(
             f"the trained weights of {type(trainer.model).__name__} are stored in float16, and fp16=True scales their "
@@ -155,6 +156,8 @@ def check_windows(trainer: Any, processes: int) -> str:
 
 def caveats(trainer: Any) -> tuple[str, ...]:
     """What the guard cannot do for this training, or says of it, in sentences."""
+    from .._base.weight_precision import IN_32_BIT, half_weights, half_words
+
     stored = half_weights(trainer.model)
     found = [f"{half_words(trainer.model, stored)} → {IN_32_BIT}"] if stored and not sharded(trainer) else []
     if cannot_retry(trainer):

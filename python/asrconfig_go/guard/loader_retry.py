@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from .._base import storage
 from .._base.errors import StorageError
 from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._base.random_state import cpu_state, set_cpu_state
@@ -64,7 +63,7 @@ class Loading:
         """
         if self._samplers is None:
             self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
-        restart, pauses = False, list(storage.PAUSES_S)
+        restart, attempts = False, 0
         while True:
             undo = _nothing
             try:
@@ -73,8 +72,8 @@ class Loading:
                     self.delivered += len(fetched[0])
                     return fetched
             except Exception as error:
-                if self._begin is not None and self._comes_back(error, pauses):
-                    restart = True
+                if self._begin is not None and self._comes_back(error, attempts):
+                    restart, attempts = True, attempts + 1
                     continue
                 undo = _ignore_late_signals()
                 last = restart and not self._base().num_workers
@@ -90,20 +89,22 @@ class Loading:
                 undo()
             self._short, restart = None, True
 
-    def _comes_back(self, error: Exception, pauses: list[float]) -> bool:
+    def _comes_back(self, error: Exception, attempts: int) -> bool:
         """Whether to try again, after a pause, as storage did not answer. Raises ``StorageError`` after the last pause.
 
-        What this package read has had its pauses.
+        ``attempts`` were made before. What this package read has had its pauses.
         """
+        from .._base import storage
+
         reason = None if isinstance(error, StorageError) else storage.unanswered(error, files_alone=False)
         if reason is None:
             return False
-        if not pauses:
+        if attempts == len(storage.PAUSES_S):
             raise storage.storage_error("", reason, len(storage.PAUSES_S) + 1) from error
         text = storage.reason_of(reason)
-        logger.warning("a batch cannot be read (%s): trying again in %g s", text, pauses[0])
+        logger.warning("a batch cannot be read (%s): trying again in %g s", text, storage.PAUSES_S[attempts])
         clear_frames(error)
-        storage.pause_for(pauses.pop(0))
+        storage.pause_for(storage.PAUSES_S[attempts])
         return True
 
     def ran_short(self, error: Exception) -> bool:
