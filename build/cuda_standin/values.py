@@ -168,6 +168,8 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
         if not most:  # what most calls end with
             return
         inputs = _tensors((args, kwargs))
+        if any(map(_has_no_memory, (*inputs, *outputs))):
+            return
         if not _is_small(most, inputs, outputs) or (not in_place and _are_views(inputs, outputs)):
             return
         with _naming(name), torch.no_grad():
@@ -237,6 +239,11 @@ def _most(outputs: list[torch.Tensor]) -> int:
 def _is_small(most: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
     """Whether a result of the device is worth computing: few integers, or few floats from few inputs."""
     return any(t.is_cuda for t in (*inputs, *outputs)) and sum(t.numel() for t in inputs) <= most
+
+
+def _has_no_memory(tensor: torch.Tensor) -> bool:
+    """Whether it stands for many inside ``torch.vmap``, by which transformers makes masks: no path depends on those."""
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 def _are_views(inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:

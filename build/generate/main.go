@@ -33,11 +33,12 @@ func generate(root string) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{}
 	for path, write := range map[string]func() ([]byte, error){
-		"capi/layout.h":                        func() ([]byte, error) { return fill(headerText, readLayout(said)) },
-		"capi/operations.json":                 described.json,
-		"capi/hints.json":                      func() ([]byte, error) { return readHints(root) },
-		"docs/reference/operations.md":         func() ([]byte, error) { return fill(pageText, described) },
-		"python/asrconfig_go/_base/_layout.py": func() ([]byte, error) { return fill(ctypesText, readLayout(said)) },
+		"capi/layout.h":                           func() ([]byte, error) { return fill(headerText, readLayout(said)) },
+		"capi/operations.json":                    described.json,
+		"capi/hints.json":                         func() ([]byte, error) { return readHints(root) },
+		"docs/reference/operations.md":            func() ([]byte, error) { return fill(pageText, described) },
+		"python/asrconfig_go/_base/_layout.py":    func() ([]byte, error) { return fill(ctypesText, readLayout(said)) },
+		"python/asrconfig_go/_base/_row_words.py": func() ([]byte, error) { return fill(rowsText, readRows()) },
 	} {
 		if files[filepath.Join(root, path)], err = write(); err != nil {
 			return nil, err

@@ -81,6 +81,16 @@ func simulate(a simulateArgs) (peak.Estimate, error) {
 	return m.Simulate(a.Request)
 }
 
+// determines tells whether a trace answers memory.simulate for a shape by formulas that are exact there; else the shape is to be
+// traced itself.
+func determines(a simulateArgs) (memory.Determined, error) {
+	m, err := a.Trace.model()
+	if err != nil {
+		return memory.Determined{}, err
+	}
+	return m.Determined(a.Request)
+}
+
 type snapshotArgs struct {
 	Trace traceRef `json:"trace"`
 	memory.SnapshotRequest

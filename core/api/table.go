@@ -65,6 +65,7 @@ var table = map[string]operation{
 	"memory.open":         withArgs(openTrace),
 	"memory.close":        withArgs(closeTrace),
 	"memory.simulate":     withArgs(simulate),
+	"memory.determined":   withArgs(determines),
 	"memory.snapshot":     withArgs(snapshotOf),
 	"memory.compare":      withArgs(compareHeld),
 	"memory.run":          withArgs(runTraining),

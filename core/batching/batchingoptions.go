@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
@@ -34,6 +35,8 @@ type Options struct {
 	DropLast    bool    `json:"drop_last"`
 	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs besides its padded seconds, in seconds of audio
 	Memory      Limits  `json:"memory"`     // null: not known
+
+	RowKind units.RowKind `json:"row_kind"` // what a step is made of; "": clips
 
 	Paces []float64 `json:"-"` // of a comparison: how long each process takes, the slowest 1; nil: alike
 }
@@ -85,14 +88,14 @@ func (r Options) tail(n int) ([]int, error) {
 	case rest == 0:
 		return []int{}, nil
 	case r.DropLast && n < r.StepSamples:
-		return nil, fault.New(fault.InvalidArgument, "take smaller steps, or keep the last one", "%d clips are less than a step of %d, and the last step is dropped", n, r.StepSamples)
+		return nil, fault.New(fault.InvalidArgument, "take smaller steps, or keep the last one", "%s are less than a step of %d, and the last step is dropped", r.RowKind.Count(n), r.StepSamples)
 	case r.DropLast, rest >= r.Ranks:
 		return []int{rest}, nil
 	case n > r.StepSamples && r.StepSamples+rest >= 2*r.Ranks:
 		return []int{(r.StepSamples + rest + 1) / 2, (r.StepSamples + rest) / 2}, nil
 	}
 	return nil, fault.New(fault.InvalidArgument, "take fewer processes, other steps, or drop_last",
-		"%d clips in steps of %d leave %d clips, which cannot be shared by %d processes", n, r.StepSamples, rest, r.Ranks)
+		"%s in steps of %d leave %d, which cannot be shared by %d processes", r.RowKind.Count(n), r.StepSamples, rest, r.Ranks)
 }
 
 // notes is what there is to say about too little data.
@@ -102,11 +105,11 @@ func (r Options) notes(n, buckets int) []string {
 		return notes
 	}
 	if steps < fewSteps {
-		notes = append(notes, fmt.Sprintf("an epoch has only %d steps of %d clips: steps of similar clips then hardly change from epoch to epoch; "+
-			"random steps with micro-batches sized by memory keep the randomness that a small dataset needs", steps, r.StepSamples))
+		notes = append(notes, fmt.Sprintf("an epoch has only %d steps of %s: steps of similar %s then hardly change from epoch to epoch; "+
+			"random steps with micro-batches sized by memory keep the randomness that a small dataset needs", steps, r.RowKind.Count(r.StepSamples), r.RowKind.Nouns()))
 	}
 	if buckets == 1 && r.Buckets > 1 {
-		notes = append(notes, fmt.Sprintf("%d clips do not fill two buckets of %d steps: the order is random", n, bucketSteps))
+		notes = append(notes, fmt.Sprintf("%s do not fill two buckets of %d steps: the order is random", r.RowKind.Count(n), bucketSteps))
 	}
 	return notes
 }

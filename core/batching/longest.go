@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"sort"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Longest is what it costs to keep the clips over a length.
@@ -85,7 +87,7 @@ func (c *sortedClips) longest(kept int, over float64, r Options) Longest {
 		out.TimeShare = saved(without.time, with.time)
 		out.SplitTimeShare = saved(c.cutInOrder(kept, r), c.cutInOrder(n, r))
 	}
-	out.Text = out.words()
+	out.Text = out.words(r.RowKind)
 	return out
 }
 
@@ -115,18 +117,17 @@ func (c *sortedClips) cutInOrder(n int, r Options) float64 {
 	return s.cost(order, s.optimal(order))
 }
 
-func (l Longest) words() string {
-	count := fmt.Sprintf("%d clips", l.Clips)
-	verb := "force"
+func (l Longest) words(rows units.RowKind) string {
+	which, verb := rows.Count(l.Clips)+" over "+rows.Length(l.OverS), "force"
 	if l.Clips == 1 {
-		count, verb = "1 clip", "forces"
+		verb = "forces"
 	}
 	if l.MicroBatch == 0 {
-		return fmt.Sprintf("%s over %.4g s: the longest does not fit even alone; without them a micro-batch of %d fits", count, l.OverS, l.WithoutThem)
+		return fmt.Sprintf("%s: the longest does not fit even alone; without them a micro-batch of %d fits", which, l.WithoutThem)
 	}
 	if l.MicroBatch == l.WithoutThem {
-		return fmt.Sprintf("%s over %.4g s: a micro-batch of %d fits with them and without", count, l.OverS, l.MicroBatch)
+		return fmt.Sprintf("%s: a micro-batch of %d fits with them and without", which, l.MicroBatch)
 	}
-	return fmt.Sprintf("%s over %.4g s %s a micro-batch of %d; without them %d; with one size for all they cost %.0f%% of the time, with sizes by memory %.1f%%",
-		count, l.OverS, verb, l.MicroBatch, l.WithoutThem, 100*l.TimeShare, 100*l.SplitTimeShare)
+	return fmt.Sprintf("%s %s a micro-batch of %d; without them %d; with one size for all they cost %.0f%% of the time, with sizes by memory %.1f%%",
+		which, verb, l.MicroBatch, l.WithoutThem, 100*l.TimeShare, 100*l.SplitTimeShare)
 }

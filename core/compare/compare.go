@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -9,13 +10,15 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Comparison is what a training takes on each machine.
 type Comparison struct {
 	Model       profile.Model `json:"model"`
+	RowKind     units.RowKind `json:"row_kind"` // what is trained on
 	Clips       int           `json:"clips"`
-	Hours       float64       `json:"hours"`     // of audio
+	Hours       float64       `json:"hours"`     // that they last
 	LongestS    float64       `json:"longest_s"` // seconds of the clip that memory is planned for
 	Target      int           `json:"target_batch_size"`
 	Epochs      float64       `json:"epochs"`
@@ -93,7 +96,7 @@ func Make(r Request) (Answer, error) {
 
 // comparison is the rows with what they have in common.
 func (p *planner) comparison(machines []machine, rows []Row) *Comparison {
-	c := Comparison{Model: p.model, Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS, Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: rows}
+	c := Comparison{Model: p.model, RowKind: cmp.Or(p.dataset.RowKind, units.Clips), Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS, Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: rows}
 	c.Assumptions = p.assumptions(machines)
 	if p.longestS > 0 {
 		c.LongestS = min(c.LongestS, p.longestS)
@@ -149,12 +152,12 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 
 // assumptions says what the figures rest on.
 func (p *planner) assumptions(machines []machine) []string {
-	out := []string{"times are estimates of single kernels, fitted on published measurements; a calibration by measured steps replaces them"}
+	rows, out := p.dataset.RowKind, []string{"times are estimates of single kernels, fitted on published measurements; a calibration by measured steps replaces them"}
 	switch {
 	case p.longestS > 0 && p.dataset.MaxS > p.longestS:
-		out = append(out, fmt.Sprintf("clips over %v s are truncated to that, the limit of the model's positions", p.longestS))
+		out = append(out, fmt.Sprintf("%s over %s are truncated to that, the limit of the model's positions", rows.Nouns(), rows.Length(p.longestS)))
 	case p.longestS > 0:
-		out = append(out, fmt.Sprintf("every clip takes as long as one of %v s: the feature extractor pads it", p.longestS))
+		out = append(out, fmt.Sprintf("every %s takes as long as one of %s: the feature extractor pads it", rows.Noun(), rows.Length(p.longestS)))
 	}
 	for _, m := range machines {
 		for _, t := range m.traced {
@@ -166,18 +169,18 @@ func (p *planner) assumptions(machines []machine) []string {
 		}
 	}
 	if p.Data.Profile == nil {
-		out = append(out, "durations assumed log-normal about the given mean, up to the given longest")
+		out = append(out, rows.Lengths()+" assumed log-normal about the given mean, up to the given longest")
 	}
 	if p.LoaderRate == nil {
-		worker := timing.WorkerRate(p.model.Architecture, p.dataset.SampleRates)
-		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %.0f (%.0f to %.0f) seconds of audio per second", worker.Likely, worker.Low, worker.High))
+		worker := timing.WorkerRate(rows, p.model.Architecture, p.dataset.SampleRates)
+		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %s (%s to %s) per second", rows.Rate(worker.Likely), rows.Figure("%.0f", worker.Low), rows.Figure("%.0f", worker.High)))
 	}
 	if p.Workers != nil {
 		out = append(out, fmt.Sprintf("%s of the loader for each GPU", fault.Plural(*p.Workers, "worker")))
 	}
-	set := "clips to evaluate with assumed to be a tenth of those trained on"
+	set := rows.Nouns() + " to evaluate with assumed to be a tenth of those trained on"
 	if p.EvalSamples != nil {
-		set = fmt.Sprintf("evaluations of %s", fault.Plural(*p.EvalSamples, "clip"))
+		set = fmt.Sprintf("evaluations of %s", rows.Count(*p.EvalSamples))
 	}
 	return append(out, set+"; hours a run include evaluations, checkpoints and the start")
 }

@@ -84,8 +84,8 @@ func (row *Row) note(p *planner, m machine) {
 	}
 }
 
-// maxMicro is the largest micro-batch that is looked for: far above what any GPU of the catalogue needs to be busy.
-const maxMicro = 1024
+// maxMicro is the largest micro-batch that is looked for: above what any GPU of the catalogue needs to be busy, and has room for of short texts.
+const maxMicro = 8192
 
 // largestBatch is the largest micro-batch of the longest clips that fits with the settings of a row, at least its own.
 func (p *planner) largestBatch(m machine, row Row, shared *estimate.Estimator) (int, error) {

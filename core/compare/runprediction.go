@@ -6,6 +6,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // RunRequest asks how long a run takes whose settings are all decided.
@@ -83,7 +84,7 @@ func Run(r RunRequest) (RunAnswer, error) {
 
 // withLoader is seconds of a GPU with the loader beside it, or before it where it has no workers.
 func (r RunRequest) withLoader(gpu timing.Range, audio float64, s *stepper) timing.Range {
-	rate := timing.WorkerRate(s.model.Profile().Architecture, nil)
+	rate := timing.WorkerRate(units.Clips, s.model.Profile().Architecture, nil)
 	if r.LoaderRate != nil {
 		rate = timing.Range{Low: *r.LoaderRate, Likely: *r.LoaderRate, High: *r.LoaderRate}
 	}

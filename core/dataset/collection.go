@@ -9,6 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Collection gathers clips that come piece by piece: the rows of a table, of a stream. One goroutine at a time may use it,
@@ -185,8 +186,9 @@ type Options struct {
 	Workers int   `json:"workers"` // parallel reads, at most 64; 0: four for each usable core
 	Cache   Cache `json:"cache"`   // of whole files; what lies in memory or within larger files is measured again
 	// BatchSize is the number of clips a batch, 1 to 65536, for what padding costs; 0 for 8.
-	BatchSize int   `json:"batch_size"`
-	Seed      int64 `json:"seed"` // of the draw of a sample and of shuffled batches; the same seed gives the same
+	BatchSize int           `json:"batch_size"`
+	RowKind   units.RowKind `json:"row_kind"` // what is measured: "clips", the default, or "texts", whose length the caller gives
+	Seed      int64         `json:"seed"`     // of the draw of a sample and of shuffled batches; the same seed gives the same
 }
 
 // Check refuses what cannot be meant.
@@ -196,6 +198,9 @@ func (o Options) Check() error {
 	}
 	if o.BatchSize < 0 || o.BatchSize > maxBatch {
 		return fault.New(fault.InvalidArgument, "use 1 to 65536", "batch_size is %d", o.BatchSize)
+	}
+	if _, known := units.Words[o.RowKind]; !known && o.RowKind != "" {
+		return fault.New(fault.InvalidArgument, "choose clips or texts", "row_kind is %q", o.RowKind)
 	}
 	return nil
 }

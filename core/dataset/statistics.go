@@ -1,18 +1,19 @@
 package dataset
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 const (
-	longClipS    = 30    // speech models cut or drop longer clips
-	decodedRate  = 16000 // Hz, what speech models take
-	decodedWidth = 4     // bytes of a float32
+	longClipS   = 30    // speech models cut or drop longer clips
+	decodedRate = 16000 // Hz, what speech models take
 )
 
 // percents are the percentiles that a profile shows.
@@ -25,6 +26,7 @@ const maxBadFiles = 10_000
 // counts and totals are scaled to its population, by the share of drawn clips that are usable; nil says that these are all.
 func Summarize(c *Clips, source string, sample *Subsample, o Options) profile.Dataset {
 	d := profile.Dataset{
+		RowKind:  cmp.Or(o.RowKind, units.Clips),
 		BadFiles: []profile.BadFile{}, PercentilesS: map[string]float64{}, SampleRates: map[string]int{}, Channels: map[string]int{},
 		Codecs: map[string]int{}, Methods: map[string]int{}, BatchSize: o.BatchSize, Source: source, Histogram: profile.Histogram{EdgesS: []float64{}, Counts: []int{}},
 	}
@@ -42,7 +44,7 @@ func Summarize(c *Clips, source string, sample *Subsample, o Options) profile.Da
 	seconds := spread(&d, durations) * scale
 	d.TotalHours = seconds / 3600
 	d.SizeBytes = whole(size * scale)
-	d.DecodedBytes = whole(seconds * decodedRate * decodedWidth)
+	d.DecodedBytes = whole(o.RowKind.Bytes(seconds))
 	d.Padding = paddings(durations, d.BatchSize, o.Seed)
 	d.Outliers = outliers(durations, d.BatchSize)
 	d.Duplicates = duplicates(c.rows)

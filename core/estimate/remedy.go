@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Remedy is a change and what the training would then take of one GPU.
@@ -28,6 +29,7 @@ type Shortfall struct {
 	Longest   float64                    // seconds
 	Margin    float64                    // share of a card's memory that may be used
 	Cards     []Card                     // that there are
+	Rows      units.RowKind              // what is trained on
 }
 
 // UsualRank of LoRA's adapters.
@@ -132,7 +134,7 @@ func (o *Estimator) shorter(remedies []Remedy, m Shortfall, s Setup, with string
 	if low == 0 {
 		return remedies
 	}
-	return append(remedies, Remedy{fmt.Sprintf("clips of at most %d s, with %s", low, with), taken, true})
+	return append(remedies, Remedy{fmt.Sprintf("%s of at most %s, with %s", m.Rows.Nouns(), m.Rows.Length(float64(low)), with), taken, true})
 }
 
 // larger finds the card with the least memory on which it would fit.

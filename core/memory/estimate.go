@@ -70,7 +70,7 @@ func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 	for _, s := range plan {
 		if t := s.Template; !seen[t] && s.Recorded == nil {
 			seen[t] = true
-			all = all.Plus(t.Exactness())
+			all = all.Plus(t.ExactnessAt(s.Shape))
 			composed = composed || t.Base() != t
 		}
 	}

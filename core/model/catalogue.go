@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	_ "embed"
 	"slices"
 	"strings"
@@ -22,9 +23,13 @@ var catalogueJSON []byte
 type known struct {
 	ID         string          `json:"id"`         // on the Hugging Face Hub
 	Aliases    []string        `json:"aliases"`    // further spellings, beside the ID with and without its owner
-	Parameters int64           `json:"parameters"` // published fact for the tests; never an answer
+	ClassName  string          `json:"class_name"` // the class that fine-tuning trains, where no family here says it
+	Parameters int64           `json:"parameters"` // of that class; for families counted here a fact for the tests, never an answer
 	Config     json.RawMessage `json:"config"`
 }
+
+// The file says besides, for people and the tests: "published", the figure of the checkpoint's card as it is rounded there,
+// "" where none was found, and "values_from", where the config's values come from.
 
 type index struct {
 	entries []known
@@ -97,6 +102,14 @@ func fromName(r Request) (profile.Model, error) {
 	if err != nil {
 		return profile.Model{}, err
 	}
+	_, kind, _, err := readConfig(entry.Config)
+	if err != nil {
+		return profile.Model{}, err
+	}
+	if _, counted := families[kind]; !counted {
+		return fromCounts(Request{Counts: &Counts{Total: entry.Parameters, ClassName: entry.ClassName, Architecture: kind, Name: entry.ID, Source: "catalogue"},
+			Head: r.Head, FreezeFeatureEncoder: r.FreezeFeatureEncoder})
+	}
 	m, err := fromConfig(r, entry.Config)
 	if err != nil {
 		return profile.Model{}, err
@@ -123,7 +136,7 @@ func Config(name string) (Published, error) {
 	if err != nil {
 		return Published{}, err
 	}
-	return Published{entry.ID, families[kind].stem + families[kind].tuned, entry.Config}, nil
+	return Published{entry.ID, cmp.Or(entry.ClassName, families[kind].stem+families[kind].tuned), entry.Config}, nil
 }
 
 // closest gives the three IDs with the spelling nearest to the name, its owner aside.

@@ -26,7 +26,7 @@ func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) er
 		s.alternative(d, f, batchName(b), what, nil, b, s.whyNot(f, b))
 	}
 	for _, other := range append(slices.Clone(ranked[1:]), s.eightBit(f)...) {
-		what := fmt.Sprintf("%d clips of %.4g s at once", other.memory.Largest(s.clips.longest()), s.clips.longest())
+		what := fmt.Sprintf("%s of %s at once", s.rows().Count(other.memory.Largest(s.clips.longest())), s.rows().Length(s.clips.longest()))
 		name, why := other.checkpointing.With()+", "+other.precision, ""
 		if other.optimizer != f.optimizer {
 			name, why = other.optimizer, "its state is rounded to 8 bits"
@@ -55,7 +55,7 @@ func (s *search) whyNot(f evaluated, b batches) string {
 	case b.microBatching == memoryMicro && s.unsplit(f) != "":
 		return s.unsplit(f)
 	case o.Streamed && (b.order == "grouped" || b.order == "packed"):
-		return "of a stream one window of clips is known at a time"
+		return fmt.Sprintf("of a stream one window of %s is known at a time", s.rows().Nouns())
 	case b.order == f.chosen.order:
 		return "too little is gained for steps that the guard splits"
 	case o.LengthHandling != "":
@@ -63,7 +63,7 @@ func (s *search) whyNot(f evaluated, b batches) string {
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length", fault.Plural(b.steps, "step"))
 	}
-	return fmt.Sprintf("from steps of similar clips a model learns a little more slowly; it is taken with length_handling=%q", b.order)
+	return fmt.Sprintf("from steps of similar %s a model learns a little more slowly; it is taken with length_handling=%q", s.rows().Nouns(), b.order)
 }
 
 // alternative adds one; why is told only where it is faster than the plan.

@@ -11,9 +11,7 @@ import (
 
 // Constants of the published formula.
 const (
-	sampleRate      = 16000 // Hz, what speech models are fed with
-	bytesPerSample  = 4     // float32
-	activationShare = 0.1   // activations of one clip, as a share of the model's memory; clip length plays no part
+	activationShare = 0.1 // activations of one clip, as a share of the model's memory; clip length plays no part
 	maxMicroBatch   = 64
 	stepDown        = 0.8 // share of the largest batch that is used, except by the speed preset
 )
@@ -21,19 +19,20 @@ const (
 // footprint is the memory that the published formula counts, bytes.
 type footprint struct {
 	parameters, gradients, optimizer int64
-	activations, audio               float64 // of one clip
+	activations, input               float64 // of one row
+	rows                             units.RowKind
 }
 
-func newFootprint(m profile.Model, state string, meanS float64) footprint {
-	f := footprint{parameters: m.ParameterBytes, gradients: m.GradientBytes, optimizer: m.OptimizerBytes[state]}
+func newFootprint(m profile.Model, state string, d profile.Dataset) footprint {
+	f := footprint{parameters: m.ParameterBytes, gradients: m.GradientBytes, optimizer: m.OptimizerBytes[state], rows: d.RowKind}
 	f.activations = activationShare * float64(f.model())
-	f.audio = meanS * sampleRate * bytesPerSample
+	f.input = d.RowKind.Bytes(d.MeanS) // of audio at 16 kHz in float32
 	return f
 }
 
 func (f footprint) model() int64 { return f.parameters + f.gradients + f.optimizer }
 
-func (f footprint) clip() float64 { return f.activations + f.audio }
+func (f footprint) clip() float64 { return f.activations + f.input }
 
 func (f footprint) predicted(batch int) int64 {
 	return f.model() + int64(math.Round(float64(batch)*f.clip()))
@@ -43,8 +42,8 @@ func (f footprint) predicted(batch int) int64 {
 // of two. The speed preset keeps the largest power of two that fits, without the conservative factor 0.8.
 func microBatch(planned, margin float64, f footprint, preset string) (batch int, why string) {
 	fits := (planned*margin - float64(f.model())) / f.clip()
-	why = fmt.Sprintf("(%s × %v − %s) / (%s activations + %s audio) = %.1f",
-		units.Size(planned), margin, units.Size(float64(f.model())), units.Size(f.activations), units.Size(f.audio), fits)
+	why = fmt.Sprintf("(%s × %v − %s) / (%s activations + %s %s) = %.1f",
+		units.Size(planned), margin, units.Size(float64(f.model())), units.Size(f.activations), units.Size(f.input), f.rows.Content(), fits)
 	if fits < 1 {
 		return 1, why + ", raised to the least batch, 1"
 	}
@@ -82,9 +81,9 @@ func feasibility(p pool, total uint64, margin float64, f footprint) (warning str
 	}
 	needed := float64(f.model()) + f.clip()
 	if budget := p.planned * margin; needed > budget {
-		return fmt.Sprintf("By the published formula this run does not fit: %s for the model and one clip, %s usable on %s (%s × %v). "+
+		return fmt.Sprintf("By the published formula this run does not fit: %s for the model and one %s, %s usable on %s (%s × %v). "+
 			"Remedies: optimizer=\"adamw_bnb_8bit\", freezing the feature encoder or more layers, a smaller model, a larger GPU.",
-			units.Size(needed), units.Size(budget), p.where(), units.Size(p.planned), margin), nil
+			units.Size(needed), f.rows.Noun(), units.Size(budget), p.where(), units.Size(p.planned), margin), nil
 	}
 	return "", nil
 }

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 
-	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
@@ -18,6 +17,9 @@ const (
 // streaming: a dataset of more than 50 GB on disk, or more than 100 h.
 func streaming(d profile.Dataset) (on bool, why string) {
 	size := datasetSize(d)
+	if d.RowKind.AreTexts() {
+		return false, size + ": texts take little room"
+	}
 	if float64(d.SizeBytes) > largeBytes || d.TotalHours > largeHours {
 		return true, size + ": more than " + threshold(largeBytes) + " or more than 100 h"
 	}
@@ -30,6 +32,9 @@ func threshold(bytes float64) string {
 }
 
 func datasetSize(d profile.Dataset) string {
+	if d.RowKind.AreTexts() {
+		return d.RowKind.Amount(d.TotalHours)
+	}
 	return fmt.Sprintf("%s on disk, %.1f h", units.Size(float64(d.SizeBytes)), d.TotalHours)
 }
 
@@ -40,12 +45,12 @@ func streamingWarning(on bool, d profile.Dataset, effective int, epochs float64)
 	}
 	samples := d.SampleCount
 	if d.Sampling != nil && d.Sampling.Population == nil {
-		return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: config.max_steps(clips), for as many clips as the stream has. "+
-			"The plan's times are of an epoch of the %s that were measured.", fault.Plural(samples, "clip"))
+		return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: config.max_steps(clips), for as many %s as the stream has. "+
+			"The plan's times are of an epoch of the %s that were measured.", d.RowKind.Nouns(), d.RowKind.Count(samples))
 	}
 	steps := max(1, float64(samples)*epochs/float64(effective))
-	return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: about %.0f for %s epochs (%d clips × %s / %d).",
-		steps, number(epochs), samples, number(epochs), effective)
+	return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: about %.0f for %s epochs (%s × %s / %d).",
+		steps, number(epochs), d.RowKind.Count(samples), number(epochs), effective)
 }
 
 // caching: a dataset under 10 GB on disk, or under 10 h, that is not streamed and whose decoded audio fits into the RAM
@@ -54,6 +59,9 @@ func caching(d profile.Dataset, streamed bool, workers int, left float64) (on bo
 	size := datasetSize(d)
 	if streamed {
 		return false, "the dataset is streamed"
+	}
+	if d.RowKind.AreTexts() {
+		return false, "texts need no decoding"
 	}
 	if float64(d.SizeBytes) >= smallBytes && d.TotalHours >= smallHours {
 		return false, size + ": not under " + threshold(smallBytes) + " and not under 10 h"
@@ -68,6 +76,9 @@ func caching(d profile.Dataset, streamed bool, workers int, left float64) (on bo
 }
 
 func chunkLength(d profile.Dataset) (length *float64, why string) {
+	if d.RowKind.AreTexts() {
+		return nil, "texts are not cut"
+	}
 	if d.ShareOver30S == 0 && d.MaxS <= longClipS {
 		return nil, fmt.Sprintf("the longest clip has %.1f s ≤ 30 s", d.MaxS)
 	}
@@ -91,15 +102,15 @@ func lengthWarning(d profile.Dataset, chunk *float64) string {
 	if longest < 2*d.MeanS {
 		return ""
 	}
-	return fmt.Sprintf("The published formula plans for the mean clip (%.1f s); a batch with the longest (%.1f s) needs more memory than predicted.",
-		d.MeanS, longest)
+	return fmt.Sprintf("The published formula plans for the mean %s (%s %s); a batch with the longest (%s %s) needs more memory than predicted.",
+		d.RowKind.Noun(), d.RowKind.Figure("%.1f", d.MeanS), d.RowKind.Unit(), d.RowKind.Figure("%.1f", longest), d.RowKind.Unit())
 }
 
 // fewClipsWarning speaks when an epoch has no whole optimizer step.
-func fewClipsWarning(samples, effective int) string {
+func fewClipsWarning(rows units.RowKind, samples, effective int) string {
 	if samples >= effective {
 		return ""
 	}
 	return fmt.Sprintf("The dataset has %s, fewer than the effective batch of %d: every epoch is one step. Lower target_batch_size.",
-		fault.Plural(samples, "clip"), effective)
+		rows.Count(samples), effective)
 }

@@ -72,7 +72,7 @@ func (s *search) precisionReason(f evaluated) string {
 
 // writeData decides how the dataset is read.
 func (s *search) writeData(d *draft, f evaluated) {
-	data, why := s.in.Dataset, "the dataset is local: its clips are read one by one anyway, and a stream has no order to choose"
+	data, why := s.in.Dataset, fmt.Sprintf("the dataset is local: its %s are read one by one anyway, and a stream has no order to choose", s.rows().Nouns())
 	if d.Streaming = s.in.Options.Streamed; d.Streaming {
 		why = "the dataset that was given is a stream"
 	}
@@ -99,14 +99,15 @@ func (s *search) writeData(d *draft, f evaluated) {
 
 // writeLength says which clips are cut, which are left out, and what it costs to keep the longest.
 func (s *search) writeLength(d *draft, f evaluated) {
-	why := "no clip is longer than the model takes"
+	rows := s.rows()
+	why := fmt.Sprintf("no %s is longer than the model takes", rows.Noun())
 	longest := s.in.Dataset.MaxS
 	if s.clips.leftOut > 0 {
 		longest = min(longest, *s.maxLength())
 	}
 	if s.clips.fixed > 0 && longest > s.clips.fixed && !s.in.Options.Streamed {
 		chunk := s.clips.fixed
-		d.ChunkLengthS, why = &chunk, fmt.Sprintf("the model takes %.4g s, the longest clip has %.4g s", chunk, longest)
+		d.ChunkLengthS, why = &chunk, fmt.Sprintf("the model takes %s, the longest %s has %s", rows.Length(chunk), rows.Noun(), rows.Length(longest))
 		d.warn(fmt.Sprintf("Clips over %.4g s must be split: config.select(dataset) cuts them with their texts, by timestamps or by align=; max_length_s leaves them out.", chunk))
 	}
 	d.because("chunk_length_s", why)
@@ -115,23 +116,24 @@ func (s *search) writeLength(d *draft, f evaluated) {
 		return
 	}
 	if s.clips.leftOut == 0 {
-		d.because("max_length_s", "every clip fits"+s.costOfLongest(f))
+		d.because("max_length_s", fmt.Sprintf("every %s fits%s", rows.Noun(), s.costOfLongest(f)))
 		return
 	}
-	why = "longer clips do not fit even alone"
+	why = fmt.Sprintf("longer %s do not fit even alone", rows.Nouns())
 	if s.in.Options.MaxLengthS != nil {
 		why = "asked for"
 	}
 	d.MaxLengthS = s.maxLength()
-	why = fmt.Sprintf("%s: %s of %.2f h are left out", why, fault.Plural(s.clips.leftOut, "clip"), s.clips.leftOutHours)
+	why = fmt.Sprintf("%s: %s of %s are left out", why, rows.Count(s.clips.leftOut), rows.Amount(s.clips.leftOutHours))
 	d.because("max_length_s", why)
-	d.warn("Over max_length_s = " + number(*d.MaxLengthS) + ": " + why + ".")
+	d.warn("Over max_length_s = " + s.bound(*d.MaxLengthS) + ": " + why + ".")
 }
 
 // writeStreamBound says up to which length clips of a stream are trained on.
 func (s *search) writeStreamBound(d *draft) {
 	d.MaxLengthS = s.maxLength()
-	why := fmt.Sprintf("%s were measured, the longest of %.4g s", fault.Plural(s.in.Dataset.MeasuredCount, "clip"), s.in.Dataset.MaxS)
+	rows := s.rows()
+	why := fmt.Sprintf("%s were measured, the longest of %s", rows.Count(s.in.Dataset.MeasuredCount), rows.Length(s.in.Dataset.MaxS))
 	if told := s.in.Dataset.Sampling; told != nil && *d.MaxLengthS >= s.in.Dataset.MaxS {
 		why += fmt.Sprintf(": at most %.2g %% of the stream are longer, with 95 %% certainty", 100*told.LongerShare)
 	}
@@ -139,7 +141,18 @@ func (s *search) writeStreamBound(d *draft) {
 		why = "asked for; " + why
 	}
 	d.because("max_length_s", why)
-	d.warn("Clips of the stream over max_length_s = " + number(*d.MaxLengthS) + " s do not fit the plan. config.stream(dataset) leaves them out and counts them: " + why + ".")
+	d.warn(fmt.Sprintf("%s of the stream over max_length_s = %s do not fit the plan. config.stream(dataset) leaves them out and counts them: %s.", rows.Named(), s.bound(*d.MaxLengthS), why))
+}
+
+// rows are what is trained on.
+func (s *search) rows() units.RowKind { return s.in.Dataset.RowKind }
+
+// bound is a limit on length as the setting has it, in seconds, and of texts in tokens, too.
+func (s *search) bound(seconds float64) string {
+	if !s.rows().AreTexts() {
+		return number(seconds) + " s"
+	}
+	return fmt.Sprintf("%s s (%s)", number(seconds), s.rows().Length(seconds))
 }
 
 // maxLength is the length in seconds over which clips are left out; nil where none is.
@@ -154,7 +167,7 @@ func (s *search) maxLength() *float64 {
 // costOfLongest tells what the few longest clips cost, if they cost anything.
 func (s *search) costOfLongest(f evaluated) string {
 	step := s.perDevice * s.pool.count
-	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory}
+	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory, RowKind: s.rows()}
 	told, err := batching.CostOfLongest(s.clips.sample(step, s.pool.count), options, nil)
 	if err != nil || len(told) == 0 || len(s.clips.sorted) > simulated {
 		return ""
@@ -181,7 +194,7 @@ func (s *search) loading(workers int) timing.Range { return s.loadingOf(s.clips.
 
 // loadingOf is loading for so many seconds of audio.
 func (s *search) loadingOf(seconds float64, workers int) timing.Range {
-	rate := timing.WorkerRate(s.in.Model.Architecture, s.in.Dataset.SampleRates)
+	rate := timing.WorkerRate(s.rows(), s.in.Model.Architecture, s.in.Dataset.SampleRates)
 	if decoded := s.in.Options.DecodeRate; decoded != nil {
 		rate = timing.Range{Low: min(rate.Low, *decoded), Likely: min(rate.Likely, *decoded), High: min(rate.High, *decoded)}
 	}
@@ -210,7 +223,7 @@ func (s *search) workers(l loader, f evaluated) (count int, why string) {
 	case f.throughput.known:
 		demand := s.loading(1).Likely / max(f.chosen.epoch.Likely, math.SmallestNonzeroFloat64)
 		wanted = max(1, int(math.Ceil(demand*workersToSpare)))
-		source = fmt.Sprintf("one worker prepares audio %.3g times as fast as the GPU consumes it; with 50 %% to spare: %d", 1/max(demand, 1e-9), wanted)
+		source = fmt.Sprintf("one worker prepares %s %.3g times as fast as the GPU consumes it; with 50 %% to spare: %d", s.rows().Content(), 1/max(demand, 1e-9), wanted)
 	}
 	if l.heavy {
 		wanted, source = max(wanted, most), source+"; heavy preprocessing: as many as the cores allow"

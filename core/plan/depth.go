@@ -75,14 +75,14 @@ func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated)
 	case s.in.Options.GradientCheckpointing != nil:
 		d.because("gradient_checkpointing", "asked for")
 	case other < 0 && f.checkpointing.On():
-		d.because("gradient_checkpointing", "without it the longest clip does not fit")
+		d.because("gradient_checkpointing", fmt.Sprintf("without it the longest %s does not fit", s.rows().Noun()))
 		d.comparedWith(profile.Checkpointing{}.String(), "makes it fit")
 	case other < 0:
 		d.because("gradient_checkpointing", "with it a step would not fit")
 	default:
 		o := ranked[other]
-		d.because("gradient_checkpointing", fmt.Sprintf("%d clips of %.4g s fit with it %s, %d with it %s", f.memory.Largest(s.clips.longest()),
-			s.clips.longest(), f.checkpointing, o.memory.Largest(s.clips.longest()), o.checkpointing))
+		d.because("gradient_checkpointing", fmt.Sprintf("%s of %s fit with it %s, %d with it %s", s.rows().Count(f.memory.Largest(s.clips.longest())),
+			s.rows().Length(s.clips.longest()), f.checkpointing, o.memory.Largest(s.clips.longest()), o.checkpointing))
 		d.comparedWith(o.checkpointing.String(), fmt.Sprintf("%.2f× faster", o.chosen.epoch.Likely/f.chosen.epoch.Likely))
 	}
 	d.because("every_n_layers", s.depthReason(f))

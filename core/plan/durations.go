@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sort"
@@ -10,13 +11,15 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // durations is the clips of a dataset as a model takes them.
 type durations struct {
 	sorted []float64 // seconds in rising order, of all clips or of a sample that stands for them
 	count  int       // clips of the dataset that are trained on
-	fixed  float64   // seconds to which the model pads or cuts every clip; 0: clips keep their length
+	rows   units.RowKind
+	fixed  float64 // seconds to which the model pads or cuts every clip; 0: clips keep their length
 
 	leftOut      int     // clips over the limit on length
 	leftOutHours float64 //
@@ -24,7 +27,7 @@ type durations struct {
 
 // readDurations takes every clip's duration where they are known, and the profile's histogram where they are not.
 func readDurations(in Inputs, fixed float64) (durations, error) {
-	a := durations{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount, fixed: fixed}
+	a := durations{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount, rows: in.Dataset.RowKind, fixed: fixed}
 	for i, s := range a.sorted {
 		if !(s >= 0 && s <= maxClipS) {
 			return a, fault.New(fault.InvalidArgument, "leave out clips that cannot be read", "clip %d lasts %v s", i, s)
@@ -70,7 +73,8 @@ func (a durations) bounded(seconds float64) (durations, error) {
 func (a durations) upTo(seconds float64) (durations, error) {
 	kept := sort.Search(len(a.sorted), func(i int) bool { return a.sorted[i] > seconds })
 	if kept == 0 {
-		return a, fault.New(fault.EmptyDataset, "allow longer clips", "no clip lasts at most %v s; the shortest lasts %.4g s", seconds, a.sorted[0])
+		return a, fault.New(fault.EmptyDataset, fmt.Sprintf("allow longer %s", a.rows.Nouns()), "no %s lasts at most %s; the shortest lasts %s",
+			a.rows.Noun(), a.rows.Length(seconds), a.rows.Length(a.sorted[0]))
 	}
 	each := float64(a.count) / float64(len(a.sorted)) // clips that an entry stands for
 	for _, s := range a.sorted[kept:] {

@@ -39,9 +39,9 @@ func (s *search) described() *analytic.Model {
 
 // writeEvalBatch decides how many clips an evaluation takes at once.
 func (s *search) writeEvalBatch(d *draft, f evaluated) (err error) {
-	batch, why := d.MicroBatchSize, "as many of the longest clips as in training, which needs more memory"
+	batch, why := d.MicroBatchSize, fmt.Sprintf("as many of the longest %s as in training, which needs more memory", s.rows().Nouns())
 	if f.traced != nil && f.traced.EvalBatch != nil {
-		batch, why = *f.traced.EvalBatch, "as many of the longest clips as fit by a traced evaluation, without gradients"
+		batch, why = *f.traced.EvalBatch, fmt.Sprintf("as many of the longest %s as fit by a traced evaluation, without gradients", s.rows().Nouns())
 	}
 	if m := s.described(); m != nil && s.in.Options.generates(m) {
 		batch, why, err = s.generating(m, f, batch, why)

@@ -87,7 +87,7 @@ func byFormula(in Inputs) (profile.Config, error) {
 	}
 	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced", Fix: "Plan with the model itself where torch and transformers are installed."})
 	c.Warnings = append([]string{fmt.Sprintf("The memory of a step of %s is unknown: its config does not determine it, and %s. Planned by the published formula, "+
-		"which ignores the length of clips. %s", in.Model.ClassOrName(), n.Why, n.Fix)}, c.Warnings...)
+		"which ignores the length of %s. %s", in.Model.ClassOrName(), n.Why, in.Dataset.RowKind.Nouns(), n.Fix)}, c.Warnings...)
 	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
 		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling and max_length_s.")
 	}
@@ -97,7 +97,7 @@ func byFormula(in Inputs) (profile.Config, error) {
 // write is the configuration of the fastest candidate.
 func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	best := ranked[0]
-	d := &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion, Policy: s.in.Options.Policy, Preset: s.in.Options.Preset,
+	d := &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion, RowKind: cmp.Or(s.rows(), units.Clips), Policy: s.in.Options.Policy, Preset: s.in.Options.Preset,
 		Decisions: []profile.Decision{}, Warnings: append([]string{}, s.pool.warnings...)}}
 	setMemory(d, s.in, s.pool)
 	if err := s.writeBatches(d, best); err != nil {
@@ -163,7 +163,7 @@ func (s *search) writeBatches(d *draft, f evaluated) error {
 		return err
 	}
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))
-	d.warn(fewClipsWarning(s.clips.count, effective(d.Config)))
+	d.warn(fewClipsWarning(s.rows(), s.clips.count, effective(d.Config)))
 	return nil
 }
 
@@ -177,14 +177,14 @@ func (s *search) explainBatches(d *draft, f evaluated) error {
 	if f.traced != nil {
 		source = "by a traced step"
 	}
-	longest, share := s.clips.longest(), 100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
-	d.because("per_device_train_batch_size", fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which clips of %.4g s fit (%s)", s.perDevice, longest, source))
+	rows, longest, share := s.rows(), s.clips.longest(), 100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
+	d.because("per_device_train_batch_size", fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which %s of %s fit (%s)", s.perDevice, rows.Nouns(), rows.Length(longest), source))
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d", s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
 		fault.Plural(d.DeviceCount, "device"), effective(d.Config)))
-	d.because("micro_batch_size", fmt.Sprintf("that many clips of %.4g s, the longest, fit at once", longest))
-	d.because("micro_batch_overhead_s", "the time of a micro-batch besides its padded audio, by the same time model; the guard splits by it")
+	d.because("micro_batch_size", fmt.Sprintf("that many %s of %s, the longest, fit at once", rows.Nouns(), rows.Length(longest)))
+	d.because("micro_batch_overhead_s", fmt.Sprintf("the time of a micro-batch besides its padded %s, by the same time model; the guard splits by it", rows.Content()))
 	d.because("model_memory_bytes", fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)", s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
-	d.because("predicted_bytes", fmt.Sprintf("%d × %.4g s, the longest clips, %s: %.0f %% of what the plan may use", d.MicroBatchSize, longest, source, share))
+	d.because("predicted_bytes", fmt.Sprintf("%d × %s, the longest %s, %s: %.0f %% of what the plan may use", d.MicroBatchSize, rows.Length(longest), rows.Nouns(), source, share))
 	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
 	plain := s.trainerBatches(f)
 	d.because("micro_batching", s.microBatchReason(f))
@@ -211,7 +211,7 @@ func (s *search) explainBatches(d *draft, f evaluated) error {
 const evalAccumulation = 16
 
 func (s *search) microBatchReason(f evaluated) string {
-	withRule := s.withRule()
+	withRule, rows := s.withRule(), s.rows()
 	if why := withRule.unsplit(f); why != "" {
 		return why
 	}
@@ -226,11 +226,11 @@ func (s *search) microBatchReason(f evaluated) string {
 		return "one size is as fast here: other splits gain less than 3 %"
 	}
 	if f.chosen.shares == nil && f.memory.Largest(s.clips.longest()) >= s.perDevice {
-		return fmt.Sprintf("the %d clips of a device's share of a step fit at once, also of the longest; the guard splits where that saves padding: %.1f %% instead of %.1f %%",
-			s.perDevice, 100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
+		return fmt.Sprintf("the %s of a device's share of a step fit at once, also of the longest; the guard splits where that saves padding: %.1f %% instead of %.1f %%",
+			rows.Count(s.perDevice), 100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 	}
-	return fmt.Sprintf("the guard splits each step of %d by length and predicted memory: short clips form larger micro-batches (up to %d of %.4g s, %d of %.4g s), and %.1f %% are padding instead of %.1f %%",
-		s.perDevice, f.memory.Largest(s.clips.longest()), s.clips.longest(), f.memory.Largest(s.clips.mean()), s.clips.mean(),
+	return fmt.Sprintf("the guard splits each step of %d by length and predicted memory: short %s form larger micro-batches (up to %d of %s, %d of %s), and %.1f %% are padding instead of %.1f %%",
+		s.perDevice, rows.Nouns(), f.memory.Largest(s.clips.longest()), rows.Length(s.clips.longest()), f.memory.Largest(s.clips.mean()), rows.Length(s.clips.mean()),
 		100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 }
 
@@ -242,7 +242,7 @@ func (s *search) orderReason(f evaluated) string {
 	case s.in.Options.LengthHandling != "":
 		return fmt.Sprintf("%s steps were asked for, and the guard does not make them: %s", s.in.Options.LengthHandling, cmp.Or(s.unsplit(f), "results depend on padding"))
 	case s.clips.fixed > 0:
-		return fmt.Sprintf("the model pads every clip to %.4g s: their order changes nothing", s.clips.fixed)
+		return fmt.Sprintf("the model pads every %s to %s: their order changes nothing", s.rows().Noun(), s.rows().Length(s.clips.fixed))
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps && b.order == "random":
 		return "preset speed: random order is the fastest here, so that it is kept, as with preset balanced"
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps:
@@ -253,8 +253,8 @@ func (s *search) orderReason(f evaluated) string {
 	case b.order == "random":
 		return "a model learns best from randomly drawn steps; the alternatives show what grouping by length would gain"
 	}
-	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order; from steps of similar clips a model may learn a little more slowly",
-		100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
+	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order; from steps of similar %s a model may learn a little more slowly",
+		100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding, s.rows().Nouns())
 }
 
 // trainerBatches are those of the Trainer by itself: random order, one size.
@@ -326,6 +326,6 @@ func (s *search) warnings(d *draft) {
 			units.Size(float64(checkpoint)), units.Size(float64(*free))))
 	}
 	if s.in.Dataset.SampleCount == 1 {
-		d.warn(fmt.Sprintf("The dataset has %s: this tests the setup; it does not train a useful model.", fault.Plural(1, "clip")))
+		d.warn(fmt.Sprintf("The dataset has %s: this tests the setup; it does not train a useful model.", s.rows().Count(1)))
 	}
 }

@@ -69,7 +69,7 @@ func checkBatch(t *testing.T, in Inputs, c profile.Config) {
 	warnings := strings.Join(c.Warnings, "\n")
 	require.Equal(t, effective(c) != target, strings.Contains(warnings, "The effective batch is"))
 	pool := newPool(in.Hardware, in.Options)
-	allowed, _ := microBatch(pool.planned, c.SafetyMargin, newFootprint(in.Model, optimizers[in.Options.Optimizer].state, in.Dataset.MeanS), c.Preset)
+	allowed, _ := microBatch(pool.planned, c.SafetyMargin, newFootprint(in.Model, optimizers[in.Options.Optimizer].state, in.Dataset), c.Preset)
 	require.LessOrEqual(t, micro, allowed)
 	for size := (allowed + 1) / 2; size <= allowed; size++ { // an exact split with a good batch is never missed
 		if target%(size*c.DeviceCount) == 0 {
@@ -113,7 +113,7 @@ func checkDecisions(t *testing.T, c profile.Config) {
 	for name := range fields {
 		left = append(left, name)
 	}
-	require.ElementsMatch(t, []string{"schema_version", "policy", "preset", "gpu_name", "decisions", "warnings",
+	require.ElementsMatch(t, []string{"schema_version", "row_kind", "policy", "preset", "gpu_name", "decisions", "warnings",
 		"length_buckets", "devices", "predicted_high_bytes", "memory_parts", "times", "arithmetic", "alternatives"}, left)
 }
 

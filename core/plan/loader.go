@@ -24,14 +24,14 @@ const (
 
 // loader is what the DataLoader rules look at.
 type loader struct {
-	memory       profile.Memory
-	usableCores  float64
-	hours        float64
-	heavy        bool
-	room         float64 // bytes of host RAM that workers may take
-	batchSeconds float64 // audio of one batch of the longest clips
-	accumulated  int     // batches of an optimizer step, which the Trainer takes at once
-	shared       *int64  // bytes free in /dev/shm, where workers hand batches over; absent where it is not known
+	memory      profile.Memory
+	usableCores float64
+	hours       float64
+	heavy       bool
+	room        float64 // bytes of host RAM that workers may take
+	batchBytes  float64 // of one batch of the longest rows
+	accumulated int     // batches of an optimizer step, which the Trainer takes at once
+	shared      *int64  // bytes free in /dev/shm, where workers hand batches over; absent where it is not known
 }
 
 // workers applies the published rule: none under 32 GB of RAM; 2 for a dataset under 10 h; else min(8, cores - 2), or
@@ -80,7 +80,7 @@ func (l loader) sharedBytes(workers int) float64 {
 	if workers == 0 {
 		return 0
 	}
-	return float64(workers*l.prefetch()+max(1, l.accumulated)) * l.batchBytes()
+	return float64(workers*l.prefetch()+max(1, l.accumulated)) * l.batchBytes
 }
 
 // sharedWarning is for workers that were asked for.
@@ -95,10 +95,8 @@ func (l loader) sharedWarning(workers int) string {
 
 // bytes is the host RAM that a number of workers takes: their processes and the batches that they hold ready.
 func (l loader) bytes(workers int) float64 {
-	return float64(workers) * (workerBytes + float64(l.prefetch())*l.batchBytes())
+	return float64(workers) * (workerBytes + float64(l.prefetch())*l.batchBytes)
 }
-
-func (l loader) batchBytes() float64 { return l.batchSeconds * sampleRate * bytesPerSample }
 
 func (l loader) prefetch() int {
 	if l.heavy {

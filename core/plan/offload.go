@@ -95,7 +95,7 @@ func (s *search) offloadReason(f evaluated, ranked []evaluated) string {
 	case s.in.Options.OffloadCheckpoints != nil:
 		return "asked for" + pins(f)
 	case f.checkpointing.Offload && !slices.ContainsFunc(ranked, unlike):
-		return "without it the longest clip does not fit" + pins(f)
+		return fmt.Sprintf("without it the longest %s does not fit", s.rows().Noun()) + pins(f)
 	case f.checkpointing.Offload:
 		return fmt.Sprintf("what checkpoints save lies in host memory: at least %.0f %% faster than on the GPU", 100*aboutAsFast) + pins(f)
 	case !f.checkpointing.On():

@@ -42,7 +42,7 @@ func machine(cores float64, ramGiB uint64, gpus ...profile.GPU) profile.Hardware
 
 // clips is a dataset of hours of clips that all last seconds.
 func clips(seconds, hours float64) profile.Dataset {
-	bytes := int64(hours * 3600 * sampleRate * 2)
+	bytes := int64(hours * 3600 * 16000 * 2)
 	return profile.Dataset{
 		SampleCount: max(1, int(hours*3600/seconds)), MeanS: seconds, MinS: seconds, MaxS: seconds, TotalHours: hours,
 		SizeBytes: bytes, DecodedBytes: 2 * bytes, Source: "folder clips",

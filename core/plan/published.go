@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -17,6 +18,7 @@ func (published) Plan(in Inputs) (profile.Config, error) {
 	p := newPool(in.Hardware, in.Options)
 	d := &draft{Config: profile.Config{
 		SchemaVersion: profile.SchemaVersion,
+		RowKind:       cmp.Or(in.Dataset.RowKind, units.Clips),
 		Policy:        in.Options.Policy,
 		Preset:        in.Options.Preset,
 		Decisions:     []profile.Decision{},
@@ -36,12 +38,12 @@ func (published) Plan(in Inputs) (profile.Config, error) {
 // trainerDefaults leaves to the Trainer and the model what the published rules do not speak of.
 func (d *draft) trainerDefaults(in Inputs, p pool) {
 	d.MicroBatching, d.MicroBatchSize, d.LengthHandling, d.LengthBuckets = "fixed", d.PerDeviceTrainBatchSize, "random", []profile.Bucket{}
-	d.because("micro_batching", "the published rules know one size for all clips")
+	d.because("micro_batching", "the published rules know one size for all "+in.Dataset.RowKind.Nouns())
 	d.because("micro_batch_size", "as the batch of a device")
 	d.MicroBatchOverheadS = unknownOverheadS
 	d.because("micro_batch_overhead_s", "assumed; not used to split steps")
-	d.because("length_handling", "the published rules shuffle clips of all lengths together")
-	d.because("max_length_s", "the published rules keep every clip")
+	d.because("length_handling", fmt.Sprintf("the published rules shuffle %s of all lengths together", in.Dataset.RowKind.Nouns()))
+	d.because("max_length_s", "the published rules keep every "+in.Dataset.RowKind.Noun())
 	d.because("eval_accumulation_steps", "the Trainer's default: predictions stay on the GPU until the evaluation ends")
 	d.because("eval_steps", "the published rules do not speak of evaluations")
 	d.because("save_steps", "the Trainer's default")
@@ -77,7 +79,7 @@ func effective(c profile.Config) int {
 
 func planBatch(d *draft, in Inputs, p pool) error {
 	o := in.Options
-	f := newFootprint(in.Model, optimizers[o.Optimizer].state, in.Dataset.MeanS)
+	f := newFootprint(in.Model, optimizers[o.Optimizer].state, in.Dataset)
 	setMemory(d, in, p)
 	warning, err := feasibility(p, deviceTotal(in.Hardware, p), o.SafetyMargin, f)
 	if err != nil {
@@ -100,10 +102,10 @@ func planBatch(d *draft, in Inputs, p pool) error {
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d × %d × %d = %d",
 		o.TargetBatchSize, micro, fault.Plural(p.count, "device"), micro, accumulation, p.count, effective(d.Config)))
 	d.because("per_device_eval_batch_size", "as in training, which needs more memory: evaluation keeps no gradients and no activations")
-	d.because("predicted_bytes", fmt.Sprintf("%s model + %d × %s a clip: %.0f %% of the %s of %s",
-		units.Size(float64(f.model())), micro, units.Size(f.clip()), 100*float64(d.PredictedBytes)/p.planned, units.Size(p.planned), p.where()))
+	d.because("predicted_bytes", fmt.Sprintf("%s model + %d × %s a %s: %.0f %% of the %s of %s",
+		units.Size(float64(f.model())), micro, units.Size(f.clip()), in.Dataset.RowKind.Noun(), 100*float64(d.PredictedBytes)/p.planned, units.Size(p.planned), p.where()))
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, accumulation, p.count))
-	d.warn(fewClipsWarning(in.Dataset.SampleCount, effective(d.Config)))
+	d.warn(fewClipsWarning(in.Dataset.RowKind, in.Dataset.SampleCount, effective(d.Config)))
 	return nil
 }
 
@@ -185,7 +187,7 @@ func planData(d *draft, in Inputs, p pool) {
 
 	d.CacheDataset, why = caching(data, d.Streaming, d.DataloaderNumWorkers, l.room-l.bytes(d.DataloaderNumWorkers))
 	d.because("cache_dataset", why)
-	d.because("group_by_length", "the published rules shuffle clips of all lengths together")
+	d.because("group_by_length", fmt.Sprintf("the published rules shuffle %s of all lengths together", data.RowKind.Nouns()))
 }
 
 // newLoader works out the host RAM that is left for workers: what is available times the margin, and on a CPU less what
@@ -200,14 +202,14 @@ func newLoader(c profile.Config, in Inputs, p pool) loader {
 		longest = min(longest, *c.ChunkLengthS)
 	}
 	return loader{
-		memory:       in.Hardware.Memory,
-		usableCores:  in.Hardware.CPU.UsableCores,
-		hours:        in.Dataset.TotalHours,
-		heavy:        in.Options.Preprocessing == HeavyPreprocessing,
-		room:         room,
-		batchSeconds: longest * float64(c.PerDeviceTrainBatchSize),
-		accumulated:  c.GradientAccumulationSteps,
-		shared:       in.Options.ShmFreeBytes,
+		memory:      in.Hardware.Memory,
+		usableCores: in.Hardware.CPU.UsableCores,
+		hours:       in.Dataset.TotalHours,
+		heavy:       in.Options.Preprocessing == HeavyPreprocessing,
+		room:        room,
+		batchBytes:  in.Dataset.RowKind.Bytes(longest) * float64(c.PerDeviceTrainBatchSize),
+		accumulated: c.GradientAccumulationSteps,
+		shared:      in.Options.ShmFreeBytes,
 	}
 }
 
@@ -235,7 +237,7 @@ func planOptimizer(d *draft, in Inputs) {
 	d.because("num_train_epochs", asked(o.NumTrainEpochs, "the Trainer's default"))
 	d.warn(streamingWarning(d.Streaming, in.Dataset, effective(d.Config), d.NumTrainEpochs))
 	d.WarmupRatio, d.MaxGradNorm = warmupRatio, maxGradNorm
-	d.because("warmup_ratio", "a tenth of all steps, usual for speech models: attention is unstable at the full rate at first")
+	d.because("warmup_ratio", "a tenth of all steps, as usual: attention is unstable at the full rate at first")
 	d.because("max_grad_norm", "gradient clipping at the Trainer's default")
 	d.WeightDecay, why = weightDecay(d.Optimizer)
 	d.because("weight_decay", why)

@@ -36,9 +36,9 @@ func (s *search) shortened() (*search, error) {
 // infeasible is the error of a training that fits in no way, with the remedies.
 func (s *search) infeasible() error {
 	where, budget := s.pool.where(), float64(s.budget.Bytes)
-	what := fmt.Sprintf("a micro-batch of one clip of %.4g s does not fit into %s of %s (%s × %v)",
-		s.clips.longest(), units.Size(budget), where, units.Size(s.pool.planned), s.in.Options.SafetyMargin)
-	hint := "leave out or split the longest clips (max_length_s), freeze parts of the model, or take a larger GPU"
+	what := fmt.Sprintf("a micro-batch of one %s of %s does not fit into %s of %s (%s × %v)",
+		s.rows().Noun(), s.rows().Length(s.clips.longest()), units.Size(budget), where, units.Size(s.pool.planned), s.in.Options.SafetyMargin)
+	hint := fmt.Sprintf("leave out or split the longest %s (max_length_s), freeze parts of the model, or take a larger GPU", s.rows().Nouns())
 	if s.estimator != nil {
 		q := s.question(s.candidates()[len(s.candidates())-1], 1)
 		if bytes, _, err := s.estimator.Need(q, s.budget, true); err == nil {
@@ -75,7 +75,7 @@ func (s *search) shortfall() estimate.Shortfall {
 	o := s.in.Options
 	asked := estimate.Setup{Frozen: o.FreezeFeatureEncoder, Optimizer: optimizers[o.Optimizer].name, Rank: int64(o.LoRARank)}
 	return estimate.Shortfall{Budget: s.budget, Asked: asked, Precision: s.precisionOn, Share: s.perDevice,
-		Longest: s.clips.longest(), Margin: o.SafetyMargin, Cards: s.in.Cards}
+		Longest: s.clips.longest(), Margin: o.SafetyMargin, Cards: s.in.Cards, Rows: s.rows()}
 }
 
 // Remedies are what would make a training fit that Make refuses as Infeasible, in the order in which one would try them. Errors: those of

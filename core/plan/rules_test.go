@@ -138,7 +138,7 @@ func TestWorkers(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			l := loader{memory: profile.Memory{TotalBytes: uint64(s.ram)}, usableCores: s.cores, hours: s.hours, heavy: s.heavy,
-				room: s.room, batchSeconds: 8 * 20}
+				room: s.room, batchBytes: 8 * 20 * 64e3}
 			count, why := l.workers()
 			assert.Equal(t, s.want, count, why)
 			factor, _ := l.prefetchFactor(count)
@@ -158,7 +158,7 @@ func TestWorkersFitSharedMemory(t *testing.T) {
 		free int64
 		want int
 	}{{64 << 20, 1}, {69 << 20, 2}, {1 << 30, 4}, {30 << 20, 0}, {0, 0}} {
-		l := loader{memory: profile.Memory{TotalBytes: 64e9}, usableCores: 6, hours: 50, room: 50e9, batchSeconds: 8 * 20, shared: &s.free}
+		l := loader{memory: profile.Memory{TotalBytes: 64e9}, usableCores: 6, hours: 50, room: 50e9, batchBytes: 8 * 20 * 64e3, shared: &s.free}
 		count, why := l.workers()
 		assert.Equal(t, s.want, count, why)
 		assert.Equal(t, count < 4, strings.Contains(why, "/dev/shm"), why)
@@ -166,7 +166,7 @@ func TestWorkersFitSharedMemory(t *testing.T) {
 		assert.Equal(t, count < 4, strings.Contains(warning, fmt.Sprintf("dataloader_num_workers=%d", count)), warning)
 		assert.Empty(t, l.sharedWarning(0))
 	}
-	assert.Empty(t, loader{batchSeconds: 1e9}.sharedWarning(8))
+	assert.Empty(t, loader{batchBytes: 64e12}.sharedWarning(8))
 }
 
 func TestLearningRate(t *testing.T) {

@@ -59,8 +59,9 @@ func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
 		err = s.in.Options.CheckGeneration(m)
 	}
 	if err != nil || clips == 0 {
-		d.because("eval_steps", "no clips to evaluate with")
-		d.because("eval_samples", "no clips to evaluate with")
+		why := fmt.Sprintf("no %s to evaluate with", s.rows().Nouns())
+		d.because("eval_steps", why)
+		d.because("eval_samples", why)
 		return s.writeSaves(d, wholeRun{}, usual, "as often as usual"), err
 	}
 	if usual.clips = clips; f.throughput.known {
@@ -115,7 +116,7 @@ const aboutRight = 1.05
 
 // intervalReason says what evaluations take, and what they would have taken.
 func (s *search) intervalReason(usual, chosen schedule, source string) string {
-	set := fmt.Sprintf("%s (%s)", fault.Plural(usual.clips, "clip"), source)
+	set := fmt.Sprintf("%s (%s)", s.rows().Count(usual.clips), source)
 	switch {
 	case chosen.one.Likely == 0:
 		return fmt.Sprintf("%s of %s; how long they take is not known", fault.Plural(chosen.times(), "evaluation"), set)
@@ -123,7 +124,7 @@ func (s *search) intervalReason(usual, chosen schedule, source string) string {
 		return fmt.Sprintf("%s of %s: %s", fault.Plural(chosen.times(), "evaluation"), set, chosen.cost())
 	}
 	return fmt.Sprintf("every %s evaluations of %s would take %.0f %% of the training's time; %s of %s: %s", fault.Plural(usual.interval, "step"), set,
-		100*usual.share(), fault.Plural(chosen.times(), "evaluation"), fault.Plural(chosen.clips, "clip"), chosen.cost())
+		100*usual.share(), fault.Plural(chosen.times(), "evaluation"), s.rows().Count(chosen.clips), chosen.cost())
 }
 
 func minutes(seconds float64) string {

@@ -20,8 +20,12 @@ func (s *search) writeTimes(d *draft, f evaluated, whole wholeRun) {
 		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Parts: f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(), Calibrated: s.in.Options.Calibration != nil, Measured: f.throughput.slowest.MeasuredOn}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
-		d.warn(fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min: store the audio decoded and at the model's sampling rate, or take a machine with more cores.",
-			loader.Likely/60, f.chosen.epoch.Likely/60))
+		slow := fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min", loader.Likely/60, f.chosen.epoch.Likely/60)
+		if s.rows().AreTexts() {
+			d.warn(slow + ": tokenize the texts before the training, or take a machine with more cores.")
+		} else {
+			d.warn(slow + ": store the audio decoded and at the model's sampling rate, or take a machine with more cores.")
+		}
 	}
 	if price := s.in.Options.PriceUSDHour; price != nil {
 		cost := profile.Range(run.Times(*price * float64(s.pool.count)))

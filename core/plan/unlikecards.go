@@ -102,8 +102,8 @@ func (s *search) sharesReason(b batches) (why, gain string) {
 	for i, share := range b.shares {
 		each[i] = fmt.Sprintf("%d for %s", share, s.pool.gpus[i].Name)
 	}
-	return fmt.Sprintf("clips of a step are shared by speed (%s), and the guard weights each share, so that gradients are those of even shares; "+
-			"an epoch takes %.3g h on the GPUs, with even shares %.3g h", units.Listed(each, ", ", 16), b.epoch.Likely/3600, b.evenly.Likely/3600),
+	return fmt.Sprintf("%s of a step are shared by speed (%s), and the guard weights each share, so that gradients are those of even shares; "+
+			"an epoch takes %.3g h on the GPUs, with even shares %.3g h", s.rows().Nouns(), units.Listed(each, ", ", 16), b.epoch.Likely/3600, b.evenly.Likely/3600),
 		fmt.Sprintf("%.2f× faster", b.evenly.Likely/b.epoch.Likely)
 }
 
@@ -141,7 +141,7 @@ func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 	case f.chosen.shares != nil && saved <= 100*aboutAsFast:
 		return "", nil
 	case f.chosen.shares != nil:
-		head = fmt.Sprintf("Even with clips shared by speed %s alone would take", counted(fast))
+		head = fmt.Sprintf("Even with %s shared by speed %s alone would take", s.rows().Nouns(), counted(fast))
 	case saved <= 0:
 		return fmt.Sprintf("%s %.0f %% longer.", head, -saved), nil
 	}

@@ -58,7 +58,7 @@ func checkModel(m profile.Model, state string) error {
 func checkDataset(d profile.Dataset) error {
 	if d.SampleCount < 1 {
 		return fault.New(fault.EmptyDataset, "check the path or the split; files that cannot be read are listed in bad_files",
-			"the dataset %q has %d usable clips (%d bad files); at least 1 is needed", d.Source, d.SampleCount, len(d.BadFiles))
+			"the dataset %q has %d usable %s (%d bad files); at least 1 is needed", d.Source, d.SampleCount, d.RowKind.Nouns(), len(d.BadFiles))
 	}
 	for _, f := range []struct {
 		name       string

@@ -1,5 +1,7 @@
 package profile
 
+import "github.com/asrconfig/asrconfig-go/core/units"
+
 // SchemaVersion is the version of a saved Config. Readers refuse newer ones and unknown keys. Version 1 had no length
 // handling, placement, estimate or alternatives.
 const SchemaVersion = 2
@@ -9,6 +11,8 @@ type Config struct {
 	SchemaVersion int    `json:"schema_version"`
 	Policy        string `json:"policy"` // the rule set that made it: "fastest" or "published"
 	Preset        string `json:"preset"` // "balanced", "speed" or "reproducible"
+
+	RowKind units.RowKind `json:"row_kind"` // what it trains on, as of Dataset
 
 	TargetBatchSize           int `json:"target_batch_size"` // samples per optimizer step that were asked for
 	DeviceCount               int `json:"device_count"`      // GPUs that share one optimizer step; 1 on a CPU

@@ -1,5 +1,7 @@
 package profile
 
+import "github.com/asrconfig/asrconfig-go/core/units"
+
 // Clip is what is known about one audio file or buffer.
 type Clip struct {
 	Path       string   `json:"path"`               // file path, or the name given to a buffer or an array
@@ -68,6 +70,7 @@ type Sampling struct {
 
 // Dataset sums up the audio. Statistics speak of the usable clips that were measured.
 type Dataset struct {
+	RowKind        units.RowKind      `json:"row_kind"`        // "clips", or "texts": tokens, 50 of which count as a second
 	SampleCount    int                `json:"sample_count"`    // clips in the dataset, bad ones not counted; an estimate when Sampled
 	MeasuredCount  int                `json:"measured_count"`  // usable clips that were measured
 	Sampled        bool               `json:"sampled"`         // true when a random sample stands for the whole

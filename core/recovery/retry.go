@@ -81,9 +81,9 @@ func (s State) giveUp(limit int) (hint string) {
 		return "stop: " + advice[s.Class]
 	case s.Retries >= limit:
 		return fmt.Sprintf("stop: %d of %d retries are used up at a micro-batch of %d; plan with a lower safety_margin, "+
-			"an 8-bit optimizer, shorter clips or a smaller model", s.Retries, limit, s.MicroBatch)
+			"an 8-bit optimizer, shorter inputs or a smaller model", s.Retries, limit, s.MicroBatch)
 	case s.MicroBatch == 1:
-		return "stop: the micro-batch is 1 already; enable gradient checkpointing, use an 8-bit optimizer, split long clips, " +
+		return "stop: the micro-batch is 1 already; enable gradient checkpointing, use an 8-bit optimizer, split long inputs, " +
 			"freeze layers, or take a smaller model or a larger GPU"
 	case s.Class == Maybe && s.MaybeRetries > 0:
 		return fmt.Sprintf("stop: a smaller micro-batch (%d) did not help, so GPU memory is not the cause; look at the error itself", s.MicroBatch)

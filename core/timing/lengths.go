@@ -1,11 +1,13 @@
 package timing
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Lengths is a dataset's clips as far as time depends on them: how many, and quantiles of their durations.
@@ -19,9 +21,10 @@ const quantiles = 512
 // Data says what is trained on: a profile, or without one the figures of which one is assumed.
 type Data struct {
 	Profile *profile.Dataset `json:"profile"`
-	Clips   int              `json:"clips"`  // 1..2^40
-	MeanS   float64          `json:"mean_s"` // seconds, above 0 to 86400
-	MaxS    float64          `json:"max_s"`  // seconds, MeanS..86400
+	Clips   int              `json:"clips"`    // 1..2^40
+	MeanS   float64          `json:"mean_s"`   // seconds, above 0 to 86400
+	MaxS    float64          `json:"max_s"`    // seconds, MeanS..86400
+	RowKind units.RowKind    `json:"row_kind"` // of assumed rows; "": clips
 }
 
 const longestClip = 24 * 3600
@@ -33,10 +36,10 @@ func (d Data) Lengths() (Lengths, error) {
 	}
 	switch {
 	case d.Clips < 1 || d.Clips > 1<<40:
-		return Lengths{}, fault.New(fault.EmptyDataset, "give a dataset, or its hours and the mean length of a clip", "%d clips to train on", d.Clips)
+		return Lengths{}, fault.New(fault.EmptyDataset, "give a dataset, or how much there is of what mean length", "%d %s to train on", d.Clips, d.RowKind.Nouns())
 	case !(d.MeanS > 0 && d.MeanS <= longestClip) || !(d.MaxS >= d.MeanS && d.MaxS <= longestClip):
-		return Lengths{}, fault.New(fault.InvalidArgument, "give seconds above 0, with the longest clip at least as long as the mean one",
-			"clips of %v s on average and at most %v s", d.MeanS, d.MaxS)
+		return Lengths{}, fault.New(fault.InvalidArgument, "give lengths above 0, the longest at least as long as the mean one",
+			"%s of %s on average and at most %s", d.RowKind.Nouns(), d.RowKind.Length(d.MeanS), d.RowKind.Length(d.MaxS))
 	}
 	return assumed(d.Clips, d.MeanS, d.MaxS), nil
 }
@@ -50,11 +53,10 @@ func (d Data) Dataset() (profile.Dataset, []float64, error) {
 	mean := l.mean()
 	seconds := mean * float64(l.Clips)
 	return profile.Dataset{SampleCount: l.Clips, MeasuredCount: l.Clips, MeanS: mean, MinS: l.sorted[0], MaxS: l.longest(), TotalHours: seconds / 3600,
-		SizeBytes: int64(min(2*assumedRate*seconds, mostBytes)), DecodedBytes: int64(min(4*assumedRate*seconds, mostBytes)), Source: "assumed durations"}, l.Quantiles(), nil
+		RowKind: cmp.Or(d.RowKind, units.Clips), SizeBytes: int64(min(d.RowKind.Bytes(seconds)/2, mostBytes)), DecodedBytes: int64(min(d.RowKind.Bytes(seconds), mostBytes)), Source: "assumed " + d.RowKind.Lengths()}, l.Quantiles(), nil
 }
 
-// assumedRate is samples per second of clips of which nothing is known, of 2 B on disk.
-const assumedRate, mostBytes = 16000, 1 << 62
+const mostBytes = 1 << 62
 
 // fromProfile spreads the clips of each bin of the histogram evenly over it.
 func fromProfile(p profile.Dataset) (Lengths, error) {
@@ -63,10 +65,10 @@ func fromProfile(p profile.Dataset) (Lengths, error) {
 		total += max(0, n)
 	}
 	if p.SampleCount < 1 || total < 1 || len(p.Histogram.EdgesS) != len(p.Histogram.Counts)+1 {
-		return Lengths{}, fault.New(fault.EmptyDataset, "check the paths, or bad_files of the scan", "the dataset has no usable clips")
+		return Lengths{}, fault.New(fault.EmptyDataset, "check the paths, or bad_files of the scan", "the dataset has no usable %s", p.RowKind.Nouns())
 	}
 	if !(p.MinS >= 0 && p.MaxS >= p.MinS && p.MaxS > 0 && p.MaxS <= longestClip) || !slices.IsSorted(p.Histogram.EdgesS) {
-		return Lengths{}, fault.New(fault.InvalidArgument, "measure the dataset again", "clips of %v to %v s", p.MinS, p.MaxS)
+		return Lengths{}, fault.New(fault.InvalidArgument, "measure the dataset again", "%s of %v to %v s", p.RowKind.Nouns(), p.MinS, p.MaxS)
 	}
 	l := Lengths{Clips: p.SampleCount, sorted: make([]float64, quantiles)}
 	bin, before := 0, 0.0
@@ -89,6 +91,12 @@ const spread = 0.5
 // assumed is a log-normal distribution of that mean, cut at the longest clip.
 func assumed(clips int, mean, longest float64) Lengths {
 	l := Lengths{Clips: clips, sorted: make([]float64, quantiles)}
+	if mean == longest { // the scale would rise for ever
+		for i := range l.sorted {
+			l.sorted[i] = longest
+		}
+		return l
+	}
 	scale := mean
 	for range 60 { // the cut lowers the mean, so the scale goes up until it is met
 		sum := 0.0

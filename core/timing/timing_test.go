@@ -9,6 +9,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // card is a GPU of round figures: 100 TFLOPS in 16 bits, 10 in float32, 1000 GB/s.
@@ -144,15 +145,16 @@ func TestEnergy(t *testing.T) {
 
 // TestFilesOfHigherRatesTakeLonger to decode and resample; those of no rate count as the model's.
 func TestFilesOfHigherRatesTakeLonger(t *testing.T) {
-	usual := WorkerRate("wav2vec2", nil)
+	usual := WorkerRate(units.Clips, "wav2vec2", nil)
 	require.InDeltaSlice(t, []float64{300, 1200, 3000}, []float64{usual.Low, usual.Likely, usual.High}, 1e-9)
-	require.Less(t, WorkerRate("whisper", nil).Likely, usual.Likely, "which makes features")
+	require.Greater(t, WorkerRate(units.Texts, "bert", nil).Low, usual.High, "nothing is decoded")
+	require.Less(t, WorkerRate(units.Clips, "whisper", nil).Likely, usual.Likely, "which makes features")
 	for _, same := range []map[string]int{{}, {"16000": 5}, {"8000": 3}, {"none": 4}, {"NaN": 2}, {"-48000": 1}, {"48000": -1}, {"1e300": 1}} {
-		require.Equal(t, usual, WorkerRate("wav2vec2", same), same)
+		require.Equal(t, usual, WorkerRate(units.Clips, "wav2vec2", same), same)
 	}
-	all := WorkerRate("wav2vec2", map[string]int{"48000": 9})
+	all := WorkerRate(units.Clips, "wav2vec2", map[string]int{"48000": 9})
 	require.InEpsilon(t, 1/(1/1200.0+0.6e-3), all.Likely, 1e-9)
 	require.InEpsilon(t, 1/(1/300.0+1.2e-3), all.Low, 1e-9)
-	half := WorkerRate("wav2vec2", map[string]int{"48000": 4, "16000": 4})
+	half := WorkerRate(units.Clips, "wav2vec2", map[string]int{"48000": 4, "16000": 4})
 	require.InEpsilon(t, 1/(1/1200.0+0.3e-3), half.Likely, 1e-9)
 }

@@ -33,6 +33,7 @@ type benchmarkSetting struct {
 	Device     string            `json:"device"`
 	Versions   map[string]string `json:"versions"`
 	Date       string            `json:"date"`
+	RowKind    units.RowKind     `json:"row_kind"`
 	EpochClips int               `json:"epoch_clips"`
 	Batch      int               `json:"effective_batch"`
 	Steps      int               `json:"steps"`
@@ -188,16 +189,36 @@ func (r benchmarkRecord) how() []string {
 	slices.Sort(versions)
 	audio := ""
 	if r.Plan.AudioS != nil {
-		audio = fmt.Sprintf(", %s of audio", units.Duration(*r.Plan.AudioS))
+		audio = ", " + r.held(*r.Plan.AudioS)
 	}
 	return []string{
-		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are clips", count(s.EpochClips, "clip")),
+		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are %s", s.RowKind.Count(s.EpochClips), s.RowKind.Nouns()),
 		fmt.Sprintf("%s; %s; %s UTC", s.Device, strings.Join(versions, ", "), s.Date),
-		fmt.Sprintf("%s; %s a step on both sides", name(s.Model), count(s.Batch, "clip")),
-		fmt.Sprintf("blocks of %d steps, the same %d clips in each%s, after %d for warm-up; both sides in turns, %s; medians, lowest and highest",
-			s.Steps, r.Plan.Clips, audio, s.WarmUp, count(s.Rounds, "round")),
+		fmt.Sprintf("%s; %s a step on both sides", name(s.Model), s.RowKind.Count(s.Batch)),
+		fmt.Sprintf("blocks of %d steps, the same %s in each%s, after %d for warm-up; both sides in turns, %s; medians, lowest and highest",
+			s.Steps, s.RowKind.Count(r.Plan.Clips), audio, s.WarmUp, count(s.Rounds, "round")),
 	}
 }
+
+// held is "20 s of audio", "1000 tokens".
+func (r benchmarkRecord) held(seconds float64) string {
+	if r.Setting.RowKind.AreTexts() {
+		return r.Setting.RowKind.Amount(seconds / 3600)
+	}
+	return units.Duration(seconds) + " of audio"
+}
+
+// rates are the names of how much is trained on or loaded a second, by number and by length.
+func (r benchmarkRecord) rates() (rows, lengths string) {
+	kind := r.Setting.RowKind
+	if kind.AreTexts() {
+		return kind.Nouns() + "/s", kind.Unit() + "/s"
+	}
+	return kind.Nouns() + "/s", "seconds of audio/s"
+}
+
+// lengths is a figure in seconds of audio, or in tokens.
+func (r benchmarkRecord) lengths(seconds float64) string { return short(r.Setting.RowKind.In(seconds)) }
 
 func (r benchmarkRecord) heldBack() []Block {
 	var found []Block
@@ -293,7 +314,8 @@ func (r benchmarkRecord) figures() [][]string {
 		return func(s side) string { return known(of(s), func(x spreadOf) string { return x.spanned(text) }) }
 	}
 	add("samples/s", spanned(func(s side) *spreadOf { return s.ClipsPerS }, short))
-	add("seconds of audio/s", spanned(func(s side) *spreadOf { return s.AudioPerS }, short))
+	_, lengths := r.rates()
+	add(lengths, spanned(func(s side) *spreadOf { return s.AudioPerS }, r.lengths))
 	add("an epoch", func(s side) string { return s.epoch(r.Setting.EpochClips) })
 	add("a step", spanned(func(s side) *spreadOf { return s.StepS }, units.Duration))
 	add("micro-batches a step", side.microBatches)
@@ -367,8 +389,9 @@ func (r benchmarkRecord) loaderAlone() []Block {
 	if len(r.Loader) == 0 {
 		return nil
 	}
-	b := bars{Kind: "bars", Title: "clips/s", Unit: "clips/s"}
-	rows := [][]string{{"workers", "prefetch", "clips/s", "seconds of audio/s", "first batch", "with persistent workers"}}
+	perSecond, lengths := r.rates()
+	b := bars{Kind: "bars", Title: perSecond, Unit: perSecond}
+	rows := [][]string{{"workers", "prefetch", perSecond, lengths, "first batch", "with persistent workers"}}
 	for _, l := range r.Loader {
 		prefetch := known(l.Prefetch, func(n int) string { return fmt.Sprintf("%d", n) })
 		way := "no workers"
@@ -376,7 +399,7 @@ func (r benchmarkRecord) loaderAlone() []Block {
 			way = fmt.Sprintf("%d × prefetch %s", l.Workers, prefetch)
 		}
 		b.Rows = append(b.Rows, l.ClipsPerS.bar(way, short(l.ClipsPerS.Median)))
-		audio := known(l.AudioPerS, func(s spreadOf) string { return s.spanned(short) })
+		audio := known(l.AudioPerS, func(s spreadOf) string { return s.spanned(r.lengths) })
 		rows = append(rows, []string{fmt.Sprintf("%d", l.Workers), prefetch, l.ClipsPerS.spanned(short), audio, units.Duration(l.StartS), units.Duration(l.AgainS)})
 	}
 	b.Top = roomFor(b.Rows)

@@ -84,7 +84,7 @@ func (r benchmarkRecord) advice() string {
 func (r benchmarkRecord) gives() string {
 	if r.Speedup == nil || r.Original == nil || r.Original.ClipsPerS == nil {
 		rate := known(r.Plan.ClipsPerS, func(s spreadOf) string { return s.spanned(short) })
-		return fmt.Sprintf("%s samples/s, an epoch of %s in %s", rate, count(r.Setting.EpochClips, "clip"), r.Plan.epoch(r.Setting.EpochClips))
+		return fmt.Sprintf("%s samples/s, an epoch of %s in %s", rate, r.Setting.RowKind.Count(r.Setting.EpochClips), r.Plan.epoch(r.Setting.EpochClips))
 	}
 	text := fmt.Sprintf("%s samples/s instead of %s; %.2f to %s in %s", known(r.Plan.ClipsPerS, spreadOf.middle),
 		r.Original.ClipsPerS.middle(), r.Speedup.Low, factor(r.Speedup.High), count(r.Speedup.Count, "round"))

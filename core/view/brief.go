@@ -98,7 +98,9 @@ func (r planRecord) inputs() (found []Block) {
 	if d := r.Dataset; d != nil {
 		line := datasetFacts(*d)[0]
 		if d.MeasuredCount > 0 {
-			line = fmt.Sprintf("%s, %.2f h, %.2f–%.2f s, mean %.2f s (%s)", count(d.SampleCount, "clip"), d.TotalHours, d.MinS, d.MaxS, d.MeanS, d.Source)
+			r := d.RowKind
+			line = fmt.Sprintf("%s, %s, %s–%s %s, mean %s %s (%s)", r.Count(d.SampleCount), r.Amount(d.TotalHours), r.Figure("%.2f", d.MinS), r.Figure("%.2f", d.MaxS), r.Unit(),
+				r.Figure("%.2f", d.MeanS), r.Unit(), d.Source)
 		}
 		found = append(found, oneLine{line})
 	}
@@ -187,8 +189,8 @@ func (r memoryRecord) brief(title string) []Block {
 func briefDataset(d profile.Dataset, facts []string) []Block {
 	found := []Block{oneLine(facts)}
 	if drawable(d) {
-		edges := d.Histogram.EdgesS
-		found = append(found, oneLine{fmt.Sprintf("clips by duration: %.3g s %s %.3g s", edges[0], heights(d.Histogram.Counts), edges[len(edges)-1])})
+		edges, r := d.Histogram.EdgesS, d.RowKind
+		found = append(found, oneLine{fmt.Sprintf("%s: %s %s %s %s %s", byLength(r), r.Figure("%.3g", edges[0]), r.Unit(), heights(d.Histogram.Counts), r.Figure("%.3g", edges[len(edges)-1]), r.Unit())})
 	}
 	if d.MeasuredCount > 1 && len(d.Padding) > 0 {
 		found = append(found, oneLine{paddingWords(d)})
@@ -198,7 +200,7 @@ func briefDataset(d profile.Dataset, facts []string) []Block {
 		wrong = append(wrong, marks["warning"]+" "+warning)
 	}
 	if d.BadCount > 0 {
-		wrong = append(wrong, fmt.Sprintf("%s %s left out", marks["warning"], count(d.BadCount, "bad file")))
+		wrong = append(wrong, fmt.Sprintf("%s %s left out", marks["warning"], count(d.BadCount, badNoun(d))))
 		for _, bad := range d.BadFiles[:min(len(d.BadFiles), 3)] {
 			wrong = append(wrong, fmt.Sprintf("   %s: %s", bad.Path, bad.Error))
 		}

@@ -11,14 +11,15 @@ import (
 
 // comparisonRecord is one training on several GPUs.
 type comparisonRecord struct {
-	Model       modelRecord `json:"model"`
-	Clips       int         `json:"clips"`
-	Hours       float64     `json:"hours"`
-	LongestS    float64     `json:"longest_s"`
-	Target      int         `json:"target_batch_size"`
-	Epochs      float64     `json:"epochs"`
-	Rows        []gpuPlan   `json:"rows"`
-	Assumptions []string    `json:"assumptions"`
+	Model       modelRecord   `json:"model"`
+	RowKind     units.RowKind `json:"row_kind"`
+	Clips       int           `json:"clips"`
+	Hours       float64       `json:"hours"`
+	LongestS    float64       `json:"longest_s"`
+	Target      int           `json:"target_batch_size"`
+	Epochs      float64       `json:"epochs"`
+	Rows        []gpuPlan     `json:"rows"`
+	Assumptions []string      `json:"assumptions"`
 }
 
 type gpuPlan struct {
@@ -67,7 +68,7 @@ type remedy struct {
 }
 
 func comparison(r comparisonRecord) Document {
-	doc := Document{Title: fmt.Sprintf("%s: %s, %.1f h, longest %s s; effective batch %d, %s", r.Model.label(), count(r.Clips, "clip"), r.Hours, length(r.LongestS), r.Target, epochs(r.Epochs))}
+	doc := Document{Title: fmt.Sprintf("%s: %s, %s, longest %s; effective batch %d, %s", r.Model.label(), r.RowKind.Count(r.Clips), r.amount(), r.longest(), r.Target, epochs(r.Epochs))}
 	doc.Brief = r.brief(doc.Title)
 	t := table{Head: []string{"GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $", "kWh", "bound by"}}
 	var others []Block
@@ -93,6 +94,22 @@ func comparison(r comparisonRecord) Document {
 	}
 	doc.Blocks = append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{said(r.foot()...)}})
 	return doc
+}
+
+// amount is "9.9 h", "12979 tokens".
+func (r comparisonRecord) amount() string {
+	if r.RowKind.AreTexts() {
+		return r.RowKind.Amount(r.Hours)
+	}
+	return fmt.Sprintf("%.1f h", r.Hours)
+}
+
+// longest is "25 s", "128 tokens".
+func (r comparisonRecord) longest() string {
+	if r.RowKind.AreTexts() {
+		return r.RowKind.Length(r.LongestS)
+	}
+	return length(r.LongestS) + " s"
 }
 
 // best are the cheapest and the fastest, which marks tell in HTML.

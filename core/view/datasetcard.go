@@ -48,18 +48,33 @@ func drawable(d profile.Dataset) bool {
 // datasetFacts are how much there is, how long it is, and of what kind.
 func datasetFacts(d profile.Dataset) []string {
 	if d.MeasuredCount == 0 {
-		return []string{fmt.Sprintf("no usable clip (%s)", d.Source)}
+		return []string{fmt.Sprintf("no usable %s (%s)", d.RowKind.Noun(), d.Source)}
 	}
-	p := d.PercentilesS
-	lines := []string{
-		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"), d.TotalHours, units.Size(float64(d.SizeBytes)), units.Size(float64(d.DecodedBytes)), d.Source),
-		fmt.Sprintf("durations %.2f–%.2f s, mean %.2f s, median %.2f s, 95 %% under %.2f s", d.MinS, d.MaxS, d.MeanS, p["p50"], p["p95"]),
-		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
+	lines := audioFacts(d)
+	if d.RowKind.AreTexts() {
+		lines = textFacts(d)
 	}
 	if d.Sampled {
 		lines = append(lines, sampled(d)...)
 	}
 	return lines
+}
+
+func audioFacts(d profile.Dataset) []string {
+	p := d.PercentilesS
+	return []string{
+		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"), d.TotalHours, units.Size(float64(d.SizeBytes)), units.Size(float64(d.DecodedBytes)), d.Source),
+		fmt.Sprintf("durations %.2f–%.2f s, mean %.2f s, median %.2f s, 95 %% under %.2f s", d.MinS, d.MaxS, d.MeanS, p["p50"], p["p95"]),
+		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
+	}
+}
+
+func textFacts(d profile.Dataset) []string {
+	r, p := d.RowKind, d.PercentilesS
+	return []string{
+		fmt.Sprintf("%s, %s (%s)", r.Count(d.SampleCount), r.Amount(d.TotalHours), d.Source),
+		fmt.Sprintf("lengths %s to %s, mean %s, median %s, 95 %% under %s", r.Figure("", d.MinS), r.Length(d.MaxS), r.Figure("", d.MeanS), r.Figure("", p["p50"]), r.Length(p["p95"])),
+	}
 }
 
 // sampled says how far the figures of a sample may be off.
@@ -71,7 +86,8 @@ func sampled(d profile.Dataset) []string {
 	if s.Shards > 0 {
 		drawn += fmt.Sprintf(", from %s of a stream", count(s.Shards, "shard"))
 	}
-	return []string{drawn, fmt.Sprintf("with 95 %% certainty: mean %.2f–%.2f s, at most %.2g %% over %.2f s", s.MeanLowS, *s.MeanHighS, 100*s.LongerShare, d.MaxS)}
+	return []string{drawn, fmt.Sprintf("with 95 %% certainty: mean %s–%s %s, at most %.2g %% over %s %s", d.RowKind.Figure("%.2f", s.MeanLowS), d.RowKind.Figure("%.2f", *s.MeanHighS), d.RowKind.Unit(),
+		100*s.LongerShare, d.RowKind.Figure("%.2f", d.MaxS), d.RowKind.Unit())}
 }
 
 // mix is "16000 Hz ×300, 8000 Hz ×4", the most frequent first.
@@ -96,15 +112,38 @@ func mix(counts map[string]int, unit string) string {
 	return units.Listed(names, ", ", 8)
 }
 
-// durations is the histogram with the median, the 95th percentile, and what a plan adds.
+// durations is the histogram with the median, the 95th percentile, and what a plan adds: in seconds, of texts in tokens.
 func durations(d profile.Dataset, marks []mark, ranges []clipRange) histogram {
-	p := d.PercentilesS
-	own := []mark{{At: p["p50"], Text: fmt.Sprintf("median %.3g s", p["p50"])}, {At: p["p95"], Text: fmt.Sprintf("95 %% under %.3g s", p["p95"])}}
-	return histogram{
-		Kind: "histogram", Title: "clips by duration", Unit: "s", Noun: "clip", Edges: d.Histogram.EdgesS, Counts: d.Histogram.Counts,
-		Marks: append(own, marks...), Ranges: ranges,
-		Words: fmt.Sprintf("%s from %.2f to %.2f s, half of them under %.2f s, 95 %% under %.2f s", count(d.MeasuredCount, "clip"), d.MinS, d.MaxS, p["p50"], p["p95"]),
+	r, p := d.RowKind, d.PercentilesS
+	say := func(seconds float64) string { return r.Figure("%.2f", seconds) + " " + r.Unit() }
+	h := histogram{
+		Kind: "histogram", Title: byLength(r), Unit: r.Unit(), Noun: r.Noun(), Edges: scaled(r, d.Histogram.EdgesS), Counts: d.Histogram.Counts,
+		Marks: []mark{{At: p["p50"], Text: "median " + r.Figure("%.3g", p["p50"]) + " " + r.Unit()}, {At: p["p95"], Text: "95 % under " + r.Figure("%.3g", p["p95"]) + " " + r.Unit()}},
+		Words: fmt.Sprintf("%s from %s to %s, half of them under %s, 95 %% under %s", r.Count(d.MeasuredCount), r.Figure("%.2f", d.MinS), say(d.MaxS), say(p["p50"]), say(p["p95"])),
 	}
+	h.Marks = append(h.Marks, marks...)
+	for i := range h.Marks {
+		h.Marks[i].At = r.In(h.Marks[i].At)
+	}
+	for _, each := range ranges {
+		each.UpTo = r.In(each.UpTo)
+		h.Ranges = append(h.Ranges, each)
+	}
+	return h
+}
+
+// byLength is "clips by duration", "texts by length".
+func byLength(r units.RowKind) string {
+	return r.Nouns() + " by " + strings.TrimSuffix(r.Lengths(), "s")
+}
+
+// scaled are seconds in the unit of lengths.
+func scaled(r units.RowKind, seconds []float64) []float64 {
+	out := make([]float64, len(seconds))
+	for i, s := range seconds {
+		out[i] = r.In(s)
+	}
+	return out
 }
 
 // paddingWords is "padding in batches of 8: random 70.8%, …".
@@ -134,9 +173,17 @@ func padding(d profile.Dataset) []Block {
 	}
 	found := []Block{b}
 	if o := d.Outliers; o != nil {
-		found = append(found, said(fmt.Sprintf("%s %.0f%% of the padded time", counted(o.Count, fmt.Sprintf("clip over %.4g s holds", o.OverS), fmt.Sprintf("clips over %.4g s hold", o.OverS)), 100*o.PaddedShare)))
+		found = append(found, said(fmt.Sprintf("%s %.0f%% of the padded time", counted(o.Count, fmt.Sprintf("%s over %s holds", d.RowKind.Noun(), d.RowKind.Length(o.OverS)), fmt.Sprintf("%s over %s hold", d.RowKind.Nouns(), d.RowKind.Length(o.OverS))), 100*o.PaddedShare)))
 	}
 	return found
+}
+
+// badNoun is "bad file", "bad text".
+func badNoun(d profile.Dataset) string {
+	if d.RowKind.AreTexts() {
+		return "bad " + d.RowKind.Noun()
+	}
+	return "bad file"
 }
 
 // badFiles are the files that cannot be used.
@@ -148,5 +195,5 @@ func badFiles(d profile.Dataset) []Block {
 	for _, bad := range d.BadFiles[:min(len(d.BadFiles), shownBad)] {
 		lines = append(lines, fmt.Sprintf("%s: %s", bad.Path, bad.Error))
 	}
-	return []Block{fold{Summary: count(d.BadCount, "bad file") + " left out", Body: []Block{facts{Items: lines, Brief: listedBad, More: d.BadCount - len(lines)}}}}
+	return []Block{fold{Summary: count(d.BadCount, badNoun(d)) + " left out", Body: []Block{facts{Items: lines, Brief: listedBad, More: d.BadCount - len(lines)}}}}
 }

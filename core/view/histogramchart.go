@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // histogram is a chart of counts by duration.
@@ -151,6 +153,14 @@ func (h histogram) ranges(floor float64) []shape {
 	return shapes
 }
 
+// edge is that of a bar as text, all as wide as the others: seconds with their hundredths, tokens whole.
+func (h histogram) edge(i int) string {
+	if h.Unit == units.Texts.Unit() {
+		return fmt.Sprintf("%5.0f", h.Edges[i])
+	}
+	return fmt.Sprintf("%7.2f", h.Edges[i])
+}
+
 func (h histogram) lines(int) []string {
 	lines := make([]string, 0, len(h.Counts))
 	for i, n := range h.Counts {
@@ -158,7 +168,7 @@ func (h histogram) lines(int) []string {
 		if n > 0 {
 			filled = max(1, filled)
 		}
-		lines = append(lines, fmt.Sprintf("%7.2f–%7.2f %s |%s| %d", h.Edges[i], h.Edges[i+1], h.Unit, padded(strings.Repeat("█", filled), barColumns), n))
+		lines = append(lines, fmt.Sprintf("%s–%s %s |%s| %d", h.edge(i), h.edge(i+1), h.Unit, padded(strings.Repeat("█", filled), barColumns), n))
 	}
 	for _, m := range h.Marks {
 		if m.Limit {

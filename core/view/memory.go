@@ -30,6 +30,7 @@ type memoryRecord struct {
 	Terms         []term         `json:"terms"`
 	Calibration   string         `json:"calibration_words"`
 	Evaluation    *evaluation    `json:"evaluation"`
+	RowKind       units.RowKind  `json:"row_kind"`
 	Remedies      []string       `json:"remedies"`
 	Warnings      []string       `json:"warnings"`
 	Notes         []string       `json:"notes"`
@@ -124,7 +125,7 @@ func memory(r memoryRecord) Document {
 	}
 	lines = append(lines, "peaks by phase: "+r.byPhase())
 	if r.Evaluation != nil {
-		lines = append(lines, r.Evaluation.words())
+		lines = append(lines, r.Evaluation.words(r.RowKind))
 	}
 	add(said(lines...), r.remarks())
 	add(r.modules()...)
@@ -301,9 +302,9 @@ func (r memoryRecord) byPhase() string {
 }
 
 // words are one batch, what stays of each sample, and a whole evaluation of a thousand samples.
-func (v evaluation) words() string {
-	text := fmt.Sprintf("evaluation, %d × %.6g s: %s allocated; of each sample the Trainer keeps %s, so 1000 samples take %s on the GPU and %s of host RAM "+
-		"(eval_accumulation_steps or preprocess_logits_for_metrics avoid it)", v.Batch, v.Seconds, units.Size(v.PeakAllocated), units.Size(v.OutputsSample), units.Size(v.GPU1000), units.Size(v.Host1000))
+func (v evaluation) words(rows units.RowKind) string {
+	text := fmt.Sprintf("evaluation, %d × %s %s: %s allocated; of each sample the Trainer keeps %s, so 1000 samples take %s on the GPU and %s of host RAM "+
+		"(eval_accumulation_steps or preprocess_logits_for_metrics avoid it)", v.Batch, rows.Figure("%.6g", v.Seconds), rows.Unit(), units.Size(v.PeakAllocated), units.Size(v.OutputsSample), units.Size(v.GPU1000), units.Size(v.Host1000))
 	if v.Generation != nil && *v.Generation > 0 {
 		text += fmt.Sprintf("; generating keeps %s of keys and values", units.Size(*v.Generation))
 	}

@@ -15,17 +15,18 @@ type overOrders struct {
 
 // runMemoryRecord is the memory of a whole run over several orders of its clips.
 type runMemoryRecord struct {
-	Model         string      `json:"model"`
-	Settings      string      `json:"settings_words"`
-	Batch         int         `json:"batch"`
-	Clips         int         `json:"clips"`
-	LongestS      float64     `json:"longest_s"`
-	Steps         int         `json:"steps"`
-	Order         string      `json:"order"`
-	PeakAllocated overOrders  `json:"peak_allocated"`
-	PeakReserved  overOrders  `json:"peak_reserved"`
-	PeakDevice    *overOrders `json:"peak_device"`
-	OutOfMemory   float64     `json:"out_of_memory"` // share of the orders
+	Model         string        `json:"model"`
+	Settings      string        `json:"settings_words"`
+	Batch         int           `json:"batch"`
+	RowKind       units.RowKind `json:"row_kind"`
+	Clips         int           `json:"clips"`
+	LongestS      float64       `json:"longest_s"`
+	Steps         int           `json:"steps"`
+	Order         string        `json:"order"`
+	PeakAllocated overOrders    `json:"peak_allocated"`
+	PeakReserved  overOrders    `json:"peak_reserved"`
+	PeakDevice    *overOrders   `json:"peak_device"`
+	OutOfMemory   float64       `json:"out_of_memory"` // share of the orders
 	Alone         struct {
 		PeakAllocated float64 `json:"peak_allocated"`
 		PeakReserved  float64 `json:"peak_reserved"`
@@ -43,10 +44,10 @@ func runMemory(r runMemoryRecord) Document {
 		rows = append(rows, r.PeakDevice.row("device"))
 	}
 	return Document{
-		Title: fmt.Sprintf("%s, batch %d, %d clips up to %.1f s, %s order, %s", name(or(r.Model, "model")), r.Batch, r.Clips, r.LongestS, r.Order, r.Settings),
+		Title: fmt.Sprintf("%s, batch %d, %s up to %s %s, %s order, %s", name(or(r.Model, "model")), r.Batch, r.RowKind.Count(r.Clips), r.RowKind.Figure("%.1f", r.LongestS), r.RowKind.Unit(), r.Order, r.Settings),
 		Blocks: []Block{
 			r.verdict(), plain(rows),
-			said(fmt.Sprintf("the longest clips' batch alone: allocated %s, reserved %s", units.Size(r.Alone.PeakAllocated), units.Size(r.Alone.PeakReserved))),
+			said(fmt.Sprintf("the longest %s' batch alone: allocated %s, reserved %s", r.RowKind.Nouns(), units.Size(r.Alone.PeakAllocated), units.Size(r.Alone.PeakReserved))),
 			r.each(),
 		},
 	}
@@ -75,7 +76,7 @@ func (r runMemoryRecord) verdict() notice {
 func (r runMemoryRecord) each() curves {
 	top := max(r.PeakReserved.Worst, orZero(r.Target.Limit))
 	unit, unitName := binary(top)
-	c := curves{Kind: "curves", Title: "Peak of each order", Unit: unitName, XUnit: "order of the clips", Top: 1.04 * top / unit,
+	c := curves{Kind: "curves", Title: "Peak of each order", Unit: unitName, XUnit: "order of the " + r.RowKind.Nouns(), Top: 1.04 * top / unit,
 		X: axis{Low: 0.5, High: float64(len(r.Seeds)) + 0.5}}
 	reserved, allocated := Series{Name: "reserved", Dots: true}, Series{Name: "allocated", Colour: lineColours[0], Dots: true}
 	for i, s := range r.Seeds {

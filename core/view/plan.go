@@ -128,7 +128,7 @@ func (r planRecord) step() string {
 		if strings.Contains(factors, " ") {
 			factors += fmt.Sprintf(" = %d", whole)
 		}
-		text = factors + " clips a step"
+		text = fmt.Sprintf("%s %s a step", factors, c.RowKind.Nouns())
 	}
 	if c.MicroBatching == "memory" {
 		text += fmt.Sprintf(", micro-batches sized by memory (at least %d)", c.MicroBatchSize)
@@ -153,7 +153,7 @@ func (r planRecord) unequal() string {
 	if same {
 		return ""
 	}
-	return fmt.Sprintf("%s = %d clips a step", strings.Join(parts, " + "), whole)
+	return fmt.Sprintf("%s = %s a step", strings.Join(parts, " + "), r.Config.RowKind.Count(whole))
 }
 
 // device is "Tesla T4", "2 × Tesla T4", "NVIDIA L4 + Tesla T4", "the CPU".
@@ -243,7 +243,7 @@ func (r planRecord) devices() []Block {
 	if len(r.Config.Devices) < 2 {
 		return nil
 	}
-	t := table{Head: []string{"GPU", "name", "clips a step", "micro-batch", "peak", "budget"}}
+	t := table{Head: []string{"GPU", "name", r.Config.RowKind.Nouns() + " a step", "micro-batch", "peak", "budget"}}
 	for _, d := range r.Config.Devices {
 		filled := float64(d.PeakBytes) / max(1, float64(d.BudgetBytes))
 		t.Rows = append(t.Rows, row{Cells: []cell{
@@ -287,33 +287,37 @@ func (r planRecord) data() []Block {
 func percentiles(d profile.Dataset) string {
 	var parts []string
 	for _, p := range []string{"5", "25", "75", "90", "99"} {
-		parts = append(parts, fmt.Sprintf("%s %% %.3g", p, d.PercentilesS["p"+p]))
+		parts = append(parts, fmt.Sprintf("%s %% %s", p, d.RowKind.Figure("%.3g", d.PercentilesS["p"+p])))
+	}
+	if d.RowKind.AreTexts() {
+		return "percentiles in tokens: " + strings.Join(parts, ", ")
 	}
 	return "percentiles in seconds: " + strings.Join(parts, ", ")
 }
 
 // limitsOf are where clips are left out or cut.
 func limitsOf(c profile.Config) []mark {
+	limit := func(seconds float64) string { return c.RowKind.Figure("%.6g", seconds) + " " + c.RowKind.Unit() }
 	var found []mark
 	if s := c.MaxLengthS; s != nil {
-		found = append(found, mark{At: *s, Text: fmt.Sprintf("longer than %.6g s: left out", *s), Limit: true, Cuts: true})
+		found = append(found, mark{At: *s, Text: fmt.Sprintf("longer than %s: left out", limit(*s)), Limit: true, Cuts: true})
 	}
 	if s := c.ChunkLengthS; s != nil {
-		found = append(found, mark{At: *s, Text: fmt.Sprintf("longer than %.6g s: cut", *s), Limit: true})
+		found = append(found, mark{At: *s, Text: fmt.Sprintf("longer than %s: cut", limit(*s)), Limit: true})
 	}
 	return found
 }
 
 func (r planRecord) ranges() []clipRange {
 	var found []clipRange
-	low := 0.0
+	rows, low := r.Config.RowKind, 0.0
 	for _, b := range r.Config.LengthBuckets {
 		fits, said := "", "unknown"
 		if b.MicroBatch != nil {
 			fits = fmt.Sprintf("%d", *b.MicroBatch)
 			said = fits
 		}
-		found = append(found, clipRange{b.UpToS, fits, fmt.Sprintf("%.4g–%.4g s: %s, micro-batch %s", low, b.UpToS, count(b.Clips, "clip"), said)})
+		found = append(found, clipRange{b.UpToS, fits, fmt.Sprintf("%s–%s: %s, micro-batch %s", rows.Figure("%.4g", low), rows.Length(b.UpToS), rows.Count(b.Clips), said)})
 		low = b.UpToS
 	}
 	return found
@@ -323,10 +327,11 @@ func (r planRecord) buckets() []Block {
 	if len(r.Config.LengthBuckets) == 0 {
 		return nil
 	}
-	rows, low := [][]string{{"durations", "clips", "micro-batch"}}, 0.0
+	kind, low := r.Config.RowKind, 0.0
+	rows := [][]string{{kind.Lengths(), kind.Nouns(), "micro-batch"}}
 	for _, b := range r.Config.LengthBuckets {
 		fits := known(b.MicroBatch, func(n int) string { return fmt.Sprintf("%d", n) })
-		rows = append(rows, []string{fmt.Sprintf("%.3g–%.3g s", low, b.UpToS), fmt.Sprintf("%d", b.Clips), fits})
+		rows = append(rows, []string{fmt.Sprintf("%s–%s %s", kind.Figure("%.3g", low), kind.Figure("%.3g", b.UpToS), kind.Unit()), fmt.Sprintf("%d", b.Clips), fits})
 		low = b.UpToS
 	}
 	return []Block{fold{Summary: count(len(rows)-1, "length bucket"), Body: []Block{plain(rows)}}}
@@ -373,7 +378,7 @@ func (r planRecord) times() []Block {
 	}
 	found := tiles{
 		spread("epoch", hours(t.EpochHours)), spread("run of "+epochs(r.Config.NumTrainEpochs), hours(t.RunHours)), spread("step", ranged(t.StepS, " s")),
-		spread("audio", ranged(t.AudioRate, " s/s")), spread("bound by", t.Bound),
+		pace(r.Config.RowKind, t.AudioRate), spread("bound by", t.Bound),
 	}
 	if t.CostUSD != nil {
 		found = append(found, spread("cost of run", ranged(*t.CostUSD, " US$")))
@@ -389,6 +394,14 @@ func (r planRecord) times() []Block {
 	}
 	note += runShares(t.RunParts)
 	return []Block{section{Title: "Times", Note: note, Body: []Block{found}}}
+}
+
+// pace is a tile of how much is trained on a second: seconds of audio, or tokens.
+func pace(kind units.RowKind, r profile.Range) tile {
+	if kind.AreTexts() {
+		return spread(kind.Unit(), ranged(profile.Range{Low: kind.In(r.Low), Likely: kind.In(r.Likely), High: kind.In(r.High)}, " /s"))
+	}
+	return spread(kind.Content(), ranged(r, " s/s"))
 }
 
 // runShares says what a run's time goes to; nothing of a plan that does not say.
@@ -463,7 +476,7 @@ func alternativeRow(a profile.Alternative, longest float64) row {
 	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits, {Text: peak, Class: "tight"}, epoch, against}}
 }
 
-// againstPlan is "42 % slower", "as fast" or "11 % faster", by the clips of an hour.
+// againstPlan is "42 % slower", "as fast" or "11 % faster", by the rows of an hour.
 func againstPlan(speed float64) string {
 	gain := 100 * (1/speed - 1)
 	switch {

@@ -311,6 +311,7 @@ class ASRConfigManager:
         RAM those of this machine. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError``
         before both profiles are measured.
         """
+        from .compare.compared_rows import profile_data
         from .compare.gpu_comparison import compare_described
         from .compare.gpu_traces import TracedModel
         from .plan.known_loss import knows_loss
@@ -333,7 +334,7 @@ class ASRConfigManager:
         return compare_described(
             self._described,
             TracedModel(self._model, self._frozen, trace, self._batch_fn, options.get("lora_rank", 0)),
-            self.dataset,
+            profile_data(self.dataset),
             gpus=gpus,
             prices=prices,
             measured={"hardware": to_json(self.hardware), **self._rates(), "loss_unknown": unknown},

@@ -49,10 +49,11 @@ def create_optimal_config(
     to 65536; ``safety_margin``, 0.70 to 0.95, the share of GPU memory that the plan may use. ``settings`` are the other
     fields of ``PlanOptions``; ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``; ``collator``, the
     Trainer's, makes the traced batches of some rows of ``dataset``, and tells how long rows are that nothing else can
-    read. ``gpu`` plans for a GPU of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips
-    are decoded, and made to the model's input by ``processor``, if there is one, to know how many workers keep the GPU
-    fed; what was found of the same files in the last day is taken again. ``verbose`` prints each stage and the plan,
-    ``progress`` (None: as ``verbose``) shows bars while it works.
+    read; without one, the call of ``processor`` makes them, with its chat template or prompt for an audio LLM. ``gpu``
+    plans for a GPU of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded,
+    and made to the model's input by ``processor``, if there is one, to know how many workers keep the GPU fed; what was
+    found of the same files in the last day is taken again. ``verbose`` prints each stage and the plan, ``progress``
+    (None: as ``verbose``) shows bars while it works.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.
@@ -63,6 +64,7 @@ def create_optimal_config(
     """
     from ._base.keywords import check_keywords
     from ._base.records import json_fields
+    from .data.processor_rows import processor_examples
     from .data.scan import DatasetProfile, ScanResult
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanOptions, PlanSettings
@@ -81,11 +83,14 @@ def create_optimal_config(
     # The model first: a wrong name should not come to light after a long scan.
     source, label = (model_name, None) if model is None else (model, model_name)
     found = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
+    rows = dataset.source if isinstance(dataset, ScanResult) else dataset
+    given = collator is not None or batch_fn is not None
+    batches = collator if given else processor_examples(rows, processor, model)
     measured = manager.profile_dataset(
-        dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=collator
+        dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
     )
     say(verbose, "Dataset", measured)
-    dataset = dataset.source if isinstance(dataset, ScanResult) else dataset
+    dataset = rows
     manager._training_check().plan(dataset, model, processor, collator, manager.durations)
     say(verbose, "Model", found)
     searched = options.policy == "fastest" and bool(manager.hardware.gpus)

@@ -113,7 +113,10 @@ func (f *Fitter) best(fitting []Formula) (found Formula, ok bool) {
 	if whole := slices.IndexFunc(fitting, func(x Formula) bool { return x.divisor == 1 }); whole >= 0 {
 		found = fitting[whole]
 	}
-	found.Ambiguous = slices.ContainsFunc(fitting, func(x Formula) bool { return f.differ(&found, &x) })
+	rivals := slices.DeleteFunc(slices.Clone(fitting), func(x Formula) bool { return !f.differ(&found, &x) })
+	if found.Ambiguous = len(rivals) > 0; found.Ambiguous {
+		found.rivals = rivals
+	}
 	return found, true
 }
 

@@ -5,6 +5,7 @@ package formula
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
@@ -38,9 +39,11 @@ type Formula struct {
 	Unit      trace.Unit // what the size counts
 	Inexact   bool
 	Ambiguous bool              // another formula as simple fits the traced shapes as well
+	Varies    bool              // differs between segments of one shape, as what depends on values does
 	factors   [maxTerms]float64 // of an inexact formula's terms
 	Residual  float64           // largest relative error of an inexact formula at the traced shapes
 	traced    []traced
+	rivals    []Formula // of an ambiguous one: those that fit as well, and differ elsewhere
 }
 
 type traced struct {
@@ -90,6 +93,32 @@ func (f *Formula) inexactSize(p Point) uint64 {
 		size += f.factors[i] * t.float(p.values)
 	}
 	return uint64(min(math.Ceil(size), trace.TooLarge))
+}
+
+// extrapolated is how far off an inexact formula may be away from the traced shapes, in errors that it has at these.
+const extrapolated = 10
+
+// Doubt is how far off the size may be at a point, in the formula's unit: 0 where it is exact, and where it was traced.
+func (f *Formula) Doubt(p Point) uint64 {
+	switch {
+	case f.Inexact && !f.isTraced(p):
+		return uint64(float64(f.Size(p)) * min(1, extrapolated*f.Residual))
+	case f.Ambiguous:
+		size, most := f.Size(p), uint64(0)
+		for i := range f.rivals {
+			other := f.rivals[i].Size(p)
+			most = max(most, max(size, other)-min(size, other))
+		}
+		return most
+	}
+	return 0
+}
+
+// IsDoubtful tells whether there are points at which the size is not certain.
+func (f *Formula) IsDoubtful() bool { return f.Inexact || f.Ambiguous }
+
+func (f *Formula) isTraced(p Point) bool {
+	return slices.ContainsFunc(f.traced, func(t traced) bool { return t.shape == p.shape })
 }
 
 // Describe is the formula as people read it: "8·B·length7 + 4·B", "≈ 1.5·B", "(B·length7) rows".

@@ -101,7 +101,9 @@ func formulaOf(sizes []int64, of []int, fitter *formula.Fitter) formula.Formula 
 		*known = max(*known, size)
 	}
 	if depends {
-		return fitter.Approximate(byShape)
+		found := fitter.Approximate(byShape)
+		found.Varies = true
+		return found
 	}
 	return fitter.Fit(byShape)
 }

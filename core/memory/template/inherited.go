@@ -72,9 +72,40 @@ func (b *builder) setInherited() {
 		}
 		b.Of[i].addInherited(groups)
 	}
+	for _, t := range b.Templates {
+		t.meetOwn(b.Templates)
+	}
 	for _, t := range b.Templates { // empty ones have done their duty in addInherited: a run looks for the others at every segment
 		t.Inherited = slices.DeleteFunc(t.Inherited, func(g Inherited) bool { return len(g.Frees) == 0 })
 	}
+}
+
+// meetOwn adds what a segment frees of earlier ones of its own shape, where the trace has it behind other shapes alone: the same
+// storages at the same events.
+func (t *Template) meetOwn(all []*Template) {
+	for _, g := range slices.Clone(t.Inherited) {
+		for _, own := range all {
+			if g.Distance.Windows > 0 && own.Kind == g.From.Kind && find(t.Inherited, g.Distance, own) == nil && t.sharesShape(own) {
+				t.Inherited = append(t.Inherited, g.of(own))
+			}
+		}
+	}
+}
+
+// of gives the same frees of the same storages of another template.
+func (g Inherited) of(own *Template) Inherited {
+	same := match(g.From.identities(nil), own.identities(nil))
+	found := Inherited{Distance: g.Distance, From: own}
+	for _, f := range g.Frees {
+		if at := same[g.From.Survivors[f.Survivor]]; at >= 0 && own.Storages[at].Survivor >= 0 {
+			found.Frees = append(found.Frees, Free{f.Event, own.Storages[at].Survivor})
+		}
+	}
+	return found
+}
+
+func (t *Template) sharesShape(other *Template) bool {
+	return slices.ContainsFunc(t.Recordings, func(r Recording) bool { return r.HasShape && other.traced(r.Shape) })
 }
 
 // earlierSegments lists those that a segment may free storages of: that it frees none counts too.

@@ -91,7 +91,8 @@ def default_cases() -> Iterator[Case]:
 
 def catalogue_cases() -> Iterator[Case]:
     for entry in json.loads((HERE.parent / "catalogue.json").read_text()):
-        yield {"name": entry["id"], "config": entry["config"]}
+        if entry["config"]["model_type"] in CLASSES:
+            yield {"name": entry["id"], "config": entry["config"]}
 
 
 def random_cases(seed: int, per_family: int) -> Iterator[Case]:

@@ -10,6 +10,7 @@ from .errors import InvalidArgumentError, UnsupportedError
 from .wrapped_model import bare, lora_rank
 
 _QUERIES_AND_VALUES = (("q_proj", "v_proj"), ("linear_q", "linear_v"), ("query_proj", "value_proj"))
+_PROJECTORS = ("multi_modal_projector", "projector")  # between an audio LLM's encoder and its language model
 _NEW_HEADS = ("lm_head", "ctc_head")  # of CTC: a fine-tuning gives them the rows of its own vocabulary
 _OWN_TARGETS = (
     "give peft.get_peft_model(model, LoraConfig(target_modules=[…])) layers of it, and pass that without lora_rank"
@@ -18,7 +19,10 @@ _MOST = 4096  # as in core/memory/analytic
 
 
 def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
-    """``model`` as a ``peft.PeftModel`` that trains adapters of ``rank`` beside queries and values, and a CTC head.
+    """``model`` as a ``peft.PeftModel`` that trains adapters of ``rank`` beside queries and values, and what is new.
+
+    New is a CTC head; of an audio LLM the projector between encoder and language model trains, too, as in its makers'
+    recipes.
 
     The rest of the model is frozen; its layers are changed in place, so use what is returned. The adapters add nothing
     before the first step; their weights depend on ``seed`` alone. What bitsandbytes has loaded in 8 or 4 bits is
@@ -42,7 +46,10 @@ def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
         # Checkpointing is the plan's choice, and not of the kind that this would ask for.
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     config = peft.LoraConfig(
-        r=rank, lora_alpha=2 * rank, target_modules=list(_targets(model)), modules_to_save=_new_heads(model)
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=list(_targets(model)),
+        modules_to_save=[*_new_heads(model), *_projectors(model)] or None,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -84,7 +91,17 @@ def _targets(model: Any) -> tuple[str, str]:
     return found
 
 
-def _new_heads(model: Any) -> list[str] | None:
+def _projectors(model: Any) -> list[str]:
+    """Those whose weights are floating-point numbers: weights of 8 or 4 bits do not train."""
+    if not hasattr(model.config, "text_config"):
+        return []
+    parts = {name.rpartition(".")[2]: m for name, m in model.named_modules() if name.endswith(_PROJECTORS)}
+    return [
+        name for name in _PROJECTORS if name in parts and all(p.is_floating_point() for p in parts[name].parameters())
+    ]
+
+
+def _new_heads(model: Any) -> list[str]:
     heads = [name for name in _NEW_HEADS if "CTC" in type(model).__name__ and hasattr(model, name)]
     for name in heads:
         if not all(p.is_floating_point() for p in getattr(model, name).parameters()):
@@ -92,4 +109,4 @@ def _new_heads(model: Any) -> list[str] | None:
                 f"{name} is quantized, and it is to train",
                 f'load the model with BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["{name}"])',
             )
-    return heads or None
+    return heads

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ._row_words import RowKind as RowKind
+
 Policy = Literal["fastest", "published"]
 """A search for the least predicted time, or a formula, for comparison."""
 Preset = Literal["balanced", "speed", "reproducible"]

@@ -24,6 +24,8 @@ EPOCHS: Final = 3.0
 """Of a training whose length is not given."""
 MEAN_S: Final = 8.0
 """Of clips whose durations are not known."""
+TOKENS: Final = 128
+"""Of the longest text, where texts are not measured: what guides pad them to."""
 LOADER_WORKERS: Final = 4
 """Of each GPU, where none were measured."""
 INTERVAL_MS: Final = 100.0

@@ -9,7 +9,7 @@ from typing import Any
 from .errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from .hub_connection import offline, without_retries
 
-OFFLINE = '"tiny-wav2vec2" and "tiny-whisper" are always there'
+OFFLINE = '"tiny-wav2vec2", "tiny-whisper" and "tiny-qwen3-asr" are always there'
 TOKEN = "log in with `hf auth login`, or set HF_TOKEN"
 _NO_NETWORK = (
     "offline", "couldn't connect", "connection", "name resolution", "temporary failure", "max retries", "timed out",

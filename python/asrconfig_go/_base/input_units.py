@@ -1,7 +1,7 @@
 """Inputs of models by name, and how long one unit of them counts.
 
-Plans, traces and reports reckon in seconds. A token of text counts as a frame of wav2vec2, 20 ms: a transformer
-computes as much for one as for the other, so whatever a plan assumes of a second of audio holds for 50 tokens.
+Plans, traces and reports reckon in seconds, also of texts: see ``TokensPerSecond`` of core/units, whose words are those
+of ``_row_words``.
 """
 
 from __future__ import annotations
@@ -9,25 +9,56 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ._row_words import WORDS, RowKind, RowWords
+
+__all__ = [
+    "FRAMES_PER_SECOND",
+    "INPUTS",
+    "TOKENS_PER_SECOND",
+    "TOO_LONG_HINT",
+    "WORDS",
+    "InputUnit",
+    "RowKind",
+    "RowWords",
+    "too_long",
+]
+
 INPUTS: Final = ("input_values", "input_features", "input_ids")
 """What models of transformers call their input: samples, frames of features, tokens."""
-TOKENS_PER_SECOND: Final = 50
+TOKENS_PER_SECOND: Final = WORDS["texts"].per_second
 FRAMES_PER_SECOND: Final = 100
 """Of spectrograms of an unknown model: 10 ms a frame, as of log-mel features."""
 
 
 @dataclass(frozen=True)
 class InputUnit:
-    """What the lengths of a model's input count: ``word``, so many a second; all are padded to ``fixed``, if any."""
+    """What the lengths of a model's input count: ``word``, so many a second; all are padded to ``fixed``, if any.
+
+    ``row_kind``: what people call the rows, ``"texts"`` where they hold tokens and nothing to hear.
+    """
 
     word: str
     per_second: float
     fixed: int | None = None
+    row_kind: RowKind = "clips"
 
     def seconds(self, length: int) -> float:
         """How long an input of this length counts."""
         return (self.fixed or length) / self.per_second
 
     def __str__(self) -> str:
+        if self.row_kind == "texts":
+            return self.word if self.fixed is None else f"{self.fixed} {self.word} each"
         each = f"{self.per_second:g} {self.word} a second"
         return each if self.fixed is None else f"each of {self.seconds(0):g} s, {each}"
+
+
+TOO_LONG_HINT: Final = "split clips, truncate texts, or choose a model without fixed positions"
+
+
+def too_long(row_kind: RowKind, model: str, length: int, longest: int, per_second: float) -> str:
+    """What is wrong with an input of this length, of which ``model`` takes ``longest``."""
+    words = WORDS[row_kind]
+    most, asked = words.length(longest / per_second), words.length(length / per_second)
+    counted = "" if row_kind == "texts" else f": {length} samples or frames, not {longest}"
+    return f"{words.content} of {asked} is longer than the {most} that {model} takes{counted}"

@@ -7,6 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "._base.adapters": ("add_lora",),
         "applied_settings": ("Applied", "AppliedSetting", "TooLateWarning"),
+        "frozen_parts": ("freeze",),
         "model_preparation": ("prepare_model",),
         "training_arguments": ("UnsupportedSettingWarning",),
     },

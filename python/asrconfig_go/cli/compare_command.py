@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .._base.defaults import EPOCHS, LOADER_WORKERS, LORA_RANK, MEAN_S
+from .._base.defaults import EPOCHS, LOADER_WORKERS, LORA_RANK, MEAN_S, TOKENS
 from .._base.errors import InvalidArgumentError
 from .options import DATA, MODEL, add_output_options, add_training_options, show_result
 
@@ -20,6 +20,9 @@ def add_compare(commands: Any) -> None:
     add("--hours", type=float, help="hours of audio, instead of --data")
     add("--mean-seconds", type=float, metavar="SECONDS", help=f"of a clip on average (default {MEAN_S:g})")
     add("--max-seconds", type=float, metavar="SECONDS", help="of the longest clip (default 3 times the mean)")
+    add("--texts", type=int, help="number of texts, instead of --data, for a model of text")
+    add("--max-tokens", type=int, metavar="TOKENS", help=f"of the longest text (default {TOKENS})")
+    add("--mean-tokens", type=int, metavar="TOKENS", help="of a text on average (default: all are as long)")
     add("--price", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
     add("--epochs", type=float, default=EPOCHS, help="default %(default)s")
     add_training_options(compare)
@@ -40,8 +43,8 @@ def _comparison(arguments: argparse.Namespace) -> Any:
 
     if arguments.model is None:
         raise InvalidArgumentError("no model to compare for", "give --model, or --largest with a family")
-    if arguments.data is None and arguments.hours is None:
-        raise InvalidArgumentError("no audio to train on", "give --data, or --hours")
+    if arguments.data is None and arguments.hours is None and arguments.texts is None:
+        raise InvalidArgumentError("nothing to train on", "give --data, --hours, or --texts of a model of text")
     return compare_gpus(
         arguments.model,
         arguments.data,
@@ -49,6 +52,9 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         hours=arguments.hours,
         mean_s=arguments.mean_seconds,
         max_s=arguments.max_seconds,
+        texts=arguments.texts,
+        max_tokens=arguments.max_tokens,
+        mean_tokens=arguments.mean_tokens,
         prices=_prices(arguments.price),
         target_batch_size=arguments.target_batch_size,
         epochs=arguments.epochs,

@@ -11,7 +11,7 @@ from .._base import choices
 from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._base.output import show, show_json
 
-MODEL = "known name, folder with config.json, name on the Hub, or tiny-wav2vec2, tiny-whisper"
+MODEL = "known name, folder with config.json, name on the Hub, or tiny-wav2vec2, tiny-whisper, …"
 DATA = "folder, manifest, tar shards, Parquet or audio file (see scan), or demo: bundled spoken digits"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError
 from .._base.output import show
-from .options import add_lora_option, add_quiet
+from .options import add_quiet
 
 _PASSED_ON = (
     "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
@@ -21,15 +21,17 @@ def add_train(commands: Any) -> None:
     """Add the command to argparse's ``commands``."""
     train = commands.add_parser("train", help="fine-tune a speech model, from the data's name to the model in a folder")
     add = train.add_argument
-    add("--model", required=True, help="checkpoint: a folder or a name on the Hub; or tiny-wav2vec2, tiny-whisper")
+    add("--model", required=True, help="checkpoint: a folder or a name on the Hub; or tiny-wav2vec2, tiny-whisper, "
+        "tiny-moonshine, tiny-parakeet-tdt, tiny-qwen3-asr")  # fmt: skip
     add("--data", required=True, help="folder, manifest or dataset on the Hub; or demo: bundled spoken digits")
     add("--out", default="asrconfig-output", help="folder for model and checkpoints (default asrconfig-output)")
     _add_data(train)
-    add("--language", help="german, de, …: of Whisper, and of how letters become lower case")
+    add("--language", help="german, de, …: of Whisper and of prompts, and of how letters become lower case")
     add("--epochs", type=float, help="passes over the data (default: the plan's)")
     add("--max-steps", type=int, help="optimizer steps, in place of epochs")
     add("--target-batch-size", type=int, help="clips per optimizer step (default 32)")
-    add_lora_option(train)
+    add("--lora", dest="lora_rank", type=int, metavar="RANK",
+        help="train adapters of this rank (default: 16 for an audio LLM, else none)")  # fmt: skip
     add("--bits", type=int, help="8 or 4: load the model's weights in so many bits (bitsandbytes; with --lora)")
     add("--gpu", help="plan for this GPU instead of the local one")
     add("--config", metavar="FILE", help="a plan, as asrconfig plan --output wrote it")
@@ -70,7 +72,7 @@ def _add_data(train: Any) -> None:
         help="fine-tuned CTC model that finds where to cut clips over 30 s without timestamps",
     )
     add("--clean", action=argparse.BooleanOptionalAction, default=None,
-        help="lower case and no punctuation in transcripts (default: on, except for Whisper)")  # fmt: skip
+        help="lower case and no punctuation in transcripts (default: on for CTC)")  # fmt: skip
 
 
 def _train(arguments: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.choices import RowKind
 from .._base.errors import InvalidArgumentError
 from .._base.ranges import Range
 from .._base.records import to_json
@@ -103,9 +104,13 @@ class GPUPlan:
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown, kind="comparison"):
-    """One training on several GPUs, in the order asked for. Seconds, hours of audio, bytes, dollars."""
+    """One training on several GPUs, in the order asked for. Seconds, hours of audio, bytes, dollars.
+
+    ``row_kind`` ``"texts"`` says that what is trained on are texts, ``clips`` of them, and 50 tokens count as a second.
+    """
 
     model: ModelProfile
+    row_kind: RowKind
     clips: int
     hours: float
     longest_s: float

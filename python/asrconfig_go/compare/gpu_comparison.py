@@ -18,7 +18,6 @@ from .._base.choices import LengthHandling, Optimizer, Precision
 from .._base.defaults import (
     EPOCHS,
     LORA_RANK,
-    MEAN_S,
     OPTIMIZER,
     SAFETY_MARGIN,
     TARGET_BATCH_SIZE,
@@ -28,11 +27,11 @@ from .._base.json_files import read_json
 from .._base.keywords import check_keywords
 from .._base.records import from_json, to_json
 from .._base.transformers_features import can_offload_checkpoints, has_any_depth
-from ..data.profile import DatasetProfile
 from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
 from ..plan.known_loss import knows_loss
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
+from .compared_rows import read_rows
 from .comparison_records import Comparison, LargestModels, Price, StepCalibration
 from .gpu_traces import TracedModel
 from .step_calibration import known_calibrations
@@ -53,10 +52,14 @@ def compare_gpus(
     hours: float | None = None,
     mean_s: float | None = None,
     max_s: float | None = None,
+    texts: int | None = None,
+    mean_tokens: int | None = None,
+    max_tokens: int | None = None,
     prices: Prices | None = None,
     freeze_feature_encoder: bool = False,
     trace: bool | None = None,
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+    collator: Callable[[list[Any]], Any] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
     """Plan one training on each of ``gpus``, and return its memory, time and cost there.
@@ -64,13 +67,15 @@ def compare_gpus(
     Each row is what ``create_optimal_config`` plans for that GPU: with ``trace=False``, as far as the config tells what
     a step takes, which is a matter of milliseconds; else from a recorded step, which is kept for all later questions.
     ``trace=True`` records whatever the config tells. ``batch_fn`` makes the batches of a module of your own (see
-    ``ASRConfigManager.plan``).
+    ``ASRConfigManager.plan``), ``collator``, the Trainer's, those of rows of ``dataset``.
 
     ``model``: a known name, a folder with ``config.json``, a transformers config, or a live module.
     ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
-    ``mean_s`` seconds on average (8) and ``max_s`` at most (3 times that) are assumed. ``gpus``: names of the catalogue
-    such as ``"T4"`` and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by name, or a JSON file
-    of them; they replace those of the built-in table. ``options`` are the fields of ``CompareOptions``.
+    ``mean_s`` seconds on average (8) and ``max_s`` at most (3 times that) are assumed; of a model of text, so many
+    ``texts`` of ``max_tokens`` at most (128) and ``mean_tokens`` on average (as many: all are padded). ``gpus``: names
+    of the catalogue such as ``"T4"`` and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by
+    name, or a JSON file of them; they replace those of the built-in table. ``options`` are the fields of
+    ``CompareOptions``.
 
     Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model whose config does not tell
     what a step takes and that is not or cannot be traced, and ``InvalidArgumentError`` for values out of range.
@@ -82,9 +87,14 @@ def compare_gpus(
     from ..memory.model_source import analytic_request
 
     described = analytic_request(model, freeze_feature_encoder)
-    traced = TracedModel(model, freeze_feature_encoder, trace, batch_fn, options.get("lora_rank", 0))
+    rows = read_rows(
+        dataset, model, collator,
+        hours=hours, mean_s=mean_s, max_s=max_s, texts=texts, mean_tokens=mean_tokens, max_tokens=max_tokens,
+    )  # fmt: skip
+    batches = rows.batches if batch_fn is None else batch_fn
+    traced = TracedModel(model, freeze_feature_encoder, trace, batches, options.get("lora_rank", 0))
     return compare_described(
-        described, traced, dataset, gpus=gpus, hours=hours, mean_s=mean_s, max_s=max_s, prices=prices,
+        described, traced, rows.data, gpus=gpus, prices=prices,
         measured={"loss_unknown": not knows_loss(model)}, **options,
     )  # fmt: skip
 
@@ -151,12 +161,9 @@ class CompareOptions(EvaluationOptions):
 def compare_described(
     model: dict[str, Any],
     traced: TracedModel,
-    dataset: Any = None,
+    data: dict[str, Any],
     *,
     gpus: Sequence[str] | None = None,
-    hours: float | None = None,
-    mean_s: float | None = None,
-    max_s: float | None = None,
     prices: Prices | None = None,
     measured: Mapping[str, Any] | None = None,
     durations: array[float] | None = None,
@@ -164,8 +171,8 @@ def compare_described(
 ) -> Comparison:
     """``compare_gpus`` for a model as ``analytic_request`` describes it, and how it is traced.
 
-    ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names;
-    ``durations``: seconds of every clip of the profile.
+    ``data``: the rows, as ``timing.compare`` takes them; ``durations``: seconds of every clip of a profile.
+    ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names.
     """
     check_keywords(options, CompareSettings.__annotations__, "compare_gpus")
     asked = CompareOptions(**options)
@@ -180,7 +187,7 @@ def compare_described(
     request = {**asked.request(), "kernel_profiles": kernels}
     request |= {"any_depth": has_any_depth(), "can_offload": can_offload_checkpoints()}
     request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
-    request["data"] = _data(dataset, hours, mean_s, max_s)
+    request["data"] = data
     request = {**(measured or {}), **request}
     return from_json(Comparison, traced.compare(request, durations))
 
@@ -244,23 +251,6 @@ def _names(gpus: Sequence[str] | None) -> list[str]:
     if not names:
         raise InvalidArgumentError("no GPU to compare", 'name some, such as gpus=["T4", "L4"], or leave it out for all')
     return [checked("gpus", name, str) for name in names]
-
-
-def _data(dataset: Any, hours: float | None, mean_s: float | None, max_s: float | None) -> dict[str, Any]:
-    if dataset is not None:
-        if isinstance(dataset, DatasetProfile):
-            return {"profile": to_json(dataset)}
-        from ..data.scan import scan_audio
-
-        return {"profile": to_json(scan_audio(dataset, clips=False).profile)}
-    if hours is None:
-        raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, or hours of audio")
-    mean_s = MEAN_S if mean_s is None else checked("mean_s", mean_s, float)
-    max_s = 3 * mean_s if max_s is None else max_s
-    for name, value in {"hours": hours, "mean_s": mean_s, "max_s": max_s}.items():
-        if not checked(name, value, float) > 0:
-            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give hours of audio, and seconds")
-    return {"clips": max(1, round(hours * 3600 / mean_s)), "mean_s": float(mean_s), "max_s": float(max_s)}
 
 
 def _prices(prices: Prices | None) -> dict[str, float]:

@@ -85,6 +85,9 @@ def _of_config(config: dict[str, Any], name: str) -> Limits:
     config = {**_DEFAULTS.get(str(config.get("model_type")), {}), **config}
     decoder = config.get("decoder") or {}
     positions = config.get("max_target_positions") or decoder.get("max_position_embeddings")
+    if not positions and config.get("is_encoder_decoder"):  # as in Moonshine and Canary: the decoder's own, at the top
+        inner = config.get("decoder_config") or {}
+        positions = inner.get("max_position_embeddings") or config.get("max_position_embeddings")
     if positions:
         return Limits(name, positions=int(positions), start=config.get("decoder_start_token_id"))
     if config.get("model_type") == "wav2vec2-bert":

@@ -110,7 +110,7 @@ def input_unit(name: str, axes: int, model: Any) -> InputUnit:
     Raises ``InvalidArgumentError`` for frames of which the model does not tell how many make a second.
     """
     if name == "input_ids":
-        return InputUnit("tokens", TOKENS_PER_SECOND)
+        return InputUnit("tokens", TOKENS_PER_SECOND, row_kind="texts")
     if axes == 1:
         return InputUnit("samples", SAMPLING_RATE)
     known = _batches(model)

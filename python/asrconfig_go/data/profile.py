@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .._base.choices import RowKind
 from .._base.errors import EmptyDatasetError
 from .._base.records import to_json
 from ..view.plot import plot
@@ -85,8 +86,9 @@ class DatasetProfile(Shown, kind="dataset"):
     """The audio summed up; statistics speak of the usable clips that were measured. Seconds, bytes, hertz.
 
     With ``sampled`` a sample represents the whole: counts, hours and bytes are then scaled to it, and ``sampling``
-    tells how far they may be off. ``padding`` is for batches of ``batch_size`` measured clips. ``warnings`` are likely
-    problems of a training; whether a clip is silent is not judged, as nothing is decoded.
+    tells how far they may be off. ``row_kind`` is ``"texts"`` where rows hold tokens, 50 of which count as a
+    second, and are shown as tokens. ``padding`` is for batches of ``batch_size`` measured clips. ``warnings`` are
+    likely problems of a training; whether a clip is silent is not judged, as nothing is decoded.
 
     >>> profile = scan_audio(CLIPS, progress=False).profile
     >>> profile.sample_count, profile.bad_count
@@ -120,6 +122,7 @@ class DatasetProfile(Shown, kind="dataset"):
     duplicates: Duplicates
     warnings: tuple[str, ...]
     source: str
+    row_kind: RowKind = "clips"
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the histogram with matplotlib, on ``ax`` or a new figure, and give the axes or the figure.

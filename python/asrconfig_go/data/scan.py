@@ -144,6 +144,8 @@ def scan_audio(
     }
     prepared = PreparedRows(model, examples_of(source, collator, model))
     found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed, prepared=prepared)
+    if found.unit is not None:
+        options["row_kind"] = found.unit.row_kind
     with ProgressBar("Scanning audio", "file", found.total, progress) as advance:
         if cluster is not None:
             from .cluster_scan import read_parts

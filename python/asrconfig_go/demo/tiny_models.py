@@ -63,4 +63,94 @@ TINY_WHISPER: dict[str, Any] = {
     "eos_token_id": 256,
     "decoder_start_token_id": 257,
 }
-TINY = {"tiny-wav2vec2": TINY_WAV2VEC2, "tiny-whisper": TINY_WHISPER}
+TINY_MOONSHINE: dict[str, Any] = {
+    "model_type": "moonshine",
+    "architectures": ["MoonshineForConditionalGeneration"],
+    "vocab_size": 320,
+    "hidden_size": 96,
+    "intermediate_size": 256,
+    "encoder_num_hidden_layers": 2,
+    "decoder_num_hidden_layers": 2,
+    "encoder_num_attention_heads": 4,
+    "decoder_num_attention_heads": 4,
+    "encoder_num_key_value_heads": 4,
+    "decoder_num_key_value_heads": 4,
+    "max_position_embeddings": 96,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 2,
+    "decoder_start_token_id": 1,
+}
+MEL_BINS = 40
+TINY_PARAKEET_TDT: dict[str, Any] = {
+    "model_type": "parakeet_tdt",
+    "architectures": ["ParakeetForTDT"],
+    "vocab_size": 320,
+    "decoder_hidden_size": 96,
+    "num_decoder_layers": 1,
+    "max_symbols_per_step": 4,
+    "pad_token_id": 1,
+    "blank_token_id": 2,
+    "encoder_config": {
+        "model_type": "parakeet_encoder",
+        "hidden_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 256,
+        "subsampling_conv_channels": 32,
+        "num_mel_bins": MEL_BINS,
+        "dropout": 0.0,
+        "layerdrop": 0.0,
+        "activation_dropout": 0.0,
+        "attention_dropout": 0.0,
+    },
+}
+CHAT_TOKENS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<asr_text>")
+AUDIO_TOKENS = {
+    "audio_token": "<|audio_pad|>",
+    "audio_bos_token": "<|audio_start|>",
+    "audio_eos_token": "<|audio_end|>",
+}
+CHAT_TEMPLATE = (
+    "{% for turn in messages %}<|im_start|>{{ turn['role'] }} "
+    "{% for part in turn['content'] %}"
+    "{% if part['type'] == 'audio' %}<|audio_start|><|audio_pad|><|audio_end|>{% else %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {% endif %}"
+)
+TINY_QWEN3_ASR: dict[str, Any] = {
+    "model_type": "qwen3_asr",
+    "architectures": ["Qwen3ASRForConditionalGeneration"],
+    "audio_token_id": 4,
+    "eos_token_id": 1,
+    "pad_token_id": 2,
+    "tie_word_embeddings": True,
+    "audio_config": {
+        "model_type": "qwen3_asr_encoder",
+        "num_mel_bins": MEL_BINS,
+        "d_model": 96,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 256,
+        "downsample_hidden_size": 24,
+        "output_dim": 96,
+    },
+    "text_config": {
+        "model_type": "qwen3",
+        "vocab_size": 320,
+        "hidden_size": 96,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 24,
+        "max_position_embeddings": 1024,
+        "tie_word_embeddings": True,
+    },
+}
+TINY = {
+    "tiny-wav2vec2": TINY_WAV2VEC2,
+    "tiny-whisper": TINY_WHISPER,
+    "tiny-moonshine": TINY_MOONSHINE,
+    "tiny-parakeet-tdt": TINY_PARAKEET_TDT,
+    "tiny-qwen3-asr": TINY_QWEN3_ASR,
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from .._base.input_units import WORDS, RowWords
 from ..view.units import gib, plural
 from .decisions import overridden, stale
 from .explained_plan import ExplainedPlan
@@ -13,8 +14,7 @@ from .memory_bar import memory_of
 
 LEVELS = ("serious", "warning", "note")
 _EVALUATED = 1000  # clips of an evaluation whose predictions are counted, if the dataset has as many
-# A loader worker's process with torch imported, as core/plan counts it; a second of 16 000 samples of 4 bytes.
-_WORKER_BYTES, _SECOND_BYTES = 1e9, 64_000
+_WORKER_BYTES = 1e9  # of a loader worker's process with torch imported, as core/plan counts it
 _COLAB_BYTES = 13 * 2**30  # host RAM of Colab's machines without "high RAM": 12.7 GiB
 _FEW_FRAMES = 5  # 0.1 s: less than any word lasts
 _GUARD = "Train with asrconfig train or manager.train(trainer), or call manager.attach(trainer) before trainer.train()."
@@ -40,6 +40,10 @@ def cautions(e: ExplainedPlan) -> tuple[Caution, ...]:
     found += [_told("warning", "plan", text) for text in e.config.warnings]
     found += [_told("note", "dataset", text) for text in (e.dataset.warnings if e.dataset else ())]
     return tuple(sorted(found, key=lambda caution: LEVELS.index(caution.level)))
+
+
+def _rows(e: ExplainedPlan) -> RowWords:
+    return WORDS[e.config.row_kind]
 
 
 def _told(level: str, code: str, text: str) -> Caution:
@@ -123,7 +127,8 @@ def _needs_guard(e: ExplainedPlan) -> Caution | None:
     return Caution(
         "note" if e.guarded else "warning",
         "guard",
-        f"The guard makes this plan's steps: {c.length_handling} clips, micro-batches sized by predicted memory.",
+        f"The guard makes this plan's steps: {c.length_handling} {_rows(e).nouns}, micro-batches sized by predicted "
+        "memory.",
         f"The Trainer alone computes batches of {alone}: "
         + ("they fit, but take longer than predicted." if fits else "they may not fit."),
         _GUARD,
@@ -137,13 +142,13 @@ def _over_budget(e: ExplainedPlan) -> Caution | None:
     if m.budget_bytes is None or highest <= m.budget_bytes or stale(e.config):
         return None
     beyond = m.total_bytes is not None and m.others_bytes + highest > m.total_bytes
-    when = "" if m.peak_bytes > m.budget_bytes else "in the worst of the simulated orders of clips "
+    when = "" if m.peak_bytes > m.budget_bytes else f"in the worst of the simulated orders of {_rows(e).nouns} "
     return Caution(
         "serious" if beyond else "warning",
         "over_budget",
         f"The predicted peak {when}is {gib(highest)}, over the budget of {gib(m.budget_bytes)}.",
         "It does not fit into the device." if beyond else "It takes from the safety margin.",
-        "Lower the micro-batch, turn gradient checkpointing on, or leave out the longest clips.",
+        f"Lower the micro-batch, turn gradient checkpointing on, or leave out the longest {_rows(e).nouns}.",
     )
 
 
@@ -153,7 +158,7 @@ def _overrides(e: ExplainedPlan) -> Caution | None:
     if not changed:
         return None
     other = c.effective_batch_size != c.target_batch_size
-    step = f": a step has {c.effective_batch_size} clips instead of {c.target_batch_size}" if other else ""
+    step = f": a step has {_rows(e).count(c.effective_batch_size)} instead of {c.target_batch_size}" if other else ""
     return Caution(
         "warning",
         "overrides",
@@ -199,7 +204,7 @@ def _evaluation(e: ExplainedPlan) -> Caution | None:
     return Caution(
         "warning",
         "evaluation",
-        f"The predictions of {clips} evaluated clips take at least {gib(size)}, a quarter or more of the "
+        f"The predictions of {clips} evaluated {_rows(e).nouns} take at least {gib(size)}, a quarter or more of the "
         f"{' and the '.join(short)}.",
         f"The Trainer keeps {until} until the evaluation ends; {assumed}.",
         "Use predict_with_generate=True, or preprocess_logits_for_metrics=lambda logits, labels: "
@@ -214,7 +219,7 @@ def _evaluation_batch(e: ExplainedPlan) -> Caution | None:
             return Caution(
                 "warning",
                 "evaluation_batch",
-                f"Evaluation takes {row.value} clips at once; {row.planned} were planned.",
+                f"Evaluation takes {row.value} {_rows(e).nouns} at once; {row.planned} were planned.",
                 "Its activations, and the logits of a whole batch, may not fit together with the optimizer's state.",
                 "Lower per_device_eval_batch_size, or attach the guard, which computes such batches in pieces.",
             )
@@ -227,7 +232,7 @@ def _host_bytes(e: ExplainedPlan) -> float:
     if d is None:
         return c.dataloader_num_workers * _WORKER_BYTES
     longest = min(x for x in (d.max_s, c.max_length_s, c.chunk_length_s) if x is not None)
-    ready = (c.dataloader_prefetch_factor or 0) * c.per_device_train_batch_size * longest * _SECOND_BYTES
+    ready = (c.dataloader_prefetch_factor or 0) * c.per_device_train_batch_size * longest * _rows(e).second_bytes
     kept = d.decoded_bytes * max(1, c.dataloader_num_workers) if c.cache_dataset else 0
     return c.dataloader_num_workers * (_WORKER_BYTES + ready) + kept
 
@@ -243,7 +248,7 @@ def _host_memory(e: ExplainedPlan) -> Caution | None:
         "serious",
         "host_memory",
         f"Loading takes about {gib(need)} of host RAM; {gib(ram)} are available.",
-        "Workers, the batches they hold ready and kept audio add up; the system kills a process when RAM runs out.",
+        "Workers, the batches they hold ready and what is kept add up; the system kills a process when RAM runs out.",
         "Fewer dataloader_num_workers, a smaller dataloader_prefetch_factor, or cache_dataset = False.",
     )
 
@@ -273,11 +278,12 @@ def _bad_files(e: ExplainedPlan) -> Caution | None:
     d = e.dataset
     if d is None or not d.bad_count:
         return None
+    noun = "file" if d.row_kind == "clips" else _rows(e).noun
     part = d.bad_count / max(1, d.bad_count + d.sample_count)
     return Caution(
         "warning" if part > 0.01 else "note",
         "bad_files",
-        f"{plural(d.bad_count, 'file')} cannot be read and {'was' if d.bad_count == 1 else 'were'} not counted.",
+        f"{plural(d.bad_count, noun)} cannot be read and {'was' if d.bad_count == 1 else 'were'} not counted.",
         "Decoding one of them stops the training.",
         "Leave them out, or repair them: bad_files of the dataset's profile says what is wrong with each.",
     )

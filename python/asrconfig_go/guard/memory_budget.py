@@ -10,6 +10,7 @@ from .._base.errors import InvalidArgumentError
 from ..batching.batch_lengths import Extent
 from ..batching.memory_limits import GRID_S, OVERHEAD_S
 from ..memory.held_memory import Predicted
+from ..memory.shape_traces import by_formulas
 from ..recovery.micro_batch_budget import Budget
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class MemoryBudget(Budget):
         """The largest micro-batch of clips of this duration that is predicted to fit, at least 1."""
         step = max(1, math.ceil(seconds / GRID_S - 1e-9))
         if step not in self._fits:
-            self._fits[step] = max(1, self._memory.largest_batch(step * GRID_S, self._limit))
+            with by_formulas(self._memory):
+                self._fits[step] = max(1, self._memory.largest_batch(step * GRID_S, self._limit))
         return self._fits[step]
 
     def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
@@ -78,7 +80,8 @@ class MemoryBudget(Budget):
         from ..memory.memory_settings import Shape
 
         seconds = extent.length / self.rate
-        question = self._memory.step_request(Shape(samples, seconds, None))
+        with by_formulas(self._memory):
+            question = self._memory.step_request(Shape(samples, seconds, None))
         return Predicted(samples, seconds, {**question, "kind": kind, "limit_bytes": None})
 
     def shrink(self, extent: Extent, size: int) -> None:

@@ -21,5 +21,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "resampled_cache": ("CacheNotKeptWarning", "ResampledCache"),
         "reverberation": ("Reverberation",),
         "speed": ("ChangeSpeed",),
+        "text_logits": ("TextLogitsCollator", "text_logits_only"),
     },
 )

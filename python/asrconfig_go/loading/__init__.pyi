@@ -14,3 +14,4 @@ from .noise import AddNoise as AddNoise
 from .resampled_cache import CacheNotKeptWarning as CacheNotKeptWarning, ResampledCache as ResampledCache
 from .reverberation import Reverberation as Reverberation
 from .speed import ChangeSpeed as ChangeSpeed
+from .text_logits import TextLogitsCollator as TextLogitsCollator, text_logits_only as text_logits_only

@@ -52,8 +52,8 @@ class Seq2SeqCollator:
     """Rows to a batch of an encoder and a decoder, such as Whisper: its input and ``labels``.
 
     As ``CTCCollator``, but labels lose ``decoder_start_token_id`` where the tokenizer put it in front, since the model
-    does so itself; ``pad_to_multiple_of`` is of the labels too, and not of inputs that always have the same length, as
-    Whisper's 30 s.
+    does so itself, and those of a ``text`` end with the tokenizer's end token; ``pad_to_multiple_of`` is of the labels
+    too, and not of inputs that always have the same length, as Whisper's 30 s.
     """
 
     processor: Any
@@ -70,7 +70,7 @@ class Seq2SeqCollator:
         """A dictionary of tensors."""
         extractor, tokenizer = _parts(self.processor)
         batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, self.pad_to_multiple_of)
-        labels = labels_of(rows, tokenizer)
+        labels = labels_of(rows, tokenizer, ended=True)
         if labels is None:
             return batch
         labels = without_start(labels, self.decoder_start_token_id)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.listing import listed
 from .audio import load_audio
@@ -78,7 +79,7 @@ def clips_of(rows: Sequence[dict[str, Any]], extractor: Any, load: Any, augment:
 
 
 def _at_the_rate_of(extractor: Any, load: Any) -> Any:
-    rate = int(extractor.sampling_rate)
+    rate = int(getattr(extractor, "sampling_rate", SAMPLING_RATE))
     if load is load_audio:
         return partial(load_audio, sample_rate=rate)
     if sample_rate_of(load) not in (None, rate):

@@ -9,8 +9,8 @@ from .._base.errors import InvalidArgumentError
 from ..data.label_limits import IGNORED
 
 
-def labels_of(rows: Sequence[dict[str, Any]], tokenizer: Any) -> list[list[int]] | None:
-    """The label ids of each row: its ``labels``, else its ``text`` by the tokenizer; None when no row has either."""
+def labels_of(rows: Sequence[dict[str, Any]], tokenizer: Any, *, ended: bool = False) -> list[list[int]] | None:
+    """The label ids of each row: its ``labels``, else its ``text`` as ``text_ids``; None when no row has either."""
     have = [name for name in ("labels", "text") if name in rows[0]]
     if not have:
         return None
@@ -22,18 +22,30 @@ def labels_of(rows: Sequence[dict[str, Any]], tokenizer: Any) -> list[list[int]]
         return [[int(token) for token in row["labels"]] for row in rows]
     if tokenizer is None:
         raise InvalidArgumentError("the processor has no tokenizer for the texts", 'give rows with "labels"')
-    return [list(tokenizer(row["text"]).input_ids) for row in rows]
+    return text_ids([row["text"] for row in rows], tokenizer, ended=ended)
+
+
+def text_ids(texts: Sequence[str], tokenizer: Any, *, ended: bool = False) -> list[list[int]]:
+    """The tokens of each text; ``ended``: with the end token behind them where the tokenizer writes none."""
+    rows: list[list[int]] = [list(ids) for ids in tokenizer(list(texts)).input_ids]
+    end = getattr(tokenizer, "eos_token_id", None) if ended else None
+    return [ids if end is None or ids[-1:] == [end] else [*ids, end] for ids in rows]
 
 
 def padded_labels(labels: Sequence[Sequence[int]], multiple: int | None = None) -> Any:
     """An int64 tensor (clips, longest), padded with -100 at the end, to a multiple where one is given."""
+    return padded_ids(labels, IGNORED, multiple)
+
+
+def padded_ids(rows: Sequence[Sequence[int]], value: int, multiple: int | None = None) -> Any:
+    """As ``padded_labels``, with ``value`` in place of -100."""
     import torch
 
-    width = max(map(len, labels))
+    width = max(map(len, rows))
     if multiple:
         width = -(-width // multiple) * multiple
-    padded = torch.full((len(labels), width), IGNORED, dtype=torch.long)
-    for row, tokens in zip(padded, labels, strict=True):
+    padded = torch.full((len(rows), width), value, dtype=torch.long)
+    for row, tokens in zip(padded, rows, strict=True):
         row[: len(tokens)] = torch.as_tensor(tokens, dtype=torch.long)
     return padded
 

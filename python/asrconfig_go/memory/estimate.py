@@ -8,6 +8,7 @@ from typing import Any
 
 from .._base.checks import checked
 from .._base.errors import InvalidArgumentError
+from .._base.input_units import RowKind
 from .._base.records import to_json
 from ..view.plot import plot
 from ..view.render import Record, Shown
@@ -166,6 +167,7 @@ class MemoryEstimate(Shown, kind="memory"):
     evaluation: EvaluationMemory | None = field(default=None, metadata=_LOCAL)
     remedies: tuple[str, ...] = field(default=(), metadata=_LOCAL)
     warnings: tuple[str, ...] = field(default=(), metadata=_LOCAL)
+    row_kind: RowKind = field(default="clips", metadata=_LOCAL)
     _run: PredictedRun | None = field(default=None, metadata=_LOCAL, compare=False)
 
     @property
@@ -196,7 +198,8 @@ class MemoryEstimate(Shown, kind="memory"):
         v = self.evaluation
         thousand = {} if v is None else {"gpu_bytes_1000": v.gpu_bytes(1000), "host_bytes_1000": v.host_bytes(1000)}
         return self.to_dict() | {
-            "shape_words": "" if self.shape is None else self.shape.words(),
+            "shape_words": "" if self.shape is None else self.shape.words(self.row_kind),
+            "row_kind": self.row_kind,
             "settings_words": self.settings.words(),
             "target": {**vars(self.target), "limit_bytes": self.target.limit_bytes},
             "calibration_words": "" if self.calibration is None else self.calibration.words(),

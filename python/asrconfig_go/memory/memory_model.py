@@ -22,6 +22,7 @@ from .opened_trace import STEPS, OpenedTrace
 from .recording import Recording
 from .remedies import smaller_batch
 from .run_memory import RunEstimate, simulated_run
+from .shape_traces import Point, ShapeTraces
 from .snapshot import PredictedRun
 from .step_memory import Step, StepsEstimate, simulated_steps
 from .trace_cache import TraceCache, fingerprint
@@ -98,8 +99,14 @@ class MemoryModel(OpenedTrace):
         model_key = None if source.identity is None else fingerprint(source.identity)
         recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
         cached = recording.key(model_key) if cache and model_key and loss is None else None
-        opened = _cached(cached) or native.call("memory.open", recording.make(cached, progress))
-        return cls(opened, settings, target, None if own else model_key, source.label)
+        opened = _opened(recording, cached, progress)
+
+        def record(shapes: tuple[Point, ...]) -> dict[str, Any]:
+            further = dataclasses.replace(recording, points=shapes)
+            return _opened(further, cached and further.key(str(model_key)), progress)
+
+        shapes = ShapeTraces(record, getattr(batch_fn, "real", lambda point: point))
+        return cls(opened, settings, target, None if own else model_key, source.label, shapes)
 
     @classmethod
     def load(
@@ -134,7 +141,8 @@ class MemoryModel(OpenedTrace):
         evaluation = None if evaluation_batch is None else self.evaluation(evaluation_batch, seconds, labels)
         notes = estimate.notes
         if labels is None:
-            notes = (f"transcripts of {self.labels(seconds)} tokens assumed", *notes)
+            texts = "labels" if self.row_kind == "texts" else "transcripts"
+            notes = (f"{texts} of {self.labels(seconds)} tokens assumed", *notes)
         estimate = dataclasses.replace(estimate, shape=shape, evaluation=evaluation, notes=notes)
         if estimate.fits is not False:
             return estimate
@@ -152,7 +160,7 @@ class MemoryModel(OpenedTrace):
         played = question if found["out_of_memory"] is None else {**question, "limit_bytes": None}
         return dataclasses.replace(
             estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration,
-            _run=PredictedRun(self, played),
+            row_kind=self.row_kind, _run=PredictedRun(self, played),
         )  # fmt: skip
 
     def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
@@ -160,7 +168,7 @@ class MemoryModel(OpenedTrace):
         from .evaluation_memory import evaluation_of
 
         shape = Shape(batch, seconds, labels)
-        request = {**self.step_request(shape), "kind": "evaluate", "limit_bytes": None}
+        request = {**self.step_request(shape, "evaluate"), "limit_bytes": None}
         # What the outputs take by themselves: expandable segments hand out no more than was asked for, and the outputs
         # are often there only for the last few events.
         exact = {**request, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
@@ -236,6 +244,11 @@ def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
         return found
     whole = native.call(op, {**request, "limit_bytes": None})
     return {**whole, "fits": False, "out_of_memory": found["out_of_memory"]}
+
+
+def _opened(recording: Recording, key: str | None, progress: bool) -> dict[str, Any]:
+    """The trace of a recording, from the cache where it is there under ``key``."""
+    return _cached(key) or dict(native.call("memory.open", recording.make(key, progress)))
 
 
 def _cached(key: str | None) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from .._base.checks import check_seconds, checked
 from .._base.choices import Checkpointing, Precision
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import InvalidArgumentError
+from .._base.input_units import WORDS, RowKind
 from .._base.records import to_json
 from ..machine.hardware import GPU, HardwareProfile
 from .calibration_record import torch_version
@@ -115,10 +116,10 @@ class Shape:
         if self.labels is not None:
             check_labels("labels", self.labels)
 
-    def words(self) -> str:
-        """``8 × 15 s``, with the labels where they were given."""
+    def words(self, row_kind: RowKind = "clips") -> str:
+        """``8 × 15 s`` or ``8 × 128 tokens``, with the labels where they were given."""
         labels = "" if self.labels is None else f", {self.labels} labels"
-        return f"{self.batch} × {self.seconds:g} s{labels}"
+        return f"{self.batch} × {WORDS[row_kind].length(self.seconds)}{labels}"
 
 
 def check_labels(name: str, labels: Any) -> int:

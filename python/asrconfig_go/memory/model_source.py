@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .._base import native
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
 from .._base.json_files import config_values, read_object
 from .._base.wrapped_model import bare
-from ..machine.model import ModelProfile, _request, profile_model
+from ..machine.model import ModelProfile, _counts_of_module, _request, profile_model
 from ..machine.named_models import config_of_name
 from .trace_cache import fingerprint
 
@@ -79,7 +80,10 @@ def analytic_request(model: Any, freeze_feature_encoder: bool = False) -> dict[s
     if is_module(model) and hasattr(config, "to_json_string"):
         request = _request(config, freeze_feature_encoder or _feature_encoder(model) is False)
         request["config"]["architectures"] = [type(bare(model)).__name__]
-        return request
+        with contextlib.suppress(UnsupportedError):
+            native.call("model.profile", request)
+            return request
+        return {"counts": _counts_of_module(model)}  # of a model_type that cannot be counted from its config
     return _request(model, freeze_feature_encoder)
 
 

@@ -6,14 +6,16 @@ import contextlib
 import dataclasses
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._base import native
 from .._base.defaults import SAMPLING_RATE
-from .._base.errors import InvalidArgumentError, LibraryError, UnsupportedError
+from .._base.errors import InvalidArgumentError
+from .._base.input_units import TOO_LONG_HINT, RowKind, too_long
 from .calibration_record import Calibration, find_calibration
 from .memory_settings import MAX_BATCH, MemorySettings, Shape, Target, check_labels, positive
+from .shape_traces import ShapeTraces, close_trace
 
 STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
 
@@ -28,6 +30,7 @@ class OpenedTrace:
         target: Target,
         model_key: str | None = None,
         label: str = "",
+        shapes: ShapeTraces | None = None,
     ) -> None:
         self.about: dict[str, Any] = opened["about"]
         """Model, versions and settings as the trace has them."""
@@ -41,7 +44,8 @@ class OpenedTrace:
         self.aim(target)
         self._label = label
         self._trace = opened["trace"]
-        self._finalizer = weakref.finalize(self, _close, self._trace)
+        self._shapes = shapes
+        self._finalizer = weakref.finalize(self, close_trace, self._trace)
 
     @property
     def name(self) -> str:
@@ -76,13 +80,16 @@ class OpenedTrace:
 
         A batch fits whose peak of reserved memory stays within the limit, without giving cached memory back on its way.
         ``limit_bytes`` is what the allocator may reserve in all; without it, what the given GPU leaves. The search
-        begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection.
+        begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection; where
+        each batch has to be traced, at the size to which two smaller ones point.
         """
         limit = self.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
         if limit is None:
             raise InvalidArgumentError("there is no GPU to fit into", 'pass limit_bytes, or trace with gpu="L4"')
         low, high, step = 0, positive("most", most, MAX_BATCH) + 1, 1
         batch = min(positive("near", near, MAX_BATCH), most)
+        if not self._for_all_batches(seconds, labels):
+            batch = self._extrapolated(seconds, labels, limit, most)
         while high - low > 1:
             if self._fits(Shape(batch, seconds, labels), limit):
                 low = batch
@@ -95,14 +102,28 @@ class OpenedTrace:
                 step *= 2
         return low
 
-    def answers(self, batch: int, seconds: float) -> bool:
-        """Whether the traced shapes determine the memory of this one; not for a model whose steps differ in kind."""
-        request = {**self.step_request(Shape(batch, seconds, None)), "limit_bytes": None, "timeline": 0, "modules": 1}
+    def determines(self, batch: int, seconds: float, labels: int | None = None) -> bool:
+        """Whether formulas answer exactly for this shape; else it is traced when it is asked about."""
+        request = self._asked(Shape(batch, seconds, labels), "train")
+        return bool(native.call("memory.determined", {key: request[key] for key in ("trace", *_SHAPE)})["exactly"])
+
+    def prepare(self, shapes: Sequence[Shape]) -> None:
+        """Trace those shapes together that formulas do not determine, which takes less than one after the other."""
+        if self._shapes is None:
+            return
+        asked = [self._asked(shape, "train") for shape in shapes]
+        points = [tuple(request[key] for key in _SHAPE) for request in asked if not self._shapes.determined(request)]
+        if points:
+            self._shapes.several(points)
+
+    @contextlib.contextmanager
+    def by_formulas(self) -> Iterator[None]:
+        """Inside, nothing is traced: what no formula determines is answered by bounds, or raises."""
+        shapes, self._shapes = self._shapes, None
         try:
-            native.call("memory.simulate", request)
-        except UnsupportedError:
-            return False
-        return True
+            yield
+        finally:
+            self._shapes = shapes
 
     def work(self, batch: int, seconds: float, labels: int | None = None) -> dict[str, Any]:
         """What the kernels of one micro-batch of this shape do, as ``timing.step`` takes it.
@@ -119,6 +140,11 @@ class OpenedTrace:
         """Units of input length in a second of audio: samples, or frames of features."""
         return float(self.about.get("length_per_second") or SAMPLING_RATE)
 
+    @property
+    def row_kind(self) -> RowKind:
+        """What people call the rows of its batches."""
+        return "texts" if self.about.get("row_kind") == "texts" else "clips"
+
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration, in samples or frames of features.
 
@@ -127,13 +153,12 @@ class OpenedTrace:
         about, per_second = self.about, self.length_per_second
         length = math.ceil(seconds * per_second - 1e-6)
         longest = about.get("fixed_length") or about.get("max_length")
-        if longest and length > longest:
+        if longest and length > longest and not about.get("truncates"):
             raise InvalidArgumentError(
-                f"{seconds:g} s of audio are longer than the {longest / per_second:g} s that {self.name} takes"
-                f" ({length} samples, frames or tokens than {longest})",
-                "split clips, truncate texts, or choose a model without fixed positions",
+                too_long(self.row_kind, self.name, length, int(longest), per_second),
+                TOO_LONG_HINT,
             )
-        return int(about.get("fixed_length") or length)
+        return int(about.get("fixed_length") or (min(length, longest) if longest else length))
 
     def labels(self, seconds: float) -> int:
         """A usual number of label tokens for this duration."""
@@ -149,6 +174,25 @@ class OpenedTrace:
     def close(self) -> None:
         """Give the trace's memory back; a second call does nothing."""
         self._finalizer()
+        if self._shapes is not None:
+            self._shapes.close()
+
+    def _for_all_batches(self, seconds: float, labels: int | None) -> bool:
+        """Whether batches of clips of one length are answered without tracing each."""
+        asked = self._asked(Shape(2, seconds, labels), "train")
+        return self._shapes is None or self._shapes.for_all_batches(asked)
+
+    def _extrapolated(self, seconds: float, labels: int | None, limit: int, most: int) -> int:
+        """The batch that fits if memory goes on rising as from two clips to four."""
+        few, more = Shape(2, seconds, labels), Shape(4, seconds, labels)
+        self.prepare((few, more))
+        asked = {"limit_bytes": None, "timeline": 0, "modules": 1}
+        low, high = (
+            native.call("memory.simulate", {**self.step_request(shape), **asked})["peak_reserved"] * self.factor
+            for shape in (few, more)
+        )
+        rise = max(1.0, (high - low) / 2)
+        return min(most, max(1, math.floor(few.batch + (limit - low) / rise)))
 
     def _fits(self, shape: Shape, limit: int) -> bool:
         asked = {"limit_bytes": self._uncorrected(limit), "keep_cache": True, "timeline": 0, "modules": 1}
@@ -156,7 +200,7 @@ class OpenedTrace:
 
     def evaluated(self, shape: Shape) -> dict[str, Any]:
         """Evaluation batches of this shape, simulated without a limit."""
-        request = {**self.step_request(shape), "kind": "evaluate", "limit_bytes": None}
+        request = {**self.step_request(shape, "evaluate"), "limit_bytes": None}
         found: dict[str, Any] = native.call("memory.simulate", request)
         return found
 
@@ -201,8 +245,12 @@ class OpenedTrace:
             )
         return [self._allowed(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
 
-    def step_request(self, shape: Shape) -> dict[str, Any]:
-        """A question about steps of this shape."""
+    def step_request(self, shape: Shape, kind: str = "train") -> dict[str, Any]:
+        """A question about steps of this shape, or evaluations: the shape is traced where no formula is exact."""
+        request = self._asked(shape, kind)
+        return request if self._shapes is None else self._shapes.exactly(request)
+
+    def _asked(self, shape: Shape, kind: str) -> dict[str, Any]:
         return {
             **self.common_request(self.target.limit_bytes),
             "batch": shape.batch,
@@ -210,9 +258,8 @@ class OpenedTrace:
             "labels": self.labels(shape.seconds) if shape.labels is None else self._allowed(shape.labels),
             "accumulation": self.settings.accumulation,
             "steps": STEPS,
+            "kind": kind,
         }
 
 
-def _close(trace: Any) -> None:
-    with contextlib.suppress(LibraryError):  # a library that no longer works holds nothing worth closing
-        native.call("memory.close", {"trace": trace})
+_SHAPE = ("batch", "length", "labels")

@@ -113,6 +113,7 @@ class Recording:
                 gradient_checkpointing=s.gradient_checkpointing, every_n_layers=s.every_n_layers,
                 offload_checkpoints=s.offload_checkpoints, accumulation=s.accumulation, loss=self.loss,
                 compute_capability=self.capability, progress=advance, lora_rank=s.lora_rank,
+                covering=self.points is None,
             )  # fmt: skip
         except AsrConfigError:
             raise

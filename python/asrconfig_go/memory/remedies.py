@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import AsrConfigError, UnsupportedError
+from .._base.input_units import WORDS
 from ..view.units import gib
 from .memory_settings import MemorySettings, Shape
 
@@ -32,7 +33,8 @@ def smaller_batch(model: OpenedTrace, shape: Shape) -> str:
     except UnsupportedError:  # too few shapes were traced to tell of others
         return "a smaller batch: trace more shapes to learn which one fits"
     if largest == 0:
-        return f"not even one clip of {shape.seconds:g} s fits with these settings"
+        rows = WORDS[model.row_kind]
+        return f"not even one {rows.noun} of {rows.length(shape.seconds)} fits with these settings"
     return f"batch={largest} is the largest that fits"
 
 

@@ -11,6 +11,7 @@ from .._base import native
 from .._base.checks import check_seconds, checked
 from .._base.choices import ClipOrder
 from .._base.errors import InvalidArgumentError
+from .._base.input_units import RowKind
 from .._base.records import from_json, to_json
 from ..view.plot import plot
 from ..view.render import Record, Shown
@@ -89,6 +90,7 @@ class RunEstimate(Shown, kind="memory run"):
     batch: int = field(default=1, metadata=_LOCAL)
     clips: int = field(default=0, metadata=_LOCAL)
     longest_s: float = field(default=0.0, metadata=_LOCAL)
+    row_kind: RowKind = field(default="clips", metadata=_LOCAL)
     steps: int = field(default=0, metadata=_LOCAL)
     order: ClipOrder = field(default="random", metadata=_LOCAL)
     settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)
@@ -112,7 +114,8 @@ class RunEstimate(Shown, kind="memory run"):
 
     def _shown(self) -> Record:
         """What the view of a run's memory shows."""
-        told = {name: getattr(self, name) for name in ("model", "batch", "clips", "longest_s", "steps", "order")}
+        names = ("model", "batch", "clips", "longest_s", "steps", "order", "row_kind")
+        told = {name: getattr(self, name) for name in names}
         target = {**vars(self.target), "limit_bytes": self.target.limit_bytes}
         return {**to_json(self), **told, "settings_words": self.settings.words(), "target": target}
 
@@ -148,5 +151,5 @@ def simulated_run(
     found = native.call("memory.run", request)
     return RunEstimate.read(
         found, memory.factor, model=memory.name, batch=batch, clips=len(durations), longest_s=max(durations),
-        steps=steps, order=order, settings=memory.settings, target=memory.target,
+        steps=steps, order=order, settings=memory.settings, target=memory.target, row_kind=memory.row_kind,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from .._base.errors import InvalidArgumentError
 from ..batching.memory_limits import GRID_S, fits_in
+from ..memory.shape_traces import by_formulas
 from ..view.units import GIB, plural
 
 _WORSE = 1.05  # times what was said before, to be said again
@@ -62,7 +63,8 @@ def by_memory(memory: Any) -> Predictor:
         raise InvalidArgumentError("the memory model has no GPU given", 'trace it with gpu="L4"')
 
     def predict(clips: int, seconds: float) -> Excess | None:
-        found = memory.estimate(clips, seconds, timeline=0)
+        with by_formulas(memory):
+            found = memory.estimate(clips, seconds, timeline=0)
         if found.fits is not False:
             return None
         available = memory.target.available_bytes

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._base.input_units import WORDS
+
 PREDICTED_FOR = frozenset(
     (
         "per_device_train_batch_size",
@@ -86,13 +88,13 @@ class Overrides:
 
     def _step_words(self, config: Any, clips: int, rate_chosen: bool) -> str:
         """The clips of a step now, and what the learning rate would be for them."""
-        planned = self.effective
+        planned, words = self.effective, WORDS[config.row_kind]
         if clips == planned:
-            return f"a step keeps its {planned} clips"
-        words = f"a step has {clips} clips instead of {planned}"
+            return f"a step keeps its {words.count(planned)}"
+        step = f"a step has {words.count(clips)} instead of {planned}"
         power = {"sqrt": 0.5, "linear": 1.0}.get(config.lr_scaling)
         if power is None or rate_chosen:
-            return words
+            return step
         scaled = config.learning_rate * (clips / planned) ** power
         rate = f"learning_rate = {config.learning_rate:.3g} is for {planned}"
-        return f"{words}, and {rate}: {config.lr_scaling} scaling gives {scaled:.3g} for {clips}"
+        return f"{step}, and {rate}: {config.lr_scaling} scaling gives {scaled:.3g} for {clips}"

@@ -20,6 +20,7 @@ from .._base.choices import (
     Policy,
     Precision,
     Preset,
+    RowKind,
     Strategy,
 )
 from .._base.errors import InternalError, InvalidArgumentError, VersionMismatchError
@@ -121,6 +122,7 @@ class PlanRecord:
     decisions: tuple[Decision, ...]
     warnings: tuple[str, ...]
     # Newer than schema version 1: what a plan of that version does.
+    row_kind: RowKind = "clips"
     micro_batching: MicroBatching = "fixed"
     micro_batch_size: int = 1
     micro_batch_overhead_s: float = OVERHEAD_S
@@ -192,7 +194,7 @@ class PlanRecord:
                 raise InvalidArgumentError(f"the configuration has an unknown setting {name!r}", _nearest(name))
         if version == 1:
             data = {**_since_version_2(data), **data, "schema_version": SCHEMA_VERSION}
-        data = {"rule": None, **data}  # the planner writes it where it was given
+        data = {"rule": None, "row_kind": "clips", **data}  # older plans have none
         missing = [name for name in json_fields(PlanRecord) if name not in data]
         if missing:
             raise InvalidArgumentError(

@@ -6,7 +6,7 @@ import hashlib
 import math
 import warnings
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -17,6 +17,7 @@ from .._base.choices import Optimizer, Precision
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..batching import StepSampler
 from ..batching.memory_limits import Table
+from .worst_pair import Pairs
 
 if TYPE_CHECKING:
     from ..memory import MemoryModel
@@ -30,6 +31,7 @@ _ROUNDS = (
 _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
+_TOGETHER = 3  # micro-batches that are traced together: enough for the others where memory follows from their number
 _ROWS = 16  # lengths at which a traced table is asked
 _GRADIENT_BYTES = 4
 _SHORTEST_S = 0.5  # of a clip, as in core/estimate: the planner takes shorter ones for as long
@@ -172,38 +174,37 @@ class Tracer:
     def _asked(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         memory = self._opened(wanted)
         longest_s = memory.length(max(durations)) / memory.length_per_second
-        if getattr(self._batch_fn, "by_length", True) and memory.answers(2, longest_s):
-            return self._any_length(memory, wanted, durations, longest_s)
-        # Its control flow depends on the batch, so that no shape tells of another, or the guard does not know how long
-        # a batch is: the candidates are traced.
-        sizes, length, labels = _divisors(wanted.share), memory.length(longest_s), memory.labels(longest_s)
-        memory = self._opened(wanted, tuple((size, length, labels) for size in sizes))
-        return self._one_length(memory, wanted, sizes, longest_s)
+        pairs = self._batch_fn.pairs() if hasattr(self._batch_fn, "pairs") else ()
+        exact = memory.determines(2, longest_s)
+        worst = Pairs.of(memory, pairs, longest_s, exact=exact)
+        if getattr(self._batch_fn, "by_length", True) and exact and memory.determines(2, worst.seconds, worst.labels):
+            return self._any_length(memory, wanted, durations, worst)
+        # No formula covers its shapes, or the guard does not know how long a batch is: the candidates are traced.
+        return self._one_length(memory, wanted, worst)
 
-    def _opened(self, wanted: Wanted, points: tuple[tuple[int, int, int], ...] | None = None) -> MemoryModel:
+    def _opened(self, wanted: Wanted) -> MemoryModel:
         from ..memory.memory_settings import Target
         from ..memory.recording import kernel_class
 
         target = Target.find(self._gpu)
-        key = (kernel_class(target.capability), wanted.settings, wanted.allocator, points)
+        key = (kernel_class(target.capability), wanted.settings, wanted.allocator)
         if key not in self._kept:
-            self._kept[key] = self._traced(wanted, points)
+            self._kept[key] = self._traced(wanted)
         self._kept[key].aim(target)
         return self._kept[key]
 
-    def _traced(self, wanted: Wanted, points: tuple[tuple[int, int, int], ...] | None) -> MemoryModel:
+    def _traced(self, wanted: Wanted) -> MemoryModel:
         from ..memory import MemoryModel
 
         return MemoryModel.trace(
-            self._source(), self._batch_fn, **self._settings(wanted), gpu=self._gpu, points=points,
-            progress=self._progress,
-        )  # fmt: skip
+            self._source(), self._batch_fn, **self._settings(wanted), gpu=self._gpu, progress=self._progress
+        )
 
     def _any_length(
-        self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], longest_s: float
+        self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], worst: Pairs
     ) -> dict[str, Any]:
         share, limit = wanted.share, wanted.budget_bytes - self._outside(memory)
-        rows = tuple(_table(memory, _lengths(min(durations), longest_s), share, limit))
+        rows = tuple(_table(memory, _lengths(min(durations), worst.longest_s), share, limit, worst))
         largest = max(1, rows[-1][1])
         with ThreadPoolExecutor(1) as beside:  # the library works outside the GIL
             high = beside.submit(self._worst, memory, rows, share, durations, limit) if wanted.high else None
@@ -211,26 +212,44 @@ class Tracer:
                 **wanted.settings._asdict(),
                 "budget_bytes": wanted.budget_bytes,
                 "memory": [{"seconds": max(_SHORTEST_S, seconds), "batch": batch} for seconds, batch in rows],
-                "peaks": self._peaks(memory, share, largest, longest_s, wanted.budget_bytes),
-                "eval_batch": _evaluation(memory, largest, longest_s, share, limit),
+                "peaks": self._peaks(memory, share, largest, worst, wanted.budget_bytes),
+                "eval_batch": _evaluation(memory, largest, worst, share, limit),
                 "note": _assumed(memory),
                 "work": _work(memory, rows, durations) if wanted.work else [],
                 "high_bytes": None if high is None else high.result(),
             }
 
-    def _one_length(self, memory: MemoryModel, wanted: Wanted, sizes: list[int], longest_s: float) -> dict[str, Any]:
-        peaks = [self._peak(memory, size, longest_s) for size in sizes]
+    def _one_length(self, memory: MemoryModel, wanted: Wanted, worst: Pairs) -> dict[str, Any]:
+        peaks = list(self._candidates(memory, wanted, worst))
         largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= wanted.budget_bytes), default=0)
         return {
             **wanted.settings._asdict(),
             "budget_bytes": wanted.budget_bytes,
-            "memory": [{"seconds": max(_SHORTEST_S, longest_s), "batch": largest}],
+            "memory": [{"seconds": max(_SHORTEST_S, worst.longest_s), "batch": largest}],
             "peaks": peaks,
             "eval_batch": None,
             "note": _assumed(memory),
             "high_bytes": None,
             "one_length": True,
         }
+
+    def _candidates(self, memory: MemoryModel, wanted: Wanted, worst: Pairs) -> Iterator[dict[str, Any]]:
+        """The peaks of parts of a share by rising size: three are traced together, and larger ones as far as they fit.
+
+        One clip alone only where at most one of the three fits.
+        """
+        from ..memory.memory_settings import Shape
+
+        sizes = _divisors(wanted.share)
+        first = sizes[1 : 1 + _TOGETHER] or sizes
+        memory.prepare([Shape(size, worst.seconds, worst.labels) for size in first])
+        peaks = [self._peak(memory, size, worst) for size in first]
+        if sum(peak["bytes"] <= wanted.budget_bytes for peak in peaks) < 2 and first != sizes:
+            peaks.insert(0, self._peak(memory, 1, worst))
+        for size in sizes:
+            if size > peaks[-1]["batch"] and _extended(peaks, size) <= wanted.budget_bytes:
+                peaks.append(self._peak(memory, size, worst))
+        yield from peaks
 
     def _outside(self, memory: MemoryModel) -> int:
         """What a process takes besides the allocator's memory: context and NCCL, or the process itself on a CPU."""
@@ -254,21 +273,21 @@ class Tracer:
         return run.peak_reserved + self._outside(memory)
 
     def _peaks(
-        self, memory: MemoryModel, share: int, largest: int, seconds: float, budget_bytes: int
+        self, memory: MemoryModel, share: int, largest: int, worst: Pairs, budget_bytes: int
     ) -> list[dict[str, Any]]:
         """Those of the largest micro-batch, and of parts of a share down to the second that fits, by rising size."""
-        found, fit = [self._peak(memory, largest, seconds)], 0
+        found, fit = [self._peak(memory, largest, worst)], 0
         for size in reversed([size for size in _divisors(share) if size <= largest]):
             if size < largest:
-                found.insert(0, self._peak(memory, size, seconds))
+                found.insert(0, self._peak(memory, size, worst))
             fit += found[0]["bytes"] <= budget_bytes
             if fit == 2:
                 break
         return found
 
-    def _peak(self, memory: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
-        """One micro-batch of the longest clips: its peak on the device, and what holds it."""
-        found = memory.estimate(batch, seconds, timeline=0)
+    def _peak(self, memory: MemoryModel, batch: int, worst: Pairs) -> dict[str, Any]:
+        """One micro-batch of the worst clips: its peak on the device, and what holds it."""
+        found = memory.estimate(batch, worst.seconds, worst.labels, timeline=0)
         outside = self._outside(memory)
         parts = [{"name": name, "bytes": size} for name, size in found.at_peak.components.items() if size > 0]
         rest = {"cached": found.peak_reserved - found.peak_allocated, "context": outside}
@@ -312,7 +331,7 @@ def _lengths(shortest_s: float, longest_s: float) -> list[float]:
     return [shortest_s * ratio**i for i in range(_ROWS - 1)] + [longest_s]
 
 
-def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int) -> list[tuple[float, int]]:
+def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int, worst: Pairs) -> list[tuple[float, int]]:
     """Rows of seconds and the largest micro-batch that fits, up to ``share``, from the longest clips on."""
     rows: list[tuple[float, int]] = []
     guess = 1.0
@@ -322,24 +341,33 @@ def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int) ->
         if rows and rows[0][1] == share:  # of the longest clips: shorter ones take no more
             fits = share
         else:
-            fits = memory.largest_batch(seconds, limit, near=min(share, max(1, round(guess))), most=share)
+            asked_s, labels = worst.at(seconds)
+            fits = memory.largest_batch(asked_s, limit, labels, near=min(share, max(1, round(guess))), most=share)
         rows.append((seconds, fits))
     # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
     fewest = accumulate((fits for _, fits in rows[::-1]), min)
     return [(seconds, fits) for (seconds, _), fits in zip(rows[::-1], fewest, strict=True)]
 
 
-def _evaluation(memory: MemoryModel, batch: int, seconds: float, share: int, limit: int) -> int:
+def _evaluation(memory: MemoryModel, batch: int, worst: Pairs, share: int, limit: int) -> int:
     """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits."""
-    while 2 * batch <= max(share, batch) and _evaluated(memory, 2 * batch, seconds) <= limit:
+    while 2 * batch <= max(share, batch) and _evaluated(memory, 2 * batch, worst) <= limit:
         batch *= 2
     return batch
 
 
-def _evaluated(memory: MemoryModel, batch: int, seconds: float) -> int:
+def _evaluated(memory: MemoryModel, batch: int, worst: Pairs) -> int:
     from ..memory.memory_settings import Shape
 
-    return int(memory.evaluated(Shape(batch, seconds, None))["peak_reserved"])
+    return int(memory.evaluated(Shape(batch, worst.seconds, worst.labels))["peak_reserved"])
+
+
+def _extended(peaks: list[dict[str, Any]], size: int) -> float:
+    """About the peak of a larger micro-batch, if memory goes on rising as it did."""
+    last = peaks[-1]
+    before = peaks[-2] if len(peaks) > 1 else {"batch": 0, "bytes": 0}
+    rise = (last["bytes"] - before["bytes"]) / (last["batch"] - before["batch"])
+    return float(last["bytes"] + rise * (size - last["batch"]))
 
 
 def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> dict[str, Any]:

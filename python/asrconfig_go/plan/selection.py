@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.checks import checked
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
-from ..view.units import plural
+from .._base.input_units import WORDS, RowKind
 from .plan_record import PlanRecord
 
 if TYPE_CHECKING:
@@ -38,20 +38,22 @@ class Selection:
     """Left out: over ``chunk_length_s``, and no rule could cut them."""
     long_clips: LongClips | None = None
     """What ``config.select`` made of the clips over ``chunk_length_s``; None where there are none."""
+    row_kind: RowKind = "clips"
 
     def __repr__(self) -> str:
         total = len(self.kept) + len(self.too_long) + len(self.unreadable) + len(self.not_cut)
-        lines = [f"{len(self.kept)} of {plural(total, 'clip')} kept ({self.kept_hours:.2f} h)"]
+        rows = WORDS[self.row_kind]
+        lines = [f"{len(self.kept)} of {rows.count(total)} kept ({rows.amount(self.kept_hours)})"]
         if self.too_long:
-            longer = f"longer than {self.max_length_s:g} s left out ({self.too_long_hours:.2f} h)"
-            lines.append(f"{plural(len(self.too_long), 'clip')} {longer}")
+            longer = f"longer than {rows.length(self.max_length_s or 0)} left out ({rows.amount(self.too_long_hours)})"
+            lines.append(f"{rows.count(len(self.too_long))} {longer}")
         if self.unreadable:
-            lines.append(f"{plural(len(self.unreadable), 'clip')} that cannot be read left out")
+            lines.append(f"{rows.count(len(self.unreadable))} that cannot be read left out")
         if self.long_clips is not None:
             lines += self.long_clips.lines()
         elif self.to_cut:
             pieces = f"to be split into pieces of at most {self.chunk_length_s:g} s ({self.to_cut_hours:.2f} h)"
-            lines.append(f"{plural(len(self.to_cut), 'clip')} {pieces}")
+            lines.append(f"{rows.count(len(self.to_cut))} {pieces}")
         return "\n".join(lines)
 
 
@@ -81,9 +83,11 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
         (unreadable if math.isnan(s) else too_long if s > longest else kept).append(i)
         if chunk < s <= longest:
             to_cut.append(i)
+    rows = WORDS[config.row_kind]
     if not kept:
         raise EmptyDatasetError(
-            f"no clip is left of {len(seconds)}: {len(too_long)} are over {longest:g} s, {len(unreadable)} unreadable",
+            f"no {rows.noun} is left of {len(seconds)}: {len(too_long)} are over {rows.length(longest)}, "
+            f"{len(unreadable)} unreadable",
             "raise config.max_length_s, or set chunk_length_s and split the clips",
         )
 
@@ -93,6 +97,7 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     return Selection(
         kept, too_long, unreadable, to_cut,
         hours(kept), hours(too_long), hours(to_cut), config.max_length_s, config.chunk_length_s,
+        row_kind=config.row_kind,
     )  # fmt: skip
 
 
@@ -104,18 +109,19 @@ def select(
     processor: Any = None,
 ) -> tuple[Any, Selection]:
     """See ``TrainingConfig.select``."""
+    rows = WORDS[config.row_kind]
     if isinstance(dataset, dict):
-        raise InvalidArgumentError("a dictionary of splits has no order of clips", "select from each split")
+        raise InvalidArgumentError("a dictionary of splits has no order of rows", "select from each split")
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InvalidArgumentError(
-            f"cannot choose clips of a {type(dataset).__name__} by index",
-            "load the dataset without streaming, or train on config.stream(dataset), which leaves long clips out",
+            f"cannot choose {rows.nouns} of a {type(dataset).__name__} by index",
+            "load the dataset without streaming, or train on config.stream(dataset), which leaves long ones out",
         )
     if durations is None:
         durations = _measured(dataset)
     if len(durations) != len(dataset):
         raise InvalidArgumentError(
-            f"{len(durations)} durations for a dataset of {plural(len(dataset), 'clip')}", "pass one for each clip"
+            f"{len(durations)} durations for a dataset of {rows.count(len(dataset))}", f"pass one for each {rows.noun}"
         )
     chosen = select_clips(durations, config)
     if chosen.to_cut:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from .._base.input_units import WORDS
 from .plan_record import PlanRecord
 
 
@@ -11,8 +12,9 @@ def _steps(c: PlanRecord) -> list[tuple[str, str]]:
     """How the guard makes a plan's steps, where the Trainer alone would not."""
     if c.micro_batching != "memory":
         return []
-    cut = f"micro-batches sized by memory ({c.micro_batch_size} of the longest clips)"
-    return [("Steps", f"{c.length_handling} clips, {cut} (by manager.attach)")]
+    rows = WORDS[c.row_kind].nouns
+    cut = f"micro-batches sized by memory ({c.micro_batch_size} of the longest {rows})"
+    return [("Steps", f"{c.length_handling} {rows}, {cut} (by manager.attach)")]
 
 
 def _checkpointing(c: PlanRecord) -> str:

@@ -9,10 +9,12 @@ from typing import Any
 
 from .._base.defaults import TARGET_BATCH_SIZE
 from ..config import TrainingConfig
+from ..demo.tiny_models import TINY
 from ..training.deadline import deadline_of
-from .model_kinds import TINY_CTC, TINY_WHISPER
+from .model_kinds import family
 from .trainer_settings import length_of_run
 
+_LLM_RANK = 16
 _TINY_BATCH = 8  # with few clips, more and smaller steps learn faster than larger ones
 
 
@@ -28,7 +30,7 @@ class FineTuneOptions:
     epochs: float | None
     max_steps: int | None
     target_batch_size: int | None
-    lora_rank: int
+    lora_rank: int | None
     bits: int | None
     gpu: str | None
     config: TrainingConfig | str | os.PathLike[str] | None
@@ -54,7 +56,14 @@ class FineTuneOptions:
     @property
     def tiny(self) -> bool:
         """Whether the model is one of those with random weights."""
-        return self.model in (TINY_CTC, TINY_WHISPER)
+        return self.model in TINY
+
+    @property
+    def rank(self) -> int:
+        """That of the adapters: of a published audio LLM some by default, of other models none."""
+        if self.lora_rank is not None:
+            return self.lora_rank
+        return 0 if self.tiny or family(self.model) != "audio-llm" else _LLM_RANK
 
     @property
     def steps(self) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._base.adapters import add_lora
 from .._base.defaults import SAMPLING_RATE
+from ..loading.processor_batches import CollatorSettings, asked_language
 from ..plan.plan_record import FILE
 from ..training.checkpoint_space import check_room, disk_errors_explained
 from ..view.units import say
@@ -69,7 +70,7 @@ class Run:
         cleaned = data.clean(language=options.language) if cleans else data.with_texts(str.strip)
         self.processor = build_processor(column(cleaned.train, "text"), options.model, language=options.language)
         given = given_plan(options)
-        rank = given.lora_rank if given else options.lora_rank
+        rank = given.lora_rank if given else options.rank
         check_bits(options.bits, bool(rank), options.tiny)
         self.model = load_model(options.model, self.processor, seed=options.seed, bits=options.bits)
         if rank:
@@ -101,7 +102,7 @@ class Run:
             **schedule(
                 options.steps or plan.max_steps(clips), self.data.evaluation is not None, self._planned_interval()
             ),
-            **speech_settings(self.processor, self.model, self.data),
+            **speech_settings(self.model, self.data),
             **({"max_steps": options.steps} if options.steps else {}),
             **(self._from_random_weights() if options.tiny else {}),
             "disable_tqdm": not options.verbose,
@@ -110,13 +111,17 @@ class Run:
         settings = {name: value for name, value in settings.items() if name not in options.settings} | others
         plan.apply(self.model)  # before the arguments: they start CUDA, and allocator settings then come too late
         args = plan.to_training_arguments(
-            options.output, arguments_class=arguments_class(self.processor), model=self.model, **settings
+            options.output, arguments_class=arguments_class(self.model), model=self.model, **settings
         )
         plan.save(options.output / FILE)
         self.manager.explain().save(options.output / "plan.html")
         callbacks = [self.watch, *options.callbacks]
+        collating: CollatorSettings = {
+            "load": plan.clip_loader(),
+            **asked_language(self.processor, options.language),
+        }
         trainer = make_trainer(
-            self.model, args, self._during_training(), self.processor, callbacks=callbacks, load=plan.clip_loader()
+            self.model, args, self._during_training(), self.processor, callbacks=callbacks, **collating
         )
         if not options.verbose:
             trainer.remove_callback(PrinterCallback)  # it prints what the bar would
@@ -173,7 +178,10 @@ class Run:
         """What the model hears in the first ``n`` clips to evaluate with; in all of them for None."""
         longest = getattr(self.trainer.args, "generation_max_length", None)
         shown = self.options.verbose and n is None
-        return transcribe(self.model, self.processor, self.data.evaluation, n=n, max_length=longest, progress=shown)
+        return transcribe(
+            self.model, self.processor, self.data.evaluation, n=n, max_length=longest, progress=shown,
+            language=self.options.language,
+        )  # fmt: skip
 
     def _short_evaluation(self) -> bool:
         seconds: float = sum(column(self.data.evaluation, "length")) / SAMPLING_RATE

@@ -36,7 +36,7 @@ def fine_tune(
     epochs: float | None = None,
     max_steps: int | None = None,
     target_batch_size: int | None = None,
-    lora_rank: int = 0,
+    lora_rank: int | None = None,
     bits: int | None = None,
     gpu: str | None = None,
     config: TrainingConfig | str | os.PathLike[str] | None = None,
@@ -54,12 +54,12 @@ def fine_tune(
 
     ``source`` and the options up to ``language`` are those of ``load_speech``, ``model`` and ``language`` those of
     ``build_processor``. ``clean``: whether transcripts go through ``clean_text``; None does so for CTC alone, as
-    Whisper writes with capitals and punctuation. ``align`` is a fine-tuned CTC model, by folder or name, that finds the
+    others write with capitals and punctuation. ``align`` is a fine-tuned CTC model, by folder or name, that finds the
     texts of pieces of long clips which have no timestamps (see ``prepare``). ``epochs`` or ``max_steps`` (optimizer
     steps) replace the plan's length, ``target_batch_size`` is the clips of an optimizer step (default 32),
-    ``lora_rank`` above 0 trains and saves adapters in place of the model (see ``add_lora``), whose weights ``bits``, 8
-    or 4, loads by bitsandbytes, ``gpu`` plans for another GPU, and ``config`` is a plan made before. ``settings`` are
-    fields of the plan, or else of TrainingArguments, to override.
+    ``lora_rank`` above 0 trains and saves adapters in place of the model (see ``add_lora``; None: 16 for an audio LLM,
+    none for others), whose weights ``bits``, 8 or 4, loads by bitsandbytes, ``gpu`` plans for another GPU, and
+    ``config`` is a plan made before. ``settings`` are fields of the plan, or else of TrainingArguments, to override.
     ``profile`` is how many optimizer steps PyTorch's profiler records, see ``ASRConfigManager.train``.
 
     ``resume=True`` resumes the training in ``output_dir`` with its plan, or starts it. ``save_by`` saves a checkpoint

@@ -1,11 +1,15 @@
-"""A Trainer of transformers with an evaluation for CTC. Imports transformers; see ``trainers``."""
+"""Trainers of transformers with evaluations for CTC, and for prompts and transducers. Imports transformers."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from transformers import Trainer
+from transformers import Seq2SeqTrainer, Trainer
 
+from .._base.speech_kinds import ends_with_frames
+from .._base.wrapped_model import bare
+from ..loading.prompted_batches import without_transcripts
+from .generation import generated
 from .transcription import best_tokens
 
 
@@ -21,3 +25,22 @@ class CTCTrainer(Trainer):  # type: ignore[misc]
             return loss, logits, labels
         logits = logits[0] if isinstance(logits, tuple) else logits
         return loss, best_tokens(self.accelerator.unwrap_model(model), self._prepare_inputs(inputs), logits), labels
+
+
+class PromptTrainer(Seq2SeqTrainer):  # type: ignore[misc]
+    """A ``Seq2SeqTrainer`` that generates behind the prompt of each row, without the transcript that follows it."""
+
+    def prediction_step(
+        self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None, **_: Any
+    ) -> tuple[Any, Any, Any]:
+        """Loss, token ids behind the prompts, labels."""
+        loss, _logits, _labels = Trainer.prediction_step(self, model, inputs, True, ignore_keys)
+        if prediction_loss_only or not self.args.predict_with_generate:
+            return loss, None, None
+        inputs = self._prepare_inputs(inputs)
+        unwrapped = self.accelerator.unwrap_model(model)
+        if ends_with_frames(bare(unwrapped).config):
+            prompts = {name: value for name, value in inputs.items() if name not in ("labels", "decoder_input_ids")}
+        else:
+            prompts = without_transcripts(inputs, self.processing_class.tokenizer.pad_token_id)
+        return loss, generated(unwrapped, prompts, self.args.generation_max_length), inputs["labels"]

@@ -10,7 +10,10 @@ from functools import partial
 from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
+from .._base.speech_kinds import speech_kind
+from .._base.wrapped_model import bare
 from ..data.label_limits import Limits, limits_of
+from ..loading.padded_labels import text_ids
 from ..machine import HardwareProfile
 from ..segmentation import CTCAligner
 from ..segmentation.cutting import cut_settings
@@ -48,8 +51,7 @@ def prepare(
     """
     data = data.with_texts(str.strip)
     whisper = is_whisper(processor)
-    spectrogram = "input_features" in processor.feature_extractor.model_input_names
-    limits = limits_of(model or ("whisper" if whisper else "w2v-bert" if spectrogram else "wav2vec2"))
+    limits = _limits(model, processor)
     heard_s = processor.feature_extractor.n_samples / SAMPLING_RATE if whisper else USUAL_S
     limit_s = heard_s if chunk_length_s is None else min(chunk_length_s, heard_s) if whisper else chunk_length_s
     settings = cut_settings(limit_s, align, processor, limits)
@@ -63,8 +65,24 @@ def prepare(
     return data.of(*parts)
 
 
-def _prepared(part: Any, tokenizer: Any, limits: Limits, where: str) -> tuple[Any, list[str]]:
+def _limits(model: Any, processor: Any) -> Limits | None:
+    """None where neither frames nor positions are fewer than labels may be: in transducers and audio LLMs.
+
+    A CTC model with a vocabulary of its own skips pairs that do not fit.
+    """
+    characters = getattr(processor.tokenizer, "word_delimiter_token", None) is not None
+    if model is None:
+        spectrogram = "input_features" in processor.feature_extractor.model_input_names
+        return limits_of("whisper" if is_whisper(processor) else "w2v-bert" if spectrogram else "wav2vec2")
+    config = getattr(bare(model), "config", None)
+    kind = None if config is None else speech_kind(config)
+    return limits_of(model) if characters or kind in (None, "seq2seq") else None
+
+
+def _prepared(part: Any, tokenizer: Any, limits: Limits | None, where: str) -> tuple[Any, list[str]]:
     labels, lengths = _labels(column(part, "text"), tokenizer), column(part, "length")
+    if limits is None:
+        return with_column(part, "labels", labels), []
     tight = {row for row, ids in enumerate(labels) if not _fits(ids, lengths[row], limits)}
     notes = []
     if tight:
@@ -88,8 +106,7 @@ def _labels(texts: list[str], tokenizer: Any) -> list[list[int]]:
 
 
 def _tokens(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    ids: list[list[int]] = tokenizer(texts).input_ids
-    return ids
+    return text_ids(texts, tokenizer, ended=getattr(tokenizer, "word_delimiter_token", None) is None)
 
 
 def _processes(texts: int, tokenizer: Any) -> int:

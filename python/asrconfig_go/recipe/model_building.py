@@ -1,4 +1,4 @@
-"""Models to fine-tune, with a head for the processor's vocabulary; and two small ones with random weights."""
+"""Models to fine-tune, with a head for the processor's vocabulary; and small ones with random weights."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 from .._base.checks import check_seed
 from .._base.errors import InvalidArgumentError
 from .._base.hub_downloads import OFFLINE, from_hub
+from .._base.speech_kinds import class_for
 from .._base.wrapped_model import bare
 from ..demo.tiny_models import TINY
-from .model_kinds import TINY_CTC, TINY_WHISPER, family
+from .model_kinds import TINY_CTC, by_characters, config_of, family
 from .quantization import quantized
+from .tiny_processors import tiny_model
 
 
 def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = None) -> Any:
@@ -18,10 +20,11 @@ def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = 
 
     Of a checkpoint for CTC (a folder or a name on the Hub: wav2vec2, wav2vec2-bert, HuBERT, WavLM and their like) the
     head gets a row for each token, made again where the checkpoint's does not fit; the loss is a mean, impossible pairs
-    count zero, and the convolutional feature encoder is frozen, as is usual. Whisper is used unchanged, with the
-    processor's language. ``"tiny-wav2vec2"`` and ``"tiny-whisper"`` are small, need no network, and have random weights
-    that depend on ``seed`` alone. Weights are in float32, however a checkpoint stores them. ``bits``, 8 or 4, has
-    bitsandbytes load those of all layers but the head, for ``add_lora``.
+    count zero, and the convolutional feature encoder is frozen, as is usual. Transducers, encoders with a decoder,
+    audio LLMs, and CTC models with a vocabulary of their own are used unchanged, Whisper with the processor's language.
+    ``"tiny-wav2vec2"``, ``"tiny-whisper"``, ``"tiny-moonshine"``, ``"tiny-parakeet-tdt"`` and ``"tiny-qwen3-asr"`` are
+    small, need no network, and have random weights that depend on ``seed`` alone. Weights are in float32, however a
+    checkpoint stores them. ``bits``, 8 or 4, has bitsandbytes load those of all layers but the head, for ``add_lora``.
 
     Raises ``NotFoundError`` for what cannot be loaded, ``UnsupportedError`` for models of another kind, and
     ``InvalidArgumentError`` for a processor of the other kind.
@@ -32,7 +35,8 @@ def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = 
     """
     check_seed(seed)
     kind = family(model)
-    if (kind == "whisper") != is_whisper(processor):
+    characters = kind == "ctc" and by_characters(model)
+    if characters != (getattr(processor.tokenizer, "word_delimiter_token", None) is not None):
         raise InvalidArgumentError(
             f"{type(processor).__name__} does not belong to {model!r}",
             f"build_processor(texts, {model!r}) makes its own",
@@ -41,9 +45,9 @@ def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = 
         from ..demo.digit_model import small_model
 
         return small_model(len(processor.tokenizer), seed)
-    if model == TINY_WHISPER:
-        return _tiny_whisper(processor, seed)
-    return _whisper(model, processor, bits) if kind == "whisper" else _ctc(model, processor, seed, bits)
+    if model in TINY:
+        return tiny_model(model, processor, seed)
+    return _ctc(model, processor, seed, bits) if characters else _own(model, processor, bits)
 
 
 def is_whisper(thing: Any) -> bool:
@@ -76,42 +80,16 @@ def _ctc(model: str, processor: Any, seed: int, bits: int | None) -> Any:
     return loaded
 
 
-def _whisper(model: str, processor: Any, bits: int | None) -> Any:
-    from transformers import WhisperForConditionalGeneration
+def _own(model: str, processor: Any, bits: int | None) -> Any:
+    """A checkpoint whose vocabulary stays as it is."""
+    import transformers
 
-    def load() -> Any:
-        return WhisperForConditionalGeneration.from_pretrained(model, **quantized(bits))
-
-    loaded = from_hub("the model", model, load, OFFLINE)
+    kind = getattr(transformers, class_for(config_of(model)))
+    loaded = from_hub("the model", model, lambda: kind.from_pretrained(model, **quantized(bits)), OFFLINE)
     loaded = loaded if bits else loaded.float()
-    generation = loaded.generation_config
-    if getattr(generation, "is_multilingual", False):
-        generation.language, generation.task = processor.tokenizer.language, "transcribe"
-    generation.forced_decoder_ids = None  # as older checkpoints have it, in place of language and task
+    if is_whisper(loaded):
+        generation = loaded.generation_config
+        if getattr(generation, "is_multilingual", False):
+            generation.language, generation.task = processor.tokenizer.language, "transcribe"
+        generation.forced_decoder_ids = None  # as older checkpoints have it, in place of language and task
     return loaded
-
-
-def _tiny_whisper(processor: Any, seed: int) -> Any:
-    import torch
-    from transformers import GenerationConfig, WhisperConfig, WhisperForConditionalGeneration
-
-    tokenizer, extractor = processor.tokenizer, processor.feature_extractor
-    end, start, plain = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>"])
-    marks = {"pad_token_id": end, "bos_token_id": end, "eos_token_id": end, "decoder_start_token_id": start}
-    sizes = {
-        "vocab_size": len(tokenizer),
-        "num_mel_bins": extractor.feature_size,
-        "max_source_positions": extractor.nb_max_frames // 2,
-    }
-    config = WhisperConfig(**TINY["tiny-whisper"] | sizes | marks)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = WhisperForConditionalGeneration(config)
-    model.generation_config = GenerationConfig(
-        max_length=config.max_target_positions,
-        no_timestamps_token_id=plain,
-        is_multilingual=False,
-        return_timestamps=False,
-        **marks,
-    )
-    return model

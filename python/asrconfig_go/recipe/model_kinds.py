@@ -1,4 +1,4 @@
-"""Whether a model name is a CTC model or Whisper."""
+"""Which kind of speech model a name is: by its config, as transformers' tables have it."""
 
 from __future__ import annotations
 
@@ -8,50 +8,80 @@ from .._base import native
 from .._base.errors import AsrConfigError, CorruptFileError, UnsupportedError
 from .._base.files import user_path
 from .._base.json_files import read_object
+from .._base.speech_kinds import SpeechKind, speech_kind
+from ..demo.tiny_models import TINY
 
 _AGAIN = "save the model again"
 TINY_CTC, TINY_WHISPER = "tiny-wav2vec2", "tiny-whisper"
-_CTC = ("wav2vec2", "wav2vec2-bert", "hubert", "wavlm", "data2vec-audio", "unispeech", "unispeech-sat", "sew", "sew-d")
 
 
 def is_here(model: str) -> bool:
     """Whether the processor of ``model`` needs no files."""
-    return model in (TINY_CTC, TINY_WHISPER, "wav2vec2")
+    return model in TINY or model == "wav2vec2"
 
 
-def family(model: str) -> str:
-    """``"ctc"`` or ``"whisper"`` by a model's name, folder or configuration on the Hub.
+def family(model: str) -> SpeechKind:
+    """The kind by a model's name, folder or configuration on the Hub.
 
     Raises ``UnsupportedError`` for models of another kind, ``NotFoundError`` for what cannot be loaded.
     """
-    if is_here(model):
-        return "whisper" if model == TINY_WHISPER else "ctc"
-    kind = _model_type(model)
-    if kind == "whisper":
-        return kind
-    if kind in _CTC:
-        return "ctc"
-    raise UnsupportedError(f"{model!r} is a {kind}, not one of {', '.join(_CTC)} or whisper", "choose one of those")
+    config = config_of(model)
+    kind = speech_kind(config)
+    if kind is None:
+        raise UnsupportedError(
+            f"{model!r} is a {config.model_type}, which no class of transformers recognises speech with",
+            "choose a model for CTC, a transducer, an encoder and a decoder, or an audio LLM (docs/audio-llms.md)",
+        )
+    return kind
 
 
-def _model_type(model: str) -> str:
+def config_of(model: str) -> Any:
+    """The transformers config of a name, a folder, or a repository on the Hub."""
     file = user_path(model, "model") / "config.json"
-    if file.is_file():
-        found = read_object(file, "model's config", _AGAIN).get("model_type")
-        if not isinstance(found, str):
+    if model in TINY:
+        values = TINY[model]
+    elif file.is_file():
+        values = read_object(file, "model's config", _AGAIN)
+        if not isinstance(values.get("model_type"), str):
             raise CorruptFileError(f"{file} has no model_type", _AGAIN)
-        return found
+    else:
+        try:
+            values = native.call("model.config", {"name": model})["config"]
+        except AsrConfigError:
+            return _config_on_hub(model)
+    return _built(model, values)
+
+
+def _built(model: str, values: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
+
     try:
-        known: dict[str, Any] = native.call("model.config", {"name": model})["config"]
-        return str(known["model_type"])
-    except AsrConfigError:
-        return _type_on_hub(model)
+        return AutoConfig.for_model(**values)
+    except ValueError as error:
+        from transformers import __version__
+
+        raise UnsupportedError(
+            f"transformers {__version__} does not know {values['model_type']}, which {model!r} is",
+            "pip install -U transformers",
+        ) from error
 
 
-def _type_on_hub(model: str) -> str:
+def _config_on_hub(model: str) -> Any:
     from transformers import AutoConfig
 
     from .._base.hub_downloads import OFFLINE, from_hub
 
-    config = from_hub("the model", model, lambda: AutoConfig.from_pretrained(model), OFFLINE)
-    return str(config.model_type)
+    return from_hub("the model", model, lambda: AutoConfig.from_pretrained(model), OFFLINE)
+
+
+def by_characters(model: str) -> bool:
+    """Whether a CTC model's vocabulary is made of the transcripts' characters, with a new head.
+
+    So it is where transformers pairs a model with wav2vec2's processor, or with none; other processors of CTC models
+    have a vocabulary that belongs to the checkpoint.
+    """
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    config = config_of(model)
+    name = PROCESSOR_MAPPING_NAMES.get(config.model_type) or ""
+    return speech_kind(config) == "ctc" and (not name or name.startswith("Wav2Vec2"))

@@ -13,20 +13,21 @@ from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.hub_connection import offline, without_retries
 from .._base.hub_downloads import OFFLINE, from_hub
-from .model_kinds import TINY_WHISPER, family, is_here
+from ..demo.tiny_models import TINY
+from .model_kinds import TINY_CTC, by_characters, config_of, family, is_here
 from .required_packages import need
 
 PAD, UNKNOWN, DELIMITER = "[PAD]", "[UNK]", "|"
 
 
 def build_processor(texts: Iterable[str], model: str, *, language: str | None = None) -> Any:
-    """The processor for ``model``: a ``Wav2Vec2Processor`` or its like for CTC, or a ``WhisperProcessor``.
+    """The processor for ``model``: a ``Wav2Vec2Processor`` or its like for CTC, else the checkpoint's own.
 
     For CTC the vocabulary is made of the characters of ``texts``, with ``[PAD]`` (the CTC blank), ``|`` (between words)
     and ``[UNK]``, unless the checkpoint has one with all of them; audio is prepared as the checkpoint says, by name
     ``"wav2vec2"`` or ``"tiny-wav2vec2"`` as wav2vec2 does. For Whisper it is the checkpoint's own, set to transcribe
-    ``language`` (``"german"`` or ``"de"``; None leaves it to the model), and for ``"tiny-whisper"`` one whose
-    vocabulary is learnt from ``texts``. The two tiny ones and ``"wav2vec2"`` are made offline.
+    ``language`` (``"german"`` or ``"de"``; None leaves it to the model), and for the tiny models one whose vocabulary
+    is learnt from ``texts``. Those and ``"wav2vec2"`` are made offline. Others take a language with each batch.
 
     Raises ``InvalidArgumentError`` when ``texts`` hold no character, and ``NotFoundError`` for what cannot be loaded.
 
@@ -38,11 +39,21 @@ def build_processor(texts: Iterable[str], model: str, *, language: str | None = 
     said = [text for text in texts if text and text.strip()]
     if not said:
         raise InvalidArgumentError("there is no transcript to make a vocabulary of", "check the column of transcripts")
-    if model == TINY_WHISPER:
-        from .byte_level import tiny_whisper_processor
+    if model in TINY and model != TINY_CTC:
+        from .tiny_processors import tiny_processor
 
-        return tiny_whisper_processor(said)
-    return _whisper(model, language) if family(model) == "whisper" else _ctc(said, model)
+        return tiny_processor(model, said)
+    family(model)
+    if model == "wav2vec2" or by_characters(model):
+        return _ctc(said, model)
+    return _whisper(model, language) if config_of(model).model_type == "whisper" else _own(model)
+
+
+def _own(model: str) -> Any:
+    """The checkpoint's, with its vocabulary, which its head belongs to."""
+    from transformers import AutoProcessor
+
+    return from_hub("the processor of", model, lambda: AutoProcessor.from_pretrained(model), OFFLINE)
 
 
 def _whisper(model: str, language: str | None) -> Any:

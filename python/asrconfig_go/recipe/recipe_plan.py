@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
+from .._base.wrapped_model import lora_rank
 from ..config import TrainingConfig
+from ..loading.processor_batches import asked_language
+from ..loading.prompts import extractor_of
 from ..manager import ASRConfigManager
 from ..optimal import create_optimal_config
 from ..plan.plan_record import FILE
 from ..view.units import say
 from .fine_tune_options import FineTuneOptions
+from .model_collator import make_collator
 from .speech_data import SpeechData
 from .trainers import speech_settings
 
@@ -25,6 +29,7 @@ def plan_of(
     given = given_plan(options)
     found = _new if given is None else partial(_given, given)
     config, manager = found(options, data, model, processor)
+    config.lora_rank = lora_rank(model)  # the published rules know no adapters
     say(options.verbose, "Plan", manager.explain())
     return config, manager
 
@@ -41,7 +46,7 @@ def given_plan(options: FineTuneOptions) -> TrainingConfig | None:
     if given is None:
         return None
     plan = copy.deepcopy(given) if isinstance(given, TrainingConfig) else TrainingConfig.load(given)
-    if options.lora_rank not in (0, plan.lora_rank):
+    if options.lora_rank not in (None, 0, plan.lora_rank):
         raise InvalidArgumentError(
             f"lora_rank is {options.lora_rank}, and that of the plan is {plan.lora_rank}",
             "leave lora_rank (--lora) out, or plan again",
@@ -59,11 +64,12 @@ def _new(
         target_batch_size=options.batch,
         gpu=options.gpu,
         seed=options.seed,
-        processor=processor.feature_extractor,
+        processor=extractor_of(processor),
+        collator=make_collator(processor, model, **asked_language(processor, options.language)),
         verbose=False,
         progress=options.verbose,
         eval_samples=0 if data.evaluation is None else len(data.evaluation),
-        generation_max_length=speech_settings(processor, model, data).get("generation_max_length"),
+        generation_max_length=speech_settings(model, data).get("generation_max_length"),
     )
 
 

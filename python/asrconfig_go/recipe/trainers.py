@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .model_building import is_whisper
-from .model_collator import CollatorSettings, make_collator
+from .._base.wrapped_model import bare
+from ..loading.processor_batches import CollatorSettings, ProcessorCollator
+from .generation import generates
+from .model_collator import make_collator
 from .speech_data import SpeechData, column
 from .transcription import word_error_rates
 
@@ -17,21 +19,21 @@ _GENERATED = 225  # tokens of a transcript at most, as usual for Whisper's 30 s
 _ROOM = 8  # tokens above twice the longest transcript
 
 
-def arguments_class(processor: Any) -> Any:
+def arguments_class(model: Any) -> Any:
     """What ``config.to_training_arguments(arguments_class=…)`` is to build for ``make_trainer``."""
     from transformers import Seq2SeqTrainingArguments, TrainingArguments
 
-    return Seq2SeqTrainingArguments if is_whisper(processor) else TrainingArguments
+    return Seq2SeqTrainingArguments if generates(model) else TrainingArguments
 
 
-def speech_settings(processor: Any, model: Any, data: SpeechData) -> dict[str, Any]:
+def speech_settings(model: Any, data: SpeechData) -> dict[str, Any]:
     """Settings for ``config.to_training_arguments`` that the data and the model need."""
     settings: dict[str, Any] = {"remove_unused_columns": False}  # the collator reads audio, which no model knows
-    if is_whisper(processor):
+    if generates(model):
         # Of a model that repeats itself for ever, more says nothing new and takes the evaluation's time.
         said = 2 * max(map(len, column(data.train, "labels"))) + _ROOM
-        longest = min(_GENERATED, model.config.max_target_positions, said)
-        settings |= {"predict_with_generate": True, "generation_max_length": longest}
+        positions = getattr(bare(model).config, "max_target_positions", None) or _GENERATED
+        settings |= {"predict_with_generate": True, "generation_max_length": min(_GENERATED, positions, said)}
     return settings
 
 
@@ -44,11 +46,12 @@ def make_trainer(
     callbacks: Sequence[Any] = (),
     **collator_options: Unpack[CollatorSettings],
 ) -> Any:
-    """A ``Trainer`` for CTC, a ``Seq2SeqTrainer`` for Whisper, of prepared ``data``, that evaluates word error rates.
+    """A ``Trainer`` for CTC, a ``Seq2SeqTrainer`` for all others, of prepared ``data``: it evaluates word error rates.
 
     Evaluation for CTC keeps the best token of each frame in place of logits, so its memory does not grow with the
-    vocabulary. ``args`` need ``remove_unused_columns=False``, and for Whisper ``predict_with_generate=True``.
-    ``collator_options`` are those of ``make_collator``. Checkpoints hold the processor, too.
+    vocabulary. ``args`` need ``remove_unused_columns=False``, and but for CTC ``predict_with_generate=True``: behind
+    the prompt, where there is one. ``collator_options`` are those of ``make_collator``. Checkpoints hold the processor,
+    too.
 
     >>> from transformers import TrainingArguments
     >>> data = load_speech("demo", progress=False)
@@ -60,15 +63,16 @@ def make_trainer(
     """
     from transformers import Seq2SeqTrainer
 
-    from .hf_trainers import CTCTrainer
+    from .hf_trainers import CTCTrainer, PromptTrainer
 
-    kind = Seq2SeqTrainer if is_whisper(processor) else CTCTrainer
-    return kind(
+    collator = make_collator(processor, model, **collator_options)
+    kind = PromptTrainer if isinstance(collator, ProcessorCollator) else Seq2SeqTrainer
+    return (kind if generates(model) else CTCTrainer)(
         model=model,
         args=args,
         train_dataset=data.train,
         eval_dataset=data.evaluation,
-        data_collator=make_collator(processor, model, **collator_options),
+        data_collator=collator,
         compute_metrics=word_error_rates(processor),
         processing_class=processor,
         callbacks=list(callbacks),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby, takewhile
 from typing import Any
 
 from .._base.progress import ProgressBar
+from ..loading.processor_batches import asked_language
 from ..loading.stored_audio import stored
 from .error_rates import character_error_rate, word_error_rate
-from .model_building import is_whisper
+from .generation import frames_of, generated, generates
 from .model_collator import make_collator
 
 _IGNORED = -100  # what pads labels and predictions
@@ -70,13 +72,11 @@ def _token_rows(outputs: Any, in_batches: bool) -> Iterator[Any]:
 def texts_of(processor: Any, rows: Iterable[Any], *, merged: bool = True) -> list[str]:
     """The texts of rows of token ids; -100 is padding. ``merged``: of CTC, a repeated token counts once.
 
-    Of Whisper a text ends with its first end token: the likeliest tokens of logits go on behind it.
+    A text ends with its first end token, where there is one: the likeliest tokens of logits go on behind it.
     """
     tokenizer = processor.tokenizer
-    if is_whisper(processor):
-        end = tokenizer.eos_token_id
-        ids = [list(takewhile(lambda token: token != end, (int(t) for t in row if t != _IGNORED))) for row in rows]
-        return [str(text).strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+    if getattr(tokenizer, "word_delimiter_token", None) is None:
+        return _decoded(processor, rows, merged)
     dropped = {tokenizer.pad_token_id, _IGNORED} | set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     letters = {number: token for token, number in tokenizer.get_vocab().items() if number not in dropped}
     letters[tokenizer.word_delimiter_token_id] = " "
@@ -88,12 +88,23 @@ def texts_of(processor: Any, rows: Iterable[Any], *, merged: bool = True) -> lis
     return found
 
 
+def _decoded(processor: Any, rows: Iterable[Any], merged: bool) -> list[str]:
+    """By the processor's own functions. Its tokenizer may be one that merges unless told otherwise."""
+    tokenizer = processor.tokenizer
+    end = getattr(tokenizer, "eos_token_id", None)
+    ids = [list(takewhile(lambda token: token != end, (int(t) for t in row if t != _IGNORED))) for row in rows]
+    merges = "group_tokens" in inspect.signature(tokenizer._decode).parameters
+    part, options = (processor, {}) if merged or not merges else (tokenizer, {"group_tokens": False})
+    texts = [str(text) for text in part.batch_decode(ids, skip_special_tokens=True, **options)]
+    extract = getattr(processor, "extract_transcription", None)  # of what the model says besides, as the language
+    return [text.strip() for text in (texts if extract is None else extract(texts))]
+
+
 def best_tokens(model: Any, inputs: Any, logits: Any) -> Any:
     """The most likely token of each frame (clips, frames), -100 for frames that come from padding alone."""
     tokens = logits.argmax(dim=-1)
-    mask = inputs.get("attention_mask")
-    if mask is not None and hasattr(model, "_get_feat_extract_output_lengths"):
-        frames = model._get_feat_extract_output_lengths(mask.sum(dim=-1))
+    frames = frames_of(model, inputs)
+    if frames is not None:
         places = frames.new_tensor(range(tokens.shape[1]))
         tokens[places[None, :] >= frames[:, None]] = _IGNORED
     return tokens
@@ -108,11 +119,13 @@ def transcribe(
     batch_size: int = _BATCH,
     max_length: int | None = None,
     progress: bool = False,
+    language: str | None = None,
 ) -> list[str]:
     """The model's transcripts of the first ``n`` rows of ``dataset`` (None: of all), in order.
 
-    Rows have ``audio`` as ``load_audio`` takes it. Greedy: the most likely token each time, of Whisper ``max_length``
-    at most (None: what the model says). The model stays in the mode, training or evaluation, in which it was.
+    Rows have ``audio`` as ``load_audio`` takes it. Greedy: the most likely token each time, of models that generate
+    ``max_length`` at most (None: what the model says). ``language`` is what a prompt asks for. The model stays in the
+    mode, training or evaluation, in which it was.
 
     >>> data = load_speech("demo", progress=False)
     >>> processor = build_processor(data.train["text"], "tiny-wav2vec2")
@@ -121,7 +134,8 @@ def transcribe(
     2
     """
     dataset = stored(dataset)
-    collator, rows = make_collator(processor, model), range(len(dataset) if n is None else min(n, len(dataset)))
+    collator = make_collator(processor, model, **asked_language(processor, language))
+    rows = range(len(dataset) if n is None else min(n, len(dataset)))
     training, texts = model.training, list[str]()
     model.eval()
     try:
@@ -140,6 +154,6 @@ def _tokens(model: Any, batch: dict[str, Any], max_length: int | None) -> Any:
 
     inputs = {name: value.to(model.device) for name, value in batch.items()}
     with torch.no_grad():  # a Conformer keeps positions of its longest batch, and cannot train with inference tensors
-        if is_whisper(model):
-            return model.generate(**inputs, **({} if max_length is None else {"max_length": max_length})).tolist()
+        if generates(model):
+            return generated(model, inputs, max_length).tolist()
         return best_tokens(model, inputs, model(**inputs).logits).tolist()

@@ -17,7 +17,10 @@ from .micro_batch_budget import Budget
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-STATISTICS_HINT = "pass split_batch_statistics=True, which allows statistics of smaller micro-batches"
+STATISTICS_HINT = (
+    "freeze the part that holds them by asrconfig_go.apply.freeze, or pass split_batch_statistics=True, which allows "
+    "statistics of smaller micro-batches"
+)
 
 
 class CannotRetryError(Exception):

@@ -39,25 +39,32 @@ class Attention:
         enable_gqa: bool = False,
     ) -> Any:
         """One attention; q, k, v are (batch, heads, length, head size)."""
-        if self._flash(query, attn_mask):
+        fused = _fits_fused(query, key, value, attn_mask, enable_gqa)
+        if fused and self._flash(query, key, value, attn_mask, is_causal):
             return _flash(query, key, value, dropout_p, is_causal, scale)
-        if self._efficient(query, key):
+        if fused and self._efficient(query, key, value):
             # No name keeps the additive mask here: it ends with its padded copy, before the kernel makes its results.
             bias = self._bias(_additive(attn_mask, query.dtype), query)
             return _efficient(query, key, value, bias, dropout_p, is_causal, scale)
         mask = _additive(attn_mask, query.dtype)
-        return _math(query, key, value, mask, dropout_p, is_causal, scale)
+        return _math(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
 
-    def _flash(self, query: torch.Tensor, mask: torch.Tensor | None) -> bool:
-        ampere = self._capability >= (8, 0)
-        return ampere and mask is None and query.dtype in _LOW and query.shape[-1] <= _FLASH_HEAD and query.dim() == 4
+    def _flash(
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, causal: bool
+    ) -> bool:
+        if self._capability < (8, 0) or mask is not None or (causal and query.shape[2] != key.shape[2]):
+            return False
+        head = query.shape[-1]
+        return query.dtype in _LOW and head <= _FLASH_HEAD and key.shape[-1] == value.shape[-1] == head
 
-    def _efficient(self, query: torch.Tensor, key: torch.Tensor) -> bool:
-        if query.dim() != 4 or (query.dtype is torch.bfloat16 and self._capability < (8, 0)):
+    def _efficient(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> bool:
+        if query.dtype is torch.bfloat16 and self._capability < (8, 0):
             return False
         if key.shape[1] != query.shape[1] and not EFFICIENT_SHARES_HEADS:
             return False
-        return query.dtype in (*_LOW, torch.float32) and query.shape[-1] % self._alignment(query.dtype) == 0
+        heads = (query.shape[-1], value.shape[-1])
+        aligned = all(head % self._alignment(query.dtype) == 0 for head in heads)
+        return query.dtype in (*_LOW, torch.float32) and aligned and key.shape[-1] == query.shape[-1]
 
     def _alignment(self, dtype: torch.dtype) -> int:
         """Elements to which a head fills up for the kernel's tensor cores: minimum_gemm_alignment in sdp_utils.cpp."""
@@ -77,6 +84,24 @@ class Attention:
             elif at_every_length:
                 mask = mask.clone()
         return mask.expand(*query.shape[:-1], columns)
+
+
+def _fits_fused(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, shares_heads: bool
+) -> bool:
+    """Whether the kernels take such shapes: they repeat neither a clip nor, unless asked, a head for others.
+
+    check_batch_size_and_num_heads_dense and its neighbours in sdp_utils_cpp.h.
+    """
+    every = (query, key, value)
+    if any(each.dim() != 4 for each in every) or len({each.shape[0] for each in every}) > 1:
+        return False
+    if key.shape[1] != value.shape[1] or not (query.shape[2] and key.shape[2]):
+        return False
+    if key.shape[1] != query.shape[1] and not (shares_heads and query.shape[1] % key.shape[1] == 0):
+        return False
+    last = [each.stride(-1) for each in (*every, mask) if each is not None]
+    return all(stride == 1 for stride in last) or (query.shape[-1] == 1 and mask is None)
 
 
 def _additive(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
@@ -117,6 +142,7 @@ def _math(
     p: float,
     causal: bool,
     scale: float | None,
+    shares_heads: bool,
 ) -> Any:
     """_scaled_dot_product_attention_math in aten/src/ATen/native/transformers/attention.cpp.
 
@@ -128,8 +154,8 @@ def _math(
     if causal:
         mask = _additive(torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(), q.dtype)
     keys, values = k, v
-    if k.shape[1] != q.shape[1]:
-        keys, values = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    if shares_heads and k.shape[-3] != q.shape[-3]:
+        keys, values = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     weights = torch.matmul(scaled, keys.transpose(-2, -1) * root)
     if mask is not None:
         weights.add_(mask)

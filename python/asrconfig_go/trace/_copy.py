@@ -46,7 +46,8 @@ def _stand_in(tensor: torch.Tensor, arena: Arena) -> torch.Tensor:
             f"a parameter of type {type(data).__name__} ({data.layout}) cannot be traced",
             _UNQUANTIZED,
         )
-    if (data.dtype.is_floating_point or isinstance(tensor, nn.Parameter)) and data.numel() > SMALL:
+    large = (data.dtype.is_floating_point or isinstance(tensor, nn.Parameter)) and data.numel() > SMALL
+    if large or data.is_meta:  # a tensor of the meta device has no values to keep
         data = _imagined(data, arena)
     else:
         data = data.to("cpu", copy=True)

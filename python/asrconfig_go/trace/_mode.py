@@ -135,6 +135,8 @@ class DeviceMode(DirectMode):
         tensors = _tensors(args, kwargs)
         fake, unwatched = self.arena.holds_one(tensors), self._log.unwatched(tensors)
         if kind is _Kind.WRITE:
+            if op is aten.index_put_.default:
+                self._shapes.put(args[1], args[2])
             written = _written(op, args, kwargs) if fake else op(*args, **kwargs)
             if len(unwatched) < len(tensors):
                 self._log.call(op, name, args, tensors, _tensors((written,), None))

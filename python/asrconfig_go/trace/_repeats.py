@@ -70,6 +70,12 @@ class Windows:
         if all(self._alike(window.first, previous, one) for one, previous in window.with_previous()):
             self._known.append((_structure(window.first), window))
 
+    def unlike(self, count: int) -> bool:
+        """Whether the newest windows, so many, begin with micro-batches of as many structures."""
+        firsts = [segment for segment in self._log.segments if segment.kind == "micro"][-count:]
+        found = [_structure(segment) for segment in firsts]
+        return len(found) == count and all(one not in found[:place] for place, one in enumerate(found))
+
     def like(self, first: Segment) -> Window | None:
         """The window whose first micro-batch has the structure of this one; None without one."""
         structure = _structure(first)

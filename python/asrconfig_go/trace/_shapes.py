@@ -146,6 +146,7 @@ class Shapes:
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Any, list[Any]]] = {}
+        self._rows: dict[int, int] = {}  # of masks through which rows were written, by their addresses
         # The first product on the meta device imports torch._dynamo in torch 2.10, and until garbage is collected the
         # frames of that import keep what the calls below them hold: here, nothing that is traced.
         torch.empty(1, 1, device="meta").addmm(*[torch.empty(1, 1, device="meta")] * 2)
@@ -153,7 +154,7 @@ class Shapes:
     def results(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The tree of results, None of one tensor, and its leaves: a ``Spec`` for a tensor, anything else as it is."""
         if op is aten.index.Tensor:
-            args = _real_masks(args)
+            args = self._real_masks(args)
         key = (op, _key(args), _key(tuple(kwargs.items())) if kwargs else None)
         known = self._known.get(key)
         if known is None:
@@ -162,6 +163,31 @@ class Shapes:
             if op not in _BY_VALUES:
                 self._known[key] = known
         return known
+
+
+    def put(self, indices: Any, values: torch.Tensor) -> None:
+        """Rows are written through a mask, as many as it has places: their gradient is as large."""
+        for index in indices:
+            if index is not None and index.dtype is torch.bool and values.dim() > 1:
+                count = int(index.sum())
+                if count == values.shape[0]:
+                    self._rows[index.data_ptr()] = count
+
+    def _real_masks(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Boolean indices as integer indices: the meta device cannot count.
+
+        In backward, where nothing else depends on the number, a mask counts as full, unless rows were written through
+        it. SpecAugment's masks are random, and sizes that follow no formula would spoil every answer; the gradient of
+        masked frames is a passing tensor, and at most twice as large for it.
+        """
+        indices: list[Any] = []
+        for index in args[1]:
+            if index is None or index.dtype is not torch.bool:
+                indices.append(index)
+            else:
+                full = in_backward() and self._rows.get(index.data_ptr()) != int(index.sum())
+                indices += (torch.ones_like(index) if full else index).nonzero(as_tuple=True)
+        return (args[0], indices, *args[2:])
 
 
 def _tree_of(specs: list[Any]) -> tuple[Any, list[Any]]:
@@ -176,23 +202,6 @@ def _key(values: Any) -> tuple[Any, ...]:
         else:
             key.append(_key(value) if isinstance(value, list | tuple) else value)
     return tuple(key)
-
-
-def _real_masks(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Boolean indices as integer indices: the meta device cannot count.
-
-    In backward, where nothing else depends on the number, a mask counts as full. SpecAugment's masks are random, and
-    sizes that follow no formula would spoil every answer; the gradient of masked frames is a passing tensor, and at
-    most twice as large for it.
-    """
-    indices: list[Any] = []
-    for index in args[1]:
-        if index is None or index.dtype is not torch.bool:
-            indices.append(index)
-        else:
-            chosen = torch.ones_like(index) if in_backward() else index
-            indices += chosen.nonzero(as_tuple=True)
-    return (args[0], indices, *args[2:])
 
 
 def _on_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:

@@ -1,29 +1,36 @@
-"""Batches of a user's own collator, from a few examples, cut or repeated to the size that a trace asks for."""
+"""Batches of a user's own collator, made of rows of the dataset that are as long as a trace asks for."""
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from .._base.defaults import SAMPLING_RATE
-from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.errors import AsrConfigError
 from .._base.input_units import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
-from .collated_sizes import Example, Key, input_key, line_through, picked, sizes_of, stretched, word_of
-from .made_up_batches import SpeechBatches, speech_batches
+from ..data.text_values import text_sizes
+from ._mode import SMALL
+from .collated_rows import CollatedRows
+from .collated_sizes import Axis, Example, Sizes, input_axis, labels_axis, sizes_of, word_of
+from .made_up_batches import Point, SpeechBatches, speech_batches
+from .row_resizing import RowResizer
 from .text_batches import positions
 
-_DRAWN = 128  # examples that are collated, each alone
-_BASE = 4  # the longest, which every batch is made of
+_DRAWN = 128  # rows that stand for all where nothing else tells how long rows are, each collated alone
+_FEW = 24  # where only the batches of a trace are made of them
+_LONGEST = 2  # clips, and texts, of the whole dataset that are looked at besides
 _WAVE = 4000  # a longer input holds samples, not frames of a spectrogram
-_OFF = 2  # positions by which a size may miss the line through the shortest and the longest example
-_HINT = "check that collator([dataset[0]]) gives the model's keyword arguments, or pass batch_fn(batch, length, labels)"
+_NEAR, _NEAR_LABELS = 0.03, 0.05  # by how much a row may miss what is asked, to be taken as it is
+_SHORTER = 15 / 16  # of a clip, where the dataset has none that is shorter
+_SHORTEST = 0.6  # of the longest clip: a length that is traced, where the dataset's are all alike
+_SPREAD = (1.0, 0.55, 0.8, 0.3)  # where the traced lengths lie between the shortest and the longest
+_LABELS_SPREAD = (0.4, 1.0, 0.0, 0.75, 0.2, 0.9, 0.55)
 
 
 @dataclass(frozen=True)
@@ -37,104 +44,104 @@ class CollatedExamples:
     collator: Callable[[list[Any]], Any]
     model: Any = None
     seed: int = 0
-    _bases: dict[int, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def unit(self) -> InputUnit:
         """What the lengths of the input count."""
-        name, _ = self._input
-        fixed = self._longest.length if self._longest.length == self._shortest.length else None
-        known = self._known
+        name, known = self.input.name, self._known
+        lengths = {example.length for example in self._examples}
+        fixed = min(lengths) if len(lengths) == 1 else None
         if known is not None:
-            return InputUnit(
-                word_of(name, known.length_per_second), known.length_per_second, known.fixed_length or fixed
-            )
+            rate = known.length_per_second
+            return InputUnit(word_of(name, rate), rate, known.fixed_length or fixed)
         if name == "input_ids":
-            return InputUnit("tokens", TOKENS_PER_SECOND, fixed)
-        axes = [axis for entry, axis in self._longest.sizes if entry == name]
-        wave = max(axes, default=1) == 1 or self._longest.length >= _WAVE
+            return InputUnit("tokens", TOKENS_PER_SECOND, fixed, "texts")  # of a batch with audio that is the input
+        wave = (self.input.axis == 1 and self._axes == 2) or max(lengths) >= _WAVE
         rate = SAMPLING_RATE if wave else FRAMES_PER_SECOND
         return InputUnit(word_of(name, rate), rate, fixed)
 
     def lengths(self) -> list[tuple[int, int]]:
         """The drawn rows and the length of each."""
-        return [(each.row, each.length) for each in self._examples]
+        return [(row, self.example(row).length) for row in self._drawn]
 
     def length(self, row: Any) -> int:
         """The length of one more row."""
-        return sizes_of(self._collate([row])).get(self._input, 1)
+        return self.measured(row)[0]
+
+    def measured(self, row: Any) -> tuple[int, int]:
+        """The length of the input and of the labels that a row makes."""
+        return self._pair_of(sizes_of(self.rows.batch([row])))
+
+    def example(self, number: int) -> Example:
+        """A row of the dataset with its length and labels."""
+        return Example(number, *self._pair_of(self.rows.sizes(number)))
 
     def batches(self, seconds: Sequence[float] = ()) -> SpeechBatches:
         """How to feed the model; with the ``seconds`` of every row's audio, lengths are reckoned from those."""
-        unit = self.unit
-        rate, fixed = unit.per_second, unit.fixed
-        if len(seconds) == len(self.dataset) and fixed is None:
-            measured = sum(e.length for e in self._examples) / sum(seconds[e.row] for e in self._examples)
+        rate, fixed = self.unit.per_second, self.unit.fixed
+        if len(seconds) != len(self.dataset):
+            seconds = ()
+        if len(seconds) and fixed is None:
+            measured = self._rate(seconds)
             rate = rate if abs(measured / rate - 1) < 0.02 else measured
-        widths = [(e.sizes[self._text], e.length / rate) for e in self._examples] if self._text else []
-        usual = sum(n for n, _ in widths) / sum(s for _, s in widths) if widths else None
-        longest = self._known.max_length if self._known is not None else positions(self.model)
-        return SpeechBatches(
-            self._batch, rate, fixed, longest,
-            max_labels=self._known.max_labels if self._known is not None else None,
-            by_length=self._input[0] in INPUTS,
+        usual = sum(e.labels for e in self._examples) / sum(e.length / rate for e in self._examples)
+        known, name = self._known, self.input.name
+        rows = RowBatches(self, seconds, rate)
+        return CollatedBatches(
+            rows.batch, rate, fixed,
+            known.max_length if known is not None else positions(self.model) if name == "input_ids" else None,
+            max_labels=None if known is None else known.max_labels,
+            truncates=fixed is not None and (known.truncates if known is not None and self._labels else True),
+            row_kind=self.unit.row_kind,
+            by_length=name in INPUTS and all(sizes.get((name, 0), 1) == 1 for sizes in self._sized),
+            rows=rows,
             **({} if not usual else {"labels_per_second": usual}),
         )  # fmt: skip
 
-    def _batch(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        count = min(batch, _BASE, len(self._examples))
-        if count not in self._bases:
-            self._bases[count] = self._collate([self.dataset[e.row] for e in self._padded[:count]])
-        rows = [i % count for i in range(batch)]
-        base = self._bases[count]
-        return {name: self._resized(name, picked(value, rows, count), length, labels) for name, value in base.items()}
-
-    def _resized(self, name: str, value: Any, length: int, labels: int) -> Any:
-        if not isinstance(value, torch.Tensor) or not value.dim():
-            return value
-        for axis in range(value.dim()):
-            size = self._size((name, axis), length, labels)
-            if size is None:
-                continue
-            if axis == 0:
-                value = (value * (size / max(1, int(value.max())))).round().clamp(min=1).to(value.dtype)
-            elif value.shape[axis] != size:
-                value = stretched(value, axis, max(1, size))
-        return value
-
-    def _size(self, key: Key, length: int, labels: int) -> int | None:
-        """How large an axis is in a batch of this length; None where that does not depend on it."""
-        if key == self._input:
-            return length
-        if key in self._texts:
-            return labels
-        line = self._lines.get(key)
-        return None if line is None else max(1, round(line(length)))
+    def _rate(self, seconds: Sequence[float]) -> float:
+        """The length of a second: of the clip that is padded least; of texts, which audio does not tell, the most."""
+        timed = [(e.length, seconds[e.row]) for e in self._examples if seconds[e.row] > 0]
+        if not timed or self.input.name in INPUTS[:2]:
+            return min((length / s for length, s in timed), default=self.unit.per_second)
+        return max(length for length, _ in timed) / max(s for _, s in timed)
 
     @cached_property
-    def _lines(self) -> dict[Key, Callable[[float], float]]:
-        """The axes that grow with the input."""
-        found = {key: line_through(key, self._shortest, self._longest) for key in self._varying if key != self._input}
-        return {key: line for key, line in found.items() if self._follows(key, line)}
-
-    def _follows(self, key: Key, line: Callable[[float], float]) -> bool:
-        """Whether an axis is as long as the input tells; of labels only where it is just as long."""
-        if "label" in key[0] or "decoder" in key[0]:
-            return all(e.sizes[key] == e.length for e in self._examples)
-        return all(abs(line(e.length) - e.sizes[key]) <= _OFF for e in self._examples)
+    def rows(self) -> CollatedRows:
+        """The dataset and its collator."""
+        return CollatedRows(self.dataset, self.collator, self.model)
 
     @cached_property
-    def _texts(self) -> set[Key]:
-        """The axes that change with something else than the input: the labels."""
-        return {key for key in self._varying if key != self._input and key not in self._lines}
+    def input(self) -> Axis:
+        """The input and its axis in time."""
+        return input_axis(self.rows.batch([self.rows.row(self._few[0])]), self._sized)
+
+    @cached_property
+    def _labels(self) -> Axis | None:
+        return labels_axis(self._sized, self.input)
+
+    def _pair_of(self, sizes: Sizes) -> tuple[int, int]:
+        return max(1, self.input.of(sizes)), 0 if self._labels is None else self._labels.of(sizes)
 
     @property
-    def _text(self) -> Key | None:
-        return min(self._texts, default=None)
+    def _axes(self) -> int:
+        return sum(name == self.input.name for name, _ in self._sized[0])
 
     @cached_property
-    def _varying(self) -> list[Key]:
-        return [key for key in self._longest.sizes if len({e.sizes.get(key) for e in self._examples}) > 1]
+    def _drawn(self) -> list[int]:
+        count = len(self.dataset)
+        return sorted(random.Random(self.seed).sample(range(count), min(_DRAWN, count)))
+
+    @property
+    def _few(self) -> list[int]:
+        return self._drawn[:: max(1, len(self._drawn) // _FEW)]
+
+    @property
+    def _sized(self) -> list[Sizes]:
+        return [self.rows.sizes(row) for row in self._few]
+
+    @cached_property
+    def _examples(self) -> list[Example]:
+        return [self.example(row) for row in self._few]
 
     @cached_property
     def _known(self) -> SpeechBatches | None:
@@ -143,53 +150,151 @@ class CollatedExamples:
         except AsrConfigError:
             return None
 
-    @property
-    def _by_length(self) -> list[Example]:
-        return sorted(self._examples, key=lambda e: e.length)
+
+@dataclass(frozen=True)
+class Clips:
+    """What a batch is made of: the clip that it is as long as, and a shorter one, so that something is padded."""
+
+    first: Any
+    second: Any
+    length: int
+    labels: int
+
+    def rows(self, count: int) -> list[Any]:
+        """So many clips: every size of their batch rises evenly with each further one."""
+        return [self.first, self.second, *[self.first] * count][: max(2, count)] if count > 1 else [self.first]
+
+
+@dataclass
+class RowBatches:
+    """The dataset's batches by batch size, length and labels; with the ``seconds`` of all rows, of any of its rows."""
+
+    examples: CollatedExamples
+    seconds: Sequence[float]
+    rate: float
+    _clips: dict[tuple[int, int], Clips] = field(default_factory=dict)
+    _made: dict[Point, dict[str, torch.Tensor]] = field(default_factory=dict)
+
+    def batch(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        """One batch of the shape ``real`` tells."""
+        real = self.real((batch, length, labels))
+        if real not in self._made:
+            made = self.examples.rows.batch(self.clips(*real[1:]).rows(batch))
+            self._made[real] = pytree.tree_map_only(torch.Tensor, _hollow, made)
+        # New ones each time: a recorder sees when tensors end.
+        return {**pytree.tree_map_only(torch.Tensor, torch.clone, self._made[real])}
+
+    def real(self, point: Point) -> Point:
+        """The shape of the batch that is made for a ``point``: the same where there is a row like it."""
+        clips = self.clips(*point[1:])
+        return point[0], clips.length, clips.labels
+
+    def clips(self, length: int, labels: int) -> Clips:
+        """The rows that come nearest to a length and labels."""
+        if (length, labels) not in self._clips:
+            made = self._nearest(length, labels)
+            self._clips[length, labels] = self._clips.setdefault((made.length, made.labels), made)
+        return self._clips[length, labels]
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Length and labels of the rows that were collated: some that were drawn, the longest clips and texts."""
+        return sorted({example.pair for example in self._known})
+
+    def points(self) -> list[Point]:
+        """Shapes of the dataset's own batches that tell most: lengths and labels spread, and not both alike."""
+        pairs = self.pairs()
+        longest, shortest = pairs[-1][0], pairs[0][0]
+        if self.examples.unit.fixed is None:
+            shortest = min(shortest, round(_SHORTEST * longest))
+        labels = [n for _, n in pairs]
+        spread = [_between(shortest, longest, share) for share in _SPREAD]
+        texts = [_between(min(labels), max(labels), share) for share in _LABELS_SPREAD]
+        asked = zip((2, 3, 5, 4, 1, 1, 1), [*spread, spread[0], spread[2], spread[1]], texts, strict=True)
+        return list(dict.fromkeys(self.real(point) for point in asked))
+
+    def _nearest(self, length: int, labels: int) -> Clips:
+        known = self._near(length)
+        example = min(known, key=lambda e: _off(e, length, labels))
+        if _off(example, length, labels) <= 1:
+            first, pair = self._row(example.row), example.pair
+        else:
+            row = self._row(min(known, key=lambda e: (abs(e.length - length), abs(e.labels - labels))).row)
+            first = self._resizer.resized(row, length, labels)
+            pair = self.examples.measured(first)
+        return Clips(first, self._second(first, *pair), *pair)
+
+    def _second(self, first: Any, length: int, labels: int) -> Any:
+        """A clip that is shorter, with no more labels; of a fixed length one with fewer labels."""
+        rows = [e for e in self._known if e.length <= length and e.labels <= labels and e.pair != (length, labels)]
+        if rows:
+            return self._row(max(rows, key=lambda e: (e.length < length, e.length)).row)
+        shorter = length if self.examples.unit.fixed is not None else round(length * _SHORTER)
+        return self._resizer.resized(first, shorter, round(labels * _SHORTER))
+
+    def _near(self, length: int) -> list[Example]:
+        """The rows known so far, and those that are as long by their seconds."""
+        if len(self.seconds) and self.examples.unit.fixed is None:
+            order, asked = self._by_seconds, length / self.rate
+            at = sum(self.seconds[row] < asked for row in order)
+            self._numbers.update(dict.fromkeys(order[max(0, at - 2) : at + 2]))
+        return self._known
 
     @property
-    def _padded(self) -> list[Example]:
-        """The longest, then shorter ones: few batches need no mask, and attention without takes less."""
-        first, rest = self._longest, self._by_length[-2::-1]
-        return [first, *(e for e in rest if e.length < first.length), *(e for e in rest if e.length == first.length)]
-
-    @property
-    def _shortest(self) -> Example:
-        return self._by_length[0]
-
-    @property
-    def _longest(self) -> Example:
-        return self._by_length[-1]
+    def _known(self) -> list[Example]:
+        return [self.examples.example(number) for number in self._numbers]
 
     @cached_property
-    def _input(self) -> Key:
-        return input_key(self._sized)
+    def _numbers(self) -> dict[int, None]:
+        longest = self._by_seconds[-_LONGEST:] if len(self.seconds) else []
+        return dict.fromkeys([*self.examples._few, *longest, *self._longest_texts()])
 
     @cached_property
-    def _examples(self) -> list[Example]:
-        return [Example(row, sizes, sizes.get(self._input, 1)) for row, sizes in self._sized.items()]
+    def _by_seconds(self) -> list[int]:
+        return sorted((row for row, s in enumerate(self.seconds) if s > 0), key=lambda row: self.seconds[row])
+
+    def _longest_texts(self) -> list[int]:
+        """The rows with the most characters or labels, where a table or a list holds them."""
+        sizes = text_sizes(self.examples.dataset)
+        return sorted(range(len(sizes)), key=lambda row: -sizes[row])[:_LONGEST]
 
     @cached_property
-    def _sized(self) -> dict[int, dict[Key, int]]:
-        count = len(self.dataset)
-        rows = sorted(random.Random(self.seed).sample(range(count), min(_DRAWN, count)))
-        return {row: sizes_of(self._collate([self.dataset[row]])) for row in rows}
+    def _resizer(self) -> RowResizer:
+        longest = max(self._known, key=lambda example: example.pair)
+        return RowResizer(self._row(longest.row), self.examples.measured)
 
-    def _collate(self, rows: list[Any]) -> dict[str, Any]:
-        try:
-            batch = self.collator(rows)
-        except Exception as error:
-            batch = self._without_unused(rows, error)
-        if not isinstance(batch, Mapping) or not any(isinstance(value, torch.Tensor) for value in batch.values()):
-            raise InvalidArgumentError(f"the collator gave a {type(batch).__name__} without tensors", _HINT)
-        return dict(batch)
+    def _row(self, number: int) -> Any:
+        return self.examples.rows.row(number)
 
-    def _without_unused(self, rows: list[Any], error: Exception) -> Any:
-        """As the Trainer collates where ``remove_unused_columns`` is left on."""
-        if hasattr(self.model, "forward") and isinstance(rows[0], Mapping):
-            taken = {*inspect.signature(self.model.forward).parameters, "label", "label_ids"}
-            with contextlib.suppress(Exception):  # the first error says more
-                return self.collator([{name: row[name] for name in row if name in taken} for row in rows])
-        raise InvalidArgumentError(
-            f"the collator {type(self.collator).__name__} fails: {type(error).__name__}: {error}", _HINT
-        ) from error
+
+@dataclass(frozen=True)
+class CollatedBatches(SpeechBatches):
+    """Those of a collator: their shapes are the dataset's."""
+
+    rows: RowBatches = field(kw_only=True)
+
+    def points(self) -> list[Point]:
+        """See ``RowBatches``."""
+        return self.rows.points()
+
+    def real(self, point: Point) -> Point:
+        """See ``RowBatches``."""
+        return self.rows.real(point)
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """See ``RowBatches``."""
+        return self.rows.pairs()
+
+
+def _off(example: Example, length: int, labels: int) -> float:
+    """By how much a row misses what is asked: up to 1 it is taken as it is."""
+    by_length = abs(example.length - length) / max(1.0, _NEAR * length)
+    return max(by_length, abs(example.labels - labels) / max(1.0, _NEAR_LABELS * labels))
+
+
+def _hollow(tensor: torch.Tensor) -> torch.Tensor:
+    """Without its values where a trace reads none: large floats then take no memory as long as a plan is kept."""
+    return torch.empty_like(tensor) if tensor.is_floating_point() and tensor.numel() > SMALL else tensor
+
+
+def _between(least: int, most: int, share: float) -> int:
+    return least + round(share * (most - least))

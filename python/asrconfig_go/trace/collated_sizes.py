@@ -1,79 +1,98 @@
-"""Sizes of a collated batch of one example, and entries of other sizes made of it."""
+"""Sizes of a collated batch of one clip, and which of them are the input's length and the labels'."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from .._base.defaults import SAMPLING_RATE
-from .._base.errors import InvalidArgumentError
 from .._base.input_units import INPUTS
 
-Key = tuple[str, int]  # an entry and one of its axes; axis 0 of one number for each sample: its value
+Sizes = dict[tuple[str, int], int]  # of an entry and one of its axes
+_AUDIO = INPUTS[:2]
+_LABELS = ("label", "decoder", "input_ids")  # parts of the names of texts, the preferred ones first
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of an entry. Where a clip makes several rows of that entry, its size is that of all of them."""
+
+    name: str = ""
+    axis: int = 0
+
+    def of(self, sizes: Sizes) -> int:
+        """How long it is in a batch of one clip; 0 of a batch without it."""
+        rows = sizes.get((self.name, 0), 1) if self.axis else 1
+        return rows * sizes.get((self.name, self.axis), 0)
 
 
 @dataclass(frozen=True)
 class Example:
-    """The sizes of a batch of one row; its ``length`` is that of the input."""
+    """A row of the dataset, the length of the input that it makes, and that of its labels."""
 
     row: int
-    sizes: dict[Key, int]
-    length: int = 1
+    length: int
+    labels: int
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """Length and labels."""
+        return self.length, self.labels
 
 
-def sizes_of(batch: dict[str, Any]) -> dict[Key, int]:
-    """Of a batch of one: each axis, and numbers that are called lengths."""
-    found: dict[Key, int] = {}
-    for name, value in batch.items():
-        if isinstance(value, torch.Tensor) and value.dim() and value.shape[0] != 1:
-            raise InvalidArgumentError(
-                f"the collator makes {value.shape[0]} rows of {name!r} of one example",
-                "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
-            )
-        if isinstance(value, torch.Tensor):
-            found |= {(name, axis): size for axis, size in enumerate(value.shape) if axis}
-            if value.dim() == 1 and "len" in name and not value.is_floating_point():
-                found[(name, 0)] = int(value[0])
-    return found
+def sizes_of(batch: Mapping[str, Any]) -> Sizes:
+    """Every axis of every tensor and array of a batch, by the entry's name."""
+    return {(name, axis): size for name, value in _arrays(batch) for axis, size in enumerate(value.shape)}
 
 
-def input_key(sized: Mapping[int, dict[Key, int]]) -> Key:
-    """The input and its axis in time: what changes from example to example, or else its longest."""
-    first = next(iter(sized.values()))
-    names = list(dict.fromkeys(name for name, axis in first if axis and "label" not in name and "mask" not in name))
-    name = next((known for known in INPUTS if known in names), names[0] if names else "")
-    axes = [key for key in first if key[0] == name and key[1]]
-    changing = [key for key in axes if len({sizes.get(key) for sizes in sized.values()}) > 1]
-    return max(changing or axes, key=lambda key: first[key], default=("", 0))
+def _arrays(entries: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in entries.items():
+        if isinstance(value, Mapping):
+            yield from _arrays(value, f"{prefix}{name}.")
+        elif isinstance(value, list | tuple):
+            yield from _arrays({f"{name}.{i}": each for i, each in enumerate(value)}, prefix)
+        elif getattr(value, "shape", None) is not None and len(value.shape):
+            yield prefix + str(name), value
 
 
-def line_through(key: Key, shortest: Example, longest: Example) -> Callable[[float], float]:
-    """The size of an axis by the input's length."""
-    """The size of an axis by the input's length."""
-    rise = (longest.sizes[key] - shortest.sizes[key]) / max(1, longest.length - shortest.length)
-    return lambda length: shortest.sizes[key] + rise * (length - shortest.length)
+def input_axis(batch: Mapping[str, Any], sized: Iterable[Sizes]) -> Axis:
+    """The input and its axis in time: what changes from clip to clip, or else its longest.
+
+    Audio comes before tokens: where a model takes both, the tokens are a prompt and a text.
+    """
+    every = list(sized)
+    arrays = {name: value for name, value in _arrays(batch) if "label" not in name and "mask" not in name}
+    audio = next((name for name in _AUDIO if name in arrays), None)
+    floating = [name for name, value in arrays.items() if "float" in str(value.dtype)]
+    changing = [name for name in floating if _changing(name, every)]
+    name = audio or next(iter(changing or [n for n in INPUTS if n in arrays] or floating or arrays), None)
+    if name is None:
+        return Axis()
+    axes = [axis for axis in _changing(name, every) if axis] or list(range(1, arrays[name].ndim)) or [0]
+    return Axis(name, max(axes, key=lambda axis: arrays[name].shape[axis]))
 
 
-def picked(value: Any, rows: Iterable[int], count: int) -> Any:
-    """The entry of a larger batch: rows of a smaller one again and again."""
-    if isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == count:
-        return value[list(rows)]
-    return [value[i] for i in rows] if isinstance(value, list) and len(value) == count else value
+def labels_axis(sized: Iterable[Sizes], audio: Axis) -> Axis | None:
+    """The axis of a text: it changes from clip to clip, and not as the input does. None without one."""
+    every = list(sized)
+    names = list(dict.fromkeys(name for name, _ in every[0] if name != audio.name and "mask" not in name))
+    lengths = [audio.of(sizes) for sizes in every]
+    for part in _LABELS:
+        for name in names:
+            axes = [Axis(name, at) for at in _changing(name, every) if at] if part in name else []
+            axes = [axis for axis in axes if [axis.of(sizes) for sizes in every] != lengths]
+            if axes:
+                return axes[0]
+    return None
 
 
-def stretched(value: torch.Tensor, axis: int, size: int) -> torch.Tensor:
-    """Numbers repeated or cut; whole ones (tokens, masks, labels) spread or thinned, so that padding stays last."""
-    old = value.shape[axis]
-    if not old:
-        return value.new_zeros([size if at == axis else n for at, n in enumerate(value.shape)])
-    places = torch.arange(size)
-    return value.index_select(axis, places % old if value.is_floating_point() else places * old // size).contiguous()
+def _changing(name: str, every: list[Sizes]) -> list[int]:
+    """The axes of an entry whose size is not the same of all clips."""
+    axes = [axis for entry, axis in every[0] if entry == name]
+    return [axis for axis in axes if len({sizes.get((name, axis)) for sizes in every}) > 1]
 
 
 def word_of(name: str, rate: float) -> str:
-    """What an input counts."""
     """What an input counts."""
     return "tokens" if name == "input_ids" else "samples" if rate == SAMPLING_RATE else "frames"

@@ -11,6 +11,7 @@ import torch
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
+from .._base.input_units import TOO_LONG_HINT, RowKind, too_long
 
 _CHARACTERS_PER_SECOND = 15  # about two and a half words
 _TOKENS_PER_SECOND = 4
@@ -23,6 +24,7 @@ _TOKENS = (11, 140, 29, 290, 13, 187, 47)
 # Fields that give the width of a feature frame, and how many frames a second has.
 _FEATURE_WIDTHS = {"feature_projection_input_dim": 50, "num_mel_bins": 100, "input_feat_per_channel": 100}
 
+Point = tuple[int, int, int]  # batch, length, labels
 BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
 
 
@@ -36,15 +38,25 @@ class SpeechBatches:
     max_length: int | None = None  # the longest that the model's positions allow
     max_labels: int | None = None
     labels_per_second: float = _CHARACTERS_PER_SECOND
+    truncates: bool = False  # what is longer than the model takes is cut, and nothing else with it
+    row_kind: RowKind = "clips"  # what people call the rows, and their lengths
     by_length: bool = True  # whether a training's batches tell their lengths, by the name of the input
 
-    def facts(self) -> dict[str, float | int | None]:
+    def facts(self) -> dict[str, float | int | str | None]:
         """What a trace keeps of it, so that the trace alone maps durations to lengths."""
-        return {name: value for name, value in vars(self).items() if name not in ("batch", "by_length")}
+        return {name: value for name, value in vars(self).items() if name not in ("batch", "by_length", "rows")}
 
     def __call__(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         """One batch."""
         return self.batch(batch, length, labels)
+
+    def real(self, point: Point) -> Point:
+        """The shape that the batch made for a ``point`` has. Of the rows of a dataset it is one that there is."""
+        return point
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Length and labels of rows of a dataset; none where batches are made up."""
+        return []
 
     def length(self, seconds: float) -> int:
         """The input length of a batch whose longest clip has this duration."""
@@ -52,20 +64,18 @@ class SpeechBatches:
             raise InvalidArgumentError(f"{seconds!r} seconds of audio", "give a duration above 0")
         length = math.ceil(seconds * self.length_per_second - 1e-6)
         longest = self.fixed_length or self.max_length
-        if longest is not None and length > longest:
+        if longest is not None and length > longest and not self.truncates:
             raise InvalidArgumentError(
-                f"{seconds:g} s of audio is more than the model takes: {longest / self.length_per_second:g} s"
-                f" ({length} samples, frames or tokens than {longest})",
-                "split clips, truncate texts, or choose a model without fixed positions",
+                too_long(self.row_kind, "the model", length, longest, self.length_per_second), TOO_LONG_HINT
             )
-        return self.fixed_length or length
+        return self.fixed_length or (length if longest is None else min(length, longest))
 
     def labels(self, seconds: float) -> int:
         """A usual label length for this duration, as long as the model's positions allow."""
         usual = max(1, round(seconds * self.labels_per_second))
         return usual if self.max_labels is None else min(usual, self.max_labels)
 
-    def points(self) -> list[tuple[int, int, int]]:
+    def points(self) -> list[Point]:
         """Shapes that determine every size's formula: lengths without common factors, and batches of one apart."""
         labels = self._labels_to_trace()
         if self.fixed_length is not None:
@@ -105,7 +115,7 @@ def speech_batches(model: Any) -> SpeechBatches:
         return SpeechBatches(make, inside.length_per_second, labels_per_second=_TOKENS_PER_SECOND)
     if kind == "audio-spectrogram-transformer":
         spectrograms = _features(config, config.num_mel_bins, "input_values")
-        return SpeechBatches(spectrograms, 100, fixed_length=config.max_length)
+        return SpeechBatches(spectrograms, 100, fixed_length=config.max_length, truncates=True)
     if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
         return _mel_batches(config)
     if hasattr(config, "conv_kernel") and hasattr(config, "conv_stride"):

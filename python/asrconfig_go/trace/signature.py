@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,9 +12,12 @@ from torch.utils import _pytree as pytree
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
+from .._base.input_units import INPUTS
+from .._base.wrapped_model import bare
 from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
-from .text_batches import TEXT, TOKENS_PER_SECOND, text_batches
+from .text_batches import TEXT, text_batches
 
+_AUDIO = (*INPUTS[:2], "audio", "speech")  # parts of the names of arguments
 LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels
 
@@ -33,10 +36,11 @@ def made_up_batches(model: Any) -> Iterator[MadeUp]:
 
     Raises ``InvalidArgumentError`` for a module whose ``forward`` says nothing about its input.
     """
+    parameters = _parameters(model)
+    _check_prompt(model, parameters)
     known = _known(model)
     if known is not None:
         yield MadeUp(known)
-    parameters = _parameters(model)
     target = next((name for name in parameters if "label" in name), None)
     inputs = list(_inputs(model, known, parameters, target))
     for kind, labels in _labels(model) if target else ():
@@ -77,7 +81,21 @@ def _known(model: Any) -> SpeechBatches | None:
 def _parameters(model: Any) -> dict[str, inspect.Parameter]:
     """Those of ``forward`` that can be given by name."""
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {name: p for name, p in inspect.signature(model.forward).parameters.items() if p.kind in by_name}
+    return {name: p for name, p in inspect.signature(bare(model).forward).parameters.items() if p.kind in by_name}
+
+
+def _check_prompt(model: Any, parameters: Iterable[str]) -> None:
+    """Raise ``InvalidArgumentError`` for a model of audio and tokens, which have to fit each other.
+
+    Its tokens alone would be planned as a training on texts, which takes a part of the memory.
+    """
+    audio = next((name for name in parameters if any(part in name for part in _AUDIO)), None)
+    if TEXT in parameters and audio is not None:
+        raise InvalidArgumentError(
+            f"a {type(bare(model)).__name__} takes {audio} and {TEXT}, which only its processor fits to each other",
+            "pass processor=processor, or your Trainer's collator: "
+            "create_optimal_config(dataset, model, collator=collator)",
+        )
 
 
 def _inputs(
@@ -89,7 +107,7 @@ def _inputs(
         return
     if TEXT in parameters:
         yield (
-            f"{TEXT}: (batch, tokens), {TOKENS_PER_SECOND} tokens counted as a second",
+            f"{TEXT}: (batch, tokens)",
             text_batches(model, parameters),
         )
         return

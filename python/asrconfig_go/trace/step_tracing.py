@@ -25,19 +25,18 @@ from ._log import Segment
 from ._repeats import Window, Windows
 from ._shortened import Shortened, Stretch, Whole
 from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
-from .made_up_batches import SpeechBatches
+from .made_up_batches import BatchFunction, Point, SpeechBatches
 from .recorder import MemoryRecorder
 from .signature import LossFunction, MadeUp, given_batches, made_up_batches
 from .trace_file import Trace
-
-Point = tuple[int, int, int]  # batch, length, labels
-BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
 
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 # The third micro-batch of a window meets what the second left, and so does every one after it.
 _WINDOW = 3
 # A shortened model is recorded first where there are so many shapes to trace, and so many layers to leave out.
 _SHAPES, _WORTH = 4, 16
+# Where the model does other operations at each of so many shapes, no formula of the shape covers its step.
+_UNLIKE = 3
 
 
 def trace_training(
@@ -58,6 +57,7 @@ def trace_training(
     evaluation: bool = True,
     compute_capability: tuple[int, int] = (8, 0),
     progress: Callable[[int, int], None] | None = None,
+    covering: bool | None = None,
 ) -> Trace:
     """One trace of the Trainer's loop over ``model``: first step, steady steps, other shapes, evaluation.
 
@@ -70,7 +70,9 @@ def trace_training(
     ``every_n_layers`` above 1 recomputes each n-th layer alone, ``offload_checkpoints`` keeps the inputs of recomputed
     layers in pinned host memory, both with transformers from 5.23 on. ``lora_rank`` above 0 trains adapters (see
     ``add_lora``). ``loss(model, batch)`` replaces
-    ``model(**batch).loss``. ``progress(done, all)`` is called after each window.
+    ``model(**batch).loss``. ``progress(done, all)`` is called after each window. ``covering`` says that ``points``
+    stand for all other shapes, as those do that are traced without ``points``: where the model does other operations at
+    each of the first three, no formula covers them, and no more are traced.
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
 
@@ -80,27 +82,38 @@ def trace_training(
     refused: list[AsrConfigError] = []  # one for each way to make up batches
     begin = partial(
         _Loop, batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, offload_checkpoints,
-        accumulation, steps, loss, max_grad_norm, evaluation,
+        accumulation, steps, loss, max_grad_norm, evaluation=evaluation,
     )  # fmt: skip
+    unseen = ""  # why no evaluation is traced
     begin()  # refuses settings before anything is built
+    asked = points is not None if covering is None else not covering
+    if isinstance(batch_fn, SpeechBatches):
+        points = [batch_fn.real(_checked(point)) for point in points or batch_fn.points()]
+        for point in points:  # before the recorder sees what a collator computes
+            batch_fn(*point)
     shortens = every_n_layers == 1 and (points is None or len(points) >= _SHAPES)
     while True:
-        short = None
+        short, trial = None, begin()
         # Whatever goes wrong here, the whole model is recorded without it, and says it if it is wrong there, too.
         with suppress(Exception), MemoryRecorder(compute_capability=compute_capability) as recorder:
             if shortens:
                 built = _built(model, lora_rank, recorder)
-                short = begin().run_shortened(recorder, built, points, _next_to_try(built, batch_fn, refused))
+                short = trial.run_shortened(recorder, built, points, _next_to_try(built, batch_fn, refused))
         loop = begin()
+        loop.formulas, loop.asked = not trial.by_shape, asked
         with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
             built = _built(model, lora_rank, recorder)
             if hasattr(model, "_orig_mod"):
                 recorder.notes.append("torch.compile: the eager model was traced; a compiled one usually takes less")
+            recorder.notes += [unseen] if unseen else []
             made_up = _next_to_try(built, batch_fn, refused)
             try:
                 loop.run(recorder, built, points, progress, made_up, short)
                 return recorder.trace()
             except (TraceError, NoLossError) as error:
+                if loop.evaluates:  # a training is planned without it, as where lengths are predicted
+                    begin, unseen = partial(begin, evaluation=False), f"its evaluation is not traced: {error.message}"
+                    continue
                 if made_up is None or isinstance(error, CheckpointError):  # which no other batch helps
                     raise
                 refused.append(error)
@@ -116,6 +129,8 @@ def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list
     """The next kind of batch to try, else an error with what was tried; None where ``batch_fn`` makes all."""
     if isinstance(batch_fn, SpeechBatches):
         ways = list(given_batches(model, batch_fn))
+        if refused and not _lacks_loss(refused[0]):
+            raise refused[0]
     elif batch_fn is None:
         ways = list(made_up_batches(model))
     else:
@@ -133,6 +148,12 @@ def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list
         f"no batches could be made up for a {type(model).__name__}; tried {tried}",
         "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
     )
+
+
+def _lacks_loss(error: AsrConfigError) -> bool:
+    """Whether a model has no loss of its own, or does not take the labels of one: its Trainer has it."""
+    unexpected = "unexpected keyword argument" in str(error.__cause__)
+    return isinstance(error, NoLossError) or (isinstance(error.__cause__, TypeError) and unexpected)
 
 
 class _Loop:
@@ -169,8 +190,15 @@ class _Loop:
         self._loss_of: LossFunction = _loss_of
         self._held: list[Any] = []  # the window's inputs: the Trainer keeps them until the next window's are there
         self._kept: Any = None  # the last loss
+        self.evaluates = False  # while it does
         self._stretches: list[Stretch] = []
         self._whole: Whole | None = None
+        self.asked = False
+        """Whether the caller wants the shapes themselves, and not formulas of all others."""
+        self.formulas = True
+        """False: no formula covers the shapes, so that the first of them is enough where others are asked for."""
+        self.by_shape = False
+        """Whether the model turned out to do other operations at each of the first shapes."""
 
     def about(self) -> dict[str, Any]:
         """The settings, as a trace keeps them."""
@@ -196,7 +224,7 @@ class _Loop:
         recorder.tell_apart(layers.numbers)
         layers.leave_out()
         self.run(recorder, model, points, None, made_up)
-        return Shortened(recorder.log, self._stretches, recorder.lengths, layers)
+        return None if self.by_shape else Shortened(recorder.log, self._stretches, recorder.lengths, layers)
 
     def run(
         self,
@@ -223,7 +251,7 @@ class _Loop:
                 recorder.notes.append(f"batches were made up: {made_up.words}")
         if not points:
             raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
-        points = [_checked(point) for point in points]
+        points = [_checked(point) for point in points][: None if self.asked or self.formulas else 1]
         windows = [points[0]] * (self._steps - 1) + points
         trained = [p for p in model.parameters() if p.requires_grad]
         recorder.about |= {"trained_parameters": sum(p.numel() for p in trained), "trained_tensors": len(trained)}
@@ -240,8 +268,11 @@ class _Loop:
             self._stretch(recorder, point, window)
             if progress is not None:
                 progress(number + 1, len(windows))
+            self.by_shape = self.by_shape or (number + 2 == self._steps + _UNLIKE and known.unlike(_UNLIKE))
+            if self.by_shape and not self.asked:
+                break
         if self._evaluation:
-            self._evaluate(recorder, model, points)
+            self._evaluate(recorder, model, points[:_UNLIKE] if self.by_shape and not self.asked else points)
 
     def _stretch(self, recorder: MemoryRecorder, point: Point, run: Callable[[], None]) -> None:
         """A window or an evaluation: written down where the shortened model shows what it is, else run."""
@@ -419,7 +450,7 @@ def _shape(point: Point) -> dict[str, Any]:
 
 def _loss_of(outputs: Any) -> torch.Tensor:
     found = outputs.get("loss") if hasattr(outputs, "get") else outputs[0]
-    if not isinstance(found, torch.Tensor):
+    if not isinstance(found, torch.Tensor) or found.numel() != 1:
         raise NoLossError(
             f"the model gave no loss (a {type(outputs).__name__})",
             "put labels into the batch, or pass loss=function(model, batch)",

@@ -11,7 +11,7 @@ import torch
 from .._base.input_units import TOKENS_PER_SECOND
 from .made_up_batches import SpeechBatches, padded_mask
 
-__all__ = ["TEXT", "TOKENS_PER_SECOND", "positions", "text_batches"]
+__all__ = ["TEXT", "positions", "text_batches"]
 
 TEXT, _MASK = "input_ids", "attention_mask"
 
@@ -25,7 +25,7 @@ def text_batches(model: Any, parameters: Container[str]) -> SpeechBatches:
         mask = {_MASK: padded_mask(batch, length, torch.int64)} if _MASK in parameters else {}
         return {TEXT: tokens, **mask}
 
-    return SpeechBatches(make, TOKENS_PER_SECOND, max_length=positions(model))
+    return SpeechBatches(make, TOKENS_PER_SECOND, max_length=positions(model), row_kind="texts")
 
 
 def positions(model: Any) -> int | None:

@@ -120,8 +120,8 @@ def _by_lengths(trainer: Any, lengths: list[Any], make: Callable[[Any], Any]) ->
 
 def _unknown(trainer: Any, clips: int, measured: int) -> InvalidArgumentError:
     column = trainer.args.length_column_name
-    known = f"were measured of {measured} clips, not of these {clips}" if measured else "of all clips were not measured"
+    known = f"were measured of {measured} rows, not of these {clips}" if measured else "of all rows were not measured"
     return InvalidArgumentError(
-        f"clips cannot be grouped by length: the training set has no column {column!r}, and durations {known}",
+        f"rows cannot be grouped by length: the training set has no column {column!r}, and durations {known}",
         f"dataset = asrconfig_go.add_durations(dataset, {column!r}), or plan from the whole training set",
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._base.errors import AsrConfigError
+from .._base.input_units import WORDS
 from .._base.listing import listed
 from ..plan.plan_record import PlanRecord
 from ..plan.planned_devices import planned_device
@@ -145,14 +146,16 @@ def _of_the_training_set(
         return None
     if (seconds := known_seconds(size(), config, durations)) is not None:
         return seconds
+    words = WORDS[config.row_kind]
     loss = _loss_of_time(trainer, config, durations, memory, limit)
     if len(durations) == size():
         rows = [row for row, s in enumerate(durations) if math.isnan(s)]
         named = f"row{'s' * (len(rows) > 1)} {listed(rows)}"
-        why = f"durations of {len(rows)} of {size()} clips are not known, as of files that cannot be read: {named}"
+        unreadable = f"{len(rows)} of {size()} {words.nouns}"
+        why = f"{words.lengths} of {unreadable} are not known, as of files that cannot be read: {named}"
         advice = "train on config.select(dataset), which leaves them out"
     else:
-        why = f"durations of {len(durations)} clips were measured and the training set has {size()}"
+        why = f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size()}"
         advice = "plan with the dataset that is trained on, as it is after filtering: create_optimal_config(dataset, …)"
     _not_followed(config, why, f"{loss}: {advice}")
     return None
@@ -186,8 +189,9 @@ def known_seconds(clips: int, config: PlanRecord | None, durations: array[float]
 
 
 def _not_followed(config: PlanRecord, why: str, then: str = "") -> None:
+    rows = WORDS[config.row_kind].nouns
     warnings.warn(
-        f"the plan's {config.length_handling} steps are not taken ({why}); clips come in random order{then}",
+        f"the plan's {config.length_handling} steps are not taken ({why}); {rows} come in random order{then}",
         PlanNotFollowedWarning,
         stacklevel=5,
     )

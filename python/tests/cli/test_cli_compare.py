@@ -60,7 +60,7 @@ def test_largest(capsys: pytest.CaptureFixture[str]) -> None:
     ("line", "said"),
     [
         (["--gpus", "T4", "--hours", "1"], "no model to compare for"),
-        (["--model", "whisper-tiny"], "no audio to train on"),
+        (["--model", "whisper-tiny"], "nothing to train on"),
         (["--largest", "whisper"], "--largest with 0 GPUs"),
         ([*QUESTION[1:], "--price", "T4=cheap"], "'T4=cheap' is not a price"),
         ([*QUESTION[1:], "--price", "T4=-1"], "the price of T4 is -1.0"),

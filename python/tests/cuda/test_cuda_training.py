@@ -23,6 +23,7 @@ def test_small_values_are_the_cpus() -> None:
         "repeated": [0, 0, 0, 1, 2, 2],
         "equal": True,
         "drawn": [5, 7],
+        "vmapped": [2, 3],
     }
 
 

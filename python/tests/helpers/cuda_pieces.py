@@ -53,6 +53,22 @@ class Attending(nn.Module):  # type: ignore[misc]
         return F.dropout(weights, 0.1, self.training)
 
 
+class Asking(nn.Module):  # type: ignore[misc]
+    """A few learnt queries, the same for all clips, that attend to each, as a Q-Former's first layer has them."""
+
+    def __init__(self, size: int, heads: int, *, mask: bool = False) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.randn(1, heads, 3, size // heads))
+        self.shared, self.masked = nn.Linear(size, size), mask
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, size = x.shape
+        keys = self.shared(x).view(batch, length, self.query.shape[1], -1).transpose(1, 2)
+        mask = torch.ones(batch, 1, 1, length, dtype=torch.bool, device=x.device) if self.masked else None
+        y = F.scaled_dot_product_attention(self.query.to(keys.dtype), keys, keys, mask)
+        return y.transpose(1, 2).reshape(batch, 3, size)
+
+
 class Convolving(nn.Module):  # type: ignore[misc]
     """A convolution over time between transposed layouts, as speech encoders have it."""
 
@@ -193,6 +209,8 @@ PIECES: dict[str, Piece] = {
     "attention, heads of 36": Piece(lambda: Attending(144, 4), size=144, dtype=_HALF),
     "attention, bool mask": Piece(lambda: Attending(128, 4, mask=True), length=101, dtype=_HALF),
     "attention, causal bf16": Piece(lambda: Attending(128, 4, causal=True), dtype=_BRAIN),
+    "attention of one query for all clips": Piece(lambda: Asking(128, 4)),
+    "attention of one query for all clips fp16": Piece(lambda: Asking(128, 4, mask=True), dtype=_HALF),
     "eager attention fp16": Piece(lambda: Attending(128, 4, eager=True), dtype=_HALF),
     "eager attention": Piece(lambda: Attending(128, 4, eager=True)),
     "convolution fp16": Piece(lambda: Convolving(128, 7, 2), dtype=_HALF),

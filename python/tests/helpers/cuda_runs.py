@@ -406,6 +406,7 @@ def small_values() -> dict[str, Any]:
             "repeated": repeated.tolist(),
             "equal": torch.equal(lengths, torch.tensor([3, 1, 2], device="cuda")),
             "drawn": [drawn.min().item(), drawn.max().item()],
+            "vmapped": list(torch.vmap(lambda row: row < lengths)(values[:2, :3]).shape),  # no value inside
         }
 
 

@@ -195,7 +195,7 @@ def test_a_model_with_fixed_input(library: FakeLibrary) -> None:
     library.about |= {"length_per_second": 100, "fixed_length": 3000, "max_labels": 20, "labels_per_second": 4}
     with MemoryModel.load("any.trace") as model:
         assert (model.length(1.0), model.length(30.0), model.labels(1.0), model.labels(30.0)) == (3000, 3000, 4, 20)
-        with pytest.raises(InvalidArgumentError, match=r"31 s of audio are longer than the 30 s"):
+        with pytest.raises(InvalidArgumentError, match=r"audio of 31 s is longer than the 30 s"):
             model.estimate(2, 31.0)
         with pytest.raises(InvalidArgumentError, match="labels = 21 is more than the 20"):
             model.estimate(2, 3.0, 21)

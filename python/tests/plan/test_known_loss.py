@@ -15,6 +15,7 @@ transformers = pytest.importorskip("transformers")
 import asrconfig_go as ac  # noqa: E402
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
+from asrconfig_go.losses.loss_rows import UNTIL_PROBLEM_TYPE  # noqa: E402
 from asrconfig_go.machine import ModelProfile, known_models  # noqa: E402
 from asrconfig_go.plan.known_loss import knows_loss  # noqa: E402
 from asrconfig_go.plan.plan_options import PlanOptions  # noqa: E402
@@ -89,7 +90,8 @@ def test_losses_of_users_and_of_other_classes_are_unknown() -> None:
 
 
 def test_every_model_of_the_catalogue_has_a_known_loss() -> None:
-    assert [name for name in known_models() if not knows_loss(name)] == []
+    unknown = [name for name in known_models() if not knows_loss(name)]
+    assert {ac.profile_model(name).class_name for name in unknown} <= UNTIL_PROBLEM_TYPE
 
 
 def test_a_plan_of_an_unknown_loss_keeps_the_batches_and_says_what_a_rule_would_gain(own: ac.ASRConfigManager) -> None:

@@ -18,6 +18,7 @@ from asrconfig_go.memory import MemoryModel
 from asrconfig_go.plan import planner
 from asrconfig_go.plan.plan_options import PlanOptions
 from asrconfig_go.plan.planner import NotTracedWarning, TracedSettings, Tracer, Wanted
+from asrconfig_go.plan.worst_pair import Pairs
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 SECONDS = array("d", [1 + 19 * (i * 0.618 % 1) ** 2 for i in range(2000)])
@@ -164,11 +165,12 @@ def test_a_loader_that_cannot_be_measured_is_said(tmp_path: Path) -> None:
 
 def test_tables_rise_and_stay_within_the_share() -> None:
     class Memory:
-        def largest_batch(self, seconds: float, limit: int, *, near: int, most: int) -> int:
-            assert 1 <= near <= most
+        def largest_batch(self, seconds: float, limit: int, labels: int | None, *, near: int, most: int) -> int:
+            assert 1 <= near <= most and labels is None
             return min(most, int(limit / seconds))
 
-    rows = planner._table(Memory(), planner._lengths(0.2, 20), 16, 40)  # type: ignore[arg-type]
+    worst = Pairs((), 20, 20, None)
+    rows = planner._table(Memory(), planner._lengths(0.2, 20), 16, 40, worst)  # type: ignore[arg-type]
     assert [seconds for seconds, _ in rows] == sorted(seconds for seconds, _ in rows)
     assert math.isclose(rows[0][0], 0.5) and rows[-1] == (20, 2)
     assert [fits for _, fits in rows] == sorted((fits for _, fits in rows), reverse=True)

@@ -39,10 +39,10 @@ def parts(request: pytest.FixtureRequest) -> tuple[Any, Any, Any]:
 
 
 def arguments(parts: tuple[Any, Any, Any], output: Path) -> Any:
-    model, processor, data = parts
-    return arguments_class(processor)(
+    model, _, data = parts
+    return arguments_class(model)(
         str(output), max_steps=2, save_strategy="steps", save_steps=2, per_device_train_batch_size=2, use_cpu=True,
-        report_to=[], disable_tqdm=True, **speech_settings(processor, model, data),
+        report_to=[], disable_tqdm=True, **speech_settings(model, data),
     )  # fmt: skip
 
 

@@ -1,0 +1,184 @@
+"""What a recipe's own batch needs on its card, what a plan takes there, and the page that says so."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from recipe_runs import Outcome, Recipe, distance, train_plainly, train_with_plan
+
+from asrconfig_go import MemoryModel, compare_gpus
+from asrconfig_go.trace import SpeechBatches
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+PAGE = HERE.parent.parent / "docs" / "official-recipes.md"
+RATE = 16_000
+GIB = 2**30
+EXACT = 1e-4  # of how far a training moves the weights
+
+Figures = dict[str, Any]
+
+
+def figures_of(recipe: Recipe) -> Figures:
+    """Everything that the page says of a recipe, measured and predicted here."""
+    model = recipe.real()
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()), "trained": trained,
+        "own": own_batch(recipe, model), "texts": texts(recipe, model), "plan": planned(recipe, model),
+        "runs": runs(recipe),
+    }  # fmt: skip
+
+
+def own_batch(recipe: Recipe, model: Any, labels: int | None = None) -> Figures:
+    """The recipe's batch of its longest clips on its card, from a trace of exactly that."""
+    published, labels = recipe.published, recipe.published.labels if labels is None else labels
+    shape = (published.batch, round(published.longest_s * RATE), labels)
+    with MemoryModel.trace(
+        model, recipe.real_batch, precision=published.precision, gradient_checkpointing=published.checkpointing,
+        accumulation=published.accumulation, gpu=published.card, points=[shape], progress=False,
+    ) as memory:  # fmt: skip
+        estimate = memory.estimate(published.batch, published.longest_s, labels, timeline=0)
+        available = memory.target.available_bytes
+    return {"peak": estimate.peak_device, "available": available, "fits": estimate.fits, "at": estimate.at_peak.op}
+
+
+def texts(recipe: Recipe, model: Any) -> list[list[int]]:
+    """Peaks of the same batch with longer and shorter transcripts."""
+    peaks = [(labels, own_batch(recipe, model, labels)["peak"]) for labels in recipe.published.text_lengths]
+    return [list(peak) for peak in peaks]
+
+
+def planned(recipe: Recipe, model: Any) -> Figures:
+    """What the plan takes on the recipe's card for as many clips a step."""
+    published = recipe.published
+    batches = SpeechBatches(recipe.real_batch, RATE, labels_per_second=published.labels / published.longest_s)
+    comparison = compare_gpus(
+        model, gpus=[published.card], hours=20, mean_s=published.mean_s, max_s=published.longest_s,
+        target_batch_size=published.clips_a_step, batch_fn=batches, trace=True, calibrations={},
+    )  # fmt: skip
+    plan = comparison.rows[0]
+    names = (
+        "fits", "per_device_train_batch_size", "gradient_accumulation_steps", "precision", "gradient_checkpointing",
+        "every_n_layers", "offload_checkpoints", "optimizer", "micro_batching", "length_handling",
+    )  # fmt: skip
+    remedies = [[remedy.what, remedy.peak_bytes, remedy.fits] for remedy in plan.remedies]
+    return {name: getattr(plan, name) for name in names} | {"peak": plan.peak_bytes, "remedies": remedies}
+
+
+def runs(recipe: Recipe) -> Figures:
+    """The three trainings of the tiny model."""
+    with tempfile.TemporaryDirectory() as folder:
+        plain = train_plainly(recipe, f"{folder}/plain")
+        calm = train_with_plan(recipe, f"{folder}/calm")
+        short = train_with_plan(recipe, f"{folder}/short", memory_runs_out=True)
+        found = {"first_loss": plain.losses[0], "planned_loss": calm.losses[0], **shortage(calm, short)}
+        if recipe.untrained is None:
+            return found
+        calm = train_with_plan(recipe, f"{folder}/frozen", frozen=True)
+        short = train_with_plan(recipe, f"{folder}/frozen-short", frozen=True, memory_runs_out=True)
+    return {**found, "frozen": shortage(calm, short)}
+
+
+def shortage(calm: Outcome, short: Outcome) -> Figures:
+    """How the training that ran out of memory ended: with which distance, or refused with which words."""
+    if short.refused:
+        return {"refused": short.refused}
+    return {"distance": distance(calm, short), "splits": [list(split) for split in short.splits]}
+
+
+def read() -> dict[str, Figures]:
+    return dict(json.loads(RESULTS.read_text("utf-8"))) if RESULTS.exists() else {}
+
+
+def write(results: dict[str, Figures]) -> None:
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+def page(recipes: list[Recipe], results: dict[str, Figures]) -> str:
+    """The page with the tables of these results."""
+    known = [recipe for recipe in recipes if recipe.name in results]
+    batches = [_batch_row(recipe, results[recipe.name]) for recipe in known]
+    trainings = [_run_row(recipe, results[recipe.name]) for recipe in known]
+    text = (HERE / "page.md").read_text("utf-8")
+    tables = {
+        "batches": _table(("recipe", "its batch", "card", "peak", "the plan there", "peak"), batches),
+        "texts": "\n".join(_text_rows(known, results)),
+        "runs": _table(("recipe", "two lines more", "runs out of memory once"), trainings),
+        "assumed": "\n".join(_remarks(known)),
+    }
+    for name, table in tables.items():
+        text = text.replace(f"{{{name}}}", table)
+    return text
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heads, ("---",) * len(heads), *rows))
+
+
+def _batch_row(recipe: Recipe, found: Figures) -> tuple[str, ...]:
+    published, own, plan = recipe.published, found["own"], found["plan"]
+    settings = f"{published.batch} × {published.accumulation}, {published.precision}"
+    settings += ", checkpointing" if published.checkpointing else ""
+    verdict = _gib(own["peak"]) if own["fits"] else f"**{_gib(own['peak'])}: does not fit**"
+    card = f"{published.card}, {_gib(own['available'])}"
+    return (
+        f"[{published.title}]({published.url})<br>{published.model}", settings, card, verdict,
+        _plan_words(plan), _gib(plan["peak"]) if plan["fits"] else "–",
+    )  # fmt: skip
+
+
+def _plan_words(plan: Figures) -> str:
+    if not plan["fits"]:
+        fitting = [f"{what}: {_gib(peak)}" for what, peak, fits in plan["remedies"] if fits]
+        return "does not fit; " + (fitting[0] if fitting else "a larger card")
+    words = [f"{plan['per_device_train_batch_size']} × {plan['gradient_accumulation_steps']}", plan["precision"]]
+    if plan["gradient_checkpointing"]:
+        every = plan["every_n_layers"]
+        words.append("checkpointing" + (f" of one in {every} layers" if every > 1 else ""))
+    if plan["offload_checkpoints"]:
+        words.append("offloaded")
+    if plan["micro_batching"] == "memory":
+        words.append("micro-batches sized by memory")
+    return ", ".join(words)
+
+
+def _run_row(recipe: Recipe, found: Figures) -> tuple[str, ...]:
+    run = found["runs"]
+    ratio = run["first_loss"] / run["planned_loss"]
+    same = "the same first loss" if abs(ratio - 1) < 1e-3 else f"a first loss {1 / ratio:.2g} times as large"
+    ends = f"refused: {run['refused']}" if "refused" in run else _exact(run)
+    return recipe.published.title, f"planned by a trace, {same}", ends
+
+
+def _exact(run: Figures) -> str:
+    (before, after), *_ = run["splits"] or [(0, 0)]
+    again = f"{before} → {after} clips" if before != after else "computed again as it was"
+    return f"{again}, weights off by {run['distance']:.0e} of the way"
+
+
+def _text_rows(recipes: list[Recipe], results: dict[str, Figures]) -> list[str]:
+    rows = []
+    for recipe in recipes:
+        if measured := results[recipe.name]["texts"]:
+            peaks = ", ".join(f"{labels} tokens: {_gib(peak)}" for labels, peak in measured)
+            rows.append(f"{recipe.published.title}, {recipe.published.batch} clips: {peaks}.")
+    return rows
+
+
+def _remarks(recipes: list[Recipe]) -> list[str]:
+    rows = []
+    for recipe in recipes:
+        published = recipe.published
+        parts = [f"assumed: {published.assumed}"] if published.assumed else []
+        parts += [published.remark] if published.remark else []
+        shape = f"clips up to {published.longest_s:g} s with {published.labels} tokens of text"
+        rows.append(f"- {published.title}: {shape}{''.join(f'; {part}' for part in parts)}.")
+    return rows
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.1f} GiB"

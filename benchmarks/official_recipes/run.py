@@ -1,0 +1,51 @@
+"""Trains every official recipe on a tiny model, plainly and with a plan, and writes docs/official-recipes.md.
+
+    python benchmarks/official_recipes/run.py [--only NAME] [--check]
+
+Measured results stand in results.json; the page is made of them and of page.md. ``--check`` measures nothing: its exit
+status is 1 where the page is not what the results make of it. A few minutes on two cores without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import recipe_page
+from recipe_runs import Recipe
+
+MODULES = (
+    "asr_guide", "audio_classification_guide", "audio_text_guide", "xls_r_blog", "whisper_blog", "parakeet_course",
+    "voxtral_course", "qwen3_asr_sft", "granite_notebook",
+)  # fmt: skip
+
+
+def recipes() -> list[Recipe]:
+    """All of them, in the page's order."""
+    return [recipe for name in MODULES for recipe in importlib.import_module(name).RECIPES]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", help="measure this recipe alone; may be repeated")
+    parser.add_argument("--check", action="store_true", help="compare the page with the results, measure nothing")
+    asked = parser.parse_args()
+    known, results = recipes(), recipe_page.read()
+    if not asked.check:
+        warnings.simplefilter("ignore")
+        for recipe in known:
+            if asked.only is None or recipe.name in asked.only:
+                results[recipe.name] = recipe_page.figures_of(recipe)
+                print(recipe.name, results[recipe.name], flush=True)
+                recipe_page.write(results)
+        recipe_page.PAGE.write_text(recipe_page.page(known, results), "utf-8")
+    return int(recipe_page.PAGE.read_text("utf-8") != recipe_page.page(known, results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

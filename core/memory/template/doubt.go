@@ -1,0 +1,60 @@
+package template
+
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/memory/formula"
+	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+)
+
+// Live is the most that a segment holds at once of its own storages at a point, and how much of that may be off.
+func (t *Template) Live(p formula.Point, rules reduction.Rules) (bytes, doubt uint64) {
+	sizes, doubts := t.sizesAt(p, rules)
+	var held, uncertain uint64
+	for _, e := range t.Events {
+		if e < 0 {
+			f := t.Storages[^e].Formula
+			held, uncertain = held-sizes[f], uncertain-doubts[f]
+			continue
+		}
+		f := t.Storages[e].Formula
+		held, uncertain = held+sizes[f], uncertain+doubts[f]
+		bytes, doubt = max(bytes, held), max(doubt, uncertain)
+	}
+	return bytes, doubt
+}
+
+// sizesAt gives for each formula the bytes at a point, and by how many they may be off.
+func (t *Template) sizesAt(p formula.Point, rules reduction.Rules) (sizes, doubts []uint64) {
+	sizes, doubts = make([]uint64, len(t.Formulas)), make([]uint64, len(t.Formulas))
+	for i := range t.Formulas {
+		f := &t.Formulas[i]
+		sizes[i] = rules.Bytes(f.Size(p), f.Unit)
+		if f.Unit.Count == trace.Bytes {
+			doubts[i] = f.Doubt(p)
+		}
+	}
+	return sizes, doubts
+}
+
+// IsCertain tells whether every size is exact at every point, as far as the traced shapes tell.
+func (t *Template) IsCertain() bool {
+	return !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.IsDoubtful() })
+}
+
+// ExactnessAt counts formulas as Exactness does, those that are not certain at one shape alone: what was traced there is exact.
+func (t *Template) ExactnessAt(s trace.Shape) Exactness {
+	if !t.traced(s) {
+		return t.Exactness()
+	}
+	var n Exactness
+	for _, storage := range t.Storages {
+		if f := &t.Formulas[storage.Formula]; f.Varies {
+			n = n.Plus(Exactness{Inexact: 1, WorstResidual: f.Residual})
+		} else {
+			n.Exact++
+		}
+	}
+	return n
+}

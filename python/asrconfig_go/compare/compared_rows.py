@@ -1,0 +1,94 @@
+"""The rows that a comparison of GPUs trains on: a dataset's, or made up from how many there are and how long."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .._base.checks import checked
+from .._base.defaults import MEAN_S, TOKENS
+from .._base.errors import InvalidArgumentError
+from .._base.input_units import TOKENS_PER_SECOND, RowKind
+from .._base.records import to_json
+from ..data.prepared_rows import examples_of
+from ..data.profile import DatasetProfile
+
+_Batches = Callable[[int, int, int], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """``data`` as ``timing.compare`` takes it, and the ``batches`` of a collator, if there is one."""
+
+    data: dict[str, Any]
+    batches: _Batches | None = None
+
+
+def profile_data(dataset: DatasetProfile) -> dict[str, Any]:
+    """A measured dataset as ``timing.compare`` takes it."""
+    return {"profile": to_json(dataset)}
+
+
+def read_rows(
+    dataset: Any,
+    model: Any,
+    collator: Any,
+    *,
+    hours: float | None,
+    mean_s: float | None,
+    max_s: float | None,
+    texts: int | None,
+    mean_tokens: int | None,
+    max_tokens: int | None,
+) -> ComparedRows:
+    """See ``compare_gpus``. Raises ``InvalidArgumentError`` where neither a dataset nor an amount is given."""
+    if isinstance(dataset, DatasetProfile):
+        return ComparedRows(profile_data(dataset))
+    if dataset is not None:
+        return _measured(dataset, model, collator)
+    if texts is not None:
+        return ComparedRows(_assumed_texts(texts, mean_tokens, max_tokens))
+    if hours is not None:
+        return ComparedRows(_assumed_clips(hours, mean_s, max_s, _row_kind(model)))
+    raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, hours of audio, or a number of texts")
+
+
+def _measured(dataset: Any, model: Any, collator: Any) -> ComparedRows:
+    from ..data.scan import scan_audio
+
+    examples = examples_of(getattr(dataset, "source", dataset), collator, model)
+    found = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
+    if examples is None:
+        return ComparedRows(profile_data(found.profile))
+    known = found.durations if found.unit is None and not found.profile.sampled else array("d")
+    return ComparedRows(profile_data(found.profile), examples.batches(known))
+
+
+def _assumed_clips(hours: float, mean_s: float | None, max_s: float | None, kind: RowKind) -> dict[str, Any]:
+    mean_s = MEAN_S if mean_s is None else checked("mean_s", mean_s, float)
+    max_s = 3 * mean_s if max_s is None else max_s
+    for name, value in {"hours": hours, "mean_s": mean_s, "max_s": max_s}.items():
+        if not checked(name, value, float) > 0:
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give hours of audio, and seconds")
+    return _made_up(max(1, round(hours * 3600 / mean_s)), mean_s, max_s, kind)
+
+
+def _assumed_texts(texts: int, mean_tokens: int | None, max_tokens: int | None) -> dict[str, Any]:
+    longest = TOKENS if max_tokens is None else max_tokens
+    mean = longest if mean_tokens is None else mean_tokens
+    for name, value in {"texts": texts, "mean_tokens": mean, "max_tokens": longest}.items():
+        if checked(name, value, int) < 1:
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give how many texts, and tokens of each")
+    return _made_up(texts, mean / TOKENS_PER_SECOND, longest / TOKENS_PER_SECOND, "texts")
+
+
+def _made_up(rows: int, mean_s: float, max_s: float, kind: RowKind) -> dict[str, Any]:
+    return {"clips": rows, "mean_s": float(mean_s), "max_s": float(max_s), "row_kind": kind}
+
+
+def _row_kind(model: Any) -> RowKind:
+    from ..memory.row_kinds import row_kind_of
+
+    return row_kind_of(model)

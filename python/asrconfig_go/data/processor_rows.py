@@ -1,0 +1,73 @@
+"""Batches of the rows of a dataset where a processor is all that is given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .._base.errors import AsrConfigError
+from .column_names import audio_columns, find_column, text_columns, usual_columns
+
+if TYPE_CHECKING:
+    from ..trace.collated_batches import CollatedExamples
+
+
+class ProcessorNotUsedWarning(UserWarning):
+    """The processor makes no batches of these rows: their shapes follow from the model alone."""
+
+
+@dataclass(frozen=True)
+class ProcessorRows:
+    """Rows with the columns ``audio`` and ``text`` (None: without transcripts) to a batch by ``collate``."""
+
+    collate: Callable[[Sequence[dict[str, Any]]], Any]
+    audio: str
+    text: str | None
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """A dictionary of tensors."""
+        names = {"audio": self.audio} | ({} if self.text is None else {"text": self.text})
+        return self.collate([{name: row[column] for name, column in names.items()} for row in rows])
+
+
+def processor_examples(dataset: Any, processor: Any, model: Any) -> CollatedExamples | None:
+    """Rows of ``dataset`` as the call of ``processor`` makes them the input of ``model``.
+
+    None where there are no such rows, or no module to ask; and, with a ``ProcessorNotUsedWarning``, where the first row
+    becomes no batch.
+    """
+    from ..memory.model_source import can_trace, is_module
+
+    if processor is None or not is_module(model) or not can_trace():
+        return None
+    from ..loading.processor_batches import collator_of
+    from ..loading.stored_audio import stored
+    from ..trace.collated_batches import CollatedExamples
+
+    rows = stored(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
+    if not _has_rows(rows):
+        return None
+    try:
+        columns = list(rows[0])
+        text = next(iter(usual_columns(columns, text_columns())), None)
+        made = ProcessorRows(collator_of(processor, model), find_column(columns, "audio", None), text)
+        made([rows[0]])
+    except Exception as error:  # of a processor of any kind
+        reason = error.message if isinstance(error, AsrConfigError) else f"{type(error).__name__}: {error}"
+        warnings.warn(
+            f"{type(processor).__name__} makes no batch of the dataset's first row ({reason}): pass collator=, too",
+            ProcessorNotUsedWarning,
+            stacklevel=3,
+        )
+        return None
+    return CollatedExamples(rows, made, model)
+
+
+def _has_rows(dataset: Any) -> bool:
+    """Whether these are rows with audio, and not a path, a stream or rows that hold a model's input."""
+    if isinstance(dataset, str | Mapping) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        return False
+    first = dataset[0] if len(dataset) else None
+    return isinstance(first, Mapping) and bool(usual_columns(first, audio_columns()))

@@ -1,0 +1,107 @@
+"""Prompts for a batch of clips, as a processor writes them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .._base.defaults import SAMPLING_RATE
+from .._base.errors import InvalidArgumentError, UnsupportedError
+
+_PROMPT = "Transcribe the speech into text."
+_LANGUAGES = ("language", "source_language")  # what a request calls it
+
+
+def extractor_of(processor: Any) -> Any:
+    """The part of a processor that makes features of audio."""
+    for name in ("feature_extractor", "audio_processor"):
+        if getattr(processor, name, None) is not None:
+            return getattr(processor, name)
+    raise InvalidArgumentError(
+        f"{type(processor).__name__} has no feature extractor for audio",
+        "pass the model's processor, such as AutoProcessor.from_pretrained(…)",
+    )
+
+
+def rate_of(processor: Any) -> int:
+    """The sampling rate that the processor takes."""
+    return int(getattr(extractor_of(processor), "sampling_rate", SAMPLING_RATE))
+
+
+def writes_prompts(processor: Any) -> bool:
+    """Whether a decoder's input begins with a prompt that the processor writes."""
+    requests = hasattr(processor, "apply_transcription_request")
+    return requests or getattr(processor, "chat_template", None) is not None or _asks_for_language(processor)
+
+
+def prompted(processor: Any, clips: Sequence[Any], language: str | None, prompt: str | None) -> dict[str, Any]:
+    """A batch that ends where the transcript begins, as ``generate`` takes it."""
+    if _asks_for_language(processor):
+        return _in_a_language(processor, clips, language)
+    request = getattr(processor, "apply_transcription_request", None)
+    if request is None:
+        return _called(processor, _chat_prompts(processor, len(clips), prompt), clips)
+    options = _request_options(processor, request, language, prompt)
+    if "tokenize" in _parameters(request):
+        return _called(processor, request(list(clips), tokenize=False, **options), clips)
+    return dict(request(list(clips), **options))
+
+
+def _called(processor: Any, texts: Sequence[str], clips: Sequence[Any]) -> dict[str, Any]:
+    return dict(processor(text=list(texts), audio=list(clips), padding=True, return_tensors="pt"))
+
+
+def _in_a_language(processor: Any, clips: Sequence[Any], language: str | None) -> dict[str, Any]:
+    """Of processors whose call itself writes the prompt."""
+    if language is None:
+        raise InvalidArgumentError(f"{type(processor).__name__} needs a language", "name it: language=… (--language)")
+    rate = rate_of(processor)
+    return dict(processor(list(clips), language=language, sampling_rate=rate, return_tensors="pt"))
+
+
+def _request_options(
+    processor: Any, request: Callable[..., Any], language: str | None, prompt: str | None
+) -> dict[str, Any]:
+    options: dict[str, Any] = {} if language is None else dict.fromkeys(_LANGUAGES, language)
+    if prompt is not None:
+        options["prompt"] = prompt
+    tokenizer = processor.tokenizer
+    options |= {"model_id": getattr(tokenizer, "name_or_path", ""), "sampling_rate": rate_of(processor)}
+    options["format"] = "wav"
+    return {name: value for name, value in options.items() if name in _parameters(request)}
+
+
+def _chat_prompts(processor: Any, count: int, prompt: str | None) -> list[str]:
+    """One for each clip, with a place for its audio, by the chat template where there is one."""
+    place = getattr(processor, "audio_token", None)
+    if place is None:
+        raise UnsupportedError(
+            f"{type(processor).__name__} writes no prompt with audio in it", "pass a collator of your own"
+        )
+    if not _has_template(processor):
+        return [place] * count
+    said = {"type": "text", "text": prompt or _PROMPT}
+    text = _templated(processor, [{"type": "audio"}, said])
+    if text.count(place) != 1:  # a template of text alone: the place goes into the text, as Granite's cards write it
+        text = _templated(processor, f"{place}{prompt or _PROMPT}")
+    return [text] * count
+
+
+def _templated(processor: Any, content: Any) -> str:
+    owner = processor if getattr(processor, "chat_template", None) is not None else processor.tokenizer
+    turns = [{"role": "user", "content": content}]
+    return str(owner.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+
+
+def _has_template(processor: Any) -> bool:
+    return any(getattr(part, "chat_template", None) is not None for part in (processor, processor.tokenizer))
+
+
+def _asks_for_language(processor: Any) -> bool:
+    language = _parameters(type(processor).__call__).get("language")
+    return language is not None and language.default is inspect.Parameter.empty
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function).parameters)

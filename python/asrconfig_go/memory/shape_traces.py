@@ -1,0 +1,109 @@
+"""Traces of the shapes that no formula covers, recorded when they are asked about.
+
+A trace's formulas of batch, length and labels answer for every shape where they are exact. Where they are not, as where
+a model works on chunks of audio or loops over labels, the shape that a question is about is traced itself: alone for
+one question, with three batches where several are asked about, as what is exact in the batch answers for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._base import native
+from .._base.errors import LibraryError
+
+Point = tuple[int, int, int]  # batch, length, labels
+
+_BATCHES = (2, 3, 5)  # of one length and one text, which prove what is exact in the batch
+_OTHER = 1009  # a batch that nobody traces
+_SHAPE = ("batch", "length", "labels")
+# Of a question, what decides which segments answer it.
+_DECIDES = (*_SHAPE, "trace", "accumulation", "kind")
+
+
+@dataclass
+class ShapeTraces:
+    """Finds the trace that answers a question exactly.
+
+    ``record`` opens a trace of some shapes; ``real`` gives the shape that a batch made for another one has.
+    """
+
+    record: Callable[[tuple[Point, ...]], dict[str, Any]]
+    real: Callable[[Point], Point]
+    _traces: dict[tuple[int, int], list[Any]] = field(default_factory=dict)  # by length and labels
+    _known: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    _by_batch: bool = True  # whether three batches told of others so far
+    _closing: list[weakref.finalize[..., Any]] = field(default_factory=list)
+
+    def exactly(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The question, of the trace and the real shape that determine its answer."""
+        if self.determined(request):
+            return request
+        batch, length, labels = real = self.real((request["batch"], request["length"], request["labels"]))
+        traces = self._traces.setdefault((length, labels), [])
+        if (answer := self._of(traces, request, real)) is not None:
+            return answer
+        with_others = bool(traces) and batch > 1 and self._by_batch
+        others = [n for n in _BATCHES if n != batch][: len(_BATCHES) - 1] if with_others else []
+        self.several((n, length, labels) for n in (*others, batch))
+        if with_others:
+            self._by_batch = self._for_all(traces, request, real)
+        return {**request, **dict(zip(_SHAPE, real, strict=True)), "trace": traces[-1]}
+
+    def several(self, points: Iterable[Point]) -> None:
+        """Trace shapes together, which takes less than one after the other."""
+        wanted = tuple(dict.fromkeys(self.real(point) for point in points))
+        trace = self.record(wanted)["trace"]
+        self._closing.append(weakref.finalize(self, close_trace, trace))
+        for place in dict.fromkeys(point[1:] for point in wanted):
+            self._traces.setdefault(place, []).append(trace)
+
+    def for_all_batches(self, request: dict[str, Any]) -> bool:
+        """Whether one recording answers for every batch from two on of this length and these labels; it is made."""
+        if self.determined(request):
+            return True
+        if not self._by_batch:
+            return False
+        real = self.real((request["batch"], request["length"], request["labels"]))
+        traces = self._traces.setdefault(real[1:], [])
+        if self._of(traces, request, real) is None:
+            self.several((n, *real[1:]) for n in _BATCHES)
+        self._by_batch = self._for_all(traces, request, real)
+        return self._by_batch
+
+    def determined(self, request: dict[str, Any]) -> bool:
+        """Whether the trace of a question answers it exactly."""
+        key = tuple(request.get(name) for name in _DECIDES)
+        if key not in self._known:
+            asked = {name: value for name, value in zip(_DECIDES, key, strict=True) if value is not None}
+            self._known[key] = bool(native.call("memory.determined", asked)["exactly"])
+        return self._known[key]
+
+    def close(self) -> None:
+        """Give the memory of all traces back."""
+        for closing in self._closing:
+            closing()
+
+    def _for_all(self, traces: list[Any], request: dict[str, Any], real: Point) -> bool:
+        """Whether the traces answer for a batch that is among none of them."""
+        return self._of(traces, request, (_OTHER, *real[1:])) is not None
+
+    def _of(self, traces: list[Any], request: dict[str, Any], real: Point) -> dict[str, Any] | None:
+        asked = ({**request, **dict(zip(_SHAPE, real, strict=True)), "trace": trace} for trace in reversed(traces))
+        return next((each for each in asked if self.determined(each)), None)
+
+
+def by_formulas(memory: Any) -> contextlib.AbstractContextManager[Any]:
+    """Inside, a memory model traces nothing: a training is no time to. What has no formula is bounded, or raises."""
+    inside: contextlib.AbstractContextManager[Any] = getattr(memory, "by_formulas", contextlib.nullcontext)()
+    return inside
+
+
+def close_trace(trace: Any) -> None:
+    """Give the memory of an opened trace back."""
+    with contextlib.suppress(LibraryError):  # a library that no longer works holds nothing worth closing
+        native.call("memory.close", {"trace": trace})

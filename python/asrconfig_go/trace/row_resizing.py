@@ -1,0 +1,241 @@
+"""Rows of a dataset cut or repeated to another length: audio in any form, features, tokens, labels, texts."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import tempfile
+import wave
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..loading.audio import load_clip
+from ..loading.decoding import decode_bytes, decode_file
+from ..loading.padded_clips import Array
+
+Place = tuple[Any, ...]  # the keys and numbers that lead to a value of a row
+_FEW = 24  # values of a row that are tried
+_TRIES = 4  # to come to a length, which need not rise evenly with what a row holds
+_NEAR = 0.005
+_TRIED = 0.5  # of its size, to see what a value makes longer or shorter
+
+
+@dataclass(frozen=True)
+class Resized:
+    """A value of a row with the axis that is cut or repeated."""
+
+    place: Place
+    axis: int = 0
+
+    def of(self, row: Any, factor: float, folder: str) -> Any:
+        """The row with this value ``factor`` times as long; the row itself stays as it is."""
+        return _replaced(row, self.place, lambda value: _scaled(value, factor, self.axis, folder))
+
+
+@dataclass(frozen=True)
+class RowResizer:
+    """Makes rows whose input and labels are as long as asked, as far as their values can be cut or repeated.
+
+    ``measure(row)`` returns the length of the input and of the labels that a row makes. Which values make them is found
+    by trying each of ``row``, not by its name.
+    """
+
+    row: Any
+    measure: Callable[[Any], tuple[int, int]]
+
+    def resized(self, row: Any, length: int, labels: int) -> Any:
+        """``row`` with an input of about ``length`` and ``labels`` labels."""
+        for number, (asked, values) in enumerate(((length, self._values[0]), (labels, self._values[1]))):
+            if values:
+                row = self._brought(row, values, number, asked)
+        return row
+
+    def _brought(self, row: Any, values: list[Resized], number: int, asked: int) -> Any:
+        """The row whose length or labels come nearest to what is asked, of a few: each follows from the last two."""
+        found = [(1.0, self.measure(row)[number], row)]
+        for _ in range(_TRIES):
+            size = found[-1][1]
+            if abs(size - asked) <= _NEAR * asked or size == 0:
+                break
+            with contextlib.suppress(Exception):  # the collator refuses such a row
+                factor = _next_factor([(f, n) for f, n, _ in found], asked)
+                made = row
+                for value in values:
+                    made = value.of(made, factor, self._folder)
+                found.append((factor, self.measure(made)[number], made))
+                continue
+            break
+        return min(found, key=lambda each: abs(each[1] - asked))[2]
+
+    @cached_property
+    def _values(self) -> tuple[list[Resized], list[Resized]]:
+        """The values that make the input longer, and those that make only the labels longer."""
+        whole = self.measure(self.row)
+        audio: list[Resized] = []
+        texts: list[Resized] = []
+        for value in self._resizable():
+            with contextlib.suppress(Exception):  # the collator refuses such a row: it holds something else
+                length, labels = self.measure(value.of(self.row, _TRIED, self._folder))
+                if length != whole[0] and not any(each.place == value.place for each in audio):
+                    audio.append(value)
+                elif labels != whole[1]:
+                    texts.append(value)
+        return [*audio, *self._beside(audio)], texts[:1]
+
+    def _beside(self, audio: list[Resized]) -> list[Resized]:
+        """Values as long as the audio, such as its mask."""
+        if not audio:
+            return []
+        size = _size(_at(self.row, audio[0].place), audio[0].axis)
+        others = [v for v in self._resizable() if v.place != audio[0].place and not v.axis]
+        return [v for v in others if size and _size(_at(self.row, v.place), 0) == size]
+
+    def _resizable(self) -> list[Resized]:
+        values = []
+        for place, value in [*_leaves(self.row)][:_FEW]:
+            shape = np.shape(value) if _is_numbers(value) else ()
+            values += [Resized(place, axis) for axis in range(max(1, len(shape)))]
+        return values
+
+    @cached_property
+    def _folder(self) -> str:
+        """Where clips lie that rows point to; it goes with this object."""
+        folder = tempfile.mkdtemp(prefix="asrconfig-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return folder
+
+
+def _next_factor(found: list[tuple[float, int]], asked: int) -> float:
+    (before, first), (factor, size) = found[-2:] if len(found) > 1 else ((0.0, 0), found[-1])
+    if size == first:
+        return factor * asked / size
+    return max(1e-4, factor + (asked - size) * (factor - before) / (size - first))
+
+
+def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """The values of a row that can be cut or repeated: texts, arrays, audio, however deep they lie."""
+    if isinstance(value, str | bytes) or _is_audio(value) or _is_numbers(value):
+        yield place, value
+    elif isinstance(value, Mapping):
+        for name in value:
+            yield from _leaves(value[name], (*place, name))
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _leaves(each, (*place, number))
+
+
+def _is_numbers(value: Any) -> bool:
+    if isinstance(value, list | tuple) and value:
+        if isinstance(value[0], list | tuple):
+            return all(isinstance(each, list | tuple) and len(each) == len(value[0]) for each in value) and all(
+                map(_is_numbers, value)
+            )
+        return all(isinstance(each, int | float) for each in value)
+    return bool(getattr(value, "shape", None)) and hasattr(value, "dtype")
+
+
+def _is_audio(value: Any) -> bool:
+    """A clip as ``datasets`` gives it, decoded or not, or a decoder of torchcodec."""
+    if isinstance(value, Mapping):
+        return any(value.get(name) is not None for name in ("array", "bytes")) or _is_file(value.get("path"))
+    return hasattr(value, "get_all_samples")
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and os.path.isfile(value)  # noqa: PTH113 - a text may be no path
+
+
+def _size(value: Any, axis: int) -> int:
+    if isinstance(value, Mapping) and value.get("array") is not None:
+        value = value["array"]
+    return int(np.shape(value)[axis]) if _is_numbers(value) else 0
+
+
+def _at(row: Any, place: Place) -> Any:
+    for key in place:
+        row = row[key]
+    return row
+
+
+def _replaced(row: Any, place: Place, change: Callable[[Any], Any]) -> Any:
+    """A copy of ``row`` with the value at ``place`` changed; what is on the way to it is copied."""
+    if not place:
+        return change(row)
+    if isinstance(row, Mapping):
+        copied: Any = {name: row[name] for name in row}
+    else:
+        copied = list(row)
+    copied[place[0]] = _replaced(copied[place[0]], place[1:], change)
+    return tuple(copied) if isinstance(row, tuple) else copied
+
+
+def _scaled(value: Any, factor: float, axis: int, folder: str) -> Any:
+    if _is_file(value):
+        clip = decode_file(os.fspath(value))
+        return _written(_repeated(clip.samples, factor), clip.rate, folder)
+    if isinstance(value, str):
+        return _text(value, factor)
+    if isinstance(value, bytes):
+        clip = decode_bytes(value, "a clip")
+        return _wav(_repeated(clip.samples, factor), clip.rate)
+    if isinstance(value, Mapping):
+        return _audio_entry(value, factor, axis, folder)
+    if hasattr(value, "get_all_samples"):
+        from datasets import Audio
+
+        clip = load_clip(value, value.metadata.sample_rate)
+        return Audio().decode_example({"bytes": _wav(_repeated(clip.samples, factor), clip.rate), "path": None})
+    return _like(value, _repeated(np.asarray(value), factor, axis))
+
+
+def _audio_entry(value: Mapping[str, Any], factor: float, axis: int, folder: str) -> dict[str, Any]:
+    if value.get("array") is not None:
+        return {**value, "array": _scaled(value["array"], factor, axis, folder)}
+    name = "bytes" if value.get("bytes") is not None else "path"
+    return {**value, name: _scaled(value[name], factor, axis, folder)}
+
+
+def _text(text: str, factor: float) -> str:
+    wanted = max(1, round(len(text) * factor))
+    return ((text + " ") * (wanted // (len(text) + 1) + 1))[:wanted]
+
+
+def _repeated(values: Array, factor: float, axis: int = 0) -> Array:
+    size = values.shape[axis]
+    return values.take(np.arange(max(1, round(size * factor))) % max(1, size), axis)
+
+
+def _like(value: Any, made: Array) -> Any:
+    """As a list, a tensor or an array, as it was."""
+    if isinstance(value, list | tuple):
+        return made.tolist()
+    if hasattr(value, "new_tensor"):
+        import torch
+
+        return torch.as_tensor(made, dtype=value.dtype)
+    return made
+
+
+def _written(samples: Array, rate: int, folder: str) -> str:
+    """The path of a new file with these samples."""
+    number, path = tempfile.mkstemp(".wav", dir=folder)
+    with os.fdopen(number, "wb") as file:
+        file.write(_wav(samples, rate))
+    return path
+
+
+def _wav(samples: Array, rate: int) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as clip:
+        clip.setnchannels(1)
+        clip.setsampwidth(2)
+        clip.setframerate(rate)
+        clip.writeframes((samples.clip(-1, 1) * 32767).astype("<i2").tobytes())
+    return file.getvalue()

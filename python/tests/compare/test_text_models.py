@@ -1,0 +1,105 @@
+"""Comparisons of GPUs for models of text: live modules, folders and configs, by rows or a number of texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+datasets = pytest.importorskip("datasets")
+
+import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.cli.main import main  # noqa: E402
+from asrconfig_go.errors import AsrConfigError  # noqa: E402
+from text_models import LONGEST, MODELS, ROWS, bert, for_classes, speech_words, texts  # noqa: E402
+
+CARDS = ["K80", "T4", "A100-40GB"]
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def shown(found: Any) -> str:
+    return "\n".join((repr(found), found.brief(), found._repr_html_()))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_live_module_is_compared_by_its_rows(name: str) -> None:
+    build, collator = MODELS[name]
+    model = build()
+    found = ac.compare_gpus(model, texts(), collator=collator, gpus=CARDS, target_batch_size=8)
+    assert found.row_kind == "texts"
+    assert [row.fits for row in found.rows] == [True] * len(CARDS)
+    assert found.model.total_parameters == sum(p.numel() for p in model.parameters())
+    assert f"{ROWS} texts" in repr(found)
+    assert f"longest {LONGEST} tokens" in repr(found)
+    assert speech_words(shown(found)) == []
+
+
+@pytest.mark.parametrize("name", ["BERT", "GPT-2"])
+def test_each_row_is_the_plan_for_that_card(name: str) -> None:
+    build, collator = MODELS[name]
+    model, rows = build(), texts()
+    config, manager = ac.create_optimal_config(
+        rows, model, collator=collator, gpu="T4", target_batch_size=8, verbose=False
+    )
+    for found in (
+        ac.compare_gpus(model, rows, collator=collator, gpus=["T4"], target_batch_size=8),
+        manager.what_if(["T4"]),
+    ):
+        row = found.rows[0]
+        assert (row.per_device_train_batch_size, row.gradient_accumulation_steps) == (
+            config.per_device_train_batch_size,
+            config.gradient_accumulation_steps,
+        )
+        assert row.peak_bytes == config.predicted_bytes
+        assert speech_words(shown(found)) == []
+
+
+def test_texts_are_made_up_by_their_number_and_tokens() -> None:
+    padded = ac.compare_gpus(bert(), texts=1000, max_tokens=LONGEST, gpus=["T4"])
+    assert (padded.clips, padded.longest_s) == (1000, pytest.approx(LONGEST / 50))
+    assert padded.hours == pytest.approx(1000 * LONGEST / 50 / 3600)
+    mixed = ac.compare_gpus(bert(), texts=1000, max_tokens=LONGEST, mean_tokens=10, gpus=["T4"])
+    assert mixed.hours == pytest.approx(1000 * 10 / 50 / 3600, rel=0.02)
+    assert mixed.rows[0].peak_bytes == padded.rows[0].peak_bytes, "memory is planned for the longest"
+    assert speech_words(shown(mixed)) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "neither a dataset nor hours"),
+        ({"texts": 0}, "texts = 0 is not above 0"),
+        ({"texts": 10, "max_tokens": -3}, "mean_tokens = -3 is not above 0"),
+        ({"texts": 10, "max_tokens": 8, "mean_tokens": 9}, "texts of 9 tokens on average and at most 8 tokens"),
+        ({"texts": 10, "max_tokens": 65}, "text of 65 tokens is longer than the 64 tokens"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_tokens(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(AsrConfigError, match=told):
+        ac.compare_gpus(bert(), gpus=["T4"], **given)
+
+
+def test_a_folder_and_a_config_are_compared_without_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bert().save_pretrained(tmp_path)
+    live = ac.compare_gpus(bert(), texts=100, max_tokens=LONGEST, gpus=["T4"])
+    config = transformers.AutoConfig.from_pretrained(tmp_path)
+    for model in (str(tmp_path), config):
+        found = ac.compare_gpus(model, texts=100, max_tokens=LONGEST, gpus=["T4"])
+        assert found.rows[0].peak_bytes == live.rows[0].peak_bytes
+        assert found.model.total_parameters == live.model.total_parameters
+    command = ["compare", "--model", str(tmp_path), "--texts", "100", "--max-tokens", str(LONGEST), "--gpus", "K80,T4"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "100 texts" in printed
+    assert speech_words(printed) == []
+
+
+def test_the_largest_batches_rise_with_the_memory() -> None:
+    config = transformers.BertConfig(hidden_size=768, num_hidden_layers=6, num_attention_heads=12, num_labels=3)
+    model = transformers.BertForSequenceClassification(config)
+    found = ac.compare_gpus(model, texts(longest=128), collator=for_classes, gpus=["T4", "A100-40GB", "A100-80GB"])
+    batches = [row.largest_batch for row in found.rows]
+    assert batches == sorted(set(batches))

@@ -1,0 +1,119 @@
+"""Logits of the text alone: the same loss and gradients as with those of prompt and audio."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+from asrconfig_go import errors
+from asrconfig_go.demo.digit_model import small_model
+from asrconfig_go.loading import text_logits_only
+from asrconfig_go.loading.text_logits import cut_labels, keeps_logits
+
+VOCABULARY, AUDIO, PLACEHOLDERS, LETTERS = 64, 5, 6, 4
+DECODER = {
+    "vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "pad_token_id": 0,
+}  # fmt: skip
+
+
+def batch(clips: int = 3) -> dict[str, torch.Tensor]:
+    """Prompts of unequal length before texts of unequal length, padded on the right."""
+    torch.manual_seed(0)
+    width = 4 + clips + PLACEHOLDERS + LETTERS
+    ids = torch.randint(6, VOCABULARY, (clips, width))
+    labels, mask = torch.full_like(ids, -100), torch.ones_like(ids)
+    for clip in range(clips):
+        start, end = 4 + clip + PLACEHOLDERS, 4 + clip + PLACEHOLDERS + LETTERS
+        labels[clip, start:end] = ids[clip, start:end]
+        mask[clip, end:] = 0
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def decoder() -> Any:
+    """Any decoder of transformers with that argument: its loss is that of the audio models around it."""
+    torch.manual_seed(1)
+    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**DECODER))
+
+
+def granite() -> Any:
+    """Its loss is written out in its own forward; without audio it is a text model."""
+    torch.manual_seed(1)
+    encoder = {"input_dim": 8, "num_layers": 1, "hidden_dim": 16, "num_heads": 2, "context_size": 8, "max_pos_emb": 8}
+    projector = {
+        "model_type": "blip_2_qformer", "hidden_size": 16, "encoder_hidden_size": 16, "intermediate_size": 32,
+        "num_attention_heads": 2, "num_hidden_layers": 1, "cross_attention_frequency": 1,
+    }  # fmt: skip
+    text = {name: value for name, value in DECODER.items() if name != "head_dim"}
+    config = transformers.GraniteSpeechConfig(
+        encoder_config=encoder, projector_config=projector, text_config={"model_type": "granite", **text},
+        audio_token_index=AUDIO, has_lora_adapter=False,
+    )  # fmt: skip
+    return transformers.GraniteSpeechForConditionalGeneration(config)
+
+
+def gradients(model: Any) -> dict[str, torch.Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("build", [decoder, granite])
+@pytest.mark.parametrize("counted", [None, 12])
+def test_loss_and_gradients_stay_the_same(build: Any, counted: int | None) -> None:
+    """Also where the Trainer says how many labels a step has."""
+    try:
+        model = build()
+    except AttributeError as error:
+        pytest.skip(f"transformers {transformers.__version__}: {error}")
+    more = {} if counted is None else {"num_items_in_batch": torch.tensor(counted)}
+    whole = model(**batch(), **more)
+    whole.loss.backward()
+    expected = gradients(model)
+    model.zero_grad()
+    cut = cut_labels(batch())
+    kept = model(**cut, **more)
+    kept.loss.backward()
+    assert whole.logits.shape[1] == batch()["input_ids"].shape[1]
+    assert kept.logits.shape[1] == cut["labels"].shape[1] == cut["logits_to_keep"] < whole.logits.shape[1]
+    torch.testing.assert_close(kept.loss, whole.loss)
+    assert gradients(model).keys() == expected.keys()
+    for name, gradient in gradients(model).items():
+        torch.testing.assert_close(gradient, expected[name], msg=name)
+
+
+def test_the_first_logits_are_those_that_predict_the_first_label() -> None:
+    cut = cut_labels(batch())
+    assert (cut["labels"][:, 0] == -100).all()
+    assert (cut["labels"][:, 1] != -100).any()
+    whole = batch()["labels"]
+    assert torch.equal(cut["labels"][cut["labels"] != -100], whole[whole != -100])
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [torch.ones(2, 5, dtype=torch.long), torch.full((2, 5), -100), torch.ones(2, dtype=torch.long)],
+    ids=["all count", "none counts", "classes"],
+)
+def test_batches_with_nothing_to_save_stay(labels: torch.Tensor) -> None:
+    given = {"input_ids": torch.ones(2, 5, dtype=torch.long), "labels": labels}
+    assert cut_labels(given) is given
+
+
+def test_a_collator_is_wrapped() -> None:
+    collator = text_logits_only(batch, decoder())
+    assert pickle.loads(pickle.dumps(collator))(2)["logits_to_keep"] == cut_labels(batch(2))["logits_to_keep"]
+
+
+def test_models_without_the_argument_are_refused() -> None:
+    model = small_model(tokens=12, seed=0)
+    assert not keeps_logits(model)
+    with pytest.raises(errors.UnsupportedError, match="forward of Wav2Vec2ForCTC takes no logits_to_keep"):
+        text_logits_only(batch, model)
+
+
+def test_adapters_are_looked_through() -> None:
+    peft = pytest.importorskip("peft")
+    assert keeps_logits(peft.get_peft_model(decoder(), peft.LoraConfig(r=2, target_modules=["q_proj"])))

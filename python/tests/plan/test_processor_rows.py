@@ -1,0 +1,97 @@
+"""With a processor alone, a plan's batches are those that its own call makes of the dataset's rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+datasets = pytest.importorskip("datasets")
+
+import asrconfig_go as ac  # noqa: E402
+from asrconfig_go.data.processor_rows import ProcessorNotUsedWarning, processor_examples  # noqa: E402
+from asrconfig_go.demo.digits import load_split  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
+from asrconfig_go.loading.processor_batches import collator_of  # noqa: E402
+from asrconfig_go.memory import MemoryModel  # noqa: E402
+from asrconfig_go.recipe import build_processor, load_model  # noqa: E402
+from asrconfig_go.trace import trace_training  # noqa: E402
+from asrconfig_go.trace._trace_errors import TraceError  # noqa: E402
+
+KINDS = ["tiny-wav2vec2", "tiny-whisper", "tiny-moonshine", "tiny-parakeet-tdt", "tiny-qwen3-asr"]
+OPTIONS: dict[str, Any] = {"gpu": "T4", "cache": False, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def rows() -> Any:
+    return load_split("train").select(range(12))
+
+
+def made(kind: str, rows: Any) -> tuple[Any, Any]:
+    try:
+        processor = build_processor(rows["text"], kind)
+        return processor, load_model(kind, processor)
+    except (AttributeError, ImportError) as error:  # of a class that an older transformers lacks
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_processors_batches_are_traced(kind: str, rows: Any) -> None:
+    processor, model = made(kind, rows)
+    examples = processor_examples(rows.rename_column("text", "sentence"), processor, model)
+    assert examples is not None
+    batches = examples.batches([n / 16_000 for n in rows["length"]])
+    length, labels = batches.pairs()[-1]
+    clips = batches.rows.clips(length, labels)
+    renamed = [{"audio": row["audio"], "text": row["sentence"]} for row in clips.rows(3)]
+    own = collator_of(processor, model)(renamed)
+    batch = batches.batch(3, length, labels)
+    assert {name: value.shape for name, value in batch.items()} == {name: value.shape for name, value in own.items()}
+
+    def fresh(*_: int) -> dict[str, Any]:
+        return {name: value.clone() for name, value in own.items()}
+
+    peaks = []
+    for batch_fn in (batches, fresh):
+        with MemoryModel.trace(model, batch_fn, points=[(3, length, labels)], **OPTIONS) as memory:
+            seconds = length / batches.length_per_second if batch_fn is batches else length / 16_000
+            peaks.append(memory.estimate(3, seconds, labels).peak_allocated)
+    assert peaks[0] == peaks[1]
+
+
+@pytest.mark.parametrize("kind", ["tiny-whisper", "tiny-qwen3-asr"])
+def test_a_plan_by_the_processor_is_the_plan_by_its_collator(kind: str, rows: Any) -> None:
+    processor, model = made(kind, rows)
+    options = {"gpu": "T4", "target_batch_size": 8, "verbose": False}
+    by_processor, _ = ac.create_optimal_config(rows, model, processor=processor, **options)
+    by_collator, _ = ac.create_optimal_config(rows, model, collator=collator_of(processor, model), **options)
+    assert by_processor.predicted_bytes == by_collator.predicted_bytes
+    assert not [warning for warning in by_processor.warnings if "made up" in warning]
+
+
+def test_a_processor_that_makes_no_batch_is_one_warning(rows: Any) -> None:
+    _, model = made("tiny-wav2vec2", rows)
+    with pytest.warns(ProcessorNotUsedWarning, match=r"makes no batch of the dataset's first row .*: pass collator="):
+        assert processor_examples(rows, object(), model) is None
+    assert processor_examples("clips", object(), model) is None, "a folder has no rows"
+
+
+def test_an_audio_llm_is_never_traced_as_a_text_model(rows: Any) -> None:
+    _, model = made("tiny-qwen3-asr", rows)
+    with pytest.raises((TraceError, InvalidArgumentError), match=r"takes input_features and input_ids") as told:
+        trace_training(model)
+    assert "processor=processor" in told.value.hint
+
+
+def test_a_wrapped_model_is_asked_through_its_base(rows: Any) -> None:
+    peft = pytest.importorskip("peft")
+    processor, model = made("tiny-whisper", rows)
+    wrapped = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
+    examples = processor_examples(rows, processor, wrapped)
+    assert examples is not None
+    with MemoryModel.trace(wrapped, examples.batches(), **OPTIONS) as memory:
+        assert "batches" not in memory.about, "the model's own loss, nothing made up"
+    with MemoryModel.trace(wrapped, **OPTIONS) as memory:
+        assert "batches" not in memory.about
