@@ -42,21 +42,21 @@ def plan(row: Row, way: str) -> dict[str, Any]:
     if way == "processor" and made.processor is None:
         return {"outcome": "no processor here"}
     inputs = {"collator": {"collator": made.collate}, "processor": {"processor": made.processor}}.get(way, {})
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         with _estimates() as asked:
             config = _planned(row, made.model, BATCH * ACCUMULATION, inputs)
     except Exception as error:
-        return {"outcome": "error", "why": _words(error), "seconds": time.perf_counter() - started}
+        return {"outcome": "error", "why": _words(error), "seconds": time.process_time() - started}
     settings = {
         "precision": config.precision,
         "optimizer": config.optimizer,
         "allocator": config.alloc_conf,
         "gradient_checkpointing": bool(config.gradient_checkpointing),
     }
-    found = {"seconds": time.perf_counter() - started, "settings": settings, "why": _why(config.warnings)}
+    found = {"seconds": time.process_time() - started, "settings": settings, "why": _why(config.warnings)}
     peaks = [peak for batch, peak in asked if batch == BATCH]
-    if peaks:
+    if peaks and "failed" not in found["why"]:
         made_up = any("made up" in line for line in config.warnings)
         return found | {"outcome": "made-up batch" if made_up else "trace", **peaks[-1]}
     config = _planned(row, subject(row).model, BATCH, inputs)

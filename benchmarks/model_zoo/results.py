@@ -21,7 +21,7 @@ def error(row: dict[str, Any], predicted: str, measured: str, what: str) -> floa
 
 def page(rows: dict[str, dict[str, Any]], kinds: dict[str, str]) -> str:
     """The table by kind, the statistics, and the causes of what failed."""
-    lines = ["# The model zoo", "", "Written by `model_zoo.py`. Shares are by how much a prediction is off.", ""]
+    lines = ["# The model zoo", "", "Written by `model_zoo.py`. Shares are by how much a prediction is off; seconds are of processor time.", ""]
     for kind in dict.fromkeys(kinds.values()):
         lines += [f"## {kind}", "", "| " + " | ".join(_HEAD) + " |", "| --- " * len(_HEAD) + "|"]
         lines += [_line(name, row) for name, row in rows.items() if kinds[name] == kind] + [""]

@@ -1,4 +1,4 @@
-"""transformers' guide to audio classification: the intent of a caller, wav2vec2-base on the first second of each clip."""
+"""transformers' guide to audio classification: callers' intents by wav2vec2-base, of the first second of each clip."""
 
 from __future__ import annotations
 

@@ -74,5 +74,8 @@ def batch(clips: int, samples: int, labels: int) -> dict[str, Any]:
 
 RECIPES = (
     Recipe("parakeet_course", WHOLE, tiny, real, batch),
-    Recipe("parakeet_course_lora", BY_LORA, lambda: tiny(lora=True), lambda: real(lora=True), batch),
-)
+    Recipe(
+        "parakeet_course_lora", BY_LORA, lambda: tiny(lora=True), lambda: real(lora=True), batch,
+        untrained=lambda model: model.get_base_model().encoder.layers,
+    ),
+)  # fmt: skip

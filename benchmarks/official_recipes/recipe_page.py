@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from recipe_runs import Outcome, Recipe, distance, train_plainly, train_with_plan
 
 from asrconfig_go import MemoryModel, compare_gpus
+from asrconfig_go.loading.text_logits import cut_labels, keeps_logits
 from asrconfig_go.trace import SpeechBatches
 
 HERE = Path(__file__).parent
@@ -22,24 +24,28 @@ EXACT = 1e-4  # of how far a training moves the weights
 Figures = dict[str, Any]
 
 
-def figures_of(recipe: Recipe) -> Figures:
-    """Everything that the page says of a recipe, measured and predicted here."""
+def measure(recipe: Recipe, found: Figures) -> Iterator[Figures]:
+    """Everything that the page says of a recipe, measured and predicted here: after each part what is known so far."""
     model = recipe.real()
-    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return {
-        "parameters": sum(p.numel() for p in model.parameters()), "trained": trained,
-        "own": own_batch(recipe, model), "texts": texts(recipe, model), "plan": planned(recipe, model),
-        "runs": runs(recipe),
+    found = {
+        **found, "parameters": sum(p.numel() for p in model.parameters()),
+        "trained": sum(p.numel() for p in model.parameters() if p.requires_grad), "own": own_batch(recipe, model),
     }  # fmt: skip
+    yield found
+    found = {**found, "texts": texts(recipe, model), "text_logits": text_logits(recipe, model)}
+    yield found
+    found = {**found, "runs": runs(recipe)}
+    yield found
+    yield {**found, "plan": planned(recipe, model)}
 
 
-def own_batch(recipe: Recipe, model: Any, labels: int | None = None) -> Figures:
+def own_batch(recipe: Recipe, model: Any, labels: int = 0, batch: Any = None) -> Figures:
     """The recipe's batch of its longest clips on its card, from a trace of exactly that."""
-    published, labels = recipe.published, recipe.published.labels if labels is None else labels
+    published, labels = recipe.published, labels or recipe.published.labels
     shape = (published.batch, round(published.longest_s * RATE), labels)
     with MemoryModel.trace(
-        model, recipe.real_batch, precision=published.precision, gradient_checkpointing=published.checkpointing,
-        accumulation=published.accumulation, gpu=published.card, points=[shape], progress=False,
+        model, batch or recipe.real_batch, precision=published.precision, accumulation=published.accumulation,
+        gradient_checkpointing=published.checkpointing, gpu=published.card, points=[shape], progress=False,
     ) as memory:  # fmt: skip
         estimate = memory.estimate(published.batch, published.longest_s, labels, timeline=0)
         available = memory.target.available_bytes
@@ -50,6 +56,14 @@ def texts(recipe: Recipe, model: Any) -> list[list[int]]:
     """Peaks of the same batch with longer and shorter transcripts."""
     peaks = [(labels, own_batch(recipe, model, labels)["peak"]) for labels in recipe.published.text_lengths]
     return [list(peak) for peak in peaks]
+
+
+def text_logits(recipe: Recipe, model: Any) -> int | None:
+    """The peak with logits of the text alone; None for models that cannot leave out the others."""
+    if not keeps_logits(model):
+        return None
+    cut = own_batch(recipe, model, batch=lambda *shape: cut_labels(recipe.real_batch(*shape)))
+    return int(cut["peak"])
 
 
 def planned(recipe: Recipe, model: Any) -> Figures:
@@ -100,7 +114,7 @@ def write(results: dict[str, Figures]) -> None:
 
 def page(recipes: list[Recipe], results: dict[str, Figures]) -> str:
     """The page with the tables of these results."""
-    known = [recipe for recipe in recipes if recipe.name in results]
+    known = [recipe for recipe in recipes if "runs" in results.get(recipe.name, {})]
     batches = [_batch_row(recipe, results[recipe.name]) for recipe in known]
     trainings = [_run_row(recipe, results[recipe.name]) for recipe in known]
     text = (HERE / "page.md").read_text("utf-8")
@@ -120,14 +134,14 @@ def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def _batch_row(recipe: Recipe, found: Figures) -> tuple[str, ...]:
-    published, own, plan = recipe.published, found["own"], found["plan"]
+    published, own, plan = recipe.published, found["own"], found.get("plan")
     settings = f"{published.batch} × {published.accumulation}, {published.precision}"
     settings += ", checkpointing" if published.checkpointing else ""
     verdict = _gib(own["peak"]) if own["fits"] else f"**{_gib(own['peak'])}: does not fit**"
     card = f"{published.card}, {_gib(own['available'])}"
     return (
         f"[{published.title}]({published.url})<br>{published.model}", settings, card, verdict,
-        _plan_words(plan), _gib(plan["peak"]) if plan["fits"] else "–",
+        "" if plan is None else _plan_words(plan), _gib(plan["peak"]) if plan and plan["fits"] else "–",
     )  # fmt: skip
 
 
@@ -149,23 +163,29 @@ def _plan_words(plan: Figures) -> str:
 def _run_row(recipe: Recipe, found: Figures) -> tuple[str, ...]:
     run = found["runs"]
     ratio = run["first_loss"] / run["planned_loss"]
-    same = "the same first loss" if abs(ratio - 1) < 1e-3 else f"a first loss {1 / ratio:.2g} times as large"
-    ends = f"refused: {run['refused']}" if "refused" in run else _exact(run)
-    return recipe.published.title, f"planned by a trace, {same}", ends
+    same = "the same" if abs(ratio - 1) < 1e-3 else f"1/{ratio:.0f} of the recipe's"
+    ends = _end(run)
+    if "frozen" in run:
+        ends += f"; with `freeze` of what does not train: {_end(run['frozen'])}"
+    return recipe.published.title, same, ends
 
 
-def _exact(run: Figures) -> str:
-    (before, after), *_ = run["splits"] or [(0, 0)]
-    again = f"{before} → {after} clips" if before != after else "computed again as it was"
-    return f"{again}, weights off by {run['distance']:.0e} of the way"
+def _end(run: Figures) -> str:
+    if "refused" in run:
+        return f"refused: {run['refused'].partition('its batch cannot be split: ')[2] or run['refused']}"
+    (before, after), *_ = run["splits"]
+    return f"{before} → {after} clips, weights off by {run['distance']:.0e} of the way"
 
 
 def _text_rows(recipes: list[Recipe], results: dict[str, Figures]) -> list[str]:
     rows = []
     for recipe in recipes:
-        if measured := results[recipe.name]["texts"]:
-            peaks = ", ".join(f"{labels} tokens: {_gib(peak)}" for labels, peak in measured)
-            rows.append(f"{recipe.published.title}, {recipe.published.batch} clips: {peaks}.")
+        found, published = results[recipe.name], recipe.published
+        peaks = [(published.labels, found["own"]["peak"]), *found["texts"]]
+        words = ", ".join(f"{labels} tokens {_gib(peak)}" for labels, peak in sorted(peaks))
+        if found["text_logits"] is not None:
+            words += f"; of the text alone, at {published.labels}: {_gib(found['text_logits'])}"
+            rows.append(f"- {published.title}, {published.batch} clips: {words}.")
     return rows
 
 

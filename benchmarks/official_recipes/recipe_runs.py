@@ -1,7 +1,8 @@
 """What every recipe here has: figures as published, its steps on a tiny model, and the published model without weights.
 
 A recipe is trained three times: as its page says, with a plan and ``manager.train`` in place of ``trainer.train``, and
-once more so while only half of a batch fits into memory. The tiny models drop nothing at random, so that trainings can be compared.
+once more so while only half of a batch fits into memory. The tiny models drop nothing at random, so that trainings can
+be compared.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "model_zoo")]
+sys.path.insert(0, str(Path(__file__).parent.parent / "model_zoo"))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import torch
 from transformers import Trainer, TrainingArguments
@@ -119,9 +121,7 @@ def train_plainly(recipe: Recipe, folder: str) -> Outcome:
     return _run(training.model, trainer, trainer.train)
 
 
-def train_with_plan(
-    recipe: Recipe, folder: str, *, memory_runs_out: bool = False, frozen: bool = False
-) -> Outcome:
+def train_with_plan(recipe: Recipe, folder: str, *, memory_runs_out: bool = False, frozen: bool = False) -> Outcome:
     """The same with our lines: a plan for the recipe's card, from a trace, and ``manager.train``.
 
     ``frozen`` keeps the part that the recipe does not train in evaluation mode, too.

@@ -65,7 +65,7 @@ class Collator:
 
         chunks = [self._chunks(clip) for clip in clips]
         requests = [[257, 25, *[AUDIO] * EMBEDDINGS * len(heard), 34] for heard in chunks]
-        said = [tokens(clip)[:256].tolist() + [EOS] for clip in clips]
+        said = [[*tokens(clip)[:256].tolist(), EOS] for clip in clips]
         whole = [request + text for request, text in zip(requests, said, strict=True)]
         labels = [[-100] * len(request) + text for request, text in zip(requests, said, strict=True)]
         return {

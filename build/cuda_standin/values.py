@@ -123,6 +123,8 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
                 return _backward(*args, **kwargs)
         if is_left_alone(name):
             return func(*args, **kwargs)
+        if name == "masked_scatter" and len(args) == 3 and args[0].is_cuda and torch.is_grad_enabled():
+            return _Scattered.apply(*args, self)
         if name in BY_VALUES:
             with _naming(name):
                 handled, args, kwargs, result = self._by_values(func, name, args, kwargs)
@@ -192,6 +194,8 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
             host_view(outputs[0]).copy_(host_view(args[0]))
             return
         on_host = _on_host(_without_generator(kwargs))
+        if name == "histc":  # of floats alone on the CPU
+            args = (args[0].double(), *args[1:])
         if not any(t.is_cuda for t in _tensors((args, kwargs))):
             on_host["device"] = "cpu"
         with self._random(name):
@@ -222,6 +226,31 @@ def _backward(
 ) -> None:
     """What ``Tensor.backward`` does, which would ask the mode again."""
     torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+class _Scattered(torch.autograd.Function):
+    """``masked_scatter`` as torch has it, but that its backward pass counts by the mask's values what it chooses."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, mask: torch.Tensor, source: torch.Tensor, values: Values) -> Any:
+        ctx.save_for_backward(mask)
+        ctx.shape, ctx.values = source.shape, values
+        return tensor.masked_scatter(mask, source)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        (mask,) = ctx.saved_tensors
+        kept, chosen = None, None
+        with ctx.values:
+            if ctx.needs_input_grad[0]:
+                kept = gradient.masked_fill(mask, 0)
+            if ctx.needs_input_grad[2]:
+                chosen = gradient.masked_select(mask)
+                missing = ctx.shape.numel() - chosen.numel()
+                if missing:
+                    chosen = torch.cat([chosen, chosen.new_zeros(missing)])
+                chosen = chosen.view(ctx.shape)
+        return kept, None, chosen, None
 
 
 def _without_generator(kwargs: dict[str, Any]) -> dict[str, Any]:

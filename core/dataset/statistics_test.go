@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // summed sums clips up that are known.
@@ -142,4 +143,19 @@ func FuzzHistogram(f *testing.F) {
 		counted(t, h, values)
 		assert.LessOrEqual(t, len(h.Counts), 2*histogramBins)
 	})
+}
+
+func TestTextsAreNotJudgedAsAudio(t *testing.T) {
+	rows := []profile.Clip{}
+	for _, tokens := range []float64{3, 40, 2000} {
+		seconds := tokens / units.TokensPerSecond
+		rows = append(rows, profile.Clip{DurationS: &seconds, Codec: "tokens"})
+	}
+	texts := Summarize(collectionOf(rows), "3 rows", nil, Options{RowKind: units.Texts})
+	assert.Equal(t, units.Texts, texts.RowKind)
+	assert.Empty(t, texts.Warnings, "neither too short for speech nor too long for Whisper")
+	assert.Equal(t, int64(8*2043), texts.DecodedBytes)
+	clips := Summarize(collectionOf(rows), "3 rows", nil, Options{})
+	assert.Equal(t, units.Clips, clips.RowKind)
+	assert.NotEmpty(t, clips.Warnings)
 }

@@ -84,6 +84,14 @@ func TestAssumedLengths(t *testing.T) {
 	require.InEpsilon(t, 30, same.mean(), 0.01)
 }
 
+func TestRowsOfOneLengthAreAllAsLong(t *testing.T) {
+	padded, err := Data{Clips: 1000, MeanS: 2.56, MaxS: 2.56, RowKind: units.Texts}.Lengths()
+	require.NoError(t, err)
+	require.Equal(t, 2.56, slices.Min(padded.Quantiles()))
+	_, err = Data{Clips: 10, MeanS: 2.58, MaxS: 2.56, RowKind: units.Texts}.Lengths()
+	require.ErrorContains(t, err, "texts of 129 tokens on average and at most 128 tokens")
+}
+
 // TestQuantilesOfAProfile: each bin's clips are spread evenly over it.
 func TestQuantilesOfAProfile(t *testing.T) {
 	given := profile.Dataset{SampleCount: 1000, MinS: 0.001, MaxS: 10,

@@ -177,7 +177,8 @@ class ASRConfigManager:
         was profiled with makes them, if any.
         """
         from .plan.known_loss import knows_loss
-        from .plan.planner import plan, usable
+        from .plan.memory_savings import add_savings
+        from .plan.planner import Tracer, plan, usable
 
         if self.dataset is None or self.model is None:
             missing = "profile_dataset" if self.dataset is None else "profile_model"
@@ -206,6 +207,8 @@ class ASRConfigManager:
             made["warnings"] = [*made["warnings"], f"{half_words(self._model, stored)} → {IN_32_BIT}"]
         self.config = TrainingConfig.from_dict(made)
         self._rule = options.rule if callable(options.rule) else None
+        if isinstance(tracer, Tracer):
+            add_savings(self._model, batch_fn, self.config, self._gpu, options.lora_rank)
         return self.config
 
     def _adapters(self, options: PlanOptions) -> dict[str, Any]:

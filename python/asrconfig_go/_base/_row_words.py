@@ -1,12 +1,14 @@
 """The words for what a training takes one by one, written by build/generate from core/units/rows.go."""
 
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Final, Literal
 
 RowKind = Literal["clips", "texts"]
 """Clips of audio, whose lengths are seconds, or texts, whose lengths are tokens."""
 
 
-class RowWords(NamedTuple):
+@dataclass(frozen=True)
+class RowWords:
     """The words of a kind of rows, how many units of their lengths count as a second, and its bytes in a batch."""
 
     noun: str

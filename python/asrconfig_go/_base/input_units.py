@@ -15,7 +15,6 @@ __all__ = [
     "FRAMES_PER_SECOND",
     "INPUTS",
     "TOKENS_PER_SECOND",
-    "TOO_LONG_HINT",
     "WORDS",
     "InputUnit",
     "RowKind",
@@ -51,9 +50,6 @@ class InputUnit:
             return self.word if self.fixed is None else f"{self.fixed} {self.word} each"
         each = f"{self.per_second:g} {self.word} a second"
         return each if self.fixed is None else f"each of {self.seconds(0):g} s, {each}"
-
-
-TOO_LONG_HINT: Final = "split clips, truncate texts, or choose a model without fixed positions"
 
 
 def too_long(row_kind: RowKind, model: str, length: int, longest: int, per_second: float) -> str:

@@ -135,7 +135,7 @@ def layout(inputs: Any) -> dict[str, str] | None:
     Entries of one value for each sample, and what is not a tensor, have no length.
     """
     name = input_name(inputs)
-    if name is None:
+    if name is None or "logits_to_keep" in inputs:  # labels then count from the end
         return None
     full, labels = inputs[name].shape[time_axis(inputs, name)], inputs.get("labels")
     text = labels.shape[1] if hasattr(labels, "shape") and len(labels.shape) == 2 else None

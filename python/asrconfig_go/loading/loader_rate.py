@@ -133,7 +133,8 @@ def measure_loader(
         first = _Pass(prepare).run(source.items(), began + _FIRST * budget)
         if not first.taken:
             raise EmptyDatasetError(
-                f"none of {first.bad} clips could be read: {first.error}", f"they were read by {source.how}; check them"
+                f"none of {first.bad} {'clips' if row_seconds is None else 'rows'} could be read: {first.error}",
+                f"they were read by {source.how}; check them",
             )
         over_and_over = (read for _ in repeat(None) for read in source.items())
         again = _Pass(prepare).run(over_and_over, began + budget)

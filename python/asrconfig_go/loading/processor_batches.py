@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.keywords import check_keywords
-from .._base.speech_kinds import ends_with_frames
+from .._base.speech_kinds import ends_with_frames, speech_kind
 from .._base.wrapped_model import bare
 from .audio import load_audio
 from .collators import CTCCollator, Seq2SeqCollator
@@ -71,7 +71,7 @@ class ProcessorCollator:
         options = {"sampling_rate": rate_of(self.processor), "return_tensors": "pt"}
         if texts is None:
             return dict(self.processor(clips, **options))
-        return dict(self.processor(clips, text=texts, padding=True, **options))
+        return dict(self.processor(clips, text=texts, text_kwargs={"padding": True}, **options))
 
     def _prompted(self, clips: list[Any], texts: list[str] | None) -> dict[str, Any]:
         batch = prompted(self.processor, clips, self.language, self.prompt)
@@ -85,9 +85,9 @@ class ProcessorCollator:
 def collator_of(processor: Any, model: Any, **options: Unpack[CollatorSettings]) -> Any:
     """The collator of rows with ``audio`` and ``text`` for ``model``, whatever it is wrapped in.
 
-    ``CTCCollator`` for a vocabulary of characters; ``Seq2SeqCollator`` for an encoder and a decoder that starts from
-    one token, such as Whisper; else ``ProcessorCollator``: for transducers, for audio LLMs, and for decoders with a
-    prompt. ``options`` are those of the collator.
+    ``CTCCollator`` for CTC, unless the processor pads its own batches; ``Seq2SeqCollator`` for an encoder and a decoder
+    that starts from one token, such as Whisper; else ``ProcessorCollator``: for transducers, for audio LLMs, and for
+    decoders with a prompt. ``options`` are those of the collator.
 
     >>> from asrconfig_go.recipe import build_processor, load_model
     >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
@@ -95,10 +95,10 @@ def collator_of(processor: Any, model: Any, **options: Unpack[CollatorSettings])
     'CTCCollator'
     """
     model = bare(model)
-    tokenizer, config = getattr(processor, "tokenizer", None), model.config
+    config = model.config
     fixed: dict[str, Any] = {}
     kind: Any = ProcessorCollator
-    if _of_characters(tokenizer):
+    if speech_kind(config) == "ctc" and hasattr(processor, "pad"):  # others pad their own batches
         kind = CTCCollator
     elif _starts_from_one_token(processor, config):
         kind, fixed = Seq2SeqCollator, {"decoder_start_token_id": decoder_start(config)}
@@ -136,10 +136,6 @@ def decoder_start(config: Any) -> int:
     start = getattr(config, "decoder_start_token_id", None)
     start = config.bos_token_id if start is None else start
     return int(start)
-
-
-def _of_characters(tokenizer: Any) -> bool:
-    return getattr(tokenizer, "word_delimiter_token", None) is not None
 
 
 def _starts_from_one_token(processor: Any, config: Any) -> bool:

@@ -40,7 +40,7 @@ def prompted(processor: Any, clips: Sequence[Any], language: str | None, prompt:
     if _asks_for_language(processor):
         return _in_a_language(processor, clips, language)
     request = getattr(processor, "apply_transcription_request", None)
-    if request is None:
+    if request is None or _lacks_template(processor, request):
         return _called(processor, _chat_prompts(processor, len(clips), prompt), clips)
     options = _request_options(processor, request, language, prompt)
     if "tokenize" in _parameters(request):
@@ -49,7 +49,9 @@ def prompted(processor: Any, clips: Sequence[Any], language: str | None, prompt:
 
 
 def _called(processor: Any, texts: Sequence[str], clips: Sequence[Any]) -> dict[str, Any]:
-    return dict(processor(text=list(texts), audio=list(clips), padding=True, return_tensors="pt"))
+    # How audio is padded is the processor's own rule, which "padding" beside "text_kwargs" would replace.
+    padded = {"text_kwargs": {"padding": True}, "return_tensors": "pt"}
+    return dict(processor(text=list(texts), audio=list(clips), **padded))
 
 
 def _in_a_language(processor: Any, clips: Sequence[Any], language: str | None) -> dict[str, Any]:
@@ -80,7 +82,8 @@ def _chat_prompts(processor: Any, count: int, prompt: str | None) -> list[str]:
             f"{type(processor).__name__} writes no prompt with audio in it", "pass a collator of your own"
         )
     if not _has_template(processor):
-        return [place] * count
+        ends = (getattr(processor, f"audio_{end}_token", None) or "" for end in ("bos", "eos"))
+        return [place.join(ends) + (prompt or "")] * count
     said = {"type": "text", "text": prompt or _PROMPT}
     text = _templated(processor, [{"type": "audio"}, said])
     if text.count(place) != 1:  # a template of text alone: the place goes into the text, as Granite's cards write it
@@ -92,6 +95,11 @@ def _templated(processor: Any, content: Any) -> str:
     owner = processor if getattr(processor, "chat_template", None) is not None else processor.tokenizer
     turns = [{"role": "user", "content": content}]
     return str(owner.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+
+
+def _lacks_template(processor: Any, request: Callable[..., Any]) -> bool:
+    """Whether a request is written by a chat template that this processor does not have."""
+    return "tokenize" in _parameters(request) and not _has_template(processor)
 
 
 def _has_template(processor: Any) -> bool:

@@ -27,6 +27,10 @@ _ACCEPTED = (
     "pass a torch.nn.Module, a function that builds one, a transformers config, a folder with config.json, "
     "or a known name"
 )
+_OWN_FILES = (
+    "its code lies beside the config and is not run here: load it yourself, with trust_remote_code=True, "
+    "and pass the module"
+)
 # Values of a config, and attributes of a module, that shape nothing.
 _NAMES_ONLY = ("_name_or_path", "name_or_path", "transformers_version", "architectures", "id2label", "label2id")
 _VERSIONED = ("torch", "transformers", "accelerate", "peft")  # packages whose version stands for their code
@@ -140,7 +144,7 @@ def _builder(config: Any, values: dict[str, Any], class_name: str, freeze_featur
         if kind is None:
             raise UnsupportedError(
                 f"the installed transformers {transformers.__version__} has no {class_name}",
-                "upgrade transformers, or pass the module itself",
+                _OWN_FILES if "auto_map" in values else "upgrade transformers, or pass the module itself",
             )
         try:
             # A copy: building writes to the config.

@@ -12,11 +12,13 @@ from typing import Any
 from .._base import native
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .._base.input_units import TOO_LONG_HINT, RowKind, too_long
+from .._base.input_units import RowKind, too_long
 from .calibration_record import Calibration, find_calibration
 from .memory_settings import MAX_BATCH, MemorySettings, Shape, Target, check_labels, positive
 from .shape_traces import ShapeTraces, close_trace
 
+_SHAPE = ("batch", "length", "labels")
+_FURTHEST = 32  # the largest batch to which batches of two and four point
 STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
 
 
@@ -87,9 +89,7 @@ class OpenedTrace:
         if limit is None:
             raise InvalidArgumentError("there is no GPU to fit into", 'pass limit_bytes, or trace with gpu="L4"')
         low, high, step = 0, positive("most", most, MAX_BATCH) + 1, 1
-        batch = min(positive("near", near, MAX_BATCH), most)
-        if not self._for_all_batches(seconds, labels):
-            batch = self._extrapolated(seconds, labels, limit, most)
+        batch = self._first(seconds, labels, limit, min(positive("near", near, MAX_BATCH), most), most)
         while high - low > 1:
             if self._fits(Shape(batch, seconds, labels), limit):
                 low = batch
@@ -156,7 +156,7 @@ class OpenedTrace:
         if longest and length > longest and not about.get("truncates"):
             raise InvalidArgumentError(
                 too_long(self.row_kind, self.name, length, int(longest), per_second),
-                TOO_LONG_HINT,
+                "split clips, truncate texts, or choose a model without fixed positions",
             )
         return int(about.get("fixed_length") or (min(length, longest) if longest else length))
 
@@ -177,22 +177,26 @@ class OpenedTrace:
         if self._shapes is not None:
             self._shapes.close()
 
-    def _for_all_batches(self, seconds: float, labels: int | None) -> bool:
-        """Whether batches of clips of one length are answered without tracing each."""
+    def _first(self, seconds: float, labels: int | None, limit: int, near: int, most: int) -> int:
+        """The batch that a search begins at: where formulas do not answer, one that takes few shapes to trace."""
         asked = self._asked(Shape(2, seconds, labels), "train")
-        return self._shapes is None or self._shapes.for_all_batches(asked)
+        if self._shapes is None or self._shapes.determined(asked):
+            return near
+        if self._shapes.for_all_batches(asked):
+            return min(max(2, near), most)
+        return self._extrapolated(seconds, labels, limit, most)
 
     def _extrapolated(self, seconds: float, labels: int | None, limit: int, most: int) -> int:
-        """The batch that fits if memory goes on rising as from two clips to four."""
+        """The batch that fits if memory goes on rising as from two clips to four; a few times as many at most."""
         few, more = Shape(2, seconds, labels), Shape(4, seconds, labels)
         self.prepare((few, more))
         asked = {"limit_bytes": None, "timeline": 0, "modules": 1}
         low, high = (
-            native.call("memory.simulate", {**self.step_request(shape), **asked})["peak_reserved"] * self.factor
+            self.factor * int(native.call("memory.simulate", {**self.step_request(shape), **asked})["peak_allocated"])
             for shape in (few, more)
         )
-        rise = max(1.0, (high - low) / 2)
-        return min(most, max(1, math.floor(few.batch + (limit - low) / rise)))
+        rise = max(1.0, (high - low) / (more.batch - few.batch))
+        return min(most, _FURTHEST, max(1, int(few.batch + (limit - low) / rise)))
 
     def _fits(self, shape: Shape, limit: int) -> bool:
         asked = {"limit_bytes": self._uncorrected(limit), "keep_cache": True, "timeline": 0, "modules": 1}
@@ -260,6 +264,3 @@ class OpenedTrace:
             "steps": STEPS,
             "kind": kind,
         }
-
-
-_SHAPE = ("batch", "length", "labels")

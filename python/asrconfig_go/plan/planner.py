@@ -174,13 +174,17 @@ class Tracer:
     def _asked(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         memory = self._opened(wanted)
         longest_s = memory.length(max(durations)) / memory.length_per_second
-        pairs = self._batch_fn.pairs() if hasattr(self._batch_fn, "pairs") else ()
+        pairs = getattr(self._batch_fn, "pairs", tuple)()
         exact = memory.determines(2, longest_s)
         worst = Pairs.of(memory, pairs, longest_s, exact=exact)
         if getattr(self._batch_fn, "by_length", True) and exact and memory.determines(2, worst.seconds, worst.labels):
-            return self._any_length(memory, wanted, durations, worst)
-        # No formula covers its shapes, or the guard does not know how long a batch is: the candidates are traced.
-        return self._one_length(memory, wanted, worst)
+            found = self._any_length(memory, wanted, durations, worst)
+        else:
+            # No formula covers its shapes, or the guard does not know how long a batch is: the candidates are traced.
+            found = self._one_length(memory, wanted, worst)
+        if memory.about.get("truncates"):  # longer clips are cut
+            found["memory"][-1]["seconds"] = max(found["memory"][-1]["seconds"], *durations)
+        return found
 
     def _opened(self, wanted: Wanted) -> MemoryModel:
         from ..memory.memory_settings import Target
@@ -349,10 +353,16 @@ def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int, wo
     return [(seconds, fits) for (seconds, _), fits in zip(rows[::-1], fewest, strict=True)]
 
 
-def _evaluation(memory: MemoryModel, batch: int, worst: Pairs, share: int, limit: int) -> int:
-    """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits."""
-    while 2 * batch <= max(share, batch) and _evaluated(memory, 2 * batch, worst) <= limit:
-        batch *= 2
+def _evaluation(memory: MemoryModel, batch: int, worst: Pairs, share: int, limit: int) -> int | None:
+    """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits.
+
+    None where no evaluation could be traced.
+    """
+    try:
+        while 2 * batch <= max(share, batch) and _evaluated(memory, 2 * batch, worst) <= limit:
+            batch *= 2
+    except UnsupportedError:
+        return None
     return batch
 
 

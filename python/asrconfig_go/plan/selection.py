@@ -121,7 +121,7 @@ def select(
         durations = _measured(dataset)
     if len(durations) != len(dataset):
         raise InvalidArgumentError(
-            f"{len(durations)} durations for a dataset of {rows.count(len(dataset))}", f"pass one for each {rows.noun}"
+            f"{len(durations)} durations for a dataset of {rows.count(len(dataset))}", "pass one for each row"
         )
     chosen = select_clips(durations, config)
     if chosen.to_cut:

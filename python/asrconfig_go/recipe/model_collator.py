@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def make_collator(processor: Any, model: Any, **options: Unpack[CollatorSettings]) -> Any:
     """The collator of rows with ``audio`` and ``text``, or ``labels``; ``options`` are its own, as ``load``.
 
-    ``CTCCollator`` for a vocabulary of characters, ``Seq2SeqCollator`` for Whisper and its like; else
+    ``CTCCollator`` for CTC, ``Seq2SeqCollator`` for Whisper and its like; else
     ``ProcessorCollator``, which has the processor itself make batches: for transducers, for audio LLMs and for decoders
     with a prompt. ``language`` and ``prompt`` are what those ask for.
 

@@ -29,7 +29,7 @@ def plan_of(
     given = given_plan(options)
     found = _new if given is None else partial(_given, given)
     config, manager = found(options, data, model, processor)
-    config.lora_rank = lora_rank(model)  # the published rules know no adapters
+    object.__setattr__(config, "lora_rank", lora_rank(model))  # a fact, which the published rules leave out
     say(options.verbose, "Plan", manager.explain())
     return config, manager
 

@@ -152,7 +152,8 @@ def transcribe(
 def _tokens(model: Any, batch: dict[str, Any], max_length: int | None) -> Any:
     import torch
 
-    inputs = {name: value.to(model.device) for name, value in batch.items()}
+    floats = {"dtype": next(p.dtype for p in model.parameters() if p.is_floating_point())}  # weights may be in 16 bits
+    inputs = {n: v.to(model.device, **(floats if v.is_floating_point() else {})) for n, v in batch.items()}
     with torch.no_grad():  # a Conformer keeps positions of its longest batch, and cannot train with inference tensors
         if generates(model):
             return generated(model, inputs, max_length).tolist()

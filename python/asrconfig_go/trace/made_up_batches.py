@@ -11,7 +11,7 @@ import torch
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .._base.input_units import TOO_LONG_HINT, RowKind, too_long
+from .._base.input_units import RowKind, too_long
 
 _CHARACTERS_PER_SECOND = 15  # about two and a half words
 _TOKENS_PER_SECOND = 4
@@ -66,7 +66,8 @@ class SpeechBatches:
         longest = self.fixed_length or self.max_length
         if longest is not None and length > longest and not self.truncates:
             raise InvalidArgumentError(
-                too_long(self.row_kind, "the model", length, longest, self.length_per_second), TOO_LONG_HINT
+                too_long(self.row_kind, "the model", length, longest, self.length_per_second),
+                "split clips, truncate texts, or choose a model without fixed positions",
             )
         return self.fixed_length or (length if longest is None else min(length, longest))
 

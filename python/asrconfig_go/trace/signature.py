@@ -17,6 +17,7 @@ from .._base.wrapped_model import bare
 from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
 from .text_batches import TEXT, text_batches
 
+_DECODER = "decoder_input_ids"
 _AUDIO = (*INPUTS[:2], "audio", "speech")  # parts of the names of arguments
 LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels
@@ -41,6 +42,8 @@ def made_up_batches(model: Any) -> Iterator[MadeUp]:
     known = _known(model)
     if known is not None:
         yield MadeUp(known)
+        if _DECODER in parameters:
+            yield MadeUp(_with_start(known), "a text of each clip, and the same after a start token")
     target = next((name for name in parameters if "label" in name), None)
     inputs = list(_inputs(model, known, parameters, target))
     for kind, labels in _labels(model) if target else ():
@@ -93,8 +96,7 @@ def _check_prompt(model: Any, parameters: Iterable[str]) -> None:
     if TEXT in parameters and audio is not None:
         raise InvalidArgumentError(
             f"a {type(bare(model)).__name__} takes {audio} and {TEXT}, which only its processor fits to each other",
-            "pass processor=processor, or your Trainer's collator: "
-            "create_optimal_config(dataset, model, collator=collator)",
+            "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)",
         )
 
 
@@ -122,6 +124,17 @@ def _inputs(
     name = (needed or names)[0]
     yield f"{name}: (batch, samples) at 16 kHz", SpeechBatches(_waveforms(name), SAMPLING_RATE)
     yield f"{name}: (batch, 1, samples) at 16 kHz", SpeechBatches(_waveforms(name, 1), SAMPLING_RATE)
+
+
+def _with_start(known: SpeechBatches) -> SpeechBatches:
+    """As transducers take a text: its labels, and before them the token that decoding starts from."""
+    make = known.batch
+
+    def batch(*point: int) -> dict[str, torch.Tensor]:
+        made = make(*point)
+        return {**made, _DECODER: torch.nn.functional.pad(made["labels"], (1, 0))}
+
+    return replace(known, batch=batch)
 
 
 def _waveforms(name: str, *channels: int) -> BatchFunction:

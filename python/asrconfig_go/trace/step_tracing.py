@@ -141,12 +141,13 @@ def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list
         raise refused[0]
     if not ways[0].words and not isinstance(refused[0], RefusedBatchError | NoLossError):
         raise refused[0]  # a recognizer whose batch is right, and an operation that cannot be traced
-    tried = "; ".join(
-        f"{way.words or 'a text of each clip'}: {e.message}" for way, e in zip(ways, refused, strict=True)
-    )
+    tried: dict[str, list[str]] = {}
+    for way, error in zip(ways, refused, strict=True):
+        tried.setdefault(error.message, []).append(way.words or "a text of each clip")
+    reasons = "; ".join(f"{', '.join(kinds)}: {reason}" for reason, kinds in tried.items())
     raise TraceError(
-        f"no batches could be made up for a {type(model).__name__}; tried {tried}",
-        "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
+        f"no batches could be made up for a {type(model).__name__}; tried {reasons}",
+        "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)",
     )
 
 
@@ -271,8 +272,10 @@ class _Loop:
             self.by_shape = self.by_shape or (number + 2 == self._steps + _UNLIKE and known.unlike(_UNLIKE))
             if self.by_shape and not self.asked:
                 break
-        if self._evaluation:
+        self.evaluates = self._evaluation
+        if self.evaluates:
             self._evaluate(recorder, model, points[:_UNLIKE] if self.by_shape and not self.asked else points)
+            self.evaluates = False
 
     def _stretch(self, recorder: MemoryRecorder, point: Point, run: Callable[[], None]) -> None:
         """A window or an evaluation: written down where the shortened model shows what it is, else run."""

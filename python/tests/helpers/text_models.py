@@ -16,8 +16,10 @@ SMALL: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attenti
 _SPEECH = re.compile(r"\b(clips?|audio|speech|transcripts?|sample rates?|durations?|16 kHz|codecs?)\b", re.IGNORECASE)
 
 
-def bert() -> Any:
-    config = transformers.BertConfig(**SMALL, vocab_size=VOCABULARY, max_position_embeddings=64, num_labels=CLASSES)
+def bert(positions: int = 64) -> Any:
+    config = transformers.BertConfig(
+        **SMALL, vocab_size=VOCABULARY, max_position_embeddings=positions, num_labels=CLASSES
+    )
     return transformers.BertForSequenceClassification(config)
 
 

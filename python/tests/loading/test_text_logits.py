@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +12,10 @@ import transformers
 
 from asrconfig_go import errors
 from asrconfig_go.demo.digit_model import small_model
+from asrconfig_go.guard import attach
 from asrconfig_go.loading import text_logits_only
 from asrconfig_go.loading.text_logits import cut_labels, keeps_logits
+from tiny_training import OUT_OF_MEMORY
 
 VOCABULARY, AUDIO, PLACEHOLDERS, LETTERS = 64, 5, 6, 4
 DECODER = {
@@ -105,6 +108,36 @@ def test_batches_with_nothing_to_save_stay(labels: torch.Tensor) -> None:
 def test_a_collator_is_wrapped() -> None:
     collator = text_logits_only(batch, decoder())
     assert pickle.loads(pickle.dumps(collator))(2)["logits_to_keep"] == cut_labels(batch(2))["logits_to_keep"]
+
+
+def trained(folder: Path, collator: Any, most: int) -> torch.Tensor:
+    """The weights after two steps of four clips, of which ``most`` fit at once."""
+    model = decoder()
+
+    def fail(_: Any, args: Any, inputs: dict[str, Any]) -> None:
+        if len(inputs["input_ids"]) > most:
+            raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
+
+    model.register_forward_pre_hook(fail, with_kwargs=True)
+    arguments = transformers.TrainingArguments(
+        str(folder), per_device_train_batch_size=4, max_steps=2, use_cpu=True, optim="sgd", learning_rate=0.1,
+        report_to="none", save_strategy="no", disable_tqdm=True, remove_unused_columns=False,
+    )  # fmt: skip
+    rows = [{"number": number} for number in range(8)]
+    trainer = transformers.Trainer(model, arguments, data_collator=collator, train_dataset=rows)
+    guard = attach(trainer)
+    trainer.train()
+    assert bool(guard.events) == (most < 4)
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_the_guard_splits_such_batches_exactly(tmp_path: Path) -> None:
+    def collate(rows: list[dict[str, int]]) -> dict[str, torch.Tensor]:
+        return batch(len(rows))
+
+    whole = trained(tmp_path, collate, most=4)
+    split = trained(tmp_path, text_logits_only(collate, decoder()), most=2)
+    torch.testing.assert_close(split, whole, rtol=1e-5, atol=1e-6)
 
 
 def test_models_without_the_argument_are_refused() -> None:

@@ -303,7 +303,7 @@ HANDED_OVER = {
 }
 # What tells of the plan and changes nothing by itself.
 DESCRIPTION = {
-    *("schema_version", "policy", "preset", "lr_scaling", "safety_margin", "gpu_name", "gpu_memory_bytes"),
+    *("schema_version", "row_kind", "policy", "preset", "lr_scaling", "safety_margin", "gpu_name", "gpu_memory_bytes"),
     *("model_memory_bytes", "predicted_bytes", "predicted_high_bytes", "budget_bytes", "memory_parts"),
     *("devices", "times", "arithmetic", "alternatives", "decisions", "warnings"),
 }

@@ -64,6 +64,41 @@ def test_the_attention_kernel(dtype: Any, mask: str, head: int, capability: tupl
         assert {op.split(".")[0] for op in fused} == {f"_scaled_dot_product_{kernel}_attention"}
 
 
+@pytest.mark.parametrize(
+    ("query", "key", "value", "causal"),
+    [
+        ((1, 4, 3, 64), (2, 4, 100, 64), (2, 4, 100, 64), False),  # one query for all clips
+        ((2, 4, 3, 64), (1, 4, 100, 64), (1, 4, 100, 64), False),
+        ((2, 4, 3, 64), (2, 1, 100, 64), (2, 1, 100, 64), False),  # one head for all, which nobody asked for
+        ((2, 3, 64), (2, 100, 64), (2, 100, 64), False),  # without heads
+        ((2, 4, 3, 64), (2, 4, 100, 64), (2, 4, 100, 63), False),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_fused_attention_broadcasts_nothing(query: Any, key: Any, value: Any, causal: bool, dtype: Any) -> None:
+    shapes: list[Any] = []
+
+    def run() -> None:
+        q, k, v = (torch.randn(shape, dtype=dtype) for shape in (query, key, value))
+        shapes.append(functional.scaled_dot_product_attention(q, k, v, is_causal=causal).shape)
+
+    made = [op for op, _ in births(run)]
+    assert not [op for op in made if "_attention" in op]
+    assert any("softmax" in op for op in made)
+    real = [torch.randn(shape) for shape in (query, key, value)]
+    assert shapes == [functional.scaled_dot_product_attention(*real, is_causal=causal).shape]
+
+
+def test_flash_attention_is_causal_only_over_as_many_keys_as_queries() -> None:
+    for keys, kernel in ((100, "flash"), (90, "efficient")):
+
+        def run(keys: int = keys) -> None:
+            q, k, v = (torch.randn(2, 4, length, 64, dtype=torch.float16) for length in (100, keys, keys))
+            functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+        assert any(op.startswith(f"_scaled_dot_product_{kernel}_attention") for op, _ in births(run))
+
+
 def test_efficient_attention_keeps_the_sums_of_32_rows_only_for_backward() -> None:
     made = births(attention(torch.float32, gradients=True))
     kernel = [size for op, size in made if op == "_scaled_dot_product_efficient_attention.default"]

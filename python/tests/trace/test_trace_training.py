@@ -14,7 +14,8 @@ from torch import nn  # noqa: E402
 
 import trace_fixtures as models  # noqa: E402
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.trace import Trace, TraceError, speech_batches, trace_training  # noqa: E402
+from asrconfig_go.memory import MemoryModel  # noqa: E402
+from asrconfig_go.trace import SpeechBatches, Trace, TraceError, speech_batches, trace_training  # noqa: E402
 
 POINTS = [(2, 16_001, 7), (3, 24_001, 11)]
 
@@ -235,3 +236,77 @@ def test_speech_batches() -> None:
     for seconds in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InvalidArgumentError, match="seconds of audio"):
             batches.length(seconds)
+
+
+def test_a_clip_longer_than_an_extractor_takes_is_as_long_as_that() -> None:
+    transformers = pytest.importorskip("transformers")
+    config = transformers.ASTConfig(max_length=64, num_mel_bins=16, hidden_size=16, num_hidden_layers=1,
+                                    num_attention_heads=2, intermediate_size=16)  # fmt: skip
+    batches = speech_batches(config)
+    assert (batches.length(0.5), batches.length(30.0)) == (64, 64)
+    with MemoryModel.trace(transformers.ASTForAudioClassification(config), cache=False, progress=False) as memory:
+        assert memory.length(30.0) == 64
+        assert memory.estimate(2, 30.0).peak_allocated == memory.estimate(2, 0.5).peak_allocated
+
+
+class Predicting(nn.Module):  # type: ignore[misc]
+    """As long as its labels in training, and as it predicts itself in an evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(100, 100)
+
+    def forward(self, x: Any, labels: Any) -> dict[str, Any]:
+        y = self.net(x)
+        durations = labels[0] if self.training else y[0].abs().long()
+        return {"loss": torch.repeat_interleave(y[0], durations, dim=0).square().mean()}
+
+
+def test_a_training_is_traced_whose_evaluation_is_not() -> None:
+    def batches(batch: int, length: int, labels: int) -> dict[str, Any]:
+        return {"x": torch.randn(batch, 100), "labels": torch.ones(batch, 100, dtype=torch.long)}
+
+    trace = trace_training(Predicting(), batches, points=[(2, 100, 1), (3, 100, 1)])
+    assert {segment["kind"] for segment in trace.segments} >= {"micro", "step"}
+    assert not [segment for segment in trace.segments if segment["kind"] == "evaluate"]
+    assert "its evaluation is not traced: aten.repeat_interleave" in trace.about["notes"]
+
+
+class Inserting(nn.Module):  # type: ignore[misc]
+    """Writes rows of its own into the places of a mark, as audio LLMs do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.audio = nn.Embedding(20, 64), nn.Linear(64, 64)
+
+    def forward(self, input_ids: Any, heard: Any) -> dict[str, Any]:
+        embedded = self.words(input_ids)
+        embedded[input_ids == 3] = self.audio(heard)
+        return {"loss": embedded.square().mean()}
+
+
+def test_rows_written_through_a_mask_have_gradients_of_their_number() -> None:
+    def batches(batch: int, length: int, labels: int) -> dict[str, Any]:
+        marks = torch.ones(batch, length, dtype=torch.long)
+        marks[:, :7] = 3
+        return {"input_ids": marks, "heard": torch.randn(7 * batch, 64)}
+
+    trace_training(Inserting(), batches, points=[(2, 90, 0), (3, 70, 0)])
+
+
+def test_a_refused_batch_is_not_hidden_by_one_without_labels() -> None:
+    class Refusing(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = nn.Linear(8, 8)
+
+        def forward(self, x: Any, labels: Any = None) -> dict[str, Any]:
+            if labels is not None:
+                raise ValueError("no such labels")
+            return {"logits": self.net(x)}
+
+    def batches(batch: int, length: int, labels: int) -> dict[str, Any]:
+        return {"x": torch.randn(batch, length, 8), "labels": torch.ones(batch)}
+
+    with pytest.raises(TraceError, match="no such labels"):
+        trace_training(Refusing(), SpeechBatches(batches, 100))
