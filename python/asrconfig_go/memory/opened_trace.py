@@ -36,6 +36,8 @@ class OpenedTrace:
         """Model, versions and settings as the trace has them."""
         self.points: list[dict[str, Any]] = opened["points"]
         """The shapes that were traced."""
+        self.over_time: bool = opened["over_time"]
+        """Whether a layer normalizes over time, so that results depend on how much a clip is padded."""
         self.settings: MemorySettings = settings
         self.model_key: str | None = model_key
         self.target: Target
@@ -165,6 +167,14 @@ class OpenedTrace:
         usual = max(1, round(seconds * float(self.about.get("labels_per_second") or 15)))
         most = self.about.get("max_labels")
         return min(usual, int(most)) if most else usual
+
+    def cache_bytes(self, tokens: int) -> int:
+        """Keys and values, in float16, of a text of so many tokens and of the frames that it is made of."""
+        layers, width = self.about.get("decoder_layers"), self.about.get("decoder_width")
+        if not layers or not width:
+            return 0
+        tokens = min(tokens, int(self.about.get("max_labels") or tokens))
+        return int(2 * layers * width * 2 * (tokens + self.about["source_frames"]))
 
     @property
     def is_open(self) -> bool:
