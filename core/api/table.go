@@ -9,13 +9,11 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/compare"
 	"github.com/asrconfig/asrconfig-go/core/dataset"
-	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/jsontext"
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/device"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/model"
@@ -70,7 +68,6 @@ var table = map[string]operation{
 	"memory.compare":      withArgs(compareHeld),
 	"memory.run":          withArgs(runTraining),
 	"memory.work":         withArgs(workOf),
-	"memory.analytic":     withArgs(analytic.Make),
 	"memory.device":       withArgs(device.Describe),
 	"memory.sharding":     withArgs(sharding.Of),
 	"memory.replay":       withArgs(allocator.Replay),
@@ -78,7 +75,6 @@ var table = map[string]operation{
 	"timing.run":          withArgs(compare.Run),
 	"timing.calibrate":    withArgs(compare.Calibrate),
 	"timing.compare":      withArgs(compareGPUs),
-	"timing.largest":      withArgs(compare.LargestModels),
 	"timing.prices":       withoutArgs(gpuPrices),
 	"timing.kernels":      withArgs(kernelSuite),
 	"timing.profile":      withArgs(profileKernels),
@@ -186,36 +182,21 @@ type planArgs struct {
 	Dataset   profile.Dataset  `json:"dataset"`
 	Model     profile.Model    `json:"model"`
 	Options   plan.Options     `json:"options"`
-	Described *model.Request   `json:"described"`
 	Traced    []plan.Traced    `json:"traced"`
 	NotTraced *plan.NotTraced  `json:"not_traced"`
 	durations
 }
 
-// inputs come with an estimator that remembers what the operations of this plan asked before, to be given back.
-func (a planArgs) inputs() (in plan.Inputs, giveBack func()) {
-	in = plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
-		Described: a.Described, Traced: a.Traced, NotTraced: a.NotTraced, Durations: a.Seconds, Cards: compare.Cards()}
-	if a.Described == nil {
-		return in, func() {}
-	}
-	in.Estimator, giveBack = estimate.Lend(*a.Described)
-	return in, giveBack
+func (a planArgs) inputs() plan.Inputs {
+	return plan.Inputs{Hardware: a.Hardware, Dataset: a.Dataset, Model: a.Model, Options: a.Options,
+		Traced: a.Traced, NotTraced: a.NotTraced, Durations: a.Seconds, Cards: compare.Cards()}
 }
 
 // makePlan plans a training: every setting with its reason. Errors: InvalidArgument, EmptyDataset, Infeasible.
-func makePlan(a planArgs) (profile.Config, error) {
-	in, giveBack := a.inputs()
-	defer giveBack()
-	return plan.Make(in)
-}
+func makePlan(a planArgs) (profile.Config, error) { return plan.Make(a.inputs()) }
 
 // nextTrace names the candidate to trace before plan.make; null when a plan needs no further trace.
-func nextTrace(a planArgs) (*plan.TraceRequest, error) {
-	in, giveBack := a.inputs()
-	defer giveBack()
-	return plan.Next(in)
-}
+func nextTrace(a planArgs) (*plan.TraceRequest, error) { return plan.Next(a.inputs()) }
 
 func structures() map[string][]CField {
 	found := map[string][]CField{}

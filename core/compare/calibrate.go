@@ -1,22 +1,29 @@
 package compare
 
 import (
-	"math"
-
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // CalibrateRequest holds optimizer steps of a training, each of micro-batches of its own, against their estimates.
 type CalibrateRequest struct {
 	Training
-	Steps []MeasuredStep `json:"steps"` // 1..10 000
+	Shapes []Shape        `json:"shapes"` // of all micro-batches
+	Steps  []MeasuredStep `json:"steps"`  // 1..10 000
+}
+
+// Shape is what micro-batches of so many clips, as long as the longest with its padding, run.
+type Shape struct {
+	Clips   int         `json:"clips"`
+	Seconds float64     `json:"seconds"`
+	Work    kernel.Work `json:"work"` // from memory.work
 }
 
 // MeasuredStep is an optimizer step on one GPU.
 type MeasuredStep struct {
-	MicroBatches [][2]float64 `json:"micro_batches"` // clips, and seconds of the longest with its padding; 1..65536
-	MeasuredS    float64      `json:"measured_s"`    // seconds
+	MicroBatches []int   `json:"micro_batches"` // of Shapes, by their places; 1..65536
+	MeasuredS    float64 `json:"measured_s"`    // seconds
 }
 
 // CalibrateAnswer is what the steps say of a model on a GPU.
@@ -39,16 +46,21 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 		return CalibrateAnswer{}, err
 	}
 	a := CalibrateAnswer{GPU: s.card.Key, Precision: s.Precision}
-	known := map[[2]float64]micro{}
+	known := make([]micro, len(r.Shapes))
+	for i, shape := range r.Shapes {
+		if known[i], err = s.micro(shape.Work); err != nil {
+			return CalibrateAnswer{}, err
+		}
+	}
 	predicted, measured := make([]timing.Range, len(r.Steps)), make([]float64, len(r.Steps))
 	for i, step := range r.Steps {
-		parts, err := s.unequal(step.MicroBatches, known)
+		parts, err := unequal(step.MicroBatches, known)
 		if err != nil {
 			return CalibrateAnswer{}, err
 		}
 		predicted[i], measured[i] = parts.Sum(), step.MeasuredS
 		for _, micro := range step.MicroBatches {
-			a.PaddedS += micro[0] * micro[1]
+			a.PaddedS += float64(r.Shapes[micro].Clips) * r.Shapes[micro].Seconds
 		}
 	}
 	a.Calibration, err = s.calibrate(predicted, measured)
@@ -61,23 +73,17 @@ func (s *stepper) calibrate(predicted []timing.Range, measured []float64) (timin
 	return timing.StepCalibration{Calibration: c, Kernels: s.timer.MeasuredOn}, err
 }
 
-// unequal is an optimizer step of micro-batches of any shapes; what is known of a shape is kept.
-func (s *stepper) unequal(micros [][2]float64, known map[[2]float64]micro) (total timing.Parts, err error) {
+// unequal is an optimizer step of micro-batches of any shapes.
+func unequal(micros []int, known []micro) (total timing.Parts, err error) {
 	if len(micros) == 0 || len(micros) > mostInStep {
-		return total, fault.New(fault.InvalidArgument, "give clips and seconds of each", "a step of %d micro-batches", len(micros))
+		return total, fault.New(fault.InvalidArgument, "give the shape of each", "a step of %d micro-batches", len(micros))
 	}
 	var m micro
 	for _, shape := range micros {
-		if shape[0] != math.Trunc(shape[0]) || !(shape[0] >= 1) {
-			return total, fault.New(fault.InvalidArgument, "give clips and seconds of each", "a micro-batch of %v clips", shape[0])
+		if shape < 0 || shape >= len(known) {
+			return total, fault.New(fault.InvalidArgument, "give its place among shapes", "shape %d of %d", shape, len(known))
 		}
-		var is bool
-		if m, is = known[shape]; !is {
-			if m, err = s.micro(int64(shape[0]), shape[1]); err != nil {
-				return total, err
-			}
-			known[shape] = m
-		}
+		m = known[shape]
 		total = total.Plus(m.parts)
 	}
 	return total.Plus(m.update.After(len(micros))), nil

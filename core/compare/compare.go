@@ -7,6 +7,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/parallel"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -75,15 +76,15 @@ type Answer struct {
 	Wanted     *Wanted     `json:"wanted"`
 }
 
-// Make compares. Errors: those of analytic.Read, of unknown GPUs, of data without clips, and InvalidArgument.
+// Make compares. Errors: those of unknown GPUs, of data without clips, and InvalidArgument.
 func Make(r Request) (Answer, error) {
 	p, machines, err := prepare(r)
 	if err != nil {
 		return Answer{}, err
 	}
 	rows, traces := make([]Row, len(machines)), make([]*plan.TraceRequest, len(machines))
-	if err := p.each(machines, func(i int, shared *estimate.Estimator) (err error) {
-		rows[i], traces[i], err = p.row(machines[i], shared)
+	if err := parallel.Do(len(machines), func(i int) (err error) {
+		rows[i], traces[i], err = p.row(machines[i])
 		return err
 	}); err != nil {
 		return Answer{}, err
@@ -96,10 +97,10 @@ func Make(r Request) (Answer, error) {
 
 // comparison is the rows with what they have in common.
 func (p *planner) comparison(machines []machine, rows []Row) *Comparison {
-	c := Comparison{Model: p.model, RowKind: cmp.Or(p.dataset.RowKind, units.Clips), Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS, Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: rows}
+	c := Comparison{Model: p.Model, RowKind: cmp.Or(p.dataset.RowKind, units.Clips), Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS, Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: rows}
 	c.Assumptions = p.assumptions(machines)
-	if p.longestS > 0 {
-		c.LongestS = min(c.LongestS, p.longestS)
+	if fixed := fixedS(machines); fixed > 0 {
+		c.LongestS = min(c.LongestS, fixed)
 	}
 	c.mark()
 	split := 0
@@ -141,11 +142,8 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	if p.dataset, p.durations, err = r.Data.Dataset(); len(r.Durations) > 0 {
 		p.durations = r.Durations
 	}
-	if err == nil {
-		err = p.read()
-	}
-	if err == nil {
-		err = p.checkTraced(machines)
+	if err == nil && len(p.Traced) != 0 && len(p.Traced) != len(machines) {
+		err = fault.New(fault.InvalidArgument, "give what was wanted of each", "traces of %d machines for %d", len(p.Traced), len(machines))
 	}
 	return p, machines, err
 }
@@ -153,15 +151,12 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 // assumptions says what the figures rest on.
 func (p *planner) assumptions(machines []machine) []string {
 	rows, out := p.dataset.RowKind, []string{"times are estimates of single kernels, fitted on published measurements; a calibration by measured steps replaces them"}
-	switch {
-	case p.longestS > 0 && p.dataset.MaxS > p.longestS:
-		out = append(out, fmt.Sprintf("%s over %s are truncated to that, the limit of the model's positions", rows.Nouns(), rows.Length(p.longestS)))
-	case p.longestS > 0:
-		out = append(out, fmt.Sprintf("every %s takes as long as one of %s: the feature extractor pads it", rows.Noun(), rows.Length(p.longestS)))
+	if fixed := fixedS(machines); fixed > 0 {
+		out = append(out, fmt.Sprintf("every %s takes as long as one of %s: the feature extractor pads it", rows.Noun(), rows.Length(fixed)))
 	}
 	for _, m := range machines {
 		for _, t := range m.traced {
-			for _, text := range t.Warnings(p.undescribed != nil) {
+			for _, text := range t.Warnings() {
 				if !slices.Contains(out, text) {
 					out = append(out, text)
 				}
@@ -172,7 +167,7 @@ func (p *planner) assumptions(machines []machine) []string {
 		out = append(out, rows.Lengths()+" assumed log-normal about the given mean, up to the given longest")
 	}
 	if p.LoaderRate == nil {
-		worker := timing.WorkerRate(rows, p.model.Architecture, p.dataset.SampleRates)
+		worker := timing.WorkerRate(rows, p.Model.Architecture, p.dataset.SampleRates)
 		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %s (%s to %s) per second", rows.Rate(worker.Likely), rows.Figure("%.0f", worker.Low), rows.Figure("%.0f", worker.High)))
 	}
 	if p.Workers != nil {
@@ -183,6 +178,16 @@ func (p *planner) assumptions(machines []machine) []string {
 		set = fmt.Sprintf("evaluations of %s", rows.Count(*p.EvalSamples))
 	}
 	return append(out, set+"; hours a run include evaluations, checkpoints and the start")
+}
+
+// fixedS is the seconds to which the model pads every clip, by its traces; 0 where clips keep their length.
+func fixedS(machines []machine) (seconds float64) {
+	for _, m := range machines {
+		for _, t := range m.traced {
+			seconds = max(seconds, t.FixedS)
+		}
+	}
+	return seconds
 }
 
 // mark finds the cheapest and the fastest of those that fit.

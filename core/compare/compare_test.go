@@ -11,8 +11,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
-	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -21,16 +19,7 @@ import (
 
 // asked is ten hours of clips for XLS-R-300M.
 func asked(gpus ...string) Request {
-	return Request{Model: model.Request{Name: "facebook/wav2vec2-xls-r-300m"}, Data: timing.Data{Clips: 4500, MeanS: 8, MaxS: 25}, GPUs: gpus}
-}
-
-func made(t *testing.T, r Request) Comparison {
-	t.Helper()
-	a, err := Make(r)
-	require.NoError(t, err)
-	require.Nil(t, a.Wanted)
-	require.NotEmpty(t, a.Comparison.Rows)
-	return *a.Comparison
+	return Request{Model: sizes(xlsr), Data: timing.Data{Clips: 4500, MeanS: 8, MaxS: 25}, GPUs: gpus}
 }
 
 func TestEveryRowHoldsTogether(t *testing.T) {
@@ -62,15 +51,15 @@ func TestEveryRowHoldsTogether(t *testing.T) {
 	}
 }
 
-// TestEveryRowIsThePlan: for every card of the catalogue, and for several, the row is what core/plan makes of that machine alone.
+// TestEveryRowIsThePlan: for every card of the catalogue, and for several, the row is what core/plan makes of that machine alone, with the same traces.
 func TestEveryRowIsThePlan(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		every, lossUnknown bool
-	}{{"facebook/wav2vec2-xls-r-300m", true, false}, {"facebook/wav2vec2-xls-r-300m", false, true}, {"openai/whisper-small", false, false}} {
+	}{{xlsr, true, false}, {xlsr, false, true}, {small, false, false}} {
 		r := asked()
 		r.AnyDepth, r.CanOffload, r.LossUnknown = true, true, c.lossUnknown
-		r.Model.Name = c.name
+		r.Model = sizes(c.name)
 		r.GPUs = []string{"T4", "2xT4", "K80", "8xA100-40GB"}
 		if c.every {
 			for _, card := range gpus.All() {
@@ -82,8 +71,6 @@ func TestEveryRowIsThePlan(t *testing.T) {
 			require.NoError(t, err)
 			dataset, durations, err := r.Data.Dataset()
 			require.NoError(t, err)
-			m, err := analytic.Read(r.Model)
-			require.NoError(t, err)
 			workers, hardware := 4, profile.Hardware{CPU: profile.CPU{UsableCores: 64}, Memory: profile.Memory{TotalBytes: 1 << 38, AvailableBytes: 1 << 37}}
 			for i := range row.Count {
 				g := card.GPU()
@@ -91,7 +78,12 @@ func TestEveryRowIsThePlan(t *testing.T) {
 				hardware.GPUs = append(hardware.GPUs, g)
 			}
 			options := plan.Options{TargetBatchSize: 32, SafetyMargin: 0.85, Optimizer: row.Optimizer, Workers: &workers, DeviceCount: &row.Count, AnyDepth: r.AnyDepth, CanOffload: r.CanOffload, LossUnknown: r.LossUnknown}
-			alone, err := plan.Make(plan.Inputs{Hardware: hardware, Dataset: dataset, Durations: durations, Model: m.Profile(), Described: &r.Model, Options: options})
+			in := plan.Inputs{Hardware: hardware, Dataset: dataset, Durations: durations, Model: r.Model, Options: options}
+			for w, err := plan.Next(in); w != nil; w, err = plan.Next(in) {
+				require.NoError(t, err)
+				in.Traced = append(in.Traced, standIns[c.name].trace(t, r, MachineTrace{GPU: machine{card: card, count: row.Count}.name(), Trace: w}, durations))
+			}
+			alone, err := plan.Make(in)
 			if !row.Fits {
 				require.Equal(t, fault.Infeasible, fault.From(err).Code, row.GPU)
 				continue
@@ -124,12 +116,12 @@ func TestMarks(t *testing.T) {
 // TestMemoryDecides: what does not fit is never planned, and more memory never makes a plan slower on the same chip.
 func TestMemoryDecides(t *testing.T) {
 	r := asked("V100-16", "V100-32", "A100-40GB", "A100-80GB PCIe")
-	r.Model.Name = "facebook/wav2vec2-xls-r-1b"
+	r.Model = sizes("facebook/wav2vec2-xls-r-1b")
 	c := made(t, r)
 	require.Equal(t, estimate.EightBit, c.Rows[0].Optimizer, "AdamW's state alone takes what there is")
 	require.Contains(t, c.Rows[0].Notes[0], "instead of adamw_torch_fused")
 	require.Equal(t, "adamw_torch_fused", c.Rows[1].Optimizer)
-	require.LessOrEqual(t, c.Rows[1].RunHours.Likely, c.Rows[0].RunHours.Likely)
+	require.LessOrEqual(t, c.Rows[3].RunHours.Likely, c.Rows[2].RunHours.Likely)
 	require.Equal(t, "fp16", c.Rows[0].Precision)
 	require.Equal(t, "bf16", c.Rows[2].Precision)
 }
@@ -137,7 +129,7 @@ func TestMemoryDecides(t *testing.T) {
 // TestRemedies: whisper-large-v3 does not fit a T4 with any optimizer; LoRA does, and a card of 24 GB with 8 bits.
 func TestRemedies(t *testing.T) {
 	r := asked("T4")
-	r.Model.Name = "openai/whisper-large-v3"
+	r.Model = sizes("openai/whisper-large-v3")
 	row := made(t, r).Rows[0]
 	require.False(t, row.Fits)
 	words := []string{"as asked", "adamw_bnb_8bit", "LoRA", "A10"}
@@ -162,11 +154,11 @@ func TestTenHourClips(t *testing.T) {
 	cut := c.Rows[0].Remedies[len(c.Rows[0].Remedies)-1]
 	require.Contains(t, cut.What, "clips of at most ")
 	require.True(t, cut.Fits)
-	r.Model.Name = "openai/whisper-tiny"
+	r.Model = sizes("openai/whisper-tiny")
 	c = made(t, r)
 	require.True(t, c.Rows[0].Fits)
 	require.Equal(t, 30.0, c.LongestS)
-	require.Contains(t, strings.Join(c.Assumptions, "\n"), "clips over 30 s are truncated")
+	require.Contains(t, strings.Join(c.Assumptions, "\n"), "every clip takes as long as one of 30 s")
 }
 
 // TestClipsThatAreTooShort counts them as half a second, which every model takes.
@@ -192,7 +184,7 @@ func TestSeveralGPUs(t *testing.T) {
 // TestOneGPUAlone: DDP's second copy of the gradients may be what is too much.
 func TestOneGPUAlone(t *testing.T) {
 	r := asked("2xT4")
-	r.Model.Name = "facebook/wav2vec2-xls-r-1b"
+	r.Model = sizes("facebook/wav2vec2-xls-r-1b")
 	row := made(t, r).Rows[0]
 	require.False(t, row.Fits)
 	require.Contains(t, row.Remedies[2].What, "one of them alone")
@@ -202,7 +194,7 @@ func TestOneGPUAlone(t *testing.T) {
 
 func TestRemediesWithoutEightBits(t *testing.T) {
 	r := asked("H100 1g.10gb")
-	r.Model.Name, r.Optimizer = "facebook/wav2vec2-xls-r-1b", "adafactor"
+	r.Model, r.Optimizer = sizes(xlsr1B), "adafactor"
 	row := made(t, r).Rows[0]
 	require.False(t, row.Fits)
 	for _, way := range row.Remedies {
@@ -213,8 +205,7 @@ func TestRemediesWithoutEightBits(t *testing.T) {
 func TestSettingsMatter(t *testing.T) {
 	plain := made(t, asked("L4")).Rows[0]
 	for name, change := range map[string]func(*Request){
-		"frozen": func(r *Request) { r.FreezeFeatureEncoder = true },
-		"lora":   func(r *Request) { r.LoRARank = 8 },
+		"lora": func(r *Request) { r.LoRARank = 8 },
 		"measured": func(r *Request) {
 			r.Calibrations = map[string]timing.StepCalibration{"L4": {Calibration: timing.Calibration{Factor: 0.5, Low: 0.4, High: 0.6, Steps: 9}}}
 		},
@@ -245,13 +236,9 @@ func TestMakeRefuses(t *testing.T) {
 		code    fault.Code
 		message string
 	}{
-		"an unknown GPU":   {func(r *Request) { r.GPUs = []string{"T5"} }, fault.NotFound, `no GPU "T5"`},
-		"an unknown price": {func(r *Request) { r.Prices = map[string]float64{"T5": 1} }, fault.NotFound, `no GPU "T5"`},
-		"a negative price": {func(r *Request) { r.Prices = map[string]float64{"T4": -1} }, fault.InvalidArgument, "the price of T4"},
-		"an unknown model": {func(r *Request) { r.Model.Name = "facebook/wav2vec3" }, fault.NotFound, "wav2vec3"},
-		"one not described": {func(r *Request) {
-			r.Trace, r.Model = new(bool), model.Request{Config: []byte(`{"model_type": "speech_to_text"}`)}
-		}, fault.Unsupported, "cannot be estimated"},
+		"an unknown GPU":    {func(r *Request) { r.GPUs = []string{"T5"} }, fault.NotFound, `no GPU "T5"`},
+		"an unknown price":  {func(r *Request) { r.Prices = map[string]float64{"T5": 1} }, fault.NotFound, `no GPU "T5"`},
+		"a negative price":  {func(r *Request) { r.Prices = map[string]float64{"T4": -1} }, fault.InvalidArgument, "the price of T4"},
 		"no clips":          {func(r *Request) { r.Data = timing.Data{} }, fault.EmptyDataset, "0 clips"},
 		"no batch":          {func(r *Request) { r.TargetBatchSize = -1 }, fault.InvalidArgument, "target_batch_size is -1"},
 		"fewer than GPUs":   {func(r *Request) { r.GPUs, r.TargetBatchSize = []string{"4xT4"}, 3 }, fault.InvalidArgument, "device_count is 4"},
@@ -277,51 +264,14 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
-func TestLargest(t *testing.T) {
-	found, err := LargestModels(LargestRequest{GPU: "T4", Family: "xls-r"})
-	require.NoError(t, err)
-	names := []string{}
-	for i, m := range found.Models {
-		names = append(names, m.Name)
-		require.Less(t, m.LoRA.PeakBytes, m.EightBit.PeakBytes)
-		require.Less(t, m.EightBit.PeakBytes, m.Full.PeakBytes)
-		require.Equal(t, m.Full.PeakBytes <= found.BudgetBytes, m.Full.Fits)
-		require.True(t, i == 0 || m.Parameters <= found.Models[i-1].Parameters)
-	}
-	require.Equal(t, []string{"facebook/wav2vec2-xls-r-2b", "facebook/wav2vec2-xls-r-1b", "facebook/wav2vec2-xls-r-300m"}, names)
-	require.Equal(t, []bool{false, false, true}, []bool{found.Models[0].Full.Fits, found.Models[1].Full.Fits, found.Models[2].Full.Fits})
-	require.True(t, found.Models[0].LoRA.Fits)
-	for _, wrong := range []LargestRequest{{GPU: "T4", Family: "llama"}, {GPU: "T5"}, {GPU: "T4", Seconds: -1}, {GPU: "T4", LoRARank: -1}, {GPU: "T4", SafetyMargin: 2}} {
-		_, err := LargestModels(wrong)
-		require.Error(t, err, "%+v", wrong)
-		require.NotEmpty(t, fault.From(err).Hint)
-	}
-}
-
-// TestPublishedThroughput holds the estimate to what NVIDIA published of fine-tuning wav2vec2-base on LibriSpeech's 960 h with A100-80GB
-// (DeepLearningExamples, PyTorch/SpeechRecognition/wav2vec2): on one card 41 276 tokens a second in bfloat16 and 34 813 in TF32, which their criterion counts in
-// the transcripts' letters, about 14.5 a second of audio, with a layerdrop of 0.1, which is in base-960h's config, too; and 320 000 steps of 8 clips on each of eight cards in 6.5 and 8.2 hours, data loading included.
-// benchmarks/published_times.py says more.
-func TestPublishedThroughput(t *testing.T) {
-	const letters, seconds = 14.5, 15.4
-	for _, row := range []struct {
-		gpu, precision string
-		batch          int64
-		published      float64
-	}{
-		{"A100-80GB", "bf16", 64, 64 * seconds * letters / 41275.76}, {"A100-80GB", "fp32", 64, 64 * seconds * letters / 34813.46},
-		{"8xA100-80GB", "bf16", 8, 6.5 * 3600 / 320_000}, {"8xA100-80GB", "fp32", 8, 8.2 * 3600 / 320_000},
-	} {
-		a, err := Step(StepRequest{Training{Model: model.Request{Name: "facebook/wav2vec2-base-960h"}, GPU: row.gpu, Precision: row.precision, FreezeFeatureEncoder: true}, row.batch, seconds, 1, nil, nil})
-		require.NoError(t, err)
-		require.InEpsilon(t, row.published, a.StepS.Likely, 0.15, "%s %s", row.gpu, row.precision)
-		require.Less(t, a.StepS.Low, row.published)
-		require.Greater(t, a.StepS.High, row.published)
-	}
+// workOf is a micro-batch of a stand-in in float16, each layer computed again.
+func workOf(name string, batch int64, seconds float64) kernel.Work {
+	m := standIns[name]
+	return m.work("fp16", m.parameters, batch, seconds, 1)
 }
 
 func TestStepIsCalibrated(t *testing.T) {
-	r := StepRequest{Training{Model: model.Request{Name: "openai/whisper-small"}, GPU: "T4", Checkpointing: true}, 8, 20, 2, nil, nil}
+	r := StepRequest{Training: Training{GPU: "T4"}, Work: workOf(small, 8, 20), Accumulation: 2}
 	plain, err := Step(r)
 	require.NoError(t, err)
 	require.Nil(t, plain.Calibration)
@@ -334,9 +284,9 @@ func TestStepIsCalibrated(t *testing.T) {
 	r.MeasuredS = []float64{}
 	_, err = Step(r)
 	require.ErrorContains(t, err, "no measured step")
-	r.MeasuredS, r.Batch = nil, 0
+	r.MeasuredS, r.Work.Operations[0].M = nil, -1
 	_, err = Step(r)
-	require.ErrorContains(t, err, "batch is 0")
+	require.ErrorContains(t, err, "product")
 }
 
 // TestMeasuredKernelsCountInEveryAnswer: steps, runs, calibrations and comparisons take a card's times from the same table, and say so.
@@ -346,28 +296,28 @@ func TestMeasuredKernelsCountInEveryAnswer(t *testing.T) {
 	for _, group := range []string{"linear", "elementwise"} {
 		kernels.Factors = append(kernels.Factors, kernel.Factor{Group: group, DType: kernel.Float16, Calibration: slower})
 	}
-	how := Training{Model: model.Request{Name: "facebook/wav2vec2-xls-r-300m"}, GPU: "T4", Checkpointing: true}
+	how, work := Training{GPU: "T4"}, workOf(xlsr, 4, 10)
 	measured, other := how, how
 	measured.KernelProfiles = []kernel.Profile{kernels}
 	other.KernelProfiles, other.GPU = measured.KernelProfiles, "L4"
 
-	plain, err := Step(StepRequest{how, 4, 10, 1, nil, nil})
+	plain, err := Step(StepRequest{how, work, 1, nil})
 	require.NoError(t, err)
 	require.Empty(t, plain.Measured)
-	step, err := Step(StepRequest{measured, 4, 10, 1, []float64{3, 3}, nil})
+	step, err := Step(StepRequest{measured, work, 1, []float64{3, 3}})
 	require.NoError(t, err)
 	require.Equal(t, "2026-03-01", step.Measured)
 	require.Greater(t, step.Parts.Compute.Likely, 1.5*plain.Parts.Compute.Likely)
 	require.Equal(t, "2026-03-01", step.Calibration.Kernels)
-	elsewhere, err := Step(StepRequest{other, 4, 10, 1, nil, nil})
+	elsewhere, err := Step(StepRequest{other, work, 1, nil})
 	require.NoError(t, err)
 	require.Empty(t, elsewhere.Measured)
 
-	run, err := Run(RunRequest{Training: measured, Batch: 4, Seconds: 10, Steps: 100, Workers: 4})
+	run, err := Run(RunRequest{Training: measured, Model: sizes(xlsr), Work: work, Batch: 4, Seconds: 10, Steps: 100, Workers: 4})
 	require.NoError(t, err)
 	require.Equal(t, "2026-03-01", run.Measured)
 	took := step.StepS.Likely // by its calibration: 3 s
-	calibrated, err := Calibrate(CalibrateRequest{measured, []MeasuredStep{{[][2]float64{{4, 10}}, took}}})
+	calibrated, err := Calibrate(CalibrateRequest{measured, []Shape{{4, 10, work}}, []MeasuredStep{{[]int{0}, took}}})
 	require.NoError(t, err)
 	require.InDelta(t, step.Calibration.Factor, calibrated.Calibration.Factor, 1e-9)
 	require.Equal(t, "2026-03-01", calibrated.Calibration.Kernels)
@@ -389,17 +339,18 @@ func TestMeasuredKernelsCountInEveryAnswer(t *testing.T) {
 
 // TestCalibrateByUnequalSteps: each step is compared with the estimate of its own micro-batches.
 func TestCalibrateByUnequalSteps(t *testing.T) {
-	how := Training{Model: model.Request{Name: "facebook/wav2vec2-xls-r-300m"}, GPU: "T4", Checkpointing: true}
+	how := Training{GPU: "T4"}
 	likely := func(batch int64, seconds float64, accumulation int) float64 {
-		a, err := Step(StepRequest{how, batch, seconds, accumulation, nil, nil})
+		a, err := Step(StepRequest{how, workOf(xlsr, batch, seconds), accumulation, nil})
 		require.NoError(t, err)
 		return a.StepS.Likely
 	}
-	r := CalibrateRequest{how, []MeasuredStep{
-		{[][2]float64{{4, 10}, {4, 10}}, 2 * likely(4, 10, 2)},
-		{[][2]float64{{1, 25}}, 3 * likely(1, 25, 1)},
-		{[][2]float64{{16, 2}, {16, 2}, {16, 2}}, 4 * likely(16, 2, 3)},
-	}}
+	var shapes []Shape
+	for _, shape := range []Shape{{Clips: 4, Seconds: 10}, {Clips: 1, Seconds: 25}, {Clips: 16, Seconds: 2}} {
+		shape.Work = workOf(xlsr, int64(shape.Clips), shape.Seconds)
+		shapes = append(shapes, shape)
+	}
+	r := CalibrateRequest{how, shapes, []MeasuredStep{{[]int{0, 0}, 2 * likely(4, 10, 2)}, {[]int{1}, 3 * likely(1, 25, 1)}, {[]int{2, 2, 2}, 4 * likely(16, 2, 3)}}}
 	a, err := Calibrate(r)
 	require.NoError(t, err)
 	require.InDelta(t, 3, a.Calibration.Factor, 1e-9)
@@ -407,8 +358,7 @@ func TestCalibrateByUnequalSteps(t *testing.T) {
 	require.Equal(t, "T4", a.GPU)
 	require.Equal(t, "fp16", a.Precision)
 	require.Equal(t, 2*4*10+25+3*16*2.0, a.PaddedS)
-	mixed := CalibrateRequest{how, []MeasuredStep{{[][2]float64{{4, 10}, {16, 2}}, 1}}}
-	b, err := Calibrate(mixed)
+	b, err := Calibrate(CalibrateRequest{how, shapes, []MeasuredStep{{[]int{0, 2}, 1}}})
 	require.NoError(t, err)
 	between := 1 / b.Calibration.Factor
 	require.InDelta(t, (likely(4, 10, 2)+likely(16, 2, 2))/2, between, 1e-9)
@@ -416,9 +366,9 @@ func TestCalibrateByUnequalSteps(t *testing.T) {
 	for says, change := range map[string]func(*CalibrateRequest){
 		"no measured step":              func(r *CalibrateRequest) { r.Steps = nil },
 		"a step of 0 micro-batches":     func(r *CalibrateRequest) { r.Steps = []MeasuredStep{{nil, 1}} },
-		"a micro-batch of 1.5 clips":    func(r *CalibrateRequest) { r.Steps = []MeasuredStep{{[][2]float64{{1.5, 2}}, 1}} },
+		"shape 3 of 3":                  func(r *CalibrateRequest) { r.Steps = []MeasuredStep{{[]int{3}, 1}} },
+		"shape -1 of 3":                 func(r *CalibrateRequest) { r.Steps = []MeasuredStep{{[]int{-1}, 1}} },
 		"a measured step of 0 s":        func(r *CalibrateRequest) { r.Steps[0].MeasuredS = 0 },
-		"seconds is 0":                  func(r *CalibrateRequest) { r.Steps = []MeasuredStep{{[][2]float64{{1, 0}}, 1}} },
 		`there is no GPU "T5"`:          func(r *CalibrateRequest) { r.GPU = "T5" },
 		"10001 steps; 10000 are the mo": func(r *CalibrateRequest) { r.Steps = make([]MeasuredStep, 10001) },
 	} {
@@ -427,19 +377,5 @@ func TestCalibrateByUnequalSteps(t *testing.T) {
 		change(&wrong)
 		_, err := Calibrate(wrong)
 		require.ErrorContains(t, err, says)
-	}
-}
-
-func BenchmarkCatalogue(b *testing.B) {
-	for _, name := range []string{"facebook/wav2vec2-xls-r-300m", "openai/whisper-large-v3"} {
-		r := asked()
-		r.Model.Name = name
-		b.Run(name, func(b *testing.B) {
-			for range b.N {
-				if _, err := Make(r); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -3,10 +3,9 @@
 package compare
 
 import (
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
-	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -15,14 +14,13 @@ import (
 
 // Request is a training to plan on several GPUs. An absent value takes the default named at the end of its line.
 type Request struct {
-	Model model.Request `json:"model"`
+	Model profile.Model `json:"model"`
 	Data  timing.Data   `json:"data"`
 	GPUs  []string      `json:"gpus"` // "T4", "2xT4", "A100-40GB", at most 256; the whole catalogue
 
 	Prices       map[string]float64                `json:"prices"`       // dollars per hour and GPU by card, before those of the table
 	Calibrations map[string]timing.StepCalibration `json:"calibrations"` // by card, from timing.step
 
-	Trace  *bool           `json:"trace"`  // whether rows rest on traces, which are then asked for; where the config does not tell what a step takes
 	Traced [][]plan.Traced `json:"traced"` // of each machine what was wanted; none
 
 	AnyDepth       bool             `json:"any_depth"`       // as of plan.Options
@@ -35,6 +33,7 @@ type Request struct {
 	Precision            string   `json:"precision"`              // "fp32", "fp16" or "bf16"; what suits the card
 	Optimizer            string   `json:"optimizer"`              // the Trainer's name; "adamw_torch_fused"
 	FreezeFeatureEncoder bool     `json:"freeze_feature_encoder"` //
+	Adapted              bool     `json:"adapted"`                // as of plan.Options
 	LoRARank             int64    `json:"lora_rank"`              // rank of adapters; 0, all parameters train
 	LengthHandling       string   `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"; the planner's choice
 	SafetyMargin         float64  `json:"safety_margin"`          // share of GPU memory to use, 0.70..0.95; 0.85
@@ -61,7 +60,7 @@ const (
 // completed fills in defaults; core/plan checks the values. Errors: InvalidArgument.
 func (r Request) completed() (Request, error) {
 	r.TargetBatchSize, r.Epochs = or(r.TargetBatchSize, usualTarget), or(r.Epochs, usualEpochs)
-	r.SafetyMargin, r.Optimizer = or(r.SafetyMargin, usualMargin), or(r.Optimizer, analytic.DefaultOptimizer)
+	r.SafetyMargin, r.Optimizer = or(r.SafetyMargin, usualMargin), or(r.Optimizer, estimate.DefaultOptimizer)
 	if r.Workers == nil && r.Hardware == nil {
 		workers := usualWorkers
 		r.Workers = &workers

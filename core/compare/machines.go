@@ -2,10 +2,8 @@ package compare
 
 import (
 	"fmt"
-	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -66,54 +64,17 @@ func host(count int) profile.Hardware {
 // planner asks core/plan about one machine after another.
 type planner struct {
 	Request
-	dataset     profile.Dataset
-	durations   []float64
-	model       profile.Model
-	undescribed error   // why the config does not tell what a step takes; nil where it does
-	longestS    float64 // seconds that the model's positions allow by its config; 0 for any, or not known
-	prices      map[string]timing.Price
-	factors     map[string]timing.StepCalibration
-	cards       []estimate.Card
-}
-
-// each does something for all machines. Cards of one class share what their kernels take, so each class has a thread and an estimator of its own.
-func (p *planner) each(machines []machine, do func(i int, shared *estimate.Estimator) error) error {
-	classes := map[string][]int{}
-	for i, m := range machines {
-		class := estimate.Class(m.card.GPU())
-		classes[class] = append(classes[class], i)
-	}
-	errs := make([]error, len(machines))
-	var all sync.WaitGroup
-	for _, indices := range classes {
-		all.Add(1)
-		go func() {
-			last := 0
-			defer all.Done()
-			defer func() {
-				if r := recover(); r != nil {
-					errs[last] = fault.Poison("core/compare", r)
-				}
-			}()
-			shared := estimate.Of(p.Model)
-			for _, last = range indices {
-				errs[last] = do(last, shared)
-			}
-		}()
-	}
-	all.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	dataset   profile.Dataset
+	durations []float64
+	prices    map[string]timing.Price
+	factors   map[string]timing.StepCalibration
+	cards     []estimate.Card
 }
 
 // inputs are what core/plan is asked: the same as for one machine alone.
-func (p *planner) inputs(m machine, optimizer string, shared *estimate.Estimator) plan.Inputs {
-	in := plan.Inputs{Hardware: profile.Or(p.Hardware, host(m.count)), Dataset: p.dataset, Model: p.model, Described: &p.Model, Durations: p.durations, Traced: m.traced,
-		Cards: p.cards, Estimator: shared, WithoutAlternatives: true}
+func (p *planner) inputs(m machine, optimizer string) plan.Inputs {
+	in := plan.Inputs{Hardware: profile.Or(p.Hardware, host(m.count)), Dataset: p.dataset, Model: p.Model, Durations: p.durations, Traced: m.traced,
+		Cards: p.cards, WithoutAlternatives: true}
 	in.Hardware.GPUs, in.Hardware.NoGPUReason = nil, ""
 	for i := range m.count {
 		g := m.card.GPU()
@@ -122,7 +83,7 @@ func (p *planner) inputs(m machine, optimizer string, shared *estimate.Estimator
 	}
 	in.Options = plan.Options{TargetBatchSize: p.TargetBatchSize, SafetyMargin: p.SafetyMargin, Optimizer: optimizer, NumTrainEpochs: &p.Epochs,
 		DeviceCount: &m.count, Precision: p.precision(m.card.GPU()), LengthHandling: p.LengthHandling, FreezeFeatureEncoder: p.FreezeFeatureEncoder,
-		LoRARank: int(p.LoRARank), LoaderRate: p.LoaderRate, DecodeRate: p.DecodeRate, Workers: p.Workers, EvaluationOptions: p.EvaluationOptions,
+		LoRARank: int(p.LoRARank), Adapted: p.Adapted, LoaderRate: p.LoaderRate, DecodeRate: p.DecodeRate, Workers: p.Workers, EvaluationOptions: p.EvaluationOptions,
 		KernelProfiles: p.KernelProfiles, AnyDepth: p.AnyDepth, CanOffload: p.CanOffload, LossUnknown: p.LossUnknown}
 	if factor, known := p.factors[m.card.Key]; known {
 		in.Options.Calibration = &factor

@@ -11,38 +11,31 @@ import (
 )
 
 // row is the plan for one machine: as asked, or with the first lighter form of the optimizer with which it fits; or what to trace first.
-func (p *planner) row(m machine, shared *estimate.Estimator) (row Row, wanted *plan.TraceRequest, err error) {
+func (p *planner) row(m machine) (row Row, wanted *plan.TraceRequest, err error) {
 	g := m.card.GPU()
 	row = Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes, Unverified: m.card.Unverified, LoRARank: p.LoRARank,
 		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)), Precision: or(p.precision(g), estimate.Precision(g)),
 		Notes: []string{}, Remedies: []estimate.Remedy{}}
-	hint := ""
 	for _, optimizer := range append([]string{p.Optimizer}, estimate.Lighter(p.Optimizer)...) {
-		in := p.inputs(m, optimizer, shared)
-		if p.tracing() {
-			if wanted, err = plan.Next(in); wanted != nil || err != nil {
-				return row, wanted, err
-			}
+		in := p.inputs(m, optimizer)
+		if wanted, err = plan.Next(in); wanted != nil || err != nil {
+			return row, wanted, err
 		}
 		planned, err := plan.Make(in)
 		if err == nil {
-			return row, nil, row.take(p, m, planned, shared)
+			row.take(p, m, planned)
+			return row, nil, nil
 		}
 		if fault.From(err).Code != fault.Infeasible {
 			return row, nil, err
 		}
-		hint = fault.From(err).Hint
 	}
-	if p.undescribed != nil { // the trace is of what was asked for alone
-		row.Notes = append(row.Notes, hint)
-		return row, nil, nil
-	}
-	row.Remedies, err = plan.Remedies(p.inputs(m, p.Optimizer, shared))
+	row.Remedies, err = plan.Remedies(p.inputs(m, p.Optimizer))
 	return row, nil, err
 }
 
 // take writes a plan into the row.
-func (row *Row) take(p *planner, m machine, c profile.Config, shared *estimate.Estimator) error {
+func (row *Row) take(p *planner, m machine, c profile.Config) {
 	row.Fits, row.Checkpointing, row.EveryNLayers, row.Offload, row.Optimizer = true, c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints, c.Optimizer
 	row.Precision = map[bool]string{true: "fp16", false: "fp32"}[c.FP16]
 	if c.BF16 {
@@ -60,9 +53,7 @@ func (row *Row) take(p *planner, m machine, c profile.Config, shared *estimate.E
 		row.Price = &price
 	}
 	row.note(p, m)
-	var err error
-	row.LargestBatch, err = p.largestBatch(m, *row, shared)
-	return err
+	row.LargestBatch = max(row.Batch, row.tracedLargest(m, c.MaxLengthS, p.dataset.MaxS))
 }
 
 func (row *Row) note(p *planner, m machine) {
@@ -86,23 +77,3 @@ func (row *Row) note(p *planner, m machine) {
 
 // maxMicro is the largest micro-batch that is looked for: above what any GPU of the catalogue needs to be busy, and has room for of short texts.
 const maxMicro = 8192
-
-// largestBatch is the largest micro-batch of the longest clips that fits with the settings of a row, at least its own.
-func (p *planner) largestBatch(m machine, row Row, shared *estimate.Estimator) (int, error) {
-	if largest := row.tracedLargest(m, p.dataset.MaxS); largest > 0 {
-		return max(row.Batch, largest), nil
-	}
-	q := estimate.Question{Setup: estimate.Setup{Checkpointing: profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers, row.Offload), Optimizer: row.Optimizer, Frozen: p.FreezeFeatureEncoder, Rank: p.LoRARank},
-		Class: estimate.Class(m.card.GPU()), Precision: row.Precision, Accumulating: true, Seconds: p.dataset.MaxS}
-	if p.longestS > 0 {
-		q.Seconds = p.longestS
-	}
-	budget := m.budget(row.BudgetBytes)
-	factor, err := shared.Factor(q, budget, maxMicro)
-	return max(row.Batch, shared.Largest(q, budget, factor, row.Batch, maxMicro)), err
-}
-
-// budget is where one GPU's part of a step is to fit.
-func (m machine) budget(bytes uint64) estimate.Budget {
-	return estimate.Budget{GPU: m.card.GPU(), Devices: m.count, Bytes: bytes}
-}

@@ -6,6 +6,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -14,9 +15,13 @@ type RunRequest struct {
 	Training
 	plan.EvaluationOptions
 
-	Batch        int64   `json:"batch"`
-	Seconds      float64 `json:"seconds"`
-	Accumulation int     `json:"accumulation"` // 1
+	Model        profile.Model       `json:"model"`
+	Work         kernel.Work         `json:"work"`    // of a micro-batch, from memory.work
+	One          kernel.Work         `json:"one"`     // of one clip, where texts are generated
+	Decoder      *plan.TracedDecoder `json:"decoder"` // of a model that generates texts; none
+	Batch        int64               `json:"batch"`
+	Seconds      float64             `json:"seconds"`
+	Accumulation int                 `json:"accumulation"` // 1
 
 	Steps      int      `json:"steps"`       // optimizer steps, 1..10^9
 	Workers    int      `json:"workers"`     // of the loader for each GPU, 0..1024; 0, the GPU waits for each batch
@@ -48,6 +53,8 @@ func (r RunRequest) check() error {
 		return fault.New(fault.InvalidArgument, "give the workers of a GPU's loader", "workers is %d; the range is 0 to 1024", r.Workers)
 	case r.LoaderRate != nil && !positive(*r.LoaderRate):
 		return fault.New(fault.InvalidArgument, "give seconds of audio per second", "loader_rate is %v", *r.LoaderRate)
+	case r.EvalBatch < 0:
+		return fault.New(fault.InvalidArgument, "give the clips of a batch, or 0 for those of training", "eval_batch is %d", r.EvalBatch)
 	case r.EvalSteps > 0 && profile.Or(r.EvalSamples, 0) == 0:
 		return fault.New(fault.InvalidArgument, "give eval_samples", "eval_steps is %d, and there are no clips to evaluate with", r.EvalSteps)
 	}
@@ -63,19 +70,21 @@ func Run(r RunRequest) (RunAnswer, error) {
 	if err != nil {
 		return RunAnswer{}, err
 	}
-	micro, err := s.micro(r.Batch, r.Seconds)
+	if r.Batch < 1 || !positive(r.Seconds) {
+		return RunAnswer{}, fault.New(fault.InvalidArgument, "give the clips of a micro-batch, and seconds of the longest", "batch is %d and seconds %v", r.Batch, r.Seconds)
+	}
+	micro, err := s.micro(r.Work)
 	if err != nil {
 		return RunAnswer{}, err
 	}
 	accumulation := or(r.Accumulation, 1)
 	a := RunAnswer{GPU: s.card.Key, Precision: s.Precision, Measured: s.timer.MeasuredOn}
-	a.StepS = r.withLoader(micro.step(accumulation).Sum(), float64(r.Batch)*float64(accumulation)*r.Seconds, s)
-	evaluation, err := r.evaluation(s)
+	a.StepS = r.withLoader(micro.step(accumulation).Sum(), float64(r.Batch)*float64(accumulation)*r.Seconds)
+	evaluation, err := r.evaluation(s, micro)
 	if err != nil {
 		return RunAnswer{}, err
 	}
-	m := s.model.Profile()
-	saving := estimate.Saving(m.ParameterBytes + m.OptimizerBytes[plan.OptimizerState(s.Optimizer)])
+	saving := estimate.Saving(r.Model.ParameterBytes + r.Model.OptimizerBytes[plan.OptimizerState(s.Optimizer)])
 	whole := estimate.RunSeconds{Training: a.StepS.Times(float64(r.Steps)), Evaluation: evaluation.Times(float64(estimate.Occasions(r.Steps, r.EvalSteps))),
 		Checkpoints: saving.Times(float64(estimate.Occasions(r.Steps, r.SaveSteps))), StartUp: estimate.StartUp(r.Workers)}
 	a.RunParts, a.RunHours = whole.Hours()
@@ -83,8 +92,8 @@ func Run(r RunRequest) (RunAnswer, error) {
 }
 
 // withLoader is seconds of a GPU with the loader beside it, or before it where it has no workers.
-func (r RunRequest) withLoader(gpu timing.Range, audio float64, s *stepper) timing.Range {
-	rate := timing.WorkerRate(units.Clips, s.model.Profile().Architecture, nil)
+func (r RunRequest) withLoader(gpu timing.Range, audio float64) timing.Range {
+	rate := timing.WorkerRate(units.Clips, r.Model.Architecture, nil)
 	if r.LoaderRate != nil {
 		rate = timing.Range{Low: *r.LoaderRate, Likely: *r.LoaderRate, High: *r.LoaderRate}
 	}
@@ -95,16 +104,23 @@ func (r RunRequest) withLoader(gpu timing.Range, audio float64, s *stepper) timi
 	return gpu.AtLeast(loader)
 }
 
-// evaluation is what one evaluation takes; clips are as long as those of a training batch.
-func (r RunRequest) evaluation(s *stepper) (timing.Range, error) {
+// evaluation is what one evaluation takes; clips are as long as those of a training batch, whose forward pass is this one's for as many.
+func (r RunRequest) evaluation(s *stepper, m micro) (timing.Range, error) {
 	if r.EvalSteps == 0 {
 		return timing.Range{}, nil
 	}
-	if err := r.CheckGeneration(s.model); err != nil {
+	if err := r.CheckGeneration(r.Decoder, r.Model.ClassOrName()); err != nil {
+		return timing.Range{}, err
+	}
+	share, err := s.timer.Forward(r.Work)
+	if err != nil {
 		return timing.Range{}, err
 	}
 	batch, clips := or(r.EvalBatch, r.Batch), float64(*r.EvalSamples)/float64(s.count)
-	e := estimate.Evaluation{Request: s.request(batch, r.Seconds), Batches: clips / float64(batch), Generation: r.Generation(s.model, r.Seconds)}
-	gpu, err := s.timer.Evaluate(s.model, e)
-	return r.withLoader(gpu, clips*r.Seconds, s), err
+	var texts *estimate.Generation
+	if r.Decoder != nil && profile.Or(r.PredictWithGenerate, true) {
+		texts = r.Generation(*r.Decoder, r.One)
+	}
+	forward := m.parts.Sum().Times(share * float64(batch) / float64(r.Batch))
+	return r.withLoader(estimate.Evaluation(forward, clips/float64(batch), texts), clips*r.Seconds), nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -15,7 +16,8 @@ import (
 func whisperRun() RunRequest {
 	clips, rate := 500, 1000.0
 	r := RunRequest{Steps: 4000, Workers: 2, LoaderRate: &rate, EvalSteps: 1000, SaveSteps: 1000}
-	r.Model.Name, r.GPU, r.Batch, r.Seconds, r.EvalSamples = "openai/whisper-small", "T4", 16, 10, &clips
+	r.Model, r.GPU, r.Batch, r.Seconds, r.EvalSamples = sizes(small), "T4", 16, 10, &clips
+	r.Work, r.One, r.Decoder = workOf(small, 16, 10), workOf(small, 1, 10), &plan.TracedDecoder{Share: 0.5, Tokens: 40, MostTokens: 448}
 	return r
 }
 
@@ -31,7 +33,7 @@ func TestARunIsItsSteps(t *testing.T) {
 	r := whisperRun()
 	a := ran(t, r)
 	p := a.RunParts
-	step, err := Step(StepRequest{Training: r.Training, Batch: r.Batch, Seconds: r.Seconds, Accumulation: r.Accumulation})
+	step, err := Step(StepRequest{Training: r.Training, Work: r.Work, Accumulation: r.Accumulation})
 	require.NoError(t, err)
 	require.Equal(t, step.StepS, a.StepS)
 	require.InEpsilon(t, 4000*step.StepS.Likely/3600, p.Training.Likely, 1e-9)
@@ -69,18 +71,18 @@ func TestDevicesShareAnEvaluation(t *testing.T) {
 func TestRunsThatCannotBe(t *testing.T) {
 	nan, negative, none, two := math.NaN(), -1, 0, 2
 	for message, change := range map[string]func(*RunRequest){
-		"steps is 0":                    func(r *RunRequest) { r.Steps = 0 },
-		"save_steps -1":                 func(r *RunRequest) { r.SaveSteps = -1 },
-		"eval_steps is -5":              func(r *RunRequest) { r.EvalSteps = -5 },
-		"workers is -1":                 func(r *RunRequest) { r.Workers = -1 },
-		"loader_rate is NaN":            func(r *RunRequest) { r.LoaderRate = &nan },
-		"eval_samples is -1":            func(r *RunRequest) { r.EvalSamples = &negative },
-		"no clips to evaluate with":     func(r *RunRequest) { r.EvalSamples = nil },
-		"num_beams is 0":                func(r *RunRequest) { r.NumBeams = &none },
-		"max_eval_share is NaN":         func(r *RunRequest) { r.MaxEvalShare = &nan },
-		"no decoder that generates":     func(r *RunRequest) { r.Model.Name, r.NumBeams = "facebook/wav2vec2-base", &two },
-		"batch is -3":                   func(r *RunRequest) { r.EvalBatch = -3 },
-		"batch is 0; the range is 1 to": func(r *RunRequest) { r.Batch = 0 },
+		"steps is 0":                func(r *RunRequest) { r.Steps = 0 },
+		"save_steps -1":             func(r *RunRequest) { r.SaveSteps = -1 },
+		"eval_steps is -5":          func(r *RunRequest) { r.EvalSteps = -5 },
+		"workers is -1":             func(r *RunRequest) { r.Workers = -1 },
+		"loader_rate is NaN":        func(r *RunRequest) { r.LoaderRate = &nan },
+		"eval_samples is -1":        func(r *RunRequest) { r.EvalSamples = &negative },
+		"no clips to evaluate with": func(r *RunRequest) { r.EvalSamples = nil },
+		"num_beams is 0":            func(r *RunRequest) { r.NumBeams = &none },
+		"max_eval_share is NaN":     func(r *RunRequest) { r.MaxEvalShare = &nan },
+		"no decoder that generates": func(r *RunRequest) { r.Decoder, r.NumBeams = nil, &two },
+		"eval_batch is -3":          func(r *RunRequest) { r.EvalBatch = -3 },
+		"batch is 0 and seconds 10": func(r *RunRequest) { r.Batch = 0 },
 	} {
 		r := whisperRun()
 		change(&r)
@@ -90,19 +92,18 @@ func TestRunsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestTokensOfSeveralBeamsByHand: ten further tokens for each of two batches in an evaluation. whisper-tiny in float32 waits for the CPU, 18 µs a kernel, and 2 ms
-// for the loop around a token. Its kernels: two embeddings and their sum; in each of 4 layers self-attention (norm, queries, their scale, keys, values, both
-// appended, attention, projection, sum), cross-attention without the four of keys and values, and norm, two products, gelu and sum; then norm, logits
-// and scores. Two beams change places with a copy of keys and of values, of tokens and of audio, in each layer.
-func TestTokensOfSeveralBeamsByHand(t *testing.T) {
-	const token = 3 + 4*(10+6+5) + 3
-	for beams, kernels := range map[int]float64{1: token, 2: token + 4*4} {
-		evaluating := func(tokens int) float64 {
-			r, clips := whisperRun(), 8
-			r.Model.Name, r.GPU, r.Precision, r.EvalSamples, r.EvalBatch = "openai/whisper-tiny", "H100", "fp32", &clips, 4
-			r.NumBeams, r.GenerationMaxLength = &beams, &tokens
-			return ran(t, r).RunParts.Evaluation.Likely * 3600
-		}
-		require.InEpsilon(t, 4*2*10*(kernels*18e-6+2e-3), evaluating(20)-evaluating(10), 1e-6, "%d beams", beams)
+// TestTokensByHand: ten further tokens for each of two batches in an evaluation wait for the CPU: 18 µs for each of half the forward pass's kernels, and 2 ms
+// for the loop around a token.
+func TestTokensByHand(t *testing.T) {
+	kernels := 0.0
+	for _, o := range workOf(tiny, 1, 10).ForwardPass() {
+		kernels += o.Times
 	}
+	evaluating := func(tokens int) float64 {
+		r, clips := whisperRun(), 8
+		r.Model, r.GPU, r.EvalSamples, r.EvalBatch, r.GenerationMaxLength = sizes(tiny), "H100", &clips, 4, &tokens
+		r.Work, r.One = workOf(tiny, 16, 10), workOf(tiny, 1, 10)
+		return ran(t, r).RunParts.Evaluation.Likely * 3600
+	}
+	require.InEpsilon(t, 4*2*10*(0.5*kernels*18e-6+2e-3), evaluating(20)-evaluating(10), 1e-6)
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
@@ -98,6 +97,16 @@ func (t *Timer) Micro(w kernel.Work) (timing.Parts, error) {
 	return p, err
 }
 
+// Forward is how much of a micro-batch's time on the GPU its forward pass takes, as an evaluation runs it: without dropout.
+func (t *Timer) Forward(w kernel.Work) (share float64, err error) {
+	all, err := t.Micro(w)
+	if err != nil {
+		return 0, err
+	}
+	step, err := t.kernels.Step(w.ForwardPass(), nil)
+	return step[kernel.Forward].Seconds().Likely / max(1e-12, all.Sum().Likely), err
+}
+
 // Rate is the published FLOP/s of products in a plan's precision.
 func (t *Timer) Rate(precision string, tf32 bool) float64 {
 	switch {
@@ -130,12 +139,9 @@ func (u Update) After(microBatches int) timing.Parts {
 	return p
 }
 
-// gradientBytes is one float32 gradient.
-const gradientBytes = 4
-
 // Update finds what a step of the optimizer takes. Errors: Unsupported for an optimizer that is not known.
 func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) (Update, error) {
-	operations, err := analytic.Update(optimizer, precision, w.TrainedParameters, w.TrainedTensors)
+	operations, err := update(optimizer, precision, w.TrainedParameters, w.TrainedTensors)
 	if err != nil {
 		return Update{}, err
 	}
@@ -146,7 +152,7 @@ func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) 
 		}
 		return step.Seconds()
 	}
-	u := Update{timing.Parts{Optimizer: seconds(operations), Overhead: stepTime}, seconds(analytic.Accumulation(w.TrainedParameters, w.TrainedTensors))}
-	u.Once.Exchange = timing.Exchange(t.GPU, gradientBytes*float64(w.TrainedParameters), devices)
+	u := Update{timing.Parts{Optimizer: seconds(operations), Overhead: stepTime}, seconds(accumulation(w.TrainedParameters, w.TrainedTensors))}
+	u.Once.Exchange = timing.Exchange(t.GPU, float32Bytes*float64(w.TrainedParameters), devices)
 	return u, err
 }

@@ -1,10 +1,8 @@
 package estimate
 
 import (
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
-	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // What a run takes beside its optimizer steps: assumptions, in seconds but for the rate (docs/timing.md says where from).
@@ -50,69 +48,24 @@ func Saving(bytes int64) timing.Range {
 	return timing.Range{Low: float64(bytes) / diskRate.Low, Likely: float64(bytes) / diskRate.Likely, High: float64(bytes) / diskRate.High}
 }
 
-// Generation is how an evaluation makes its texts. A token is one of the decoder's.
+// Generation is how an evaluation makes its texts, token after token.
 type Generation struct {
-	Tokens    int64 // of the longest text of a usual batch
-	MaxTokens int64 // to which a batch goes when one of its texts does not end
-	Beams     int
+	Tokens    int64   // of the longest text of a usual batch
+	MaxTokens int64   // to which a batch goes when one of its texts does not end
+	Kernels   float64 // that the decoder runs for a token
 }
 
-// Evaluation is a set of clips that a model is evaluated with.
-type Evaluation struct {
-	Request    analytic.Request // of a batch, its padding included
-	Batches    float64          // of a device
-	Generation *Generation      // nil where only the loss or the best token of each frame is asked for
+// Evaluation is an evaluation of some batches, whose forward pass takes so many seconds each.
+func Evaluation(forward timing.Range, batches float64, g *Generation) timing.Range {
+	batch := forward.Plus(microTime)
+	if g != nil {
+		batch = batch.Plus(forward).Plus(g.seconds()) // the loss takes a forward pass of its own (Seq2SeqTrainer.prediction_step)
+	}
+	return batch.Times(batches).Plus(summaryTime)
 }
 
-// Evaluate is what one evaluation takes, the loader's time not counted. Errors: those of Model.ForwardPass.
-func (t *Timer) Evaluate(m *analytic.Model, e Evaluation) (timing.Range, error) {
-	batch, err := t.forwardPass(m, e.Request)
-	if err == nil && e.Generation != nil {
-		var texts timing.Range
-		texts, err = t.generate(m, e.Request, *e.Generation)
-		batch = batch.Plus(texts) // the loss takes a forward pass of its own (Seq2SeqTrainer.prediction_step)
-	}
-	return batch.Plus(microTime).Times(e.Batches).Plus(summaryTime), err
-}
-
-// generate is the time of a batch's texts: encoder for each clip, then token after token for each beam.
-func (t *Timer) generate(m *analytic.Model, r analytic.Request, g Generation) (timing.Range, error) {
-	operations, err := m.GenerationStart(r, int64(g.Beams))
-	if err != nil {
-		return timing.Range{}, err
-	}
-	first, err := t.forward(operations, kernel.Dispatch)
-	if err != nil {
-		return timing.Range{}, err
-	}
-	each := func(tokens int64, dispatch float64) timing.Range {
-		if err != nil {
-			return timing.Range{}
-		}
-		if operations, err = m.GenerationStep(r, int64(g.Beams), max(1, tokens/2)); err != nil {
-			return timing.Range{}
-		}
-		var step timing.Range
-		step, err = t.forward(operations, dispatch)
-		return step.Times(float64(tokens))
-	}
-	texts := timing.Range{Low: each(g.Tokens, dispatchTime.Low).Low, Likely: each(g.Tokens, dispatchTime.Likely).Likely, High: each(g.MaxTokens, dispatchTime.High).High}
-	loop := timing.Range{Low: float64(g.Tokens), Likely: float64(g.Tokens), High: float64(g.MaxTokens)}.Product(tokenTime)
-	return first.Plus(texts).Plus(loop), err
-}
-
-func (t *Timer) forwardPass(m *analytic.Model, r analytic.Request) (timing.Range, error) {
-	operations, err := m.ForwardPass(r)
-	if err != nil {
-		return timing.Range{}, err
-	}
-	return t.forward(operations, kernel.Dispatch)
-}
-
-// forward is a forward pass for whose kernels the CPU takes so long each.
-func (t *Timer) forward(operations []kernel.Operation, dispatch float64) (timing.Range, error) {
-	step, err := t.kernels.Step(operations, nil)
-	span := step[kernel.Forward]
-	span.Host *= dispatch / kernel.Dispatch
-	return span.Seconds(), err
+// seconds of a batch's texts: a token of a decoder waits for the CPU, which launches its kernels one after the other.
+func (g Generation) seconds() timing.Range {
+	each := dispatchTime.Times(g.Kernels).Plus(tokenTime)
+	return timing.Range{Low: float64(g.Tokens), Likely: float64(g.Tokens), High: float64(g.MaxTokens)}.Product(each)
 }

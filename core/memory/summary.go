@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/memory/reduction"
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
@@ -18,6 +19,7 @@ type Summary struct {
 	Approximate   int            `json:"approximate"`    // the others
 	Ambiguous     int            `json:"ambiguous"`      // of the exact ones, those with more than one formula as simple
 	WorstResidual float64        `json:"worst_residual"` // largest relative error at a traced shape, 0 to 1
+	OverTime      bool           `json:"over_time"`      // a layer normalizes over time, so that results depend on how much a clip is padded
 	Points        []Point        `json:"points"`         // the traced segments that have a shape, in order
 	Templates     []Template     `json:"templates"`
 }
@@ -54,7 +56,7 @@ const mostDoubts = 8 // listed of one template
 
 // Summary sums the trace up.
 func (m *Model) Summary() Summary {
-	s := Summary{About: m.about, Points: []Point{}, Templates: []Template{}}
+	s := Summary{About: m.about, Points: []Point{}, Templates: []Template{}, OverTime: slices.ContainsFunc(m.ops, normalizesOverTime)}
 	for _, t := range m.templates.Templates {
 		n, recordings := t.Exactness(), len(t.Recordings)
 		s.Storages += len(t.Storages) * recordings
@@ -73,6 +75,9 @@ func (m *Model) Summary() Summary {
 	}
 	return s
 }
+
+// normalizesOverTime tells the operation that takes its mean over all of the time axis, padding included, as in wav2vec2-base.
+func normalizesOverTime(op string) bool { return strings.Contains(op, "native_group_norm.") }
 
 func (m *Model) template(t *template.Template, n template.Exactness) Template {
 	c := Template{Kind: t.Kind, Storages: len(t.Storages), Events: len(t.Events), Exact: n.Exact, Approximate: n.Inexact, Doubtful: m.doubts(t)}

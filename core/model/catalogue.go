@@ -16,6 +16,9 @@ import (
 //go:embed catalogue.json
 var catalogueJSON []byte
 
+//go:embed counts.json
+var countsJSON []byte // by build/record_models.py
+
 // known is one published checkpoint: the config values that fix its shapes, in transformers' names, and the dropouts and
 // masking that decide what training keeps in memory where they are known to differ from the class defaults. A CTC
 // checkpoint without a tokenizer of its own has the 32 symbols of the class default; each further symbol adds
@@ -23,23 +26,41 @@ var catalogueJSON []byte
 type known struct {
 	ID         string          `json:"id"`         // on the Hugging Face Hub
 	Aliases    []string        `json:"aliases"`    // further spellings, beside the ID with and without its owner
-	ClassName  string          `json:"class_name"` // the class that fine-tuning trains, where no family here says it
-	Parameters int64           `json:"parameters"` // of that class; for families counted here a fact for the tests, never an answer
+	ClassName  string          `json:"class_name"` // the class that fine-tuning trains, where no table of transformers says it
+	Parameters int64           `json:"parameters"` // published fact for the tests; never an answer
 	Config     json.RawMessage `json:"config"`
 }
 
 // The file says besides, for people and the tests: "published", the figure of the checkpoint's card as it is rounded there,
 // "" where none was found, and "values_from", where the config's values come from.
 
+// counted is what the module of a known model has, as transformers builds it on the meta device.
+type counted struct {
+	ClassName    string `json:"class_name"`   // the class that fine-tuning for speech recognition trains
+	Architecture string `json:"architecture"` // model_type
+	Total        int64  `json:"total"`        // elements
+	Trainable    int64  `json:"trainable"`    // of them; all but tables of positions that never train
+	Adafactor    int64  `json:"adafactor"`    // bytes of Adafactor's state
+	HiddenSize   *int   `json:"hidden_size"`
+	Layers       *int   `json:"layers"`
+
+	FrontEnd          int64 `json:"front_end"` // elements of the convolutional feature encoder; 0 without one
+	FrontEndAdafactor int64 `json:"front_end_adafactor"`
+}
+
 type index struct {
 	entries []known
-	byName  map[string]int // normalised spelling -> entry
+	byName  map[string]int     // normalised spelling -> entry
+	counts  map[string]counted // by ID
 }
 
 var catalogue = sync.OnceValues(func() (index, error) {
 	var in index
 	if err := json.Unmarshal(catalogueJSON, &in.entries); err != nil {
 		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go", "reading the embedded model catalogue")
+	}
+	if err := json.Unmarshal(countsJSON, &in.counts); err != nil {
+		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go", "reading the embedded counts of models")
 	}
 	in.byName = map[string]int{}
 	for i, e := range in.entries {
@@ -98,24 +119,31 @@ func find(name string) (known, error) {
 }
 
 func fromName(r Request) (profile.Model, error) {
-	entry, err := find(r.Name)
+	in, err := catalogue()
 	if err != nil {
 		return profile.Model{}, err
 	}
-	_, kind, _, err := readConfig(entry.Config)
-	if err != nil {
-		return profile.Model{}, err
+	id := r.Name
+	if _, there := in.counts[id]; !there { // but for the two tiny ones, a name of the catalogue
+		entry, err := find(r.Name)
+		if err != nil {
+			return profile.Model{}, err
+		}
+		id = entry.ID
 	}
-	if _, counted := families[kind]; !counted {
-		return fromCounts(Request{Counts: &Counts{Total: entry.Parameters, ClassName: entry.ClassName, Architecture: kind, Name: entry.ID, Source: "catalogue"},
-			Head: r.Head, FreezeFeatureEncoder: r.FreezeFeatureEncoder})
+	c, there := in.counts[id]
+	switch {
+	case !there:
+		return profile.Model{}, fault.New(fault.Unsupported, "pip install torch transformers, with which the model is built and counted", "%s was not counted", id)
+	case r.FreezeFeatureEncoder && c.FrontEnd == 0:
+		return profile.Model{}, fault.New(fault.Unsupported, "leave freeze_feature_encoder out", "%s has no feature encoder to freeze", c.ClassName)
 	}
-	m, err := fromConfig(r, entry.Config)
-	if err != nil {
-		return profile.Model{}, err
+	trainable, adafactor := c.Trainable, c.Adafactor
+	if r.FreezeFeatureEncoder {
+		trainable, adafactor = trainable-c.FrontEnd, adafactor-c.FrontEndAdafactor
 	}
-	m.Name, m.Source = entry.ID, "catalogue"
-	return m, nil
+	return fromCounts(Request{Counts: &Counts{Total: c.Total, Trainable: &trainable, AdafactorStateBytes: &adafactor, ClassName: c.ClassName,
+		Architecture: c.Architecture, HiddenSize: c.HiddenSize, Layers: c.Layers, Name: id, Source: "catalogue"}})
 }
 
 // Published is a known checkpoint as the catalogue holds it.
@@ -132,11 +160,8 @@ func Config(name string) (Published, error) {
 	if err != nil {
 		return Published{}, err
 	}
-	_, kind, _, err := readConfig(entry.Config)
-	if err != nil {
-		return Published{}, err
-	}
-	return Published{entry.ID, cmp.Or(entry.ClassName, families[kind].stem+families[kind].tuned), entry.Config}, nil
+	in, err := catalogue()
+	return Published{entry.ID, cmp.Or(entry.ClassName, in.counts[entry.ID].ClassName), entry.Config}, err
 }
 
 // closest gives the three IDs with the spelling nearest to the name, its owner aside.

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -16,60 +17,39 @@ import (
 )
 
 const (
-	maxIndexBytes = 64 << 20 // of model.safetensors.index.json: a line per tensor
-	maxShards     = 1024
+	maxConfigBytes = 4 << 20  // a published config.json takes 2 to 10 kB
+	maxIndexBytes  = 64 << 20 // of model.safetensors.index.json: a line per tensor
+	maxShards      = 1024
 )
 
-// fromFolder counts from config.json. Weights are looked at only when the architecture is not known here: beside a known
-// config they may hold more, such as pre-training heads, or less, such as a head that fine-tuning has yet to make.
+// named is what a config says of a model whatever its kind.
+type named struct {
+	Architectures   []string `json:"architectures"`
+	ModelType       string   `json:"model_type"`
+	Name            string   `json:"_name_or_path"`
+	HiddenSize      *int     `json:"hidden_size"`
+	DModel          *int     `json:"d_model"`
+	NumHiddenLayers *int     `json:"num_hidden_layers"`
+	EncoderLayers   *int     `json:"encoder_layers"`
+	DecoderLayers   *int     `json:"decoder_layers"`
+}
+
+// fromFolder counts the headers of the weight files: all parameters as trainable, since the files do not say.
 func fromFolder(r Request) (profile.Model, error) {
-	raw, err := folderConfig(r.Folder)
-	if err != nil {
-		return profile.Model{}, err
-	}
-	f, kind, name, err := readConfig(raw)
+	config, err := folderConfig(r.Folder)
 	if err != nil {
 		return profile.Model{}, inFolder(err, r.Folder)
 	}
-	if _, exact := families[kind]; !exact {
-		return fromWeights(r, f, kind)
-	}
-	m, err := fromConfig(r, raw)
-	if err != nil {
-		return profile.Model{}, inFolder(err, r.Folder)
-	}
-	if m.Source = "folder"; name == "" {
-		m.Name = filepath.Base(filepath.Clean(r.Folder))
-	}
-	return m, nil
-}
-
-func folderConfig(folder string) ([]byte, error) {
-	raw, err := readBounded(filepath.Join(folder, "config.json"), maxConfigBytes)
-	if err != nil {
-		return nil, inFolder(err, folder)
-	}
-	return raw, nil
-}
-
-// inFolder says which folder an error is about.
-func inFolder(err error, folder string) error {
-	known := fault.From(err)
-	return fault.Wrap(err, known.Code, known.Hint, "reading the model folder %s", folder)
-}
-
-// fromWeights takes an architecture that is not known here from the headers of its weight files. All parameters count as
-// trainable, since the files do not say.
-func fromWeights(r Request, f *fields, kind string) (profile.Model, error) {
 	files, err := weightFiles(r.Folder)
+	if err == nil && len(files) == 0 {
+		err = fault.New(fault.Unsupported, "pip install torch transformers, with which the model is built from its config and counted; or save its weights there",
+			"there are no weights to count")
+	}
 	if err != nil {
 		return profile.Model{}, inFolder(err, r.Folder)
 	}
-	if len(files) == 0 {
-		return profile.Model{}, inFolder(unknownFamily(kind), r.Folder)
-	}
-	if r.Head != "" || r.FreezeFeatureEncoder {
-		return profile.Model{}, fault.New(fault.Unsupported, "pass the live module", "model_type %q is counted from its weights as they are, without head or freeze_feature_encoder", fault.Shorten(kind))
+	if r.FreezeFeatureEncoder {
+		return profile.Model{}, fault.New(fault.Unsupported, "pass the live module", "weights are counted as they are, without freeze_feature_encoder")
 	}
 	var sum weights
 	for _, file := range files {
@@ -82,32 +62,38 @@ func fromWeights(r Request, f *fields, kind string) (profile.Model, error) {
 	if sum.elements == 0 || sum.elements > maxElements {
 		return profile.Model{}, fault.New(fault.InvalidArgument, "pass the live module", "the weights in %s hold %d parameters; the range is 1 to 2^50", r.Folder, sum.elements)
 	}
-	c := counted{class: f.firstOf("architectures"), parameterCounter: parameterCounter{total: sum.elements, trainable: sum.elements, factored: sum.factored}}
-	m := c.describe(filepath.Base(filepath.Clean(r.Folder)), kind, "folder")
-	m.HiddenSize, m.Layers = f.commonSizes()
-	if f.problems.err != nil {
-		return profile.Model{}, inFolder(f.problems.err, r.Folder)
+	adafactor := float32Bytes * int64(sum.factored)
+	m, err := fromCounts(Request{Counts: &Counts{Total: int64(sum.elements), AdafactorStateBytes: &adafactor, ClassName: strings.Join(config.Architectures, ", "),
+		Architecture: config.ModelType, HiddenSize: cmp.Or(config.HiddenSize, config.DModel), Layers: config.layers(), Name: config.Name, Source: "folder"}})
+	if m.Name == "" {
+		m.Name = filepath.Base(filepath.Clean(r.Folder))
 	}
-	return m, nil
+	return m, err
 }
 
-// commonSizes looks for hidden size and layers under the names that most configs use; nil when absent.
-func (f *fields) commonSizes() (hidden, layers *int) {
-	for _, key := range []string{"hidden_size", "d_model", "n_embd", "dim"} {
-		if hidden == nil && f.given(key) {
-			n := f.size(key, 0)
-			hidden = &n
-		}
+func (n named) layers() *int {
+	if n.EncoderLayers == nil || n.DecoderLayers == nil {
+		return n.NumHiddenLayers
 	}
-	switch {
-	case f.given("encoder_layers") && f.given("decoder_layers"):
-		n := f.layers("encoder_layers", 0) + f.layers("decoder_layers", 0)
-		layers = &n
-	case f.given("num_hidden_layers"):
-		n := f.layers("num_hidden_layers", 0)
-		layers = &n
+	sum := *n.EncoderLayers + *n.DecoderLayers
+	return &sum
+}
+
+func folderConfig(folder string) (config named, err error) {
+	raw, err := readBounded(filepath.Join(folder, "config.json"), maxConfigBytes)
+	if err != nil {
+		return config, err
 	}
-	return hidden, layers
+	if err := json.Unmarshal(raw, &config); err != nil {
+		return config, fault.Wrap(err, fault.InvalidArgument, "save the model there: save_pretrained", "config.json is not a transformers config")
+	}
+	return config, nil
+}
+
+// inFolder says which folder an error is about.
+func inFolder(err error, folder string) error {
+	known := fault.From(err)
+	return fault.Wrap(err, known.Code, known.Hint, "reading the model folder %s", folder)
 }
 
 // weightFiles lists the files of the model in transformers' order of preference: model.safetensors, the shards of the

@@ -23,30 +23,21 @@ func folderOf(t *testing.T, files map[string]string) string {
 }
 
 var (
-	small   = `{"model_type": "wav2vec2", "hidden_size": 48, "num_hidden_layers": 1, "intermediate_size": 8, "architectures": ["Wav2Vec2ForPreTraining"]}`
 	foreign = `{"model_type": "moonshine", "architectures": ["MoonshineForConditionalGeneration"], "hidden_size": 288, "encoder_layers": 6, "decoder_layers": 5}`
 	six     = string(safetensorsFile(`{"w": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}}`, 24))
 	two     = string(safetensorsFile(`{"b": {"dtype": "F16", "shape": [2], "data_offsets": [0, 4]}}`, 4))
 )
 
-func TestFolderWithAKnownConfig(t *testing.T) {
-	want, err := Profile(config(`%s`, small))
+func TestTheNameOfAFolder(t *testing.T) {
+	m, err := Profile(Request{Folder: folderOf(t, map[string]string{"config.json": foreign, "model.safetensors": six}) + "/"})
 	require.NoError(t, err)
-	folder := folderOf(t, map[string]string{"config.json": small, "model.safetensors": "not looked at"})
-	m, err := Profile(Request{Folder: folder + "/"})
+	require.Equal(t, "my [model]*", m.Name)
+	m, err = Profile(Request{Folder: folderOf(t, map[string]string{"config.json": strings.Replace(foreign, "{", `{"_name_or_path": "me/mine", `, 1), "model.safetensors": six})})
 	require.NoError(t, err)
-	want.Name, want.Source = "my [model]*", "folder"
-	require.Equal(t, want, m)
-	require.Equal(t, "Wav2Vec2ForCTC", m.ClassName)
-
-	named := folderOf(t, map[string]string{"config.json": strings.Replace(small, "{", `{"_name_or_path": "me/mine", `, 1)})
-	m, err = Profile(Request{Folder: named, Head: "ForPreTraining", FreezeFeatureEncoder: true})
-	require.NoError(t, err)
-	require.Equal(t, []string{"me/mine", "Wav2Vec2ForPreTraining"}, []string{m.Name, m.ClassName})
-	require.Less(t, m.TrainableParameters, m.TotalParameters)
+	require.Equal(t, "me/mine", m.Name)
 }
 
-func TestFolderOfAnUnknownFamilyCountsItsWeights(t *testing.T) {
+func TestFoldersAreCountedByTheirWeights(t *testing.T) {
 	index := `{"metadata": {"total_size": 28}, "weight_map": {"w": "one.safetensors", "b": "two.safetensors"}}`
 	for _, c := range []struct {
 		files    map[string]string
@@ -79,26 +70,25 @@ func TestFoldersThatCannotBeCounted(t *testing.T) {
 		message string
 	}{
 		{nil, fault.NotFound, "config.json"},
-		{map[string]string{"config.json": "{"}, fault.InvalidArgument, "not a JSON object"},
+		{map[string]string{"config.json": "{"}, fault.InvalidArgument, "not a transformers config"},
 		{map[string]string{"config.json": strings.Repeat(" ", maxConfigBytes+1)}, fault.InvalidArgument, "larger than 4194304 bytes"},
-		{map[string]string{"config.json": strings.Replace(small, "48", "49", 1)}, fault.InvalidArgument, "hidden_size 49"},
-		{map[string]string{"config.json": foreign}, fault.Unsupported, "moonshine"},
-		{map[string]string{"config.json": foreign, "a.safetensors": six, "b.safetensors": two}, fault.Unsupported, "moonshine"},
+		{map[string]string{"config.json": foreign}, fault.Unsupported, "no weights to count"},
+		{map[string]string{"config.json": foreign, "a.safetensors": six, "b.safetensors": two}, fault.Unsupported, "no weights to count"},
 		{map[string]string{"config.json": foreign, "model.safetensors": empty}, fault.InvalidArgument, "hold 0 parameters"},
 		{map[string]string{"config.json": foreign, "model.safetensors": six[:40]}, fault.Corrupt, "model.safetensors"},
 		{map[string]string{"config.json": foreign, "model.safetensors.index.json": `{"weight_map": {"w": "gone.safetensors"}}`}, fault.NotFound, "gone.safetensors"},
 		{map[string]string{"config.json": foreign, "model.safetensors.index.json": `{"weight_map": {"w": "../up.safetensors"}}`}, fault.Corrupt, "../up.safetensors"},
 		{map[string]string{"config.json": foreign, "model.safetensors.index.json": `{"weight_map": {"w": ".."}}`}, fault.Corrupt, `".."`},
 		{map[string]string{"config.json": foreign, "model.safetensors.index.json": `{"weight_map": 1}`}, fault.Corrupt, "index.json"},
-		{map[string]string{"config.json": strings.Replace(foreign, "288", `"288"`, 1), "model.safetensors": six}, fault.InvalidArgument, "hidden_size"},
+		{map[string]string{"config.json": strings.Replace(foreign, "288", `"288"`, 1), "model.safetensors": six}, fault.InvalidArgument, "not a transformers config"},
 	} {
 		_, err := Profile(Request{Folder: folderOf(t, c.files)})
 		requireFault(t, err, c.code, c.message)
 	}
 	_, err := Profile(Request{Folder: filepath.Join(t.TempDir(), "absent")})
 	requireFault(t, err, fault.NotFound, "absent")
-	_, err = Profile(Request{Folder: folderOf(t, map[string]string{"config.json": foreign, "model.safetensors": six}), Head: "ForCTC"})
-	requireFault(t, err, fault.Unsupported, "head")
+	_, err = Profile(Request{Folder: folderOf(t, map[string]string{"config.json": foreign, "model.safetensors": six}), FreezeFeatureEncoder: true})
+	requireFault(t, err, fault.Unsupported, "freeze_feature_encoder")
 }
 
 func TestAPipeDoesNotBlock(t *testing.T) {

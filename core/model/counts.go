@@ -23,7 +23,11 @@ type Counts struct {
 	Source              string `json:"source"` // "module", "manual" or another of profile.Model's; "manual"
 }
 
-const float32Bytes = 4
+const (
+	float32Bytes = 4
+	maxElements  = 1 << 50 // of a whole model, so that its bytes in any precision stay exact in an int64 and in a JSON number
+	maxSize      = 1 << 20 // of one dimension: over four times the largest speech vocabulary
+)
 
 // optimizerBytes is each optimizer's state in training with float32 parameters:
 //   - adamw: two moments in float32;
@@ -36,24 +40,15 @@ func optimizerBytes(trainable, adafactor int64) map[string]int64 {
 	return map[string]int64{"adamw": 2 * float32Bytes * trainable, "adamw_8bit": 2 * trainable, "adafactor": adafactor, "sgd": 0}
 }
 
-func (c counted) describe(name, kind, source string) profile.Model {
-	total, trainable := int64(c.total), int64(c.trainable)
-	return profile.Model{
-		Name: name, Architecture: kind, ClassName: c.class, TotalParameters: total, TrainableParameters: trainable,
-		HiddenSize: &c.hidden, Layers: &c.layers, ParameterBytes: float32Bytes * total, GradientBytes: float32Bytes * trainable,
-		OptimizerBytes: optimizerBytes(trainable, float32Bytes*int64(c.factored)), Source: source,
-	}
-}
-
 // guessedAdafactor stands in where shapes are unknown: a seventh of what an unfactored moment takes. It errs on the safe
 // side: conformers come to 13 %, because convolutions of kernel 1 hardly factor, all other known models to under 3 %.
 func guessedAdafactor(trainable int64) int64 { return float32Bytes * trainable / 7 }
 
 func fromCounts(r Request) (profile.Model, error) {
 	c := *r.Counts
-	if r.Head != "" || r.FreezeFeatureEncoder {
-		return profile.Model{}, fault.New(fault.InvalidArgument, "count the module after freezing it, and leave both out",
-			"head and freeze_feature_encoder do not apply to a counted module")
+	if r.FreezeFeatureEncoder {
+		return profile.Model{}, fault.New(fault.InvalidArgument, "count the module after freezing it, and leave it out",
+			"freeze_feature_encoder does not apply to a counted module")
 	}
 	trainable := profile.Or(c.Trainable, c.Total)
 	if err := c.check(trainable); err != nil {

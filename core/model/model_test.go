@@ -1,11 +1,9 @@
 package model
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-json"
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -22,14 +20,8 @@ func requireFault(t *testing.T, err error, code fault.Code, parts ...string) {
 	}
 }
 
-func config(format string, args ...any) Request {
-	return Request{Config: json.RawMessage(fmt.Sprintf(format, args...))}
-}
-
 func TestExactlyOneSource(t *testing.T) {
 	_, err := Profile(Request{})
-	requireFault(t, err, fault.InvalidArgument, "0 sources")
-	_, err = Profile(Request{Config: json.RawMessage(" null ")})
 	requireFault(t, err, fault.InvalidArgument, "0 sources")
 	_, err = Profile(Request{Name: "whisper-tiny", Folder: "."})
 	requireFault(t, err, fault.InvalidArgument, "2 sources")
@@ -77,31 +69,23 @@ func TestUnknownNamesSuggest(t *testing.T) {
 	requireFault(t, err, fault.InvalidArgument)
 }
 
-func TestHeads(t *testing.T) {
-	tiny := `"hidden_size": 48, "num_hidden_layers": 1, "intermediate_size": 8`
-	for _, c := range []struct{ kind, named, asked, want string }{
-		{"wav2vec2", `["Wav2Vec2ForPreTraining"]`, "", "Wav2Vec2ForCTC"},
-		{"wav2vec2", `["Wav2Vec2ForPreTraining"]`, "ForPreTraining", "Wav2Vec2ForPreTraining"},
-		{"wav2vec2", `["Wav2Vec2ForSequenceClassification"]`, "", "Wav2Vec2ForSequenceClassification"},
-		{"wav2vec2", `["Wav2Vec2ForSequenceClassification"]`, "Wav2Vec2ForCTC", "Wav2Vec2ForCTC"},
-		{"wav2vec2", `null`, "", "Wav2Vec2ForCTC"}, {"hubert", `[]`, "", "HubertForCTC"},
-		{"wavlm", `["WavLMModel"]`, "", "WavLMForCTC"}, {"wavlm", `["WavLMModel"]`, "Model", "WavLMModel"},
-	} {
-		r := config(`{"model_type": %q, "architectures": %s, %s}`, c.kind, c.named, tiny)
-		r.Head = c.asked
-		m, err := Profile(r)
+// TestEveryKnownModelIsCounted, as it was published.
+func TestEveryKnownModelIsCounted(t *testing.T) {
+	in, err := catalogue()
+	require.NoError(t, err)
+	for _, e := range in.entries {
+		m, err := Profile(Request{Name: e.ID})
+		require.NoError(t, err, "run build/record_models.py --counts after changing catalogue.json")
+		require.Equal(t, []any{e.ID, "catalogue", e.Parameters}, []any{m.Name, m.Source, m.TotalParameters})
+		require.LessOrEqual(t, m.OptimizerBytes["adafactor"], guessedAdafactor(m.TrainableParameters), e.ID)
+		published, err := Config(e.ID)
 		require.NoError(t, err)
-		require.Equal(t, c.want, m.ClassName)
-		require.Equal(t, "config", m.Source)
+		require.Equal(t, m.ClassName, published.ClassName)
+		require.NotEmpty(t, m.ClassName)
 	}
-	_, err := Profile(config(`{"model_type": "wav2vec2", "architectures": ["MyModel"], %s}`, tiny))
-	requireFault(t, err, fault.Unsupported, "MyModel", "Wav2Vec2ForCTC")
-	r := config(`{"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], %s}`, tiny)
-	r.Head = "Wav2Vec2ForSinging"
-	_, err = Profile(r)
-	requireFault(t, err, fault.Unsupported, `class "Wav2Vec2ForSinging" cannot`)
-	_, err = Profile(Request{Name: "whisper-tiny", Head: "ForCTC"})
-	requireFault(t, err, fault.Unsupported, "ForCTC", "WhisperForConditionalGeneration")
+	m, err := Profile(Request{Name: "tiny-wav2vec2"})
+	require.NoError(t, err)
+	require.EqualValues(t, 767698, m.TotalParameters)
 }
 
 func TestFreezingTheFeatureEncoder(t *testing.T) {

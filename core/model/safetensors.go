@@ -3,6 +3,7 @@ package model
 import (
 	"encoding/binary"
 	"io"
+	"math/bits"
 	"strings"
 
 	"github.com/goccy/go-json"
@@ -98,4 +99,28 @@ func isParameter(name, dtype string) bool {
 
 func corrupt(format string, args ...any) error {
 	return fault.New(fault.Corrupt, "save or download the weights again", "not a valid safetensors file: "+format, args...)
+}
+
+// factoredState is the size of Adafactor's second moment for one tensor: the mean over the last dimension and the mean
+// over the one before it (transformers.optimization.Adafactor); a vector is kept whole.
+func factoredState(elements uint64, dims []int) uint64 {
+	n := len(dims)
+	if n < 2 || elements == 0 {
+		return elements
+	}
+	outer, _ := product(dims[:n-2]...) // not above elements, hence no overflow
+	return outer * (uint64(dims[n-2]) + uint64(dims[n-1]))
+}
+
+// product multiplies sizes; false when it leaves 64 bits.
+func product(dims ...int) (uint64, bool) {
+	n := uint64(1)
+	for _, d := range dims {
+		high, low := bits.Mul64(n, uint64(d))
+		if d < 0 || high != 0 {
+			return 0, false
+		}
+		n = low
+	}
+	return n, true
 }

@@ -2,19 +2,17 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
+	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // writeAlternatives lists other candidates: the published rule's, other batches, other settings.
-func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) error {
-	if err := s.published(d, f); err != nil {
-		return err
-	}
+func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) {
+	s.published(d, f)
 	for _, b := range f.all {
 		if s.clips.fixed > 0 || b.order == f.chosen.order && b.microBatching == f.chosen.microBatching {
 			continue // where every clip is as long as the others, orders change nothing
@@ -25,19 +23,12 @@ func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) er
 		}
 		s.alternative(d, f, batchName(b), what, nil, b, s.whyNot(f, b))
 	}
-	for _, other := range append(slices.Clone(ranked[1:]), s.eightBit(f)...) {
+	for _, other := range ranked[1:] {
 		what := fmt.Sprintf("%s of %s at once", s.rows().Count(other.memory.Largest(s.clips.longest())), s.rows().Length(s.clips.longest()))
-		name, why := other.checkpointing.With()+", "+other.precision, ""
-		if other.optimizer != f.optimizer {
-			name, why = other.optimizer, "its state is rounded to 8 bits"
-		}
-		peak, err := s.peak(other, max(1, other.memory.Largest(s.clips.longest())))
-		if err != nil {
-			return err
-		}
-		s.alternative(d, f, name, what, &peak.Bytes, other.chosen, why)
+		peak := s.peak(other, max(1, other.memory.Largest(s.clips.longest())))
+		s.alternative(d, f, other.checkpointing.With()+", "+other.precision, what, &peak.Bytes, other.chosen, "")
 	}
-	return nil
+	s.eightBit(d, f)
 }
 
 func batchName(b batches) string {
@@ -80,54 +71,48 @@ func (s *search) alternative(d *draft, f evaluated, name, what string, peak *int
 	d.Alternatives = append(d.Alternatives, a)
 }
 
-// eightBit is the fastest candidate with the optimizer's 8-bit form: advice, as it changes the mathematics a little.
-func (s *search) eightBit(f evaluated) []evaluated {
-	if s.estimator == nil || s.pool.onCPU() || !estimate.HasEightBit(f.optimizer) {
-		return nil
+// eightBit is the plan with the optimizer's 8-bit form, whose state is smaller: advice, as it changes the mathematics a little.
+func (s *search) eightBit(d *draft, f evaluated) {
+	if s.pool.onCPU() || s.sharded() || !estimate.HasEightBit(f.optimizer) {
+		return
 	}
-	w := f.candidate
-	w.optimizer = estimate.EightBit
-	other, fits, err := s.evaluate(w)
-	if err != nil || !fits {
-		return nil
-	}
-	return []evaluated{other}
+	peak := d.PredictedBytes - s.savedBy(f.optimizer, estimate.EightBit)
+	fits := true
+	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: estimate.EightBit, What: fmt.Sprintf("%s less for its state, which is rounded to 8 bits", units.Size(float64(d.PredictedBytes-peak))),
+		Fits: &fits, PeakBytes: &peak})
 }
 
-// published is what the published rule would take, by its own formula, and what that really needs.
-func (s *search) published(d *draft, f evaluated) error {
+// published is what the published rule would take, by its own formula, and what that really needs, where its settings were traced.
+func (s *search) published(d *draft, f evaluated) {
 	in := s.in
 	in.Options.Policy, in.Options.Precision, in.Options.GradientCheckpointing = PublishedRule, "", nil
 	c, err := published{}.Plan(in)
 	if err != nil {
-		return nil //nolint:nilerr // the formula finds no plan: then there is nothing to show beside
+		return // the formula finds no plan: then there is nothing to show beside
 	}
 	precision := map[bool]string{true: "fp16", false: "fp32"}[c.FP16]
 	if c.BF16 {
 		precision = "bf16"
 	}
 	w := candidate{precision, profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints), f.optimizer}
-	a := profile.Alternative{Name: PublishedRule, What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, precision, w.checkpointing.With())}
-	d.Alternatives = append(d.Alternatives, a)
-	if s.estimator == nil {
-		return nil
+	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: PublishedRule,
+		What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, precision, w.checkpointing.With())})
+	other := evaluated{candidate: w, traced: s.traced(w)}
+	if other.traced == nil || len(other.traced.Peaks) == 0 {
+		return
 	}
 	last := &d.Alternatives[len(d.Alternatives)-1]
-	bytes, fits, err := s.estimator.Need(s.question(w, c.PerDeviceTrainBatchSize), s.budget, false)
-	if err != nil {
-		if estimate.TooLarge(err) {
-			return nil
-		}
-		return err
+	peak := other.traced.bytes(c.PerDeviceTrainBatchSize)
+	if found, known := other.traced.peak(c.PerDeviceTrainBatchSize); known {
+		peak = found.Bytes
 	}
-	peak := int64(bytes)
-	last.Fits, last.PeakBytes = &fits, &peak
-	if !fits {
-		return nil
+	fits := peak <= int64(s.budget.Bytes)
+	if last.Fits, last.PeakBytes = &fits, &peak; !fits {
+		return
 	}
-	p, err := s.throughput(w, nil, c.PerDeviceTrainBatchSize)
+	p, err := s.throughput(other, c.PerDeviceTrainBatchSize)
 	if err != nil {
-		return err
+		return
 	}
 	b := s.trainerCost(p, c.PerDeviceTrainBatchSize)
 	speed := b.epoch.Likely / f.chosen.epoch.Likely
@@ -138,7 +123,6 @@ func (s *search) published(d *draft, f evaluated) error {
 		epoch := s.epochHours(d, b)
 		last.EpochHours = &epoch
 	}
-	return nil
 }
 
 // trainerCost is an epoch in random order with one size of micro-batch.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -11,60 +10,22 @@ import (
 // depths of checkpointing that are worth a look between none and each layer: beyond, two of them differ by little.
 var depths = []int{8, 6, 4, 3, 2}
 
-// partly adds the fastest way to compute some layers again to what is known to fit, where a candidate computes each of them again: if one gains
-// more than a little, can be had, and the config tells what it takes.
-func (s *search) partly(full evaluated, known []evaluated) ([]evaluated, error) {
-	if !s.in.Options.AnyDepth || s.in.Options.EveryNLayers != nil || full.checkpointing.EveryN != 1 || s.estimator == nil || s.in.Options.Distributed == "fsdp" {
-		return known, nil
+// partly are the candidates that compute some layers again, if that can be had and nobody decided it.
+func (s *search) partly() (all []candidate) {
+	o := s.in.Options
+	if !o.AnyDepth || o.EveryNLayers != nil || o.Distributed == "fsdp" {
+		return nil
 	}
-	return s.faster(full.candidate, depths, known, s.inBatchesOf(full))
-}
-
-// inBatchesOf gives the seconds of an epoch in the batches that fit when each layer is computed again.
-func (s *search) inBatchesOf(full evaluated) func(candidate) (float64, error) {
-	return func(w candidate) (float64, error) {
-		best, err := s.throughput(w, nil, s.usual(full.memory))
-		if err != nil {
-			return 0, err
-		}
-		return best.epoch(full.chosen).Likely, nil
-	}
-}
-
-// faster adds the fastest of some depths of a candidate to what is known to fit, if that is more than a little faster. Those whose bound, in seconds
-// of an epoch, is not are not looked at.
-func (s *search) faster(w candidate, depths []int, known []evaluated, bound func(candidate) (float64, error)) ([]evaluated, error) {
-	var chosen []evaluated
-	limit := math.Inf(1)
-	for _, other := range known {
-		limit = min(limit, other.chosen.epoch.Likely/(1+aboutAsFast))
-	}
-	for _, n := range depths {
-		w.checkpointing.EveryN = n
-		if hopeless, err := s.hopeless(w, limit, bound); err != nil || hopeless {
-			if err != nil {
-				return nil, err
-			}
+	for _, w := range s.candidates() {
+		if !w.checkpointing.On() {
 			continue
 		}
-		f, fits, err := s.evaluate(w)
-		if err != nil {
-			return nil, err
-		}
-		if fits && f.chosen.epoch.Likely < limit {
-			chosen, limit = []evaluated{f}, f.chosen.epoch.Likely
+		for _, n := range depths {
+			w.checkpointing.EveryN = n
+			all = append(all, w)
 		}
 	}
-	return append(known, chosen...), nil
-}
-
-// hopeless tells whether a candidate has no room for one of the longest clips, or a bound that is not below a limit.
-func (s *search) hopeless(w candidate, limit float64, bound func(candidate) (float64, error)) (bool, error) {
-	if least, err := bound(w); err != nil || least >= limit {
-		return true, err
-	}
-	_, fits, err := s.estimator.Need(s.question(w, 1), s.budget, true)
-	return !fits, err
+	return all
 }
 
 // explainCheckpointing holds the choice against the fastest other one.
@@ -102,8 +63,6 @@ func (s *search) depthReason(f evaluated) string {
 		return "the installed transformers computes all layers again or none; from 5.23 on it can leave some out"
 	case o.Distributed == "fsdp":
 		return "FSDP computes each layer again or none"
-	case s.estimator == nil:
-		return "of a model without a known config all layers or none are tried"
 	}
 	return fmt.Sprintf("to leave some layers out gains less than %.0f %%: the memory that they keep makes smaller micro-batches", 100*aboutAsFast)
 }

@@ -6,9 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 )
 
 // TestCheckpointingByDepth: where all layers or none is a poor choice, some are computed again, if they can be.
@@ -26,19 +24,20 @@ func TestCheckpointingByDepth(t *testing.T) {
 	assert.Less(t, some.Times.EpochHours.Likely, all.Times.EpochHours.Likely/(1+aboutAsFast))
 	assert.Equal(t, "on", decision(t, some, "gradient_checkpointing").Alternative)
 	checkSearched(t, some)
-	m, err := analytic.Read(*in.Described)
-	require.NoError(t, err)
-	e, err := m.Estimate(analytic.Request{Batch: int64(some.MicroBatchSize), Seconds: 30, Precision: "bf16", Checkpointing: true, EveryNLayers: int64(some.EveryNLayers),
-		Accumulation: 2, Optimizer: some.Optimizer, Settings: some.AllocConf, Simulate: true, ComputeCapability: estimate.Class(in.Hardware.GPUs[0])})
-	require.NoError(t, err)
-	outside, err := estimate.Outside(in.Hardware.GPUs[0], 1)
-	require.NoError(t, err)
-	assert.EqualValues(t, e.PeakReserved+outside, some.PredictedBytes)
+	m, w := standIns[in.Model.Name], TraceRequest{Precision: "bf16", Checkpointing: true, EveryNLayers: some.EveryNLayers, Optimizer: some.Optimizer}
+	each, _ := m.clipSecond(w)
+	assert.Equal(t, m.held(in, w)+int64(each*30*float64(some.MicroBatchSize)), some.PredictedBytes, "it was traced")
 
-	w := next(t, in)
-	assert.Equal(t, some.EveryNLayers, w.EveryNLayers, "that depth is traced")
-	in.Traced = []Traced{trace(w, 0)}
-	assert.NotEqual(t, some.EveryNLayers, planned(t, in).EveryNLayers, "a trace has the last word")
+	in, err := traced(in)
+	require.NoError(t, err)
+	for i, other := range in.Traced {
+		if other.EveryNLayers == some.EveryNLayers {
+			in.Traced[i] = trace(&TraceRequest{Precision: "bf16", Checkpointing: true, EveryNLayers: other.EveryNLayers, Optimizer: other.Optimizer, BudgetBytes: other.BudgetBytes}, 0)
+		}
+	}
+	refused, err := Make(in)
+	require.NoError(t, err)
+	assert.NotEqual(t, some.EveryNLayers, refused.EveryNLayers, "a trace has the last word")
 
 	in.Traced, in.Options.EveryNLayers = nil, pointer(some.EveryNLayers-1)
 	asked := planned(t, in)
@@ -66,7 +65,7 @@ func TestDepthsThatCannotBe(t *testing.T) {
 	} {
 		in := described(t, xlsr, speech(100, 20, 1), "T4")
 		change(&in.Options)
-		_, err := Make(in)
+		_, err := makePlan(in)
 		requireFault(t, err, fault.InvalidArgument, name)
 	}
 }

@@ -12,17 +12,19 @@ import (
 )
 
 // fastest searches for the least predicted time per epoch among all that fits: candidates of settings times strategies of batches.
-// What fits is told by traces where there are some, else by the estimate from the config; times by core/timing.
+// What fits is told by traces, times by core/timing.
 type fastest struct{}
 
 // Plan searches, and says of every setting why it is what it is.
 func (fastest) Plan(in Inputs) (profile.Config, error) {
-	p := newPool(in.Hardware, in.Options)
-	s, err := newSearch(in, p)
+	if len(in.Traced) == 0 {
+		return byFormula(in)
+	}
+	s, err := newSearch(in, newPool(in.Hardware, in.Options))
 	if err != nil {
 		return profile.Config{}, err
 	}
-	if !s.known() {
+	if !s.anyTraced() {
 		return byFormula(in)
 	}
 	s, ranked, err := s.feasible()
@@ -77,7 +79,7 @@ func bf16Missing(gpus []profile.GPU) string {
 	return ""
 }
 
-// byFormula stands in where neither a config nor a trace tells what the model takes.
+// byFormula stands in where no trace tells what the model takes.
 func byFormula(in Inputs) (profile.Config, error) {
 	o := in.Options
 	in.Options.Policy = PublishedRule
@@ -86,7 +88,7 @@ func byFormula(in Inputs) (profile.Config, error) {
 		return c, err
 	}
 	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced", Fix: "Plan with the model itself where torch and transformers are installed."})
-	c.Warnings = append([]string{fmt.Sprintf("The memory of a step of %s is unknown: its config does not determine it, and %s. Planned by the published formula, "+
+	c.Warnings = append([]string{fmt.Sprintf("The memory of a step of %s is unknown: %s. Planned by the published formula, "+
 		"which ignores the length of %s. %s", in.Model.ClassOrName(), n.Why, in.Dataset.RowKind.Nouns(), n.Fix)}, c.Warnings...)
 	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
 		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling and max_length_s.")
@@ -100,15 +102,11 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	d := &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion, RowKind: cmp.Or(s.rows(), units.Clips), Policy: s.in.Options.Policy, Preset: s.in.Options.Preset,
 		Decisions: []profile.Decision{}, Warnings: append([]string{}, s.pool.warnings...)}}
 	setMemory(d, s.in, s.pool)
-	if err := s.writeBatches(d, best); err != nil {
-		return profile.Config{}, err
-	}
+	s.writeBatches(d, best)
 	s.writeKernels(d, best, ranked)
 	d.warn(s.pinnedWarning(best))
 	s.writeData(d, best)
-	if err := s.writeDevices(d, best); err != nil {
-		return profile.Config{}, err
-	}
+	s.writeDevices(d, best)
 	planOptimizer(d, s.in)
 	planRule(d, s.in)
 	whole, err := s.writeRun(d, best)
@@ -116,14 +114,10 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		return profile.Config{}, err
 	}
 	s.writeTimes(d, best, whole)
-	if d.Arithmetic, err = s.arithmetic(d, best); err != nil {
-		return profile.Config{}, err
-	}
+	d.Arithmetic = s.arithmetic(d, best)
 	d.Alternatives = []profile.Alternative{}
 	if !s.in.WithoutAlternatives {
-		if err := s.writeAlternatives(d, best, ranked); err != nil {
-			return profile.Config{}, err
-		}
+		s.writeAlternatives(d, best, ranked)
 	}
 	s.warnings(d)
 	unlike, err := s.unlikeWarning(d, best)
@@ -135,36 +129,26 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 }
 
 // writeBatches decides how many clips are computed at once, and how a step is made of them.
-func (s *search) writeBatches(d *draft, f evaluated) error {
+func (s *search) writeBatches(d *draft, f evaluated) {
 	o, b := s.in.Options, f.chosen
 	d.TargetBatchSize, d.DeviceCount = o.TargetBatchSize, s.pool.count
 	d.because("target_batch_size", "asked for")
 	d.because("device_count", s.pool.why)
-	micro, peak, err := s.oneSize(f)
-	if err != nil {
-		return err
-	}
+	micro, peak := s.oneSize(f)
 	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.perDevice/micro
 	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.microBatching, b.order, micro
 	d.MicroBatchOverheadS = math.Round(100*f.throughput.overheadS) / 100
 	if b.microBatching == memoryMicro {
 		d.MicroBatchSize = max(1, f.memory.Largest(s.clips.longest()))
-		if peak, err = s.peak(f, d.MicroBatchSize); err != nil {
-			return err
-		}
+		peak = s.peak(f, d.MicroBatchSize)
 	}
 	d.PredictedBytes, d.MemoryParts, d.BudgetBytes = peak.Bytes, peak.Parts, int64(s.budget.Bytes)
 	d.ModelMemoryBytes = s.modelBytes()
-	if f.traced != nil {
-		d.PredictedHighBytes = f.traced.HighBytes
-		d.Warnings = append(d.Warnings, f.traced.Warnings(f.throughput.known && s.estimator == nil)...)
-	}
-	if err = s.explainBatches(d, f); err != nil {
-		return err
-	}
+	d.PredictedHighBytes = f.traced.HighBytes
+	d.Warnings = append(d.Warnings, f.traced.Warnings()...)
+	s.explainBatches(d, f)
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))
 	d.warn(fewClipsWarning(s.rows(), s.clips.count, effective(d.Config)))
-	return nil
 }
 
 func (s *search) modelBytes() int64 {
@@ -172,11 +156,8 @@ func (s *search) modelBytes() int64 {
 	return m.ParameterBytes + m.GradientBytes + m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
 }
 
-func (s *search) explainBatches(d *draft, f evaluated) error {
-	source := "estimated from the config"
-	if f.traced != nil {
-		source = "by a traced step"
-	}
+func (s *search) explainBatches(d *draft, f evaluated) {
+	const source = "by a traced step"
 	rows, longest, share := s.rows(), s.clips.longest(), 100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
 	d.because("per_device_train_batch_size", fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which %s of %s fit (%s)", s.perDevice, rows.Nouns(), rows.Length(longest), source))
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d", s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
@@ -195,9 +176,7 @@ func (s *search) explainBatches(d *draft, f evaluated) error {
 	if f.chosen.order != plain.order {
 		d.compareLast(plain, f)
 	}
-	if err := s.writeEvalBatch(d, f); err != nil {
-		return err
-	}
+	s.writeEvalBatch(d, f)
 	why := "no GPU to move predictions from"
 	if !s.pool.onCPU() {
 		steps := evalAccumulation
@@ -205,7 +184,6 @@ func (s *search) explainBatches(d *draft, f evaluated) error {
 		why = fmt.Sprintf("predictions leave the GPU every %d batches; else those of the whole evaluation stay there", steps)
 	}
 	d.because("eval_accumulation_steps", why)
-	return nil
 }
 
 const evalAccumulation = 16
@@ -276,21 +254,13 @@ func (d *draft) compareLast(plain batches, f evaluated) {
 }
 
 // oneSize is the largest micro-batch of the longest clips that divides a device's share and is proved to fit, with its peak.
-func (s *search) oneSize(f evaluated) (int, TracedPeak, error) {
-	limit := max(1, f.memory.Largest(s.clips.longest()))
-	for size := min(limit, s.perDevice); size >= 1; size-- {
-		if s.perDevice%size != 0 {
-			continue
-		}
-		peak, err := s.peak(f, size)
-		if err != nil {
-			return 0, peak, err
-		}
-		if peak.Bytes <= int64(s.budget.Bytes) || size == 1 {
-			return size, peak, nil
+func (s *search) oneSize(f evaluated) (int, TracedPeak) {
+	for size := min(max(1, f.memory.Largest(s.clips.longest())), s.perDevice); size > 1; size-- {
+		if peak := s.peak(f, size); s.perDevice%size == 0 && peak.Bytes <= int64(s.budget.Bytes) {
+			return size, peak
 		}
 	}
-	return 1, TracedPeak{}, fault.New(fault.Internal, "please report this as a defect", "no divisor of %d", s.perDevice)
+	return 1, s.peak(f, 1)
 }
 
 // epochSeconds is the range of an epoch with the loader's part.

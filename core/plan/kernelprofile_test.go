@@ -86,7 +86,7 @@ func TestAKernelProfileOfAnotherCardIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	in := described(t, xlsr, speech(400, 20, 1), "L4")
 	in.Options.KernelProfile = &measured
-	_, err = Make(in)
+	_, err = makePlan(in)
 	requireFault(t, err, fault.InvalidArgument, "the kernels were measured on a T4, and the plan is for a L4")
 	in.Options.Calibration = &timing.StepCalibration{Calibration: timing.Calibration{Factor: 2, Low: 1.9, High: 2.1, Steps: 20}}
 	assert.Empty(t, planned(t, in).Times.Measured, "measured steps are held against times without a profile")

@@ -9,7 +9,6 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -32,7 +31,7 @@ const (
 	LightPreprocessing = "light" // reading and resampling
 	HeavyPreprocessing = "heavy" // augmentation in the loader: noise, reverberation, speed
 
-	defaultOptimizer     = analytic.DefaultOptimizer
+	defaultOptimizer     = estimate.DefaultOptimizer
 	defaultBaseRate      = 2e-5 // published, at defaultBaseBatchSize
 	defaultBaseBatchSize = 8
 	defaultEpochs        = 3.0

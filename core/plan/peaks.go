@@ -3,57 +3,40 @@ package plan
 import (
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// peak is the memory of a micro-batch of the longest clips on the tightest device: traced, or simulated from the config.
-func (s *search) peak(f evaluated, batch int) (TracedPeak, error) {
-	if f.traced != nil {
-		if traced, known := f.traced.peak(batch); known {
-			traced.Parts = inOrder(slices.Clone(traced.Parts))
-			return traced, nil
-		}
+// peak is the memory of a micro-batch of the longest clips on the tightest device: that of the next larger one that was traced.
+func (s *search) peak(f evaluated, batch int) TracedPeak {
+	found, known := f.traced.peak(batch)
+	if !known {
+		found = f.traced.Peaks[len(f.traced.Peaks)-1]
 	}
-	if s.estimator == nil {
-		return f.traced.Peaks[len(f.traced.Peaks)-1], nil
-	}
-	e, err := s.estimator.Estimate(s.question(f.candidate, batch))
-	if err != nil {
-		return TracedPeak{}, err
-	}
-	beside, err := s.budget.OutsideAllocator(s.in.Model.TrainableParameters)
-	if err != nil {
-		return TracedPeak{}, err
-	}
-	held := map[string]int64{}
-	for name, bytes := range e.AtPeak.Components {
-		held[name] = int64(bytes)
-	}
-	total := max(1, int64(e.PeakReserved)+beside)
-	if s.sharded() {
-		if err := s.addSharded(f.candidate, held); err != nil {
-			return TracedPeak{}, err
-		}
-		beside -= *s.budget.Shared
-	}
-	held["context"] = beside
-	rest, parts := total, []profile.Part{}
-	for name, bytes := range held {
-		parts, rest = append(parts, profile.Part{Name: name, Bytes: bytes}), rest-bytes
-	}
-	return TracedPeak{Batch: batch, Bytes: total, PinnedBytes: int64(profile.Or(e.PinnedBytes, 0)), Parts: inOrder(append(parts, profile.Part{Name: "cached", Bytes: rest}))}, nil
+	found.Parts = inOrder(s.partsOf(f.candidate, found))
+	return found
 }
 
-// addSharded replaces what a process alone holds of the model by its part.
-func (s *search) addSharded(w candidate, held map[string]int64) error {
-	states, err := sharding.Of(s.shardingRequest(s.in.Options.Distributed, s.pool.count, w))
-	if err == nil {
-		held["parameters"], held["gradients"], held["optimizer"] = states.Parameters, states.Gradients, states.Optimizer
-		held["buffers"] += states.Buffers
+// partsOf are the parts of a peak. A trace is of a process that holds the whole model: where several divide its state, their parts replace it.
+func (s *search) partsOf(w candidate, p TracedPeak) []profile.Part {
+	if !s.sharded() {
+		return slices.Clone(p.Parts)
 	}
-	return err
+	states, err := sharding.Of(s.shardingRequest(s.in.Options.Distributed, s.pool.count, w))
+	if err != nil {
+		return slices.Clone(p.Parts)
+	}
+	parts := []profile.Part{{Name: "parameters", Bytes: states.Parameters}, {Name: "gradients", Bytes: states.Gradients}, {Name: "optimizer", Bytes: states.Optimizer}, {Name: "buffers", Bytes: states.Buffers}}
+	rest := p.Bytes
+	for _, part := range p.Parts {
+		if !slices.Contains([]string{"parameters", "gradients", "optimizer", "cached", "context"}, part.Name) {
+			parts = append(parts, part)
+		}
+	}
+	for _, part := range parts {
+		rest -= part.Bytes
+	}
+	return append(parts, profile.Part{Name: "cached", Bytes: rest})
 }
 
 // partOrder in which parts of memory are drawn; those that are not here come before "cached".
@@ -76,7 +59,7 @@ func inOrder(parts []profile.Part) []profile.Part {
 }
 
 // writeDevices says what each GPU does. Cards with more room take larger micro-batches where the guard cuts.
-func (s *search) writeDevices(d *draft, f evaluated) error {
+func (s *search) writeDevices(d *draft, f evaluated) {
 	d.Distributed = "none"
 	why := "one device"
 	if s.pool.count > 1 {
@@ -98,24 +81,14 @@ func (s *search) writeDevices(d *draft, f evaluated) error {
 		samples := s.samples(f.chosen, i)
 		device := profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: samples, MicroBatchSize: min(d.MicroBatchSize, samples),
 			PeakBytes: d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
-		if i != s.pool.tightest && d.MicroBatching == memoryMicro && s.estimator != nil && device.BudgetBytes > d.BudgetBytes {
-			own := *s
-			own.budget = estimate.Budget{GPU: g, Devices: s.pool.count, Bytes: uint64(device.BudgetBytes)}
-			q := own.question(f.candidate, 1)
-			factor, err := s.estimator.Factor(q, own.budget, samples)
-			if err != nil {
-				return err
-			}
-			device.MicroBatchSize = max(device.MicroBatchSize, s.estimator.Largest(q, own.budget, factor, 1, samples))
-			peak, err := own.peak(evaluated{candidate: f.candidate}, device.MicroBatchSize)
-			if err != nil {
-				return err
-			}
-			device.PeakBytes = peak.Bytes
+		if i != s.pool.tightest && d.MicroBatching == memoryMicro && device.BudgetBytes > d.BudgetBytes {
+			roomier := *f.traced
+			roomier.BudgetBytes = device.BudgetBytes
+			device.MicroBatchSize = max(device.MicroBatchSize, min(samples, roomier.Largest(s.clips.longest())))
+			device.PeakBytes = max(device.PeakBytes, roomier.bytes(device.MicroBatchSize))
 		}
 		d.Devices = append(d.Devices, device)
 	}
-	return nil
 }
 
 // samples is the clips of one device in a step.

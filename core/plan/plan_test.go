@@ -60,7 +60,7 @@ func inputs() Inputs {
 
 func planned(t *testing.T, in Inputs) profile.Config {
 	t.Helper()
-	c, err := Make(in)
+	c, err := makePlan(in)
 	require.NoError(t, err)
 	return c
 }
@@ -190,7 +190,7 @@ func TestModelLargerThanTheBudget(t *testing.T) {
 	assert.Contains(t, c.Warnings[0], "adamw_bnb_8bit")
 
 	in.Model = trainedModel(7_000_000_000)
-	_, err := Make(in)
+	_, err := makePlan(in)
 	requireFault(t, err, fault.Infeasible, "26.08 GiB")
 }
 
@@ -257,7 +257,7 @@ func TestBadInputIsNamed(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			in := inputs()
 			s.edit(&in)
-			_, err := Make(in)
+			_, err := makePlan(in)
 			requireFault(t, err, s.code, s.text)
 		})
 	}

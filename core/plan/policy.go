@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -19,15 +18,12 @@ type Inputs struct {
 	Model    profile.Model    `json:"model"`
 	Options  Options          `json:"options"`
 
-	// What policy "fastest" looks at beside them. Without the first two it is the published rule.
-	Described *model.Request  `json:"described"`  // the model as the estimator from configs is asked for it
+	// What policy "fastest" looks at beside them. Without a trace it is the published rule.
 	Traced    []Traced        `json:"traced"`     // candidates that were traced
 	NotTraced *NotTraced      `json:"not_traced"` // why the model was not traced, and what to do about that
 	Durations []float64       `json:"-"`          // seconds of every clip; none: the histogram's
 	Cards     []estimate.Card `json:"-"`          // GPUs that one might take instead
 
-	// Estimator of Described, where plans for several machines share its answers; absent, a new one.
-	Estimator *estimate.Estimator `json:"-"`
 	// WithoutAlternatives leaves Alternatives out, which take about a third of a plan's time.
 	WithoutAlternatives bool `json:"-"`
 }

@@ -18,11 +18,9 @@ const fewLong = 0.01
 func (s *search) shortened() (*search, error) {
 	most := 0
 	for _, w := range s.candidates() {
-		memory, err := s.largestByLength(w, s.traced(w))
-		if err != nil {
-			return nil, err
+		if t := s.traced(w); t != nil {
+			most = max(most, s.clips.fits(t.Memory))
 		}
-		most = max(most, s.clips.fits(memory))
 	}
 	if most == 0 || float64(len(s.clips.sorted)-most) > fewLong*float64(len(s.clips.sorted)) {
 		return nil, nil
@@ -39,43 +37,39 @@ func (s *search) infeasible() error {
 	what := fmt.Sprintf("a micro-batch of one %s of %s does not fit into %s of %s (%s × %v)",
 		s.rows().Noun(), s.rows().Length(s.clips.longest()), units.Size(budget), where, units.Size(s.pool.planned), s.in.Options.SafetyMargin)
 	hint := fmt.Sprintf("leave out or split the longest %s (max_length_s), freeze parts of the model, or take a larger GPU", s.rows().Nouns())
-	if s.estimator != nil {
-		q := s.question(s.candidates()[len(s.candidates())-1], 1)
-		if bytes, _, err := s.estimator.Need(q, s.budget, true); err == nil {
-			what += fmt.Sprintf(": it takes %s", units.Size(float64(bytes)))
-		}
-		if remedies := s.remedies(); len(remedies) > 0 {
+	if t := s.least(); t != nil {
+		what += fmt.Sprintf(": it takes %s", units.Size(float64(t.Peaks[0].Bytes)))
+		if remedies := s.remedies(*t); len(remedies) > 0 {
 			hint = "what would make it fit, in the order to try:\n  · " + strings.Join(remedies, "\n  · ")
 		}
 	}
 	return fault.New(fault.Infeasible, hint, "%s", what)
 }
 
+// least is the trace whose smallest micro-batch takes the least memory; nil without one.
+func (s *search) least() (found *Traced) {
+	for i, t := range s.in.Traced {
+		asked := t.BudgetBytes == int64(s.budget.Bytes) && t.Optimizer == optimizers[s.in.Options.Optimizer].name
+		if asked && len(t.Peaks) > 0 && (found == nil || t.Peaks[0].Bytes < found.Peaks[0].Bytes) {
+			found = &s.in.Traced[i]
+		}
+	}
+	return found
+}
+
 // remedies are what would make it fit, in the order in which one would try them, each with what it takes.
-func (s *search) remedies() (out []string) {
+func (s *search) remedies(t Traced) (out []string) {
 	if taken := s.usedByOthers(); taken != "" {
 		out = append(out, taken)
 	}
-	remedies, err := s.estimator.Remedies(s.shortfall())
-	if err != nil {
-		return out
-	}
-	for _, each := range remedies {
+	for _, each := range append(s.changes(t), s.shardedRemedies(t)...) {
 		verdict := "fits"
 		if !each.Fits {
 			verdict = "still too much"
 		}
 		out = append(out, fmt.Sprintf("%s: %s, %s", each.What, units.Size(float64(each.PeakBytes)), verdict))
 	}
-	return append(out, s.shardedRemedies()...)
-}
-
-// shortfall is the training that does not fit.
-func (s *search) shortfall() estimate.Shortfall {
-	o := s.in.Options
-	asked := estimate.Setup{Frozen: o.FreezeFeatureEncoder, Optimizer: optimizers[o.Optimizer].name, Rank: int64(o.LoRARank)}
-	return estimate.Shortfall{Budget: s.budget, Asked: asked, Precision: s.precisionOn, Share: s.perDevice,
-		Longest: s.clips.longest(), Margin: o.SafetyMargin, Cards: s.in.Cards, Rows: s.rows()}
+	return out
 }
 
 // Remedies are what would make a training fit that Make refuses as Infeasible, in the order in which one would try them. Errors: those of
@@ -87,35 +81,105 @@ func Remedies(in Inputs) ([]estimate.Remedy, error) {
 	}
 	in.Options = options
 	s, err := newSearch(in, newPool(in.Hardware, options))
-	if err != nil || s.estimator == nil {
+	if err != nil {
 		return nil, err
 	}
-	return s.estimator.Remedies(s.shortfall())
+	if t := s.least(); t != nil {
+		return s.changes(*t), nil
+	}
+	return nil, nil
 }
 
-// shardedRemedies is what a device needs when several hold the model's state together, with gradient checkpointing, at one clip.
-func (s *search) shardedRemedies() (out []string) {
+// usualRank of LoRA's adapters.
+const usualRank = 32
+
+// changes are those of settings, of clips and of cards, each with what a micro-batch of one clip takes: as traced, less the state that is not there.
+func (s *search) changes(t Traced) []estimate.Remedy {
+	with, need := "gradient checkpointing", t.Peaks[0].Bytes
+	if !t.Checkpointing {
+		with = "nothing computed again"
+	} else if t.Offload {
+		with = "offloaded gradient checkpointing"
+	}
+	remedies := []estimate.Remedy{s.remedy("as asked, with "+with, need)}
+	saved, lightest := int64(0), with
+	if !s.sharded() { // what is saved is known of the state that was asked for, not of a smaller one
+		for _, name := range estimate.Lighter(t.Optimizer) {
+			saved, lightest = s.savedBy(t.Optimizer, name), fmt.Sprintf("optimizer=%q and %s", name, with)
+			remedies = append(remedies, s.remedy("with "+lightest, need-saved))
+		}
+	}
+	if s.pool.count > 1 {
+		remedies = append(remedies, s.remedy("one of them alone, with "+lightest, need-saved-s.beside()))
+	}
+	if !s.sharded() && s.in.Options.LoRARank == 0 {
+		m := s.in.Model
+		frozen := m.GradientBytes + m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
+		remedies = append(remedies, s.remedy(fmt.Sprintf("LoRA of rank %d on queries and values (lora_rank=%d), with %s", usualRank, usualRank, with), need-frozen))
+	}
+	if seconds := s.longestThatFits(t); seconds >= 1 && seconds < s.clips.longest() && s.clips.fixed == 0 {
+		remedies = append(remedies, estimate.Remedy{What: fmt.Sprintf("%s of at most %s, with %s", s.rows().Nouns(), s.rows().Length(float64(int(seconds))), with), PeakBytes: s.budget.Bytes, Fits: true})
+	}
+	return s.larger(remedies, need-saved, lightest)
+}
+
+func (s *search) remedy(what string, bytes int64) estimate.Remedy {
+	return estimate.Remedy{What: what, PeakBytes: uint64(max(0, bytes)), Fits: bytes <= int64(s.budget.Bytes)}
+}
+
+// savedBy is what another optimizer takes less: the difference of their states, and the temporary lists of AdamW that is not fused.
+func (s *search) savedBy(from, to string) (bytes int64) {
+	m := s.in.Model
+	state := func(name string) int64 { return m.OptimizerBytes[optimizers[name].state] }
+	if bytes = state(from) - state(to); from == "adamw_torch" {
+		bytes += m.GradientBytes
+	}
+	return bytes
+}
+
+// longestThatFits is the seconds of the longest clips of which one fits: as traced, else as the peak rises with the length.
+func (s *search) longestThatFits(t Traced) (seconds float64) {
+	for _, row := range t.Memory {
+		if row.Batch > 0 {
+			seconds = row.Seconds
+		}
+	}
+	held := s.modelBytes()
+	if room, rise := float64(t.BudgetBytes-held), float64(t.Peaks[0].Bytes-held); seconds == 0 && room > 0 && rise > room {
+		return s.clips.longest() * room / rise
+	}
+	return seconds
+}
+
+// larger adds the card with the least memory on which it would fit.
+func (s *search) larger(remedies []estimate.Remedy, need int64, with string) []estimate.Remedy {
+	best := -1
+	for i, card := range s.in.Cards {
+		size := card.GPU.MemoryTotalBytes
+		roomier := size > s.budget.GPU.MemoryTotalBytes && float64(need) <= s.in.Options.SafetyMargin*float64(size)
+		if roomier && (best < 0 || size < s.in.Cards[best].GPU.MemoryTotalBytes) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return remedies
+	}
+	return append(remedies, estimate.Remedy{What: s.in.Cards[best].Key + " instead, with " + with, PeakBytes: uint64(max(0, need)), Fits: true})
+}
+
+// shardedRemedies is what a device needs when several hold the model's state together, at one clip.
+func (s *search) shardedRemedies(t Traced) (out []estimate.Remedy) {
 	if s.pool.onCPU() {
 		return nil
 	}
 	devices := max(2, s.pool.count)
-	alone := s.budget
-	alone.Devices, alone.Shared = 1, nil // what each strategy saves is added below
-	w := candidate{s.candidates()[0].precision, profile.CheckpointingOf(true, 1, false), optimizers[s.in.Options.Optimizer].name}
-	bytes, _, err := s.estimator.Need(s.question(w, 1), alone, true)
-	if err != nil {
-		return nil
-	}
+	alone := t.Peaks[0].Bytes - s.beside()
+	w := candidate{t.Precision, profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers, t.Offload), t.Optimizer}
 	for _, strategy := range []string{"zero2", "zero3", "fsdp"} {
-		more, err := sharding.Difference(s.shardingRequest(strategy, devices, w))
-		if err != nil {
-			continue
+		if more, err := sharding.Difference(s.shardingRequest(strategy, devices, w)); err == nil {
+			needed := s.remedy(fmt.Sprintf("%s over %d of them", shardingNames[strategy], devices), alone+more)
+			out = append(out, needed)
 		}
-		needed, verdict := int64(bytes)+more, "still too much"
-		if needed <= int64(s.budget.Bytes) {
-			verdict = "fits"
-		}
-		out = append(out, fmt.Sprintf("%s over %d of them: about %s of each, %s", shardingNames[strategy], devices, units.Size(float64(needed)), verdict))
 	}
 	return out
 }
@@ -127,13 +191,6 @@ func (s *search) shardingRequest(strategy string, devices int, w candidate) shar
 	return sharding.Request{Strategy: strategy, Devices: devices, Precision: w.precision, Parameters: m.TotalParameters, Trainable: m.TrainableParameters,
 		ParameterBytes: m.ParameterBytes, GradientBytes: m.GradientBytes, OptimizerBytes: m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state],
 		Optimizer: w.optimizer, DeferredSends: true}
-}
-
-func (s *search) precisionOn(g profile.GPU) string {
-	if s.in.Options.Precision != "" {
-		return s.in.Options.Precision
-	}
-	return estimate.Precision(g)
 }
 
 // usedByOthers speaks when a card would have room if nothing else used it.

@@ -54,10 +54,7 @@ func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
 	steps := max(1, int(math.Ceil(d.NumTrainEpochs*float64(f.chosen.steps))))
 	usual := schedule{steps: steps, interval: max(1, min(usualInterval, steps/fewestEvaluations)), training: s.epochSeconds(d, f.chosen).Likely * d.NumTrainEpochs}
 	clips, source := s.evalClips()
-	var err error
-	if m := s.described(); m != nil {
-		err = s.in.Options.CheckGeneration(m)
-	}
+	err := s.in.Options.CheckGeneration(f.traced.Decoder, s.in.Model.ClassOrName())
 	if err != nil || clips == 0 {
 		why := fmt.Sprintf("no %s to evaluate with", s.rows().Nouns())
 		d.because("eval_steps", why)
@@ -65,15 +62,9 @@ func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
 		return s.writeSaves(d, wholeRun{}, usual, "as often as usual"), err
 	}
 	if usual.clips = clips; f.throughput.known {
-		usual.one, err = s.evaluating(d, f, clips)
+		usual.one = s.evaluating(d, f, clips)
 	}
-	if err != nil {
-		return wholeRun{}, err
-	}
-	chosen, err := s.affordable(d, f, usual)
-	if err != nil {
-		return wholeRun{}, err
-	}
+	chosen := s.affordable(d, f, usual)
 	d.EvalSteps = &chosen.interval
 	d.because("eval_steps", s.intervalReason(usual, chosen, source))
 	whySamples := "all that there are"
@@ -88,27 +79,24 @@ func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
 
 // affordable is the schedule whose evaluations stay under their share of the training's time: with longer intervals, as long as some evaluations are
 // left, then with fewer clips, as long as they are some, and then with intervals as long as it takes.
-func (s *search) affordable(d *draft, f evaluated, r schedule) (schedule, error) {
+func (s *search) affordable(d *draft, f evaluated, r schedule) schedule {
 	allowed := profile.Or(s.in.Options.MaxEvalShare, usualEvalShare)
 	if r.share() <= allowed {
-		return r, nil
+		return r
 	}
 	once := r.rarer(1).share()
 	if r = r.rarer(max(fewestEvaluations, allowed/once)); r.share() <= allowed {
-		return r, nil
+		return r
 	}
 	least := max(fewestClips, d.PerDeviceEvalBatchSize*s.pool.count) // less than a batch would take as long
 	if kept := max(least, int(float64(r.clips)*allowed/r.share())); kept < r.clips {
-		var err error
-		if r.one, err = s.evaluating(d, f, kept); err != nil {
-			return r, err
-		}
+		r.one = s.evaluating(d, f, kept)
 		r.clips = kept
 	}
 	if r.share() > allowed*aboutRight {
 		r = r.rarer(allowed / r.rarer(1).share())
 	}
-	return r, nil
+	return r
 }
 
 // aboutRight is how far over its share an evaluation may be that was shortened for it: what does not shrink with its clips.

@@ -8,7 +8,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -25,8 +24,8 @@ type candidate struct {
 type search struct {
 	in        Inputs
 	pool      pool
-	estimator *estimate.Estimator // nil where the model is known by its traces alone
-	timers    []*estimate.Timer   // of each kind of GPU; none where the figures of one are not published
+	guesses   bool              // whether candidates that were not traced are judged by those that were: to find what to trace next
+	timers    []*estimate.Timer // of each kind of GPU; none where the figures of one are not published
 	clips     durations
 	perDevice int // clips of one device in a step
 	budget    estimate.Budget
@@ -38,6 +37,7 @@ type search struct {
 type evaluated struct {
 	candidate
 	traced     *Traced
+	guessed    bool // by the traces of others
 	memory     batching.Limits
 	throughput throughput
 	buckets    []batching.Bucket
@@ -70,26 +70,9 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	s := &search{in: in, pool: p, mixing: true, perDevice: shareOf(in.Options.TargetBatchSize, p.count)}
 	s.budget = estimate.Budget{Devices: p.count, Bytes: uint64(p.planned * in.Options.SafetyMargin)}
 	fixed := 0.0
-	if in.Described != nil {
-		ask := in.Estimator
-		if ask == nil {
-			ask = estimate.Of(*in.Described)
-		}
-		if m, err := ask.Model(false); err == nil {
-			s.estimator, fixed, s.mixing = ask, m.LongestSeconds(), !m.NormalizesOverTime()
-			if err := s.adapt(m); err != nil {
-				return nil, err
-			}
-		} else if len(in.Traced) == 0 && fault.From(err).Code != fault.Unsupported {
-			return nil, err
-		}
-	}
-	if s.estimator == nil && in.Options.LoRARank > 0 && !in.Options.Adapted {
-		return nil, fault.New(fault.InvalidArgument, "pass the model that has the adapters, without lora_rank",
-			"lora_rank is %d, and the config of %s does not say which layers take adapters", in.Options.LoRARank, in.Model.ClassOrName())
-	}
-	if !s.known() {
-		return s, nil
+	for _, t := range in.Traced {
+		fixed, s.mixing = max(fixed, t.FixedS), s.mixing && !t.OverTime
+		s.adapt(t)
 	}
 	if !p.onCPU() {
 		s.budget.GPU = p.gpus[p.tightest]
@@ -105,24 +88,19 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	return s, err
 }
 
-// adapt takes the sizes of a model with adapters, where LoRA is asked for.
-func (s *search) adapt(m *analytic.Model) error {
-	rank := int64(s.in.Options.LoRARank)
-	if rank == 0 || s.in.Options.Adapted {
-		return nil
+// adapt takes the trained parameters of a model to which a trace added adapters.
+func (s *search) adapt(t Traced) {
+	if s.in.Options.LoRARank == 0 || s.in.Options.Adapted || len(t.Work) == 0 {
+		return
 	}
-	if !m.TakesAdapters() {
-		return fault.New(fault.Unsupported, "leave lora_rank out, or pass a peft model whose target_modules are feed-forward layers: [\"intermediate_dense\", \"output_dense\"]",
-			"lora_rank is %d, and %s never calls its projections to queries and values, so that adapters beside them would not run", rank, s.in.Model.ClassOrName())
+	m, trained := s.in.Model, t.Work[0].TrainedParameters
+	share := float64(trained) / float64(max(1, m.TrainableParameters))
+	state := make(map[string]int64, len(m.OptimizerBytes))
+	for name, bytes := range m.OptimizerBytes {
+		state[name] = int64(share * float64(bytes))
 	}
-	adapted, err := m.WithLoRA(rank)
-	if err != nil {
-		return err
-	}
-	sizes, name := adapted.Profile(), s.in.Model.Name
-	s.in.Model = sizes
-	s.in.Model.Name = name
-	return nil
+	m.TrainableParameters, m.GradientBytes, m.OptimizerBytes = trained, gradientBytes*trained, state
+	s.in.Model = m
 }
 
 // sharded tells whether the GPUs divide the model's state between them: then the guard cannot cut batches.
@@ -143,11 +121,22 @@ func (s *search) shardState() error {
 	return err
 }
 
-// known tells whether anything is known of what the model takes.
-func (s *search) known() bool { return s.estimator != nil || len(s.in.Traced) > 0 }
+// beside is what a process holds beside its allocator's memory and the context, in bytes: with several GPUs DDP's buckets, a second copy of the
+// gradients; or what another way of sharing the model's state adds or saves.
+func (s *search) beside() int64 {
+	switch {
+	case s.sharded():
+		return *s.budget.Shared
+	case s.pool.count > 1 && !s.pool.onCPU():
+		return gradientBytes * s.in.Model.TrainableParameters
+	}
+	return 0
+}
 
-// candidates are those that the options and the devices allow, but for checkpointing of some layers, and offloaded, that nobody asked for: those
-// come from partly and offloaded.
+const gradientBytes = 4 // of a parameter in float32
+
+// candidates are those that the options and the devices allow, in the order in which they are traced, but for checkpointing of some layers, and
+// offloaded, that nobody asked for.
 func (s *search) candidates() (all []candidate) {
 	o := s.in.Options
 	every := profile.CheckpointingOf(true, profile.Or(o.EveryNLayers, 1), profile.Or(o.OffloadCheckpoints, false))
@@ -187,46 +176,52 @@ func (s *search) precisions() []string {
 // run evaluates every candidate, the fastest first. Nothing fits: none.
 func (s *search) run() ([]evaluated, error) {
 	var all []evaluated
-	for _, w := range s.candidates() {
+	for _, w := range slices.Concat(s.candidates(), s.partly(), s.offloaded()) {
 		f, fits, err := s.evaluate(w)
 		if err != nil {
 			return nil, err
 		}
-		full := &f
-		if !fits {
-			full = nil
-		} else if all, err = s.partly(f, append(all, f)); err != nil {
-			return nil, err
-		}
-		if all, err = s.offloaded(w, full, all); err != nil {
-			return nil, err
+		if fits {
+			all = append(all, f)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b evaluated) int { return cmp.Compare(a.chosen.epoch.Likely, b.chosen.epoch.Likely) })
+	slices.SortStableFunc(all, func(a, b evaluated) int { return cmp.Compare(a.rank(), b.rank()) })
 	return all, nil
+}
+
+// rank is what candidates are compared by: the time of an epoch, a little longer where settings are not the usual ones, which must gain something,
+// and shorter where it is guessed, as larger micro-batches may also compute faster.
+func (f evaluated) rank() float64 {
+	switch {
+	case f.checkpointing.Partly() || f.checkpointing.Offload:
+		return f.chosen.epoch.Likely * (1 + aboutAsFast)
+	case f.guessed:
+		return f.chosen.epoch.Likely * (1 - guessedFaster)
+	}
+	return f.chosen.epoch.Likely
 }
 
 // evaluate finds the batches of a candidate, if the longest clip fits.
 func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
 	f = evaluated{candidate: w, traced: s.traced(w)}
-	if f.memory, err = s.largestByLength(w, f.traced); err != nil || len(f.memory) == 0 {
-		return f, false, err
+	if f.traced == nil && s.guesses {
+		f.traced, f.guessed = s.guess(w), true
 	}
+	if f.traced == nil {
+		return f, false, nil
+	}
+	f.memory = capped(f.traced.Memory, s.perDevice)
 	if s.clips.fits(f.memory) < len(s.clips.sorted) {
 		return f, false, nil
 	}
-	if f.throughput, err = s.throughput(w, f.traced, s.usual(f.memory)); err != nil {
+	if f.throughput, err = s.throughput(f, s.usual(f.memory)); err != nil {
 		return f, false, err
 	}
 	if err = s.compare(&f); err != nil {
 		return f, false, err
 	}
 	f.chosen = s.choose(f)
-	if w.checkpointing.Offload {
-		if f.pinned, err = s.pinnedBytes(f); err != nil {
-			return f, false, err
-		}
-	}
+	f.pinned = s.pinnedBytes(f)
 	return f, s.fitsHost(f), nil
 }
 
@@ -243,50 +238,6 @@ func (s *search) traced(w candidate) *Traced {
 		}
 	}
 	return nil
-}
-
-func (s *search) question(w candidate, batch int) estimate.Question {
-	class := "8.0"
-	if !s.pool.onCPU() {
-		class = estimate.Class(s.budget.GPU)
-	}
-	frozen := s.in.Options.FreezeFeatureEncoder
-	return estimate.Question{Setup: estimate.Setup{Checkpointing: w.checkpointing, Optimizer: w.optimizer, Frozen: frozen, Rank: int64(s.in.Options.LoRARank)}, Class: class,
-		Precision: w.precision, Batch: batch, Accumulating: true, Seconds: s.clips.longest()}
-}
-
-// largestByLength is the largest micro-batch for each length, at most a device's share: by the trace, or by the estimate from the
-// config, whose rule is corrected by simulations. Empty where nothing is known of the candidate.
-func (s *search) largestByLength(w candidate, traced *Traced) (batching.Limits, error) {
-	if traced != nil {
-		return capped(traced.Memory, s.perDevice), nil
-	}
-	if s.estimator == nil {
-		return nil, nil
-	}
-	var rows batching.Limits
-	least, factor := 1, 1.0
-	lengths := s.clips.lengths()
-	for i := len(lengths) - 1; i >= 0; i-- { // from the longest clips on: shorter ones allow as many at least
-		q := s.question(w, least)
-		q.Seconds = lengths[i]
-		if i == len(lengths)-1 {
-			var err error
-			if factor, err = s.estimator.Factor(q, s.budget, s.perDevice); err != nil {
-				return nil, err
-			}
-		}
-		batch := s.estimator.Largest(q, s.budget, factor, least, s.perDevice)
-		if least = max(1, batch); batch < 1 {
-			batch = 0
-		}
-		rows = append(rows, batching.Fit{Seconds: lengths[i], Batch: batch})
-	}
-	slices.Reverse(rows)
-	for i := len(rows) - 2; i >= 0; i-- {
-		rows[i].Batch = max(rows[i].Batch, rows[i+1].Batch)
-	}
-	return rows, nil
 }
 
 func capped(m batching.Limits, most int) batching.Limits {
@@ -383,7 +334,7 @@ func (s *search) unsplit(f evaluated) string {
 	switch {
 	case s.sharded():
 		return "the guard cannot split the steps of a sharded model"
-	case f.traced != nil && f.traced.OneLength:
+	case f.traced.OneLength:
 		return "the memory of batches of other lengths is not known"
 	case s.ruleMissing():
 		return fmt.Sprintf("the loss of %s is not in the table of known losses, and rule= was not given", s.in.Model.ClassOrName())
@@ -420,7 +371,8 @@ func (s *search) fastestOf(f evaluated, order string) (chosen *batches) {
 }
 
 const (
-	aboutAsFast = 0.03
-	muchFaster  = 0.15
-	fewSteps    = 20 // an epoch with fewer keeps its order random
+	aboutAsFast   = 0.03
+	muchFaster    = 0.15
+	guessedFaster = 0.2
+	fewSteps      = 20 // an epoch with fewer keeps its order random
 )

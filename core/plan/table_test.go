@@ -11,8 +11,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/memory/analytic"
-	"github.com/asrconfig/asrconfig-go/core/model"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -36,20 +34,15 @@ func TestThePublishedScenariosArePlannedByDefault(t *testing.T) {
 				in := described(t, row.model, durations, row.card)
 				c := planned(t, in)
 				assert.Equal(t, 32, effective(c))
-				assert.Equal(t, analytic.DefaultOptimizer, c.Optimizer)
+				assert.Equal(t, estimate.DefaultOptimizer, c.Optimizer)
 				checkSearched(t, c)
 
 				// What the plan says is what its own settings take.
 				precision := map[bool]string{true: "fp16", false: "bf16"}[c.FP16]
-				m, err := analytic.Read(*in.Described)
-				require.NoError(t, err)
-				e, err := m.Estimate(analytic.Request{Batch: int64(c.MicroBatchSize), Seconds: slices.Max(durations), Precision: precision,
-					Checkpointing: c.GradientCheckpointing, Accumulation: 2, Optimizer: c.Optimizer, Settings: c.AllocConf, Simulate: true,
-					ComputeCapability: estimate.Class(in.Hardware.GPUs[0])})
-				require.NoError(t, err)
-				outside, err := estimate.Outside(in.Hardware.GPUs[0], 1)
-				require.NoError(t, err)
-				assert.EqualValues(t, e.PeakReserved+outside, c.PredictedBytes)
+				w := TraceRequest{Precision: precision, Checkpointing: c.GradientCheckpointing, EveryNLayers: c.EveryNLayers, Optimizer: c.Optimizer}
+				m := standIns[row.model]
+				each, _ := m.clipSecond(w)
+				assert.Equal(t, m.held(in, w)+int64(each*slices.Max(durations)*float64(c.MicroBatchSize)), c.PredictedBytes)
 			})
 		}
 	}
@@ -60,7 +53,7 @@ func TestTheFusedOptimizerIsNamedWhereItHelps(t *testing.T) {
 	in := described(t, xlsr1B, chunks(320, 8), "L4")
 	in.Hardware.GPUs[0].MemoryTotalBytes = 22_500_000_000 // a step with lists does not fit, one without does
 	in.Options.Optimizer = "adamw_torch"
-	_, err := Make(in)
+	_, err := makePlan(in)
 	requireFault(t, err, fault.Infeasible, "does not fit")
 	hint := fault.From(err).Hint
 	line := hint[strings.Index(hint, `with optimizer="adamw_torch_fused" and gradient checkpointing`):]
@@ -124,17 +117,17 @@ func trace(w *TraceRequest, fits int) Traced {
 		Memory: batching.Limits{{Seconds: 60, Batch: fits}}, Peaks: []TracedPeak{{Batch: max(1, fits), Bytes: w.BudgetBytes}}}
 }
 
-func TestWaysAreTracedUntilTheFastestIsKnown(t *testing.T) {
+// TestTheFirstTraceComputesNothingAgain, and says what the plan wants to know.
+func TestTheFirstTraceComputesNothingAgain(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 15, 1), "T4")
 	w := next(t, in)
 	require.NotNil(t, w)
-	estimated := planned(t, in)
-	assert.Equal(t, TraceRequest{Precision: "fp16", Checkpointing: estimated.GradientCheckpointing, EveryNLayers: 1, Optimizer: estimated.Optimizer,
-		Allocator: estimated.AllocConf, Share: 32, BudgetBytes: estimated.BudgetBytes, High: true}, *w)
+	assert.Equal(t, TraceRequest{Precision: "fp16", EveryNLayers: 1, Optimizer: "adamw_torch_fused", Allocator: estimate.AllocatorSettings, Share: 32,
+		BudgetBytes: int64(in.Hardware.GPUs[0].MemoryTotalBytes) * 85 / 100, LongestS: 15, High: true, Generates: true, Beams: 1, Tokens: usualGeneration}, *w)
 	in.Traced = []Traced{trace(w, 0)}
 	other := next(t, in)
 	require.NotNil(t, other, "a way that does not fit leaves the next one")
-	assert.NotEqual(t, w.Checkpointing, other.Checkpointing)
+	assert.True(t, other.Checkpointing)
 	in.Traced = append(in.Traced, trace(other, 4))
 	assert.Nil(t, next(t, in))
 
@@ -145,44 +138,52 @@ func TestWaysAreTracedUntilTheFastestIsKnown(t *testing.T) {
 	requireFault(t, err, fault.InvalidArgument, "preset")
 }
 
-// TestATraceHasTheLastWord: what fits in no way by the config is traced in the way that takes the least before it is refused.
-func TestATraceHasTheLastWord(t *testing.T) {
+// TestNoMoreIsTracedThanMayBeFaster: where a whole share fits nothing is computed again.
+func TestNoMoreIsTracedThanMayBeFaster(t *testing.T) {
+	for card, most := range map[string]int{"A100-80GB": 1, "T4": 3} {
+		in := described(t, xlsr, speech(2000, 15, 1), card)
+		in.Options.AnyDepth = true
+		in, err := traced(in)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, len(in.Traced), most, card)
+	}
+}
+
+// TestWhatFitsInNoWayIsTracedInEach before it is refused.
+func TestWhatFitsInNoWayIsTracedInEach(t *testing.T) {
 	in := described(t, xlsr1B, chunks(320, 8), "T4")
-	_, err := Make(in)
+	in.Options.CanOffload = true
+	_, err := makePlan(in)
 	requireFault(t, err, fault.Infeasible, "does not fit")
-	w := next(t, in)
-	require.NotNil(t, w)
-	assert.True(t, w.Checkpointing)
-	in.Traced = []Traced{trace(w, 0)}
+	for _, want := range []struct{ checkpointing, offload bool }{{false, false}, {true, false}, {true, true}} {
+		w := next(t, in)
+		require.NotNil(t, w)
+		assert.Equal(t, want, struct{ checkpointing, offload bool }{w.Checkpointing, w.Offload})
+		in.Traced = append(in.Traced, trace(w, 0))
+	}
 	assert.Nil(t, next(t, in))
 	_, err = Make(in)
 	requireFault(t, err, fault.Infeasible, "does not fit")
-	in.Traced = []Traced{trace(w, 2)}
+	in.Traced[2] = trace(&TraceRequest{Precision: "fp16", Checkpointing: true, EveryNLayers: 1, Offload: true, Optimizer: "adamw_torch_fused", BudgetBytes: in.Traced[0].BudgetBytes}, 2)
 	assert.Nil(t, next(t, in))
-	assert.Equal(t, 2, planned(t, in).MicroBatchSize)
+	c, err := Make(in)
+	require.NoError(t, err)
+	assert.Equal(t, 2, c.MicroBatchSize)
 }
 
-func TestAModelOfUnknownKindIsTraced(t *testing.T) {
+func TestWithoutATraceTheFormulaPlans(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 15, 1), "T4")
-	in.Described = &model.Request{Config: []byte(`{"model_type":"seamless_m4t","hidden_size":16}`)}
-	w := next(t, in)
-	require.NotNil(t, w)
-	assert.False(t, w.Checkpointing, "not every module has it")
-	in.Traced = []Traced{trace(w, 4)}
-	assert.Nil(t, next(t, in))
-	c := planned(t, in)
-	assert.Equal(t, "fastest", c.Policy)
-	assert.Equal(t, 4, c.MicroBatchSize)
-
-	in.Traced, in.NotTraced = nil, &NotTraced{Why: "tracing failed: no loss", Fix: "Do this."}
-	c = planned(t, in)
+	in.NotTraced = &NotTraced{Why: "tracing failed: no loss", Fix: "Do this."}
+	c, err := Make(in)
+	require.NoError(t, err)
 	assert.Contains(t, c.Warnings[0], "tracing failed: no loss")
 	assert.Contains(t, c.Warnings[0], "Do this.")
 }
 
 // TestALongClipThatIsLeftOutIsNotTraced: a trace is of the clips that the plan keeps.
 func TestALongClipThatIsLeftOutIsNotTraced(t *testing.T) {
-	w := next(t, described(t, xlsr, append(speech(999, 20, 1), 36000), "T4"))
-	require.NotNil(t, w)
-	assert.InDelta(t, 20, profile.Or(w.MaxLengthS, 0), 1e-9)
+	in := described(t, xlsr, append(speech(999, 20, 1), 36000), "T4")
+	c := planned(t, in)
+	assert.InDelta(t, 20, profile.Or(c.MaxLengthS, 0), 1e-9)
+	assert.NotNil(t, c.Times)
 }

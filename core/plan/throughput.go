@@ -2,6 +2,7 @@ package plan
 
 import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
@@ -17,6 +18,7 @@ type throughput struct {
 	parts        timing.Parts // of a usual micro-batch
 	finish       func(accumulation float64) timing.Parts
 	calibration  *timing.Calibration // of whole steps
+	forward      float64             // share of a micro-batch's time that its forward pass takes
 }
 
 const (
@@ -36,15 +38,13 @@ func unknownThroughput(w candidate, onCPU bool) throughput {
 	return p
 }
 
-// throughput is measured between a micro-batch of one short clip and one of usual size, both by the time model.
-func (s *search) throughput(w candidate, traced *Traced, usual int) (throughput, error) {
-	ends, err := s.work(w, traced, usual)
-	if err != nil {
-		return throughput{}, err
-	}
+// throughput is measured between a micro-batch of one short clip and one of usual size, both by the time model; without a trace's work candidates are
+// compared by the seconds that they compute.
+func (s *search) throughput(f evaluated, usual int) (throughput, error) {
+	ends := f.traced.Work
 	if len(ends) == 0 || len(s.timers) == 0 {
-		p := unknownThroughput(w, s.pool.onCPU())
-		if s.estimator != nil && s.pool.onCPU() {
+		p := unknownThroughput(f.candidate, s.pool.onCPU())
+		if len(ends) > 0 && s.pool.onCPU() {
 			p.overheadS = estimate.HostOverhead(ends[1].Work, ends[1].held(), s.in.Hardware.CPU.UsableCores)
 		}
 		return p, nil
@@ -58,7 +58,7 @@ func (s *search) throughput(w candidate, traced *Traced, usual int) (throughput,
 	if err != nil {
 		return throughput{}, err
 	}
-	update, err := p.slowest.Update(full.Work, w.optimizer, w.precision, s.pool.count)
+	update, err := p.slowest.Update(full.Work, f.optimizer, f.precision, s.pool.count)
 	if err != nil {
 		return throughput{}, err
 	}
@@ -69,28 +69,20 @@ func (s *search) throughput(w candidate, traced *Traced, usual int) (throughput,
 	p.paddedSecond = timing.Range{Low: slope(low.Low, high.Low), Likely: slope(low.Likely, high.Likely), High: slope(low.High, high.High)}
 	p.overheadS = max(0, low.Likely/p.paddedSecond.Likely-least.held())
 	p.finish = func(accumulation float64) timing.Parts { return update.After(int(accumulation + 0.5)) }
-	return p, nil
+	if p.forward, err = p.slowest.Forward(full.Work); f.guessed {
+		again := f.recomputed()
+		p.paddedSecond, p.parts = p.paddedSecond.Times(again), p.parts.Times(again)
+	}
+	return p, err
 }
 
-// work is that of a micro-batch of one short clip, and of one of usual size: from the config, as in comparisons, or by the trace of a
-// model that is known by its traces alone. None where neither tells.
-func (s *search) work(w candidate, traced *Traced, usual int) ([]TracedWork, error) {
-	if s.estimator == nil {
-		if traced == nil {
-			return nil, nil
-		}
-		return traced.Work, nil
+// recomputed is how much longer a guessed candidate takes than the trace that its work is from.
+func (f evaluated) recomputed() float64 {
+	from := profile.CheckpointingOf(f.traced.Checkpointing, f.traced.EveryNLayers, f.traced.Offload)
+	if f.checkpointing.Partly() {
+		from = profile.Checkpointing{} // of the trace without any
 	}
-	q := s.question(w, 1)
-	ends := []TracedWork{{Batch: 1, Seconds: estimate.Shortest}, {Batch: usual, Seconds: s.clips.mean()}}
-	for i := range ends {
-		var err error
-		q.Batch, q.Seconds = ends[i].Batch, ends[i].Seconds
-		if ends[i].Work, err = s.estimator.Work(q); err != nil {
-			return nil, err
-		}
-	}
-	return ends, nil
+	return (passes + f.checkpointing.Share()) / (passes + from.Share())
 }
 
 // epoch is how long an epoch takes, the loader's time not counted.

@@ -11,7 +11,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// Traced is what a traced step of the model takes with one candidate: exact where the estimate from the config is not.
+// Traced is what a traced step of the model takes with one candidate.
 type Traced struct {
 	Precision     string          `json:"precision"`
 	Checkpointing bool            `json:"gradient_checkpointing"`
@@ -24,8 +24,11 @@ type Traced struct {
 	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
 	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing
 	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be split by length
-	Work          []TracedWork    `json:"work"`         // of a short clip alone and of a usual micro-batch, for their times; none where no times are known
+	Work          []TracedWork    `json:"work"`         // of a short clip alone, of a usual micro-batch and, if it is there, of the longest clip alone; none where no trace tells
 	HighBytes     *int64          `json:"high_bytes"`   // worst peak of whole runs in several orders; absent when none was simulated
+	FixedS        float64         `json:"fixed_s"`      // seconds to which the model pads or cuts every clip; 0: clips keep their length
+	OverTime      bool            `json:"over_time"`    // a layer normalizes over time, so that results depend on padding
+	Decoder       *TracedDecoder  `json:"decoder"`      // of a model that generates texts; absent for others
 }
 
 // TracedPeak is the memory of one micro-batch of the longest clips.
@@ -40,8 +43,17 @@ type TracedPeak struct {
 type TracedWork struct {
 	Batch   int      `json:"batch"`
 	Seconds float64  `json:"seconds"`
+	Labels  int64    `json:"labels"`  // tokens of a clip's text
 	Unknown []string `json:"unknown"` // operations that no rule counts
 	kernel.Work
+}
+
+// TracedDecoder is what generating a text takes.
+type TracedDecoder struct {
+	Share      float64 `json:"share"`       // of the model's layers
+	Tokens     int64   `json:"tokens"`      // of the longest usual text
+	MostTokens int64   `json:"most_tokens"` // that its positions allow; 0 for any
+	CacheBytes int64   `json:"cache_bytes"` // keys and values of the texts of an evaluation batch
 }
 
 func (w TracedWork) held() float64 { return float64(w.Batch) * w.Seconds }
@@ -61,8 +73,11 @@ func (t Traced) check() error {
 	if !rising || wrong || len(t.Peaks) == 0 && t.Memory[0].Batch > 0 {
 		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are not bytes of increasing micro-batches")
 	}
-	if len(t.Work) != 0 && (len(t.Work) != 2 || !(t.Work[0].Batch > 0 && t.Work[0].Seconds > 0 && t.Work[0].held() < t.Work[1].held() && t.Work[1].held() < maxHeld)) {
+	if len(t.Work) != 0 && (len(t.Work) == 1 || len(t.Work) > 3 || !(t.Work[0].Batch > 0 && t.Work[0].Seconds > 0 && t.Work[0].held() < t.Work[1].held() && t.Work[1].held() < maxHeld)) {
 		return fault.New(fault.InvalidArgument, "trace again", "the traced work is not that of a short clip and of a larger micro-batch")
+	}
+	if !(t.FixedS >= 0 && t.FixedS <= maxClipS) {
+		return fault.New(fault.InvalidArgument, "trace again", "clips are padded to %v s", t.FixedS)
 	}
 	if t.BudgetBytes < 1 || t.EvalBatch != nil && *t.EvalBatch < 1 || t.HighBytes != nil && *t.HighBytes < 1 {
 		return fault.New(fault.InvalidArgument, "trace again", "a traced budget of %d bytes, or an evaluation batch or a worst peak below 1", t.BudgetBytes)
@@ -71,8 +86,8 @@ func (t Traced) check() error {
 }
 
 // Warnings say what the trace assumed, and which operations it times by rules that it does not have.
-func (t Traced) Warnings(timed bool) (out []string) {
-	for _, text := range []string{t.Note, t.unknownWarning(timed)} {
+func (t Traced) Warnings() (out []string) {
+	for _, text := range []string{t.Note, t.unknownWarning()} {
 		if text != "" {
 			out = append(out, text)
 		}
@@ -81,8 +96,8 @@ func (t Traced) Warnings(timed bool) (out []string) {
 }
 
 // unknownWarning names the operations whose times are those of their bytes alone; "" for none.
-func (t Traced) unknownWarning(timed bool) string {
-	if !timed || len(t.Work) == 0 || len(t.Work[1].Unknown) == 0 {
+func (t Traced) unknownWarning() string {
+	if len(t.Work) == 0 || len(t.Work[1].Unknown) == 0 {
 		return ""
 	}
 	names := t.Work[1].Unknown
@@ -101,16 +116,30 @@ const maxHeld = 1e9 // seconds of audio in a micro-batch
 // Largest is about the largest micro-batch of clips of so many seconds, the longest, that fits: as traced up to a step's share, beyond it as
 // far as the traced peaks rise with the batch.
 func (t Traced) Largest(seconds float64) int {
-	fits, rise := t.Memory.Largest(seconds), int64(0)
-	last := t.Peaks[len(t.Peaks)-1]
-	if len(t.Peaks) > 1 {
-		before := t.Peaks[len(t.Peaks)-2]
-		rise = (last.Bytes - before.Bytes) / int64(last.Batch-before.Batch)
+	fits, rise := t.Memory.Largest(seconds), t.rise()
+	if len(t.Peaks) == 0 {
+		return fits
 	}
+	last := t.Peaks[len(t.Peaks)-1]
 	if fits < last.Batch || rise < 1 || t.OneLength {
 		return fits
 	}
 	return last.Batch + int(max(0, t.BudgetBytes-last.Bytes)/rise)
+}
+
+// rise is the bytes of one more of the longest clips; 0 where only one peak was traced.
+func (t Traced) rise() int64 {
+	if len(t.Peaks) < 2 {
+		return 0
+	}
+	last, before := t.Peaks[len(t.Peaks)-1], t.Peaks[len(t.Peaks)-2]
+	return (last.Bytes - before.Bytes) / int64(last.Batch-before.Batch)
+}
+
+// bytes are about those of a micro-batch of the longest clips, as the traced peaks rise.
+func (t Traced) bytes(batch int) int64 {
+	last := t.Peaks[len(t.Peaks)-1]
+	return last.Bytes + max(0, t.rise())*int64(batch-last.Batch)
 }
 
 // peak is that of a micro-batch, or of the next larger one that was traced.

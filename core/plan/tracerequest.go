@@ -1,6 +1,11 @@
 package plan
 
-import "github.com/asrconfig/asrconfig-go/core/estimate"
+import (
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/estimate"
+	"github.com/asrconfig/asrconfig-go/core/profile"
+)
 
 // TraceRequest is a candidate to trace, and what the planner wants to know of it.
 type TraceRequest struct {
@@ -12,14 +17,18 @@ type TraceRequest struct {
 	Allocator     string   `json:"allocator"`           // what the plan sets PYTORCH_CUDA_ALLOC_CONF to; "" without a GPU
 	Share         int      `json:"share"`               // clips of one device in an optimizer step
 	BudgetBytes   int64    `json:"budget_bytes"`        // of one device, context included
+	BesideBytes   int64    `json:"beside_bytes"`        // that a process holds beside its allocator's memory and the context: of several GPUs
 	MaxLengthS    *float64 `json:"max_length_s"`        // longer clips are left out; absent: none is
-	Work          bool     `json:"work"`                // what micro-batches run is asked for, too: the config does not tell
+	LongestS      float64  `json:"longest_s"`           // the longest clip that is planned for, of a stream whether one was measured or not
 	High          bool     `json:"high"`                // the worst peak of whole runs is asked for, too
+	Generates     bool     `json:"generates"`           // evaluations generate texts, where the model can: their keys and values are to fit
+	Beams         int      `json:"beams"`               // of a generation
+	Tokens        int      `json:"tokens"`              // of a text at most
 }
 
-// Next is the candidate to trace before a plan is made of what is known: the fastest that fits by the config, as long as it is not
-// traced. Where none fits, the one that takes the least, as the estimate may err; where the config tells nothing, the first
-// of all. Nil when a plan needs no further trace. Errors: those of Make but Infeasible.
+// Next is the candidate to trace before a plan is made of what is known. First the one that computes nothing again; then, as long as they are
+// not traced, those that come out as the fastest, where what was traced tells of them; and where nothing fits, all that are left, which take less.
+// Nil when a plan needs no further trace. Errors: those of Make but Infeasible.
 func Next(in Inputs) (*TraceRequest, error) {
 	options, err := in.Options.Normalized()
 	if err != nil {
@@ -33,16 +42,20 @@ func Next(in Inputs) (*TraceRequest, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkPrecision(); err != nil {
+		return nil, err
+	}
 	left := s.candidates()
-	if s.known() {
+	if s.anyTraced() {
+		s.guesses = true
 		found, ranked, err := s.feasible()
 		if err != nil {
 			return nil, err
 		}
 		if len(ranked) > 0 {
 			s, left = found, []candidate{ranked[0].candidate}
-		} else if s.estimator != nil {
-			left = left[len(left)-1:]
+		} else {
+			left = append(left, s.offloaded()...)
 		}
 	}
 	for _, w := range left {
@@ -53,9 +66,15 @@ func Next(in Inputs) (*TraceRequest, error) {
 	return nil, nil
 }
 
+// anyTraced tells whether a candidate was traced.
+func (s *search) anyTraced() bool {
+	return slices.ContainsFunc(s.candidates(), func(w candidate) bool { return s.traced(w) != nil })
+}
+
 func (s *search) traceRequest(w candidate) *TraceRequest {
 	out := &TraceRequest{Precision: w.precision, Checkpointing: w.checkpointing.On(), EveryNLayers: max(1, w.checkpointing.EveryN), Offload: w.checkpointing.Offload, Optimizer: w.optimizer, Share: s.perDevice,
-		BudgetBytes: int64(s.budget.Bytes), MaxLengthS: s.maxLength(), Work: s.estimator == nil, High: !s.in.WithoutAlternatives}
+		BudgetBytes: int64(s.budget.Bytes), BesideBytes: s.beside(), MaxLengthS: s.maxLength(), LongestS: s.clips.longest(), High: !s.in.WithoutAlternatives, Beams: profile.Or(s.in.Options.NumBeams, 1),
+		Tokens: profile.Or(s.in.Options.GenerationMaxLength, usualGeneration), Generates: profile.Or(s.in.Options.PredictWithGenerate, true)}
 	if !s.pool.onCPU() {
 		out.Allocator = estimate.AllocatorSettings
 	}

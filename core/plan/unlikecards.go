@@ -86,7 +86,7 @@ func (s *search) paces(seconds []float64) []float64 {
 // computes, unless an engine or the Trainer makes the batches, or results depend on the padding of a process's share.
 func (s *search) shares(f evaluated) []int {
 	step := s.perDevice * s.pool.count
-	if f.throughput.paces == nil || s.sharded() || s.in.Options.Streamed || !s.mixing || f.traced != nil && f.traced.OneLength {
+	if f.throughput.paces == nil || s.sharded() || s.in.Options.Streamed || !s.mixing || f.traced.OneLength {
 		return nil
 	}
 	shares := batching.FastestShares(step, f.throughput.paces)
@@ -121,7 +121,8 @@ func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 	}
 	fast := slices.DeleteFunc(slices.Clone(s.pool.gpus), func(g profile.GPU) bool { return !alike(g, best.GPU) })
 	in := s.in
-	in.Hardware.GPUs, in.WithoutAlternatives, in.Traced = fast, true, nil
+	in.Hardware.GPUs, in.WithoutAlternatives, in.Options.Precision = fast, true, f.precision
+	in.Traced = s.retargeted(newPool(in.Hardware, in.Options))
 	if named := in.Options.KernelProfile; named != nil { // which may be of the slow one
 		in.Options.KernelProfile, in.Options.KernelProfiles = nil, append([]kernel.Profile{*named}, in.Options.KernelProfiles...)
 	}
@@ -146,6 +147,17 @@ func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 		return fmt.Sprintf("%s %.0f %% longer.", head, -saved), nil
 	}
 	return fmt.Sprintf("%s %.0f %% less time. Set %s before Python starts, and plan again.", head, saved, visibleOnly(fast)), nil
+}
+
+// retargeted are the traces for other cards, which have no less memory: what fits here fits there.
+func (s *search) retargeted(p pool) (out []Traced) {
+	for _, t := range s.in.Traced {
+		if t.BudgetBytes == int64(s.budget.Bytes) {
+			t.BudgetBytes = int64(uint64(p.planned * s.in.Options.SafetyMargin))
+			out = append(out, t)
+		}
+	}
+	return out
 }
 
 func counted(gpus []profile.GPU) string {

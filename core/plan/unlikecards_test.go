@@ -95,7 +95,7 @@ func TestKernelsOfOneOfUnlikeCards(t *testing.T) {
 		assert.Equal(t, date, c.Times.Measured, table)
 		assert.Contains(t, waitWarning(c), "waits for Tesla T4", table)
 		in.Hardware.GPUs = unlike(t, "L4", "A10G").Hardware.GPUs
-		_, err = Make(in)
+		_, err = makePlan(in)
 		require.ErrorContains(t, err, "the kernels were measured on a "+table)
 	}
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import warnings
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ._base.adapters import check_task_type
 from ._base.choices import DurationUnit, Precision, WeightRule
 from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN, SAMPLING_RATE
-from ._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ._base.errors import AsrConfigError, InvalidArgumentError
 from ._base.input_units import InputUnit
 from ._base.keywords import check_keywords
 from ._base.records import to_json
@@ -73,7 +72,6 @@ class ASRConfigManager:
         self.report: TrainingReport | None = None
         self.durations: array[float] = array("d")
         """Seconds of every clip, not a number for bad ones; empty where a sample or a profile stands for them."""
-        self._described: dict[str, Any] | None = None  # the model as the analytic estimator is asked for it
         self.loader: LoaderRate | None = None
         """How fast one worker reads the profiled clips, once ``measure_loader`` was called."""
         self._prepared = False  # by a processor, when that was measured
@@ -149,12 +147,9 @@ class ASRConfigManager:
         self, model: Any, *, name: str | None = None, freeze_feature_encoder: bool = False
     ) -> ModelProfile:
         """Count the parameters of ``model`` (see ``profile_model``); ``name`` is only a label."""
-        from .memory.model_source import analytic_request
-
         if half_weights(model) == "float16":
             raise InvalidArgumentError(half_words(model, "float16"), IN_32_BIT)
         found = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
-        self._described = analytic_request(model, freeze_feature_encoder)
         self._model, self._frozen = model, freeze_feature_encoder
         self.model = replace(found, name=name) if name else found
         return self.model
@@ -169,8 +164,9 @@ class ASRConfigManager:
     ) -> TrainingConfig:
         """Plan from the profiles measured before; raises ``InvalidArgumentError`` when one is missing.
 
-        ``trace`` records a training step of the model on a GPU that need not be there, so that memory is known exactly
-        instead of from the config; None does so where torch and transformers are installed and a GPU is planned for.
+        ``trace`` records a training step of the model on a GPU that need not be there, so that memory is known exactly.
+        Of known models recordings come with the package: None takes one that shows what the installed packages do, and
+        False records nothing else: other models are then planned by the published formula.
         ``batch_fn(batch, length, labels)`` makes the batches of a module whose input is not that of a speech model: its
         keyword arguments as tensors, for clips of ``length`` samples of audio at 16 kHz (of rows that hold a model's
         input, of its own frames or tokens) and texts of ``labels`` tokens. Without it, the collator that the dataset
@@ -185,6 +181,7 @@ class ASRConfigManager:
             raise InvalidArgumentError("there is nothing to plan from yet", f"call manager.{missing}(…) first")
         options = options or PlanOptions(safety_margin=self.hardware.safety_margin)
         given = options.given() | self._adapters(options)
+        tracer = self._tracer(trace, options, batch_fn := self._batches(batch_fn), progress)
         request = {
             "hardware": hardware_json(self.hardware),
             "dataset": to_json(self.dataset),
@@ -195,13 +192,10 @@ class ASRConfigManager:
                 "freeze_feature_encoder": self._frozen,
                 "streamed": self._streamed,
                 "loss_unknown": not knows_loss(self._model),
+                **({"any_depth": False, "can_offload": False} if not self._records(trace) else {}),
             },
-            "described": self._described,
         }
-        batch_fn = self._batch_fn = self._batches(batch_fn)
-        counted = self.model.trainable_parameters
-        trained = self.model.total_parameters if counted is None else counted
-        tracer = self._tracer(trace, options, batch_fn, trained, progress)
+        self._batch_fn = batch_fn
         made = plan(request, usable(self.durations), tracer)
         if stored := half_weights(self._model):
             made["warnings"] = [*made["warnings"], f"{half_words(self._model, stored)} → {IN_32_BIT}"]
@@ -236,7 +230,6 @@ class ASRConfigManager:
         trace: bool | None,
         options: PlanOptions,
         batch_fn: Callable[[int, int, int], dict[str, Any]] | None,
-        trained: int,
         progress: bool,
     ) -> Tracer | NotTraced:
         """What traces the model, or why nothing does."""
@@ -249,29 +242,27 @@ class ASRConfigManager:
             gpu=self._gpu,
             freeze=self._frozen,
             lora_rank=options.lora_rank,
-            trained=trained,
-            devices=options.device_count or len(self.hardware.gpus),
             progress=progress,
-            batch_fn=batch_fn,
+            record=trace if self._records(trace) else False,
+            batch_fn=batch_fn if self._records(trace) else None,
         )
+
+    @staticmethod
+    def _records(trace: bool | None) -> bool:
+        """Whether a training step is recorded where no recording is known."""
+        from .memory.model_source import can_trace
+
+        return trace is not False and can_trace()
 
     def _untraced(self, trace: bool | None, options: PlanOptions) -> NotTraced | None:
         """Why the model is not traced; None where it is."""
-        from .memory.model_source import can_trace
+        from .memory.model_source import is_module
         from .plan.planner import NotTraced
 
-        if options.distributed not in (None, "ddp"):
-            return NotTraced("a trace is of a process that holds the whole model", "Leave distributed out.")
-        if trace is False:
-            return NotTraced("trace=False was asked for", "Leave trace out.")
-        if trace is None and isinstance(self._model, ModelProfile):
+        if isinstance(self._model, ModelProfile):
             return NotTraced("only its counts are known", "Pass the model instead of its profile.")
-        if trace is None and not can_trace():
-            return NotTraced(
-                "torch or transformers is not installed", "pip install torch transformers, and plan again."
-            )
-        if trace is None and not self.hardware.gpus:
-            return NotTraced("without a GPU nothing is traced by default", "Pass trace=True.")
+        if trace is False and is_module(self._model):
+            return NotTraced("trace=False was asked for", "Leave trace out.")
         return None
 
     def _found(self, precision: Precision | None, rank: int, profiled: bool) -> dict[str, Any]:
@@ -287,11 +278,10 @@ class ASRConfigManager:
         found["shm_free_bytes"] = free_shared_memory()
         if self.hardware.gpus:
             found["kernel_profiles"] = known_kernel_profiles()
-        if self.hardware.gpus and self._described is not None and not profiled:
-            with contextlib.suppress(UnsupportedError):  # of a module whose config says nothing nothing was measured
-                measured = known_calibrations(self._described, precision, rank).get(self.hardware.gpus[0].name)
-                if measured is not None:
-                    found["calibration"] = to_json(measured)
+        if self.hardware.gpus and self.model is not None and not profiled:
+            measured = known_calibrations(self.model, precision, rank).get(self.hardware.gpus[0].name)
+            if measured is not None:
+                found["calibration"] = to_json(measured)
         if self.hardware.gpus and (price := price_of(self.hardware.gpus[0])) is not None:
             found["price_usd_hour"] = price
         return found
@@ -320,7 +310,7 @@ class ASRConfigManager:
         from .plan.known_loss import knows_loss
         from .plan.planner import usable
 
-        if self.dataset is None or self._described is None:
+        if self.dataset is None or self.model is None:
             missing = "profile_dataset" if self.dataset is None else "profile_model"
             raise InvalidArgumentError("there is nothing to compare yet", f"call manager.{missing}(…) first")
         if self.config is not None:
@@ -334,13 +324,14 @@ class ASRConfigManager:
             options = {**asked, **options}
         options.setdefault("safety_margin", self.hardware.safety_margin)
         unknown = self._planned_rule() is None and not knows_loss(self._model)
+        adapted = {"adapted": True, "lora_rank": rank} if (rank := lora_rank(self._model)) else {}
         return compare_described(
-            self._described,
+            self.model,
             TracedModel(self._model, self._frozen, trace, self._batch_fn, options.get("lora_rank", 0)),
             profile_data(self.dataset),
             gpus=gpus,
             prices=prices,
-            measured={"hardware": to_json(self.hardware), **self._rates(), "loss_unknown": unknown},
+            measured={"hardware": to_json(self.hardware), **self._rates(), "loss_unknown": unknown, **adapted},
             durations=usable(self.durations),
             **options,
         )
@@ -400,7 +391,7 @@ class ASRConfigManager:
         from .explain import Explanation
         from .explain.loss_profile import config_of
 
-        known = config_of(self._described)
+        known = config_of(self._model)
         return Explanation(self._planned(), self.hardware, self.dataset, self.model, labels, known, guarded)
 
     def callback(self, **options: Unpack[WatchSettings]) -> AdaptiveMemoryCallback:

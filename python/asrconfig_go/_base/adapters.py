@@ -15,7 +15,7 @@ _NEW_HEADS = ("lm_head", "ctc_head")  # of CTC: a fine-tuning gives them the row
 _OWN_TARGETS = (
     "give peft.get_peft_model(model, LoraConfig(target_modules=[…])) layers of it, and pass that without lora_rank"
 )
-_MOST = 4096  # as in core/memory/analytic
+_MOST = 4096  # as MAX_RANK of memory_settings
 
 
 def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:

@@ -26,13 +26,12 @@ StreamMode = Literal["random", "bucketed"]
 """The same of a stream, of which a window of clips is known at a time."""
 ClipOrder = Literal["random", "grouped"]
 MicroBatching = Literal["fixed", "memory"]
-Attention = Literal["sdpa", "eager"]
 AttnImplementation = Literal["", "sdpa", "eager", "flash_attention_2"]
 """As transformers takes it; "" leaves the model's own."""
 Distributed = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
 Strategy = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]
 """In the order in which one would try them: each needs less memory than the one before, and sends more."""
-Estimator = Literal["auto", "trace", "analytic", "published"]
+Estimator = Literal["auto", "trace", "published"]
 OptimizerState = Literal["adamw", "adamw_8bit", "adafactor", "sgd"]
 WeightRule = Literal["mean", "token_mean", "shifted_token_mean", "sum"]
 """What a micro-batch's loss is divided by: clips, tokens, tokens but each clip's first, nothing."""

@@ -71,7 +71,7 @@ def _comparison(arguments: argparse.Namespace) -> Any:
 
 
 def _largest(arguments: argparse.Namespace) -> Any:
-    from ..compare.gpu_comparison import largest_models
+    from ..compare.trainable_models import largest_models
 
     names = _listed(arguments.gpus) or []
     if len(names) != 1:

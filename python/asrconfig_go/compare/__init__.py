@@ -15,8 +15,9 @@ __getattr__, __dir__, __all__ = lazy_names(
             "StepTime",
             "TrainableModel",
         ),
-        "gpu_comparison": ("compare_gpus", "gpu_prices", "largest_models"),
+        "gpu_comparison": ("compare_gpus", "gpu_prices"),
         "run_time": ("estimate_run_time", "estimate_step_time"),
         "step_calibration": ("find_step_calibration",),
+        "trainable_models": ("largest_models",),
     },
 )

@@ -10,6 +10,7 @@ from .comparison_records import (
     StepTime as StepTime,
     TrainableModel as TrainableModel,
 )
-from .gpu_comparison import compare_gpus as compare_gpus, gpu_prices as gpu_prices, largest_models as largest_models
+from .gpu_comparison import compare_gpus as compare_gpus, gpu_prices as gpu_prices
 from .run_time import estimate_run_time as estimate_run_time, estimate_step_time as estimate_step_time
 from .step_calibration import find_step_calibration as find_step_calibration
+from .trainable_models import largest_models as largest_models

@@ -1,4 +1,4 @@
-"""Memory, time, cost and energy of a training on other GPUs, from the config and without a GPU.
+"""Memory, time, cost and energy of a training on other GPUs, without a GPU.
 
 Times are estimates: each is a ``Range``, and docs/timing.md says what it rests on.
 """
@@ -17,7 +17,6 @@ from .._base.checks import checked
 from .._base.choices import LengthHandling, Optimizer, Precision
 from .._base.defaults import (
     EPOCHS,
-    LORA_RANK,
     OPTIMIZER,
     SAFETY_MARGIN,
     TARGET_BATCH_SIZE,
@@ -29,10 +28,11 @@ from .._base.records import from_json, to_json
 from .._base.transformers_features import can_offload_checkpoints, has_any_depth
 from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
+from ..machine.model import ModelProfile, profile_model
 from ..plan.known_loss import knows_loss
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
 from .compared_rows import read_rows
-from .comparison_records import Comparison, LargestModels, Price, StepCalibration
+from .comparison_records import Comparison, Price, StepCalibration
 from .gpu_traces import TracedModel
 from .step_calibration import known_calibrations
 
@@ -64,10 +64,9 @@ def compare_gpus(
 ) -> Comparison:
     """Plan one training on each of ``gpus``, and return its memory, time and cost there.
 
-    Each row is what ``create_optimal_config`` plans for that GPU: with ``trace=False``, as far as the config tells what
-    a step takes, which is a matter of milliseconds; else from a recorded step, which is kept for all later questions.
-    ``trace=True`` records whatever the config tells. ``batch_fn`` makes the batches of a module of your own (see
-    ``ASRConfigManager.plan``), ``collator``, the Trainer's, those of rows of ``dataset``.
+    Each row is what ``create_optimal_config`` plans for that GPU, from a recorded step, which is kept for all later
+    questions; of known models recordings come with the package. ``trace`` and ``batch_fn`` are those of
+    ``ASRConfigManager.plan``; ``collator``, the Trainer's, makes the batches of rows of ``dataset``.
 
     ``model``: a known name, a folder with ``config.json``, a transformers config, or a live module.
     ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
@@ -77,16 +76,14 @@ def compare_gpus(
     name, or a JSON file of them; they replace those of the built-in table. ``options`` are the fields of
     ``CompareOptions``.
 
-    Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model whose config does not tell
-    what a step takes and that is not or cannot be traced, and ``InvalidArgumentError`` for values out of range.
+    Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model of which no step is recorded
+    or can be, and ``InvalidArgumentError`` for values out of range.
 
     >>> found = compare_gpus("wav2vec2-base", hours=10, mean_s=5, max_s=20, gpus=["T4", "L4"])
     >>> found.cheapest.gpu, found.fastest.gpu
     ('T4', 'L4')
     """
-    from ..memory.model_source import analytic_request
-
-    described = analytic_request(model, freeze_feature_encoder)
+    counted = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
     rows = read_rows(
         dataset, model, collator,
         hours=hours, mean_s=mean_s, max_s=max_s, texts=texts, mean_tokens=mean_tokens, max_tokens=max_tokens,
@@ -94,7 +91,7 @@ def compare_gpus(
     batches = rows.batches if batch_fn is None else batch_fn
     traced = TracedModel(model, freeze_feature_encoder, trace, batches, options.get("lora_rank", 0))
     return compare_described(
-        described, traced, rows.data, gpus=gpus, prices=prices,
+        counted, traced, rows.data, gpus=gpus, prices=prices,
         measured={"loss_unknown": not knows_loss(model)}, **options,
     )  # fmt: skip
 
@@ -159,7 +156,7 @@ class CompareOptions(EvaluationOptions):
 
 
 def compare_described(
-    model: dict[str, Any],
+    model: ModelProfile,
     traced: TracedModel,
     data: dict[str, Any],
     *,
@@ -169,7 +166,7 @@ def compare_described(
     durations: array[float] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
-    """``compare_gpus`` for a model as ``analytic_request`` describes it, and how it is traced.
+    """``compare_gpus`` for a model that was counted, and how it is traced.
 
     ``data``: the rows, as ``timing.compare`` takes them; ``durations``: seconds of every clip of a profile.
     ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names.
@@ -185,43 +182,12 @@ def compare_described(
     if asked.calibrations is None:
         asked = replace(asked, calibrations=trained)
     request = {**asked.request(), "kernel_profiles": kernels}
-    request |= {"any_depth": has_any_depth(), "can_offload": can_offload_checkpoints()}
-    request |= {"model": model, "gpus": _names(gpus), "prices": _prices(prices)}
+    records = traced.records
+    request |= {"any_depth": records and has_any_depth(), "can_offload": records and can_offload_checkpoints()}
+    request |= {"model": to_json(model), "gpus": _names(gpus), "prices": _prices(prices)}
     request["data"] = data
     request = {**(measured or {}), **request}
     return from_json(Comparison, traced.compare(request, durations))
-
-
-def largest_models(
-    gpu: str,
-    family: str = "",
-    *,
-    seconds: float = 15.0,
-    lora_rank: int = LORA_RANK,
-    precision: Precision | None = None,
-    safety_margin: float = SAFETY_MARGIN,
-) -> LargestModels:
-    """Return the known models that can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
-
-    ``family`` is a part of the names to look at, such as ``"whisper"`` or ``"xls-r"``; ``seconds`` the longest clip.
-    Raises ``NotFoundError`` for an unknown GPU and for a family without a model.
-
-    >>> found = largest_models("T4", "whisper")
-    >>> len(found.models)
-    17
-    """
-    request = {
-        "gpu": checked("gpu", gpu, str),
-        "family": checked("family", family, str),
-        "seconds": checked("seconds", seconds, float),
-        "lora_rank": checked("lora_rank", lora_rank, int),
-        "precision": checked("precision", precision, Precision | None) or "",
-        "safety_margin": checked("safety_margin", safety_margin, float),
-    }
-    for name in ("seconds", "lora_rank", "safety_margin"):
-        if not request[name]:  # zero would mean the default in the library
-            raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "give a number above 0")
-    return from_json(LargestModels, native.call("timing.largest", request))
 
 
 def gpu_prices() -> tuple[Price, ...]:

@@ -26,6 +26,13 @@ class TracedModel:
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
     lora_rank: int = 0
 
+    @property
+    def records(self) -> bool:
+        """Whether a training step is recorded where no recording is known."""
+        from ..memory.model_source import can_trace
+
+        return self.trace is not False and can_trace()
+
     def compare(self, request: dict[str, Any], durations: array[float] | None) -> dict[str, Any]:
         """The comparison as a JSON object, once all that it wants is traced.
 
@@ -33,11 +40,10 @@ class TracedModel:
         traced.
         """
         attached = b"" if durations is None else durations.tobytes()
-        asked = request if self.trace is None else {**request, "trace": self.trace}
         traced: list[list[dict[str, Any]]] = []
         opened: dict[Any, MemoryModel] = {}
         for _ in range(_ROUNDS):
-            found = native.call("timing.compare", {**asked, "traced": traced}, attached)
+            found = native.call("timing.compare", {**request, "traced": traced}, attached)
             if found["wanted"] is None:
                 return dict(found["comparison"])
             machines = found["wanted"]["machines"]
@@ -56,8 +62,9 @@ class TracedModel:
         from ..plan.planner import Tracer, Wanted
 
         tracer = Tracer(
-            self.model, gpu=machine["gpu"], freeze=self.freeze, trained=machine["trained"], devices=machine["count"],
-            progress=False, batch_fn=self.batch_fn, opened=opened, lora_rank=self.lora_rank,
+            self.model, gpu=machine["gpu"], freeze=self.freeze, progress=False, opened=opened,
+            record=self.trace if self.records else False, batch_fn=self.batch_fn if self.records else None,
+            lora_rank=self.lora_rank,
         )  # fmt: skip
         wanted = Wanted(**machine["trace"])
         try:

@@ -7,14 +7,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
-from .._base.checks import checked, checked_list
-from .._base.choices import Attention, Optimizer, Precision
+from .._base.checks import check_seconds, checked, checked_list
+from .._base.choices import Optimizer, Precision
 from .._base.defaults import ACCUMULATION, OPTIMIZER
 from .._base.keywords import check_keywords
-from .._base.records import from_json
+from .._base.records import from_json, to_json
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
+from ..machine.model import profile_model
+from ..memory.memory_settings import MAX_BATCH, positive
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
+from ..plan.planner import decoder_of
 from .comparison_records import RunTime, StepTime
+from .recorded_step import recorded_step, usual_precision, work_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,7 +38,6 @@ def estimate_step_time(
     optimizer: Optimizer = OPTIMIZER,
     freeze_feature_encoder: bool = False,
     lora_rank: int = 0,
-    attention: Attention = "sdpa",
     gpu_profile: str | os.PathLike[str] | None = None,
     measured_s: Iterable[float] | None = None,
 ) -> StepTime:
@@ -55,8 +58,9 @@ def estimate_step_time(
         gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,
         offload_checkpoints=offload_checkpoints,
         accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
-        lora_rank=lora_rank, attention=attention, gpu_profile=gpu_profile,
+        lora_rank=lora_rank, gpu_profile=gpu_profile,
     )  # fmt: skip
+    request = {name: request[name] for name in (*_MACHINE, "work", "accumulation")}
     request["measured_s"] = None if measured_s is None else checked_list("measured_s", measured_s, float)
     return from_json(StepTime, native.call("timing.step", request))
 
@@ -76,7 +80,6 @@ def estimate_run_time(
     optimizer: Optimizer = OPTIMIZER,
     freeze_feature_encoder: bool = False,
     lora_rank: int = 0,
-    attention: Attention = "sdpa",
     gpu_profile: str | os.PathLike[str] | None = None,
     workers: int = 0,
     loader_rate: float | None = None,
@@ -106,15 +109,23 @@ def estimate_run_time(
         gradient_checkpointing=gradient_checkpointing, every_n_layers=every_n_layers,
         offload_checkpoints=offload_checkpoints,
         accumulation=accumulation, optimizer=optimizer, freeze_feature_encoder=freeze_feature_encoder,
-        lora_rank=lora_rank, attention=attention, gpu_profile=gpu_profile, steps=steps, workers=workers,
+        lora_rank=lora_rank, gpu_profile=gpu_profile, steps=steps, workers=workers,
         loader_rate=loader_rate, eval_steps=eval_steps, eval_batch=batch if eval_batch is None else eval_batch,
         save_steps=save_steps,
     )  # fmt: skip
+    request = {name: request[name] for name in (*_MACHINE, *_RUN)}
     return from_json(RunTime, native.call("timing.run", request | vars(EvaluationOptions(**evaluation))))
 
 
+_MACHINE = ("gpu", "precision", "optimizer", "kernel_profile", "kernel_profiles")
+_RUN = (
+    "model", "work", "one", "decoder", "batch", "seconds", "accumulation", "steps", "workers", "loader_rate",
+    "eval_steps", "eval_batch", "save_steps",
+)  # fmt: skip
+
+
 _TYPES: dict[str, Any] = {
-    **dict.fromkeys(("gpu", "optimizer", "attention"), str),
+    **dict.fromkeys(("gpu", "optimizer"), str),
     **dict.fromkeys(("batch", "every_n_layers", "accumulation", "lora_rank", "steps", "workers"), int),
     **dict.fromkeys(("eval_steps", "eval_batch", "save_steps"), int),
     **dict.fromkeys(("gradient_checkpointing", "offload_checkpoints", "freeze_feature_encoder"), bool),
@@ -123,11 +134,21 @@ _TYPES: dict[str, Any] = {
 
 
 def _request(model: Any, *, gpu_profile: str | os.PathLike[str] | None, **settings: Any) -> dict[str, Any]:
-    """A model and how it trains, as ``timing.step`` and ``timing.run`` take them."""
-    from ..memory.model_source import analytic_request
-
+    """A model and how it trains, as ``timing.step`` and ``timing.run`` take it, with what its recorded step runs."""
     found = {name: checked(name, value, _TYPES[name]) for name, value in settings.items()}
-    found |= {"precision": found["precision"] or "", "checkpointing": found.pop("gradient_checkpointing")}
+    found["precision"] = found["precision"] or usual_precision(found["gpu"])
     found["kernel_profile"] = None if gpu_profile is None else read_kernel_profile(gpu_profile)
     found["kernel_profiles"] = known_kernel_profiles()
-    return {"model": analytic_request(model, found["freeze_feature_encoder"]), **found}
+    shape = positive("batch", found["batch"], MAX_BATCH), check_seconds("seconds", found["seconds"])
+    asked = {name: found[name] for name in _RECORDED}
+    with recorded_step(model, found["gpu"], **asked) as step:
+        found |= {"work": work_of(step, *shape), "one": work_of(step, 1, shape[1])}
+        found["decoder"] = decoder_of(step, shape[1])
+    found["model"] = to_json(profile_model(model, freeze_feature_encoder=found["freeze_feature_encoder"]))
+    return found
+
+
+_RECORDED = (
+    "precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer",
+    "freeze_feature_encoder", "lora_rank",
+)  # fmt: skip

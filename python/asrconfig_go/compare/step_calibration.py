@@ -11,15 +11,18 @@ from typing import Any
 
 from .._base import native
 from .._base.checks import checked, listed
-from .._base.choices import Attention, Optimizer, Precision
+from .._base.choices import Optimizer, Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError
 from .._base.json_files import read_json
 from .._base.records import from_json
+from .._base.wrapped_model import lora_rank as rank_of
 from ..machine.hardware import HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles
+from ..machine.model import ModelProfile, profile_model
 from ..memory.calibration_record import calibration_file, torch_version, write_calibration
 from .comparison_records import StepCalibration
+from .recorded_step import recorded_step, work_of
 
 _KEPT = 64  # records of a model: cards and settings
 _PLAUSIBLE = (0.02, 50.0)  # measured over estimated
@@ -34,7 +37,6 @@ class StepSettings:
     gradient_checkpointing: bool
     optimizer: Optimizer = OPTIMIZER
     lora_rank: int = 0
-    attention: Attention = "sdpa"
     devices: int = 1
     every_n_layers: int = 1
     offload_checkpoints: bool = False
@@ -86,16 +88,14 @@ def find_step_calibration(
 
     ``model`` is what ``compare_gpus`` takes; models of one architecture, width and depth that train the same share of
     their weights are one. With None of ``precision`` and ``gradient_checkpointing`` the newest measurement with any
-    counts. Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model without a config.
+    counts. Raises ``NotFoundError`` for an unknown GPU or model.
 
     >>> find_step_calibration("wav2vec2-base", "H200") is None  # nothing was trained here
     True
     """
-    from ..memory.model_source import analytic_request
-
-    described = analytic_request(model, freeze_feature_encoder)
+    counted = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
     card = _card(checked("gpu", gpu, str))
-    for record in _records(described):
+    for record in _records(counted):
         matches = precision in (None, record.precision) and lora_rank == record.lora_rank
         matches = matches and gradient_checkpointing in (None, record.gradient_checkpointing)
         if matches and record.gpu == card:
@@ -103,31 +103,39 @@ def find_step_calibration(
     return None
 
 
-def known_calibrations(described: dict[str, Any], precision: str | None, lora_rank: int) -> dict[str, StepCalibration]:
-    """The newest of each card, of a model as ``analytic_request`` describes it."""
+def known_calibrations(model: ModelProfile, precision: str | None, lora_rank: int) -> dict[str, StepCalibration]:
+    """The newest of each card, of a model that was counted."""
     found: dict[str, StepCalibration] = {}
-    for record in _records(described):
+    for record in _records(model):
         if precision in (None, record.precision) and lora_rank == record.lora_rank:
             found.setdefault(record.gpu, record.calibration)
     return found
 
 
-def calibrate_steps(
-    described: dict[str, Any], gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]
-) -> StepRecord:
+def calibrate_steps(model: Any, gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]) -> StepRecord:
     """Compare measured steps with the estimate for exactly their micro-batches. Raises as ``estimate_step_time``."""
+    measured = list(steps)
+    shapes = sorted({shape for step in measured for shape in step.micro_batches})
+    places = {shape: place for place, shape in enumerate(shapes)}
+    with recorded_step(
+        model, gpu, precision=settings.precision, gradient_checkpointing=settings.gradient_checkpointing,
+        every_n_layers=settings.every_n_layers, offload_checkpoints=settings.offload_checkpoints,
+        optimizer=settings.optimizer, lora_rank=0 if rank_of(model) else settings.lora_rank,
+    ) as recorded:  # fmt: skip
+        works = [work_of(recorded, clips, seconds) for clips, seconds in shapes]
     request = {
-        "model": described,
         "gpu": gpu if settings.devices == 1 else f"{settings.devices}x{gpu}",
         "precision": settings.precision,
-        "checkpointing": settings.gradient_checkpointing,
-        "every_n_layers": settings.every_n_layers,
-        "offload_checkpoints": settings.offload_checkpoints,
         "optimizer": settings.optimizer,
-        "lora_rank": settings.lora_rank,
-        "attention": settings.attention,
         "kernel_profiles": known_kernel_profiles(),
-        "steps": [{"micro_batches": step.micro_batches, "measured_s": step.seconds} for step in steps],
+        "shapes": [
+            {"clips": clips, "seconds": seconds, "work": work}
+            for (clips, seconds), work in zip(shapes, works, strict=True)
+        ],
+        "steps": [
+            {"micro_batches": [places[shape] for shape in step.micro_batches], "measured_s": step.seconds}
+            for step in measured
+        ],
     }
     found = native.call("timing.calibrate", request)
     today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
@@ -137,16 +145,16 @@ def calibrate_steps(
     )  # fmt: skip
 
 
-def store_step_calibration(described: dict[str, Any], record: StepRecord) -> bool:
+def store_step_calibration(model: ModelProfile, record: StepRecord) -> bool:
     """Keep a measurement; one with the same card and settings is replaced. Whether it was kept.
 
     Nothing is where the cache cannot be written, or where the factor is beyond belief.
     """
     if not _PLAUSIBLE[0] < record.factor < _PLAUSIBLE[1]:
         return False
-    others = [each for each in _records(described) if _settings(each) != _settings(record)]
+    others = [each for each in _records(model) if _settings(each) != _settings(record)]
     with contextlib.suppress(OSError):
-        write_calibration(_file(described), [asdict(each) for each in [record, *others][:_KEPT]])
+        write_calibration(_file(model), [asdict(each) for each in [record, *others][:_KEPT]])
         return True
     return False
 
@@ -155,12 +163,12 @@ def _settings(record: StepRecord) -> tuple[str, str, bool, int]:
     return record.gpu, record.precision, record.gradient_checkpointing, record.lora_rank
 
 
-def _records(described: dict[str, Any]) -> list[StepRecord]:
+def _records(model: ModelProfile) -> list[StepRecord]:
     """What is known of a model, the newest first; none where the file is broken.
 
     A factor of times by a table of kernels that is no longer there is none of today's.
     """
-    path = _file(described)  # raises for a model that nobody knows
+    path = _file(model)
     try:
         rows = listed("records", read_json(path, "calibration", ""))
         found = [from_json(StepRecord, {"kernels": "", **row} if isinstance(row, dict) else row) for row in rows]
@@ -187,11 +195,11 @@ def _is_card(gpu: str) -> bool:
         return False
 
 
-def _file(described: dict[str, Any]) -> Any:
+def _file(model: ModelProfile) -> Any:
     """Vocabularies and heads differ between trainings of one model: they count for nothing here."""
-    profile = native.call("model.profile", described)
-    trained = profile["trainable_parameters"] / max(1, profile["total_parameters"])
-    size = json.dumps([profile["architecture"], profile["hidden_size"], profile["layers"], round(trained, 2)])
+    trainable = model.total_parameters if model.trainable_parameters is None else model.trainable_parameters
+    trained = round(trainable / max(1, model.total_parameters), 2)
+    size = json.dumps([model.architecture, model.hidden_size, model.layers, trained])
     return calibration_file("step", size, torch_version())
 
 

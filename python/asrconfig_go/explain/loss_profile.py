@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._base import native
 from .._base.errors import AsrConfigError
+from .._base.wrapped_model import bare
 from ..data.label_limits import Limits, limits_of
+from ..memory.model_source import config_values_of, is_module
 from .explained_plan import ExplainedPlan
 
 _TOKENS = 40  # of a text in an evaluation whose labels were not counted: about ten seconds of speech
 
 
-def config_of(described: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The ``config.json`` of a model for the analytic estimator; None of one with counts only."""
-    if not described:
+def config_of(model: Any) -> dict[str, Any] | None:
+    """The ``config.json`` of a model, as ``profile_model`` takes it; None of one without."""
+    config = getattr(bare(model), "config", None) if is_module(model) else model
+    try:
+        values = None if config is None else config_values_of(config)[1]
+    except AsrConfigError:  # counts, and modules of one's own
         return None
-    if "name" in described:
-        known: dict[str, Any] = native.call("model.config", {"name": described["name"]})["config"]
-        return known
-    return described.get("config")
+    if values is not None and is_module(model):
+        values = {**values, "architectures": [type(bare(model)).__name__]}
+    return values
 
 
 def accumulation_multiplies(e: ExplainedPlan) -> bool | None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from .._base import native
 from .._base.checks import checked
 from .._base.choices import OptimizerState
-from .._base.errors import InvalidArgumentError
+from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
-from .._base.json_files import config_values
 from .._base.records import from_json, to_json
 from ..view.render import Shown
-from .named_models import request_of_name
+from .named_models import config_of_name
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,21 +53,21 @@ class ModelProfile(Shown, kind="model"):
 def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelProfile:
     """Count the parameters of ``model``.
 
-    ``model`` is a ``torch.nn.Module``, a transformers config (object or dictionary), a folder with ``config.json``, a
-    known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a ``ModelProfile``.
-    ``freeze_feature_encoder`` leaves the convolutional front end out of the trainable parameters, as
-    ``model.freeze_feature_encoder()`` does; a live module already has that.
+    ``model`` is a ``torch.nn.Module``, a transformers config (object or dictionary) of any ``model_type``, a folder
+    with ``config.json``, a known name such as ``"facebook/wav2vec2-xls-r-300m"`` or ``"whisper-small"``, or a
+    ``ModelProfile``. From a config the module is built without memory, which needs torch and transformers; without
+    them a folder's weights are counted. ``freeze_feature_encoder`` leaves the convolutional front end out of the
+    trainable parameters, as ``model.freeze_feature_encoder()`` does; a live module already has that.
 
-    Raises ``NotFoundError`` for an unknown name, ``InvalidArgumentError`` for anything else.
+    Raises ``NotFoundError`` for an unknown name, ``UnsupportedError`` for a config that transformers does not build,
+    ``InvalidArgumentError`` for anything else.
 
     >>> profile_model("wav2vec2-base").total_parameters
     94396320
     """
     if isinstance(model, ModelProfile) and model.optimizer_bytes:
         return model
-    found = from_json(ModelProfile, native.call("model.profile", _request(model, freeze_feature_encoder)))
-    named = isinstance(model, str) and not found.name  # by a config that the catalogue does not have
-    return replace(found, name=model) if named else found
+    return from_json(ModelProfile, native.call("model.profile", _request(model, freeze_feature_encoder)))
 
 
 def known_models() -> list[str]:
@@ -82,25 +82,68 @@ def known_models() -> list[str]:
 def _request(model: Any, freeze: bool) -> dict[str, Any]:
     if isinstance(model, ModelProfile):
         return {"counts": _counts_by_hand(model)}
-    if isinstance(model, str | os.PathLike):
-        return {**_named(os.fspath(model)), "freeze_feature_encoder": freeze}
-    if isinstance(model, dict):
-        return {"config": model, "freeze_feature_encoder": freeze}
     if callable(getattr(model, "named_parameters", None)):
         return {"counts": _counts_of_module(model)}
-    if hasattr(model, "model_type") and hasattr(model, "to_json_string"):
-        config = config_values(model)
-        return {"config": config, "freeze_feature_encoder": freeze}
-    raise InvalidArgumentError(
-        f"cannot read a model from a {type(model).__name__}",
-        "pass a torch.nn.Module, a transformers config, a folder with config.json, a known name, or a ModelProfile",
-    )
+    if isinstance(model, str) and not user_path(model, "model").is_dir():
+        known = config_of_name(model)
+        if known["class_name"]:  # whose module was counted
+            return {"name": known["name"], "freeze_feature_encoder": freeze}
+    elif not (isinstance(model, str | os.PathLike | dict) or hasattr(model, "model_type")):
+        raise InvalidArgumentError(
+            f"cannot read a model from a {type(model).__name__}",
+            "pass a torch.nn.Module, a transformers config, a folder with config.json, a known name, or a ModelProfile",
+        )
+    return _built(model, freeze)
 
 
-def _named(model: str) -> dict[str, Any]:
-    """A folder when there is one, else a name."""
-    path = user_path(model, "model")
-    return {"folder": str(path)} if path.is_dir() else request_of_name(model)
+def _built(model: Any, freeze: bool) -> dict[str, Any]:
+    """Counts of the module that transformers makes of a config, without memory; else of a folder's weights."""
+    from ..memory.model_source import can_trace, model_source
+
+    folder = isinstance(model, str | os.PathLike) and user_path(os.fspath(model), "model").is_dir()
+    if not can_trace():
+        if folder:
+            return {"folder": str(user_path(os.fspath(model), "model")), "freeze_feature_encoder": freeze}
+        raise UnsupportedError(
+            "a model is built from its config with torch and transformers, which are not installed here",
+            "pip install torch transformers, or pass ModelProfile(total_parameters=…, trainable_parameters=…)",
+        )
+    source = model_source(model, freeze)
+    try:
+        counts = _counts_of_module(_on_meta(source.model))
+    except UnsupportedError:
+        if not folder or freeze:
+            raise
+        return {"folder": str(user_path(os.fspath(model), "model"))}
+    return {"counts": {**counts, "name": source.label, "source": "folder" if folder else "config"}}
+
+
+def _on_meta(build: Callable[[], Any]) -> Any:
+    import torch
+
+    with torch.device("meta"):
+        return build()
+
+
+def counts_of_built(build: Callable[[], Any]) -> dict[str, Any]:
+    """What the core's table of known models has of one, whole and of its front end."""
+    model = _on_meta(build)
+    counts = _counts_of_module(model)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if hasattr(model, "freeze_feature_encoder"):
+        model.freeze_feature_encoder()
+    front_end = [p for p in trained if not p.requires_grad]
+    return {
+        "class_name": counts["class_name"],
+        "architecture": counts["architecture"],
+        "total": counts["total"],
+        "trainable": counts["trainable"],
+        "adafactor": counts["adafactor_state_bytes"],
+        "hidden_size": counts.get("hidden_size"),
+        "layers": counts.get("layers"),
+        "front_end": sum(p.numel() for p in front_end),
+        "front_end_adafactor": sum(_adafactor_bytes(tuple(p.shape)) for p in front_end),
+    }
 
 
 def _counts_by_hand(profile: ModelProfile) -> dict[str, Any]:

@@ -18,19 +18,13 @@ def config_of_name(name: str) -> dict[str, Any]:
     Raises ``NotFoundError`` for a name that neither the catalogue nor the Hub knows.
     """
     if name in TINY:
-        return {"name": name, "config": TINY[name], "class_name": ""}
+        return {"name": name, "config": TINY[name], "class_name": TINY[name]["architectures"][0]}
     try:
         return dict(native.call("model.config", {"name": name}))
     except NotFoundError as unknown:
         if name.count("/") != 1 or importlib.util.find_spec("transformers") is None:
             raise
         return {"name": name, "config": _on_hub(name, unknown.hint), "class_name": ""}
-
-
-def request_of_name(name: str) -> dict[str, Any]:
-    """What the core is asked with: the name, where its catalogue has it, else the config."""
-    found = config_of_name(name)
-    return {"name": name} if found["class_name"] else {"config": found["config"]}
 
 
 def _on_hub(name: str, known: str) -> dict[str, Any]:

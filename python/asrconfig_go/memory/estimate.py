@@ -61,16 +61,6 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Term:
-    """One sum of an analytic estimate: bytes at the peak, the formula with its numbers, and where it comes from."""
-
-    name: str
-    bytes: int
-    formula: str
-    source: str
-
-
-@dataclass(frozen=True)
 class OutOfMemoryPoint:
     """Where the run would stop: the request that the device cannot serve, and what was held then."""
 
@@ -137,8 +127,8 @@ class MemoryEstimate(Shown, kind="memory"):
     safety margin is applied. When it does not fit, ``out_of_memory`` is where the run would stop, and the peaks are
     those of a GPU that is large enough.
 
-    ``estimator`` is ``"trace"`` (a recorded training step, replayed through a simulation of the allocator),
-    ``"analytic"`` (formulas from the config) or ``"published"`` (a tenth of the model's memory per sample).
+    ``estimator`` is ``"trace"`` (a recorded training step, replayed through a simulation of the allocator) or
+    ``"published"`` (a tenth of the model's memory per sample).
     ``approximate`` counts tensors whose size is not an exact polynomial of the shape; ``fragmentation`` is the share of
     the reserved memory that no tensor holds at the peak.
     """
@@ -162,7 +152,6 @@ class MemoryEstimate(Shown, kind="memory"):
     shape: Shape | None = field(default=None, metadata=_LOCAL)
     settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)
     target: Target = field(default=Target(), metadata=_LOCAL)
-    terms: tuple[Term, ...] = field(default=(), metadata=_LOCAL)
     calibration: Calibration | None = field(default=None, metadata=_LOCAL)
     evaluation: EvaluationMemory | None = field(default=None, metadata=_LOCAL)
     remedies: tuple[str, ...] = field(default=(), metadata=_LOCAL)
@@ -186,7 +175,6 @@ class MemoryEstimate(Shown, kind="memory"):
             "gpu": vars(self.target) if self.target.name else None,
             **to_json(self),
             "headroom_bytes": self.headroom_bytes,
-            "terms": [vars(term) for term in self.terms],
             "calibration": None if self.calibration is None else vars(self.calibration),
             "evaluation": None if self.evaluation is None else vars(self.evaluation),
             "remedies": list(self.remedies),

@@ -17,9 +17,9 @@ from .._base.records import from_json
 from ..batching.memory_limits import OVERHEAD_S, Table
 from .estimate import EvaluationMemory, MemoryEstimate
 from .memory_settings import MemorySettings, Shape, Target, positive
-from .model_source import model_source
+from .model_source import can_trace, model_source
 from .opened_trace import STEPS, OpenedTrace
-from .recording import Recording
+from .recording import Recording, kernel_class
 from .remedies import smaller_batch
 from .run_memory import RunEstimate, simulated_run
 from .shape_traces import Point, ShapeTraces
@@ -107,6 +107,20 @@ class MemoryModel(OpenedTrace):
 
         shapes = ShapeTraces(record, getattr(batch_fn, "real", lambda point: point))
         return cls(opened, settings, target, None if own else model_key, source.label, shapes)
+
+    @classmethod
+    def of_known(cls, name: str, *, gpu: str | None, record: bool | None, **settings: Any) -> MemoryModel | None:
+        """The recording of a known model that comes with the package; None where there is none for these settings.
+
+        ``record`` True takes none, None only one that shows what the installed packages do, or where none are.
+        """
+        from .recordings import find_recording, is_current
+
+        if record or (record is None and can_trace() and not is_current()):
+            return None
+        asked, target = MemorySettings(**settings), Target.find(gpu)
+        found = find_recording(name, asked, kernel_class(target.capability))
+        return None if found is None else cls(native.call("memory.open", found), asked, target, None, name)
 
     @classmethod
     def load(

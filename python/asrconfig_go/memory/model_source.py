@@ -19,7 +19,7 @@ from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
 from .._base.json_files import config_values, read_object
 from .._base.wrapped_model import bare
-from ..machine.model import ModelProfile, _counts_of_module, _request, profile_model
+from ..machine.model import ModelProfile
 from ..machine.named_models import config_of_name
 from .trace_cache import fingerprint
 
@@ -33,6 +33,12 @@ _OWN_FILES = (
 )
 # Values of a config, and attributes of a module, that shape nothing.
 _NAMES_ONLY = ("_name_or_path", "name_or_path", "transformers_version", "architectures", "id2label", "label2id")
+_UNTUNED = ("Model", "ForPreTraining")  # ends of the names of classes that are not fine-tuned
+# The tasks that a class is looked for, in this order, by the names of transformers' tables.
+_TASKS = (
+    "CTC", "SPEECH_SEQ_2_SEQ", "TDT", "RNNT", "MULTIMODAL_LM", "MASKED_LM", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM",
+    "AUDIO_CLASSIFICATION", "SEQUENCE_CLASSIFICATION",
+)  # fmt: skip
 _VERSIONED = ("torch", "transformers", "accelerate", "peft")  # packages whose version stands for their code
 
 
@@ -78,19 +84,6 @@ def is_module(model: Any) -> bool:
     return not isinstance(model, type) and callable(getattr(model, "named_parameters", None))
 
 
-def analytic_request(model: Any, freeze_feature_encoder: bool = False) -> dict[str, Any]:
-    """The model part of a question that is answered from the config; a live transformers module has one."""
-    config = getattr(model, "config", None)
-    if is_module(model) and hasattr(config, "to_json_string"):
-        request = _request(config, freeze_feature_encoder or _feature_encoder(model) is False)
-        request["config"]["architectures"] = [type(bare(model)).__name__]
-        with contextlib.suppress(UnsupportedError):
-            native.call("model.profile", request)
-            return request
-        return {"counts": _counts_of_module(model)}  # of a model_type that cannot be counted from its config
-    return _request(model, freeze_feature_encoder)
-
-
 def _live(model: Any, freeze_feature_encoder: bool) -> ModelSource:
     if freeze_feature_encoder and _feature_encoder(model):
         raise InvalidArgumentError(
@@ -108,30 +101,41 @@ def _feature_encoder(model: Any) -> bool | None:
 
 def model_config(model: Any) -> tuple[str, dict[str, Any], str]:
     """Label, config and the class that fine-tuning uses."""
+    label, values, class_name = config_values_of(model)
+    return label, values, class_name or _class_name(values)
+
+
+def config_values_of(model: Any) -> tuple[str, dict[str, Any], str]:
+    """Label and config of a name, a folder or a config, and the class of a known name, else ""."""
     if isinstance(model, str | os.PathLike):
         path = user_path(model, "model")
         if not path.is_dir():
             named = config_of_name(os.fspath(model))
-            return named["name"], named["config"], named["class_name"] or _class_name(model, named["config"])
-        values = read_object(path / "config.json", "model's config", "save the model there: save_pretrained")
-        return path.name, values, _class_name(model, values)
+            return named["name"], named["config"], named["class_name"]
+        return path.name, read_object(path / "config.json", "model's config", "save the model there"), ""
     if isinstance(model, dict):
-        return str(model.get("model_type", "config")), model, _class_name(model, model)
+        return str(model.get("model_type", "config")), model, ""
     if hasattr(model, "model_type") and hasattr(model, "to_json_string"):
-        values = config_values(model)
-        return str(model.model_type), values, _class_name(model, values)
+        return str(model.model_type), config_values(model), ""
     raise InvalidArgumentError(f"cannot read a model from a {type(model).__name__}", _ACCEPTED)
 
 
-def _class_name(model: Any, values: dict[str, Any]) -> str:
-    """The library's choice; a family that it does not know raises."""
-    try:
-        return profile_model(model).class_name
-    except UnsupportedError:
-        names = values.get("architectures")
-        if not names:
-            raise
-        return str(names[0])
+def _class_name(values: dict[str, Any]) -> str:
+    """The class that fine-tuning uses: the one that the config names, unless it is bare or for pre-training."""
+    from transformers.models.auto import modeling_auto
+
+    named = (values.get("architectures") or [""])[0]
+    if named and not named.endswith(_UNTUNED):
+        return str(named)
+    kind = values.get("model_type")
+    for task in _TASKS:
+        found = getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES", {}).get(kind)
+        if found is not None:
+            return str(found if isinstance(found, str) else found[0])
+    raise UnsupportedError(
+        f"the installed transformers has no class to fine-tune for model_type {kind!r}",
+        "upgrade transformers, or pass the module itself",
+    )
 
 
 def _builder(config: Any, values: dict[str, Any], class_name: str, freeze_feature_encoder: bool) -> Callable[[], Any]:

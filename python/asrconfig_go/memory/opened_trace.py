@@ -38,6 +38,8 @@ class OpenedTrace:
         """Model, versions and settings as the trace has them."""
         self.points: list[dict[str, Any]] = opened["points"]
         """The shapes that were traced."""
+        self.over_time: bool = opened["over_time"]
+        """Whether a layer normalizes over time, so that results depend on how much a clip is padded."""
         self.settings: MemorySettings = settings
         self.model_key: str | None = model_key
         self.target: Target
@@ -111,9 +113,8 @@ class OpenedTrace:
         """Trace those shapes together that formulas do not determine, which takes less than one after the other."""
         if self._shapes is None:
             return
-        asked = [self._asked(shape, "train") for shape in shapes]
-        points = [tuple(request[key] for key in _SHAPE) for request in asked if not self._shapes.determined(request)]
-        if points:
+        missing = [self._shapes.missing(self._asked(shape, "train")) for shape in shapes]
+        if points := [point for point in missing if point is not None]:
             self._shapes.several(points)
 
     @contextlib.contextmanager
@@ -166,6 +167,14 @@ class OpenedTrace:
         most = self.about.get("max_labels")
         return min(usual, int(most)) if most else usual
 
+    def cache_bytes(self, tokens: int) -> int:
+        """Keys and values, in float16, of a text of so many tokens and of the frames that it is made of."""
+        layers, width = self.about.get("decoder_layers"), self.about.get("decoder_width")
+        if not layers or not width:
+            return 0
+        tokens = min(tokens, int(self.about.get("max_labels") or tokens))
+        return int(2 * layers * width * 2 * (tokens + self.about["source_frames"]))
+
     @property
     def is_open(self) -> bool:
         """Whether it still answers: ``close`` was not called."""
@@ -187,16 +196,22 @@ class OpenedTrace:
         return self._extrapolated(seconds, labels, limit, most)
 
     def _extrapolated(self, seconds: float, labels: int | None, limit: int, most: int) -> int:
-        """The batch that fits if memory goes on rising as from two clips to four; a few times as many at most."""
-        few, more = Shape(2, seconds, labels), Shape(4, seconds, labels)
+        """The batch that fits if memory goes on rising as from two clips to five; a few times as many at most."""
+        few, more = Shape(2, seconds, labels), Shape(5, seconds, labels)
         self.prepare((few, more))
-        asked = {"limit_bytes": None, "timeline": 0, "modules": 1}
-        low, high = (
-            self.factor * int(native.call("memory.simulate", {**self.step_request(shape), **asked})["peak_allocated"])
-            for shape in (few, more)
-        )
+        (low, _), (high, reserved) = self._peaks(few), self._peaks(more)
         rise = max(1.0, (high - low) / (more.batch - few.batch))
-        return min(most, _FURTHEST, max(1, int(few.batch + (limit - low) / rise)))
+        batch = more.batch
+        for _ in range(2):  # what is reserved is known better near by
+            batch = min(most, _FURTHEST, max(1, int(batch + (limit - reserved) / rise)))
+            reserved = self._peaks(Shape(batch, seconds, labels))[1]
+        return batch
+
+    def _peaks(self, shape: Shape) -> tuple[float, float]:
+        """The most allocated and the most reserved bytes, without a limit."""
+        asked = {"limit_bytes": None, "timeline": 0, "modules": 1}
+        found = native.call("memory.simulate", {**self.step_request(shape), **asked})
+        return self.factor * found["peak_allocated"], self.factor * found["peak_reserved"]
 
     def _fits(self, shape: Shape, limit: int) -> bool:
         asked = {"limit_bytes": self._uncorrected(limit), "keep_cache": True, "timeline": 0, "modules": 1}

@@ -27,7 +27,7 @@ def published_estimate(model: Any, shape: Shape, settings: MemorySettings, targe
     """Parameters, gradients and optimizer state, and for each sample its audio and a tenth of the model's memory."""
     one_of("optimizer", settings.optimizer, tuple(_STATES))
     if settings.lora_rank:
-        raise UnsupportedError("the published formula does not know lora_rank", 'ask with estimator="analytic"')
+        raise UnsupportedError("the published formula does not know lora_rank", 'ask with estimator="trace"')
     profile = profile_model(model, freeze_feature_encoder=settings.freeze_feature_encoder)
     kept = {
         "parameters": profile.parameter_bytes or 0,

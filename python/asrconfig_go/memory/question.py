@@ -10,13 +10,11 @@ from .._base.checks import checked
 from .._base.choices import Checkpointing, Estimator, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import AsrConfigError, UnsupportedError
-from .._base.records import from_json
-from .._base.wrapped_model import lora_rank as rank_of
 from ..machine.model import profile_model
-from .estimate import MemoryEstimate, Term
-from .memory_model import MemoryModel, to_the_end
+from .estimate import MemoryEstimate
+from .memory_model import MemoryModel
 from .memory_settings import MemorySettings, Shape, Target
-from .model_source import analytic_request, can_trace
+from .model_source import can_trace, model_source
 from .published import published_estimate
 from .remedies import changes_that_fit
 
@@ -59,15 +57,15 @@ def estimate_memory(
     if there is one. ``evaluation_batch`` adds the memory of evaluating (traced models only).
 
     ``estimator`` is ``"trace"``: the training step is recorded with imaginary tensors and replayed through a simulation
-    of PyTorch's allocator, in seconds the first time and at once from the cache (``cache``) later; ``"analytic"``:
-    formulas from the config, without torch; ``"published"``: the formula of the policy of that name; ``"auto"``: the
-    first of them that works, with an ``EstimatorWarning`` where tracing failed.
+    of PyTorch's allocator, in seconds the first time and at once from the cache (``cache``) later; of known models
+    recordings come with the package, which answer without torch. ``"published"``: the formula of the policy of that
+    name; ``"auto"``: the first of them that works, with an ``EstimatorWarning`` where tracing failed.
 
     The answer is the plain prediction, without a safety margin. Raises ``InvalidArgumentError`` for a value out of its
     range, ``NotFoundError`` for an unknown name, and with ``estimator="trace"`` ``TraceError`` for a step that cannot
     be traced.
 
-    >>> memory = estimate_memory("wav2vec2-base", batch=4, seconds=10, gpu="T4", estimator="analytic")
+    >>> memory = estimate_memory("wav2vec2-base", batch=4, seconds=10, gpu="T4", progress=False)
     >>> memory.fits, round(memory.peak_reserved / 2**30, 1)
     (True, 3.5)
     """
@@ -100,7 +98,7 @@ def estimate_memory(
 def _order(estimator: str) -> tuple[str, ...]:
     if estimator != "auto":
         return (estimator,)
-    return ("trace", "analytic", "published") if can_trace() else ("analytic", "published")
+    return ("trace", "published")
 
 
 @dataclasses.dataclass
@@ -116,7 +114,7 @@ class _Question:
 
     def ask(self, estimator: str) -> MemoryEstimate:
         """One estimator's answer."""
-        return {"trace": self._trace, "analytic": self._analytic, "published": self._published}[estimator]()
+        return {"trace": self._trace, "published": self._published}[estimator]()
 
     def failed(self, estimator: str, error: AsrConfigError) -> None:
         """Remember, and log once, why an estimator failed."""
@@ -125,9 +123,7 @@ class _Question:
         warnings.warn(text, EstimatorWarning, stacklevel=3)
 
     def _trace(self) -> MemoryEstimate:
-        traced = MemoryModel.trace(
-            self.model, **vars(self.settings), gpu=self.gpu, cache=self.cache, progress=self.progress
-        )
+        traced = self._traced(self.settings)
         try:
             found = traced.estimate(
                 self.shape.batch, self.shape.seconds, self.shape.labels, evaluation_batch=self.evaluation_batch
@@ -137,12 +133,13 @@ class _Question:
             raise
         return self._advised(found)  # the trace stays open as long as the estimate, which can save a snapshot
 
-    def _analytic(self) -> MemoryEstimate:
-        target = Target.find(self.gpu)
-        found = self._asked(self.settings, target)
-        terms = tuple(from_json(Term, term) for term in found.pop("terms"))
-        estimate = dataclasses.replace(from_json(MemoryEstimate, found), terms=terms)
-        return self._advised(self._finished(estimate, target))
+    def _traced(self, settings: MemorySettings) -> MemoryModel:
+        if not can_trace():
+            name = model_source(self.model, settings.freeze_feature_encoder).label
+            known = MemoryModel.of_known(name, gpu=self.gpu, record=False, **vars(settings))
+            if known is not None:
+                return known
+        return MemoryModel.trace(self.model, **vars(settings), gpu=self.gpu, cache=self.cache, progress=self.progress)
 
     def _published(self) -> MemoryEstimate:
         target = Target.find(self.gpu)
@@ -158,28 +155,9 @@ class _Question:
     def _advised(self, found: MemoryEstimate) -> MemoryEstimate:
         if found.fits is not False:
             return found
-        changes = changes_that_fit(self.settings, lambda settings: self._asked(settings, found.target))
-        return dataclasses.replace(found, remedies=found.remedies + changes)
+        return dataclasses.replace(found, remedies=found.remedies + changes_that_fit(self.settings, self._asked))
 
-    def _asked(self, settings: MemorySettings, target: Target) -> dict[str, Any]:
-        """The analytic estimator's answer."""
-        request = {
-            "model": analytic_request(self.model, settings.freeze_feature_encoder),
-            "batch": self.shape.batch,
-            "seconds": self.shape.seconds,
-            "labels": self.shape.labels,
-            "precision": settings.precision,
-            "checkpointing": settings.gradient_checkpointing is not False,
-            "every_n_layers": settings.every_n_layers,
-            "offload_checkpoints": settings.offload_checkpoints,
-            "accumulation": settings.accumulation,
-            "optimizer": settings.optimizer,
-            "freeze_feature_encoder": settings.freeze_feature_encoder,
-            "lora_rank": settings.lora_rank or rank_of(self.model),
-            "simulate": True,
-            "settings": settings.allocator,
-            "compute_capability": target.compute_capability,
-            "device_bytes": target.context_bytes,
-            "limit_bytes": target.limit_bytes,
-        }
-        return to_the_end("memory.analytic", request)
+    def _asked(self, settings: MemorySettings) -> MemoryEstimate:
+        """What a training with other settings takes."""
+        with self._traced(settings) as traced:
+            return traced.estimate(self.shape.batch, self.shape.seconds, self.shape.labels, timeline=0)

@@ -68,16 +68,17 @@ class Recording:
 
     def make(self, key: str | None, progress: bool) -> dict[str, Any]:
         """Record, keep the trace under ``key``, and give the request that opens it."""
-        data = self._record(progress).to_bytes()
+        data = self.trace(progress).to_bytes()
         if key is not None:
             TraceCache().store(key, data)
         return {"trace": base64.b64encode(data).decode()}
 
-    def _record(self, progress: bool) -> Trace:
+    def trace(self, progress: bool = False) -> Trace:
+        """Record."""
         if not can_trace():
             raise UnsupportedError(
                 "a training step is traced with torch and transformers, which are not installed here",
-                'pip install torch transformers, or ask with estimator="analytic"',
+                'pip install torch transformers, or ask with estimator="published"',
             )
         built: list[Any] = []
         model = self.source.model if is_module(self.source.model) else self._noting(built)
@@ -138,7 +139,9 @@ def generation_facts(config: Any) -> dict[str, Any]:
     source = getattr(config, "max_source_positions", None)
     if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
         return {}
-    return {"decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source)}
+    encoder = int(getattr(config, "encoder_layers", None) or layers)
+    sizes = {"decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source)}
+    return {**sizes, "encoder_layers": encoder}
 
 
 def named(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,11 @@ from ..view.units import gib
 from .memory_settings import MemorySettings, Shape
 
 if TYPE_CHECKING:
+    from .estimate import MemoryEstimate
     from .opened_trace import OpenedTrace
 
 Change = tuple[str, Any]  # a setting and its value
-Asked = Callable[[MemorySettings], dict[str, Any]]
+Asked = Callable[[MemorySettings], "MemoryEstimate"]
 
 _CHANGES: tuple[Change, ...] = (
     ("optimizer", "adamw_torch_fused"),
@@ -41,15 +43,17 @@ def smaller_batch(model: OpenedTrace, shape: Shape) -> str:
 def changes_that_fit(settings: MemorySettings, ask: Asked) -> tuple[str, ...]:
     """Single settings that would make it fit; when none does, as many together as it takes.
 
-    ``ask`` gives the analytic estimator's answer for the GPU in mind. Empty when it does not know the model.
+    ``ask`` gives the estimate for the GPU in mind; changes that the model cannot train with are left out.
     """
-    changes = [change for change in _CHANGES if _applies(settings, change)]
-    try:
-        singles = [_tried(settings, [change], ask) for change in changes]
-        fitting = tuple(words for words, fits in singles if fits)
-        return fitting or _together(settings, changes, ask)
-    except AsrConfigError:
-        return ()
+    changes, fitting = [], []
+    for change in _CHANGES:
+        if not _applies(settings, change):
+            continue
+        with contextlib.suppress(AsrConfigError):
+            words, fits = _tried(settings, [change], ask)
+            changes.append(change)
+            fitting += [words] if fits else []
+    return tuple(fitting) or _together(settings, changes, ask)
 
 
 def _together(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, ...]:
@@ -66,7 +70,7 @@ def _tried(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple
     """The changes in words with what would be needed, and whether the GPU has that much."""
     found = ask(dataclasses.replace(settings, **dict(changes)))
     words = " and ".join(f"{name}={value!r}" for name, value in dict(changes).items())
-    return f"{words}: about {gib(found['peak_device'])}", bool(found["fits"])
+    return f"{words}: {gib(found.peak_device or 0)}", bool(found.fits)
 
 
 def _applies(settings: MemorySettings, change: Change) -> bool:

@@ -54,6 +54,13 @@ class ShapeTraces:
             self._by_batch = self._for_all(traces, request, real)
         return {**request, **dict(zip(_SHAPE, real, strict=True)), "trace": traces[-1]}
 
+    def missing(self, request: dict[str, Any]) -> Point | None:
+        """The real shape of a question that nothing traced so far answers exactly; None where something does."""
+        if self.determined(request):
+            return None
+        real = self.real((request["batch"], request["length"], request["labels"]))
+        return real if self._of(self._traces.get(real[1:], []), request, real) is None else None
+
     def several(self, points: Iterable[Point]) -> None:
         """Trace shapes together, which takes less than one after the other."""
         wanted = tuple(dict.fromkeys(self.real(point) for point in points))

@@ -17,6 +17,7 @@ from .._base.timers import moments_of
 from .._base.wrapped_model import lora_rank
 from ..batching.batch_lengths import extent
 from ..compare.step_calibration import MeasuredStep, StepRecord, StepSettings, calibrate_steps, store_step_calibration
+from ..machine.model import profile_model
 from ..memory.trial_batch import training_settings
 from ..memory.worst_batch import per_second
 
@@ -137,11 +138,8 @@ class StepTimes:
             )  # fmt: skip
 
     def _calibrated(self, args: Any, model: Any) -> StepRecord:
-        from ..memory.model_source import analytic_request
-
-        described = analytic_request(model)
-        record = calibrate_steps(described, self._gpu(), _settings(args, model), self.steps)
-        if not store_step_calibration(described, record):
+        record = calibrate_steps(model, self._gpu(), _settings(args, model), self.steps)
+        if not store_step_calibration(profile_model(model), record):
             self.problem = f"{record.factor:.3g} times the estimate was not kept"
         return record
 
@@ -183,7 +181,6 @@ def _settings(args: Any, model: Any) -> StepSettings:
         offload_checkpoints=settings["offload_checkpoints"],
         optimizer=settings["optimizer"],
         lora_rank=lora_rank(model),
-        attention="eager" if getattr(getattr(model, "config", None), "_attn_implementation", "") == "eager" else "sdpa",
         devices=args.world_size,
     )
 

@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 
 HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
 _ROUNDS = (
-    5  # at most this many settings are traced: with, without, with some and offloaded checkpointing, and a reserve
+    8  # at most this many settings are traced: without, with, with some and offloaded checkpointing, and a reserve
 )
 _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
 _TOGETHER = 3  # micro-batches that are traced together: enough for the others where memory follows from their number
 _ROWS = 16  # lengths at which a traced table is asked
-_GRADIENT_BYTES = 4
 _SHORTEST_S = 0.5  # of a clip, as in core/estimate: the planner takes shorter ones for as long
 
 
@@ -51,7 +50,8 @@ class Wanted(NamedTuple):
     """What the planner asks a trace for, by the names of ``plan.next``.
 
     ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step;
-    ``work`` asks for what micro-batches run, where the config does not tell; ``high`` for the worst peak of whole runs.
+    ``high`` asks for the worst peak of whole runs; ``beside_bytes`` is what a process holds besides the allocator's
+    memory and the context; ``generates``, ``beams`` and ``tokens`` say how evaluations generate texts.
     """
 
     precision: Precision
@@ -63,8 +63,12 @@ class Wanted(NamedTuple):
     share: int
     budget_bytes: int
     max_length_s: float | None
-    work: bool
+    longest_s: float
     high: bool
+    beside_bytes: int
+    generates: bool
+    beams: int
+    tokens: int
 
     @property
     def settings(self) -> TracedSettings:
@@ -84,7 +88,7 @@ class Wanted(NamedTuple):
 
 
 class NotTracedWarning(UserWarning):
-    """The model could not be traced: its memory is estimated from its config, or by the published formula."""
+    """The model could not be traced: its memory is estimated by the published formula."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,9 @@ class Tracer:
     """Traces a model with the settings that a plan chooses, for one GPU.
 
     ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue.
-    ``trained`` is the number of trained parameters, ``devices`` the number of GPUs that share a step: DDP keeps a
-    second copy of the gradients; ``lora_rank`` is that of adapters that the model does not have yet.
-    ``opened`` keeps traces for the tracers of other GPUs with the same kernels.
+    ``lora_rank`` is that of adapters that the model does not have yet. ``opened`` keeps traces for the tracers of other
+    GPUs with the same kernels. ``record`` False answers from the recordings that come with the package alone, None
+    from them where they show what the installed packages do.
     """
 
     def __init__(
@@ -110,9 +114,8 @@ class Tracer:
         *,
         gpu: str | None,
         freeze: bool,
-        trained: int,
-        devices: int,
         progress: bool,
+        record: bool | None = True,
         batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
         opened: dict[Any, MemoryModel] | None = None,
         lora_rank: int = 0,
@@ -121,7 +124,7 @@ class Tracer:
         self._batch_fn, self._lora_rank = batch_fn, lora_rank
         self._kept: dict[Any, MemoryModel] = {} if opened is None else opened
         self._read: ModelSource | None = None
-        self._beside = _GRADIENT_BYTES * trained if devices > 1 else 0
+        self._record = record
 
     def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         """What the planner wants to know: what fits for each length, the peaks of the longest clips.
@@ -152,7 +155,7 @@ class Tracer:
         clips = hashlib.sha256(array("d", durations)).hexdigest()
         calibration = find_calibration(model, target.name)
         return KeptTable.of(
-            trace, source.label, wanted, self._beside, clips, asdict(target), calibration and asdict(calibration)
+            trace, source.label, [*wanted, self._record], clips, asdict(target), calibration and asdict(calibration)
         )
 
     def _source(self) -> ModelSource:
@@ -173,6 +176,8 @@ class Tracer:
 
     def _asked(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         memory = self._opened(wanted)
+        if fixed_s := _facts(memory)["fixed_s"]:  # of longer clips the model hears the beginning
+            durations = [min(s, fixed_s) for s in durations]
         longest_s = memory.length(max(durations)) / memory.length_per_second
         pairs = getattr(self._batch_fn, "pairs", tuple)()
         exact = memory.determines(2, longest_s)
@@ -200,26 +205,39 @@ class Tracer:
     def _traced(self, wanted: Wanted) -> MemoryModel:
         from ..memory import MemoryModel
 
+        settings = self._settings(wanted)
+        if self._batch_fn is None:
+            known = MemoryModel.of_known(self._source().label, gpu=self._gpu, record=self._record, **settings)
+            if known is not None:
+                return known
+        if self._record is False:
+            raise UnsupportedError(
+                f"no recording of {self._source().label} with these settings comes with the package",
+                "leave trace=False out where torch and transformers are installed: its training step is recorded",
+            )
         return MemoryModel.trace(
-            self._source(), self._batch_fn, **self._settings(wanted), gpu=self._gpu, progress=self._progress
+            self._source(), self._batch_fn, **settings, gpu=self._gpu, progress=self._progress
         )
 
     def _any_length(
         self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], worst: Pairs
     ) -> dict[str, Any]:
-        share, limit = wanted.share, wanted.budget_bytes - self._outside(memory)
+        share, limit = wanted.share, wanted.budget_bytes - self._outside(memory, wanted)
         rows = tuple(_table(memory, _lengths(min(durations), worst.longest_s), share, limit, worst))
         largest = max(1, rows[-1][1])
         with ThreadPoolExecutor(1) as beside:  # the library works outside the GIL
-            high = beside.submit(self._worst, memory, rows, share, durations, limit) if wanted.high else None
+            high = beside.submit(self._worst, memory, rows, wanted, durations, limit) if wanted.high else None
+            evaluated, decoder = _evaluation(memory, largest, worst, wanted, limit)
             return {
+                **_facts(memory),
                 **wanted.settings._asdict(),
                 "budget_bytes": wanted.budget_bytes,
                 "memory": [{"seconds": max(_SHORTEST_S, seconds), "batch": batch} for seconds, batch in rows],
-                "peaks": self._peaks(memory, share, largest, worst, wanted.budget_bytes),
-                "eval_batch": _evaluation(memory, largest, worst, share, limit),
+                "peaks": self._peaks(memory, wanted, largest, worst),
+                "eval_batch": evaluated,
+                "decoder": decoder,
                 "note": _assumed(memory),
-                "work": _work(memory, rows, durations) if wanted.work else [],
+                "work": _work(memory, rows, durations, worst.longest_s),
                 "high_bytes": None if high is None else high.result(),
             }
 
@@ -227,6 +245,7 @@ class Tracer:
         peaks = list(self._candidates(memory, wanted, worst))
         largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= wanted.budget_bytes), default=0)
         return {
+            **_facts(memory),
             **wanted.settings._asdict(),
             "budget_bytes": wanted.budget_bytes,
             "memory": [{"seconds": max(_SHORTEST_S, worst.longest_s), "batch": largest}],
@@ -247,26 +266,27 @@ class Tracer:
         sizes = _divisors(wanted.share)
         first = sizes[1 : 1 + _TOGETHER] or sizes
         memory.prepare([Shape(size, worst.seconds, worst.labels) for size in first])
-        peaks = [self._peak(memory, size, worst) for size in first]
+        peaks = [self._peak(memory, wanted, size, worst) for size in first]
         if sum(peak["bytes"] <= wanted.budget_bytes for peak in peaks) < 2 and first != sizes:
-            peaks.insert(0, self._peak(memory, 1, worst))
+            peaks.insert(0, self._peak(memory, wanted, 1, worst))
         for size in sizes:
             if size > peaks[-1]["batch"] and _extended(peaks, size) <= wanted.budget_bytes:
-                peaks.append(self._peak(memory, size, worst))
+                peaks.append(self._peak(memory, wanted, size, worst))
         yield from peaks
 
-    def _outside(self, memory: MemoryModel) -> int:
+    def _outside(self, memory: MemoryModel, wanted: Wanted) -> int:
         """What a process takes besides the allocator's memory: context and NCCL, or the process itself on a CPU."""
         context = memory.target.context_bytes
-        return (HOST_BYTES if context is None else context) + self._beside
+        return (HOST_BYTES if context is None else context) + wanted.beside_bytes
 
     def _worst(
-        self, memory: MemoryModel, rows: Table, share: int, durations: Sequence[float], limit: int
+        self, memory: MemoryModel, rows: Table, wanted: Wanted, durations: Sequence[float], limit: int
     ) -> int | None:
         """The highest memory of some steps in random order, split by what fits; None without a clip for each place.
 
         Within the budget, as PyTorch gives cached memory back before it fails; what it takes where that does not help.
         """
+        share = wanted.share
         drawn = [max(rows[0][0], s) for s in durations[:: max(1, len(durations) // _DRAWN_CLIPS)]]
         if len(drawn) < share or memory.about.get("fixed_length"):
             return None
@@ -274,25 +294,23 @@ class Tracer:
         run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=limit)
         if not run.fits:
             run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
-        return run.peak_reserved + self._outside(memory)
+        return run.peak_reserved + self._outside(memory, wanted)
 
-    def _peaks(
-        self, memory: MemoryModel, share: int, largest: int, worst: Pairs, budget_bytes: int
-    ) -> list[dict[str, Any]]:
+    def _peaks(self, memory: MemoryModel, wanted: Wanted, largest: int, worst: Pairs) -> list[dict[str, Any]]:
         """Those of the largest micro-batch, and of parts of a share down to the second that fits, by rising size."""
-        found, fit = [self._peak(memory, largest, worst)], 0
-        for size in reversed([size for size in _divisors(share) if size <= largest]):
+        found, fit = [self._peak(memory, wanted, largest, worst)], 0
+        for size in reversed([size for size in _divisors(wanted.share) if size <= largest]):
             if size < largest:
-                found.insert(0, self._peak(memory, size, worst))
-            fit += found[0]["bytes"] <= budget_bytes
+                found.insert(0, self._peak(memory, wanted, size, worst))
+            fit += found[0]["bytes"] <= wanted.budget_bytes
             if fit == 2:
                 break
         return found
 
-    def _peak(self, memory: MemoryModel, batch: int, worst: Pairs) -> dict[str, Any]:
+    def _peak(self, memory: MemoryModel, wanted: Wanted, batch: int, worst: Pairs) -> dict[str, Any]:
         """One micro-batch of the worst clips: its peak on the device, and what holds it."""
         found = memory.estimate(batch, worst.seconds, worst.labels, timeline=0)
-        outside = self._outside(memory)
+        outside = self._outside(memory, wanted)
         parts = [{"name": name, "bytes": size} for name, size in found.at_peak.components.items() if size > 0]
         rest = {"cached": found.peak_reserved - found.peak_allocated, "context": outside}
         parts += [{"name": name, "bytes": size} for name, size in rest.items() if size > 0]
@@ -300,15 +318,21 @@ class Tracer:
         return {"batch": batch, "bytes": found.peak_reserved + outside, "pinned_bytes": pinned, "parts": parts}
 
 
-def _work(memory: MemoryModel, rows: Table, durations: Sequence[float]) -> list[dict[str, Any]]:
-    """What a short clip alone and a usual micro-batch run; none where the traced shapes do not tell."""
+def _facts(memory: MemoryModel) -> dict[str, Any]:
+    """How the model takes clips."""
+    fixed = memory.about.get("fixed_length")
+    return {"fixed_s": fixed / memory.length_per_second if fixed else 0.0, "over_time": memory.over_time}
+
+
+def _work(memory: MemoryModel, rows: Table, durations: Sequence[float], longest_s: float) -> list[dict[str, Any]]:
+    """What a short clip alone, a usual micro-batch and the longest clip alone run; none where no shape tells."""
     mean = max(_SHORTEST_S, sum(durations) / len(durations))
     usual = max(1, next((size for seconds, size in rows if seconds >= mean), rows[-1][1]))
     shortest = min(_SHORTEST_S, mean / 2)
     try:
         return [
-            {"batch": size, "seconds": seconds, **memory.work(size, seconds)}
-            for size, seconds in ((1, shortest), (usual, mean))
+            {"batch": size, "seconds": seconds, "labels": memory.labels(seconds), **memory.work(size, seconds)}
+            for size, seconds in ((1, shortest), (usual, mean), (1, max(longest_s, 2 * mean)))
         ]
     except (UnsupportedError, InvalidArgumentError):
         return []
@@ -353,17 +377,33 @@ def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int, wo
     return [(seconds, fits) for (seconds, _), fits in zip(rows[::-1], fewest, strict=True)]
 
 
-def _evaluation(memory: MemoryModel, batch: int, worst: Pairs, share: int, limit: int) -> int | None:
-    """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits.
+def _evaluation(
+    memory: MemoryModel, batch: int, worst: Pairs, wanted: Wanted, limit: int
+) -> tuple[int | None, dict[str, Any] | None]:
+    """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits, and its decoder.
 
-    None where no evaluation could be traced.
+    None where no evaluation could be traced. A model that generates texts keeps keys and values of each meanwhile, beside what stays between batches.
     """
+    cache = wanted.beams * memory.cache_bytes(wanted.tokens) if wanted.generates else 0
+    most, fits = max(wanted.share, batch), lambda size: _evaluated(memory, size, worst) + size * cache <= limit
     try:
-        while 2 * batch <= max(share, batch) and _evaluated(memory, 2 * batch, worst) <= limit:
+        while 2 * batch <= most and fits(2 * batch):
             batch *= 2
+        while batch > 1 and cache and not fits(batch):
+            batch -= 1
     except UnsupportedError:
+        return None, decoder_of(memory, worst.seconds, batch * cache)
+    return batch, decoder_of(memory, worst.seconds, batch * cache)
+
+
+def decoder_of(memory: MemoryModel, seconds: float, cache_bytes: int = 0) -> dict[str, Any] | None:
+    """What generating texts takes, for ``plan.make`` and ``timing.run``; None of a model that does not."""
+    layers = memory.about.get("decoder_layers")
+    if not layers:
         return None
-    return batch
+    share = layers / (layers + memory.about["encoder_layers"])
+    most = int(memory.about.get("max_labels") or 0)
+    return {"share": share, "tokens": memory.labels(seconds), "most_tokens": most, "cache_bytes": cache_bytes}
 
 
 def _evaluated(memory: MemoryModel, batch: int, worst: Pairs) -> int:
@@ -384,7 +424,7 @@ def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotT
     """Trace with ``tracer`` what the planner wants to know, until it wants no more; its plan as a JSON object.
 
     ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is
-    reported once, as a ``NotTracedWarning``, and planned from its config.
+    reported once, as a ``NotTracedWarning``, and planned by the published formula.
     """
     traced: list[dict[str, Any]] = []
     missing: NotTraced | None
@@ -410,9 +450,12 @@ def _traced(
         wanted = Wanted(**found)
         limit = math.inf if wanted.max_length_s is None else wanted.max_length_s
         try:
-            traced.append(tracer.trace(wanted, [min(s, limit) for s in known]))
+            clips = [min(s, limit) for s in known]
+            traced.append(tracer.trace(wanted, clips if wanted.longest_s <= max(clips) else [*clips, wanted.longest_s]))
         except AsrConfigError as error:
-            return traced, _failed(error)
+            if not traced:
+                return traced, _failed(error)
+            traced.append(wanted.refused(error, max(known)))
     return traced, None
 
 

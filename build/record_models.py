@@ -1,0 +1,98 @@
+"""Writes what comes with the package of known models: their counts, and recordings of those that people use most.
+
+    python build/record_models.py            # both
+    python build/record_models.py --counts   # the counts alone
+
+Needs torch and transformers. Models are built without memory, so that every one takes seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from asrconfig_go._base import native
+from asrconfig_go.demo.tiny_models import TINY
+from asrconfig_go.machine.model import counts_of_built, known_models
+from asrconfig_go.memory.memory_settings import MemorySettings
+from asrconfig_go.memory.model_source import model_source
+from asrconfig_go.memory.recording import Recording
+from asrconfig_go.memory.recordings import FOLDER, RecordedSettings, packed
+from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions
+
+COUNTS = Path(__file__).parent.parent / "core" / "model" / "counts.json"
+MODELS = (
+    *TINY, "facebook/wav2vec2-base", "facebook/wav2vec2-base-960h", "facebook/wav2vec2-large-xlsr-53",
+    "facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-xls-r-1b", "facebook/mms-300m", "facebook/mms-1b-all",
+    "facebook/hubert-large-ll60k", "microsoft/wavlm-base-plus", "facebook/w2v-bert-2.0",
+    "openai/whisper-tiny", "openai/whisper-base", "openai/whisper-small", "openai/whisper-medium",
+    "openai/whisper-large-v3", "openai/whisper-large-v3-turbo", "distil-whisper/distil-large-v3",
+    "nvidia/parakeet-ctc-0.6b",
+)  # fmt: skip
+# What suits each class of kernels: float32 on cards before Volta, float16 up to Turing, bfloat16 from Ampere on.
+_PRECISIONS = {0: ((6, 0), "fp32"), 7: ((7, 5), "fp16"), 8: ((8, 0), "bf16"), 9: ((9, 0), "bf16")}
+
+
+SETTINGS = [
+    (RecordedSettings(precision, checkpointing, kernels), capability)
+    for kernels, (capability, precision) in _PRECISIONS.items()
+    for checkpointing in (False, True)
+]
+
+
+def recorded(name: str, settings: RecordedSettings, capability: tuple[int, int]) -> dict[str, Any]:
+    """One trace, as the object that its file holds."""
+    asked = MemorySettings(
+        precision=settings.precision, gradient_checkpointing=settings.gradient_checkpointing, accumulation=3,
+    )  # fmt: skip
+    trace = Recording(model_source(name), asked, capability).trace()
+    return {"format": FORMAT, "version": VERSION, **vars(trace)}
+
+
+def write_counts() -> None:
+    """Count every model of the catalogue as it is built."""
+    counts = {}
+    for name in (*TINY, *known_models()):
+        counts[name] = counts_of_built(model_source(name).model)
+    lines = [f" {json.dumps(name)}: {json.dumps(row)}" for name, row in counts.items()]
+    COUNTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def write_recordings() -> None:
+    """Record the models, each into a file of its own; models with equal configs share one."""
+    FOLDER.mkdir(exist_ok=True)
+    files: dict[str, str] = {}
+    by_config: dict[str, str] = {}
+    for name in MODELS:
+        file = f"{name.rpartition('/')[2]}.xz"
+        (FOLDER / file).write_bytes(packed((each, recorded(name, each, capability)) for each, capability in SETTINGS))
+        files[name] = by_config[_config(name)] = file
+        print(f"{name}: {(FOLDER / file).stat().st_size} B", flush=True)
+    for name in known_models():
+        if (twin := by_config.get(_config(name))) is not None:
+            files.setdefault(name, twin)
+    index = {"versions": versions(), "files": dict(sorted(files.items()))}
+    (FOLDER / "models.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+def _config(name: str) -> str:
+    values = TINY[name] if name in TINY else native.call("model.config", {"name": name})["config"]
+    return json.dumps(values, sort_keys=True)
+
+
+def main() -> int:
+    """Write the files."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--counts", action="store_true", help="the counts alone")
+    arguments = parser.parse_args()
+    write_counts()
+    if not arguments.counts:
+        write_recordings()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

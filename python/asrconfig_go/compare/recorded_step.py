@@ -1,0 +1,31 @@
+"""The recorded step whose times are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._base.choices import Precision
+from ..machine.hardware import HardwareProfile
+from ..memory.memory_model import MemoryModel
+from ..memory.model_source import can_trace, model_source
+
+_WINDOW = 3  # micro-batches of a recorded step: what a further one runs is what the third does
+
+
+def recorded_step(model: Any, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:
+    """One opened for questions: one that comes with the package, an earlier one, or a new one."""
+    source = model_source(model, freeze_feature_encoder)
+    asked = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": _WINDOW}
+    known = MemoryModel.of_known(source.label, gpu=gpu, record=None if can_trace() else False, **asked)
+    return known or MemoryModel.trace(source, gpu=gpu, progress=False, **asked)
+
+
+def work_of(step: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:
+    """What one micro-batch runs, as ``timing.step`` takes it."""
+    return {name: value for name, value in step.work(batch, seconds).items() if name != "unknown"}
+
+
+def usual_precision(gpu: str) -> Precision:
+    """What suits a card: bfloat16 where it has it, float16 where that is fast."""
+    card = HardwareProfile.detect(gpu).gpus[0]
+    return "bf16" if card.bf16 else "fp32" if card.tensor_tflops is None else "fp16"
