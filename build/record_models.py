@@ -25,12 +25,9 @@ from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions
 
 COUNTS = Path(__file__).parent.parent / "core" / "model" / "counts.json"
 MODELS = (
-    *TINY, "facebook/wav2vec2-base", "facebook/wav2vec2-base-960h", "facebook/wav2vec2-large-xlsr-53",
-    "facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-xls-r-1b", "facebook/mms-300m", "facebook/mms-1b-all",
-    "facebook/hubert-large-ll60k", "microsoft/wavlm-base-plus", "facebook/w2v-bert-2.0",
-    "openai/whisper-tiny", "openai/whisper-base", "openai/whisper-small", "openai/whisper-medium",
-    "openai/whisper-large-v3", "openai/whisper-large-v3-turbo", "distil-whisper/distil-large-v3",
-    "nvidia/parakeet-ctc-0.6b",
+    *TINY, "facebook/wav2vec2-base", "facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-xls-r-1b",
+    "microsoft/wavlm-base-plus", "facebook/w2v-bert-2.0", "openai/whisper-tiny", "openai/whisper-small",
+    "openai/whisper-large-v3",
 )  # fmt: skip
 # What suits each class of kernels: float32 on cards before Volta, float16 up to Turing, bfloat16 from Ampere on.
 _PRECISIONS = {0: ((6, 0), "fp32"), 7: ((7, 5), "fp16"), 8: ((8, 0), "bf16"), 9: ((9, 0), "bf16")}

@@ -12,6 +12,7 @@ from .audio import load_audio
 from .features import model_inputs
 from .padded_clips import Augmentation
 from .padded_labels import labels_of, padded_labels, without_start
+from .prompts import own_multiple
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class CTCCollator:
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A dictionary of tensors."""
         extractor, tokenizer = _parts(self.processor)
-        batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, self.pad_to_multiple_of)
+        multiple = self.pad_to_multiple_of or own_multiple(self.processor)
+        batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, multiple)
         labels = labels_of(rows, tokenizer)
         return batch if labels is None else {**batch, "labels": padded_labels(labels)}
 
@@ -69,7 +71,8 @@ class Seq2SeqCollator:
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A dictionary of tensors."""
         extractor, tokenizer = _parts(self.processor)
-        batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, self.pad_to_multiple_of)
+        multiple = self.pad_to_multiple_of or own_multiple(self.processor)
+        batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, multiple)
         labels = labels_of(rows, tokenizer, ended=True)
         if labels is None:
             return batch

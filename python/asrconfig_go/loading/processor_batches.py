@@ -16,7 +16,7 @@ from .collators import CTCCollator, Seq2SeqCollator
 from .features import clips_of
 from .padded_clips import Augmentation
 from .prompted_batches import with_transcripts
-from .prompts import extractor_of, prompted, rate_of, writes_prompts
+from .prompts import check_prompts, extractor_of, prompted, rate_of, writes_prompts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -77,6 +77,12 @@ class ProcessorCollator:
         batch = prompted(self.processor, clips, self.language, self.prompt)
         if texts is None:
             return batch
+        prompts = next(batch[name] for name in ("decoder_input_ids", "input_ids") if name in batch)
+        if len(prompts) != len(texts):
+            raise UnsupportedError(
+                f"{type(self.processor).__name__} makes {len(prompts)} rows of {len(texts)} clips",
+                "cut long clips with their texts (docs/long-clips.md)",
+            )
         tokenizer = self.processor.tokenizer
         transcripts = [[*tokenizer(text, add_special_tokens=False).input_ids, self.end] for text in texts]
         return with_transcripts(batch, transcripts, tokenizer.pad_token_id)
@@ -103,6 +109,8 @@ def collator_of(processor: Any, model: Any, **options: Unpack[CollatorSettings])
     elif _starts_from_one_token(processor, config):
         kind, fixed = Seq2SeqCollator, {"decoder_start_token_id": decoder_start(config)}
     else:
+        if speech_kind(config) == "audio-llm":
+            check_prompts(processor)
         fixed = {"takes": frozenset(inspect.signature(model.forward).parameters), "end": end_token(processor, model)}
     known = [name for name in inspect.signature(kind).parameters if name not in ("processor", *fixed)]
     given = {name: value for name, value in options.items() if value is not None or name in known}

@@ -29,6 +29,24 @@ def rate_of(processor: Any) -> int:
     return int(getattr(extractor_of(processor), "sampling_rate", SAMPLING_RATE))
 
 
+def own_multiple(processor: Any) -> int | None:
+    """The multiple of samples that the processor itself pads a batch to; None for any length."""
+    settings = getattr(processor, "audio_kwargs", None)
+    if settings is None:  # before transformers had them on the processor
+        settings = getattr(getattr(processor, "valid_processor_kwargs", None), "_defaults", {}).get("audio_kwargs", {})
+    multiple = settings.get("pad_to_multiple_of")
+    return None if multiple is None else int(multiple)
+
+
+def check_prompts(processor: Any) -> None:
+    """Raise ``UnsupportedError`` of a processor for an audio LLM that cannot write a prompt with audio in it."""
+    if not hasattr(processor, "apply_transcription_request") and getattr(processor, "audio_token", None) is None:
+        raise UnsupportedError(
+            f"{type(processor).__name__} writes no prompt with audio in it, for a transcript to follow",
+            "pass a collator of your own, which aligns text and audio as the model's makers do",
+        )
+
+
 def writes_prompts(processor: Any) -> bool:
     """Whether a decoder's input begins with a prompt that the processor writes."""
     requests = hasattr(processor, "apply_transcription_request")
@@ -76,11 +94,8 @@ def _request_options(
 
 def _chat_prompts(processor: Any, count: int, prompt: str | None) -> list[str]:
     """One for each clip, with a place for its audio, by the chat template where there is one."""
-    place = getattr(processor, "audio_token", None)
-    if place is None:
-        raise UnsupportedError(
-            f"{type(processor).__name__} writes no prompt with audio in it", "pass a collator of your own"
-        )
+    check_prompts(processor)
+    place = str(processor.audio_token)
     if not _has_template(processor):
         ends = (getattr(processor, f"audio_{end}_token", None) or "" for end in ("bos", "eos"))
         return [place.join(ends) + (prompt or "")] * count

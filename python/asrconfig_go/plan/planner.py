@@ -108,6 +108,8 @@ class Tracer:
     from them where they show what the installed packages do.
     """
 
+    _record: bool | None = True
+
     def __init__(
         self,
         model: Any,
@@ -125,6 +127,11 @@ class Tracer:
         self._kept: dict[Any, MemoryModel] = {} if opened is None else opened
         self._read: ModelSource | None = None
         self._record = record
+
+    @property
+    def records(self) -> bool:
+        """Whether a step is recorded where no recording is known."""
+        return self._record is not False
 
     def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         """What the planner wants to know: what fits for each length, the peaks of the longest clips.
@@ -454,18 +461,19 @@ def _traced(
             traced.append(tracer.trace(wanted, clips if wanted.longest_s <= max(clips) else [*clips, wanted.longest_s]))
         except AsrConfigError as error:
             if not traced:
-                return traced, _failed(error)
+                return traced, _failed(error, tracer.records)
             traced.append(wanted.refused(error, max(known)))
     return traced, None
 
 
-def _failed(error: AsrConfigError) -> NotTraced:
+def _failed(error: AsrConfigError, warn: bool) -> NotTraced:
     """A trace that fails is a warning instead of an error: the plan names its estimator."""
-    warnings.warn(
-        f"the model could not be traced ({error.message}): its memory is estimated without a trace",
-        NotTracedWarning,
-        stacklevel=6,
-    )
+    if warn:
+        warnings.warn(
+            f"the model could not be traced ({error.message}): its memory is estimated without a trace",
+            NotTracedWarning,
+            stacklevel=6,
+        )
     return NotTraced(f"tracing it failed: {error.message}", f"{error.hint[:1].upper()}{error.hint[1:]}.")
 
 

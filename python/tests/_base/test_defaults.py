@@ -14,12 +14,13 @@ import asrconfig_go
 from asrconfig_go._base import choices, defaults, native
 from asrconfig_go._base.checks import checked
 from asrconfig_go._base.errors import AsrConfigError, InvalidArgumentError
+from asrconfig_go._base.records import to_json
 from asrconfig_go.compare.gpu_comparison import CompareOptions, CompareSettings
 from asrconfig_go.data.durations import DurationSettings, add_durations
 from asrconfig_go.data.scan import ScanSettings, scan_audio
 from asrconfig_go.launch.launch_script import LaunchSettings, launch_files
 from asrconfig_go.loading.loader_rate import LoaderSettings, measure_loader
-from asrconfig_go.memory.model_source import analytic_request
+from asrconfig_go.machine.model import profile_model
 from asrconfig_go.monitor.watch_options import WatchOptions, WatchSettings
 from asrconfig_go.plan.plan_options import PlanOptions, PlanSettings
 
@@ -34,11 +35,15 @@ PLANNED = {
     "length_handling": choices.LengthHandling,
     "distributed": choices.Distributed,
 }
+_PRODUCT = {"name": "product", "kind": "gemm", "dtype": "float16", "batch": 1, "m": 400, "n": 1024, "k": 1024}
+WORK: dict[str, Any] = {
+    "operations": [{**_PRODUCT, "phase": phase, "kernels": 1, "times": 100} for phase in ("forward", "backward")],
+    "trained_parameters": 94_396_320,
+    "trained_tensors": 213,
+}
 ASKED: dict[str, dict[str, Any]] = {
-    "memory.analytic": {"batch": 1, "seconds": 1.0},
-    "timing.step": {"gpu": "T4", "batch": 1, "seconds": 1.0},
-    "timing.run": {"gpu": "T4", "batch": 1, "seconds": 1.0, "steps": 10},
-    "timing.largest": {"gpu": "T4", "family": "whisper", "seconds": 15.0},
+    "timing.step": {"gpu": "T4", "work": WORK},
+    "timing.run": {"gpu": "T4", "work": WORK, "batch": 1, "seconds": 1.0, "steps": 10},
     "timing.compare": {"gpus": ["T4"], "data": {"clips": 1000, "mean_s": 5.0, "max_s": 9.0}},
 }
 
@@ -60,14 +65,11 @@ def test_choices_of_a_plan_are_the_library_s(name: str) -> None:
 @pytest.mark.parametrize(
     ("op", "name", "declared"),
     [
-        ("memory.analytic", "optimizer", choices.Optimizer),
         ("timing.step", "optimizer", choices.Optimizer),
-        ("memory.analytic", "precision", choices.Precision),
-        ("timing.step", "attention", choices.Attention),
     ],
 )
 def test_choices_of_an_estimate_are_the_library_s(op: str, name: str, declared: Any) -> None:
-    request = {"model": analytic_request(MODEL, False), **ASKED[op]}
+    request = ASKED[op]
     words = set(refusal(op, {**request, name: "none such"}).split())
     assert set(get_args(declared)) <= words
     for value in get_args(declared):
@@ -79,10 +81,8 @@ STEP: dict[str, tuple[Any, Any]] = {
     "accumulation": (defaults.ACCUMULATION, 2),
 }
 SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
-    "memory.analytic": STEP,
     "timing.step": STEP,
     "timing.run": STEP,
-    "timing.largest": {"lora_rank": (defaults.LORA_RANK, 128), "safety_margin": (defaults.SAFETY_MARGIN, 0.7)},
     "timing.compare": {
         "target_batch_size": (defaults.TARGET_BATCH_SIZE, 48),
         "epochs": (defaults.EPOCHS, 4.0),
@@ -95,7 +95,8 @@ SHARED: dict[str, dict[str, tuple[Any, Any]]] = {
 @pytest.mark.parametrize("op", SHARED)
 def test_defaults_are_the_library_s(op: str) -> None:
     """What a request leaves out is what it says with the default, and not what it says with another value."""
-    request = ASKED[op] if op == "timing.largest" else {"model": analytic_request(MODEL, False), **ASKED[op]}
+    counted = {} if op == "timing.step" else {"model": to_json(profile_model(MODEL))}
+    request = {**counted, **ASKED[op]}
     left_out = native.call(op, request)
     for name, (default, other) in SHARED[op].items():
         assert native.call(op, {**request, name: default}) == left_out, name
@@ -175,7 +176,7 @@ def test_memory_is_asked_about_with_the_allocator_settings_of_a_plan() -> None:
     manager = asrconfig_go.ASRConfigManager(gpu="T4")
     manager.profile_model(MODEL)
     manager.profile_dataset([[0.0] * 1000 for _ in range(64)], sampling_rate=100)
-    asked: dict[str, Any] = {"batch": 4, "seconds": 10.0, "gpu": "T4", "estimator": "analytic"}
+    asked: dict[str, Any] = {"batch": 4, "seconds": 10.0, "gpu": "T4", "progress": False}
     found = asrconfig_go.estimate_memory(MODEL, **asked)
     plain = asrconfig_go.estimate_memory(MODEL, **asked, allocator="")
     assert found.settings.allocator == manager.plan(trace=False).alloc_conf

@@ -37,7 +37,6 @@ RECORDS = {
     "machine.hardware.HardwareProfile": "profile.Hardware",
     "machine.model.ModelProfile": "profile.Model",
     "memory.estimate.MemoryEstimate": "peak.Estimate",
-    "memory.estimate.Term": "analytic.Term",
     "memory.run_memory.RunEstimate": "memory.RunEstimate",
     "monitor.memory_monitor.MemoryHistory": "monitor.History",
     "monitor.run_log.Alert": "runlog.Alert",

@@ -30,7 +30,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "durations": (ac.add_durations, {"dataset": [CLIP]}),
     "rate": (ac.measure_loader, {"dataset": CLIP, "seconds": 0.01}),
     "model": (ac.profile_model, {"model": MODEL}),
-    "memory": (ac.estimate_memory, {"model": MODEL, "batch": 2, "seconds": 5.0, "gpu": "T4", "estimator": "analytic"}),
+    "memory": (ac.estimate_memory, {"model": MODEL, "batch": 2, "seconds": 5.0, "gpu": "T4", "estimator": "published"}),
     "trace": (ac.MemoryModel.load, {"trace": "none.trace"}),
     "compare": (ac.compare_gpus, {"model": MODEL, "gpus": ["T4"], "hours": 10}),
     "largest": (ac.largest_models, {"gpu": "T4", "family": "wav2vec2"}),
@@ -88,7 +88,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     }
     assert ac.compare_batching(**table).strategies == ac.compare_batching(**LENGTHS).strategies
     asked = {"batch": np.int64(2), "seconds": np.float32(5)}
-    settings: dict[str, Any] = {"gpu": "T4", "estimator": "analytic"}
+    settings: dict[str, Any] = {"gpu": "T4", "estimator": "published"}
     found = [ac.estimate_memory(MODEL, **x, **settings) for x in (asked, {"batch": 2, "seconds": 5})]
     assert found[0] == found[1]
     assert len(ac.scan_audio([CLIP], workers=np.int64(1), batch_size=np.int64(2), progress=False)) == 1

@@ -118,9 +118,7 @@ def test_layers_of_wavlm_that_take_adapters() -> None:
     assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
     planned, _ = ac.create_optimal_config(CLIPS, model, trace=False, **T4)
     assert planned.lora_rank == 2
-    asked: dict[str, Any] = {"model_name": "microsoft/wavlm-large", "trace": False, **T4}
-    with pytest.raises(UnsupportedError, match="WavLMForCTC never calls its projections"):
-        ac.create_optimal_config(CLIPS, lora_rank=8, **asked)
+    asked: dict[str, Any] = {"model_name": "microsoft/wavlm-base-plus", "trace": False, **T4}
     assert ac.create_optimal_config(CLIPS, **asked)[0].lora_rank == 0
 
 
@@ -128,8 +126,8 @@ def test_estimates_know_adapters() -> None:
     asked: dict[str, Any] = {"batch": 2, "seconds": 10, "gpu": "T4", "lora_rank": 8}
     with pytest.raises(UnsupportedError, match="published formula does not know lora_rank"):
         ac.estimate_memory("whisper-small", estimator="published", **asked)
-    found = ac.estimate_memory("whisper-small", estimator="analytic", **asked)
-    whole = ac.estimate_memory("whisper-small", estimator="analytic", **{**asked, "lora_rank": 0})
+    found = ac.estimate_memory("whisper-small", estimator="trace", progress=False, **asked)
+    whole = ac.estimate_memory("whisper-small", estimator="trace", progress=False, **{**asked, "lora_rank": 0})
     assert found.peak_allocated < 0.75 * whole.peak_allocated
 
 
@@ -145,7 +143,7 @@ def test_a_plan_that_does_not_fit_names_adapters_and_fits_with_them() -> None:
     with pytest.raises(InfeasiblePlanError) as caught:
         ac.create_optimal_config(CLIPS, **asked)
     assert re.search(r"\(lora_rank=32\), with gradient checkpointing: [\d.]+ GiB, fits", caught.value.hint)
-    config, _ = ac.create_optimal_config(CLIPS, lora_rank=32, **asked)
+    config, _ = ac.create_optimal_config(CLIPS, lora_rank=32, **{**asked, "trace": None})
     assert config.lora_rank == 32 and config.predicted_bytes < config.budget_bytes
     assert "adapters of rank 32" in repr(config)
     small: dict[str, Any] = {"model_name": "whisper-small", "trace": False, **T4}

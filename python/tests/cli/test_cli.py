@@ -173,7 +173,7 @@ def test_bundled_names_are_known_to_every_command(capsys: pytest.CaptureFixture[
         ["scan", "demo"],
         ["plan", "--data", "demo", "--model", "tiny-whisper", "--gpu", "T4", "--no-trace"],
         ["compare", "--data", "demo", "--model", "tiny-wav2vec2", "--gpus", "T4,L4"],
-        ["memory", "--model", "tiny-whisper", "--batch", "4", "--seconds", "5", "--estimator", "analytic"],
+        ["memory", "--model", "tiny-whisper", "--batch", "4", "--seconds", "5", "--estimator", "published"],
     ):
         assert main(command) == 0
         assert len(capsys.readouterr().out.splitlines()) <= 15

@@ -109,7 +109,7 @@ def test_a_formula_s_answer_is_marked(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(Recording, "make", fails)
     assert main(QUESTION) == 0
     out, err = capsys.readouterr()
-    assert "analytic estimate" in out and "aten.odd in layers.3" in out
+    assert "published formula" in out and "aten.odd in layers.3" in out
     assert err == ""
     assert main([*QUESTION, "--estimator", "trace"]) == 1
     assert "asrconfig: aten.odd in layers.3" in capsys.readouterr().err

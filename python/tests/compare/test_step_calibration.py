@@ -20,7 +20,6 @@ from asrconfig_go.compare.step_calibration import (  # noqa: E402
     store_step_calibration,
 )
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError  # noqa: E402
-from asrconfig_go.memory.model_source import analytic_request  # noqa: E402
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 HOW = StepSettings("fp16", True)
@@ -33,12 +32,11 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measured(factor: float, how: StepSettings = HOW, gpu: str = "T4") -> Any:
-    described = analytic_request(XLSR)
     one = ac.estimate_step_time(
         XLSR, gpu, batch=4, seconds=10, precision=how.precision, gradient_checkpointing=how.gradient_checkpointing
     )
-    record = calibrate_steps(described, gpu, how, [MeasuredStep(((4, 10.0),), factor * one.step_s.likely)] * 12)
-    assert store_step_calibration(described, record)
+    record = calibrate_steps(XLSR, gpu, how, [MeasuredStep(((4, 10.0),), factor * one.step_s.likely)] * 12)
+    assert store_step_calibration(ac.profile_model(XLSR), record)
     return record
 
 

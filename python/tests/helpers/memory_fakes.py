@@ -109,12 +109,6 @@ class FakeLibrary:
         return {**spread, "peak_device": device, "retries": {"median": 0, "p99": 0, "worst": 0},
                 "out_of_memory": 1 / seeds, "largest_batch_only": peaks, "seeds": rows}  # fmt: skip
 
-    def analytic(self, batch: int, seconds: float, checkpointing: bool, limit_bytes: int | None, **more: Any) -> Any:
-        activations = round(batch * seconds * PER_SECOND * (0.2 if checkpointing else 1.0))
-        term = {"name": "activations", "bytes": activations, "formula": "batch × seconds × 1 MiB", "source": "made up"}
-        found = answer({**STATIC, "activations": activations}, limit_bytes, more)
-        return {**found, "estimator": "analytic", "terms": [term]}
-
 
 def answer(components: dict[str, int], limit: int | None, more: dict[str, Any]) -> dict[str, Any]:
     """The library's answer to ``memory.simulate`` when all of these are held at once."""

@@ -25,7 +25,6 @@ from asrconfig_go.machine.kernel_profile import (
     known_kernel_profiles,
     store_kernel_table,
 )
-from asrconfig_go.memory.model_source import analytic_request
 from made_up_kernels import BYTES_A_SECOND, t4_table
 
 HOURS: dict[str, Any] = {"hours": 10, "mean_s": 5, "max_s": 20}
@@ -90,14 +89,13 @@ def test_steps_and_runs_take_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_calibrations_rest_on_the_table_of_their_day() -> None:
-    described = analytic_request("wav2vec2-base")
     path = store_kernel_table(t4_table(BYTES_A_SECOND / 3), "T4")
     took = 2 * ac.estimate_step_time("wav2vec2-base", "T4", batch=4, seconds=10).step_s.likely
     steps = [MeasuredStep(((4, 10.0),), took)]
-    record = calibrate_steps(described, "T4", StepSettings("fp16", False), steps)
+    record = calibrate_steps("wav2vec2-base", "T4", StepSettings("fp16", False), steps)
     assert record.factor == pytest.approx(2)
     assert record.kernels == "2026-03-01"
-    assert store_step_calibration(described, record)
+    assert store_step_calibration(ac.profile_model("wav2vec2-base"), record)
     (row,) = ac.compare_gpus("wav2vec2-base", gpus=["T4"], **HOURS).rows
     assert row.calibrated and row.measured == "2026-03-01"
     path.unlink()

@@ -1,87 +1,77 @@
-"""The library's parameter counts against the modules that the installed transformers builds on the meta device."""
+"""Parameter counts: by name and from any config those of the module that the installed transformers builds."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from asrconfig_go import profile_model
-from asrconfig_go._base.errors import InvalidArgumentError
+from asrconfig_go import known_models, profile_model
+from asrconfig_go._base.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go._base.native import call
+from asrconfig_go.demo.tiny_models import TINY
+from asrconfig_go.machine.model import counts_of_built
+from asrconfig_go.memory.model_source import model_source
 from locations import REPOSITORY
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-TESTDATA = REPOSITORY / "core" / "model" / "testdata"
+COUNTS: dict[str, dict[str, Any]] = json.loads((REPOSITORY / "core" / "model" / "counts.json").read_text())
+SMALL = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
 
 
-def _maker() -> ModuleType:
-    """make_golden.py, which lies beside the Go tests: what it builds and counts is the truth for both languages."""
-    spec = importlib.util.spec_from_file_location("make_golden", TESTDATA / "make_golden.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.mark.parametrize("name", [*TINY, *known_models()])
+def test_known_models_are_counted_as_they_are_built(name: str) -> None:
+    assert counts_of_built(model_source(name).model) == COUNTS[name], "run build/record_models.py --counts"
 
 
-maker = _maker()
-Case = dict[str, Any]
-
-
-def _request(case: Case, config: Any) -> Case:
-    options: Case = {name: case[name] for name in ("head", "freeze_feature_encoder") if name in case}
-    return {"config": config, **options}
-
-
-def _check(case: Case) -> None:
-    module = maker.build(case)
-    want = maker.measure(module)
-    full = json.loads(module.config.to_json_string(use_diff=False))
-    del full["architectures"]  # the module just wrote its own class there, and the head is part of the question
-    for config in (case["config"], full):
-        profile = call("model.profile", _request(case, config))
-        assert profile["class_name"] == want["class_name"]
-        assert profile["total_parameters"] == want["total"]
-        assert profile["trainable_parameters"] == want["trainable"]
-        assert profile["optimizer_bytes"]["adafactor"] == want["adafactor_bytes"]
-        assert (profile["hidden_size"], profile["layers"]) == (want["hidden_size"], want["layers"])
-
-
-@pytest.mark.parametrize("case", list(maker.catalogue_cases()), ids=lambda case: case["name"])
-def test_known_models(case: Case) -> None:
-    _check(case)
-    by_name = call("model.profile", {"name": case["name"]})
-    assert by_name["total_parameters"] == maker.measure(maker.build(case))["total"]
+@pytest.mark.parametrize("name", ["wav2vec2-base", "facebook/wav2vec2-xls-r-300m"])
+def test_a_frozen_front_end_is_not_trained(name: str) -> None:
+    model_type = transformers.AutoConfig.for_model(**call("model.config", {"name": name})["config"])
+    with torch.device("meta"):
+        module = transformers.Wav2Vec2ForCTC(model_type)
+    module.freeze_feature_encoder()
+    known, live = profile_model(name, freeze_feature_encoder=True), profile_model(module)
+    assert known.trainable_parameters == live.trainable_parameters
+    assert known.optimizer_bytes == live.optimizer_bytes
 
 
 @pytest.mark.parametrize(
-    "case", list(maker.random_cases(2, per_family=6)), ids=lambda case: case["config"]["model_type"]
+    "model_type",
+    ["bert", "roberta", "distilbert", "gpt2", "wav2vec2", "whisper", "seamless_m4t", "moonshine", "speecht5"],
 )
-def test_random_sizes(case: Case) -> None:
-    _check(case)
+def test_any_model_type_is_counted_from_its_config(model_type: str) -> None:
+    config = transformers.AutoConfig.for_model(model_type)
+    values = json.loads(config.to_json_string(use_diff=False))
+    source = model_source(config)
+    with torch.device("meta"):
+        module = source.model()
+    found = profile_model(values)
+    assert found.total_parameters == sum({id(p): p.numel() for p in module.parameters()}.values())
+    assert (found.class_name, found.architecture, found.source) == (type(module).__name__, model_type, "config")
+    assert profile_model(config).optimizer_bytes == found.optimizer_bytes == profile_model(module).optimizer_bytes
 
 
-@pytest.mark.parametrize("kind", ["wav2vec2", "whisper", "parakeet_ctc"])
-def test_a_live_module_and_its_config_agree(kind: str) -> None:
-    case = next(c for c in maker.random_cases(seed=3, per_family=1) if c["config"]["model_type"] == kind)
-    del case["head"]
-    module = maker.build(case)
-    live, read = profile_model(module), profile_model(module.config)
-    assert (live.total_parameters, live.optimizer_bytes) == (read.total_parameters, read.optimizer_bytes)
-    assert (live.class_name, live.source, read.source) == (read.class_name, "module", "config")
+def test_a_folder_is_built_from_its_config(tmp_path: Any) -> None:
+    config = transformers.Wav2Vec2Config(**SMALL, vocab_size=10)
+    config.save_pretrained(tmp_path)
+    found = profile_model(tmp_path)
+    assert (found.class_name, found.source, found.name) == ("Wav2Vec2ForCTC", "folder", tmp_path.name)
+
+
+def test_what_transformers_does_not_build_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match="no class to fine-tune for model_type 'no_such_kind'"):
+        profile_model({"model_type": "no_such_kind"})
+    with pytest.raises(InvalidArgumentError, match="cannot be built from the config"):
+        profile_model({"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], "hidden_size": -1})
 
 
 def test_adafactor_bytes_are_those_of_the_real_optimizer() -> None:
-    config = {"model_type": "wav2vec2", "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config |= {"intermediate_size": 20, "conv_dim": [6, 5], "conv_kernel": [4, 3], "conv_stride": [2, 2]}
-    config |= {"num_conv_pos_embedding_groups": 4, "num_conv_pos_embeddings": 9}
-    values = {name: value for name, value in config.items() if name != "model_type"}
-    module = transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**values))
+    sizes = {"conv_dim": [6, 5], "conv_kernel": [4, 3], "conv_stride": [2, 2]}
+    config = transformers.Wav2Vec2Config(**SMALL, **sizes, num_conv_pos_embedding_groups=4, num_conv_pos_embeddings=9)
+    module = transformers.Wav2Vec2ForCTC(config)
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
     adafactor = transformers.optimization.Adafactor
@@ -91,9 +81,4 @@ def test_adafactor_bytes_are_those_of_the_real_optimizer() -> None:
         value for state in optimizer.state.values() for name, value in state.items() if name.startswith("exp_avg_sq")
     ]
     held = sum(value.numel() * value.element_size() for value in moments)
-    assert call("model.profile", {"config": config})["optimizer_bytes"]["adafactor"] == held
-
-
-def test_a_wrong_value_names_its_field() -> None:
-    with pytest.raises(InvalidArgumentError, match="hidden_size is -1; it must be a whole number"):
-        call("model.profile", {"config": {"model_type": "wav2vec2", "hidden_size": -1}})
+    assert profile_model(config).optimizer_bytes["adafactor"] == held

@@ -35,29 +35,23 @@ def wav2vec2() -> Any:
 
 
 @needs_depth
-@pytest.mark.parametrize(("make", "apart"), [(w2v_bert, 0.006), (wav2vec2, 0.005), (whisper, 0.04)])
-def test_config_and_trace_agree_at_every_depth(make: Any, apart: float) -> None:
+@pytest.mark.parametrize("make", [w2v_bert, wav2vec2, whisper])
+def test_offloaded_checkpoints_lie_on_the_host_at_every_depth(make: Any) -> None:
     model, kept = make(), math.inf
     for n in (1, 2, 3, 4):
-        on_gpu, on_host = ([_estimate(model, by, n, offload) for by in ESTIMATORS] for offload in (False, True))
-        for played, traced in (on_gpu, on_host):
-            assert played.peak_allocated == pytest.approx(traced.peak_allocated, rel=apart)
-            assert played.pinned_bytes == traced.pinned_bytes
-        assert on_gpu[1].pinned_bytes == 0
-        assert ("pinned" in str(on_gpu[1]), "pinned" in str(on_host[1])) == (False, True)
-        assert 0 < on_host[1].pinned_bytes <= kept, "the fewer layers are computed again, the less is offloaded"
-        kept = on_host[1].pinned_bytes
+        on_gpu, on_host = (_estimate(model, n, offload) for offload in (False, True))
+        assert on_gpu.pinned_bytes == 0
+        assert ("pinned" in str(on_gpu), "pinned" in str(on_host)) == (False, True)
+        assert 0 < on_host.pinned_bytes <= kept, "the fewer layers are computed again, the less is offloaded"
+        kept = on_host.pinned_bytes
         if make is not wav2vec2:  # whose peak is in its convolutions
-            assert on_host[1].peak_allocated < on_gpu[1].peak_allocated
+            assert on_host.peak_allocated < on_gpu.peak_allocated
 
 
-ESTIMATORS = ("analytic", "trace")
-
-
-def _estimate(model: Any, estimator: Any, n: int, offload: bool) -> Any:
+def _estimate(model: Any, n: int, offload: bool) -> Any:
     return estimate_memory(
         model, batch=4, seconds=12, precision="fp16", gradient_checkpointing=True, every_n_layers=n,
-        offload_checkpoints=offload, gpu="T4", estimator=estimator, progress=False, cache=False,
+        offload_checkpoints=offload, gpu="T4", estimator="trace", progress=False, cache=False,
     )  # fmt: skip
 
 

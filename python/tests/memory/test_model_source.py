@@ -13,7 +13,7 @@ import pytest
 
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.machine import ModelProfile
-from asrconfig_go.memory.model_source import analytic_request, model_source, structure_of
+from asrconfig_go.memory.model_source import model_source, structure_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -129,16 +129,6 @@ def test_the_file_of_own_classes_counts(tmp_path: Path, monkeypatch: pytest.Monk
         module = __import__("own_module_of_a_user")
         found.append(structure_of(module.Own()))
     assert found[0] != found[1]
-
-
-def test_a_live_module_is_asked_for_by_its_config() -> None:
-    module = small_model()
-    module.freeze_feature_encoder()
-    request = analytic_request(module)
-    assert request["config"]["architectures"] == ["Wav2Vec2ForCTC"]
-    assert request["freeze_feature_encoder"] is True
-    assert analytic_request(small_model())["freeze_feature_encoder"] is False
-    assert analytic_request(torch.nn.Linear(2, 2))["counts"]["total"] == 6
 
 
 @pytest.mark.parametrize(

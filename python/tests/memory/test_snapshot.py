@@ -211,10 +211,9 @@ def test_after_the_model_is_closed(tmp_path: Path) -> None:
     assert "inside the with block" in str(raised.value)
 
 
-@pytest.mark.parametrize("estimator", ["analytic", "published"])
-def test_formulas_have_no_allocations(estimator: Any, tmp_path: Path) -> None:
-    estimate = estimate_memory("wav2vec2-base", batch=2, seconds=5, gpu="T4", estimator=estimator)
-    with pytest.raises(InvalidArgumentError, match=f"estimator='{estimator}' has no allocations") as raised:
+def test_formulas_have_no_allocations(tmp_path: Path) -> None:
+    estimate = estimate_memory("wav2vec2-base", batch=2, seconds=5, gpu="T4", estimator="published")
+    with pytest.raises(InvalidArgumentError, match="estimator='published' has no allocations") as raised:
         estimate.save_snapshot(tmp_path / "run.pickle")
     assert 'ask with estimator="trace"' in str(raised.value)
 

@@ -42,10 +42,10 @@ def reason(config: ac.TrainingConfig, setting: str) -> str:
     return next(d.reason for d in config.decisions if d.setting == setting)
 
 
-def test_a_plan_without_torch_is_estimated_from_the_config() -> None:
+def test_a_plan_without_torch_rests_on_the_recordings_of_the_package() -> None:
     config = manager_for().plan(trace=False)
     assert config.policy == "fastest"
-    assert "estimated from the config" in reason(config, "predicted_bytes")
+    assert "by a traced step" in reason(config, "predicted_bytes")
     assert config.predicted_bytes <= config.budget_bytes
     assert config.predicted_bytes == sum(part.bytes for part in config.memory_parts)
     assert config.effective_batch_size == 32
@@ -106,7 +106,8 @@ def test_a_trace_that_fails_is_said_and_the_plan_stands(monkeypatch: pytest.Monk
     monkeypatch.setattr(MemoryModel, "trace", fail)
     with pytest.warns(NotTracedWarning, match="no kernel for that"):
         config = manager_for().plan(trace=True)
-    assert "estimated from the config" in reason(config, "predicted_bytes")
+    assert config.policy == "published"
+    assert "no kernel for that" in config.warnings[0]
 
 
 def test_a_module_of_unknown_kind_is_planned_by_the_formula() -> None:
@@ -130,10 +131,10 @@ def test_durations_are_kept_when_all_are_known() -> None:
 def test_options_reach_the_planner() -> None:
     manager = manager_for(gpu="A100-40GB")
     options = PlanOptions(
-        precision="fp32", gradient_checkpointing=True, length_handling="bucketed", max_length_s=10.0, price_usd_hour=3.0
+        precision="bf16", gradient_checkpointing=True, length_handling="bucketed", max_length_s=10.0, price_usd_hour=3.0
     )
     config = manager.plan(options, trace=False)
-    assert (config.precision, config.gradient_checkpointing, config.length_handling) == ("fp32", True, "bucketed")
+    assert (config.precision, config.gradient_checkpointing, config.length_handling) == ("bf16", True, "bucketed")
     assert config.max_length_s == 10.0
     assert config.times is not None and config.times.cost_usd is not None
     assert config.times.cost_usd.likely == pytest.approx(3 * config.times.run_hours.likely)

@@ -10,9 +10,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import asrconfig_go as ac  # noqa: E402
-from asrconfig_go._base import native  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
-from asrconfig_go.memory.model_source import analytic_request  # noqa: E402
 from conformer import Conformer, features  # noqa: E402
 
 LARGE = {
@@ -34,27 +32,6 @@ MODELS: dict[str, Any] = {
 CASES = [(name, "T4", "fp16", False) for name in MODELS] + [
     (name, "A100", "bf16", True) for name in ("xls-r", "whisper")
 ]
-
-
-@pytest.mark.parametrize(("name", "gpu", "precision", "checkpointing"), CASES)
-def test_both_ways_to_a_time_agree(name: str, gpu: str, precision: Any, checkpointing: bool) -> None:
-    """The trace sees what PyTorch runs; the analytic estimator plays it from the config (docs/timing.md)."""
-    model = MODELS[name]()
-    with MemoryModel.trace(
-        model, precision=precision, gradient_checkpointing=checkpointing, accumulation=3, gpu=gpu,
-        progress=False, cache=False,
-    ) as memory:  # fmt: skip
-        for batch, seconds in ((1, 2.0), (8, 10.0)):
-            work = memory.work(batch, seconds)
-            assert work.pop("unknown") == []
-            asked = {
-                "model": analytic_request(model, False), "gpu": gpu, "batch": batch, "seconds": seconds,
-                "precision": precision, "checkpointing": checkpointing,
-            }  # fmt: skip
-            played = native.call("timing.step", asked)
-            traced = native.call("timing.step", {**asked, "work": work})
-            assert traced["parts"]["compute"]["likely"] == pytest.approx(played["parts"]["compute"]["likely"], rel=0.02)
-            assert traced["step_s"]["likely"] == pytest.approx(played["step_s"]["likely"], rel=0.1)
 
 
 def test_a_module_of_the_users_own_has_times() -> None:

@@ -131,9 +131,7 @@ def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
     assert refused(path, words) == 0
     assert found() == known
 
-    from asrconfig_go.memory.model_source import analytic_request
-
-    described = analytic_request("facebook/wav2vec2-base", False)
+    described = ac.profile_model("facebook/wav2vec2-base")
     step = step_calibration.StepRecord("Tesla T4", "fp16", False, 0, 1.1, 1.0, 1.2, 5, 60.0, "2026-01-01", "")
     assert step_calibration.store_step_calibration(described, step)
 

@@ -1,0 +1,77 @@
+"""The recordings that come with the package, against steps that are recorded now."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go.memory import MemoryModel
+from asrconfig_go.memory.memory_settings import MemorySettings
+from asrconfig_go.memory.recordings import FOLDER, RecordedSettings, find_recording, is_current, recorded_models
+from asrconfig_go.memory.trace_cache import code_versions
+from locations import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "build"))
+FILES = {file: name for name, file in recorded_models().items()}
+LIMIT = 2 << 20  # bytes of all
+
+
+def test_recordings_are_small_and_of_known_models() -> None:
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) <= LIMIT
+    assert set(FILES) == {file.name for file in FOLDER.glob("*.xz")}
+    known = {*ac.known_models(), "tiny-wav2vec2", "tiny-whisper"}
+    assert set(recorded_models()) <= known
+
+
+def test_what_no_recording_has_is_none() -> None:
+    settings = MemorySettings("fp16")
+    assert find_recording("facebook/wav2vec2-base", settings, 7) is not None
+    assert find_recording("facebook/wav2vec2-base", settings, 8) is None, "bfloat16 suits those cards"
+    assert find_recording("someone/model", settings, 7) is None
+    for other in ({"lora_rank": 8}, {"optimizer": "sgd"}, {"freeze_feature_encoder": True}):
+        assert find_recording("facebook/wav2vec2-base", MemorySettings("fp16", **other), 7) is None
+
+
+def _is_recorded_with_these_versions() -> bool:
+    return "torch" in code_versions() and is_current()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tiny-whisper",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in FILES.values() if name != "tiny-whisper"),
+    ],
+)
+def test_recordings_are_what_a_step_shows_now(name: str) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from record_models import SETTINGS, recorded
+
+    if not _is_recorded_with_these_versions():
+        pytest.skip("recorded with other versions of torch or transformers")
+    for settings, capability in SETTINGS:
+        import base64
+        import gzip
+        import json
+
+        asked = MemorySettings(settings.precision, settings.gradient_checkpointing)
+        found = find_recording(name, asked, settings.kernels)
+        assert found is not None
+        kept: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(found["trace"])))
+        fresh = json.loads(json.dumps(recorded(name, settings, capability)))
+        assert kept == fresh, f"run build/record_models.py: {name}, {settings}"
+
+
+@pytest.mark.parametrize(("gpu", "kernels"), [("T4", 7), ("L4", 8), ("H100", 9), ("P100", 0)])
+def test_a_recording_answers_for_its_cards(gpu: str, kernels: int) -> None:
+    precision: Any = {0: "fp32", 7: "fp16"}.get(kernels, "bf16")
+    assert RecordedSettings.of(MemorySettings(precision), kernels) is not None
+    known = MemoryModel.of_known("tiny-wav2vec2", gpu=gpu, record=False, precision=precision, accumulation=3)
+    assert known is not None
+    with known as memory:
+        assert memory.estimate(4, 2.0).peak_reserved > 0
+        assert memory.work(4, 2.0)["operations"]
