@@ -16,7 +16,7 @@ PUBLISHED = Published(
     model="facebook/wav2vec2-base",
     card="T4", batch=32, accumulation=4, precision="fp32", longest_s=1.0, mean_s=1.0, labels=1,
     assumed="the card (the page opens in Colab)",
-    remark="clips are cut to 16 000 samples, which its text calls a second",
+    remark="clips are cut to 16 000 samples",
 )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ PUBLISHED = Published(
     card="A100-40GB SXM", batch=4, accumulation=4, precision="bf16", checkpointing=True, weights="bf16",
     longest_s=10.0, mean_s=10.0, labels=40,
     assumed="the card; captions of up to 40 tokens",
-    remark="names of layers match the audio encoder's attention, too, so that its text's frozen encoder is trained",
+    remark="its names of layers match the audio encoder's attention, too, so that the encoder has adapters as well",
 )  # fmt: skip
 CHAT = (
     "{% for turn in messages %}{{ turn['role'] }}\n{% for part in turn['content'] %}"

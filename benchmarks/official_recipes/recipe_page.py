@@ -121,7 +121,7 @@ def page(recipes: list[Recipe], results: dict[str, Figures]) -> str:
     tables = {
         "batches": _table(("recipe", "its batch", "card", "peak", "the plan there", "peak"), batches),
         "texts": "\n".join(_text_rows(known, results)),
-        "runs": _table(("recipe", "two lines more", "runs out of memory once"), trainings),
+        "runs": _table(("recipe", "first loss with the plan", "half of a batch fits"), trainings),
         "assumed": "\n".join(_remarks(known)),
     }
     for name, table in tables.items():
@@ -181,7 +181,7 @@ def _text_rows(recipes: list[Recipe], results: dict[str, Figures]) -> list[str]:
     rows = []
     for recipe in recipes:
         found, published = results[recipe.name], recipe.published
-        peaks = [(published.labels, found["own"]["peak"]), *found["texts"]]
+        peaks = [(published.labels, found["own"]["peak"]), *map(tuple, found["texts"])]
         words = ", ".join(f"{labels} tokens {_gib(peak)}" for labels, peak in sorted(peaks))
         if found["text_logits"] is not None:
             words += f"; of the text alone, at {published.labels}: {_gib(found['text_logits'])}"
@@ -195,7 +195,8 @@ def _remarks(recipes: list[Recipe]) -> list[str]:
         published = recipe.published
         parts = [f"assumed: {published.assumed}"] if published.assumed else []
         parts += [published.remark] if published.remark else []
-        shape = f"clips up to {published.longest_s:g} s with {published.labels} tokens of text"
+        shape = f"clips up to {published.longest_s:g} s"
+        shape += f" with {published.labels} tokens of text" if published.labels > 1 else ""
         rows.append(f"- {published.title}: {shape}{''.join(f'; {part}' for part in parts)}.")
     return rows
 

@@ -23,7 +23,7 @@ BY_LORA = Published(
     model="mistralai/Voxtral-Mini-3B-2507",
     card="T4", batch=2, accumulation=4, precision="bf16", weights="bf16", longest_s=20.0, mean_s=15.0, labels=256,
     assumed="clips of Multilingual LibriSpeech up to 20 s",
-    remark="layers named `q_proj` and so on are the audio tower's, too: its frozen encoder has adapters that train",
+    remark="its names of layers match the audio tower's attention, too, so that the frozen tower has adapters as well",
 )  # fmt: skip
 WHOLE = replace(BY_LORA, title="audio course: Voxtral Mini", remark='its page says 1 to 2 hours "on a T4"')
 

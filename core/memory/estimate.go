@@ -70,7 +70,7 @@ func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 	for _, s := range plan {
 		if t := s.Template; !seen[t] && s.Recorded == nil {
 			seen[t] = true
-			all = all.Plus(t.ExactnessAt(s.Shape))
+			all = all.Plus(m.exactness(s))
 			composed = composed || t.Base() != t
 		}
 	}
@@ -85,4 +85,13 @@ func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 		notes = append(notes, "the first step was traced at another shape; here it is a later step plus what the first one allocates")
 	}
 	return all.Inexact, notes
+}
+
+// exactness of a segment's sizes at its shape.
+func (m *Model) exactness(s replay.Segment) template.Exactness {
+	p, err := m.templates.Variables.At(s.Shape)
+	if err != nil || !s.Template.HasShapes() {
+		return s.Template.Exactness()
+	}
+	return s.Template.ExactnessAt(p)
 }

@@ -38,6 +38,8 @@ func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated)
 	case other < 0 && f.checkpointing.On():
 		d.because("gradient_checkpointing", fmt.Sprintf("without it the longest %s does not fit", s.rows().Noun()))
 		d.comparedWith(profile.Checkpointing{}.String(), "makes it fit")
+	case other < 0 && f.memory.Largest(s.clips.longest()) >= s.perDevice:
+		d.because("gradient_checkpointing", "without it a device's whole share of a step fits at once")
 	case other < 0:
 		d.because("gradient_checkpointing", "with it a step would not fit")
 	default:

@@ -64,8 +64,8 @@ def create_optimal_config(
     """
     from ._base.keywords import check_keywords
     from ._base.records import json_fields
-    from .data.processor_rows import processor_examples
     from .data.scan import DatasetProfile, ScanResult
+    from .loading.processor_rows import processor_examples
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanOptions, PlanSettings
     from .plan.plan_record import PlanRecord

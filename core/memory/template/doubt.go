@@ -43,16 +43,16 @@ func (t *Template) IsCertain() bool {
 	return !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.IsDoubtful() })
 }
 
-// ExactnessAt counts formulas as Exactness does, those that are not certain at one shape alone: what was traced there is exact.
-func (t *Template) ExactnessAt(s trace.Shape) Exactness {
-	if !t.traced(s) {
-		return t.Exactness()
-	}
+// ExactnessAt counts formulas as Exactness does, by what they are at one point: what was traced there is exact.
+func (t *Template) ExactnessAt(p formula.Point) Exactness {
 	var n Exactness
-	for _, storage := range t.Storages {
-		if f := &t.Formulas[storage.Formula]; f.Varies {
+	for _, s := range t.Storages {
+		switch f := &t.Formulas[s.Formula]; {
+		case f.Inexact && (f.Varies || f.Doubt(p) > 0):
 			n = n.Plus(Exactness{Inexact: 1, WorstResidual: f.Residual})
-		} else {
+		case f.Ambiguous && f.Doubt(p) > 0:
+			n = n.Plus(Exactness{Exact: 1, Ambiguous: 1})
+		default:
 			n.Exact++
 		}
 	}

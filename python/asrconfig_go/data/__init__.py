@@ -8,7 +8,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "clips": ("Clip", "Clips"),
         "durations": ("BadAudioWarning", "add_durations"),
         "labels": ("InfeasiblePair", "LabelReport", "check_labels"),
-        "processor_rows": ("ProcessorNotUsedWarning",),
         "profile": ("BadFile", "DatasetProfile", "Duplicates", "Histogram", "Outliers", "Padding", "Sampling"),
         "scan": ("ScanResult", "scan_audio"),
     },

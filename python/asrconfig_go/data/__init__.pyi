@@ -3,7 +3,6 @@
 from .clips import Clip as Clip, Clips as Clips
 from .durations import BadAudioWarning as BadAudioWarning, add_durations as add_durations
 from .labels import InfeasiblePair as InfeasiblePair, LabelReport as LabelReport, check_labels as check_labels
-from .processor_rows import ProcessorNotUsedWarning as ProcessorNotUsedWarning
 from .profile import (
     BadFile as BadFile,
     DatasetProfile as DatasetProfile,

@@ -17,6 +17,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "collators": ("CTCCollator", "Seq2SeqCollator"),
         "decoded_cache": ("DecodedCache",),
         "loader_rate": ("CodecRate", "LoaderNotMeasuredWarning", "LoaderRate", "measure_loader"),
+        "processor_rows": ("ProcessorNotUsedWarning",),
         "noise": ("AddNoise",),
         "resampled_cache": ("CacheNotKeptWarning", "ResampledCache"),
         "reverberation": ("Reverberation",),

@@ -11,6 +11,7 @@ from .loader_rate import (
     measure_loader as measure_loader,
 )
 from .noise import AddNoise as AddNoise
+from .processor_rows import ProcessorNotUsedWarning as ProcessorNotUsedWarning
 from .resampled_cache import CacheNotKeptWarning as CacheNotKeptWarning, ResampledCache as ResampledCache
 from .reverberation import Reverberation as Reverberation
 from .speed import ChangeSpeed as ChangeSpeed

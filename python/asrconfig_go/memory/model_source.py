@@ -134,7 +134,7 @@ def _class_name(values: dict[str, Any]) -> str:
             return str(found if isinstance(found, str) else found[0])
     raise UnsupportedError(
         f"the installed transformers has no class to fine-tune for model_type {kind!r}",
-        "upgrade transformers, or pass the module itself",
+        _OWN_FILES if "auto_map" in values else "upgrade transformers, or pass the module itself",
     )
 
 

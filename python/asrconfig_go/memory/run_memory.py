@@ -139,10 +139,7 @@ def simulated_run(
     if not durations:
         raise InvalidArgumentError("seconds is empty", "pass the duration of every clip")
     request = {
-        **memory.common_request(memory.target.limit_bytes),
-        "batch": positive("batch", batch, MAX_BATCH),
-        "lengths": [memory.length(s) for s in durations],
-        "labels": memory.label_lengths(durations, labels),
+        **memory.run_request(positive("batch", batch, MAX_BATCH), durations, labels),
         "accumulation": memory.settings.accumulation,
         "steps": positive("steps", steps, 100_000),
         "seeds": positive("seeds", seeds, 1_000),

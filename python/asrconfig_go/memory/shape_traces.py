@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ from .._base.errors import LibraryError
 Point = tuple[int, int, int]  # batch, length, labels
 
 _BATCHES = (2, 3, 5)  # of one length and one text, which prove what is exact in the batch
+_RUNGS = 6  # lengths that a run's are rounded up to
 _OTHER = 1009  # a batch that nobody traces
 _SHAPE = ("batch", "length", "labels")
 # Of a question, what decides which segments answer it.
@@ -61,13 +63,26 @@ class ShapeTraces:
         real = self.real((request["batch"], request["length"], request["labels"]))
         return real if self._of(self._traces.get(real[1:], []), request, real) is None else None
 
-    def several(self, points: Iterable[Point]) -> None:
-        """Trace shapes together, which takes less than one after the other."""
+    def several(self, points: Iterable[Point]) -> Any:
+        """Trace shapes together, which takes less than one after the other; gives the trace."""
         wanted = tuple(dict.fromkeys(self.real(point) for point in points))
         trace = self.record(wanted)["trace"]
         self._closing.append(weakref.finalize(self, close_trace, trace))
         for place in dict.fromkeys(point[1:] for point in wanted):
             self._traces.setdefault(place, []).append(trace)
+        return trace
+
+    def for_a_run(self, batch: int, clips: Sequence[tuple[int, int]]) -> tuple[Any, list[tuple[int, int]]]:
+        """A trace of batches of a few lengths, and the clips with theirs rounded up to these.
+
+        ``clips`` are lengths and labels; at each of the few lengths a batch has the longest text of clips up to it.
+        """
+        least, most = min(clips)[0], max(clips)[0]
+        rungs = [round(least * (most / least) ** (step / _RUNGS)) for step in range(1, _RUNGS)] + [most]
+        texts = [max((labels for length, labels in clips if length <= rung), default=0) for rung in rungs]
+        real = [self.real((batch, *place)) for place in zip(rungs, texts, strict=True)]
+        trace = self.several(real)
+        return trace, [real[bisect_left(rungs, length)][1:] for length, _ in clips]
 
     def for_all_batches(self, request: dict[str, Any]) -> bool:
         """Whether one recording answers for every batch from two on of this length and these labels; it is made."""

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
-from .._base.wrapped_model import lora_rank
+from .._base.wrapped_model import bare, lora_rank
 from ..config import TrainingConfig
 from ..loading.processor_batches import asked_language
 from ..loading.prompts import extractor_of
 from ..manager import ASRConfigManager
+from ..memory.recording import generation_facts
 from ..optimal import create_optimal_config
 from ..plan.plan_record import FILE
 from ..view.units import say
@@ -69,8 +70,15 @@ def _new(
         verbose=False,
         progress=options.verbose,
         eval_samples=0 if data.evaluation is None else len(data.evaluation),
-        generation_max_length=speech_settings(model, data).get("generation_max_length"),
+        generation_max_length=_generated(model, data),
     )
+
+
+def _generated(model: Any, data: SpeechData) -> int | None:
+    """The longest text of an evaluation, where a plan knows what generating it takes."""
+    known = generation_facts(bare(model).config)
+    length: int | None = speech_settings(model, data).get("generation_max_length") if known else None
+    return length
 
 
 def _given(

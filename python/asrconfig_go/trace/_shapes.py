@@ -164,7 +164,6 @@ class Shapes:
                 self._known[key] = known
         return known
 
-
     def put(self, indices: Any, values: torch.Tensor) -> None:
         """Rows are written through a mask, as many as it has places: their gradient is as large."""
         for index in indices:

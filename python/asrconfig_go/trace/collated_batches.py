@@ -14,13 +14,13 @@ from torch.utils import _pytree as pytree
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError
 from .._base.input_units import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
-from ..data.text_values import text_sizes
 from ._mode import SMALL
 from .collated_rows import CollatedRows
 from .collated_sizes import Axis, Example, Sizes, input_axis, labels_axis, sizes_of, word_of
 from .made_up_batches import Point, SpeechBatches, speech_batches
 from .row_resizing import RowResizer
 from .text_batches import positions
+from .text_sizes import text_sizes
 
 _DRAWN = 128  # rows that stand for all where nothing else tells how long rows are, each collated alone
 _FEW = 24  # where only the batches of a trace are made of them

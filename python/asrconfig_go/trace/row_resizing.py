@@ -16,10 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..loading.audio import load_clip
-from ..loading.decoding import decode_bytes, decode_file
-from ..loading.padded_clips import Array
-
+Array = np.ndarray[Any, Any]
 Place = tuple[Any, ...]  # the keys and numbers that lead to a value of a row
 _FEW = 24  # values of a row that are tried
 _TRIES = 4  # to come to a length, which need not rise evenly with what a row holds
@@ -178,20 +175,19 @@ def _replaced(row: Any, place: Place, change: Callable[[Any], Any]) -> Any:
 
 def _scaled(value: Any, factor: float, axis: int, folder: str) -> Any:
     if _is_file(value):
-        clip = decode_file(os.fspath(value))
-        return _written(_repeated(clip.samples, factor), clip.rate, folder)
+        return _written(_longer(os.fspath(value), factor), folder)
     if isinstance(value, str):
         return _text(value, factor)
     if isinstance(value, bytes):
-        clip = decode_bytes(value, "a clip")
-        return _wav(_repeated(clip.samples, factor), clip.rate)
+        return _longer(io.BytesIO(value), factor)
     if isinstance(value, Mapping):
         return _audio_entry(value, factor, axis, folder)
     if hasattr(value, "get_all_samples"):
         from datasets import Audio
 
-        clip = load_clip(value, value.metadata.sample_rate)
-        return Audio().decode_example({"bytes": _wav(_repeated(clip.samples, factor), clip.rate), "path": None})
+        clip = value.get_all_samples()
+        samples = _repeated(np.asarray(clip.data).mean(0), factor)
+        return Audio().decode_example({"bytes": _wav(samples, int(clip.sample_rate)), "path": None})
     return _like(value, _repeated(np.asarray(value), factor, axis))
 
 
@@ -223,11 +219,19 @@ def _like(value: Any, made: Array) -> Any:
     return made
 
 
-def _written(samples: Array, rate: int, folder: str) -> str:
-    """The path of a new file with these samples."""
+def _longer(clip: str | io.BytesIO, factor: float) -> bytes:
+    """An audio file in mono, as a WAV file that is ``factor`` times as long."""
+    import soundfile
+
+    samples, rate = soundfile.read(clip, dtype="float32", always_2d=True)
+    return _wav(_repeated(samples.mean(1), factor), rate)
+
+
+def _written(data: bytes, folder: str) -> str:
+    """The path of a new file."""
     number, path = tempfile.mkstemp(".wav", dir=folder)
     with os.fdopen(number, "wb") as file:
-        file.write(_wav(samples, rate))
+        file.write(data)
     return path
 
 

@@ -17,6 +17,7 @@ from .._base.wrapped_model import bare
 from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
 from .text_batches import TEXT, text_batches
 
+GIVE = "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)"
 _DECODER = "decoder_input_ids"
 _AUDIO = (*INPUTS[:2], "audio", "speech")  # parts of the names of arguments
 LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
@@ -96,7 +97,7 @@ def _check_prompt(model: Any, parameters: Iterable[str]) -> None:
     if TEXT in parameters and audio is not None:
         raise InvalidArgumentError(
             f"a {type(bare(model)).__name__} takes {audio} and {TEXT}, which only its processor fits to each other",
-            "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)",
+            GIVE,
         )
 
 

@@ -27,7 +27,7 @@ from ._shortened import Shortened, Stretch, Whole
 from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
 from .made_up_batches import BatchFunction, Point, SpeechBatches
 from .recorder import MemoryRecorder
-from .signature import LossFunction, MadeUp, given_batches, made_up_batches
+from .signature import GIVE, LossFunction, MadeUp, given_batches, made_up_batches
 from .trace_file import Trace
 
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -147,7 +147,7 @@ def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list
     reasons = "; ".join(f"{', '.join(kinds)}: {reason}" for reason, kinds in tried.items())
     raise TraceError(
         f"no batches could be made up for a {type(model).__name__}; tried {reasons}",
-        "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)",
+        GIVE,
     )
 
 

@@ -1,4 +1,4 @@
-"""benchmarks/official_recipes: each recipe trains as its page says and with a plan, and the page says what was found."""
+"""benchmarks/official_recipes: recipes train as their pages say and with a plan; our page says what was found."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 
 import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.data.processor_rows import ProcessorNotUsedWarning, processor_examples  # noqa: E402
 from asrconfig_go.demo.digits import load_split  # noqa: E402
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.loading.processor_batches import collator_of  # noqa: E402
+from asrconfig_go.loading.processor_rows import ProcessorNotUsedWarning, processor_examples  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
 from asrconfig_go.recipe import build_processor, load_model  # noqa: E402
 from asrconfig_go.trace import trace_training  # noqa: E402

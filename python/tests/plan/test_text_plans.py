@@ -78,7 +78,7 @@ def test_errors_and_warnings_count_tokens() -> None:
     config, _, _ = planned("BERT", target_batch_size=8, verbose=False)
     with pytest.warns(UserWarning, match="a step has 16 texts instead of 8"):
         config.per_device_train_batch_size, config.gradient_accumulation_steps = 16, 1
-    large = transformers.BertConfig(hidden_size=4096, num_hidden_layers=24, num_attention_heads=32, num_labels=3)
+    large = transformers.BertConfig(hidden_size=2048, num_hidden_layers=24, num_attention_heads=32, num_labels=3)
     with torch.device("meta"):
         model = transformers.BertForSequenceClassification(large)
     with pytest.raises(AsrConfigError) as refused:

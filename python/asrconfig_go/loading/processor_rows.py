@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import AsrConfigError
-from .column_names import audio_columns, find_column, text_columns, usual_columns
+from ..data.column_names import audio_columns, find_column, text_columns, usual_columns
 
 if TYPE_CHECKING:
     from ..trace.collated_batches import CollatedExamples
@@ -38,13 +38,11 @@ def processor_examples(dataset: Any, processor: Any, model: Any) -> CollatedExam
     None where there are no such rows, or no module to ask; and, with a ``ProcessorNotUsedWarning``, where the first row
     becomes no batch.
     """
-    from ..memory.model_source import can_trace, is_module
-
-    if processor is None or not is_module(model) or not can_trace():
+    if processor is None or not callable(getattr(model, "named_parameters", None)):
         return None
-    from ..loading.processor_batches import collator_of
-    from ..loading.stored_audio import stored
     from ..trace.collated_batches import CollatedExamples
+    from .processor_batches import collator_of
+    from .stored_audio import stored
 
     rows = stored(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
     if not _has_rows(rows):

@@ -1,0 +1,80 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace"
+	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
+)
+
+func determined(t *testing.T, m *Model, s trace.Shape, kind string) Determined {
+	t.Helper()
+	found, err := m.Determined(Request{Batch: &s.Batch, Length: &s.Length, Labels: &s.Labels, Kind: kind})
+	require.NoError(t, err)
+	return found
+}
+
+func TestExactFormulasDetermine(t *testing.T) {
+	m := opened(t, tracetest.Usual(2))
+	for _, s := range shapes(of{7, 2000, 10}, of{1, 5000, 3}, of{64, 9000, 200}) {
+		require.Equal(t, Determined{Exactly: true}, determined(t, m, s, "train"))
+		require.Equal(t, Determined{Exactly: true}, determined(t, m, s, trace.KindEvaluate))
+	}
+}
+
+// TestChunksAreDeterminedWhereTheyWereTraced: a size in steps of the length follows no formula, and is known at traced shapes alone.
+func TestChunksAreDeterminedWhereTheyWereTraced(t *testing.T) {
+	chunked := func(bytes int64) *Model {
+		f := tracetest.New(2)
+		f.Extra = func(s trace.Shape) int64 { return s.Batch * tracetest.RoundUp(s.Length, 1000) * bytes }
+		f.Run(tracetest.Shapes, 1)
+		return opened(t, f)
+	}
+	m := chunked(400)
+	for _, s := range tracetest.Shapes {
+		require.True(t, determined(t, m, s, "train").Exactly, "%+v", s)
+	}
+	found := determined(t, m, shape(7, 2000, 10), "train")
+	require.False(t, found.Exactly)
+	require.Greater(t, found.Doubt, 0.5)
+	require.Contains(t, found.Why, "no formula")
+	require.True(t, determined(t, m, shape(7, 2000, 10), trace.KindEvaluate).Exactly) // which has no chunks
+	require.Empty(t, simulated(t, m, at(shape(3, 1943, 17))).Approximate)
+
+	few := determined(t, chunked(1), shape(7, 2000, 10), "train")
+	require.Positive(t, few.Doubt)
+	require.Less(t, few.Doubt, found.Doubt/50)
+}
+
+func TestShapesThatTheTraceDoesNotAnswerAreNotDetermined(t *testing.T) {
+	m := opened(t, traceOf(shapes(of{2, 1231, 11}, of{3, 1943, 17})...))
+	found := determined(t, m, shape(4, 1500, 12), "train")
+	require.False(t, found.Exactly)
+	require.Contains(t, found.Why, "the trace does not determine")
+	require.InDelta(t, 1, found.Doubt, 0)
+	none := int64(0)
+	_, err := m.Determined(Request{Batch: &none, Length: &none})
+	require.Equal(t, fault.InvalidArgument, fault.From(err).Code)
+}
+
+// TestAShapeBehindOthersIsReplayedAsAlone: where each shape has a structure of its own, a trace has none of them twice in a row. What a
+// micro-batch frees of the window before is then known from another shape's.
+func TestAShapeBehindOthersIsReplayedAsAlone(t *testing.T) {
+	first, second := shape(2, 1231, 11), shape(3, 1943, 17)
+	record := func(runs ...trace.Shape) *Model {
+		f := tracetest.New(3)
+		for _, s := range runs {
+			if s == second {
+				f.Layers = 2 // other operations
+			}
+			f.Window(s, 2)
+		}
+		return opened(t, f)
+	}
+	alone, behind := record(second, second), record(first, first, second)
+	inputs := func(m *Model) uint64 { return simulated(t, m, at(second)).AtPeak.Components["inputs"] }
+	require.Equal(t, inputs(alone), inputs(behind))
+}
