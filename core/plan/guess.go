@@ -22,6 +22,9 @@ func (s *search) guess(w candidate) *Traced {
 	case w.checkpointing.Partly():
 		return nil
 	}
+	if none != nil && w.checkpointing.On() && none.Memory.Largest(s.clips.longest()) >= s.perDevice {
+		return nil // a whole share fits with nothing computed again
+	}
 	like := cmpOr(none, all, s.anyOf(w))
 	if like == nil || len(like.Work) == 0 {
 		return nil

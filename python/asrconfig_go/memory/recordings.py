@@ -15,6 +15,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._base.defaults import OPTIMIZER
 from .trace_cache import code_versions
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class RecordedSettings(NamedTuple):
     @classmethod
     def of(cls, settings: MemorySettings, kernels: int) -> RecordedSettings | None:
         """Those of a training; None where only a recording of its own tells."""
-        usual = settings.optimizer == "adamw_torch_fused" and settings.every_n_layers == 1 and not settings.lora_rank
+        usual = settings.optimizer == OPTIMIZER and settings.every_n_layers == 1 and not settings.lora_rank
         usual = usual and not settings.offload_checkpoints and not settings.freeze_feature_encoder
         usual = usual and settings.gradient_checkpointing != "reentrant"
         checkpointing = settings.gradient_checkpointing is not False

@@ -41,10 +41,16 @@ WORK: dict[str, Any] = {
     "trained_parameters": 94_396_320,
     "trained_tensors": 213,
 }
+TRACED: dict[str, Any] = {
+    "precision": "fp16", "gradient_checkpointing": False, "every_n_layers": 1, "offload_checkpoints": False,
+    "optimizer": defaults.OPTIMIZER, "budget_bytes": 13_690_208_256, "memory": [{"seconds": 9.0, "batch": 48}],
+    "peaks": [{"batch": 48, "bytes": 1 << 33}],
+    "work": [{"batch": batch, "seconds": seconds, **WORK} for batch, seconds in ((1, 0.5), (8, 5.0), (1, 10.0))],
+}  # fmt: skip
 ASKED: dict[str, dict[str, Any]] = {
     "timing.step": {"gpu": "T4", "work": WORK},
     "timing.run": {"gpu": "T4", "work": WORK, "batch": 1, "seconds": 1.0, "steps": 10},
-    "timing.compare": {"gpus": ["T4"], "data": {"clips": 1000, "mean_s": 5.0, "max_s": 9.0}},
+    "timing.compare": {"gpus": ["T4"], "data": {"clips": 1000, "mean_s": 5.0, "max_s": 9.0}, "traced": [[TRACED]]},
 }
 
 

@@ -27,7 +27,6 @@ RECORDS = {
     "batching.batching_report.LengthBucket": "batching.Bucket",
     "batching.batching_report.LongestClips": "batching.Longest",
     "compare.comparison_records.Comparison": "compare.Comparison",
-    "compare.comparison_records.LargestModels": "compare.Largest",
     "compare.comparison_records.Price": "timing.Price",
     "compare.comparison_records.RunTime": "compare.RunAnswer",
     "compare.comparison_records.StepTime": "compare.StepAnswer",
