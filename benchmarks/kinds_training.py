@@ -23,6 +23,7 @@ from typing import Any
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 SHOWN = 4  # transcripts of each row
+LONGER = 3  # times as many steps, for decoders that first have to find what to attend to
 ADAPTERS: dict[str, Any] = {"learning_rate": 2e-3, "warmup_steps": 20, "group_by_length": False}
 
 
@@ -94,16 +95,16 @@ def type_of(output: Path, model: str) -> str:
 
 def rows(folder: Path, steps: int, only: str) -> Iterator[Row]:
     """One after the other."""
-    plain = (("CTC", "tiny-wav2vec2"), ("TDT", "tiny-parakeet-tdt"), ("Whisper", "tiny-whisper"))
-    for kind, model in plain:
+    plain = (("CTC", "tiny-wav2vec2", 1), ("TDT", "tiny-parakeet-tdt", 1), ("Whisper", "tiny-whisper", LONGER))
+    for kind, model, times in plain:
         if only.lower() in kind.lower():
-            yield trained(kind, model, folder / kind, steps)
+            yield trained(kind, model, folder / kind, times * steps)
     if only.lower() in "audio llm":
         from asrconfig_go.recipe import fine_tune
 
         base = folder / "base"
         quiet = {"eval_strategy": "no", "save_strategy": "no", "report_to": []}
-        fine_tune("demo", "tiny-qwen3-asr", base, max_steps=steps // 2, verbose=False, settings=quiet)
+        fine_tune("demo", "tiny-qwen3-asr", base, max_steps=LONGER * steps, verbose=False, settings=quiet)
         yield trained("audio LLM", str(base), folder / "adapters", steps, settings=ADAPTERS)
 
 

@@ -184,7 +184,8 @@ def _(sizes: Sizes) -> Subject:
     )  # fmt: skip
     heard = {
         "hidden_size": sizes.width, "conf_num_attention_heads": sizes.heads, "conf_num_hidden_layers": sizes.layers,
-        "vocab_offset": sizes.words - 16, "vocab_size": 16, "sscp_conv_channel_size": (sizes.channels, sizes.channels // 4),
+        "vocab_offset": sizes.words - 16, "vocab_size": 16,
+        "sscp_conv_channel_size": (sizes.channels, sizes.channels // 4),
     }  # fmt: skip
     config = t.Gemma3nConfig(
         text_config=text,

@@ -21,7 +21,12 @@ def error(row: dict[str, Any], predicted: str, measured: str, what: str) -> floa
 
 def page(rows: dict[str, dict[str, Any]], kinds: dict[str, str]) -> str:
     """The table by kind, the statistics, and the causes of what failed."""
-    lines = ["# The model zoo", "", "Written by `model_zoo.py`. Shares are by how much a prediction is off; seconds are of processor time.", ""]
+    lines = [
+        "# The model zoo",
+        "",
+        "Written by `model_zoo.py`. Shares are by how much a prediction is off; seconds are of processor time.",
+        "",
+    ]
     for kind in dict.fromkeys(kinds.values()):
         lines += [f"## {kind}", "", "| " + " | ".join(_HEAD) + " |", "| --- " * len(_HEAD) + "|"]
         lines += [_line(name, row) for name, row in rows.items() if kinds[name] == kind] + [""]
@@ -49,9 +54,10 @@ def _share(value: float | None) -> str:
 
 def summary(rows: dict[str, dict[str, Any]]) -> str:
     """Medians, 95th percentiles and the worst, of all rows that were compared."""
-    traced = sum(row.get("collator", {}).get("outcome") == "trace" for row in rows.values())
+    plans = [row["collator"] for row in rows.values() if "collator" in row]
+    traced = sum(plan.get("outcome") == "trace" for plan in plans)
     lines = [
-        f"{traced} of {len(rows)} rows are planned by a trace with the collator; {_AIMS}.", "",
+        f"{traced} of {len(plans)} plans with the collator are made by a trace ({len(rows)} rows in all); {_AIMS}.", "",
         "| prediction | against | rows | median | 95th percentile | within 2 % | worst |", "| --- " * 7 + "|",
     ]  # fmt: skip
     for said, label in (("collator", "now"), ("before", "before")):

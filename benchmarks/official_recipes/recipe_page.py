@@ -117,7 +117,7 @@ def page(recipes: list[Recipe], results: dict[str, Figures]) -> str:
     known = [recipe for recipe in recipes if "runs" in results.get(recipe.name, {})]
     batches = [_batch_row(recipe, results[recipe.name]) for recipe in known]
     trainings = [_run_row(recipe, results[recipe.name]) for recipe in known]
-    text = (HERE / "page.md").read_text("utf-8")
+    text = (HERE / "page.txt").read_text("utf-8")
     tables = {
         "batches": _table(("recipe", "its batch", "card", "peak", "the plan there", "peak"), batches),
         "texts": "\n".join(_text_rows(known, results)),
@@ -141,7 +141,7 @@ def _batch_row(recipe: Recipe, found: Figures) -> tuple[str, ...]:
     card = f"{published.card}, {_gib(own['available'])}"
     return (
         f"[{published.title}]({published.url})<br>{published.model}", settings, card, verdict,
-        "" if plan is None else _plan_words(plan), _gib(plan["peak"]) if plan and plan["fits"] else "–",
+        "not computed yet" if plan is None else _plan_words(plan), _gib(plan["peak"]) if plan and plan["fits"] else "–",
     )  # fmt: skip
 
 

@@ -186,14 +186,14 @@ class Tracer:
         if fixed_s := _facts(memory)["fixed_s"]:  # of longer clips the model hears the beginning
             durations = [min(s, fixed_s) for s in durations]
         longest_s = memory.length(max(durations)) / memory.length_per_second
-        pairs = getattr(self._batch_fn, "pairs", tuple)()
+        pairs: list[tuple[int, int]] = getattr(self._batch_fn, "pairs", list)()
         exact = memory.determines(2, longest_s)
-        worst = Pairs.of(memory, pairs, longest_s, exact=exact)
+        worst = Pairs.of(memory, pairs, longest_s, exact=exact, limited=wanted.max_length_s is not None)
         if getattr(self._batch_fn, "by_length", True) and exact and memory.determines(2, worst.seconds, worst.labels):
             found = self._any_length(memory, wanted, durations, worst)
         else:
             # No formula covers its shapes, or the guard does not know how long a batch is: the candidates are traced.
-            found = self._one_length(memory, wanted, worst)
+            found = self._one_length(memory, wanted, durations, worst)
         if memory.about.get("truncates"):  # longer clips are cut
             found["memory"][-1]["seconds"] = max(found["memory"][-1]["seconds"], *durations)
         return found
@@ -222,9 +222,7 @@ class Tracer:
                 f"no recording of {self._source().label} with these settings comes with the package",
                 "leave trace=False out where torch and transformers are installed: its training step is recorded",
             )
-        return MemoryModel.trace(
-            self._source(), self._batch_fn, **settings, gpu=self._gpu, progress=self._progress
-        )
+        return MemoryModel.trace(self._source(), self._batch_fn, **settings, gpu=self._gpu, progress=self._progress)
 
     def _any_length(
         self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], worst: Pairs
@@ -248,9 +246,13 @@ class Tracer:
                 "high_bytes": None if high is None else high.result(),
             }
 
-    def _one_length(self, memory: MemoryModel, wanted: Wanted, worst: Pairs) -> dict[str, Any]:
+    def _one_length(
+        self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], worst: Pairs
+    ) -> dict[str, Any]:
         peaks = list(self._candidates(memory, wanted, worst))
         largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= wanted.budget_bytes), default=0)
+        with memory.by_formulas():  # times are no better than a few percent
+            work = _work(memory, ((worst.longest_s, largest),), durations, worst.longest_s)
         return {
             **_facts(memory),
             **wanted.settings._asdict(),
@@ -259,6 +261,7 @@ class Tracer:
             "peaks": peaks,
             "eval_batch": None,
             "note": _assumed(memory),
+            "work": work,
             "high_bytes": None,
             "one_length": True,
         }
@@ -389,7 +392,8 @@ def _evaluation(
 ) -> tuple[int | None, dict[str, Any] | None]:
     """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits, and its decoder.
 
-    None where no evaluation could be traced. A model that generates texts keeps keys and values of each meanwhile, beside what stays between batches.
+    None where no evaluation could be traced. A model that generates texts keeps keys and values of each meanwhile,
+    beside what stays between batches.
     """
     cache = wanted.beams * memory.cache_bytes(wanted.tokens) if wanted.generates else 0
     most, fits = max(wanted.share, batch), lambda size: _evaluated(memory, size, worst) + size * cache <= limit

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ..memory import MemoryModel
 
 _SIZE = 2  # clips of the batches by which pairs are compared
+_SAME = 1.03  # times the longest: a clip's length in units of the model follows from its seconds on average alone
 _ABOUT = 0.98  # of a pair that is traced for its own sake, no other has so much of both
 
 
@@ -26,14 +27,16 @@ class Pairs:
     labels: int | None
 
     @classmethod
-    def of(cls, memory: MemoryModel, pairs: Iterable[tuple[int, int]], longest_s: float, *, exact: bool) -> Pairs:
-        """Of rows whose length and labels are ``pairs``, in the units of the model; longer ones are left out.
+    def of(
+        cls, memory: MemoryModel, pairs: Iterable[tuple[int, int]], longest_s: float, *, exact: bool, limited: bool
+    ) -> Pairs:
+        """Of rows whose length and labels are ``pairs``, in units of the model; no longer ones where ``limited``.
 
         Of those that no other exceeds in both, the one with the highest predicted peak is the worst. Not ``exact``,
         where each has to be traced: those that no other comes near in both.
         """
         rows = [(length / memory.length_per_second, labels) for length, labels in pairs]
-        rows = [(seconds, labels) for seconds, labels in rows if seconds <= longest_s]
+        rows = [(seconds, labels) for seconds, labels in rows if not limited or seconds <= _SAME * longest_s]
         if not rows:
             return cls((), longest_s, longest_s, None)
         if max(rows)[0] < _ABOUT * longest_s:
@@ -48,7 +51,7 @@ class Pairs:
             return seconds, None
         if seconds >= self.longest_s:
             return self.seconds, self.labels
-        known = [labels for length, labels in self.rows if length <= seconds]
+        known = [labels for length, labels in self.rows if length <= _SAME * seconds]
         return seconds, max(known, default=None)
 
 

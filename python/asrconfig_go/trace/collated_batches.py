@@ -145,10 +145,14 @@ class CollatedExamples:
 
     @cached_property
     def _known(self) -> SpeechBatches | None:
+        """How the model's config says that it is fed, if it is fed so: a model of texts may have its fields, too."""
         try:
-            return speech_batches(self.model)
+            known = speech_batches(self.model)
         except AsrConfigError:
             return None
+        fixed = known.fixed_length
+        fits = fixed is None or {example.length for example in self._examples} == {fixed}
+        return known if fits and self.input.name != "input_ids" else None
 
 
 @dataclass(frozen=True)

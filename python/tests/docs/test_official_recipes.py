@@ -25,18 +25,19 @@ RESULTS: dict[str, Any] = recipe_page.read()
 def test_the_page_is_made_of_the_results() -> None:
     text = recipe_page.PAGE.read_text("utf-8")
     assert recipe_page.page(run.recipes(), RESULTS) == text, "run benchmarks/official_recipes/all_recipes.py --page"
-    assert RESULTS.keys() == RECIPES.keys()
-    for recipe in RECIPES.values():
-        assert recipe.published.url in text
+    assert RESULTS.keys() <= RECIPES.keys()
+    for name in RESULTS:
+        assert RECIPES[name].published.title in text
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", RESULTS)
 def test_results_are_exact_or_refused(name: str) -> None:
     """As they were measured last; the trainings below measure them again."""
     found = RESULTS[name]
-    assert found["plan"] is not None
     assert found["own"]["peak"] > 4 * found["trained"]
     assert found["own"]["fits"] == (found["own"]["peak"] <= found["own"]["available"])
+    if "plan" in found and found["plan"]["fits"]:
+        assert found["plan"]["peak"] < found["own"]["available"]
     check_end(found["runs"])
     if "frozen" in found["runs"]:
         assert "refused" not in found["runs"]["frozen"]

@@ -18,7 +18,7 @@ PER_SECOND = 100  # values
 LIMIT = 48 * 2**20  # bytes that the allocator may reserve
 
 
-class Chunked(torch.nn.Module):
+class Chunked(torch.nn.Module):  # type: ignore[misc]
     """An encoder that works on one chunk after the other, and a joint network of all chunks and all labels."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def unpadded(batch: int, length: int, labels: int) -> dict[str, Any]:
 
 
 def traced(model: torch.nn.Module, **options: Any) -> MemoryModel:
-    options = {"precision": "bf16", "accumulation": 3, "gpu": "T4", "progress": False, "cache": False} | options
+    options = dict[str, Any](precision="bf16", accumulation=3, gpu="T4", progress=False, cache=False) | options
     batches = unpadded if isinstance(model, Plain) else padded
     return MemoryModel.trace(model, batches, length_per_second=PER_SECOND, **options)
 
@@ -78,7 +78,12 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The points of each recording that is made."""
     made: list[Any] = []
     make: Callable[..., Any] = Recording.make
-    monkeypatch.setattr(Recording, "make", lambda self, *rest: made.append(self.points) or make(self, *rest))
+
+    def noting(self: Recording, *rest: Any) -> Any:
+        made.append(self.points)
+        return make(self, *rest)
+
+    monkeypatch.setattr(Recording, "make", noting)
     return made
 
 

@@ -28,10 +28,12 @@ class Memory:
         return round(15 * seconds)
 
 
-def worst(rows: list[tuple[float, int]], longest_s: float, *, exact: bool = True) -> tuple[Pairs, Memory]:
+def worst(
+    rows: list[tuple[float, int]], longest_s: float, *, exact: bool = True, limited: bool = False
+) -> tuple[Pairs, Memory]:
     memory = Memory()
     pairs = [(round(seconds * PER_SECOND), labels) for seconds, labels in rows]
-    return Pairs.of(memory, pairs, longest_s, exact=exact), memory  # type: ignore[arg-type]
+    return Pairs.of(memory, pairs, longest_s, exact=exact, limited=limited), memory  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +61,15 @@ def test_rows_that_others_exceed_are_not_asked_about() -> None:
 
 
 def test_rows_over_the_limit_do_not_count() -> None:
-    found, _ = worst([(40.0, 500), (18.0, 100)], 18.0)
+    found, _ = worst([(40.0, 500), (18.0, 100)], 18.0, limited=True)
     assert (found.seconds, found.labels) == (18.0, 100)
+
+
+def test_lengths_are_as_long_as_seconds_on_average_alone() -> None:
+    found, _ = worst([(20.1, 110), (18.0, 100)], 20.0, limited=True)
+    assert (found.seconds, found.labels) == (20.1, 110)
+    found, _ = worst([(30.0, 110), (18.0, 100)], 20.0)  # padded to a whole chunk
+    assert (found.seconds, found.labels) == (30.0, 110)
 
 
 def test_a_longest_clip_that_is_no_known_row_has_a_usual_text() -> None:

@@ -287,3 +287,16 @@ def test_nested_entries_and_arrays_count_too() -> None:
 def test_a_collator_that_fails_is_one_clear_line(collate: Any, told: str) -> None:
     with pytest.raises(InvalidArgumentError, match=told):
         CollatedExamples([1, 2], collate).batches()
+
+
+@pytest.mark.parametrize(("name", "axis"), [("input_ids", 1), ("input_features", 2)])
+def test_what_a_config_says_counts_only_where_the_collator_does_so(name: str, axis: int) -> None:
+    def collate(rows: list[int]) -> dict[str, Any]:
+        shape = (len(rows), max(rows)) if name == "input_ids" else (len(rows), 80, max(rows))
+        return {name: torch.ones(shape, dtype=torch.long if name == "input_ids" else torch.float32)}
+
+    config = transformers.WhisperConfig(max_source_positions=1500)
+    fed = type("Fed", (torch.nn.Module,), {"config": config})()
+    made = CollatedExamples([30, 40, 50], collate, fed)
+    assert (made.input.axis, made.unit.fixed, made.batches().fixed_length) == (axis, None, None)
+    assert CollatedExamples([3000, 3000], collate, fed).unit.fixed == 3000
