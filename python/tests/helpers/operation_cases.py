@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from hint_sources import ROOT
 
-
 # Of a trace for another budget, so that the formula plans.
 TRACED = [
     {"precision": "fp16", "optimizer": "adamw_torch_fused", "budget_bytes": 1, "memory": [{"seconds": 9.0, "batch": 0}]}
