@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from asrconfig_go._base import native
+from asrconfig_go._base.choices import Precision
 from asrconfig_go.demo.tiny_models import TINY
 from asrconfig_go.machine.model import counts_of_built, known_models
 from asrconfig_go.memory.memory_settings import MemorySettings
@@ -30,7 +31,12 @@ MODELS = (
     "openai/whisper-large-v3",
 )  # fmt: skip
 # What suits each class of kernels: float32 on cards before Volta, float16 up to Turing, bfloat16 from Ampere on.
-_PRECISIONS = {0: ((6, 0), "fp32"), 7: ((7, 5), "fp16"), 8: ((8, 0), "bf16"), 9: ((9, 0), "bf16")}
+_PRECISIONS: dict[int, tuple[tuple[int, int], Precision]] = {
+    0: ((6, 0), "fp32"),
+    7: ((7, 5), "fp16"),
+    8: ((8, 0), "bf16"),
+    9: ((9, 0), "bf16"),
+}
 
 
 SETTINGS = [

@@ -6,8 +6,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// The rules by ATen's names without overload and without the underscore of writing in place. package analytic has them of the
-// operations that it plays.
+// The rules by ATen's names without overload and without the underscore of writing in place.
 var rules = withSame(map[string]kernel.Activity{
 	"convolution":                                      kernel.Once(kernel.Convolution),
 	"convolution_backward":                             kernel.Once(kernel.Convolution),

@@ -27,7 +27,6 @@ type memoryRecord struct {
 	AtPeak        peakMoment     `json:"at_peak"`
 	Phases        []phasePeak    `json:"phases"`
 	Timeline      *eventTimeline `json:"timeline"`
-	Terms         []term         `json:"terms"`
 	Calibration   string         `json:"calibration_words"`
 	Evaluation    *evaluation    `json:"evaluation"`
 	RowKind       units.RowKind  `json:"row_kind"`
@@ -79,13 +78,6 @@ type eventTimeline struct {
 	Components map[string][]float64 `json:"components"`
 }
 
-type term struct {
-	Name    string  `json:"name"`
-	Bytes   float64 `json:"bytes"`
-	Formula string  `json:"formula"`
-	Source  string  `json:"source"`
-}
-
 type evaluation struct {
 	Batch         int      `json:"batch"`
 	Seconds       float64  `json:"seconds"`
@@ -98,7 +90,6 @@ type evaluation struct {
 
 var estimators = map[string]string{
 	"trace":     "traced",
-	"analytic":  "analytic estimate: formulas from the config, not a trace",
 	"published": "published formula: a rough guess that ignores length",
 }
 
@@ -129,7 +120,6 @@ func memory(r memoryRecord) Document {
 	}
 	add(said(lines...), r.remarks())
 	add(r.modules()...)
-	add(r.formulas()...)
 	return doc
 }
 
@@ -351,15 +341,4 @@ func (r memoryRecord) modules() []Block {
 	t := plain(rows)
 	t.Brief = shownModules
 	return []Block{fold{Summary: "allocated memory by module", Body: []Block{t}}}
-}
-
-func (r memoryRecord) formulas() []Block {
-	if len(r.Terms) == 0 {
-		return nil
-	}
-	t := table{Head: []string{"bytes", "of", "formula"}}
-	for _, each := range r.Terms {
-		t.Rows = append(t.Rows, row{Cells: []cell{{Text: units.Size(each.Bytes), Class: "tight"}, {Text: each.Name, Note: each.Source}, {Text: each.Formula}}})
-	}
-	return []Block{inHTML{[]Block{fold{Summary: "formulas", Body: []Block{t}}}}}
 }

@@ -21,6 +21,7 @@ from .trace_cache import code_versions
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .._base.choices import Precision
     from .memory_settings import MemorySettings
 
 FOLDER = Path(__file__).parent.parent / "recordings"
@@ -30,7 +31,7 @@ _INDEX = "models.json"
 class RecordedSettings(NamedTuple):
     """What tells the traces of a file apart."""
 
-    precision: str
+    precision: Precision
     gradient_checkpointing: bool
     kernels: int
 

@@ -215,7 +215,7 @@ class DeviceMode(DirectMode):
             raise TraceError(
                 f"{name} in {module} cannot be traced: {reason}",
                 "its result depends on values that do not exist without a GPU, or it has no shape rule; "
-                'use estimator="analytic", or trace the model without this part',
+                'use estimator="published", or trace the model without this part',
             ) from error
 
     def _make(self, spec: Any) -> Any:

@@ -116,7 +116,7 @@ def test_layers_of_wavlm_that_take_adapters() -> None:
     model = peft.get_peft_model(wavlm(), config)
     model(**batch("ctc mean")).loss.backward()
     assert all(p.grad is not None for p in model.parameters() if p.requires_grad)
-    planned, _ = ac.create_optimal_config(CLIPS, model, trace=False, **T4)
+    planned, _ = ac.create_optimal_config(CLIPS, model, **T4)
     assert planned.lora_rank == 2
     asked: dict[str, Any] = {"model_name": "microsoft/wavlm-base-plus", "trace": False, **T4}
     assert ac.create_optimal_config(CLIPS, **asked)[0].lora_rank == 0

@@ -39,7 +39,8 @@ class FakeLibrary:
     def open(self, **_: Any) -> dict[str, Any]:
         self.opened.add(self.count("memory.open"))
         points = [{"kind": "micro", "batch": 2, "length": 32000, "labels": 11}]
-        return {"trace": self.count("memory.open"), "about": self.about, "over_time": False, "storages": 3, "exact": 3, "approximate": 0,
+        return {"trace": self.count("memory.open"), "about": self.about, "over_time": False,
+                "storages": 3, "exact": 3, "approximate": 0,
                 "worst_residual": 0.0, "points": points, "templates": []}  # fmt: skip
 
     def close(self, trace: int) -> None:
