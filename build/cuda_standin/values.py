@@ -228,7 +228,7 @@ def _backward(
     torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
 
 
-class _Scattered(torch.autograd.Function):
+class _Scattered(torch.autograd.Function):  # type: ignore[misc]
     """``masked_scatter`` as torch has it, but that its backward pass counts by the mask's values what it chooses."""
 
     @staticmethod

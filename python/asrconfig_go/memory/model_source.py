@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._base import native
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
 from .._base.json_files import config_values, read_object

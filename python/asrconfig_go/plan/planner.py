@@ -396,11 +396,11 @@ def _evaluation(
     beside what stays between batches.
     """
     cache = wanted.beams * memory.cache_bytes(wanted.tokens) if wanted.generates else 0
-    most, fits = max(wanted.share, batch), lambda size: _evaluated(memory, size, worst) + size * cache <= limit
+    most = max(wanted.share, batch)
     try:
-        while 2 * batch <= most and fits(2 * batch):
+        while 2 * batch <= most and _evaluated(memory, 2 * batch, worst) + 2 * batch * cache <= limit:
             batch *= 2
-        while batch > 1 and cache and not fits(batch):
+        while batch > 1 and cache and _evaluated(memory, batch, worst) + batch * cache > limit:
             batch -= 1
     except UnsupportedError:
         return None, decoder_of(memory, worst.seconds, batch * cache)

@@ -47,10 +47,8 @@ def _stand_in(tensor: torch.Tensor, arena: Arena) -> torch.Tensor:
             _UNQUANTIZED,
         )
     large = (data.dtype.is_floating_point or isinstance(tensor, nn.Parameter)) and data.numel() > SMALL
-    if large or data.is_meta:  # a tensor of the meta device has no values to keep
-        data = _imagined(data, arena)
-    else:
-        data = data.to("cpu", copy=True)
+    imagined = large or data.is_meta  # a tensor of the meta device has no values to keep
+    data = _imagined(data, arena) if imagined else data.to("cpu", copy=True)
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(data, requires_grad=tensor.requires_grad)
     return data

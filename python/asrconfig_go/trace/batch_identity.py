@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from .._base.random_state import cpu_generators_kept, seed_cpu
 from ._mode import SMALL
-from .step_tracing import BatchFunction, Point
+from .made_up_batches import BatchFunction, Point
 
 
 def batch_identity(batch_fn: BatchFunction, points: Sequence[Point]) -> str:

@@ -76,7 +76,7 @@ class CollatedExamples:
         """A row of the dataset with its length and labels."""
         return Example(number, *self._pair_of(self.rows.sizes(number)))
 
-    def batches(self, seconds: Sequence[float] = ()) -> SpeechBatches:
+    def batches(self, seconds: Sequence[float] = ()) -> CollatedBatches:
         """How to feed the model; with the ``seconds`` of every row's audio, lengths are reckoned from those."""
         rate, fixed = self.unit.per_second, self.unit.fixed
         if len(seconds) != len(self.dataset):

@@ -66,7 +66,8 @@ class Collate:
     """As a processor's: audio by ``load_audio``, one label for each character; notes what it was given."""
 
     def __init__(self, multiple: int = 1) -> None:
-        self.multiple, self.calls, self.seen = multiple, 0, []
+        self.multiple, self.calls = multiple, 0
+        self.seen: list[str] = []
         self.drawn = random.Random(0)
 
     def __call__(self, rows: list[Any]) -> dict[str, Any]:
@@ -212,7 +213,7 @@ def test_copies_of_collators_share_what_is_large_and_nothing_that_changes() -> N
     assert collator_copy(len) is len
 
 
-class Chunks(torch.nn.Module):  # type: ignore[misc]
+class Chunks(torch.nn.Module):  # type: ignore[misc, name-defined]
     """Hears pieces of 800 samples, and reads a text for each clip."""
 
     def __init__(self) -> None:

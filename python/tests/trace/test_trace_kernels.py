@@ -79,14 +79,14 @@ def test_fused_attention_broadcasts_nothing(query: Any, key: Any, value: Any, ca
     shapes: list[Any] = []
 
     def run() -> None:
-        q, k, v = (torch.randn(shape, dtype=dtype) for shape in (query, key, value))
+        q, k, v = [torch.randn(shape, dtype=dtype) for shape in (query, key, value)]
         shapes.append(functional.scaled_dot_product_attention(q, k, v, is_causal=causal).shape)
 
     made = [op for op, _ in births(run)]
     assert not [op for op in made if "_attention" in op]
     assert any("softmax" in op for op in made)
     real = [torch.randn(shape) for shape in (query, key, value)]
-    assert shapes == [functional.scaled_dot_product_attention(*real, is_causal=causal).shape]
+    assert shapes == [functional.scaled_dot_product_attention(real[0], real[1], real[2], is_causal=causal).shape]
 
 
 def test_flash_attention_is_causal_only_over_as_many_keys_as_queries() -> None:
