@@ -18,8 +18,8 @@ from asrconfig_go._base import native
 from asrconfig_go._base.choices import Precision
 from asrconfig_go.demo.tiny_models import TINY
 from asrconfig_go.machine.model import counts_of_built, known_models
+from asrconfig_go.machine.model_source import model_source
 from asrconfig_go.memory.memory_settings import MemorySettings
-from asrconfig_go.memory.model_source import model_source
 from asrconfig_go.memory.recording import Recording
 from asrconfig_go.memory.recordings import FOLDER, RecordedSettings, packed
 from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions

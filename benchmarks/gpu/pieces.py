@@ -174,7 +174,7 @@ def batch_search() -> dict[str, Any]:
 def _trainer(folder: str) -> tuple[Any, Any]:
     from transformers import Trainer, TrainingArguments
 
-    from asrconfig_go.memory.model_source import model_source
+    from asrconfig_go.machine.model_source import model_source
     from asrconfig_go.trace import speech_batches
 
     model = model_source(MODEL).model()

@@ -50,7 +50,7 @@ def measure(run: Run, device: str) -> list[float]:
     import torch
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    from asrconfig_go.memory.model_source import model_source
+    from asrconfig_go.machine.model_source import model_source
     from asrconfig_go.trace import speech_batches
 
     model = model_source(run.model).model()

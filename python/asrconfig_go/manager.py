@@ -28,7 +28,8 @@ from .data.prepared_rows import examples_of, row_seconds
 from .data.scan import DatasetProfile, ScanResult, ScanSettings, scan_audio
 from .data.stream_sources import is_remote
 from .machine.hardware import HardwareProfile, check_margin, hardware_json
-from .machine.model import ModelProfile, profile_model
+from .machine.model import profile_model
+from .machine.model_profile import ModelProfile
 from .plan.plan_options import PlanOptions
 
 if TYPE_CHECKING:
@@ -172,8 +173,8 @@ class ASRConfigManager:
         input, of its own frames or tokens) and texts of ``labels`` tokens. Without it, the collator that the dataset
         was profiled with makes them, if any.
         """
+        from .apply.memory_savings import add_savings
         from .plan.known_loss import knows_loss
-        from .plan.memory_savings import add_savings
         from .plan.planner import Tracer, plan, usable
 
         if self.dataset is None or self.model is None:
@@ -250,13 +251,13 @@ class ASRConfigManager:
     @staticmethod
     def _records(trace: bool | None) -> bool:
         """Whether a training step is recorded where no recording is known."""
-        from .memory.model_source import can_trace
+        from .machine.model_source import can_trace
 
         return trace is not False and can_trace()
 
     def _untraced(self, trace: bool | None, options: PlanOptions) -> NotTraced | None:
         """Why the model is not traced; None where it is."""
-        from .memory.model_source import is_module
+        from .machine.model_source import is_module
         from .plan.planner import NotTraced
 
         if isinstance(self._model, ModelProfile):

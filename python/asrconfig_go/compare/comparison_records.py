@@ -9,7 +9,7 @@ from .._base.choices import RowKind
 from .._base.errors import InvalidArgumentError
 from .._base.ranges import Range
 from .._base.records import to_json
-from ..machine.model import ModelProfile
+from ..machine.model_profile import ModelProfile
 from ..plan.plan_parts import PlannedRunParts, PlannedStepParts
 from ..view.render import Shown
 

@@ -28,7 +28,8 @@ from .._base.records import from_json, to_json
 from .._base.transformers_features import can_offload_checkpoints, has_any_depth
 from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
-from ..machine.model import ModelProfile, profile_model
+from ..machine.model import profile_model
+from ..machine.model_profile import ModelProfile
 from ..plan.known_loss import knows_loss
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
 from .compared_rows import read_rows

@@ -29,7 +29,7 @@ class TracedModel:
     @property
     def records(self) -> bool:
         """Whether a training step is recorded where no recording is known."""
-        from ..memory.model_source import can_trace
+        from ..machine.model_source import can_trace
 
         return self.trace is not False and can_trace()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from .._base.choices import Precision
 from ..machine.hardware import HardwareProfile
+from ..machine.model_source import can_trace, model_source
 from ..memory.memory_model import MemoryModel
-from ..memory.model_source import can_trace, model_source
 
 _WINDOW = 3  # micro-batches of a recorded step: what a further one runs is what the third does
 

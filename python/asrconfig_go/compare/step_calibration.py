@@ -19,7 +19,8 @@ from .._base.records import from_json
 from .._base.wrapped_model import lora_rank as rank_of
 from ..machine.hardware import HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles
-from ..machine.model import ModelProfile, profile_model
+from ..machine.model import profile_model
+from ..machine.model_profile import ModelProfile
 from ..memory.calibration_record import calibration_file, torch_version, write_calibration
 from .comparison_records import StepCalibration
 from .recorded_step import recorded_step, work_of

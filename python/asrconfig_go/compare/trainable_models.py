@@ -9,7 +9,8 @@ from .._base.choices import Precision
 from .._base.defaults import LORA_RANK, SAFETY_MARGIN
 from .._base.errors import InvalidArgumentError, NotFoundError
 from ..machine.hardware import HardwareProfile, check_margin
-from ..machine.model import ModelProfile, known_models, profile_model
+from ..machine.model import known_models, profile_model
+from ..machine.model_profile import ModelProfile
 from ..memory import MemoryModel
 from ..memory.recordings import recorded_models
 from .comparison_records import LargestModels, Remedy, TrainableModel

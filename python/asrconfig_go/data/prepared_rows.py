@@ -155,7 +155,7 @@ def _stored_lengths(column: Any, indices: Any) -> list[int]:
 
 def _batches(model: Any) -> SpeechBatches | None:
     """How the model is fed; None where that is not known."""
-    from ..memory.model_source import can_trace, is_module, model_config
+    from ..machine.model_source import can_trace, is_module, model_config
 
     if model is None or not can_trace():
         return None

@@ -11,7 +11,7 @@ from .._base.errors import InvalidArgumentError
 from ..data.labels import LabelReport
 from ..data.profile import DatasetProfile
 from ..machine.hardware import HardwareProfile
-from ..machine.model import ModelProfile
+from ..machine.model_profile import ModelProfile
 from ..plan.plan_record import PlanRecord
 
 _KINDS: dict[str, tuple[type, str]] = {

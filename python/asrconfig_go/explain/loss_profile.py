@@ -7,7 +7,7 @@ from typing import Any
 from .._base.errors import AsrConfigError
 from .._base.wrapped_model import bare
 from ..data.label_limits import Limits, limits_of
-from ..memory.model_source import config_values_of, is_module
+from ..machine.model_source import config_values_of, is_module
 from .explained_plan import ExplainedPlan
 
 _TOKENS = 40  # of a text in an evaluation whose labels were not counted: about ten seconds of speech

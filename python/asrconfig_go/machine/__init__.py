@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "hardware": ("CPU", "GPU", "GPUProcess", "HardwareProfile", "Memory"),
-        "model": ("ModelProfile", "known_models", "profile_model"),
+        "model": ("known_models", "profile_model"),
+        "model_profile": ("ModelProfile",),
     },
 )

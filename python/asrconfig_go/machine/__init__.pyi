@@ -7,4 +7,5 @@ from .hardware import (
     HardwareProfile as HardwareProfile,
     Memory as Memory,
 )
-from .model import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
+from .model import known_models as known_models, profile_model as profile_model
+from .model_profile import ModelProfile as ModelProfile

@@ -5,49 +5,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any
 
 from .._base import native
-from .._base.checks import checked
-from .._base.choices import OptimizerState
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
-from .._base.records import from_json, to_json
-from ..view.render import Shown
+from .._base.records import from_json
+from .model_profile import ModelProfile, completed
+from .model_source import can_trace, model_source
 from .named_models import config_of_name
-
-
-@dataclass(frozen=True, repr=False)
-class ModelProfile(Shown, kind="model"):
-    """A model's size. Counts are elements, sizes bytes.
-
-    By hand, ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out with 4 bytes a
-    parameter and a gradient, and all parameters trainable.
-
-    >>> ModelProfile(total_parameters=300_000_000).training_bytes("sgd")
-    2400000000
-    """
-
-    total_parameters: int
-    trainable_parameters: int | None = None
-    name: str = ""
-    architecture: str = ""
-    class_name: str = ""
-    hidden_size: int | None = None
-    layers: int | None = None
-    parameter_bytes: int | None = None
-    gradient_bytes: int | None = None
-    optimizer_bytes: dict[str, int] = field(default_factory=dict)
-    source: str = "manual"
-
-    def training_bytes(self, optimizer: OptimizerState = "adamw") -> int:
-        """Parameters, gradients and optimizer state: ``"adamw"``, ``"adamw_8bit"``, ``"adafactor"`` or ``"sgd"``."""
-        complete = profile_model(self)
-        if optimizer not in complete.optimizer_bytes:
-            known = ", ".join(complete.optimizer_bytes)
-            raise InvalidArgumentError(f"optimizer {optimizer!r} is not known", f"choose one of {known}")
-        return (complete.parameter_bytes or 0) + (complete.gradient_bytes or 0) + complete.optimizer_bytes[optimizer]
 
 
 def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelProfile:
@@ -65,8 +31,8 @@ def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelP
     >>> profile_model("wav2vec2-base").total_parameters
     94396320
     """
-    if isinstance(model, ModelProfile) and model.optimizer_bytes:
-        return model
+    if isinstance(model, ModelProfile):
+        return completed(model)
     return from_json(ModelProfile, native.call("model.profile", _request(model, freeze_feature_encoder)))
 
 
@@ -80,8 +46,6 @@ def known_models() -> list[str]:
 
 
 def _request(model: Any, freeze: bool) -> dict[str, Any]:
-    if isinstance(model, ModelProfile):
-        return {"counts": _counts_by_hand(model)}
     if callable(getattr(model, "named_parameters", None)):
         return {"counts": _counts_of_module(model)}
     if isinstance(model, str) and not user_path(model, "model").is_dir():
@@ -98,8 +62,6 @@ def _request(model: Any, freeze: bool) -> dict[str, Any]:
 
 def _built(model: Any, freeze: bool) -> dict[str, Any]:
     """Counts of the module that transformers makes of a config, without memory; else of a folder's weights."""
-    from ..memory.model_source import can_trace, model_source
-
     folder = isinstance(model, str | os.PathLike) and user_path(os.fspath(model), "model").is_dir()
     if not can_trace():
         if folder:
@@ -144,16 +106,6 @@ def counts_of_built(build: Callable[[], Any]) -> dict[str, Any]:
         "front_end": sum(p.numel() for p in front_end),
         "front_end_adafactor": sum(_adafactor_bytes(tuple(p.shape)) for p in front_end),
     }
-
-
-def _counts_by_hand(profile: ModelProfile) -> dict[str, Any]:
-    for name, hint in get_type_hints(ModelProfile).items():
-        checked(f"ModelProfile.{name}", getattr(profile, name), hint)
-    given: dict[str, Any] = dict(to_json(profile))
-    del given["optimizer_bytes"]
-    given["total"], trainable = given.pop("total_parameters"), given.pop("trainable_parameters")
-    given["trainable"] = given["total"] if trainable is None else trainable
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _counts_of_module(module: Any) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from .._base.choices import Precision
 from .._base.errors import AsrConfigError, InvalidArgumentError
 from .._base.out_of_memory import classify, clear_frames, free_memory
 from .._base.progress import ProgressBar
+from ..machine.model_source import is_module
 from ..view.render import box
 from ..view.units import exact
 from .bisection import Bracket
 from .memory_model import MemoryModel
 from .memory_settings import MAX_BATCH, positive
-from .model_source import is_module
 from .probe import on_gpu, optimizer_states, untouched
 from .trial_batch import BatchFunction, TrialBatch, model_trial, trainer_trial
 from .trial_inputs import is_tokenizer

@@ -9,9 +9,9 @@ from typing import Any
 
 from .._base.errors import AsrConfigError
 from .._base.files import cache_folder, write_whole
+from .._base.fingerprint import fingerprint
 from .._base.json_files import read_object
 from .._base.records import from_json
-from .trace_cache import fingerprint
 
 
 @dataclass(frozen=True)

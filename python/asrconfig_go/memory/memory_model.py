@@ -13,11 +13,12 @@ from .._base.choices import Checkpointing, ClipOrder, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._base.errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path
+from .._base.fingerprint import fingerprint
 from .._base.records import from_json
 from ..batching.memory_limits import OVERHEAD_S, Table
+from ..machine.model_source import can_trace, model_source
 from .estimate import EvaluationMemory, MemoryEstimate
 from .memory_settings import MemorySettings, Shape, Target, positive
-from .model_source import can_trace, model_source
 from .opened_trace import STEPS, OpenedTrace
 from .recording import Recording, kernel_class
 from .remedies import smaller_batch
@@ -25,7 +26,7 @@ from .run_memory import RunEstimate, simulated_run
 from .shape_traces import Point, ShapeTraces
 from .snapshot import PredictedRun
 from .step_memory import Step, StepsEstimate, simulated_steps
-from .trace_cache import TraceCache, fingerprint
+from .trace_cache import TraceCache
 
 if TYPE_CHECKING:
     from ..batching import StepSampler

@@ -11,10 +11,10 @@ from .._base.choices import Checkpointing, Estimator, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import AsrConfigError, UnsupportedError
 from ..machine.model import profile_model
+from ..machine.model_source import can_trace, model_source
 from .estimate import MemoryEstimate
 from .memory_model import MemoryModel
 from .memory_settings import MemorySettings, Shape, Target
-from .model_source import can_trace, model_source
 from .published import published_estimate
 from .remedies import changes_that_fit
 

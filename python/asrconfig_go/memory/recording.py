@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 from .._base.checks import checked
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from .._base.fingerprint import fingerprint
 from .._base.progress import ProgressBar
+from ..machine.model_source import ModelSource, can_trace, is_module
 from .memory_settings import MemorySettings
-from .model_source import ModelSource, can_trace, is_module
-from .trace_cache import TraceCache, code_versions, fingerprint
+from .trace_cache import TraceCache, code_versions
 
 if TYPE_CHECKING:
     from .._base.choices import Optimizer

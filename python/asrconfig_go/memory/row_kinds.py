@@ -9,8 +9,8 @@ from typing import Any
 from .._base.errors import AsrConfigError
 from .._base.input_units import RowKind
 from .._base.wrapped_model import bare
-from ..machine.model import ModelProfile
-from .model_source import can_trace, model_config
+from ..machine.model_profile import ModelProfile
+from ..machine.model_source import can_trace, model_config
 
 _TOKENS = "input_ids"
 _HEARD = ("input_values", "input_features", "audio", "speech", "mel", "spectrogram", "waveform")

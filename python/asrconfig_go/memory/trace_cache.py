@@ -10,23 +10,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import json
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 from .._base.files import cache_folder, write_whole
 
 MAX_BYTES = 512 * 2**20
 _STALE_S = 3600  # a temporary file this old belongs to a process that died
 _CODE = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")
-
-
-def fingerprint(*parts: Any) -> str:
-    """32 hexadecimal digits that change with any of the parts (JSON values)."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @functools.cache

@@ -167,7 +167,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Tell of the step, and look at memory."""
         if self.times.noting:
-            self.times.step_ends(args)
+            self.times.step_ends()
         if self._watch is not None:
             self._watch.step(state.global_step, state.max_steps)
 
@@ -198,12 +198,12 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             logs.update(self._watch.scalars())
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Gather the peaks of all processes, and end sampling."""
-        self.times.end(args)
+        """Gather the peaks of all processes, end sampling, and hold the first steps against the estimate."""
         if self._rank_files is not None:
             self._ranks = self._gathering(self._rank_files.end, self._monitor) or ()
         if self._watch is not None:
             self._watch.end(state.global_step, [str(peaks) for peaks in self._ranks])
+        self.times.end(args)  # after the monitor: what a trace takes is not the training's
         self.stop()
         if self._ranks:
             say(str(self.summary()), logging.INFO)

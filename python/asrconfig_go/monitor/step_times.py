@@ -1,8 +1,9 @@
-"""Times of a Trainer's first optimizer steps, compared once with the estimate.
+"""Times of a Trainer's first optimizer steps, compared with the estimate when the training has ended.
 
 Between the begin of a step and its end the batches are already there: what the loader takes, logging, evaluation and
-saving are outside. On a GPU two events in its own queue mark a step, so that nothing waits for anything; they are read
-when all steps have been noted, behind the one time that this waits for the GPU.
+saving are outside. On a GPU two events in its own queue mark a step, so that nothing waits for anything. They are read
+behind the last step, and the estimate, which may have to trace the model, is made there too: a training that runs well
+is left alone.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ class _Shaped(NamedTuple):
 
 
 class StepTimes:
-    """Notes the first steps of a training, calibrates the time model by them, and keeps the factor for later.
+    """Notes the first steps of a training, calibrates the time model by them at its end, and stores the factor.
 
-    Costs some microseconds for each of the first 55 steps, and nothing afterwards or on a CPU, whose rates the time
-    model does not know. For models, cards and settings that it does not, steps are noted and nothing is kept;
-    ``problem`` has the reason.
+    Costs some microseconds for each of the first 55 steps, and nothing while the others run or on a CPU, whose rates
+    the time model does not know. For models, cards and settings that it does not, steps are noted and nothing is
+    stored; ``problem`` has the reason. Of a training that did not reach its end nothing is.
     """
 
     def __init__(self, clock: Any = None, gpu: Callable[[], str] | None = None) -> None:
@@ -83,7 +84,7 @@ class StepTimes:
         self._seen += 1
         self._step = _Step(self._clock.mark()) if self._seen > SKIPPED else None
 
-    def step_ends(self, args: Any) -> None:
+    def step_ends(self) -> None:
         """The optimizer's step has been taken, or is in the GPU's queue."""
         step = self._step
         if step is None:
@@ -92,23 +93,25 @@ class StepTimes:
         if step.inputs:
             self._noted.append(step)
         if len(self._noted) == NOTED:
-            self._finish(args)
+            self._leave()
 
     def end(self, args: Any) -> None:
-        """A training that was shorter counts if it had some steps."""
+        """The training is over: hold its steps against the estimate. A short training counts if it had some steps."""
         if len(self._noted) >= ENOUGH:
             self._finish(args)
         self.stop()
 
     def stop(self) -> None:
-        """Note no more; what was begun is forgotten."""
+        """Note no more; what was noted is forgotten."""
+        self._leave()
+        self._model = self._clock = None
+        self._seen, self._noted = 0, []
+
+    def _leave(self) -> None:
+        """Let the training run on without this."""
         if self._hook is not None:
             self._hook.remove()
-        self._forget()
-
-    def _forget(self) -> None:
-        self._hook = self._step = self._model = self._clock = None
-        self._seen, self._noted, self.noting = 0, [], False
+        self._hook, self._step, self.noting = None, None, False
 
     def _note(self, model: Any, positional: Any, named: Any) -> None:
         """Before each forward of the model: those of training count."""
@@ -123,7 +126,7 @@ class StepTimes:
     def _finish(self, args: Any) -> None:
         model, clock, noted = self._model, self._clock, self._noted
         clock.wait(noted[-1].end)
-        self.stop()
+        self._leave()
         try:
             self.steps = tuple(_measured(model, step, clock) for step in noted)
             self.record = self._calibrated(args, model)

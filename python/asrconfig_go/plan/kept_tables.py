@@ -12,7 +12,8 @@ from typing import Any
 
 from .._base import native
 from .._base.files import cache_folder
-from ..memory.trace_cache import TraceCache, code_digest, fingerprint
+from .._base.fingerprint import fingerprint
+from ..memory.trace_cache import TraceCache, code_digest
 
 _MAX_BYTES = 16 * 2**20  # of all answers
 _LARGEST = 2**20  # of one; most have a few thousand bytes

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._base.errors import AsrConfigError
 from ..losses.loss_table import known_architecture, loss_of
-from ..machine.model import ModelProfile
+from ..machine.model_profile import ModelProfile
 
 
 def knows_loss(model: Any) -> bool:
@@ -15,7 +15,7 @@ def knows_loss(model: Any) -> bool:
     A module is looked at, as a user's class may compute another loss; anything else is known by the class that
     fine-tuning uses. What that is is left to others to refuse.
     """
-    from ..memory.model_source import is_module, model_config
+    from ..machine.model_source import is_module, model_config
 
     if is_module(model):
         return loss_of(model) is not None

@@ -20,8 +20,8 @@ from ..batching.memory_limits import Table
 from .worst_pair import Pairs
 
 if TYPE_CHECKING:
+    from ..machine.model_source import ModelSource
     from ..memory import MemoryModel
-    from ..memory.model_source import ModelSource
     from .kept_tables import KeptTable
 
 HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
@@ -148,10 +148,10 @@ class Tracer:
 
     def _kept_table(self, wanted: Wanted, durations: Sequence[float]) -> KeptTable | None:
         """Where the answer is kept; None for batches of the user's own, and for models that nothing identifies."""
+        from .._base.fingerprint import fingerprint
         from ..memory.calibration_record import find_calibration
         from ..memory.memory_settings import MemorySettings, Target
         from ..memory.recording import Recording
-        from ..memory.trace_cache import fingerprint
         from .kept_tables import KeptTable
 
         source = self._source()
@@ -166,7 +166,7 @@ class Tracer:
         )
 
     def _source(self) -> ModelSource:
-        from ..memory.model_source import model_source
+        from ..machine.model_source import model_source
 
         if self._read is None:
             self._read = model_source(self._model, self._freeze)
@@ -292,18 +292,22 @@ class Tracer:
     def _worst(
         self, memory: MemoryModel, rows: Table, wanted: Wanted, durations: Sequence[float], limit: int
     ) -> int | None:
-        """The highest memory of some steps in random order, split by what fits; None without a clip for each place.
+        """The highest memory of some steps in random order, split by what fits.
 
-        Within the budget, as PyTorch gives cached memory back before it fails; what it takes where that does not help.
+        None without a clip for each place, and where no formula covers a step. Within the budget, as PyTorch gives
+        cached memory back before it fails; what it takes where that does not help.
         """
         share = wanted.share
         drawn = [max(rows[0][0], s) for s in durations[:: max(1, len(durations) // _DRAWN_CLIPS)]]
         if len(drawn) < share or memory.about.get("fixed_length"):
             return None
         steps = StepSampler(drawn, share, mode="random", seed=0)
-        run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=limit)
-        if not run.fits:
-            run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
+        try:
+            run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=limit)
+            if not run.fits:
+                run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
+        except UnsupportedError:  # formulas answer for batches of two and more, and some step ends with one clip
+            return None
         return run.peak_reserved + self._outside(memory, wanted)
 
     def _peaks(self, memory: MemoryModel, wanted: Wanted, largest: int, worst: Pairs) -> list[dict[str, Any]]:

@@ -46,6 +46,9 @@ class FakeLibrary:
     def close(self, trace: int) -> None:
         self.opened.discard(trace)
 
+    def determined(self, **_: Any) -> dict[str, Any]:
+        return {"exactly": True}
+
     def device(self, **_: Any) -> dict[str, Any]:
         return {
             "context_bytes": CONTEXT,

@@ -12,7 +12,7 @@ from asrconfig_go._base.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go._base.native import call
 from asrconfig_go.demo.tiny_models import TINY
 from asrconfig_go.machine.model import counts_of_built
-from asrconfig_go.memory.model_source import model_source
+from asrconfig_go.machine.model_source import model_source
 from locations import REPOSITORY
 
 torch = pytest.importorskip("torch")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from asrconfig_go._base.files import cache_folder
-from asrconfig_go.memory.trace_cache import TraceCache, code_versions, fingerprint
+from asrconfig_go._base.fingerprint import fingerprint
+from asrconfig_go.memory.trace_cache import TraceCache, code_versions
 
 
 def test_folders_follow_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

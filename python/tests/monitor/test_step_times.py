@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from transformers import TrainerCallback  # noqa: E402
+
 import asrconfig_go as ac  # noqa: E402
-from asrconfig_go._base.timers import GPUMoments  # noqa: E402
-from asrconfig_go.compare import find_step_calibration  # noqa: E402
+from asrconfig_go._base.timers import CPUMoments, GPUMoments  # noqa: E402
+from asrconfig_go.compare import find_step_calibration, step_calibration  # noqa: E402
+from asrconfig_go.compare.recorded_step import recorded_step  # noqa: E402
 from asrconfig_go.compare.step_calibration import MeasuredStep  # noqa: E402
 from asrconfig_go.monitor import step_times  # noqa: E402
 from asrconfig_go.monitor.step_times import ENOUGH, NOTED, SKIPPED, StepTimes  # noqa: E402
@@ -72,7 +76,7 @@ class Training:
                     hook(self.model, (), {"input_values": torch.zeros(clips, length)})
             self.clock.now += seconds(number) if callable(seconds) else seconds
             if self.times.noting:
-                self.times.step_ends(self.args)
+                self.times.step_ends()
         return self
 
     def end(self) -> StepTimes:
@@ -81,9 +85,7 @@ class Training:
 
 
 def estimated(model: Any, clips: int, seconds: float, accumulation: int = 1) -> float:
-    step = ac.estimate_step_time(
-        model, "T4", batch=clips, seconds=seconds, precision="fp16", accumulation=accumulation, attention="sdpa"
-    )
+    step = ac.estimate_step_time(model, "T4", batch=clips, seconds=seconds, precision="fp16", accumulation=accumulation)
     return step.step_s.likely
 
 
@@ -92,15 +94,17 @@ def test_steps_are_held_against_the_estimate_of_what_they_computed() -> None:
     likely = estimated(training.model, 2, 1.5, 2)
     training.steps(SKIPPED, 999.0).steps(NOTED, 3 * likely, shapes=((2, 24_000), (2, 24_000)))
     times = training.times
+    assert not training.model._forward_pre_hooks, "what is needed has been noted"
+    marks = training.clock.marks
+    training.steps(20, 1.0)
+    assert training.clock.marks == marks
+    assert (times.record, times.steps, training.clock.waited) == (None, (), 0), "and the training goes on alone"
+    training.end()
     assert times.record is not None and times.problem == ""
     assert times.record.factor == pytest.approx(3.0)
     assert (times.record.steps, times.record.padded_s) == (NOTED, NOTED * 2 * 2 * 1.5)
     assert times.steps[0] == MeasuredStep(((2, 1.5), (2, 1.5)), pytest.approx(3 * likely))  # type: ignore[arg-type]
     assert training.clock.waited == 1, "the GPU is waited for once"
-    assert not training.model._forward_pre_hooks, "and nothing is noted any more"
-    marks = training.clock.marks
-    training.steps(20, 1.0)
-    assert training.clock.marks == marks
 
     found = find_step_calibration(training.model, "Tesla T4")
     assert found is not None and found == times.record.calibration
@@ -132,7 +136,9 @@ def test_the_queue_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "Event", Event)
     training = Training("T4").begin()
     training.times._clock = GPUMoments()
-    times = training.steps(SKIPPED + NOTED, 1.0).times
+    training.steps(SKIPPED + NOTED + 5, 1.0)
+    assert did == ["record"] * 2 * NOTED
+    times = training.end()
     assert did == ["record"] * 2 * NOTED + ["wait"]
     assert {step.seconds for step in times.steps} == {0.25}
 
@@ -202,7 +208,9 @@ def test_one_training_is_measured_and_what_was_stopped_is_forgotten() -> None:
     training = Training().begin().steps(SKIPPED + NOTED - 1, 1.0)
     training.times.stop()
     assert not training.times.steps and not training.model._forward_pre_hooks
-    training.begin().steps(SKIPPED + NOTED, 1.0)
+    training.begin().steps(SKIPPED + NOTED, 1.0).times.stop()
+    assert not training.times.steps, "by an exception, after all had been noted"
+    training.begin().steps(SKIPPED + NOTED, 1.0).end()
     measured, marks = training.times.steps, training.clock.marks
     assert len(measured) == NOTED
     training.begin().steps(SKIPPED + NOTED, 2.0).end()
@@ -216,10 +224,10 @@ def test_a_model_of_ones_own_is_told() -> None:
     assert len(times.steps) == NOTED and times.record is None and times.problem
 
 
-def watched(output: Path, **options: Any) -> tuple[Run, StepTimes]:
-    """A training of 18 steps under the guard and the callback, and what the callback has measured."""
+def watched(output: Path, epochs: int = 6, others: Sequence[Any] = (), **options: Any) -> tuple[Run, StepTimes]:
+    """A training of three steps an epoch under the guard and the callback, and what the callback has measured."""
     callback = ac.AdaptiveMemoryCallback(panel=False)
-    run = Run(output, settings={"num_train_epochs": 6}, callbacks=[callback], **options).train()
+    run = Run(output, settings={"num_train_epochs": epochs}, callbacks=[callback, *others], **options).train()
     assert len(run.trainer.model._forward_pre_hooks) == 1, "the test's own"
     return run, callback.times
 
@@ -239,6 +247,48 @@ def test_a_training_as_if_the_cpu_were_a_t4(tmp_path: Path, monkeypatch: pytest.
     assert times.steps[0].micro_batches[0][0] == 8
     assert times.record is not None and times.record.factor > 0 and times.problem == ""
     assert times.record.precision == "fp32" and times.record.gpu == "Tesla T4"
+
+
+def test_nothing_is_traced_or_awaited_before_the_training_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 60 steps the 55 that are noted end early; the model is asked about when all are done."""
+    order: list[Any] = []
+
+    class Steps(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+            order.append((state.global_step, len(model._forward_pre_hooks)))
+
+    def traced(*asked: Any, **settings: Any) -> Any:
+        order.append("trace")
+        return recorded_step(*asked, **settings)
+
+    def waits(self: Any, end: float) -> None:
+        order.append("wait")
+
+    monkeypatch.setattr(step_times, "_gpu_name", lambda: "Tesla T4")
+    monkeypatch.setattr(step_calibration, "recorded_step", traced)
+    monkeypatch.setattr(CPUMoments, "wait", waits)
+    run, times = watched(tmp_path, epochs=20, others=[Steps()])
+    noted = SKIPPED + NOTED
+    others = 2  # hooks of the monitor and of the test
+    assert order == [(step, others + (step < noted)) for step in range(1, 61)] + ["wait", "trace"]
+    assert len(run.appetite.shapes) == 60, "forwards of the training alone"
+    assert len(times.steps) == NOTED and times.record is not None and times.problem == ""
+
+
+def test_a_training_that_failed_is_not_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fails(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == SKIPPED + NOTED + 1:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(step_times, "_gpu_name", lambda: "Tesla T4")
+    callback = ac.AdaptiveMemoryCallback(panel=False)
+    run = Run(tmp_path, settings={"num_train_epochs": 20}, callbacks=[callback, Fails()])
+    with pytest.raises(KeyboardInterrupt):
+        run.train()
+    callback.stop()
+    assert callback.times.record is None and callback.times.steps == () and callback.times._model is None
+    assert find_step_calibration(run.trainer.model, "T4") is None
 
 
 def test_micro_batches_that_the_guard_makes_are_noted_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

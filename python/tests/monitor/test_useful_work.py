@@ -61,7 +61,7 @@ def test_arithmetic_is_what_pytorch_counts(kind: str) -> None:
     manager = ASRConfigManager(gpu="T4")
     manager.profile_dataset([[0.0] * 1000 * seconds for seconds in (3, 8, 20)], sampling_rate=1000)
     manager.profile_model(model)
-    config = manager.plan(trace=False)
+    config = manager.plan(trace=True)
     assert config.arithmetic is not None and config.arithmetic.rate == pytest.approx(65e12)
     shapes = BatchShapes(model, work=UsefulWork(config.arithmetic, RATE))
     for clips, seconds, tokens in [(2, 4.0, 9), (1, 15.0, 40)]:
@@ -96,7 +96,7 @@ def test_a_training_tells_its_utilization(tmp_path: Path) -> None:
     manager = ASRConfigManager()
     manager.profile_dataset([[0.0] * 16_000], sampling_rate=16_000)
     manager.profile_model(model)
-    config = manager.plan(trace=False)
+    config = manager.plan(trace=True)
     trainer.add_callback(AdaptiveMemoryCallback(config))
     trainer.train()
     report = report_of(tmp_path)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from .._base.errors import AsrConfigError
 from .._base.wrapped_model import bare
+from ..plan.plan_parts import Alternative
 from ..view.units import gib
-from .plan_parts import Alternative
 
 if TYPE_CHECKING:
+    from ..plan.plan_record import PlanRecord
     from ..trace import SpeechBatches
-    from .plan_record import PlanRecord
 
 _WINDOW = 3  # micro-batches of a traced step, as the planner traces it
 Point = tuple[int, int, int]  # batch, length, labels
@@ -103,7 +103,7 @@ def _trains(norm: Any) -> bool:
 @contextlib.contextmanager
 def _eval(part: Any) -> Iterator[None]:
     """A part frozen for as long as a trace takes, and then as it was."""
-    from ..apply.frozen_parts import freeze
+    from .frozen_parts import freeze
 
     modes = [(module, module.training) for module in part.modules()]
     freeze(part)

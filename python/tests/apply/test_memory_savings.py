@@ -14,9 +14,9 @@ from torch import nn
 
 from asrconfig_go import MemoryModel, create_optimal_config
 from asrconfig_go.apply import freeze
+from asrconfig_go.apply.memory_savings import frozen_normalised
 from asrconfig_go.config import TrainingConfig
 from asrconfig_go.loading import text_logits_only
-from asrconfig_go.plan.memory_savings import frozen_normalised
 
 VOCABULARY = 60_000  # so wide that logits take most of the memory
 PROMPT, LOGITS = 200, "logits of the text alone"

@@ -16,11 +16,11 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
+from .._base.fingerprint import fingerprint
 from .._base.json_files import config_values, read_object
 from .._base.wrapped_model import bare
-from ..machine.model import ModelProfile
-from ..machine.named_models import config_of_name
-from .trace_cache import fingerprint
+from .model_profile import ModelProfile
+from .named_models import config_of_name
 
 _ACCEPTED = (
     "pass a torch.nn.Module, a function that builds one, a transformers config, a folder with config.json, "

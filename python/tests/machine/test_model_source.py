@@ -13,7 +13,7 @@ import pytest
 
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.machine import ModelProfile
-from asrconfig_go.memory.model_source import model_source, structure_of
+from asrconfig_go.machine.model_source import model_source, structure_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
