@@ -18,6 +18,7 @@ from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
 from .._base.fingerprint import fingerprint
 from .._base.json_files import config_values, read_object
+from .._base.listing import shortened
 from .._base.wrapped_model import bare
 from .model_profile import ModelProfile
 from .named_models import config_of_name
@@ -153,8 +154,11 @@ def _builder(config: Any, values: dict[str, Any], class_name: str, freeze_featur
             # A copy: building writes to the config.
             made = transformers.AutoConfig.for_model(**values) if config is None else copy.deepcopy(config)
             model = kind(made)
-        except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"{class_name} cannot be built from the config: {error}", _ACCEPTED) from error
+        except ImportError:  # of a package that the class needs: its message says what to install
+            raise
+        except Exception as error:  # whatever transformers and torch raise of a value: there is no common class
+            reason = shortened(f"{type(error).__name__}: {' '.join(str(error).split())}")
+            raise InvalidArgumentError(f"{class_name} cannot be built from the config: {reason}", _ACCEPTED) from error
         if freeze_feature_encoder:
             _freeze(model)
         return model

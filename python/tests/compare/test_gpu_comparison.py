@@ -239,15 +239,13 @@ def test_unreadable_prices(tmp_path: Path) -> None:
             ac.compare_gpus(XLSR, gpus=["T4"], prices=file, **TEN_HOURS)
 
 
-def test_a_model_that_is_not_described_is_to_be_traced() -> None:
-    with pytest.raises(UnsupportedError) as caught:
+def test_a_model_without_a_recording_is_to_be_traced() -> None:
+    with pytest.raises(UnsupportedError, match="no recording of speech_to_text with these settings") as caught:
         ac.compare_gpus({"model_type": "speech_to_text"}, gpus=["T4"], trace=False, **TEN_HOURS)
-    assert "cannot be estimated from its config" in caught.value.message
-    assert "trace" in caught.value.hint
-    with pytest.raises(UnsupportedError, match="has no layers to estimate from"):
-        ac.compare_gpus(ModelProfile(total_parameters=10**8), gpus=["T4"], trace=False, **TEN_HOURS)
-    with pytest.raises(UnsupportedError, match="has only its counts"):
-        ac.compare_gpus(ModelProfile(total_parameters=10**8), gpus=["T4"], **TEN_HOURS)
+    assert "leave trace=False out" in caught.value.hint
+    for trace in (False, None, True):
+        with pytest.raises(UnsupportedError, match="has only its counts"):
+            ac.compare_gpus(ModelProfile(total_parameters=10**8), gpus=["T4"], trace=trace, **TEN_HOURS)
 
 
 def test_options_say_the_library_nothing_for_none() -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("transformers")
 
 import asrconfig_go as ac  # noqa: E402
 from asrconfig_go.demo.digit_model import small_model  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError, UnsupportedError  # noqa: E402
+from asrconfig_go.errors import UnsupportedError  # noqa: E402
 from asrconfig_go.memory.recording import Recording  # noqa: E402
 from asrconfig_go.plan.plan_options import PlanOptions  # noqa: E402
 from conformer import Conformer, features  # noqa: E402
@@ -54,13 +54,13 @@ def manager_for(model: Any, clips: Any, gpu: str) -> ac.ASRConfigManager:
 
 def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[tuple[int, int]] = []
-    record = Recording._record
+    record = Recording.trace
 
-    def counted(self: Recording, progress: bool) -> Any:
+    def counted(self: Recording, progress: bool = False) -> Any:
         recorded.append(self.capability)
         return record(self, progress)
 
-    monkeypatch.setattr(Recording, "_record", counted)
+    monkeypatch.setattr(Recording, "trace", counted)
     options = PlanOptions(target_batch_size=64)
     manager = manager_for(model, clips, "T4")
     manager.plan(options, batch_fn=features)
@@ -107,15 +107,23 @@ def test_what_the_batches_were_taken_for_is_an_assumption() -> None:
 
 def test_without_a_trace_it_is_refused(model: Any) -> None:
     asked: dict[str, Any] = {"gpus": ["T4"], "hours": 10, "mean_s": 5, "max_s": 20, "batch_fn": features}
-    with pytest.raises(UnsupportedError, match="no layers to estimate from"):
+    with pytest.raises(UnsupportedError, match="no recording of Conformer with these settings comes with the package"):
         ac.compare_gpus(model, trace=False, **asked)
-    with pytest.raises(InvalidArgumentError, match="lora_rank is 8"):
+    with pytest.raises(UnsupportedError, match="Conformer has no projections to queries and values"):
         ac.compare_gpus(model, lora_rank=8, **asked)
 
 
-def test_a_trace_may_be_asked_for(clips: Any) -> None:
+def test_a_trace_may_be_asked_for(clips: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = manager_for(small_model(tokens=12, seed=0), clips, "T4")
-    for trace in (True, False):
-        planned = manager.plan(trace=trace)
-        row = manager.what_if(["T4"], trace=trace or None).rows[0]
-        assert row.peak_bytes == planned.predicted_bytes
+    planned = manager.plan(trace=True)
+    assert manager.what_if(["T4"], trace=True).rows[0].peak_bytes == planned.predicted_bytes
+
+    def recorded(self: Recording, progress: bool = False) -> Any:
+        raise AssertionError(f"{self.source.label} is recorded")
+
+    monkeypatch.setattr(Recording, "trace", recorded)
+    with pytest.raises(UnsupportedError, match="no recording of Wav2Vec2ForCTC with these settings"):
+        manager.what_if(["T4"], trace=False)
+    known = manager_for("wav2vec2-base", clips, "T4")
+    planned = known.plan(trace=False)
+    assert known.what_if(["T4"], trace=False).rows[0].peak_bytes == planned.predicted_bytes

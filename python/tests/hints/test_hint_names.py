@@ -63,6 +63,9 @@ def known() -> frozenset[str]:
         found.update(field.name for field in dataclasses.fields(kind))
     found.update(inspect.signature(transformers.Trainer.__init__).parameters)
     found.update(name for name in dir(transformers.Trainer) if not name.startswith("__"))
+    found.update(transformers.PreTrainedTokenizerBase.SPECIAL_TOKENS_ATTRIBUTES)
+    # Keyword arguments that only its documentation declares.
+    found.update(re.findall(r"^ +(\w+) \(", transformers.AutoModel.from_pretrained.__doc__, re.MULTILINE))
     return frozenset(found)
 
 

@@ -61,9 +61,10 @@ def test_collators_go_to_workers(made: tuple[str, Any, Any]) -> None:
 def test_a_processor_that_needs_a_language_says_so() -> None:
     if not hasattr(transformers, "CohereAsrProcessor"):
         pytest.skip("transformers has no Cohere")
-    collate = collator_of(*KINDS["cohere"](transformers, ["one two"]))
+    processor, model = KINDS["cohere"](transformers, ["one two"])
     with pytest.raises(InvalidArgumentError, match="CohereAsrProcessor needs a language"):
-        collate(ROWS)
+        collator_of(processor, model)(ROWS)
+    assert len(collator_of(processor, model, language="en")(ROWS)["labels"]) == len(ROWS)
 
 
 def test_a_model_that_aligns_text_and_audio_wants_a_collator_of_its_own() -> None:

@@ -64,8 +64,26 @@ def test_a_folder_is_built_from_its_config(tmp_path: Any) -> None:
 def test_what_transformers_does_not_build_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedError, match="no class to fine-tune for model_type 'no_such_kind'"):
         profile_model({"model_type": "no_such_kind"})
-    with pytest.raises(InvalidArgumentError, match="cannot be built from the config"):
-        profile_model({"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], "hidden_size": -1})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"hidden_size": -1},
+        {"hidden_size": 0},
+        {"hidden_size": "wide"},
+        {"hidden_act": "odd"},
+        {"vocab_size": -1},
+        {"conv_dim": [1]},
+        {"num_attention_heads": 0},
+        {"hidden_size": 100, "num_attention_heads": 3},
+    ],
+)
+def test_whatever_a_wrong_config_raises_is_one_line_of_ours(wrong: dict[str, Any]) -> None:
+    expected = r"^Wav2Vec2ForCTC cannot be built from the config: \w+: \S"
+    with pytest.raises(InvalidArgumentError, match=expected) as caught:
+        profile_model({"model_type": "wav2vec2", "architectures": ["Wav2Vec2ForCTC"], **wrong})
+    assert "\n" not in caught.value.message
 
 
 def test_adafactor_bytes_are_those_of_the_real_optimizer() -> None:

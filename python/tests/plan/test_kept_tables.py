@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,17 @@ from asrconfig_go.plan.kept_tables import KeptTable
 from asrconfig_go.plan.planner import Tracer, Wanted
 
 ANSWER = {"memory": [{"seconds": 0.1 + 0.2, "batch": 4}], "high_bytes": None, "note": "größer"}
-WANTED = Wanted("fp32", False, 1, False, "adamw_torch", "", 4, 2 << 30, None, work=False, high=False)
+WANTED = Wanted(
+    precision="fp32", gradient_checkpointing=False, every_n_layers=1, offload_checkpoints=False,
+    optimizer="adamw_torch", allocator="", share=4, budget_bytes=2 << 30, max_length_s=None, longest_s=2.0,
+    high=False, beside_bytes=0, generates=False, beams=1, tokens=0,
+)  # fmt: skip
+OTHERS: dict[str, Any] = {
+    "precision": "bf16", "gradient_checkpointing": True, "every_n_layers": 2, "offload_checkpoints": True,
+    "optimizer": "sgd", "allocator": "expandable_segments:True", "share": 8, "budget_bytes": 1 << 30,
+    "max_length_s": 1.5, "longest_s": 3.0, "high": True, "beside_bytes": 1 << 20, "generates": True, "beams": 2,
+    "tokens": 9,
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +81,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def tracer(model: Any = "wav2vec2-base", gpu: str = "T4", **given: Any) -> Tracer:
-    settings: dict[str, Any] = {"freeze": False, "trained": 1, "devices": 1, "progress": False, **given}
+    settings: dict[str, Any] = {"freeze": False, "progress": False, **given}
     return Tracer(model, gpu=gpu, **settings)
+
+
+def others() -> Iterator[Wanted]:
+    """``WANTED`` with one value after the other changed; those of checkpointing stay so, as they need it."""
+    wanted = WANTED
+    for name in Wanted._fields:
+        other = wanted._replace(**{name: OTHERS[name]})
+        yield other
+        if name == "gradient_checkpointing":
+            wanted = other
 
 
 def test_one_question_is_asked_once(asked: list[Any]) -> None:
@@ -86,11 +107,9 @@ def test_one_question_is_asked_once(asked: list[Any]) -> None:
         ({"model": "wav2vec2-large"}, WANTED, [1.0, 2.0]),
         ({"gpu": "L4"}, WANTED, [1.0, 2.0]),
         ({"freeze": True}, WANTED, [1.0, 2.0]),
-        ({"devices": 2}, WANTED, [1.0, 2.0]),
-        ({}, WANTED._replace(share=8), [1.0, 2.0]),
-        ({}, WANTED._replace(high=True), [1.0, 2.0]),
-        ({}, WANTED._replace(budget_bytes=1 << 30), [1.0, 2.0]),
-        ({}, WANTED._replace(allocator="expandable_segments:True"), [1.0, 2.0]),
+        ({"lora_rank": 8}, WANTED, [1.0, 2.0]),
+        ({"record": False}, WANTED, [1.0, 2.0]),
+        *(({}, wanted, [1.0, 2.0]) for wanted in others()),
         ({}, WANTED, [1.0, 2.1]),
     ],
 )

@@ -78,14 +78,17 @@ def test_losses_are_known_by_module_config_folder_name_and_profile(tmp_path: Pat
     given = "wav2vec2-base", "Whisper Small", config, config.to_dict(), tmp_path, str(tmp_path), wav2vec2("mean")
     for model in (*given, ac.profile_model(wav2vec2("mean")), ac.profile_model("wav2vec2-base")):
         assert knows_loss(model), model
-    seamless = {"model_type": "seamless_m4t", "architectures": ["SeamlessM4TForSpeechToText"]}
-    assert knows_loss(seamless), "of a family that the library does not count"
+    for named in ([], ["SeamlessM4TForSpeechToText"], ["SeamlessM4TModel"]):
+        seamless = {"model_type": "seamless_m4t", "architectures": named}
+        assert knows_loss(seamless), "a bare model is fine-tuned as the class for speech to text"
 
 
 def test_losses_of_users_and_of_other_classes_are_unknown() -> None:
     config = transformers.Wav2Vec2Config(**CTC_SIZES)
-    pretraining = {"model_type": "seamless_m4t", "architectures": ["SeamlessM4TModel"]}
-    for model in (OwnForCTC(config), torch.nn.Linear(2, 2), pretraining, ModelProfile(total_parameters=9), "no model"):
+    to_speech = {"model_type": "seamless_m4t", "architectures": ["SeamlessM4TForSpeechToSpeech"]}
+    untuned = {"model_type": "encodec", "architectures": ["EncodecModel"]}
+    modules = OwnForCTC(config), torch.nn.Linear(2, 2), transformers.Wav2Vec2ForPreTraining(config)
+    for model in (*modules, to_speech, untuned, ModelProfile(total_parameters=9), "no model"):
         assert not knows_loss(model), model
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -64,9 +65,9 @@ def test_the_processors_batches_are_traced(kind: str, rows: Any) -> None:
 @pytest.mark.parametrize("kind", ["tiny-whisper", "tiny-qwen3-asr"])
 def test_a_plan_by_the_processor_is_the_plan_by_its_collator(kind: str, rows: Any) -> None:
     processor, model = made(kind, rows)
-    options = {"gpu": "T4", "target_batch_size": 8, "verbose": False}
-    by_processor, _ = ac.create_optimal_config(rows, model, processor=processor, **options)
-    by_collator, _ = ac.create_optimal_config(rows, model, collator=collator_of(processor, model), **options)
+    planned = functools.partial(ac.create_optimal_config, rows, model, gpu="T4", target_batch_size=8, verbose=False)
+    by_processor, _ = planned(processor=processor)
+    by_collator, _ = planned(collator=collator_of(processor, model))
     assert by_processor.predicted_bytes == by_collator.predicted_bytes
     assert not [warning for warning in by_processor.warnings if "made up" in warning]
 

@@ -87,6 +87,7 @@ def test_vocabularies_that_belong_to_their_checkpoints() -> None:
 def test_a_classifier_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="audio-spectrogram-transformer, which no class"):
         family("ast")
+    assert family("whisper-tiny") == "seq2seq"
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -265,7 +266,9 @@ def test_what_a_collator_refuses(speech: SpeechData) -> None:
         collate([])
     with pytest.raises(InvalidArgumentError, match="have no audio"):
         collate([{"text": "one"}])
-    processor.tokenizer.eos_token = None
+    end, processor.tokenizer.eos_token = processor.tokenizer.eos_token, None
     model.generation_config.eos_token_id = None
     with pytest.raises(UnsupportedError, match="no token that ends a transcript"):
         make_collator(processor, model)
+    processor.tokenizer.eos_token = end
+    assert len(make_collator(processor, model)(speech.train.select(range(2)))["labels"]) == 2
