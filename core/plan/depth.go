@@ -40,6 +40,8 @@ func (s *search) explainCheckpointing(d *draft, f evaluated, ranked []evaluated)
 		d.comparedWith(profile.Checkpointing{}.String(), "makes it fit")
 	case other < 0 && f.memory.Largest(s.clips.longest()) >= s.perDevice:
 		d.because("gradient_checkpointing", "without it a device's whole share of a step fits at once")
+	case other < 0 && s.tracedWith(f.candidate, profile.CheckpointingOf(true, 1, false)) == nil:
+		d.because("gradient_checkpointing", "with it an epoch would take longer, even if a device's whole share of a step fits at once")
 	case other < 0:
 		d.because("gradient_checkpointing", "with it a step would not fit")
 	default:

@@ -141,8 +141,13 @@ def end_token(processor: Any, model: Any) -> int | None:
 
 def decoder_start(config: Any) -> int:
     """The token that the decoder starts from."""
-    start = getattr(config, "decoder_start_token_id", None)
-    start = config.bos_token_id if start is None else start
+    starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id"))
+    start = next((token for token in starts if token is not None), None)
+    if start is None:
+        raise InvalidArgumentError(
+            f"{type(config).__name__} has no token that the decoder starts from",
+            "set model.config.decoder_start_token_id, such as to processor.tokenizer.bos_token_id",
+        )
     return int(start)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import warnings
@@ -132,6 +133,11 @@ class Tracer:
     def records(self) -> bool:
         """Whether a step is recorded where no recording is known."""
         return self._record is not False
+
+    def check(self) -> None:
+        """Raises ``InvalidArgumentError`` for what is wrong with the model itself, however it is planned."""
+        with contextlib.suppress(UnsupportedError):  # which is no more than a reason not to trace it
+            self._source()
 
     def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         """What the planner wants to know: what fits for each length, the peaks of the longest clips.
@@ -446,6 +452,7 @@ def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotT
     if isinstance(tracer, NotTraced):
         missing = tracer
     else:
+        tracer.check()
         traced, missing = _traced(request, durations, tracer)
     last = {**request, "traced": traced, "not_traced": None if missing is None else asdict(missing)}
     found: dict[str, Any] = native.call("plan.make", last, durations.tobytes())

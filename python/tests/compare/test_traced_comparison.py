@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("transformers")
 import asrconfig_go as ac  # noqa: E402
 from asrconfig_go.demo.digit_model import small_model  # noqa: E402
 from asrconfig_go.errors import UnsupportedError  # noqa: E402
-from asrconfig_go.memory.recording import Recording  # noqa: E402
+from asrconfig_go.memory.recording import Recording, kernel_class  # noqa: E402
 from asrconfig_go.plan.plan_options import PlanOptions  # noqa: E402
 from conformer import Conformer, features  # noqa: E402
 
@@ -53,11 +54,11 @@ def manager_for(model: Any, clips: Any, gpu: str) -> ac.ASRConfigManager:
 
 
 def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded: list[tuple[int, int]] = []
+    recorded: list[tuple[Any, ...]] = []
     record = Recording.trace
 
     def counted(self: Recording, progress: bool = False) -> Any:
-        recorded.append(self.capability)
+        recorded.append((kernel_class(self.capability), self.settings, self.points))
         return record(self, progress)
 
     monkeypatch.setattr(Recording, "trace", counted)
@@ -65,7 +66,9 @@ def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.Monke
     manager = manager_for(model, clips, "T4")
     manager.plan(options, batch_fn=features)
     found = manager.what_if(CARDS)
-    assert len(recorded) == 4, "cards of one kernel class share a recording"
+    recordings = set(recorded)
+    assert len(recorded) == len(recordings), "cards of one kernel class share a recording"
+    assert {kernels for kernels, *_ in recorded} == {0, 7, 8, 9}
     for name, row in zip(CARDS, found.rows, strict=True):
         config = manager_for(model, clips, name).plan(options, batch_fn=features)
         assert row.fits and config.times is not None
@@ -75,7 +78,7 @@ def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.Monke
         assert row.epoch_hours == config.times.epoch_hours, name
         assert row.run_hours == config.times.run_hours, name
         assert row.largest_batch >= config.micro_batch_size, name
-    assert len(recorded) == 4, "later plans read the cache"
+    assert len(recorded) == len(recordings), "later plans read the cache"
     assert len({settings(row) for row in found.rows}) > 1, "cards differ"
 
 
@@ -83,8 +86,13 @@ def test_what_does_not_fit_says_so(model: Any) -> None:
     found = ac.compare_gpus(model, gpus=["T4"], batch_fn=features, hours=10, mean_s=600, max_s=6000)
     (row,) = found.rows
     assert not row.fits
-    assert any("split the longest clips" in note for note in row.notes)
     assert any("no gradient_checkpointing_enable" in text for text in found.assumptions)
+    *others, shorter = row.remedies
+    assert not any(remedy.fits for remedy in others) and shorter.fits
+    seconds = re.match(r"clips of at most (\d+) s, with nothing computed again", shorter.what)
+    assert seconds is not None
+    asked = ac.compare_gpus(model, gpus=["T4"], batch_fn=features, hours=10, mean_s=60, max_s=int(seconds[1]))
+    assert asked.rows[0].fits
 
 
 class Classifier(torch.nn.Module):  # type: ignore[misc, name-defined]

@@ -55,7 +55,7 @@ def test_any_model_type_is_counted_from_its_config(model_type: str) -> None:
 
 
 def test_a_folder_is_built_from_its_config(tmp_path: Any) -> None:
-    config = transformers.Wav2Vec2Config(**SMALL, vocab_size=10)
+    config = transformers.Wav2Vec2Config(**SMALL, vocab_size=10, num_conv_pos_embedding_groups=4)
     config.save_pretrained(tmp_path)
     found = profile_model(tmp_path)
     assert (found.class_name, found.source, found.name) == ("Wav2Vec2ForCTC", "folder", tmp_path.name)

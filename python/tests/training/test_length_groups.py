@@ -103,7 +103,9 @@ def test_the_guard_alone_is_enough_and_everything_is_put_back(tmp_path: Path) ->
     assert not {name for name in set(vars(trainer)) - before if "sampler" in name or "asrconfig" in name}
 
 
-@pytest.mark.parametrize(("durations", "words"), [([], "were not measured"), (SECONDS[:9], "of 9 clips")])
+@pytest.mark.parametrize(
+    ("durations", "words"), [([], "were not measured"), (SECONDS[:9], "of 9 rows, not of these 48")]
+)
 def test_unknown_lengths_are_named_with_what_to_do(tmp_path: Path, durations: list[float], words: str) -> None:
     trainer, manager = made(tmp_path, clips()[0], durations)
     with pytest.raises(InvalidArgumentError, match=f"has no column 'length', and .*{words}") as caught:

@@ -17,6 +17,7 @@ from asrconfig_go._base.json_files import config_values
 from asrconfig_go.data.label_rules import rules_of
 from asrconfig_go.demo.digits import load_split
 from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.loading import Seq2SeqCollator
 from asrconfig_go.recipe import build_processor, load_model, make_collator
 from asrconfig_go.training import TrainingCheckWarning
 
@@ -217,7 +218,10 @@ def test_config_entries_that_a_decoder_needs(tmp_path: Path) -> None:
     model = SpeechEncoderDecoderModel(config=config)
     model.config.pad_token_id = None
     assert (rules_of(model).kind, rules_of(model).vocabulary) == ("decoder", 18)
-    (text,) = found(trainer_of("tiny-wav2vec2", tmp_path, model=model))
+    processor = digits("tiny-wav2vec2")[1]
+    with pytest.raises(InvalidArgumentError, match="SpeechEncoderDecoderConfig has no token that the decoder starts"):
+        make_collator(processor, model)
+    (text,) = found(trainer_of("tiny-wav2vec2", tmp_path, model=model, collator=Seq2SeqCollator(processor, 1)))
     assert "config.pad_token_id and config.decoder_start_token_id are None" in text
     model.config.pad_token_id, model.config.decoder_start_token_id = 0, 1  # as the hint says, from the tokenizer
     assert found(trainer_of("tiny-wav2vec2", tmp_path, model=model)) == []
