@@ -1,4 +1,4 @@
-"""Writes the tables of benchmarks/gpu_tables.md, by the planner in seconds, and the measured figures of all pages.
+"""Writes the tables of benchmarks/gpu_tables.md, by traces that take minutes at first, and the figures of all pages.
 
     python docs/make_tables.py [--check]
 

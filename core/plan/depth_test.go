@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -52,6 +53,18 @@ func TestNoDepthWhereNoneIsNeeded(t *testing.T) {
 	c := planned(t, in)
 	assert.False(t, c.GradientCheckpointing)
 	assert.Equal(t, 1, c.EveryNLayers)
+}
+
+// TestWhyNothingIsComputedAgain: of checkpointing that no trace was needed for, the reason does not say that it would not fit.
+func TestWhyNothingIsComputedAgain(t *testing.T) {
+	in, err := traced(described(t, xlsr, speech(2000, 25, 1), "T4"))
+	require.NoError(t, err)
+	in.Traced = slices.DeleteFunc(in.Traced, func(other Traced) bool { return other.Checkpointing })
+	c, err := Make(in)
+	require.NoError(t, err)
+	require.False(t, c.GradientCheckpointing)
+	require.Less(t, c.MicroBatchSize, 32, "a whole share does not fit")
+	assert.Contains(t, decision(t, c, "gradient_checkpointing").Reason, "with it an epoch would take longer")
 }
 
 func TestDepthsThatCannotBe(t *testing.T) {

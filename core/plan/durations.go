@@ -137,18 +137,6 @@ func (a durations) sample(step, devices int) []float64 {
 	return out
 }
 
-// lengths are those at which the table of memory is asked: rising by an eighth from the shortest clip to the longest.
-func (a durations) lengths() []float64 {
-	const growth = 1.125
-	longest := a.longest()
-	out := []float64{longest}
-	for s := longest / growth; s > a.modelled(a.sorted[0]) && len(out) < 64; s /= growth {
-		out = append(out, s)
-	}
-	slices.Reverse(out)
-	return out
-}
-
 // fits says which clips a table has room for: all of the first so many.
 func (a durations) fits(m batching.Limits) int {
 	return sort.Search(len(a.sorted), func(i int) bool { return m.Largest(a.modelled(a.sorted[i])) == 0 })

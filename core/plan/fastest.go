@@ -90,8 +90,8 @@ func byFormula(in Inputs) (profile.Config, error) {
 	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced", Fix: "Plan with the model itself where torch and transformers are installed."})
 	c.Warnings = append([]string{fmt.Sprintf("The memory of a step of %s is unknown: %s. Planned by the published formula, "+
 		"which ignores the length of %s. %s", in.Model.ClassOrName(), n.Why, in.Dataset.RowKind.Nouns(), n.Fix)}, c.Warnings...)
-	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil {
-		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling and max_length_s.")
+	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.LoRARank != 0 {
+		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling, max_length_s and lora_rank.")
 	}
 	return c, nil
 }

@@ -85,8 +85,14 @@ func (r RowKind) Figure(format string, seconds float64) string {
 	return fmt.Sprintf(format, r.In(seconds))
 }
 
-// Length is "25.5 s", "128 tokens".
-func (r RowKind) Length(seconds float64) string { return r.Figure("%.4g", seconds) + " " + r.Unit() }
+// Length is "25.5 s", "80000 s", "128 tokens".
+func (r RowKind) Length(seconds float64) string {
+	format := "%.4g"
+	if seconds >= 1000 { // without an exponent
+		format = "%.0f"
+	}
+	return r.Figure(format, seconds) + " " + r.Unit()
+}
 
 // Rate is how much a second: "494 seconds of audio", "24700 tokens".
 func (r RowKind) Rate(seconds float64) string {

@@ -23,7 +23,7 @@ func TestFiguresAreWrittenForPeople(t *testing.T) {
 func TestRowsAreSaidInTheirOwnWords(t *testing.T) {
 	for want, got := range map[string]string{
 		"1 clip": Clips.Count(1), "32 clips": Clips.Count(32), "1 text": Texts.Count(1), "2 texts": Texts.Count(2), "Texts": Texts.Named(),
-		"25.5 s": Clips.Length(25.5), "128 tokens": Texts.Length(2.56), "1.30": Clips.Figure("%.2f", 1.3), "65": Texts.Figure("%.2f", 1.3),
+		"25.5 s": Clips.Length(25.5), "80000 s": Clips.Length(80_000), "128 tokens": Texts.Length(2.56), "1.30": Clips.Figure("%.2f", 1.3), "65": Texts.Figure("%.2f", 1.3),
 		"9.91 h": Clips.Amount(9.91), "13000 tokens": Texts.Amount(260.0 / 3600), "1.8 M tokens": Texts.Amount(10),
 		"494 seconds of audio": Clips.Rate(494.2), "24700 tokens": Texts.Rate(494), "durations": Clips.Lengths(), "lengths": Texts.Lengths(),
 	} {

@@ -28,8 +28,9 @@ class RowWords:
         return f"{number} {self.noun if number == 1 else self.nouns}"
 
     def length(self, seconds: float) -> str:
-        """``25.5 s``, ``128 tokens``."""
-        return f"{seconds:.4g} s" if self.per_second == 1 else f"{seconds * self.per_second:.0f} {self.unit}"
+        """``25.5 s``, ``80000 s``, ``128 tokens``."""
+        figure = f"{seconds:.4g}" if self.per_second == 1 and seconds < 1000 else f"{seconds * self.per_second:.0f}"
+        return f"{figure} {self.unit}"
 
     def amount(self, hours: float) -> str:
         """``9.91 h``, ``12979 tokens``."""

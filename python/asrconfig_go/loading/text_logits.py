@@ -44,8 +44,12 @@ def text_logits_only(collator: Callable[[Any], Any], model: Any) -> TextLogitsCo
         UnsupportedError: The model's ``forward`` takes no ``logits_to_keep``.
 
     Example:
-        >>> collator = text_logits_only(collator, model)
-        >>> config, manager = create_optimal_config(dataset, model, collator=collator)
+        >>> import torch
+        >>> class Decoder(torch.nn.Module):
+        ...     def forward(self, input_ids, labels, logits_to_keep=0): ...
+        >>> batch = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "labels": torch.tensor([[-100, -100, -100, 8]])}
+        >>> text_logits_only(lambda rows: batch, Decoder())([])["logits_to_keep"]
+        2
     """
     if not keeps_logits(model):
         raise UnsupportedError(

@@ -146,7 +146,7 @@ def test_a_plan_that_does_not_fit_names_adapters_and_fits_with_them() -> None:
     config, _ = ac.create_optimal_config(CLIPS, lora_rank=32, **{**asked, "trace": None})
     assert config.lora_rank == 32 and config.predicted_bytes < config.budget_bytes
     assert "adapters of rank 32" in repr(config)
-    small: dict[str, Any] = {"model_name": "whisper-small", "trace": False, **T4}
+    small: dict[str, Any] = {"model_name": "whisper-tiny", "trace": True, "progress": False, **T4}
     plain, _ = ac.create_optimal_config(CLIPS, **small)
     adapted, _ = ac.create_optimal_config(CLIPS, lora_rank=8, **small)
     assert adapted.learning_rate == pytest.approx(10 * plain.learning_rate)
@@ -166,7 +166,7 @@ def test_a_model_with_adapters_is_planned_as_one_that_gets_them() -> None:
 
 def test_a_plan_with_adapters_refuses_a_model_without(tmp_path: Path) -> None:
     model = wav2vec2("mean")
-    config, manager = ac.create_optimal_config(CLIPS, model, lora_rank=2, trace=False, **T4)
+    config, manager = ac.create_optimal_config(CLIPS, model, lora_rank=2, trace=True, progress=False, **T4)
     with pytest.warns(UnsupportedSettingWarning, match=r"model = add_lora\(model, 2\)"):
         config.apply(model, environment=False)
     trainer = transformers.Trainer(model, transformers.TrainingArguments(str(tmp_path), use_cpu=True, report_to=[]))

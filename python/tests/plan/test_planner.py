@@ -70,6 +70,7 @@ class FakeTracer(Tracer):
     """Answers how many clips of any length fit, and what was asked for."""
 
     def __init__(self, fits: dict[bool, int]) -> None:
+        super().__init__("wav2vec2-base", gpu=None, freeze=False, progress=False)
         self.fits, self.asked = fits, list[TracedSettings]()
 
     def trace(self, wanted: Wanted, durations: Any) -> dict[str, Any]:
