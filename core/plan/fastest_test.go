@@ -240,7 +240,7 @@ func TestFewClipsThatFitInNoWayAreLeftOut(t *testing.T) {
 		many = append(many, 36000)
 	}
 	_, err := makePlan(described(t, xlsr, many, "T4"))
-	requireFault(t, err, fault.Infeasible, "3.6e+04 s does not fit")
+	requireFault(t, err, fault.Infeasible, "36000 s does not fit")
 	assert.Contains(t, fault.From(err).Hint, "clips of at most")
 }
 
