@@ -70,8 +70,8 @@ def _built(model: Any, freeze: bool) -> dict[str, Any]:
             "a model is built from its config with torch and transformers, which are not installed here",
             "pip install torch transformers, or pass ModelProfile(total_parameters=…, trainable_parameters=…)",
         )
-    source = model_source(model, freeze)
     try:
+        source = model_source(model, freeze)
         counts = _counts_of_module(_on_meta(source.model))
     except UnsupportedError:
         if not folder or freeze:

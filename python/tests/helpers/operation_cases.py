@@ -53,7 +53,6 @@ def patched(arguments: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 # fmt: off
 CASES: list[Operation] = [
-    Operation('scan.open', 'choose clips or texts', {'row_kind': 'words'}, {'row_kind': 'texts'}),
     Operation('batching.compare', 'choose 1 to {}', {'options.step_samples': 0}),
     Operation('batching.compare', 'choose 1 to {}', {'options.buckets': 0}),
     Operation('batching.compare', 'choose a multiple of the number of processes', {'options.ranks': 3}, {'options.ranks': 2}),

@@ -29,7 +29,7 @@ def test_offloaded_checkpoints_that_pin_too_much_host_memory() -> None:
         manager.profile_dataset([np.zeros(20 * 16000, dtype="float32")] * 40, progress=False)
         manager.profile_model("wav2vec2-large")
         given = ac.PlanOptions(gradient_checkpointing=True, every_n_layers=1, **options)
-        return " ".join(manager.plan(given, trace=False).warnings)
+        return " ".join(manager.plan(given, progress=False).warnings)
 
     assert hint in warned(offload_checkpoints=True)
     assert hint not in warned()
