@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.util import find_spec
 from typing import Any
 
@@ -51,7 +52,9 @@ def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
         target_modules=list(_targets(model)),
         modules_to_save=[*_new_heads(model), *_projectors(model)] or None,
     )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # PEFT reads is_gradient_checkpointing, which transformers 5.24 has another name for.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
         torch.manual_seed(seed)
         return peft.get_peft_model(model, config)
 

@@ -35,10 +35,11 @@ class ProcessorRows:
 def processor_examples(dataset: Any, processor: Any, model: Any) -> CollatedExamples | None:
     """Rows of ``dataset`` as the call of ``processor`` makes them the input of ``model``.
 
-    None where there are no such rows, or no module to ask; and, with a ``ProcessorNotUsedWarning``, where the first row
-    becomes no batch.
+    None where there are no such rows, or no module to ask, or a feature extractor alone, which makes no labels; and,
+    with a ``ProcessorNotUsedWarning``, where the first row becomes no batch.
     """
-    if processor is None or not callable(getattr(model, "named_parameters", None)):
+    whole = getattr(processor, "tokenizer", None) is not None
+    if not whole or not callable(getattr(model, "named_parameters", None)):
         return None
     from ..trace.collated_batches import CollatedExamples
     from .processor_batches import collator_of

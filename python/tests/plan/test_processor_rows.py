@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -75,8 +77,15 @@ def test_a_plan_by_the_processor_is_the_plan_by_its_collator(kind: str, rows: An
 def test_a_processor_that_makes_no_batch_is_one_warning(rows: Any) -> None:
     _, model = made("tiny-wav2vec2", rows)
     with pytest.warns(ProcessorNotUsedWarning, match=r"makes no batch of the dataset's first row .*: pass collator="):
-        assert processor_examples(rows, object(), model) is None
-    assert processor_examples("clips", object(), model) is None, "a folder has no rows"
+        assert processor_examples(rows, SimpleNamespace(tokenizer=object()), model) is None
+
+
+def test_no_batch_is_asked_of_a_feature_extractor_or_a_folder(rows: Any) -> None:
+    processor, model = made("tiny-wav2vec2", rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert processor_examples(rows, processor.feature_extractor, model) is None
+        assert processor_examples("clips", processor, model) is None
 
 
 def test_an_audio_llm_is_never_traced_as_a_text_model(rows: Any) -> None:
