@@ -16,6 +16,7 @@ from typing import Any
 
 from asrconfig_go._base import native
 from asrconfig_go._base.choices import Precision
+from asrconfig_go._base.defaults import TRACED_MICRO_BATCHES
 from asrconfig_go.demo.tiny_models import TINY
 from asrconfig_go.machine.model import counts_of_built, known_models
 from asrconfig_go.machine.model_source import model_source
@@ -49,7 +50,8 @@ SETTINGS = [
 def recorded(name: str, settings: RecordedSettings, capability: tuple[int, int]) -> dict[str, Any]:
     """One trace, as the object that its file holds."""
     asked = MemorySettings(
-        precision=settings.precision, gradient_checkpointing=settings.gradient_checkpointing, accumulation=3,
+        precision=settings.precision, gradient_checkpointing=settings.gradient_checkpointing,
+        accumulation=TRACED_MICRO_BATCHES,
     )  # fmt: skip
     trace = Recording(model_source(name), asked, capability).trace()
     return {"format": FORMAT, "version": VERSION, **vars(trace)}

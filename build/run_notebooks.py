@@ -34,10 +34,10 @@ _NOWHERE = "http://127.0.0.1:9"  # nothing listens there
 _PRIVATE = re.compile(r"/(?:root|home|tmp|work|Users|opt|var|usr)/[\w.-]|site-packages|\bhf_[A-Za-z0-9]{20,}")
 
 
-def run(path: Path, settings: Mapping[str, object], folder: Path, after: str = "") -> Any:
+def run(path: Path, settings: Mapping[str, object], folder: Path) -> Any:
     """Run a copy of a notebook in ``folder`` and give it with its outputs.
 
-    ``settings`` replace those of the notebook's parameters cell; ``after`` is code to run in the end. Raises
+    ``settings`` replace those of the notebook's parameters cell. Raises
     ``nbclient.exceptions.CellExecutionError`` when a cell fails.
     """
     notebook = nbformat.read(path, as_version=4)
@@ -49,8 +49,6 @@ def run(path: Path, settings: Mapping[str, object], folder: Path, after: str = "
             raise ValueError(f"{path.name} has no settings {', '.join(unknown)}")
         lines = "\n".join(f"{name} = {value!r}" for name, value in settings.items())
         cells.insert(place + 1, nbformat.v4.new_code_cell(lines))
-    if after:
-        cells.append(nbformat.v4.new_code_cell(after))
     client = NotebookClient(
         notebook,
         timeout=TIMEOUT_S,

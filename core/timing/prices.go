@@ -35,16 +35,6 @@ var Prices = sync.OnceValue(func() []Price {
 	return table
 })
 
-// PriceOf finds the price of a card by its key in the catalogue.
-func PriceOf(key string) (Price, bool) {
-	for _, p := range Prices() {
-		if p.GPU == key {
-			return p, true
-		}
-	}
-	return Price{}, false
-}
-
 // maxPrice is above what any machine costs an hour.
 const maxPrice = 1e6
 

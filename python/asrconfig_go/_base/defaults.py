@@ -16,6 +16,8 @@ PRECISION: Final = "fp16"
 """Of a memory estimate: what every GPU with tensor cores has."""
 ACCUMULATION: Final = 1
 """Micro-batches of an optimizer step whose memory is asked for."""
+TRACED_MICRO_BATCHES: Final = 3
+"""Of a step that a plan traces: the first, one with gradients beside it, the last; a further one repeats the third."""
 ALLOCATOR: Final = "expandable_segments:True"
 """What a plan sets PYTORCH_CUDA_ALLOC_CONF to, and so what a question about memory is simulated with."""
 LORA_RANK: Final = 32

@@ -6,6 +6,7 @@ of ``_row_words``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,14 +20,21 @@ __all__ = [
     "InputUnit",
     "RowKind",
     "RowWords",
+    "audio_name",
     "too_long",
 ]
 
 INPUTS: Final = ("input_values", "input_features", "input_ids")
 """What models of transformers call their input: samples, frames of features, tokens."""
+_AUDIO = (*INPUTS[:2], "audio", "speech", "mel", "spectrogram", "waveform")
 TOKENS_PER_SECOND: Final = WORDS["texts"].per_second
 FRAMES_PER_SECOND: Final = 100
 """Of spectrograms of an unknown model: 10 ms a frame, as of log-mel features."""
+
+
+def audio_name(names: Iterable[str]) -> str | None:
+    """The first of the names of arguments or settings that is of audio; None of a model that hears nothing."""
+    return next((name for name in names if any(part in name for part in _AUDIO)), None)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._base.defaults import TRACED_MICRO_BATCHES
 from .._base.errors import AsrConfigError
 from .._base.wrapped_model import bare
 from ..plan.plan_parts import Alternative
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from ..plan.plan_record import PlanRecord
     from ..trace import SpeechBatches
 
-_WINDOW = 3  # micro-batches of a traced step, as the planner traces it
 Point = tuple[int, int, int]  # batch, length, labels
 BatchFunction = Callable[[int, int, int], dict[str, Any]]
 
@@ -121,7 +121,7 @@ def _peak(traced: _Traced, batch: BatchFunction, point: Point) -> int:
     plan, per_second = traced.plan, traced.batches.length_per_second
     with MemoryModel.trace(
         traced.model, batch, precision=plan.precision, gradient_checkpointing=plan.gradient_checkpointing,
-        optimizer=plan.optimizer, accumulation=_WINDOW, every_n_layers=plan.every_n_layers,
+        optimizer=plan.optimizer, accumulation=TRACED_MICRO_BATCHES, every_n_layers=plan.every_n_layers,
         offload_checkpoints=plan.offload_checkpoints, freeze_feature_encoder=plan.freeze_feature_encoder,
         lora_rank=traced.new_rank, gpu=traced.gpu, points=[point], length_per_second=per_second, progress=False,
     ) as memory:  # fmt: skip

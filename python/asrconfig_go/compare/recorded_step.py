@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from .._base.choices import Precision
+from .._base.defaults import TRACED_MICRO_BATCHES
 from ..machine.hardware import HardwareProfile
 from ..machine.model_source import can_trace, model_source
 from ..memory.memory_model import MemoryModel
-
-_WINDOW = 3  # micro-batches of a recorded step: what a further one runs is what the third does
 
 
 def recorded_step(model: Any, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:
     """One opened for questions: one that comes with the package, an earlier one, or a new one."""
     source = model_source(model, freeze_feature_encoder)
-    asked = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": _WINDOW}
+    asked = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": TRACED_MICRO_BATCHES}
     known = MemoryModel.of_known(source.label, gpu=gpu, record=None if can_trace() else False, **asked)
     return known or MemoryModel.trace(source, gpu=gpu, progress=False, **asked)
 

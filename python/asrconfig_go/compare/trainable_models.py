@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .._base.checks import checked
 from .._base.choices import Precision
-from .._base.defaults import LORA_RANK, SAFETY_MARGIN
+from .._base.defaults import LORA_RANK, SAFETY_MARGIN, TRACED_MICRO_BATCHES
 from .._base.errors import InvalidArgumentError, NotFoundError
 from ..machine.hardware import HardwareProfile, check_margin
 from ..machine.model import known_models, profile_model
@@ -15,8 +15,6 @@ from ..memory import MemoryModel
 from ..memory.recordings import recorded_models
 from .comparison_records import LargestModels, Remedy, TrainableModel
 from .recorded_step import usual_precision
-
-_WINDOW = 3  # micro-batches of a recorded step
 
 
 def largest_models(
@@ -65,7 +63,12 @@ def _trainable(gpu: str, family: str, seconds: float, precision: Precision, budg
             continue
         if file not in peaks:
             known = MemoryModel.of_known(
-                name, gpu=gpu, record=False, precision=precision, gradient_checkpointing=True, accumulation=_WINDOW
+                name,
+                gpu=gpu,
+                record=False,
+                precision=precision,
+                gradient_checkpointing=True,
+                accumulation=TRACED_MICRO_BATCHES,
             )
             if known is None:
                 continue

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from .._base.errors import AsrConfigError
-from .._base.input_units import RowKind
+from .._base.input_units import RowKind, audio_name
 from .._base.wrapped_model import bare
 from ..machine.model_profile import ModelProfile
 from ..machine.model_source import can_trace, model_config
 
 _TOKENS = "input_ids"
-_HEARD = ("input_values", "input_features", "audio", "speech", "mel", "spectrogram", "waveform")
-"""Parts of the names of what a model hears, and of how its config says so; it may take tokens beside."""
 
 
 def row_kind_of(model: Any) -> RowKind:
@@ -26,8 +24,7 @@ def row_kind_of(model: Any) -> RowKind:
     if not hasattr(kind, "forward"):
         return "clips"
     names = [*inspect.signature(kind.forward).parameters, *_settings(model)]
-    heard = any(part in name for name in names for part in _HEARD)
-    return "texts" if _TOKENS in names and not heard else "clips"
+    return "texts" if _TOKENS in names and audio_name(names) is None else "clips"
 
 
 def _class_of(model: Any) -> Any:

@@ -7,7 +7,7 @@ import hashlib
 import math
 import warnings
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import accumulate
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._base import native
 from .._base.choices import Optimizer, Precision
+from .._base.defaults import TRACED_MICRO_BATCHES
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..batching import StepSampler
 from ..batching.memory_limits import Table
@@ -29,7 +30,6 @@ HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is n
 _ROUNDS = (
     8  # at most this many settings are traced: without, with, with some and offloaded checkpointing, and a reserve
 )
-_WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, the last
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
 _TOGETHER = 3  # micro-batches that are traced together: enough for the others where memory follows from their number
@@ -181,7 +181,7 @@ class Tracer:
     def _settings(self, wanted: Wanted) -> dict[str, Any]:
         return {
             **wanted.settings._asdict(),
-            "accumulation": _WINDOW,
+            "accumulation": TRACED_MICRO_BATCHES,
             "freeze_feature_encoder": self._freeze,
             "lora_rank": self._lora_rank,
             "allocator": wanted.allocator,
@@ -255,7 +255,7 @@ class Tracer:
     def _one_length(
         self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], worst: Pairs
     ) -> dict[str, Any]:
-        peaks = list(self._candidates(memory, wanted, worst))
+        peaks = self._candidates(memory, wanted, worst)
         largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= wanted.budget_bytes), default=0)
         with memory.by_formulas():  # times are no better than a few percent
             work = _work(memory, ((worst.longest_s, largest),), durations, worst.longest_s)
@@ -272,7 +272,7 @@ class Tracer:
             "one_length": True,
         }
 
-    def _candidates(self, memory: MemoryModel, wanted: Wanted, worst: Pairs) -> Iterator[dict[str, Any]]:
+    def _candidates(self, memory: MemoryModel, wanted: Wanted, worst: Pairs) -> list[dict[str, Any]]:
         """The peaks of parts of a share by rising size: three are traced together, and larger ones as far as they fit.
 
         One clip alone only where at most one of the three fits.
@@ -288,7 +288,7 @@ class Tracer:
         for size in sizes:
             if size > peaks[-1]["batch"] and _extended(peaks, size) <= wanted.budget_bytes:
                 peaks.append(self._peak(memory, wanted, size, worst))
-        yield from peaks
+        return peaks
 
     def _outside(self, memory: MemoryModel, wanted: Wanted) -> int:
         """What a process takes besides the allocator's memory: context and NCCL, or the process itself on a CPU."""

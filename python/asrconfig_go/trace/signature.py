@@ -12,14 +12,13 @@ from torch.utils import _pytree as pytree
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .._base.input_units import INPUTS
+from .._base.input_units import audio_name
 from .._base.wrapped_model import bare
 from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
 from .text_batches import TEXT, text_batches
 
 GIVE = "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)"
 _DECODER = "decoder_input_ids"
-_AUDIO = (*INPUTS[:2], "audio", "speech")  # parts of the names of arguments
 LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and labels
 
@@ -93,7 +92,7 @@ def _check_prompt(model: Any, parameters: Iterable[str]) -> None:
 
     Its tokens alone would be planned as a training on texts, which takes a part of the memory.
     """
-    audio = next((name for name in parameters if any(part in name for part in _AUDIO)), None)
+    audio = audio_name(parameters)
     if TEXT in parameters and audio is not None:
         raise InvalidArgumentError(
             f"a {type(bare(model)).__name__} takes {audio} and {TEXT}, which only its processor fits to each other",
@@ -109,10 +108,7 @@ def _inputs(
         yield "input as its config says", replace(known, batch=_without_labels(known.batch))
         return
     if TEXT in parameters:
-        yield (
-            f"{TEXT}: (batch, tokens)",
-            text_batches(model, parameters),
-        )
+        yield f"{TEXT}: (batch, tokens)", text_batches(model, parameters)
         return
     names = [name for name in parameters if name != target]
     needed = [name for name in names if parameters[name].default is inspect.Parameter.empty]
