@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import threading
@@ -65,29 +66,33 @@ class Loading:
             self._samplers = [(s, s.epoch) for s in _with_epochs(self._loader())]
         restart, attempts = False, 0
         while True:
-            undo = _nothing
+            if self._short is not None:
+                with _late_signals_ignored():
+                    self._use_fewer_workers(self._short)
+                self._short, restart = None, True
             try:
-                if self._short is None:
-                    fetched = original(self._restarted() if restart else self._again or epoch_iterator, *args)
-                    self.delivered += len(fetched[0])
-                    return fetched
+                fetched = original(self._restarted() if restart else self._again or epoch_iterator, *args)
+                self.delivered += len(fetched[0])
+                return fetched
             except Exception as error:
-                if self._begin is not None and self._comes_back(error, attempts):
-                    restart, attempts = True, attempts + 1
-                    continue
-                undo = _ignore_late_signals()
-                last = restart and not self._base().num_workers
-                if last or self._begin is None or not ran_out(error, self._base()):
-                    undo()
-                    raise
-                clear_frames(error)
-                self._short = first_line(error)
-            try:
-                free_memory()
-                self._happened("loading", self._short, *fewer_workers(self._loader()))
-            finally:
-                undo()
-            self._short, restart = None, True
+                with _late_signals_ignored():
+                    if self._begin is not None and self._comes_back(error, attempts):
+                        attempts += 1
+                    elif self._is_final(error, restart):
+                        raise
+                    else:
+                        clear_frames(error)
+                        self._use_fewer_workers(first_line(error))
+            restart = True
+
+    def _use_fewer_workers(self, reason: str) -> None:
+        free_memory()
+        self._happened("loading", reason, *fewer_workers(self._loader()))
+
+    def _is_final(self, error: Exception, restarted: bool) -> bool:
+        """Whether fewer workers would not help, or there are none left."""
+        last = restarted and not self._base().num_workers
+        return last or self._begin is None or not ran_out(error, self._base())
 
     def _comes_back(self, error: Exception, attempts: int) -> bool:
         """Whether to try again, after a pause, as storage did not answer. Raises ``StorageError`` after the last pause.
@@ -185,20 +190,25 @@ def _worker_gone(error: Exception) -> bool:
     return isinstance(found, ConnectionError | EOFError | FileNotFoundError) and not str(found).startswith("Caught ")
 
 
-def _nothing() -> None:
-    """Nothing is to be undone."""
-
-
-def _ignore_late_signals() -> Callable[[], None]:
+@contextlib.contextmanager
+def _late_signals_ignored() -> Iterator[None]:
     """While a worker's death is handled: its signal may arrive only now, and torch's handler would raise once more."""
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
-        return _nothing
-    before = signal.signal(signal.SIGCHLD, lambda *_: None)
-
-    def undo() -> None:
+        yield
+        return
+    before = _ignore_dead_children()
+    try:
+        yield
+    finally:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
 
-    return undo
+
+def _ignore_dead_children() -> Any:
+    """The handler of the signal before; where that signal waits already, Python calls it first, once."""
+    try:
+        return signal.signal(signal.SIGCHLD, lambda *_: None)
+    except RuntimeError:
+        return signal.signal(signal.SIGCHLD, lambda *_: None)
 
 
 def _with_epochs(loader: Any) -> list[Any]:

@@ -405,16 +405,34 @@ def test_a_broken_gpu_leaves_a_file_that_says_where_the_training_was(tmp_path: P
 
 
 def test_a_signal_that_comes_late_is_not_raised_once_more() -> None:
-    from asrconfig_go.guard.loader_retry import _ignore_late_signals
+    from asrconfig_go.guard.loader_retry import _late_signals_ignored
 
     heard: list[int] = []
     before = signal.signal(signal.SIGCHLD, lambda number, _: heard.append(number))
     try:
-        undo = _ignore_late_signals()
-        os.kill(os.getpid(), signal.SIGCHLD)
-        undo()
+        with _late_signals_ignored():
+            os.kill(os.getpid(), signal.SIGCHLD)
         assert heard == []
         os.kill(os.getpid(), signal.SIGCHLD)
         assert heard == [signal.SIGCHLD], "heard again afterwards"
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_signal_that_waits_already_is_not_raised_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python runs the old handler of a waiting signal when a new one is set, and torch's raises."""
+    from asrconfig_go.guard import loader_retry
+
+    handlers: list[Any] = ["torch's"]
+
+    def set_handler(number: int, handler: Any) -> Any:
+        if handlers == ["torch's"] and not waiting.pop(0):
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+        handlers.append(handler)
+        return handlers[-2]
+
+    waiting = [False, True]
+    monkeypatch.setattr(loader_retry.signal, "signal", set_handler)
+    with loader_retry._late_signals_ignored():
+        assert len(handlers) == 2
+    assert handlers[-1] == "torch's"
