@@ -421,7 +421,7 @@ def test_a_signal_that_comes_late_is_not_raised_once_more() -> None:
 
 def test_a_signal_that_waits_already_is_not_raised_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python runs the old handler of a waiting signal when a new one is set, and torch's raises."""
-    from asrconfig_go.guard import loader_retry
+    from asrconfig_go.guard.loader_retry import _late_signals_ignored
 
     handlers: list[Any] = ["torch's"]
 
@@ -432,7 +432,7 @@ def test_a_signal_that_waits_already_is_not_raised_once_more(monkeypatch: pytest
         return handlers[-2]
 
     waiting = [False, True]
-    monkeypatch.setattr(loader_retry.signal, "signal", set_handler)
-    with loader_retry._late_signals_ignored():
+    monkeypatch.setattr(signal, "signal", set_handler)
+    with _late_signals_ignored():
         assert len(handlers) == 2
     assert handlers[-1] == "torch's"
