@@ -18,7 +18,7 @@ from .._base.records import from_json
 from ..batching.memory_limits import OVERHEAD_S, Table
 from ..machine.model_source import can_trace, model_source
 from .estimate import EvaluationMemory, MemoryEstimate
-from .memory_settings import MemorySettings, Shape, Target, positive
+from .memory_settings import MAX_ACCUMULATION, MemorySettings, Shape, Target, positive
 from .opened_trace import STEPS, OpenedTrace
 from .recording import Recording, kernel_class
 from .remedies import smaller_batch
@@ -143,16 +143,21 @@ class MemoryModel(OpenedTrace):
         seconds: float,
         labels: int | None = None,
         *,
+        accumulation: int | None = None,
         evaluation_batch: int | None = None,
         timeline: int = _POINTS,
     ) -> MemoryEstimate:
         """The memory of steps with ``batch`` samples of ``seconds`` seconds and ``labels`` label tokens each.
 
-        Without ``labels`` a usual text of that duration is assumed. ``evaluation_batch`` adds ``.evaluation``.
-        ``timeline`` is the most points to keep, 0 for none.
+        Without ``labels`` a usual text of that duration is assumed. A step has ``accumulation`` micro-batches, as many
+        as were traced where it is None. ``evaluation_batch`` adds ``.evaluation``. ``timeline`` is the most points to
+        keep, 0 for none.
         """
         shape = Shape(batch, seconds, labels)
-        estimate = self._simulated(self.step_request(shape), timeline)
+        request = self.step_request(shape)
+        if accumulation is not None:
+            request["accumulation"] = positive("accumulation", accumulation, MAX_ACCUMULATION)
+        estimate = self._simulated(request, timeline)
         evaluation = None if evaluation_batch is None else self.evaluation(evaluation_batch, seconds, labels)
         notes = estimate.notes
         if labels is None:

@@ -329,7 +329,8 @@ class Tracer:
 
     def _peak(self, memory: MemoryModel, wanted: Wanted, batch: int, worst: Pairs) -> dict[str, Any]:
         """One micro-batch of the worst clips: its peak on the device, and what holds it."""
-        found = memory.estimate(batch, worst.seconds, worst.labels, timeline=0)
+        micro_batches = -(-wanted.share // batch)
+        found = memory.estimate(batch, worst.seconds, worst.labels, accumulation=micro_batches, timeline=0)
         outside = self._outside(memory, wanted)
         parts = [{"name": name, "bytes": size} for name, size in found.at_peak.components.items() if size > 0]
         rest = {"cached": found.peak_reserved - found.peak_allocated, "context": outside}

@@ -75,7 +75,8 @@ def test_an_own_network_is_planned_from_its_trace() -> None:
         Classifier(), classes, precision="fp16", optimizer=config.optimizer, accumulation=3, gpu="T4",
         allocator=config.alloc_conf, progress=False,
     ) as memory:  # fmt: skip
-        assert config.predicted_bytes == memory.estimate(config.micro_batch_size, 8.0).peak_device
+        steps = {"accumulation": config.gradient_accumulation_steps}
+        assert config.predicted_bytes == memory.estimate(config.micro_batch_size, 8.0, **steps).peak_device
     formula = manager_for(Classifier()).plan(PlanOptions(target_batch_size=64, policy="published"))
     assert config.predicted_bytes > 20 * formula.predicted_bytes, "activations grow with the length of clips"
     assert "a class of each clip" in config.warnings[0], "what was assumed is said"
