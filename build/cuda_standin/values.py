@@ -144,9 +144,7 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
         if name in ANSWERS:
             return True, args, kwargs, func(*_on_host(args), **_on_host(kwargs))
         if name == "masked_select":
-            mask = args[1] if len(args) > 1 else kwargs["mask"]
-            args, kwargs, name = (*torch.broadcast_tensors(first, mask),), {}, "__getitem__"
-            func = torch.Tensor.__getitem__
+            return True, args, kwargs, _Selected.apply(first, args[1] if len(args) > 1 else kwargs["mask"], self)
         if name in ("__getitem__", "__setitem__") and any(map(_is_mask, _parts(args[1]))) and not _fills(name, args):
             args = (args[0], _without_masks(args[1]), *args[2:])
             result = func(*args)
@@ -226,6 +224,23 @@ def _backward(
 ) -> None:
     """What ``Tensor.backward`` does, which would ask the mode again."""
     torch.autograd.backward(tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+class _Selected(torch.autograd.Function):  # type: ignore[misc]
+    """``masked_select`` as CUDA has it: it indexes by positions, and its backward pass scatters by the mask."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, mask: torch.Tensor, values: Values) -> Any:
+        ctx.save_for_backward(tensor, mask)
+        with values:
+            expanded, where = torch.broadcast_tensors(tensor, mask)
+            return expanded[where]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        tensor, mask = ctx.saved_tensors
+        result = torch.zeros_like(tensor.expand(torch.broadcast_shapes(tensor.shape, mask.shape)))
+        return result.masked_scatter_(mask, gradient).sum_to_size(tensor.shape), None, None
 
 
 class _Scattered(torch.autograd.Function):  # type: ignore[misc]

@@ -49,9 +49,17 @@ def _ctc_loss_backward(_: torch.Tensor, log_probs: torch.Tensor, *__: Any) -> li
     return [_contiguous(log_probs.dtype, *log_probs.shape)]
 
 
-def _masked_select(values: torch.Tensor, mask: torch.Tensor) -> list[Spec]:
+def selected(values: torch.Tensor, mask: torch.Tensor) -> tuple[int, int]:
+    """How many places ``masked_select`` chooses, and of how many axes.
+
+    A mask made of imaginary values is nowhere true, and counts as true everywhere, which takes the most memory.
+    """
     size = torch.broadcast_shapes(values.shape, mask.shape)
-    return [_contiguous(values.dtype, int(mask.expand(size).sum()))]
+    return int(mask.expand(size).sum()) or size.numel(), len(size)
+
+
+def _masked_select(values: torch.Tensor, mask: torch.Tensor) -> list[Spec]:
+    return [_contiguous(values.dtype, selected(values, mask)[0])]
 
 
 def _softmax(x: torch.Tensor, _: int, half_to_float: bool) -> list[Spec]:

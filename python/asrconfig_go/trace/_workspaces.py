@@ -11,6 +11,7 @@ import torch
 
 from ._convolution_workspaces import workspaces
 from ._log import EventLog
+from ._shapes import selected
 from ._torch_features import KEEPS_CUBLAS, KEEPS_CUBLAS_LT, SHARES_CUBLAS, SPLITS_NORMS
 
 aten = torch.ops.aten
@@ -155,6 +156,18 @@ def _in_order(*tensors: torch.Tensor) -> list[int]:
     return [0 if t.transpose(1, 2).is_contiguous() else t.numel() * t.element_size() for t in tensors]
 
 
+def _selected_places(args: Any) -> list[int]:
+    """The places that a mask selects, an int64 for each axis: masked_select_out_cuda_impl, IndexKernel.cpp."""
+    places, axes = selected(args[0], args[1])
+    return [0, 8 * axes * places]
+
+
+def _scattered_places(args: Any) -> list[int]:
+    """The running count of a mask in int64, and the mask itself where it lies expanded: masked_scatter__cuda, ibid."""
+    count = args[0].numel()
+    return [0, 8 * count, 0 if args[1].shape == args[0].shape and args[1].is_contiguous() else count]
+
+
 _CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 
 # Sizes of what a call takes before it makes its results, and gives back after: all but the first before it sums a bias.
@@ -168,6 +181,9 @@ _HELD: dict[Any, Callable[[Any], list[int]]] = {
     aten.native_layer_norm.default: lambda args: _copies(args[0]),
     aten.native_batch_norm_backward.default: lambda args: _copies(args[0]),
     aten.native_layer_norm_backward.default: lambda args: _copies(args[1]),
+    aten.masked_select.default: _selected_places,
+    aten.masked_scatter.default: _scattered_places,
+    aten.masked_scatter_.default: _scattered_places,
 }
 
 

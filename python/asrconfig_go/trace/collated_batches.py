@@ -27,7 +27,8 @@ _FEW = 24  # where only the batches of a trace are made of them
 _LONGEST = 2  # clips, and texts, of the whole dataset that are looked at besides
 _WAVE = 4000  # a longer input holds samples, not frames of a spectrogram
 _NEAR, _NEAR_LABELS = 0.03, 0.05  # by how much a row may miss what is asked, to be taken as it is
-_SHORTER = 15 / 16  # of a clip, where the dataset has none that is shorter
+# By how much the padded clip of a batch is shorter: by what a subsampled mask still shows, as a share of so much.
+_SHORTER_S, _LEAST_SHORTER, _MOST_SHORTER = 0.16, 1 / 64, 1 / 16
 _SHORTEST = 0.6  # of the longest clip: a length that is traced, where the dataset's are all alike
 _SPREAD = (1.0, 0.55, 0.8, 0.3)  # where the traced lengths lie between the shortest and the longest
 _LABELS_SPREAD = (0.4, 1.0, 0.0, 0.75, 0.2, 0.9, 0.55)
@@ -93,7 +94,7 @@ class CollatedExamples:
             max_labels=None if known is None else known.max_labels,
             truncates=fixed is not None and (known.truncates if known is not None and self._labels else True),
             row_kind=self.unit.row_kind,
-            by_length=name in INPUTS and all(sizes.get((name, 0), 1) == 1 for sizes in self._sized),
+            by_length=name in INPUTS and not self.in_pieces,
             rows=rows,
             **({} if not usual else {"labels_per_second": usual}),
         )  # fmt: skip
@@ -114,6 +115,11 @@ class CollatedExamples:
     def input(self) -> Axis:
         """The input and its axis in time."""
         return input_axis(self.rows.batch([self.rows.row(self._few[0])]), self._sized)
+
+    @cached_property
+    def in_pieces(self) -> bool:
+        """Whether a clip makes several rows of the input."""
+        return any(sizes.get((self.input.name, 0), 1) != 1 for sizes in self._sized)
 
     @cached_property
     def _labels(self) -> Axis | None:
@@ -157,7 +163,7 @@ class CollatedExamples:
 
 @dataclass(frozen=True)
 class Clips:
-    """What a batch is made of: the clip that it is as long as, and a shorter one, so that something is padded."""
+    """What a batch is made of: the clip that it is as long as, and one a little shorter, so that something is padded."""
 
     first: Any
     second: Any
@@ -228,12 +234,30 @@ class RowBatches:
         return Clips(first, self._second(first, *pair), *pair)
 
     def _second(self, first: Any, length: int, labels: int) -> Any:
-        """A clip that is shorter, with no more labels; of a fixed length one with fewer labels."""
-        rows = [e for e in self._known if e.length <= length and e.labels <= labels and e.pair != (length, labels)]
-        if rows:
-            return self._row(max(rows, key=lambda e: (e.length < length, e.length)).row)
-        shorter = length if self.examples.unit.fixed is not None else round(length * _SHORTER)
-        return self._resizer.resized(first, shorter, round(labels * _SHORTER))
+        """A clip that is a little shorter, with no more labels; of a fixed length one with fewer labels.
+
+        Not much shorter, as a model that leaves padding out would then take less than for a batch of the longest clips.
+        """
+        least = 1 - min(_MOST_SHORTER, max(_LEAST_SHORTER, _SHORTER_S * self.rate / length))
+        rows = [e for e in self._less(length, labels) if e.length >= least * length and e.labels >= least * labels]
+        if self.examples.unit.fixed is None:
+            rows = [e for e in rows if e.length < length]
+        if rows:  # the one that pads most
+            return self._row(min(rows, key=lambda e: (e.length, -e.labels)).row)
+        made = self._resizer.shortened(first, least)
+        return self._much_shorter(first, length, labels) if made is first else made
+
+    def _much_shorter(self, first: Any, length: int, labels: int) -> Any:
+        """The next shorter row of a dataset whose rows cannot be cut; the same where clips make rows of a batch each.
+
+        Those are padded one by one, and a clip that makes fewer of them makes a smaller batch.
+        """
+        rows = [] if self.examples.in_pieces else self._less(length, labels)
+        return self._row(max(rows, key=lambda e: (e.length < length, e.length)).row) if rows else first
+
+    def _less(self, length: int, labels: int) -> list[Example]:
+        """The known rows that have no more of both, and less of one."""
+        return [e for e in self._known if e.length <= length and e.labels <= labels and e.pair != (length, labels)]
 
     def _near(self, length: int) -> list[Example]:
         """The rows known so far, and those that are as long by their seconds."""

@@ -54,6 +54,22 @@ class RowResizer:
                 row = self._brought(row, values, number, asked)
         return row
 
+    def shortened(self, row: Any, share: float) -> Any:
+        """``row`` with its input and its labels cut to a ``share``; the same one where nothing of it can be cut.
+
+        The input stays where much more of it would go: of pieces a whole one, which is padded as it is.
+        """
+        length, labels = self.measure(row)
+        made = row
+        with contextlib.suppress(Exception):  # the collator refuses such a row
+            cut = row
+            for value in self._values[0]:
+                cut = value.of(cut, share, self._folder)
+            if self.measure(cut)[0] >= length - max(1, 2 * (1 - share) * length):
+                made = cut
+        texts = self._values[1]
+        return self._brought(made, texts, 1, max(1, min(round(share * labels), labels - 1))) if texts else made
+
     def _brought(self, row: Any, values: list[Resized], number: int, asked: int) -> Any:
         """The row whose length or labels come nearest to what is asked, of a few: each follows from the last two."""
         found = [(1.0, self.measure(row)[number], row)]

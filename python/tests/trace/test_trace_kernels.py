@@ -330,3 +330,19 @@ def test_random_masks_count_as_full_in_backward() -> None:
         out.exp().sum().backward()
 
     assert ("index.Tensor", 4 * 50 * 16 * 4) in births(run)
+
+
+@pytest.mark.parametrize(("padding", "places"), [(0.0, 2 * 8 * 1000 * 80), (1.0, 2 * 8 * 1000 * 60)])
+def test_a_mask_selects_by_an_index_for_each_axis(padding: float, places: int) -> None:
+    """Of floats that are imaginary nobody knows which are padding: all of them are selected."""
+
+    def run() -> None:
+        labels = torch.zeros(2, 1, 1000, 80)
+        mask = torch.arange(80).expand(2, 1, 1000, 80) < 60 if padding else labels != -100.0
+        torch.randn(2, 8, 1000, 80, requires_grad=True).masked_select(mask).sum().backward()
+
+    made = births(run)
+    at = made.index(("masked_select.default", 4 * places))
+    assert made[at - 1] == ("masked_select.default", 4 * 8 * places), "int64 places in four axes"
+    count = 2 * 8 * 1000 * 80
+    assert [size for op, size in made if op == "masked_scatter.default"][:2] == [8 * count, count]
