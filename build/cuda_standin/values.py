@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from .values_rules import (
     ANSWERS,
@@ -80,6 +81,10 @@ def _on_host(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _on_host(part) for key, part in value.items()}
     return value
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def _is_mask(index: Any) -> bool:
@@ -196,8 +201,11 @@ class Values(TorchFunctionMode):  # type: ignore[misc]  # torch's types are not 
             args = (args[0].double(), *args[1:])
         if not any(t.is_cuda for t in _tensors((args, kwargs))):
             on_host["device"] = "cpu"
+        inputs = _on_host(args)
+        if torch.is_autocast_enabled("cuda"):  # products take unequal types there
+            inputs, on_host = (pytree.tree_map_only(torch.Tensor, _widened, each) for each in (inputs, on_host))
         with self._random(name):
-            computed = _tensors(func(*_on_host(args), **on_host))
+            computed = _tensors(func(*inputs, **on_host))
         for output, value in zip(outputs, computed, strict=True):
             host_view(output).copy_(value)
 
