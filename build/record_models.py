@@ -27,9 +27,10 @@ from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions
 
 COUNTS = Path(__file__).parent.parent / "core" / "model" / "counts.json"
 MODELS = (
-    *TINY, "facebook/wav2vec2-base", "facebook/wav2vec2-xls-r-300m", "facebook/wav2vec2-xls-r-1b",
-    "microsoft/wavlm-base-plus", "facebook/w2v-bert-2.0", "openai/whisper-tiny", "openai/whisper-small",
-    "openai/whisper-large-v3",
+    "tiny-wav2vec2", "tiny-whisper", "facebook/wav2vec2-base", "facebook/wav2vec2-xls-r-300m",
+    "facebook/wav2vec2-xls-r-1b", "microsoft/wavlm-base-plus", "facebook/w2v-bert-2.0", "openai/whisper-tiny",
+    "openai/whisper-base", "openai/whisper-small", "openai/whisper-medium", "openai/whisper-large-v3",
+    "openai/whisper-large-v3-turbo", "nvidia/parakeet-ctc-0.6b",
 )  # fmt: skip
 # What suits each class of kernels: float32 on cards before Volta, float16 up to Turing, bfloat16 from Ampere on.
 _PRECISIONS: dict[int, tuple[tuple[int, int], Precision]] = {

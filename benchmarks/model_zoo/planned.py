@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from material import MIDDLE, Row, Subject, rows_with_a_worst_batch
+from torch.utils import _pytree as pytree
 
 from asrconfig_go import create_optimal_config
 from asrconfig_go.memory import MemoryModel
@@ -97,11 +98,16 @@ def traced(row: Row, settings: dict[str, Any]) -> dict[str, Any]:
     """The peaks from a trace of exactly the batch of ``worst``."""
     made = subject(row)
     batch = made.collate(worst(row))
+
+    def fresh(*_: int) -> dict[str, Any]:
+        """New tensors for each micro-batch, as a loader makes them: a recorder sees when they end."""
+        return dict(pytree.tree_map_only(torch.Tensor, torch.clone, batch))
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             memory = MemoryModel.trace(
-                made.model, lambda *_: dict(batch), points=[(BATCH, 1, 1)], accumulation=ACCUMULATION,
+                made.model, fresh, points=[(BATCH, 1, 1)], accumulation=ACCUMULATION,
                 gpu=row.settings.get("gpu", "T4"), cache=False, progress=False, **settings,
             )  # fmt: skip
             with memory:

@@ -21,6 +21,7 @@ type Traced struct {
 	BudgetBytes   int64           `json:"budget_bytes"` // that Memory was found for, context included
 	Memory        batching.Limits `json:"memory"`       // the largest micro-batch of clips of up to this length
 	Peaks         []TracedPeak    `json:"peaks"`        // of micro-batches of the longest clips, by rising size; none where no clip fits
+	RiseBytes     *int64          `json:"rise_bytes"`   // of one more of the longest clips; absent: as the last two peaks rise
 	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
 	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing
 	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be split by length
@@ -127,8 +128,12 @@ func (t Traced) Largest(seconds float64) int {
 	return last.Batch + int(max(0, t.BudgetBytes-last.Bytes)/rise)
 }
 
-// rise is the bytes of one more of the longest clips; 0 where only one peak was traced.
+// rise is the bytes of one more of the longest clips; 0 where only one peak was traced. A step that is one micro-batch keeps no gradients
+// beside its forward pass, so that peaks of unlike steps do not tell it.
 func (t Traced) rise() int64 {
+	if t.RiseBytes != nil {
+		return *t.RiseBytes
+	}
 	if len(t.Peaks) < 2 {
 		return 0
 	}

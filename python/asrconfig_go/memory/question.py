@@ -11,7 +11,7 @@ from .._base.choices import Checkpointing, Estimator, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._base.errors import AsrConfigError, UnsupportedError
 from ..machine.model import profile_model
-from ..machine.model_source import can_trace, model_source
+from ..machine.model_source import model_source
 from .estimate import MemoryEstimate
 from .memory_model import MemoryModel
 from .memory_settings import MemorySettings, Shape, Target
@@ -134,11 +134,10 @@ class _Question:
         return self._advised(found)  # the trace stays open as long as the estimate, which can save a snapshot
 
     def _traced(self, settings: MemorySettings) -> MemoryModel:
-        if not can_trace():
-            name = model_source(self.model, settings.freeze_feature_encoder).label
-            known = MemoryModel.of_known(name, gpu=self.gpu, record=False, **vars(settings))
-            if known is not None:
-                return known
+        name = model_source(self.model, settings.freeze_feature_encoder).label
+        known = MemoryModel.of_known(name, gpu=self.gpu, record=None, **vars(settings))
+        if known is not None:
+            return known
         return MemoryModel.trace(self.model, **vars(settings), gpu=self.gpu, cache=self.cache, progress=self.progress)
 
     def _published(self) -> MemoryEstimate:

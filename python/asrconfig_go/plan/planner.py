@@ -239,12 +239,14 @@ class Tracer:
         with ThreadPoolExecutor(1) as beside:  # the library works outside the GIL
             high = beside.submit(self._worst, memory, rows, wanted, durations, limit) if wanted.high else None
             evaluated, decoder = _evaluation(memory, largest, worst, wanted, limit)
+            peaks = self._peaks(memory, wanted, largest, worst)
             return {
                 **_facts(memory),
                 **wanted.settings._asdict(),
                 "budget_bytes": wanted.budget_bytes,
                 "memory": [{"seconds": max(_SHORTEST_S, seconds), "batch": batch} for seconds, batch in rows],
-                "peaks": self._peaks(memory, wanted, largest, worst),
+                "peaks": peaks,
+                "rise_bytes": self._rise(memory, wanted, peaks, worst),
                 "eval_batch": evaluated,
                 "decoder": decoder,
                 "note": _assumed(memory),
@@ -327,9 +329,19 @@ class Tracer:
                 break
         return found
 
-    def _peak(self, memory: MemoryModel, wanted: Wanted, batch: int, worst: Pairs) -> dict[str, Any]:
-        """One micro-batch of the worst clips: its peak on the device, and what holds it."""
-        micro_batches = -(-wanted.share // batch)
+    def _rise(self, memory: MemoryModel, wanted: Wanted, peaks: Sequence[dict[str, Any]], worst: Pairs) -> int | None:
+        """The bytes of one more of the longest clips in the largest micro-batch, in steps of as many; None of one."""
+        if len(peaks) < 2:
+            return None
+        before, last = peaks[-2], peaks[-1]
+        same = self._peak(memory, wanted, before["batch"], worst, _micro_batches(wanted, last["batch"]))
+        return int(last["bytes"] - same["bytes"]) // int(last["batch"] - before["batch"])
+
+    def _peak(
+        self, memory: MemoryModel, wanted: Wanted, batch: int, worst: Pairs, micro_batches: int | None = None
+    ) -> dict[str, Any]:
+        """One micro-batch of the worst clips, in a step of its share: its peak on the device, and what holds it."""
+        micro_batches = micro_batches or _micro_batches(wanted, batch)
         found = memory.estimate(batch, worst.seconds, worst.labels, accumulation=micro_batches, timeline=0)
         outside = self._outside(memory, wanted)
         parts = [{"name": name, "bytes": size} for name, size in found.at_peak.components.items() if size > 0]
@@ -337,6 +349,10 @@ class Tracer:
         parts += [{"name": name, "bytes": size} for name, size in rest.items() if size > 0]
         pinned = found.pinned_bytes or 0
         return {"batch": batch, "bytes": found.peak_reserved + outside, "pinned_bytes": pinned, "parts": parts}
+
+
+def _micro_batches(wanted: Wanted, batch: int) -> int:
+    return -(-wanted.share // batch)
 
 
 def _facts(memory: MemoryModel) -> dict[str, Any]:

@@ -27,8 +27,9 @@ _FEW = 24  # where only the batches of a trace are made of them
 _LONGEST = 2  # clips, and texts, of the whole dataset that are looked at besides
 _WAVE = 4000  # a longer input holds samples, not frames of a spectrogram
 _NEAR, _NEAR_LABELS = 0.03, 0.05  # by how much a row may miss what is asked, to be taken as it is
-# By how much the padded clip of a batch is shorter: by what a subsampled mask still shows, as a share of so much.
-_SHORTER_S, _LEAST_SHORTER, _MOST_SHORTER = 0.16, 1 / 64, 1 / 16
+# By how much the padded clip of a batch is shorter: the seconds that a mask of every eighth frame of 10 ms still shows,
+# as a share of the longest clip between these two.
+_SHORTER_S, _LEAST_SHORTER, _MOST_SHORTER = 0.1, 1 / 128, 1 / 32
 _SHORTEST = 0.6  # of the longest clip: a length that is traced, where the dataset's are all alike
 _SPREAD = (1.0, 0.55, 0.8, 0.3)  # where the traced lengths lie between the shortest and the longest
 _LABELS_SPREAD = (0.4, 1.0, 0.0, 0.75, 0.2, 0.9, 0.55)
@@ -163,7 +164,7 @@ class CollatedExamples:
 
 @dataclass(frozen=True)
 class Clips:
-    """What a batch is made of: the clip that it is as long as, and one a little shorter, so that something is padded."""
+    """What a batch is made of: the clip that it is as long as, and a little shorter one, so that one is padded."""
 
     first: Any
     second: Any

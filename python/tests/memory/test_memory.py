@@ -368,7 +368,7 @@ def test_the_published_formula(library: FakeLibrary) -> None:
 def test_without_torch_a_recording_answers_without_a_warning(
     library: FakeLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("asrconfig_go.memory.question.can_trace", lambda: False)
+    monkeypatch.setattr("asrconfig_go.memory.memory_model.can_trace", lambda: False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert estimate_memory("xls-r-300m", batch=8, seconds=10, precision="fp16", gpu="T4").estimator == "trace"

@@ -114,6 +114,68 @@ def test_the_longest_and_one_shorter_row_are_repeated_so_that_something_is_padde
     assert made[1] < length
 
 
+@pytest.mark.parametrize("multiple", [1, 640])
+def test_the_shorter_row_is_only_a_little_shorter(multiple: int, tmp_path: Path) -> None:
+    batches = examples(tmp_path, collator=Collate(multiple)).batches()
+    for length, labels in batches.pairs():
+        made = batches.batch(2, length, labels)
+        heard, read = made["attention_mask"].sum(1).tolist(), (made["labels"] >= 0).sum(1).tolist()
+        assert 0.96 * length - multiple <= heard[1] < heard[0]
+        assert 0.9 * labels - 1 <= read[1] <= read[0]
+
+
+class Packed(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Leaves out what a mask hides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hear, self.out = torch.nn.Linear(1, 64), torch.nn.Linear(64, 8)
+
+    def forward(self, input_values: Any = None, attention_mask: Any = None, labels: Any = None) -> dict[str, Any]:
+        heard = self.hear(input_values[attention_mask.bool()][:, None]).relu()
+        return {"loss": self.out(heard).square().mean()}
+
+
+def test_a_batch_of_the_longest_clips_takes_no_more_than_is_predicted_where_padding_is_left_out() -> None:
+    """Batches are padded to whole seconds: those of the next shorter length miss one."""
+
+    def collate(rows: list[Any]) -> dict[str, Any]:
+        made = Collate()(rows)
+        more = -made["input_values"].shape[1] % 16_000
+        audio = {name: made[name] for name in ("input_values", "attention_mask")}
+        return made | {name: torch.nn.functional.pad(value, (0, more)) for name, value in audio.items()}
+
+    lengths = [130_000 - 40 * i for i in range(4)] + [110_000 - 900 * i for i in range(ROWS - 4)]
+    rows = [{"audio": clip(140)[:length], "text": text(8)} for length in lengths]
+    made = CollatedExamples(rows, collate, Packed())
+    own = made.rows.batch(rows[:4])
+
+    def fresh(*_: int) -> dict[str, Any]:
+        return {name: value.clone() for name, value in own.items()}
+
+    peaks = []
+    for batches, points in ((made.batches(), [(4, 144_000, len(text(8)))]), (fresh, [(4, 144_000, 1)])):
+        with MemoryModel.trace(made.model, batches, points=points, **OPTIONS) as memory:
+            peaks.append(memory.estimate(4, 9.0, points[0][2], timeline=0).peak_allocated)
+    assert 0.995 * peaks[1] <= peaks[0] <= 1.005 * peaks[1]
+
+
+@pytest.mark.parametrize(("longest", "heard"), [(1790, 1734), (1610, 1610)])
+def test_the_shorter_clip_makes_as_many_pieces(longest: int, heard: int) -> None:
+    """It is cut where no piece of it goes; the last one is padded in any case."""
+
+    def collate(rows: list[Any]) -> dict[str, Any]:
+        waves = [torch.nn.functional.pad(row["audio"], (0, -len(row["audio"]) % 800)) for row in rows]
+        return {"input_features": torch.cat([wave.reshape(-1, 800) for wave in waves])}
+
+    rows = [{"audio": torch.ones(longest if i == 3 else 300 + 80 * i)} for i in range(ROWS)]
+    made = CollatedExamples(rows, collate, Chunks())
+    batches = made.batches()
+    assert batches.pairs()[-1] == (2400, 0)
+    assert len(batches.batch(4, 2400, 0)["input_features"]) == 12
+    assert len(batches.rows.clips(2400, 0).second["audio"]) == heard
+
+
 @pytest.mark.parametrize("kind", ["path", "array", "list", "tensor", "entry", "bytes", "encoded"])
 def test_where_no_row_is_near_one_is_cut_or_repeated_with_its_text(kind: str, tmp_path: Path) -> None:
     batches = examples(tmp_path, kind).batches()
@@ -237,7 +299,7 @@ def test_clips_of_several_rows_are_planned(longer: int) -> None:
     assert made.unit.fixed == (None if longer else 1600)
     length = batches.pairs()[-1][0]
     assert length == 800 * (2 + 3 * longer)
-    assert len(batches.batch(4, length, 0)["input_features"]) == 4 * length // 800 - longer
+    assert len(batches.batch(4, length, 0)["input_features"]) == 4 * length // 800, "as of four of the longest"
     peaks = []
     for points in (None, [(6, length, 0)]):
         with MemoryModel.trace(made.model, batches, points=points, **OPTIONS) as memory:
