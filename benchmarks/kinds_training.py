@@ -179,7 +179,7 @@ def page(made: list[Row], scale: float, minutes: float) -> str:
         "Of an audio LLM the recipe trains adapters and the projector behind the encoder, beside weights that have",
         f"learnt something. Its row therefore begins with a checkpoint: {round(scale * BASE)} steps of the whole",
         f"model on the bundled clips. The adapters train on these and on {JOINED} more, joined of two to {LONGEST} of",
-        f"them and played at {SPEEDS[0]} to {SPEEDS[-1]} of their speed. The first error rate is that of the checkpoint.",
+        f"them and played at {SPEEDS[0]} to {SPEEDS[-1]} of their speed. The first error rate is the checkpoint's.",
         f"The learning rate is {ADAPTERS['learning_rate']:g} in place of the plan's, which is for large models.", "",
         f"| kind | class | trains | steps | resumed from | loss, first and last {LOGGED} steps | word error rate |",
         "| --- | --- | --- | --- | --- | --- | --- |",
