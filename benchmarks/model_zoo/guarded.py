@@ -111,10 +111,9 @@ def guarded(row: Row) -> dict[str, str]:
     if not any(answer.startswith("wrong") for answer in found.values()):
         return found
     exactly = _guarded(_in_float64(row))
-    return {
-        key: f"{exactly.get(key, exactly)} in float64" if answer.startswith("wrong") else answer
-        for key, answer in found.items()
-    }
+    if "error" in exactly:  # a part of the model is of another type
+        return found
+    return {key: f"{exactly[key]} in float64" if found[key].startswith("wrong") else found[key] for key in found}
 
 
 def _in_float64(row: Row) -> Row:

@@ -313,8 +313,16 @@ def _changes(before: Before) -> Iterator[tuple[Key, Any]]:
                 yield (path, owner, ABSENT), held
             continue
         for name in {**held, **attributes}:
-            if not _is(attributes.get(name, ABSENT), held.get(name, ABSENT)):
+            if not _is_of_hooks(owner, name) and not _is(attributes.get(name, ABSENT), held.get(name, ABSENT)):
                 yield (f"{path}.{name}", owner, name), held.get(name, ABSENT)
+
+
+def _is_of_hooks(owner: Any, name: Any) -> bool:
+    """Whether a module's attribute tells of its hooks, which stay: transformers notes that it has installed some.
+
+    Without the note it would install them once more, and every output would be collected twice.
+    """
+    return isinstance(owner, torch.nn.Module) and "_hooks" in str(name)
 
 
 def _holds(key: Key, held: Any) -> bool:

@@ -58,6 +58,20 @@ class Normalised(Regression):
         return super().forward(self.norm(x), labels, index)
 
 
+class Capturing(Regression):
+    """Installs a hook in its first forward pass and notes that it has, as transformers' models do to collect outputs."""
+
+    def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
+        collected: list[Any] = []
+        self.collect = collected.append
+        if not getattr(self, "_capturing_hooks_installed", False):
+            self.first.register_forward_hook(lambda _, __, output: self.collect(output))
+            self._capturing_hooks_installed = True
+        found = super().forward(x, labels, index)
+        found["loss"] = found["loss"] + torch.stack([output.square().mean() for output in collected]).sum()
+        return found
+
+
 class Augmenting(Trainer):  # type: ignore[misc]
     """Changes the batch that it is given, and counts how often."""
 
@@ -112,6 +126,10 @@ def test_counts_and_power_iterations_are_those_of_whole_batches(tmp_path: Path, 
     assert_same(got, wanted)
     assert (got.model.calls, int(got.model.batches)) == (wanted.model.calls, int(wanted.model.batches)) == (4, 4)
     assert events(got) == ([("training", 8, 4), ("training", 4, 2)] if how is not GIVEN else [])
+
+
+def test_hooks_that_a_failed_step_has_installed_are_not_installed_once_more(tmp_path: Path) -> None:
+    assert_same(run(tmp_path, Capturing, failures=1), run(tmp_path, Capturing, guarded=False))
 
 
 def test_batches_whose_samples_a_model_looks_at_together_are_not_cut(tmp_path: Path) -> None:
