@@ -59,7 +59,7 @@ class Normalised(Regression):
 
 
 class Capturing(Regression):
-    """Installs a hook in its first forward pass and notes that it has, as transformers' models do to collect outputs."""
+    """Installs a hook in its first forward pass and notes that it has, as transformers' models do for outputs."""
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
         collected: list[Any] = []
