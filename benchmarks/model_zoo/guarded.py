@@ -88,9 +88,9 @@ def _clips(row: Row) -> Any:
 
 def _arguments(row: Row, folder: str) -> TrainingArguments:
     return TrainingArguments(
-        folder, per_device_train_batch_size=BATCH, max_steps=STEPS, learning_rate=1e-2, optim="sgd",
-        lr_scheduler_type="constant", max_grad_norm=0.0, logging_steps=1, save_strategy="no", report_to="none",
-        use_cpu=True, disable_tqdm=True, remove_unused_columns=False, seed=1, bf16=_is_bf16(row),
+        folder, per_device_train_batch_size=BATCH, max_steps=row.settings.get("steps", STEPS), learning_rate=1e-2,
+        optim="sgd", lr_scheduler_type="constant", max_grad_norm=0.0, logging_steps=1, save_strategy="no",
+        report_to="none", use_cpu=True, disable_tqdm=True, remove_unused_columns=False, seed=1, bf16=_is_bf16(row),
     )  # fmt: skip
 
 
@@ -127,7 +127,8 @@ def _in_float64(row: Row) -> Row:
 
         return replace(subject, collate=collate)
 
-    return replace(row, build=build)
+    settings = {name: value for name, value in row.settings.items() if name != "precision"}
+    return replace(row, build=build, settings=settings)
 
 
 def _as_float64(tensor: torch.Tensor) -> torch.Tensor:

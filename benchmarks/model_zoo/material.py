@@ -58,7 +58,9 @@ class Row:
     name: str
     kind: str
     build: Callable[[Sizes], Subject]
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of the training: precision, learning rate
+    settings: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # of the training: precision, GPU, steps, seconds of clips
 
 
 ROWS: dict[str, Row] = {}
