@@ -19,20 +19,21 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// unreachable lets opening files whose path holds text fail so often, without a pause between attempts.
+func init() { media.StoragePauses = make([]time.Duration, 2) }
+
+// unreachable lets opening files whose path holds text fail so often.
 func unreachable(t *testing.T, text string, often int64) {
 	t.Helper()
 	var left atomic.Int64
 	left.Store(often)
-	pauses := media.StoragePauses
-	media.StoragePauses = make([]time.Duration, 2)
-	media.Simulate = func(path string) error {
+	fails := func(path string) error {
 		if strings.Contains(path, text) && left.Add(-1) >= 0 {
 			return syscall.ENOTCONN
 		}
 		return nil
 	}
-	t.Cleanup(func() { media.Simulate, media.StoragePauses = nil, pauses })
+	media.Simulated.Store(&fails)
+	t.Cleanup(func() { media.Simulated.Store(nil) })
 }
 
 // sources are ways to name the same clip of a folder.

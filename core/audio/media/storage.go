@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,14 +29,16 @@ var StoragePauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * tim
 
 var sleep = time.Sleep // replaced in tests
 
-// Simulate is nil but in tests, where it says by which error a file cannot be opened.
-var Simulate func(path string) error
+// Simulated is empty but in tests, where it says by which error a file cannot be opened.
+// It is atomic as readers may outlast a scan that ends early.
+var Simulated atomic.Pointer[func(path string) error]
 
 func simulated(path string) error {
-	if Simulate == nil {
+	fails := Simulated.Load()
+	if fails == nil {
 		return nil
 	}
-	return Simulate(path)
+	return (*fails)(path)
 }
 
 // Unanswered says whether err is of storage that does not answer: it tells nothing about the file.
