@@ -56,7 +56,7 @@ def plan(row: Row, way: str) -> dict[str, Any]:
         "gradient_checkpointing": bool(config.gradient_checkpointing),
     }
     found = {"seconds": time.process_time() - started, "settings": settings, "why": _why(config.warnings)}
-    peaks = [peak for batch, peak in asked if batch == BATCH]
+    peaks = [peak for step, peak in asked if step == (BATCH, ACCUMULATION)]
     if peaks and "failed" not in found["why"]:
         made_up = any("made up" in line for line in config.warnings)
         return found | {"outcome": "made-up batch" if made_up else "trace", **peaks[-1]}
@@ -77,14 +77,15 @@ def _planned(row: Row, model: Any, clips: int, inputs: dict[str, Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _estimates() -> Iterator[list[tuple[int, dict[str, int]]]]:
-    """The batch and the peaks of every estimate that is asked for meanwhile."""
-    asked: list[tuple[int, dict[str, int]]] = []
+def _estimates() -> Iterator[list[tuple[tuple[int, int | None], dict[str, int]]]]:
+    """The micro-batch, their number and the peaks of every estimate that is asked for meanwhile."""
+    asked: list[tuple[tuple[int, int | None], dict[str, int]]] = []
     original = MemoryModel.estimate
 
     def noting(self: Any, batch: int, *inputs: Any, **settings: Any) -> Any:
         answer = original(self, batch, *inputs, **settings)
-        asked.append((batch, {"allocated": answer.peak_allocated, "reserved": answer.peak_reserved}))
+        step = batch, settings.get("accumulation")
+        asked.append((step, {"allocated": answer.peak_allocated, "reserved": answer.peak_reserved}))
         return answer
 
     MemoryModel.estimate = noting  # type: ignore[method-assign]
