@@ -7,7 +7,7 @@ from typing import Any
 from .._base.choices import Precision
 from .._base.defaults import TRACED_MICRO_BATCHES
 from ..machine.hardware import HardwareProfile
-from ..machine.model_source import can_trace, model_source
+from ..machine.model_source import model_source
 from ..memory.memory_model import MemoryModel
 
 
@@ -15,7 +15,7 @@ def recorded_step(model: Any, gpu: str, *, freeze_feature_encoder: bool = False,
     """One opened for questions: one that comes with the package, an earlier one, or a new one."""
     source = model_source(model, freeze_feature_encoder)
     asked = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": TRACED_MICRO_BATCHES}
-    known = MemoryModel.of_known(source.label, gpu=gpu, record=None if can_trace() else False, **asked)
+    known = MemoryModel.of_known(source.label, gpu=gpu, record=None, **asked)
     return known or MemoryModel.trace(source, gpu=gpu, progress=False, **asked)
 
 

@@ -134,11 +134,11 @@ class _Question:
         return self._advised(found)  # the trace stays open as long as the estimate, which can save a snapshot
 
     def _traced(self, settings: MemorySettings) -> MemoryModel:
-        name = model_source(self.model, settings.freeze_feature_encoder).label
-        known = MemoryModel.of_known(name, gpu=self.gpu, record=None, **vars(settings))
-        if known is not None:
-            return known
-        return MemoryModel.trace(self.model, **vars(settings), gpu=self.gpu, cache=self.cache, progress=self.progress)
+        source = model_source(self.model, settings.freeze_feature_encoder)
+        known = MemoryModel.of_known(source.label, gpu=self.gpu, record=None, **vars(settings))
+        return known or MemoryModel.trace(
+            source, **vars(settings), gpu=self.gpu, cache=self.cache, progress=self.progress
+        )
 
     def _published(self) -> MemoryEstimate:
         target = Target.find(self.gpu)

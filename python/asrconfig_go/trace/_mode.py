@@ -163,6 +163,8 @@ class DeviceMode(DirectMode):
     def _with_workspaces(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: Any) -> Any:
         if op is aten.convolution.default and not args[6]:
             self.lengths.saw(args[1], args[0], args[3], args[4], args[5])
+        if op is aten.masked_select.default and self.arena.holds(args[1]):
+            args = (args[0], torch.ones_like(args[1]))  # nobody knows which places; all take the most memory
         with self._workspaces.of(op, name, args) as workspaces:
             out, leaves = self._new(op, name, self._as_copied(op, args), kwargs, fake, tensors)
             for number, leaf in enumerate(in_order_of_birth(op, args, leaves)):

@@ -50,12 +50,9 @@ def _ctc_loss_backward(_: torch.Tensor, log_probs: torch.Tensor, *__: Any) -> li
 
 
 def selected(values: torch.Tensor, mask: torch.Tensor) -> tuple[int, int]:
-    """How many places ``masked_select`` chooses, and of how many axes.
-
-    A mask made of imaginary values is nowhere true, and counts as true everywhere, which takes the most memory.
-    """
+    """How many places ``masked_select`` chooses, and of how many axes."""
     size = torch.broadcast_shapes(values.shape, mask.shape)
-    return int(mask.expand(size).sum()) or size.numel(), len(size)
+    return int(mask.expand(size).sum()), len(size)
 
 
 def _masked_select(values: torch.Tensor, mask: torch.Tensor) -> list[Spec]:

@@ -183,7 +183,6 @@ _HELD: dict[Any, Callable[[Any], list[int]]] = {
     aten.native_layer_norm_backward.default: lambda args: _copies(args[1]),
     aten.masked_select.default: _selected_places,
     aten.masked_scatter.default: _scattered_places,
-    aten.masked_scatter_.default: _scattered_places,
 }
 
 
