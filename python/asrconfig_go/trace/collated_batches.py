@@ -241,11 +241,12 @@ class RowBatches:
         """
         least = 1 - min(_MOST_SHORTER, max(_LEAST_SHORTER, _SHORTER_S * self.rate / length))
         rows = [e for e in self._less(length, labels) if e.length >= least * length and e.labels >= least * labels]
-        if self.examples.unit.fixed is None:
+        fixed = self.examples.unit.fixed is not None
+        if not fixed:
             rows = [e for e in rows if e.length < length]
         if rows:  # the one that pads most
             return self._row(min(rows, key=lambda e: (e.length, -e.labels)).row)
-        made = self._resizer.shortened(first, least)
+        made = self._resizer.shortened(first, least, fixed=fixed)
         return self._much_shorter(first, length, labels) if made is first else made
 
     def _much_shorter(self, first: Any, length: int, labels: int) -> Any:

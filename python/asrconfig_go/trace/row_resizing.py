@@ -54,16 +54,17 @@ class RowResizer:
                 row = self._brought(row, values, number, asked)
         return row
 
-    def shortened(self, row: Any, share: float) -> Any:
+    def shortened(self, row: Any, share: float, *, fixed: bool = False) -> Any:
         """``row`` with its input and its labels cut to a ``share``; the same one where nothing of it can be cut.
 
-        The input stays where much more of it would go: of pieces a whole one, which is padded as it is.
+        The input stays where much more of it would go: of pieces a whole one, which is padded as it is. One of a
+        ``fixed`` length stays, too: features that were prepared are as long in every row, and nothing pads them.
         """
         length, labels = self.measure(row)
         made = row
         with contextlib.suppress(Exception):  # the collator refuses such a row
             cut = row
-            for value in self._values[0]:
+            for value in () if fixed else self._values[0]:
                 cut = value.of(cut, share, self._folder)
             if self.measure(cut)[0] >= length - max(1, 2 * (1 - share) * length):
                 made = cut

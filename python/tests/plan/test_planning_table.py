@@ -56,7 +56,8 @@ def test_a_traced_row_is_what_its_settings_take(model: str, gpu: str, fits: int)
         model, precision=config.precision, gradient_checkpointing=config.gradient_checkpointing,
         optimizer=config.optimizer, accumulation=3, gpu=gpu, allocator=config.alloc_conf, progress=False,
     ) as memory:  # fmt: skip
-        shown = memory.estimate(config.micro_batch_size, 8.0, timeline=0)
+        micro_batches = -(-config.effective_batch_size // config.micro_batch_size)
+        shown = memory.estimate(config.micro_batch_size, 8.0, accumulation=micro_batches, timeline=0)
         assert shown.peak_device == config.predicted_bytes
         assert shown.retries == 0
         limit = config.budget_bytes - (memory.target.context_bytes or 0)

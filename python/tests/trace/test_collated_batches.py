@@ -363,3 +363,22 @@ def test_what_a_config_says_counts_only_where_the_collator_does_so(name: str, ax
     made = CollatedExamples([30, 40, 50], collate, fed)
     assert (made.input.axis, made.unit.fixed, made.batches().fixed_length) == (axis, None, None)
     assert CollatedExamples([3000, 3000], collate, fed).unit.fixed == 3000
+
+
+def test_prepared_features_of_a_fixed_length_stay_whole() -> None:
+    """As in guides for Whisper: nothing pads them, as all are as long."""
+
+    def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        labels = [torch.tensor(row["labels"]) for row in rows]
+        return {
+            "input_features": torch.tensor([row["input_features"] for row in rows]),
+            "labels": torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100),
+        }
+
+    config = transformers.WhisperConfig(max_source_positions=20, num_mel_bins=4)
+    fed = type("Fed", (torch.nn.Module,), {"config": config})()
+    rows = [{"input_features": [[0.5] * 40] * 4, "labels": [7] * (4 + 9 * number)} for number in range(4)]
+    made = CollatedExamples(rows, collate, fed).batches()
+    batch = made.batch(4, 40, 31)
+    assert batch["input_features"].shape == (4, 4, 40)
+    assert [int((row != -100).sum()) for row in batch["labels"]] == [31, 30, 31, 31], "one text is a little shorter"
