@@ -49,11 +49,11 @@ def create_optimal_config(
     to 65536; ``safety_margin``, 0.70 to 0.95, the share of GPU memory that the plan may use. ``settings`` are the other
     fields of ``PlanOptions``; ``trace`` and ``batch_fn`` are those of ``ASRConfigManager.plan``; ``collator``, the
     Trainer's, makes the traced batches of some rows of ``dataset``, and tells how long rows are that nothing else can
-    read; without one, the call of ``processor`` makes them, with its chat template or prompt for an audio LLM. ``gpu``
-    plans for a GPU of the catalogue such as ``"T4"`` or ``"2xA100-40GB"``. For half a second some clips are decoded,
-    and made to the model's input by ``processor``, if there is one, to know how many workers keep the GPU fed; what was
-    found of the same files in the last day is taken again. ``verbose`` prints each stage and the plan, ``progress``
-    (None: as ``verbose``) shows bars while it works.
+    read; without one, the call of ``processor`` makes them, with its chat template or prompt for an audio LLM, of rows,
+    a folder or a manifest with transcripts. ``gpu`` plans for a GPU of the catalogue such as ``"T4"`` or
+    ``"2xA100-40GB"``. For half a second some clips are decoded, and made to the model's input by ``processor``, if
+    there is one, to know how many workers keep the GPU fed; what was found of the same files in the last day is taken
+    again. ``verbose`` prints each stage and the plan, ``progress`` (None: as ``verbose``) shows bars while it works.
 
     Returns the configuration and the manager that made it. Raises an ``AsrConfigError`` that names the input and the
     remedy.

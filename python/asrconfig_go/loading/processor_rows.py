@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._base.errors import AsrConfigError
@@ -35,20 +37,24 @@ class ProcessorRows:
 def processor_examples(dataset: Any, processor: Any, model: Any) -> CollatedExamples | None:
     """Rows of ``dataset`` as the call of ``processor`` makes them the input of ``model``.
 
-    None where there are no such rows, or no module to ask, or a feature extractor alone, which makes no labels; and,
-    with a ``ProcessorNotUsedWarning``, where the first row becomes no batch.
+    A path is a folder or a manifest with transcripts, as for ``asrconfig train``. None where there are no such rows, or
+    no module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``,
+    where the first row becomes no batch.
     """
     whole = getattr(processor, "tokenizer", None) is not None
     if not whole or not callable(getattr(model, "named_parameters", None)):
         return None
+    from ..recipe.splits import splits_of
     from ..trace.collated_batches import CollatedExamples
     from .processor_batches import collator_of
     from .stored_audio import stored
 
-    rows = stored(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
-    if not _has_rows(rows):
-        return None
     try:
+        if isinstance(dataset, str | os.PathLike) and Path(dataset).expanduser().exists():
+            dataset = splits_of(dataset, None, None, {}, [])
+        rows = stored(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
+        if not _has_rows(rows):
+            return None
         columns = list(rows[0])
         text = next(iter(usual_columns(columns, text_columns())), None)
         made = ProcessorRows(collator_of(processor, model), find_column(columns, "audio", None), text)
@@ -56,7 +62,8 @@ def processor_examples(dataset: Any, processor: Any, model: Any) -> CollatedExam
     except Exception as error:  # of a processor of any kind
         reason = error.message if isinstance(error, AsrConfigError) else f"{type(error).__name__}: {error}"
         warnings.warn(
-            f"{type(processor).__name__} makes no batch of the dataset's first row ({reason}): pass collator=, too",
+            f"{type(processor).__name__} makes no batch of the dataset's first row ({reason}): "
+            "pass clips with transcripts, or collator=",
             ProcessorNotUsedWarning,
             stacklevel=3,
         )

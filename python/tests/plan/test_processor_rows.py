@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +16,13 @@ transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 
 import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.demo.digits import load_split  # noqa: E402
+from asrconfig_go.demo.digits import CLIPS, load_split  # noqa: E402
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.loading.processor_batches import collator_of  # noqa: E402
 from asrconfig_go.loading.processor_rows import ProcessorNotUsedWarning, processor_examples  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
 from asrconfig_go.recipe import build_processor, load_model  # noqa: E402
+from asrconfig_go.recipe.splits import splits_of  # noqa: E402
 from asrconfig_go.trace import trace_training  # noqa: E402
 from asrconfig_go.trace._trace_errors import TraceError  # noqa: E402
 
@@ -76,7 +79,7 @@ def test_a_plan_by_the_processor_is_the_plan_by_its_collator(kind: str, rows: An
 
 def test_a_processor_that_makes_no_batch_is_one_warning(rows: Any) -> None:
     _, model = made("tiny-wav2vec2", rows)
-    with pytest.warns(ProcessorNotUsedWarning, match=r"makes no batch of the dataset's first row .*: pass collator="):
+    with pytest.warns(ProcessorNotUsedWarning, match=r"makes no batch of the dataset's first row .*, or collator="):
         assert processor_examples(rows, SimpleNamespace(tokenizer=object()), model) is None
 
 
@@ -105,3 +108,24 @@ def test_a_wrapped_model_is_asked_through_its_base(rows: Any) -> None:
         assert "batches" not in memory.about, "the model's own loss, nothing made up"
     with MemoryModel.trace(wrapped, **OPTIONS) as memory:
         assert "batches" not in memory.about
+
+
+def test_a_folder_with_transcripts_is_planned_as_its_rows(tmp_path: Path) -> None:
+    processor, model = made("tiny-qwen3-asr", load_split("train").select(range(12)))
+    for number, clip in enumerate(sorted(CLIPS.glob("train-*"))[:12]):
+        shutil.copy(clip, tmp_path)
+        (tmp_path / f"{clip.stem}.txt").write_text("one two three " * (1 + number % 3))
+    planned = functools.partial(ac.create_optimal_config, gpu="T4", target_batch_size=8, verbose=False)
+    by_folder, manager = planned(tmp_path, model, processor=processor)
+    rows = splits_of(tmp_path, None, None, {}, [])["train"]
+    by_rows, _ = planned(rows, model, processor=processor)
+    assert by_folder.predicted_bytes == by_rows.predicted_bytes
+    assert not [warning for warning in by_folder.warnings if "made up" in warning]
+    assert len(manager.durations) == 12
+
+
+def test_a_folder_without_transcripts_says_so(tmp_path: Path) -> None:
+    processor, model = made("tiny-wav2vec2", load_split("train").select(range(12)))
+    shutil.copy(next(CLIPS.glob("train-*")), tmp_path)
+    with pytest.warns(ProcessorNotUsedWarning, match="holds no clips with transcripts"):
+        assert processor_examples(tmp_path, processor, model) is None
