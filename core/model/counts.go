@@ -29,15 +29,15 @@ const (
 	maxSize      = 1 << 20 // of one dimension: over four times the largest speech vocabulary
 )
 
-// optimizerBytes is each optimizer's state in training with float32 parameters:
-//   - adamw: two moments in float32;
+// optimizerBytes is each optimizer's state:
+//   - adamw: two moments in the type of the parameters, which their gradients have, too;
 //   - adamw_8bit: two moments of one byte; without the block scales (8 B per 256 elements) and without the tensors under
 //     4096 elements that bitsandbytes keeps in float32, together under 3 % more in the known models;
 //   - adafactor: a float32 mean per row and column of every tensor with two or more dimensions, vectors whole
 //     (transformers.optimization.Adafactor without first moment; its one scalar per tensor is left out);
 //   - sgd: none without momentum.
-func optimizerBytes(trainable, adafactor int64) map[string]int64 {
-	return map[string]int64{"adamw": 2 * float32Bytes * trainable, "adamw_8bit": 2 * trainable, "adafactor": adafactor, "sgd": 0}
+func optimizerBytes(trainable, gradients, adafactor int64) map[string]int64 {
+	return map[string]int64{"adamw": 2 * gradients, "adamw_8bit": 2 * trainable, "adafactor": adafactor, "sgd": 0}
 }
 
 // guessedAdafactor stands in where shapes are unknown: a seventh of what an unfactored moment takes. It errs on the safe
@@ -54,11 +54,12 @@ func fromCounts(r Request) (profile.Model, error) {
 	if err := c.check(trainable); err != nil {
 		return profile.Model{}, err
 	}
+	gradients := profile.Or(c.GradientBytes, float32Bytes*trainable)
 	m := profile.Model{
 		Name: c.Name, Architecture: c.Architecture, ClassName: c.ClassName, TotalParameters: c.Total, TrainableParameters: trainable,
 		HiddenSize: c.HiddenSize, Layers: c.Layers, ParameterBytes: profile.Or(c.ParameterBytes, float32Bytes*c.Total),
-		GradientBytes:  profile.Or(c.GradientBytes, float32Bytes*trainable),
-		OptimizerBytes: optimizerBytes(trainable, profile.Or(c.AdafactorStateBytes, guessedAdafactor(trainable))), Source: c.Source,
+		GradientBytes:  gradients,
+		OptimizerBytes: optimizerBytes(trainable, gradients, profile.Or(c.AdafactorStateBytes, guessedAdafactor(trainable))), Source: c.Source,
 	}
 	if m.Architecture == "" {
 		m.Architecture = "custom"

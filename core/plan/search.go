@@ -99,6 +99,7 @@ func (s *search) adapt(t Traced) {
 	for name, bytes := range m.OptimizerBytes {
 		state[name] = int64(share * float64(bytes))
 	}
+	state["adamw"] = 2 * gradientBytes * trained // adapters are in float32, whatever the model is in
 	m.TrainableParameters, m.GradientBytes, m.OptimizerBytes = trained, gradientBytes*trained, state
 	s.in.Model = m
 }

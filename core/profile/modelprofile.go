@@ -11,7 +11,7 @@ type Model struct {
 	Layers              *int   `json:"layers"`          // transformer layers, encoder plus decoder
 	ParameterBytes      int64  `json:"parameter_bytes"` // 4 B x total, or the true storage of a live module
 	GradientBytes       int64  `json:"gradient_bytes"`  // 4 B x trainable, or the true storage
-	// OptimizerBytes is the optimizer's state by name: "adamw" 8 B x trainable, "adamw_8bit" 2 B, "adafactor" about 4 B per
+	// OptimizerBytes is the optimizer's state by name: "adamw" twice the gradients, "adamw_8bit" 2 B x trainable, "adafactor" about 4 B per
 	// row and column, "sgd" 0 (without momentum).
 	OptimizerBytes map[string]int64 `json:"optimizer_bytes"`
 	Source         string           `json:"source"` // "module", "config", "folder", "catalogue", "manual"
