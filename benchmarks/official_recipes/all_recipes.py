@@ -3,7 +3,7 @@
     python benchmarks/official_recipes/all_recipes.py [--only NAME] [--page]
 
 Measured results stand in results.json; the page is made of them and of page.txt, with ``--page`` without measuring them
-again. A quarter of an hour on two quiet cores without a GPU, most of it for the plans of models of 4 to 8 billion
+again. A quarter of an hour on two quiet cores without a GPU, most of it for the plans of models of a billion and more
 parameters.
 """
 

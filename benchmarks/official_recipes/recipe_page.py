@@ -11,6 +11,8 @@ from typing import Any
 from recipe_runs import Outcome, Recipe, distance, train_plainly, train_with_plan
 
 from asrconfig_go import MemoryModel, compare_gpus
+from asrconfig_go._base import native
+from asrconfig_go.compare import GPUPlan
 from asrconfig_go.loading.text_logits import cut_labels, keeps_logits
 from asrconfig_go.trace import SpeechBatches
 
@@ -20,6 +22,11 @@ PAGE = HERE.parent.parent / "docs" / "official-recipes.md"
 RATE = 16_000
 GIB = 2**30
 EXACT = 1e-4  # of how far a training moves the weights
+
+SETTINGS = (
+    "fits", "per_device_train_batch_size", "gradient_accumulation_steps", "precision", "gradient_checkpointing",
+    "every_n_layers", "offload_checkpoints", "optimizer", "micro_batching", "length_handling",
+)  # fmt: skip
 
 Figures = dict[str, Any]
 
@@ -41,15 +48,32 @@ def measure(recipe: Recipe, found: Figures) -> Iterator[Figures]:
 
 def own_batch(recipe: Recipe, model: Any, labels: int = 0, batch: Any = None) -> Figures:
     """The recipe's batch of its longest clips on its card, from a trace of exactly that."""
+    published = recipe.published
+    return one_step(
+        recipe, model, labels, batch, clips=published.batch, accumulation=published.accumulation,
+        precision=published.precision, gradient_checkpointing=published.checkpointing,
+    )  # fmt: skip
+
+
+def one_step(
+    recipe: Recipe, model: Any, labels: int = 0, batch: Any = None, *, clips: int, accumulation: int, **settings: Any
+) -> Figures:
+    """Peak and seconds of an optimizer step of clips that are all as long as the longest, from a trace of just that."""
     published, labels = recipe.published, labels or recipe.published.labels
-    shape = (published.batch, round(published.longest_s * RATE), labels)
     with MemoryModel.trace(
-        model, batch or recipe.real_batch, precision=published.precision, accumulation=published.accumulation,
-        gradient_checkpointing=published.checkpointing, gpu=published.card, points=[shape], progress=False,
+        model, batch or recipe.real_batch, accumulation=accumulation, gpu=published.card, progress=False,
+        points=[(clips, round(published.longest_s * RATE), labels)], **settings,
     ) as memory:  # fmt: skip
-        estimate = memory.estimate(published.batch, published.longest_s, labels, timeline=0)
-        available = memory.target.available_bytes
-    return {"peak": estimate.peak_device, "available": available, "fits": estimate.fits, "at": estimate.at_peak.op}
+        estimate = memory.estimate(clips, published.longest_s, labels, timeline=0)
+        available, work = memory.target.available_bytes, memory.work(clips, published.longest_s, labels)
+    asked = {"gpu": published.card, "precision": settings["precision"], "optimizer": memory.settings.optimizer}
+    asked |= {"kernel_profile": None, "kernel_profiles": [], "measured_s": None}  # of no card that was measured here
+    work.pop("unknown")
+    step = native.call("timing.step", {**asked, "work": work, "accumulation": accumulation})
+    return {
+        "peak": estimate.peak_device, "available": available, "fits": estimate.fits, "at": estimate.at_peak.op,
+        "step_s": step["step_s"],
+    }  # fmt: skip
 
 
 def texts(recipe: Recipe, model: Any) -> list[list[int]]:
@@ -68,19 +92,29 @@ def text_logits(recipe: Recipe, model: Any) -> int | None:
 
 def planned(recipe: Recipe, model: Any) -> Figures:
     """What the plan takes on the recipe's card for as many clips a step."""
+    plan = compare(recipe, model)
+    found = {name: getattr(plan, name) for name in SETTINGS} | {"peak": plan.peak_bytes}
+    found["remedies"] = [[remedy.what, remedy.peak_bytes, remedy.fits] for remedy in plan.remedies]
+    return found | ({"step_s": planned_step(recipe, model, found)["step_s"]} if plan.fits else {})
+
+
+def compare(recipe: Recipe, model: Any) -> GPUPlan:
+    """The plan on the recipe's card, with what the planner predicts of it."""
     published = recipe.published
     batches = SpeechBatches(recipe.real_batch, RATE, labels_per_second=published.labels / published.longest_s)
-    comparison = compare_gpus(
+    return compare_gpus(
         model, gpus=[published.card], hours=20, mean_s=published.mean_s, max_s=published.longest_s,
         target_batch_size=published.clips_a_step, batch_fn=batches, trace=True, calibrations={},
+    ).rows[0]  # fmt: skip
+
+
+def planned_step(recipe: Recipe, model: Any, plan: Figures) -> Figures:
+    """A step of the plan's settings with the recipe's longest clips, in micro-batches of one size."""
+    names = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
+    return one_step(
+        recipe, model, clips=plan["per_device_train_batch_size"], accumulation=plan["gradient_accumulation_steps"],
+        **{name: plan[name] for name in names},
     )  # fmt: skip
-    plan = comparison.rows[0]
-    names = (
-        "fits", "per_device_train_batch_size", "gradient_accumulation_steps", "precision", "gradient_checkpointing",
-        "every_n_layers", "offload_checkpoints", "optimizer", "micro_batching", "length_handling",
-    )  # fmt: skip
-    remedies = [[remedy.what, remedy.peak_bytes, remedy.fits] for remedy in plan.remedies]
-    return {name: getattr(plan, name) for name in names} | {"peak": plan.peak_bytes, "remedies": remedies}
 
 
 def runs(recipe: Recipe) -> Figures:
@@ -119,9 +153,9 @@ def page(recipes: list[Recipe], results: dict[str, Figures]) -> str:
     trainings = [_run_row(recipe, results[recipe.name]) for recipe in known]
     text = (HERE / "page.txt").read_text("utf-8")
     tables = {
-        "batches": _table(("recipe", "its batch", "card", "peak", "the plan there", "peak"), batches),
+        "batches": _table(("recipe", "its batch", "card", "its peak", "the plan", "the plan's peak", "speed"), batches),
         "texts": "\n".join(_text_rows(known, results)),
-        "runs": _table(("recipe", "first loss with the plan", "half of a batch fits"), trainings),
+        "runs": _table(("recipe", "the recipe's first loss", "when half of a batch fits"), trainings),
         "assumed": "\n".join(_remarks(known)),
     }
     for name, table in tables.items():
@@ -142,13 +176,21 @@ def _batch_row(recipe: Recipe, found: Figures) -> tuple[str, ...]:
     return (
         f"[{published.title}]({published.url})<br>{published.model}", settings, card, verdict,
         "not computed yet" if plan is None else _plan_words(plan), _gib(plan["peak"]) if plan and plan["fits"] else "–",
+        _speed(own, plan),
     )  # fmt: skip
+
+
+def _speed(own: Figures, plan: Figures | None) -> str:
+    """How many times as many clips a second the plan trains on, of what the recipe's batch does."""
+    if plan is None or not plan["fits"]:
+        return "–"
+    return f"{own['step_s']['likely'] / plan['step_s']['likely']:.1f}×" if own["fits"] else "its batch does not fit"
 
 
 def _plan_words(plan: Figures) -> str:
     if not plan["fits"]:
-        fitting = [f"{what}: {_gib(peak)}" for what, peak, fits in plan["remedies"] if fits]
-        return "does not fit; " + (fitting[0] if fitting else "a larger card")
+        (_, least, _), *_ = plan["remedies"]  # traced with the settings that take the least memory
+        return f"**none: a micro-batch of one clip takes {_gib(least)}**"
     words = [f"{plan['per_device_train_batch_size']} × {plan['gradient_accumulation_steps']}", plan["precision"]]
     if plan["gradient_checkpointing"]:
         every = plan["every_n_layers"]
@@ -157,13 +199,15 @@ def _plan_words(plan: Figures) -> str:
         words.append("offloaded")
     if plan["micro_batching"] == "memory":
         words.append("micro-batches sized by memory")
+    if plan["length_handling"] != "random":
+        words.append("clips of similar length together")
     return ", ".join(words)
 
 
 def _run_row(recipe: Recipe, found: Figures) -> tuple[str, ...]:
     run = found["runs"]
     ratio = run["first_loss"] / run["planned_loss"]
-    same = "the same" if abs(ratio - 1) < 1e-3 else f"1/{ratio:.0f} of the recipe's"
+    same = "as with the plan" if abs(ratio - 1) < 1e-3 else f"{ratio:.0f} times the plan's"
     ends = _end(run)
     if "frozen" in run:
         ends += f"; with `freeze` of what does not train: {_end(run['frozen'])}"
@@ -174,7 +218,7 @@ def _end(run: Figures) -> str:
     if "refused" in run:
         return f"refused: {run['refused'].partition('its batch cannot be split: ')[2] or run['refused']}"
     (before, after), *_ = run["splits"]
-    return f"{before} → {after} clips, weights off by {run['distance']:.0e} of the way"
+    return f"{before} → {after} clips, weights off by {run['distance']:.0e}"
 
 
 def _text_rows(recipes: list[Recipe], results: dict[str, Figures]) -> list[str]:
@@ -184,7 +228,7 @@ def _text_rows(recipes: list[Recipe], results: dict[str, Figures]) -> list[str]:
         peaks = [(published.labels, found["own"]["peak"]), *map(tuple, found["texts"])]
         words = ", ".join(f"{labels} tokens {_gib(peak)}" for labels, peak in sorted(peaks))
         if found["text_logits"] is not None:
-            words += f"; of the text alone, at {published.labels}: {_gib(found['text_logits'])}"
+            words += f"; {published.labels} tokens and logits of the text alone {_gib(found['text_logits'])}"
             rows.append(f"- {published.title}, {published.batch} clips: {words}.")
     return rows
 

@@ -36,12 +36,34 @@ def test_results_are_exact_or_refused(name: str) -> None:
     found = RESULTS[name]
     assert found["own"]["peak"] > 4 * found["trained"]
     assert found["own"]["fits"] == (found["own"]["peak"] <= found["own"]["available"])
-    if "plan" in found and found["plan"]["fits"]:
-        assert found["plan"]["peak"] < found["own"]["available"]
+    check_plan(found["own"], found.get("plan"), RECIPES[name].published.clips_a_step)
     check_end(found["runs"])
     if "frozen" in found["runs"]:
         assert "refused" not in found["runs"]["frozen"]
         check_end(found["runs"]["frozen"])
+
+
+def check_plan(own: dict[str, Any], plan: dict[str, Any] | None, clips: int) -> None:
+    """As many clips a step as the recipe, within the card, and times where both can be compared."""
+    if plan is None or not plan["fits"]:
+        return
+    assert plan["per_device_train_batch_size"] * plan["gradient_accumulation_steps"] == clips
+    assert plan["peak"] < own["available"]
+    for part in (own, plan) if own["fits"] else (plan,):
+        assert 0 < part["step_s"]["low"] <= part["step_s"]["likely"] <= part["step_s"]["high"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_speeds_are_those_of_the_planner() -> None:
+    """Where all clips are as long as the longest, the page's seconds of a step are about the planner's own."""
+    recipe = RECIPES["audio_classification_guide"]
+    model = recipe.real()
+    row = recipe_page.compare(recipe, model)
+    plan = {name: getattr(row, name) for name in recipe_page.SETTINGS}
+    found = recipe_page.planned_step(recipe, model, plan)["step_s"]
+    assert row.step_s is not None
+    assert found["likely"] == pytest.approx(row.step_s.likely, rel=0.05)
 
 
 def check_end(figures: dict[str, Any]) -> None:
