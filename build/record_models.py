@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import lzma
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ from asrconfig_go._base import native
 from asrconfig_go._base.choices import Precision
 from asrconfig_go._base.defaults import TRACED_MICRO_BATCHES
 from asrconfig_go.demo.tiny_models import TINY
-from asrconfig_go.machine.model import counts_of_built, known_models
+from asrconfig_go.machine.model import adafactor_bytes, counts_of_module, known_models, on_meta
 from asrconfig_go.machine.model_source import model_source
 from asrconfig_go.memory.memory_settings import MemorySettings
 from asrconfig_go.memory.recording import Recording
-from asrconfig_go.memory.recordings import FOLDER, RecordedSettings, packed
+from asrconfig_go.memory.recordings import FOLDER, RecordedSettings
 from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions
 
 COUNTS = Path(__file__).parent.parent / "core" / "model" / "counts.json"
@@ -58,6 +60,27 @@ def recorded(name: str, settings: RecordedSettings, capability: tuple[int, int])
     return {"format": FORMAT, "version": VERSION, **vars(trace)}
 
 
+def counts_of_built(build: Callable[[], Any]) -> dict[str, Any]:
+    """What the core's table of known models has of one, whole and of its front end."""
+    model = on_meta(build)
+    counts = counts_of_module(model)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    if hasattr(model, "freeze_feature_encoder"):
+        model.freeze_feature_encoder()
+    front_end = [p for p in trained if not p.requires_grad]
+    return {
+        "class_name": counts["class_name"],
+        "architecture": counts["architecture"],
+        "total": counts["total"],
+        "trainable": counts["trainable"],
+        "adafactor": counts["adafactor_state_bytes"],
+        "hidden_size": counts.get("hidden_size"),
+        "layers": counts.get("layers"),
+        "front_end": sum(p.numel() for p in front_end),
+        "front_end_adafactor": sum(adafactor_bytes(tuple(p.shape)) for p in front_end),
+    }
+
+
 def write_counts() -> None:
     """Count every model of the catalogue as it is built."""
     counts = {}
@@ -65,6 +88,30 @@ def write_counts() -> None:
         counts[name] = counts_of_built(model_source(name).model)
     lines = [f" {json.dumps(name)}: {json.dumps(row)}" for name, row in counts.items()]
     COUNTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def packed(traces: Iterable[tuple[RecordedSettings, dict[str, Any]]]) -> bytes:
+    """A file of traces, each as the object that its own file would hold."""
+    header, parts, begin = [], [], 0
+    for settings, body in traces:
+        parts.append(json.dumps(_relative(body), separators=(",", ":")).encode())
+        header.append({"settings": list(settings), "begin": begin, "end": begin + len(parts[-1])})
+        begin += len(parts[-1])
+    head = json.dumps(header, separators=(",", ":")).encode()
+    return lzma.compress(b"\n".join([head, b"".join(parts)]), preset=9 | lzma.PRESET_EXTREME)
+
+
+def _relative(body: dict[str, Any]) -> dict[str, Any]:
+    born, segments = 0, []
+    for segment in body["segments"]:
+        events = []
+        for event in segment["events"]:
+            events.append(event if event >= 0 else -born - 1 - event)
+            born += event >= 0
+        modules = segment["module"]
+        steps = [now - before for before, now in zip([0, *modules], modules, strict=False)]
+        segments.append({**segment, "events": events, "module": steps})
+    return {**body, "segments": segments}
 
 
 def write_recordings() -> None:

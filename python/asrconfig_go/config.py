@@ -70,7 +70,7 @@ class TrainingConfig(PlanRecord):
         Returns what was applied, what was not and why. A setting that comes too late raises a
         ``TooLateWarning``, one that the model's class lacks an ``UnsupportedSettingWarning``.
         """
-        from .apply.apply_plan import apply
+        from .apply.model_preparation import apply
 
         return apply(self, model, environment, backends, stacklevel=2)
 

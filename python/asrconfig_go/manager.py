@@ -27,7 +27,7 @@ from .data.durations import DurationSettings, add_durations
 from .data.prepared_rows import examples_of, row_seconds
 from .data.scan import DatasetProfile, ScanResult, ScanSettings, scan_audio
 from .data.stream_sources import is_remote
-from .machine.hardware import HardwareProfile, check_margin, hardware_json
+from .machine.hardware import HardwareProfile, check_margin
 from .machine.model import profile_model
 from .machine.model_profile import ModelProfile
 from .plan.plan_options import PlanOptions
@@ -184,7 +184,7 @@ class ASRConfigManager:
         given = options.given() | self._adapters(options)
         tracer = self._tracer(trace, options, batch_fn := self._batches(batch_fn), progress)
         request = {
-            "hardware": hardware_json(self.hardware),
+            "hardware": to_json(self.hardware),
             "dataset": to_json(self.dataset),
             "model": to_json(self.model),
             "options": {
@@ -305,9 +305,7 @@ class ASRConfigManager:
         RAM those of this machine. ``options`` are the others of ``compare_gpus``. Raises ``InvalidArgumentError``
         before both profiles are measured.
         """
-        from .compare.compared_rows import profile_data
-        from .compare.gpu_comparison import compare_described
-        from .compare.gpu_traces import TracedModel
+        from .compare.gpu_comparison import TracedModel, compare_described
         from .plan.known_loss import knows_loss
         from .plan.planner import usable
 
@@ -329,7 +327,7 @@ class ASRConfigManager:
         return compare_described(
             self.model,
             TracedModel(self._model, self._frozen, trace, self._batch_fn, options.get("lora_rank", 0)),
-            profile_data(self.dataset),
+            {"profile": to_json(self.dataset)},
             gpus=gpus,
             prices=prices,
             measured={"hardware": to_json(self.hardware), **self._rates(), "loss_unknown": unknown, **adapted},

@@ -12,6 +12,7 @@ from ._base.defaults import SAFETY_MARGIN, SAMPLING_RATE, TARGET_BATCH_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from typing_extensions import Unpack
 
@@ -85,7 +86,7 @@ def create_optimal_config(
     found = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
     rows = dataset.source if isinstance(dataset, ScanResult) else dataset
     given = collator is not None or batch_fn is not None
-    batches = collator if given else processor_examples(rows, processor, model)
+    batches = collator if given else processor_examples(rows, processor, model, _splits)
     measured = manager.profile_dataset(
         dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
     )
@@ -101,3 +102,9 @@ def create_optimal_config(
     config = manager.plan(options, trace=trace, batch_fn=batch_fn, progress=bars)
     say(verbose, "Planning", config)
     return config, manager
+
+
+def _splits(path: Path) -> dict[str, Any]:
+    from .recipe.splits import splits_of
+
+    return splits_of(path, None, None, {}, [])

@@ -6,11 +6,13 @@ of ``_row_words``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from ._row_words import WORDS, RowKind, RowWords
+from .errors import InvalidArgumentError
 
 __all__ = [
     "FRAMES_PER_SECOND",
@@ -21,7 +23,7 @@ __all__ = [
     "RowKind",
     "RowWords",
     "audio_name",
-    "too_long",
+    "input_length",
 ]
 
 INPUTS: Final = ("input_values", "input_features", "input_ids")
@@ -60,9 +62,28 @@ class InputUnit:
         return each if self.fixed is None else f"each of {self.seconds(0):g} s, {each}"
 
 
-def too_long(row_kind: RowKind, model: str, length: int, longest: int, per_second: float) -> str:
-    """What is wrong with an input of this length, of which ``model`` takes ``longest``."""
-    words = WORDS[row_kind]
-    most, asked = words.length(longest / per_second), words.length(length / per_second)
-    counted = "" if row_kind == "texts" else f": {length} samples or frames, not {longest}"
-    return f"{words.content} of {asked} is longer than the {most} that {model} takes{counted}"
+def input_length(
+    seconds: float,
+    per_second: float,
+    *,
+    fixed: int | None,
+    longest: int | None,
+    truncates: bool,
+    row_kind: RowKind,
+    model: str,
+) -> int:
+    """The length of a batch whose longest row lasts ``seconds``, in samples, frames or tokens, as ``model`` takes it.
+
+    ``fixed`` is what all rows are padded to, ``longest`` what the model's positions allow; a longer row is cut where
+    the model ``truncates``, else it is refused.
+    """
+    length, most = math.ceil(seconds * per_second - 1e-6), fixed or longest
+    if most and length > most and not truncates:
+        words = WORDS[row_kind]
+        limit, asked = words.length(most / per_second), words.length(length / per_second)
+        counted = "" if row_kind == "texts" else f": {length} samples or frames, not {most}"
+        raise InvalidArgumentError(
+            f"{words.content} of {asked} is longer than the {limit} that {model} takes{counted}",
+            "split clips, truncate texts, or choose a model without fixed positions",
+        )
+    return fixed or min(length, longest or length)

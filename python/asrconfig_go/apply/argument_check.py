@@ -70,8 +70,8 @@ class PlannedTraining:
 
         ``elsewhere`` is whether they have another precision than the plan for this machine alone.
         """
+        from ..memory.calibration_trainer import training_settings
         from ..memory.question import EstimatorWarning, estimate_memory
-        from ..memory.trial_batch import training_settings
 
         config, seconds = self.config, self._seconds()
         if seconds is None or not config.gpu_name or config.distributed not in ("none", "ddp"):
@@ -97,7 +97,6 @@ class PlannedTraining:
             return None
 
     def _seconds(self) -> float | None:
-        """The longest clip that is trained on."""
         lengths = [self.longest_s, self.config.max_length_s, *(b.up_to_s for b in self.config.length_buckets[-1:])]
         known = [seconds for seconds in lengths if seconds]
         return min(known) if known else None
@@ -105,7 +104,7 @@ class PlannedTraining:
 
 def differences(config: PlanRecord, args: Any, model: Any) -> list[Difference]:
     """What the arguments of a Trainer have instead of the plan's."""
-    from ..memory.trial_batch import training_settings
+    from ..memory.calibration_trainer import training_settings
 
     settings = training_settings(args, model)
     return [*_precision(config, args, settings), *_checkpointing(config, settings), *_steps(config, args, settings)]
@@ -122,7 +121,6 @@ def _precision(config: PlanRecord, args: Any, settings: dict[str, Any]) -> Itera
 
 
 def _checkpointing(config: PlanRecord, settings: dict[str, Any]) -> Iterator[Difference]:
-    """On or off, of which layers, and where its inputs lie."""
     name = "gradient_checkpointing"
     if settings[name] != config.gradient_checkpointing:
         words = "on instead of off" if settings[name] else "off instead of on"
@@ -133,7 +131,6 @@ def _checkpointing(config: PlanRecord, settings: dict[str, Any]) -> Iterator[Dif
 
 
 def _steps(config: PlanRecord, args: Any, settings: dict[str, Any]) -> Iterator[Difference]:
-    """Optimizer, batch and accumulation, allocator."""
     optimizer = settings["optimizer"]
     if optimizer != config.optimizer and not {optimizer, config.optimizer} <= _SAME_STATE:
         words = f"{optimizer} instead of {config.optimizer}"

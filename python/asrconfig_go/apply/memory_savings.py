@@ -32,39 +32,30 @@ class Saving:
     changed: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
-@dataclass(frozen=True)
-class _Traced:
-    """What is traced: a model with the batches of its user's collator, as a plan has it, on ``gpu``."""
+def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new_rank: int) -> None:
+    """Append to a plan's alternatives what would take less memory for its micro-batch of the longest clip.
 
-    model: Any
-    batches: SpeechBatches
-    plan: PlanRecord
-    gpu: str | None
-    new_rank: int
-
-
-def memory_savings(traced: _Traced) -> list[Alternative]:
-    """What would take less memory than the plan for its micro-batch of the longest clip, by traces with and without.
-
-    Empty where nothing applies; then nothing is traced.
+    By traces with and without each change, of batches as the user's collator makes them. There are none where no rows
+    tell its batches, or the changed one fails. ``new_rank`` is that of adapters that the model does not have yet.
     """
-    plan, batches = traced.plan, traced.batches
-    pairs = batches.pairs()
-    if not pairs:
-        return []
-    size = plan.micro_batch_size if plan.micro_batching == "memory" else plan.per_device_train_batch_size
-    point = batches.real((size, *max(pairs)))  # the longest clip with its own text
-    savings = list(_savings(traced.model, batches, point))
-    if not savings:
-        return []
-    before, found = _peak(traced, batches.batch, point), []
-    for saving in savings:
-        with saving.changed():
-            after = _peak(traced, saving.batch, point)
-        seconds = point[1] / batches.length_per_second
-        words = f"{saving.how}: {gib(after)} instead of {gib(before)} for {size} × {seconds:.3g} s"
-        found.append(Alternative(saving.name, words, True, after, None, None))
-    return found
+    with contextlib.suppress(AsrConfigError):
+        pairs = batches.pairs() if hasattr(batches, "pairs") else []
+        if not pairs:
+            return
+        size = plan.micro_batch_size if plan.micro_batching == "memory" else plan.per_device_train_batch_size
+        point = batches.real((size, *max(pairs)))  # the longest clip with its own text
+        savings = list(_savings(model, batches, point))
+        if not savings:
+            return
+        per_second = batches.length_per_second
+        peak = functools.partial(_peak, model, plan, gpu, new_rank, per_second, point)
+        before, found = peak(batches.batch), []
+        for saving in savings:
+            with saving.changed():
+                after = peak(saving.batch)
+            words = f"{saving.how}: {gib(after)} instead of {gib(before)} for {size} × {point[1] / per_second:.3g} s"
+            found.append(Alternative(saving.name, words, True, after, None, None))
+        object.__setattr__(plan, "alternatives", (*plan.alternatives, *found))
 
 
 def _savings(model: Any, batches: SpeechBatches, point: Point) -> Iterator[Saving]:
@@ -115,27 +106,16 @@ def _eval(part: Any) -> Iterator[None]:
             module.training = mode
 
 
-def _peak(traced: _Traced, batch: BatchFunction, point: Point) -> int:
+def _peak(
+    model: Any, plan: PlanRecord, gpu: str | None, new_rank: int, per_second: float, point: Point, batch: BatchFunction
+) -> int:
     from ..memory import MemoryModel
 
-    plan, per_second = traced.plan, traced.batches.length_per_second
     with MemoryModel.trace(
-        traced.model, batch, precision=plan.precision, gradient_checkpointing=plan.gradient_checkpointing,
+        model, batch, precision=plan.precision, gradient_checkpointing=plan.gradient_checkpointing,
         optimizer=plan.optimizer, accumulation=TRACED_MICRO_BATCHES, every_n_layers=plan.every_n_layers,
         offload_checkpoints=plan.offload_checkpoints, freeze_feature_encoder=plan.freeze_feature_encoder,
-        lora_rank=traced.new_rank, gpu=traced.gpu, points=[point], length_per_second=per_second, progress=False,
+        lora_rank=new_rank, gpu=gpu, points=[point], length_per_second=per_second, progress=False,
     ) as memory:  # fmt: skip
         estimate = memory.estimate(point[0], point[1] / per_second, point[2], timeline=0)
         return estimate.peak_device or estimate.peak_reserved
-
-
-def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new_rank: int) -> None:
-    """Append them to a plan's alternatives; where no rows tell its batches, or the changed one fails, there are none.
-
-    ``new_rank`` is that of adapters that the model does not have yet.
-    """
-    if not hasattr(batches, "pairs"):
-        return
-    with contextlib.suppress(AsrConfigError):
-        found = memory_savings(_Traced(model, batches, plan, gpu, new_rank))
-        object.__setattr__(plan, "alternatives", (*plan.alternatives, *found))

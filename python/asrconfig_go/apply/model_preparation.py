@@ -1,4 +1,7 @@
-"""A model as planned: checkpointing, attention, the frozen feature encoder. Weights and random numbers stay."""
+"""A model as planned: checkpointing, attention, the frozen feature encoder. Weights and random numbers stay.
+
+``apply`` sets the other settings that the Trainer does not set, too.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from .._base.transformers_features import checkpoint_options
 from .._base.wrapped_model import bare, checkpointing_depth, lora_rank, offloads_checkpoints
 from ..plan.plan_record import PlanRecord
 from .applied_settings import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report
+from .environment import set_environment
+from .torch_backends import set_backends
 from .training_arguments import UnsupportedSettingWarning
 
 # What older versions do instead, by transformers' names: the plan's name, its value there, and what follows.
@@ -47,6 +52,18 @@ def prepare_model(model: Any, config: PlanRecord) -> Applied:
     False
     """
     return report(settings_of_model(model, config), stacklevel=2)
+
+
+def apply(config: PlanRecord, model: Any, environment: bool, backends: bool, stacklevel: int) -> Applied:
+    """See ``TrainingConfig.apply``. The environment first: it counts only before CUDA starts."""
+    settings: list[AppliedSetting] = []
+    if environment:
+        settings += set_environment(config)
+    if backends:
+        settings += set_backends(config)
+    if model is not None:
+        settings += settings_of_model(model, config)
+    return report(settings, stacklevel + 1)
 
 
 def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:

@@ -330,7 +330,6 @@ def _grouped(config: PlanRecord) -> bool:
 
 
 def _report_grouping(config: PlanRecord, planned: dict[str, Any]) -> None:
-    """Warn when the two settings for grouping say different things."""
     passed = planned.get("train_sampling_strategy", planned.get("group_by_length"))
     if passed is not None and config.group_by_length != (config.length_handling == "grouped"):
         _report(

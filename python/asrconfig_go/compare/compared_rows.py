@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .._base.checks import checked
 from .._base.defaults import MEAN_S, TOKENS
-from .._base.errors import InvalidArgumentError
-from .._base.input_units import TOKENS_PER_SECOND, RowKind
+from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.input_units import TOKENS_PER_SECOND, RowKind, audio_name
 from .._base.records import to_json
+from .._base.wrapped_model import bare
 from ..data.prepared_rows import examples_of
 from ..data.profile import DatasetProfile
+from ..machine.model_profile import ModelProfile
+from ..machine.model_source import can_trace, model_config
 
 _Batches = Callable[[int, int, int], dict[str, Any]]
 
@@ -24,11 +29,6 @@ class ComparedRows:
 
     data: dict[str, Any]
     batches: _Batches | None = None
-
-
-def profile_data(dataset: DatasetProfile) -> dict[str, Any]:
-    """A measured dataset as ``timing.compare`` takes it."""
-    return {"profile": to_json(dataset)}
 
 
 def read_rows(
@@ -45,13 +45,13 @@ def read_rows(
 ) -> ComparedRows:
     """See ``compare_gpus``. Raises ``InvalidArgumentError`` where neither a dataset nor an amount is given."""
     if isinstance(dataset, DatasetProfile):
-        return ComparedRows(profile_data(dataset))
+        return ComparedRows({"profile": to_json(dataset)})
     if dataset is not None:
         return _measured(dataset, model, collator)
     if texts is not None:
         return ComparedRows(_assumed_texts(texts, mean_tokens, max_tokens))
     if hours is not None:
-        return ComparedRows(_assumed_clips(hours, mean_s, max_s, _row_kind(model)))
+        return ComparedRows(_assumed_clips(hours, mean_s, max_s, row_kind_of(model)))
     raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, hours of audio, or a number of texts")
 
 
@@ -60,10 +60,8 @@ def _measured(dataset: Any, model: Any, collator: Any) -> ComparedRows:
 
     examples = examples_of(getattr(dataset, "source", dataset), collator, model)
     found = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
-    if examples is None:
-        return ComparedRows(profile_data(found.profile))
-    known = found.durations if found.unit is None and not found.profile.sampled else array("d")
-    return ComparedRows(profile_data(found.profile), examples.batches(known))
+    durations = found.durations if found.unit is None and not found.profile.sampled else array("d")
+    return ComparedRows({"profile": to_json(found.profile)}, None if examples is None else examples.batches(durations))
 
 
 def _assumed_clips(hours: float, mean_s: float | None, max_s: float | None, kind: RowKind) -> dict[str, Any]:
@@ -88,7 +86,33 @@ def _made_up(rows: int, mean_s: float, max_s: float, kind: RowKind) -> dict[str,
     return {"clips": rows, "mean_s": float(mean_s), "max_s": float(max_s), "row_kind": kind}
 
 
-def _row_kind(model: Any) -> RowKind:
-    from ..memory.row_kinds import row_kind_of
+def row_kind_of(model: Any) -> RowKind:
+    """``"texts"`` for a model whose ``forward`` takes tokens and nothing to hear, else ``"clips"``.
 
-    return row_kind_of(model)
+    ``model`` is whatever ``profile_model`` takes. Known names are those of speech models.
+    """
+    kind = bare(model) if callable(getattr(model, "named_parameters", None)) else _class_of(model)
+    if not hasattr(kind, "forward"):
+        return "clips"
+    names = [*inspect.signature(kind.forward).parameters, *_settings(model)]
+    return "texts" if "input_ids" in names and audio_name(names) is None else "clips"
+
+
+def _class_of(model: Any) -> Any:
+    """The class that fine-tuning uses of a config; None where that needs no look, or is not known."""
+    named = isinstance(model, str) and not Path(model).is_dir()
+    if model is None or named or isinstance(model, ModelProfile) or callable(model) or not can_trace():
+        return None
+    try:
+        class_name = model_config(model)[2]
+    except AsrConfigError:
+        return None
+    import transformers
+
+    return getattr(transformers, class_name, None)
+
+
+def _settings(model: Any) -> list[str]:
+    """The names in a model's config: audio that comes as tokens shows nowhere else."""
+    config = getattr(model, "config", model)
+    return list(config) if isinstance(config, dict) else list(getattr(config, "__dict__", ()))

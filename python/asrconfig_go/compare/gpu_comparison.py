@@ -21,7 +21,7 @@ from .._base.defaults import (
     SAFETY_MARGIN,
     TARGET_BATCH_SIZE,
 )
-from .._base.errors import InvalidArgumentError
+from .._base.errors import AsrConfigError, InvalidArgumentError, LibraryError
 from .._base.json_files import read_json
 from .._base.keywords import check_keywords
 from .._base.records import from_json, to_json
@@ -30,11 +30,11 @@ from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
 from ..machine.model import profile_model
 from ..machine.model_profile import ModelProfile
+from ..machine.model_source import can_trace
 from ..plan.known_loss import knows_loss
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
 from .compared_rows import read_rows
 from .comparison_records import Comparison, Price, StepCalibration
-from .gpu_traces import TracedModel
 from .step_calibration import known_calibrations
 
 if TYPE_CHECKING:
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
     from typing_extensions import Unpack
 
+    from ..memory import MemoryModel
+
+_ROUNDS = 12  # at most this many settings are traced for a GPU: those of a plan, for each form of an optimizer
 Prices = Mapping[str, float] | str | os.PathLike[str]
 
 
@@ -154,6 +157,64 @@ class CompareOptions(EvaluationOptions):
             if not given[name]:  # zero would mean the default in the library
                 raise InvalidArgumentError(f"{name} = {given[name]!r} is too small", "give a number above 0")
         return given
+
+
+@dataclass(frozen=True)
+class TracedModel:
+    """What to trace, and how: ``trace`` and ``batch_fn`` as for ``compare_gpus``."""
+
+    model: Any
+    freeze: bool
+    trace: bool | None = None
+    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
+    lora_rank: int = 0
+
+    @property
+    def records(self) -> bool:
+        """Whether a training step is recorded where no recording is known."""
+        return self.trace is not False and can_trace()
+
+    def compare(self, request: dict[str, Any], durations: array[float] | None) -> dict[str, Any]:
+        """The comparison as a JSON object, once all that it wants is traced.
+
+        Cards whose kernels are the same share a recording. Raises ``UnsupportedError`` for a model that cannot be
+        traced.
+        """
+        attached = b"" if durations is None else durations.tobytes()
+        traced: list[list[dict[str, Any]]] = []
+        opened: dict[Any, MemoryModel] = {}
+        for _ in range(_ROUNDS):
+            found = native.call("timing.compare", {**request, "traced": traced}, attached)
+            if found["wanted"] is None:
+                return dict(found["comparison"])
+            machines = found["wanted"]["machines"]
+            traced = traced or [[] for _ in machines]
+            for known, machine in zip(traced, machines, strict=True):
+                if machine["trace"] is not None:
+                    seconds = durations or found["wanted"]["seconds"]
+                    known.append(self._traced(machine, seconds, opened, required=not known))
+        raise LibraryError(
+            f"more than {_ROUNDS} settings of one GPU were to be traced", "please report this as a defect"
+        )
+
+    def _traced(
+        self, machine: dict[str, Any], durations: Sequence[float], opened: dict[Any, MemoryModel], required: bool
+    ) -> dict[str, Any]:
+        from ..plan.planner import Tracer
+        from ..plan.traced_answers import Wanted
+
+        tracer = Tracer(
+            self.model, gpu=machine["gpu"], freeze=self.freeze, progress=False, opened=opened,
+            record=self.trace if self.records else False, batch_fn=self.batch_fn if self.records else None,
+            lora_rank=self.lora_rank,
+        )  # fmt: skip
+        wanted = Wanted(**machine["trace"])
+        try:
+            return tracer.trace(wanted, durations)
+        except AsrConfigError as error:
+            if required:
+                raise
+            return wanted.refused(error, max(durations))
 
 
 def compare_described(

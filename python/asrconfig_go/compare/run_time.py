@@ -16,7 +16,7 @@ from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
 from ..machine.model import profile_model
 from ..memory.memory_settings import MAX_BATCH, positive
 from ..plan.plan_options import EvaluationOptions, EvaluationSettings
-from ..plan.planner import decoder_of
+from ..plan.traced_answers import decoder_of
 from .comparison_records import RunTime, StepTime
 from .recorded_step import recorded_step, usual_precision, work_of
 

@@ -31,9 +31,9 @@ def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = Fals
     """
     from .._base.allocator_settings import allocator_in_force
     from ..memory import MemoryModel
-    from ..memory.trial_batch import trainer_settings
+    from ..memory.calibration_trainer import training_settings
 
-    settings = trainer_settings(trainer)
+    settings = training_settings(trainer.args, trainer.model)
     settings["accumulation"] = _WINDOW if whole_steps else max(settings["accumulation"], _WINDOW)
     return MemoryModel.trace(trainer.model, batch_fn, gpu=gpu, allocator=allocator_in_force(), **settings)
 

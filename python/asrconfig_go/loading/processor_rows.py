@@ -34,24 +34,26 @@ class ProcessorRows:
         return self.collate([{name: row[column] for name, column in names.items()} for row in rows])
 
 
-def processor_examples(dataset: Any, processor: Any, model: Any) -> CollatedExamples | None:
+def processor_examples(
+    dataset: Any, processor: Any, model: Any, read: Callable[[Path], Any] | None = None
+) -> CollatedExamples | None:
     """Rows of ``dataset`` as the call of ``processor`` makes them the input of ``model``.
 
-    A path is a folder or a manifest with transcripts, as for ``asrconfig train``. None where there are no such rows, or
-    no module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``,
-    where the first row becomes no batch.
+    ``read`` makes splits of a path: a folder or a manifest with transcripts. None where there are no such rows, or no
+    module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``, where
+    the first row becomes no batch.
     """
     whole = getattr(processor, "tokenizer", None) is not None
     if not whole or not callable(getattr(model, "named_parameters", None)):
         return None
-    from ..recipe.splits import splits_of
     from ..trace.collated_batches import CollatedExamples
     from .processor_batches import collator_of
     from .stored_audio import stored
 
     try:
-        if isinstance(dataset, str | os.PathLike) and Path(dataset).expanduser().exists():
-            dataset = splits_of(dataset, None, None, {}, [])
+        if read is not None and isinstance(dataset, str | os.PathLike):
+            path = Path(dataset).expanduser()
+            dataset = read(path) if path.exists() else dataset
         rows = stored(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
         if not _has_rows(rows):
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,9 +12,8 @@ from .._base import native
 from .._base.checks import MARGIN_RANGE
 from .._base.defaults import SAFETY_MARGIN
 from .._base.errors import InvalidArgumentError
-from .._base.records import from_json, to_json
+from .._base.records import from_json
 from ..view.render import Shown
-from .cuda_devices import cuda_order
 
 
 @dataclass(frozen=True)
@@ -151,9 +151,25 @@ def driver_arguments() -> dict[str, Any]:
     }
 
 
-def hardware_json(profile: HardwareProfile) -> dict[str, object]:
-    """The JSON object that planning takes."""
-    return dict(to_json(profile))
+def cuda_order() -> list[str] | None:
+    """The UUIDs of this process's GPUs as CUDA numbers them, as the driver writes them.
+
+    None before CUDA runs, or where it does not answer.
+    """
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return None
+    try:
+        found = [uuid_of(cuda.get_device_properties(i)) for i in range(cuda.device_count())]
+    except RuntimeError:  # as after an illegal memory access
+        return None
+    return found if all(found) else None
+
+
+def uuid_of(properties: Any) -> str:
+    """The UUID of a device's ``properties``, ``""`` where this version of PyTorch does not report it."""
+    uuid = getattr(properties, "uuid", None)
+    return "" if uuid is None else f"GPU-{uuid}"
 
 
 def catalogue() -> list[dict[str, Any]]:

@@ -12,8 +12,7 @@ from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.files import user_path
 from .._base.records import from_json
 from .model_profile import ModelProfile, completed
-from .model_source import can_trace, model_source
-from .named_models import config_of_name
+from .model_source import can_trace, config_of_name, model_source
 
 
 def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelProfile:
@@ -47,7 +46,7 @@ def known_models() -> list[str]:
 
 def _request(model: Any, freeze: bool) -> dict[str, Any]:
     if callable(getattr(model, "named_parameters", None)):
-        return {"counts": _counts_of_module(model)}
+        return {"counts": counts_of_module(model)}
     if isinstance(model, str) and not user_path(model, "model").is_dir():
         known = config_of_name(model)
         if known["class_name"]:  # whose module was counted
@@ -62,53 +61,34 @@ def _request(model: Any, freeze: bool) -> dict[str, Any]:
 
 def _built(model: Any, freeze: bool) -> dict[str, Any]:
     """Counts of the module that transformers makes of a config, without memory; else of a folder's weights."""
-    folder = isinstance(model, str | os.PathLike) and user_path(os.fspath(model), "model").is_dir()
+    path = user_path(os.fspath(model), "model") if isinstance(model, str | os.PathLike) else None
+    folder = path is not None and path.is_dir()
     if not can_trace():
         if folder:
-            return {"folder": str(user_path(os.fspath(model), "model")), "freeze_feature_encoder": freeze}
+            return {"folder": str(path), "freeze_feature_encoder": freeze}
         raise UnsupportedError(
             "a model is built from its config with torch and transformers, which are not installed here",
             "pip install torch transformers, or pass ModelProfile(total_parameters=…, trainable_parameters=…)",
         )
     try:
         source = model_source(model, freeze)
-        counts = _counts_of_module(_on_meta(source.model))
+        counts = counts_of_module(on_meta(source.model))
     except UnsupportedError:
         if not folder or freeze:
             raise
-        return {"folder": str(user_path(os.fspath(model), "model"))}
+        return {"folder": str(path)}
     return {"counts": {**counts, "name": source.label, "source": "folder" if folder else "config"}}
 
 
-def _on_meta(build: Callable[[], Any]) -> Any:
+def on_meta(build: Callable[[], Any]) -> Any:
+    """What a function builds, without memory."""
     import torch
 
     with torch.device("meta"):
         return build()
 
 
-def counts_of_built(build: Callable[[], Any]) -> dict[str, Any]:
-    """What the core's table of known models has of one, whole and of its front end."""
-    model = _on_meta(build)
-    counts = _counts_of_module(model)
-    trained = [p for p in model.parameters() if p.requires_grad]
-    if hasattr(model, "freeze_feature_encoder"):
-        model.freeze_feature_encoder()
-    front_end = [p for p in trained if not p.requires_grad]
-    return {
-        "class_name": counts["class_name"],
-        "architecture": counts["architecture"],
-        "total": counts["total"],
-        "trainable": counts["trainable"],
-        "adafactor": counts["adafactor_state_bytes"],
-        "hidden_size": counts.get("hidden_size"),
-        "layers": counts.get("layers"),
-        "front_end": sum(p.numel() for p in front_end),
-        "front_end_adafactor": sum(_adafactor_bytes(tuple(p.shape)) for p in front_end),
-    }
-
-
-def _counts_of_module(module: Any) -> dict[str, Any]:
+def counts_of_module(module: Any) -> dict[str, Any]:
     """Counts of a live module; a parameter that two names share counts once."""
     parameters = {id(p): p for _, p in module.named_parameters()}.values()
     trainable = [p for p in parameters if p.requires_grad]
@@ -118,7 +98,7 @@ def _counts_of_module(module: Any) -> dict[str, Any]:
         "trainable": sum(p.numel() for p in trainable),
         "parameter_bytes": sum(p.numel() * p.element_size() for p in parameters),
         "gradient_bytes": sum(p.numel() * p.element_size() for p in trainable),
-        "adafactor_state_bytes": sum(_adafactor_bytes(tuple(p.shape)) for p in trainable),
+        "adafactor_state_bytes": sum(adafactor_bytes(tuple(p.shape)) for p in trainable),
         "class_name": type(module).__name__,
         "architecture": str(getattr(config, "model_type", "custom")),
         "source": "module",
@@ -126,7 +106,7 @@ def _counts_of_module(module: Any) -> dict[str, Any]:
     }
 
 
-def _adafactor_bytes(shape: tuple[int, ...]) -> int:
+def adafactor_bytes(shape: tuple[int, ...]) -> int:
     """Second moments in fp32: one per row and per column from two dimensions on (Shazeer & Stern 2018)."""
     if len(shape) < 2:
         return 4 * math.prod(shape)

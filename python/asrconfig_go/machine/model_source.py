@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._base.errors import InvalidArgumentError, UnsupportedError
+from .._base import native
+from .._base.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .._base.files import user_path
 from .._base.fingerprint import fingerprint
+from .._base.hub_downloads import from_hub
 from .._base.json_files import config_values, read_object
 from .._base.listing import shortened
 from .._base.wrapped_model import bare
+from ..demo.tiny_models import TINY
 from .model_profile import ModelProfile
-from .named_models import config_of_name
 
 _ACCEPTED = (
     "pass a torch.nn.Module, a function that builds one, a transformers config, a folder with config.json, "
@@ -120,6 +122,29 @@ def config_values_of(model: Any) -> tuple[str, dict[str, Any], str]:
     raise InvalidArgumentError(f"cannot read a model from a {type(model).__name__}", _ACCEPTED)
 
 
+def config_of_name(name: str) -> dict[str, Any]:
+    """``name``, ``config`` as transformers writes it, and ``class_name``, "" where the config names it.
+
+    Raises ``NotFoundError`` for a name that neither the catalogue nor the Hub knows.
+    """
+    if name in TINY:
+        return {"name": name, "config": TINY[name], "class_name": TINY[name]["architectures"][0]}
+    try:
+        return dict(native.call("model.config", {"name": name}))
+    except NotFoundError as unknown:
+        if name.count("/") != 1 or importlib.util.find_spec("transformers") is None:
+            raise
+        return {"name": name, "config": _on_hub(name, unknown.hint), "class_name": ""}
+
+
+def _on_hub(name: str, known: str) -> dict[str, Any]:
+    from transformers import AutoConfig
+
+    config = from_hub("the config of", name, lambda: AutoConfig.from_pretrained(name), known)
+    read: dict[str, Any] = config_values(config)
+    return read
+
+
 def _class_name(values: dict[str, Any]) -> str:
     """The class that fine-tuning uses: the one that the config names, unless it is bare or for pre-training."""
     from transformers.models.auto import modeling_auto
@@ -139,8 +164,6 @@ def _class_name(values: dict[str, Any]) -> str:
 
 
 def _builder(config: Any, values: dict[str, Any], class_name: str, freeze_feature_encoder: bool) -> Callable[[], Any]:
-    """A function that builds the class from a config object, or from its values."""
-
     def build() -> Any:
         import transformers
 

@@ -23,8 +23,7 @@ from .bisection import Bracket
 from .memory_model import MemoryModel
 from .memory_settings import MAX_BATCH, positive
 from .probe import on_gpu, optimizer_states, untouched
-from .trial_batch import BatchFunction, TrialBatch, model_trial, trainer_trial
-from .trial_inputs import is_tokenizer
+from .trial_batch import BatchFunction, TrialBatch, is_tokenizer, model_trial, trainer_trial
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -173,7 +172,6 @@ class Meter:
 
 
 def _search(job: TrialBatch, meter: Meter, bracket: Bracket, progress: bool) -> Iterator[BatchSizeProbe]:
-    """The trials, until the largest size is known."""
     free_memory()
     size: int | None = bracket.start
     with ProgressBar("Trying micro-batches", "trial", None, progress, lambda: _known(bracket, size)) as advance:
@@ -191,7 +189,6 @@ def _search(job: TrialBatch, meter: Meter, bracket: Bracket, progress: bool) -> 
 
 
 def _known(bracket: Bracket, size: int | None) -> str:
-    """What is tried and what is known, in words."""
     fits = f"; {bracket.fits} fits" if bracket.fits >= bracket.low else ""
     return f"{size} now{fits}" + (f", {bracket.fails} does not" if bracket.fails <= bracket.high else "")
 
@@ -220,7 +217,6 @@ def _try(job: TrialBatch, meter: Meter, size: int) -> tuple[Exception | None, tu
 
 
 def _start(start: int | MemoryModel | None, low: int, job: TrialBatch, meter: Meter) -> tuple[int, str]:
-    """Where to begin, and why there."""
     limit = meter.limit()
     if isinstance(start, int):
         return start, "as given"
@@ -269,7 +265,6 @@ def _check_optimizer(optimizer: Any, *, named: bool) -> None:
 
 
 def _model(given: Any, batch_fn: Any, precision: Any, accumulation: Any) -> Any:
-    """What is trained, if it and the rest make sense."""
     model: Any = given if is_module(given) else getattr(given, "model", None)
     if not is_module(model):
         raise InvalidArgumentError(

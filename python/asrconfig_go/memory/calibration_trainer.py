@@ -14,9 +14,42 @@ from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
 from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.out_of_memory import free_memory
+from .._base.wrapped_model import checkpointing_depth, offloads_checkpoints
 from .memory_settings import MemorySettings
 
 _FORWARD = ("forward", "_original_forward")
+
+
+def training_settings(args: Any, model: Any) -> dict[str, Any]:
+    """What a trainer with these arguments and this model trains with, as ``MemoryModel.trace`` takes it.
+
+    Which layers are recomputed tells the model where it is prepared, else the arguments.
+    """
+    depth, offloads = checkpointing_depth(model), offloads_checkpoints(model)
+    if depth is None:
+        kinds = ("gradient", "activation") if recomputes(args) else ()  # the first is the name before transformers 5
+        options: dict[str, Any] = {}
+        for kind in kinds:
+            options |= getattr(args, f"{kind}_checkpointing_kwargs", None) or {}
+        depth, offloads = int(options.get("every_n_layers", 1)), bool(options.get("offload"))
+    return {
+        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
+        "gradient_checkpointing": recomputes(args) or checkpoints(model),
+        "every_n_layers": depth,
+        "offload_checkpoints": offloads,
+        "optimizer": str(getattr(args.optim, "value", args.optim)),
+        "accumulation": args.gradient_accumulation_steps,
+    }
+
+
+def recomputes(args: Any) -> bool:
+    """Whether a trainer's arguments ask for checkpointing."""
+    return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
+
+
+def checkpoints(model: Any) -> bool:
+    """Whether a model's layers are set to recompute."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
 def check_settings(trainer: Any, settings: MemorySettings) -> None:
@@ -27,28 +60,14 @@ def check_settings(trainer: Any, settings: MemorySettings) -> None:
             "a calibration is of one device, and this trainer shares each batch among several",
             "set CUDA_VISIBLE_DEVICES=0 before starting Python, and do not use torchrun",
         )
-    precision = "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32"
-    ours = [settings.precision, settings.gradient_checkpointing is not False, settings.optimizer, settings.accumulation]
-    theirs = [
-        precision,
-        _checkpoints(args),
-        str(getattr(args.optim, "value", args.optim)),
-        args.gradient_accumulation_steps,
-    ]
+    theirs = {**training_settings(args, trainer.model), "gradient_checkpointing": recomputes(args)}
+    ours = {**vars(settings), "gradient_checkpointing": settings.gradient_checkpointing is not False}
     names = ("precision", "gradient_checkpointing", "optimizer", "accumulation")
-    wrong = [
-        f"{name} {theirs_!r} instead of {ours_!r}"
-        for name, theirs_, ours_ in zip(names, theirs, ours, strict=True)
-        if theirs_ != ours_
-    ]
+    wrong = [f"{name} {theirs[name]!r} instead of {ours[name]!r}" for name in names if theirs[name] != ours[name]]
     if wrong:
         raise InvalidArgumentError(
             f"the trainer has {', '.join(wrong)}", "trace the memory model with the trainer's own settings"
         )
-
-
-def _checkpoints(args: Any) -> bool:
-    return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
 
 
 def given_optimizer(trainer: Any) -> Any:
@@ -67,7 +86,7 @@ def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) ->
 def kept(trainer: Any) -> Iterator[None]:
     """Put the trainer's own state back, and what preparing a training puts onto its model; free what it has left."""
     before, patched = dict(vars(trainer)), _forwards(trainer.model)
-    checkpointing = _checkpointing(trainer.model)
+    checkpointing = checkpoints(trainer.model)
     cached = getattr(getattr(trainer.model, "config", None), "use_cache", None)
     try:
         with _scale_kept(getattr(trainer.accelerator, "scaler", None)):
@@ -79,7 +98,7 @@ def kept(trainer: Any) -> Iterator[None]:
         for name in _FORWARD:
             vars(trainer.model).pop(name, None)
         vars(trainer.model).update(patched)
-        if not checkpointing and _checkpointing(trainer.model):
+        if not checkpointing and checkpoints(trainer.model):
             # The second name is that of transformers before 5.
             disable = getattr(trainer.model, "activation_checkpointing_disable", None)
             (disable or trainer.model.gradient_checkpointing_disable)()
@@ -107,13 +126,7 @@ def _scale_kept(scaler: Any) -> Iterator[None]:
             tensor.copy_(value)
 
 
-def _checkpointing(model: Any) -> bool:
-    """Whether a model's layers are set to recompute."""
-    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
-
-
 def _forwards(model: Any) -> dict[str, Any]:
-    """What accelerate puts onto a model for mixed precision."""
     return {name: vars(model)[name] for name in _FORWARD if name in vars(model)}
 
 

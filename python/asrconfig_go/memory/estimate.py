@@ -182,7 +182,6 @@ class MemoryEstimate(Shown, kind="memory"):
         }
 
     def _shown(self) -> Record:
-        """What the view of an estimate shows."""
         v = self.evaluation
         thousand = {} if v is None else {"gpu_bytes_1000": v.gpu_bytes(1000), "host_bytes_1000": v.host_bytes(1000)}
         return self.to_dict() | {

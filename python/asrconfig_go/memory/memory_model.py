@@ -5,36 +5,34 @@ from __future__ import annotations
 import base64
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
-from .._base.choices import Checkpointing, ClipOrder, Optimizer, Precision
+from .._base.choices import Checkpointing, Optimizer, Precision
 from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._base.errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from .._base.files import user_path
 from .._base.fingerprint import fingerprint
 from .._base.records import from_json
-from ..batching.memory_limits import OVERHEAD_S, Table
 from ..machine.model_source import can_trace, model_source
+from . import run_memory, step_memory
 from .estimate import EvaluationMemory, MemoryEstimate
 from .memory_settings import MAX_ACCUMULATION, MemorySettings, Shape, Target, positive
 from .opened_trace import STEPS, OpenedTrace
 from .recording import Recording, kernel_class
 from .remedies import smaller_batch
-from .run_memory import RunEstimate, simulated_run
 from .shape_traces import Point, ShapeTraces
 from .snapshot import PredictedRun
-from .step_memory import Step, StepsEstimate, simulated_steps
 from .trace_cache import TraceCache
 
 if TYPE_CHECKING:
-    from ..batching import StepSampler
     from ..trace import Trace
 
 _POINTS = 400  # of a timeline
 _EVERY_EVENT = 100_000
 _MODULES = 12  # rows at the peak
+_USUAL_TOKENS = 448  # what Whisper generates at most
 
 
 class MemoryModel(OpenedTrace):
@@ -185,63 +183,26 @@ class MemoryModel(OpenedTrace):
 
     def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
         """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
-        from .evaluation_memory import evaluation_of
-
         shape = Shape(batch, seconds, labels)
         request = {**self.step_request(shape, "evaluate"), "limit_bytes": None}
         # What the outputs take by themselves: expandable segments hand out no more than was asked for, and the outputs
         # are often there only for the last few events.
         exact = {**request, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
         held = native.call("memory.simulate", exact)["timeline"]["components"]
-        return evaluation_of(shape, self.evaluated(shape), held, self.about, self.settings)
+        outputs, evaluated = max(held.get("outputs", [0])), self.evaluated(shape)
+        cache = self.cache_bytes(int(self.about.get("max_labels") or _USUAL_TOKENS))
+        return EvaluationMemory(
+            batch=batch,
+            seconds=seconds,
+            peak_allocated=evaluated["peak_allocated"],
+            peak_reserved=evaluated["peak_reserved"],
+            resident_bytes=sum(max(held.get(name, [0])) for name in ("parameters", "buffers", "optimizer")),
+            outputs_bytes_per_sample=round(outputs / batch),
+            generation_cache_bytes=batch * cache * (2 if self.settings.precision == "fp32" else 1) or None,
+        )
 
-    def simulate_run(
-        self,
-        seconds: Iterable[float],
-        batch: int,
-        *,
-        labels: Sequence[int] | None = None,
-        steps: int = 300,
-        seeds: int = 5,
-        order: ClipOrder = "random",
-    ) -> RunEstimate:
-        """The peaks of a whole run over clips of these durations, in ``seeds`` different orders.
-
-        Reserved memory depends on the order in which lengths come, so the answer is a median, a 99th percentile and a
-        worst case over the orders. ``order`` is ``"random"`` or ``"grouped"`` (batches of similar length, as the
-        Trainer's group_by_length makes them).
-        """
-        return simulated_run(self, seconds, batch, labels=labels, steps=steps, seeds=seeds, order=order)
-
-    def simulate_steps(
-        self,
-        durations: Iterable[float],
-        steps: StepSampler | Iterable[Step],
-        *,
-        table: Table | None = None,
-        labels: Sequence[int] | None = None,
-        count: int = 1000,
-        limit_bytes: int | None = None,
-        overhead_s: float = OVERHEAD_S,
-        trim: bool = True,
-    ) -> StepsEstimate:
-        """The memory of a run of optimizer steps with micro-batches of varying size, played one after the other.
-
-        ``steps`` is a ``StepSampler`` of the clips with these ``durations`` in seconds, of which the first ``count``
-        steps are simulated, epoch after epoch; or steps as lists of clip numbers. Each is split into micro-batches as
-        the guard does, by ``table`` (that of ``memory_table``, for ``limit_bytes``, when absent); a list of lists of
-        numbers is already split. ``trim=False`` keeps the padding of the whole step in each micro-batch, as the guard
-        does for models that normalise over time (wav2vec2-base). The simulated allocator may reserve ``limit_bytes``,
-        without it what the GPU in mind leaves, and gives cached memory back before it fails, as PyTorch's does.
-
-        Trace with ``accumulation=3`` for this: gradients stay from the first micro-batch of a step on, which a trace
-        of steps of one micro-batch has not seen. About a millisecond for each micro-batch of a model of 300 million
-        parameters; 100 000 steps at most.
-        """
-        return simulated_steps(
-            self, durations, steps, table=table, labels=labels, count=count, limit_bytes=limit_bytes,
-            overhead_s=overhead_s, trim=trim,
-        )  # fmt: skip
+    simulate_run = run_memory.simulate_run
+    simulate_steps = step_memory.simulate_steps
 
     def __enter__(self) -> MemoryModel:
         return self
@@ -267,7 +228,6 @@ def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _opened(recording: Recording, key: str | None, progress: bool) -> dict[str, Any]:
-    """The trace of a recording, from the cache where it is there under ``key``."""
     return _cached(key) or dict(native.call("memory.open", recording.make(key, progress)))
 
 
@@ -301,7 +261,6 @@ def _scaled(found: dict[str, Any], factor: float, device_bytes: int | None) -> d
 
 
 def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
-    """The settings that a trace was recorded with."""
     recorded: Any = about.get("checkpointing") or "none"
     return MemorySettings(
         precision=about.get("precision") or "fp32",

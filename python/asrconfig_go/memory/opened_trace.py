@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from .._base import native
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .._base.input_units import RowKind, too_long
+from .._base.input_units import RowKind, input_length
 from .calibration_record import Calibration, find_calibration
 from .memory_settings import MAX_BATCH, MemorySettings, Shape, Target, check_labels, positive
 from .shape_traces import ShapeTraces, close_trace
@@ -147,19 +146,12 @@ class OpenedTrace:
         return "texts" if self.about.get("row_kind") == "texts" else "clips"
 
     def length(self, seconds: float) -> int:
-        """The input length of a batch whose longest clip has this duration, in samples or frames of features.
-
-        The same as ``SpeechBatches.length`` of the recorder, which requires torch.
-        """
-        about, per_second = self.about, self.length_per_second
-        length = math.ceil(seconds * per_second - 1e-6)
-        longest = about.get("fixed_length") or about.get("max_length")
-        if longest and length > longest and not about.get("truncates"):
-            raise InvalidArgumentError(
-                too_long(self.row_kind, self.name, length, int(longest), per_second),
-                "split clips, truncate texts, or choose a model without fixed positions",
-            )
-        return int(about.get("fixed_length") or (min(length, longest) if longest else length))
+        """The input length of a batch whose longest clip has this duration, in samples or frames of features."""
+        about = self.about
+        return input_length(
+            seconds, self.length_per_second, fixed=about.get("fixed_length"), longest=about.get("max_length"),
+            truncates=bool(about.get("truncates")), row_kind=self.row_kind, model=self.name,
+        )  # fmt: skip
 
     def labels(self, seconds: float) -> int:
         """A usual number of label tokens for this duration."""
@@ -168,7 +160,11 @@ class OpenedTrace:
         return min(usual, int(most)) if most else usual
 
     def cache_bytes(self, tokens: int) -> int:
-        """Keys and values, in float16, of a text of so many tokens and of the frames that it is made of."""
+        """Keys and values, in float16, of a text of so many tokens and of the frames that it is made of.
+
+        Each token and, for cross-attention, each frame has a key and a value in each layer
+        (transformers.cache_utils.EncoderDecoderCache). 0 of a model that does not generate.
+        """
         layers, width = self.about.get("decoder_layers"), self.about.get("decoder_width")
         if not layers or not width:
             return 0
@@ -208,7 +204,6 @@ class OpenedTrace:
         return batch
 
     def _peaks(self, shape: Shape) -> tuple[float, float]:
-        """The most allocated and the most reserved bytes, without a limit."""
         asked = {"limit_bytes": None, "timeline": 0, "modules": 1}
         found = native.call("memory.simulate", {**self.step_request(shape), **asked})
         return self.factor * found["peak_allocated"], self.factor * found["peak_reserved"]

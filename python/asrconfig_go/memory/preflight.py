@@ -88,7 +88,8 @@ def preflight(
             except InvalidArgumentError as error:
                 notes.append(f"{place} was not tried: {error.message}")
                 continue
-            rehearsals.append(_tried(rehearse, place, worst, source, trainer.model))
+            samples, length_s = batch_size(worst), seconds_of(worst, trainer.model)
+            rehearsals.append(Rehearsal(place, samples, length_s, source, rehearse(place, worst)))
             del worst
     report = PreflightReport(states, tuple(rehearsals), tuple(notes), time.perf_counter() - began)
     logger.info("%s", report)
@@ -108,13 +109,7 @@ def _in_a_window(trainer: Any) -> Iterator[None]:
             del vars(trainer)[name]
 
 
-def _tried(rehearse: Rehearse, place: str, worst: Any, source: str, model: Any) -> Rehearsal:
-    samples, seconds = batch_size(worst), seconds_of(worst, model)
-    return Rehearsal(place, samples, seconds, source, rehearse(place, worst))
-
-
 def _places(trainer: Any, batch: Any) -> Iterator[tuple[str, int, Any, Any]]:
-    """What is to be tried: place, samples, dataset, and a collated batch."""
     yield "training", trainer.args.train_batch_size, trainer.train_dataset, batch
     evaluated = trainer.eval_dataset
     several = evaluated.values() if isinstance(evaluated, dict) else [] if evaluated is None else [evaluated]

@@ -128,7 +128,6 @@ def steps_in_backward(model: Any) -> bool:
 
 
 def _unwrapped(optimizer: Any) -> Any:
-    """The optimizer inside accelerate's wrapper."""
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     return optimizer

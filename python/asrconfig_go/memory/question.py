@@ -6,17 +6,27 @@ import dataclasses
 import warnings
 from typing import Any
 
-from .._base.checks import checked
+from .._base.checks import checked, one_of
 from .._base.choices import Checkpointing, Estimator, Optimizer, Precision
-from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
-from .._base.errors import AsrConfigError, UnsupportedError
+from .._base.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
+from .._base.errors import UnsupportedError
 from ..machine.model import profile_model
 from ..machine.model_source import model_source
-from .estimate import MemoryEstimate
+from .estimate import MemoryEstimate, PeakMoment, PhasePeak
 from .memory_model import MemoryModel
 from .memory_settings import MemorySettings, Shape, Target
-from .published import published_estimate
 from .remedies import changes_that_fit
+
+_SAMPLE_BYTES = SAMPLING_RATE * 4  # one second of audio
+_SHARE_PER_SAMPLE = 0.1
+_STATES = {
+    "adamw_torch": "adamw",
+    "adamw_torch_fused": "adamw",
+    "adamw_bnb_8bit": "adamw_8bit",
+    "adamw_8bit": "adamw_8bit",
+    "adafactor": "adafactor",
+    "sgd": "sgd",
+}
 
 
 class EstimatorWarning(UserWarning):
@@ -81,82 +91,67 @@ def estimate_memory(
         lora_rank=lora_rank,
         allocator=allocator,
     )
-    shape = Shape(batch, seconds, labels)
-    question = _Question(model, shape, settings, gpu, evaluation_batch, cache, progress)
-    for name in _order(estimator):
+    shape, notes = Shape(batch, seconds, labels), list[str]()
+
+    def opened(settings: MemorySettings) -> MemoryModel:
+        source = model_source(model, settings.freeze_feature_encoder)
+        shipped = MemoryModel.of_known(source.label, gpu=gpu, record=None, **vars(settings))
+        return shipped or MemoryModel.trace(source, **vars(settings), gpu=gpu, cache=cache, progress=progress)
+
+    def changed(settings: MemorySettings) -> MemoryEstimate:
+        with opened(settings) as memory:
+            return memory.estimate(batch, seconds, labels, timeline=0)
+
+    if estimator != "published":
         try:
-            found = question.ask(name)
+            # The trace stays open as long as the estimate, which can save a snapshot.
+            estimate = opened(settings).estimate(batch, seconds, labels, evaluation_batch=evaluation_batch)
+            if estimate.fits is not False:
+                return estimate
+            return dataclasses.replace(estimate, remedies=estimate.remedies + changes_that_fit(settings, changed))
         except UnsupportedError as error:
-            if name == estimator or name == "published":
+            if estimator == "trace":
                 raise
-            question.failed(name, error)
-        else:
-            return dataclasses.replace(found, warnings=tuple(question.warnings))
-    raise AssertionError("the published estimator answers or raises")
+            notes.append(f"the trace estimator could not answer: {error.message}")
+            warnings.warn(notes[0], EstimatorWarning, stacklevel=2)
+    if evaluation_batch is not None:
+        notes.append("evaluation is estimated from traces only, not by 'published'")
+    return dataclasses.replace(_published(model, shape, settings, Target.find(gpu)), warnings=tuple(notes))
 
 
-def _order(estimator: str) -> tuple[str, ...]:
-    if estimator != "auto":
-        return (estimator,)
-    return ("trace", "published")
-
-
-@dataclasses.dataclass
-class _Question:
-    model: Any
-    shape: Shape
-    settings: MemorySettings
-    gpu: str | None
-    evaluation_batch: int | None
-    cache: bool
-    progress: bool
-    warnings: list[str] = dataclasses.field(default_factory=list)
-
-    def ask(self, estimator: str) -> MemoryEstimate:
-        """One estimator's answer."""
-        return {"trace": self._trace, "published": self._published}[estimator]()
-
-    def failed(self, estimator: str, error: AsrConfigError) -> None:
-        """Remember, and log once, why an estimator failed."""
-        text = f"the {estimator} estimator could not answer: {error.message}"
-        self.warnings.append(text)
-        warnings.warn(text, EstimatorWarning, stacklevel=3)
-
-    def _trace(self) -> MemoryEstimate:
-        traced = self._traced(self.settings)
-        try:
-            found = traced.estimate(
-                self.shape.batch, self.shape.seconds, self.shape.labels, evaluation_batch=self.evaluation_batch
-            )
-        except BaseException:
-            traced.close()
-            raise
-        return self._advised(found)  # the trace stays open as long as the estimate, which can save a snapshot
-
-    def _traced(self, settings: MemorySettings) -> MemoryModel:
-        source = model_source(self.model, settings.freeze_feature_encoder)
-        known = MemoryModel.of_known(source.label, gpu=self.gpu, record=None, **vars(settings))
-        return known or MemoryModel.trace(
-            source, **vars(settings), gpu=self.gpu, cache=self.cache, progress=self.progress
-        )
-
-    def _published(self) -> MemoryEstimate:
-        target = Target.find(self.gpu)
-        return self._finished(published_estimate(self.model, self.shape, self.settings, target), target)
-
-    def _finished(self, found: MemoryEstimate, target: Target) -> MemoryEstimate:
-        if self.evaluation_batch is not None:
-            self.warnings.append(f"evaluation is estimated from traces only, not by {found.estimator!r}")
-        profile = profile_model(self.model, freeze_feature_encoder=self.settings.freeze_feature_encoder)
-        label = f"{profile.name} ({profile.class_name})" if profile.name else profile.class_name
-        return dataclasses.replace(found, model=label, shape=self.shape, settings=self.settings, target=target)
-
-    def _advised(self, found: MemoryEstimate) -> MemoryEstimate:
-        if found.fits is not False:
-            return found
-        return dataclasses.replace(found, remedies=found.remedies + changes_that_fit(self.settings, self._asked))
-
-    def _asked(self, settings: MemorySettings) -> MemoryEstimate:
-        """What a training with other settings takes."""
-        with self._traced(settings) as traced:
-            return traced.estimate(self.shape.batch, self.shape.seconds, self.shape.labels, timeline=0)
+def _published(model: Any, shape: Shape, settings: MemorySettings, target: Target) -> MemoryEstimate:
+    """Parameters, gradients and optimizer state, and for each sample its audio and a tenth of the model's memory."""
+    one_of("optimizer", settings.optimizer, tuple(_STATES))
+    if settings.lora_rank:
+        raise UnsupportedError("the published formula does not know lora_rank", 'ask with estimator="trace"')
+    profile = profile_model(model, freeze_feature_encoder=settings.freeze_feature_encoder)
+    states = {
+        "parameters": profile.parameter_bytes or 0,
+        "gradients": profile.gradient_bytes or 0,
+        "optimizer": profile.optimizer_bytes[_STATES[settings.optimizer]],
+    }
+    activations = round(shape.batch * _SHARE_PER_SAMPLE * sum(states.values()))
+    inputs = round(shape.batch * shape.seconds * _SAMPLE_BYTES)
+    peak = sum(states.values()) + activations + inputs
+    components = {**states, "activations": activations, "inputs": inputs}
+    return MemoryEstimate(
+        estimator="published",
+        peak_allocated=peak,
+        peak_requested=peak,
+        peak_reserved=peak,
+        peak_device=None if target.context_bytes is None else peak + target.context_bytes,
+        pinned_bytes=None if settings.offload_checkpoints else 0,
+        fits=None if target.limit_bytes is None else peak <= target.limit_bytes,
+        retries=0,
+        out_of_memory=None,
+        fragmentation=0.0,
+        at_peak=PeakMoment("micro", "backward", "", "", components, ()),
+        phases=(PhasePeak("micro", "backward", peak, peak),),
+        timeline=None,
+        approximate=0,
+        notes=("the published formula ignores how activations grow with the length, and the allocator's rounding",),
+        model=f"{profile.name} ({profile.class_name})" if profile.name else profile.class_name,
+        shape=shape,
+        settings=settings,
+        target=target,
+    )

@@ -58,7 +58,7 @@ class Recording:
         """What tells own batches and own shapes from others; None for those that follow from the model."""
         if self.batch_fn is None or not can_trace():
             return self.points
-        from ..trace.batch_identity import batch_identity
+        from ..trace.made_up_batches import batch_identity
 
         batches = self._batches(self.batch_fn)
         points = batches.points() if self.points is None else self.points
@@ -81,26 +81,20 @@ class Recording:
                 "a training step is traced with torch and transformers, which are not installed here",
                 'pip install torch transformers, or ask with estimator="published"',
             )
-        built: list[Any] = []
-        model = self.source.model if is_module(self.source.model) else self._noting(built)
+        source, configs = self.source.model, list[Any]()
+
+        def build() -> Any:
+            model = source()
+            configs.append(getattr(model, "config", None))
+            return model
+
         what = f"Tracing {self.source.label}, {self.settings.step_words()}"
         with ProgressBar(what, "step", None, progress) as advance:
-            trace = self._run(model, advance)
-        config = getattr(model, "config", None) if is_module(model) else built[0]
-        facts = generation_facts(config)
+            trace = self._run(source if is_module(source) else build, advance)
+        facts = generation_facts(configs[0] if configs else getattr(source, "config", None))
         if self.batch_fn is not None:
             facts |= self._batches(self.batch_fn).facts()
         return dataclasses.replace(trace, about={**trace.about, **facts})
-
-    def _noting(self, built: list[Any]) -> Callable[[], Any]:
-        """The source's builder, keeping the config of what it builds."""
-
-        def build() -> Any:
-            model = self.source.model()
-            built.append(getattr(model, "config", None))
-            return model
-
-        return build
 
     def _run(self, model: Any, advance: Callable[[int, int | None], None]) -> Trace:
         from ..trace import TraceError, trace_training

@@ -19,8 +19,6 @@ from .._base.defaults import OPTIMIZER
 from .trace_cache import code_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from .._base.choices import Precision
     from .memory_settings import MemorySettings
 
@@ -70,17 +68,6 @@ def find_recording(name: str, settings: MemorySettings, kernels: int) -> dict[st
     return None
 
 
-def packed(traces: Iterable[tuple[RecordedSettings, dict[str, Any]]]) -> bytes:
-    """A file of traces, each as the object that its own file would hold."""
-    header, parts, begin = [], [], 0
-    for settings, body in traces:
-        parts.append(json.dumps(_relative(body), separators=(",", ":")).encode())
-        header.append({"settings": list(settings), "begin": begin, "end": begin + len(parts[-1])})
-        begin += len(parts[-1])
-    head = json.dumps(header, separators=(",", ":")).encode()
-    return lzma.compress(b"\n".join([head, b"".join(parts)]), preset=9 | lzma.PRESET_EXTREME)
-
-
 @functools.cache
 def _index() -> dict[str, Any]:
     found: dict[str, Any] = json.loads((FOLDER / _INDEX).read_bytes())
@@ -91,19 +78,6 @@ def _index() -> dict[str, Any]:
 def _content(file: str) -> tuple[list[dict[str, Any]], bytes]:
     head, _, content = lzma.decompress((FOLDER / file).read_bytes()).partition(b"\n")
     return json.loads(head), content
-
-
-def _relative(body: dict[str, Any]) -> dict[str, Any]:
-    born, segments = 0, []
-    for segment in body["segments"]:
-        events = []
-        for event in segment["events"]:
-            events.append(event if event >= 0 else -born - 1 - event)
-            born += event >= 0
-        modules = segment["module"]
-        steps = [now - before for before, now in zip([0, *modules], modules, strict=False)]
-        segments.append({**segment, "events": events, "module": steps})
-    return {**body, "segments": segments}
 
 
 def _absolute(body: dict[str, Any]) -> dict[str, Any]:

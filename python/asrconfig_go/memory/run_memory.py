@@ -31,13 +31,9 @@ class Spread:
     p99: float
     worst: float
 
-    def times(self, factor: float) -> Spread:
-        """Each of the three multiplied."""
-        return Spread(self.median * factor, self.p99 * factor, self.worst * factor)
-
-    def plus(self, amount: float) -> Spread:
-        """Each of the three and ``amount``."""
-        return Spread(self.median + amount, self.p99 + amount, self.worst + amount)
+    def scaled(self, factor: float, offset: float = 0.0) -> Spread:
+        """Each of the three times ``factor``, and ``offset``."""
+        return Spread(self.median * factor + offset, self.p99 * factor + offset, self.worst * factor + offset)
 
 
 @dataclass(frozen=True)
@@ -102,18 +98,17 @@ class RunEstimate(Shown, kind="memory run"):
         run = dataclasses.replace(from_json(cls, found), **local)
         if factor == 1.0:
             return run
-        reserved, context = run.peak_reserved.times(factor), run.target.context_bytes
+        context = run.target.context_bytes
         alone, seeds = run.largest_batch_only, run.seeds
         return dataclasses.replace(
             run,
-            peak_reserved=reserved,
-            peak_device=None if context is None else reserved.plus(context),
+            peak_reserved=run.peak_reserved.scaled(factor),
+            peak_device=None if context is None else run.peak_reserved.scaled(factor, context),
             largest_batch_only=dataclasses.replace(alone, peak_reserved=round(alone.peak_reserved * factor)),
             seeds=tuple(dataclasses.replace(s, peak_reserved=round(s.peak_reserved * factor)) for s in seeds),
         )
 
     def _shown(self) -> Record:
-        """What the view of a run's memory shows."""
         names = ("model", "batch", "clips", "longest_s", "steps", "order", "row_kind")
         told = {name: getattr(self, name) for name in names}
         target = {**vars(self.target), "limit_bytes": self.target.limit_bytes}
@@ -124,17 +119,22 @@ class RunEstimate(Shown, kind="memory run"):
         return plot("memory run", self._shown(), ax)
 
 
-def simulated_run(
+def simulate_run(
     memory: OpenedTrace,
     seconds: Iterable[float],
     batch: int,
     *,
-    labels: Sequence[int] | None,
-    steps: int,
-    seeds: int,
-    order: ClipOrder,
+    labels: Sequence[int] | None = None,
+    steps: int = 300,
+    seeds: int = 5,
+    order: ClipOrder = "random",
 ) -> RunEstimate:
-    """See ``MemoryModel.simulate_run``."""
+    """The peaks of a whole run over clips of these durations, in ``seeds`` different orders.
+
+    Reserved memory depends on the order in which lengths come, so the answer is a median, a 99th percentile and a
+    worst case over the orders. ``order`` is ``"random"`` or ``"grouped"`` (batches of similar length, as the
+    Trainer's group_by_length makes them).
+    """
     durations = [check_seconds(f"seconds[{i}]", s) for i, s in enumerate(seconds)]
     if not durations:
         raise InvalidArgumentError("seconds is empty", "pass the duration of every clip")

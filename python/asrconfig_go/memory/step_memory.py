@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .._base import native
 from .._base.checks import check_seconds
 from .._base.errors import InvalidArgumentError
-from ..batching.memory_limits import Table, cheapest, fits_in, memory_table
+from ..batching.memory_limits import OVERHEAD_S, Table, cheapest, fits_in, memory_table
 from ..view.units import exact
 from .memory_settings import MemorySettings, Target, positive
 from .run_memory import BatchPeak, SeedPeak
@@ -87,19 +87,31 @@ class _Micro:
     """Batch, length and labels."""
 
 
-def simulated_steps(
+def simulate_steps(
     memory: OpenedTrace,
     durations: Iterable[float],
     steps: StepSampler | Iterable[Step],
     *,
-    table: Table | None,
-    labels: Sequence[int] | None,
-    count: int,
-    limit_bytes: int | None,
-    overhead_s: float,
-    trim: bool,
+    table: Table | None = None,
+    labels: Sequence[int] | None = None,
+    count: int = 1000,
+    limit_bytes: int | None = None,
+    overhead_s: float = OVERHEAD_S,
+    trim: bool = True,
 ) -> StepsEstimate:
-    """See ``MemoryModel.simulate_steps``."""
+    """The memory of a run of optimizer steps with micro-batches of varying size, played one after the other.
+
+    ``steps`` is a ``StepSampler`` of the clips with these ``durations`` in seconds, of which the first ``count``
+    steps are simulated, epoch after epoch; or steps as lists of clip numbers. Each is split into micro-batches as
+    the guard does, by ``table`` (that of ``memory_table``, for ``limit_bytes``, when absent); a list of lists of
+    numbers is already split. ``trim=False`` keeps the padding of the whole step in each micro-batch, as the guard
+    does for models that normalise over time (wav2vec2-base). The simulated allocator may reserve ``limit_bytes``,
+    without it what the GPU in mind leaves, and gives cached memory back before it fails, as PyTorch's does.
+
+    Trace with ``accumulation=3`` for this: gradients stay from the first micro-batch of a step on, which a trace
+    of steps of one micro-batch has not seen. About a millisecond for each micro-batch of a model of 300 million
+    parameters; 100 000 steps at most.
+    """
     positive("count", count, MAX_STEPS)
     limit = memory.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
     clips = _Clips(memory, durations, labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +15,16 @@ from .._base.choices import Precision
 from .._base.defaults import OPTIMIZER
 from .._base.errors import InvalidArgumentError
 from .._base.parallel_training import single_process
-from .._base.wrapped_model import checkpointing_depth, offloads_checkpoints
 from ..batching.padding import long_enough
-from .calibration_trainer import kept
+from ..trace import TraceError, trace_training
+from ..trace.signature import MadeUp, made_up_batches
+from .calibration_trainer import checkpoints, kept, recomputes, training_settings
 from .memory_settings import positive
-from .trial_inputs import TrialInputs, is_tokenizer, trial_inputs
 from .worst_batch import longest, seconds_of, worst_batch
 
 BatchFunction = Callable[[int], Mapping[str, Any]]
 _LOSS_HINT = "the batch needs labels, and the model must give .loss, ['loss'] or the loss first"
+_MOST_TOKENS = 1 << 20
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -36,7 +38,7 @@ class TrialBatch:
 
     model: Any
     make: BatchFunction
-    step: Callable[[Any], None]
+    step: Callable[[Any], Any]
     passes: int
     settings: dict[str, Any]
     seconds: float | None
@@ -71,36 +73,9 @@ def model_trial(
     else:
         inputs = TrialInputs(batch_fn, "the batches of batch_fn")
     settings: dict[str, Any] = {"precision": precision, "accumulation": accumulation}
-    settings |= {"gradient_checkpointing": _checkpoints(model)} | ({"optimizer": name} if isinstance(name, str) else {})
+    settings |= {"gradient_checkpointing": checkpoints(model)} | ({"optimizer": name} if isinstance(name, str) else {})
     step = _Step(model, _DTYPES.get(precision), inputs.loss or loss_of)
     return TrialBatch(model, inputs.make, step, min(accumulation, 2), settings, seconds, inputs.words), optimizer
-
-
-def _depth(args: Any, model: Any) -> int:
-    """Of how many layers one is recomputed: by the model where it is prepared, else by the Trainer's arguments."""
-    prepared = checkpointing_depth(model)
-    if prepared is not None:
-        return prepared
-    if not _recomputes(args):
-        return 1
-    return int(_checkpointing_kwargs(args).get("every_n_layers", 1))
-
-
-def _offloads(args: Any, model: Any) -> bool:
-    """Whether what is recomputed from lies in host memory, by the same."""
-    if checkpointing_depth(model) is not None:
-        return offloads_checkpoints(model)
-    return _recomputes(args) and bool(_checkpointing_kwargs(args).get("offload"))
-
-
-def _checkpointing_kwargs(args: Any) -> dict[str, Any]:
-    kinds = ("gradient", "activation")  # the first is the name before transformers 5
-    given = [getattr(args, f"{kind}_checkpointing_kwargs", None) or {} for kind in kinds]
-    return {**given[0], **given[1]}
-
-
-def _checkpoints(model: Any) -> bool:
-    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
 class _Step:
@@ -132,64 +107,31 @@ def loss_of(output: Any) -> Any:
     return loss
 
 
-def trainer_settings(trainer: Any) -> dict[str, Any]:
-    """What a trainer trains with, as ``MemoryModel.trace`` takes it."""
-    return training_settings(trainer.args, trainer.model)
-
-
-def training_settings(args: Any, model: Any) -> dict[str, Any]:
-    """``trainer_settings`` by a trainer's arguments and its model."""
-    return {
-        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
-        "gradient_checkpointing": _recomputes(args) or _checkpoints(model),
-        "every_n_layers": _depth(args, model),
-        "offload_checkpoints": _offloads(args, model),
-        "optimizer": str(getattr(args.optim, "value", args.optim)),
-        "accumulation": args.gradient_accumulation_steps,
-    }
-
-
 @contextlib.contextmanager
 def trainer_trial(
     trainer: Any, batch_fn: BatchFunction | None, seconds: float | None, batch: Any, optimizer: Any
 ) -> Iterator[tuple[TrialBatch, Any]]:
     """Of a trainer, and its optimizer: its own step, loss, precision and recomputation; it is put back afterwards."""
     _check_trainer(trainer)
-    model, args, settings = trainer.model, trainer.args, trainer_settings(trainer)
+    model, args, settings = trainer.model, trainer.args, training_settings(trainer.args, trainer.model)
     with kept(trainer):
         make, inputs = batch_fn, "the batches of batch_fn"
         if make is None:
             base, inputs = worst_batch(trainer, args.train_batch_size, seconds, batch)
             seconds = seconds_of(base, model) if seconds is None else seconds
-            make = _repeated(base)
+            make = functools.partial(longest, base, None)
         _prepare(trainer)
         optimizer = optimizer or trainer.optimizer or trainer.create_optimizer()
         # Past a guard's: it would make smaller micro-batches of what does not fit.
-        train_step, prepared = type(trainer).training_step, trainer.model_wrapped
+        step = functools.partial(type(trainer).training_step, trainer, trainer.model_wrapped)
         passes = min(args.gradient_accumulation_steps, 2)
-        step = _trainer_step(trainer, train_step, prepared)
         yield TrialBatch(model, make, step, passes, settings, seconds, inputs), optimizer
-
-
-def _repeated(base: Any) -> BatchFunction:
-    return lambda size: longest(base, samples=size)
-
-
-def _trainer_step(trainer: Any, train_step: Any, model: Any) -> Callable[[Any], None]:
-    def step(inputs: Any) -> None:
-        train_step(trainer, model, inputs)
-
-    return step
-
-
-def _recomputes(args: Any) -> bool:
-    return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
 
 
 def _prepare(trainer: Any) -> None:
     """What ``train()`` does to the model before its first step: recomputation, and accelerate's mixed precision."""
     model, args = trainer.model, trainer.args
-    if _recomputes(args) and not _checkpoints(model):
+    if recomputes(args) and not checkpoints(model):
         for kind in ("activation", "gradient"):  # the second is the name before transformers 5
             enable = getattr(model, f"{kind}_checkpointing_enable", None)
             if enable is not None:
@@ -210,3 +152,81 @@ def _check_trainer(trainer: Any) -> None:
             "several processes or GPUs would have to try the same sizes together",
             "search in one process with one GPU: the others have the same micro-batch",
         )
+
+
+@dataclass(frozen=True)
+class TrialInputs:
+    """``make`` returns the inputs of a number of samples; ``loss`` is that of the model's outputs, None for its own."""
+
+    make: Callable[[int], Mapping[str, Any]]
+    words: str
+    loss: Callable[[Any], torch.Tensor] | None = None
+
+
+def is_tokenizer(thing: Any) -> bool:
+    """Whether this makes tokens of texts, rather than batches."""
+    return callable(thing) and hasattr(thing, "convert_tokens_to_ids") and hasattr(thing, "model_input_names")
+
+
+def trial_inputs(model: Any, tokenizer: Any, seconds: float | None, max_length: int | None) -> TrialInputs:
+    """Inputs made up for ``model``, as long as asked, the kind of labels by what its step takes in a trace."""
+    if tokenizer is not None and max_length is None:
+        raise InvalidArgumentError("how long the texts are is not known", "pass max_length=128, the most tokens")
+    ways = list(made_up_batches(model))
+    batches = ways[0].batches
+    if max_length is not None:
+        length = _tokens(max_length, batches.max_length, tokenizer)
+        labels = batches.labels(length / batches.length_per_second)
+        words = f"texts of {length} tokens"
+    elif seconds is not None:
+        length, labels, words = batches.length(seconds), batches.labels(seconds), "made-up batches"
+    else:
+        raise InvalidArgumentError(
+            "without batch_fn the length of the inputs is not known",
+            "pass seconds= of audio, max_length= of texts, or pass batch_fn(samples)",
+        )
+    way = _way(model, ways, length, labels)
+    texts = {} if tokenizer is None else _tokenized(tokenizer, length)
+
+    def make(samples: int) -> dict[str, Any]:
+        repeated = {name: value.repeat(samples, 1) for name, value in texts.items()}
+        return {**way.batches.batch(samples, length, labels), **repeated}
+
+    return TrialInputs(make, words, way.loss)
+
+
+def _way(model: Any, ways: list[MadeUp], length: int, labels: int) -> MadeUp:
+    """That with which a step can be traced: nothing is tried on the device, where a wrong label may end the process."""
+    if len(ways) == 1 or _recognizes(model):
+        return ways[0]
+    try:
+        about = trace_training(model, points=[(2, length, labels)], steps=1, evaluation=False).about
+    except TraceError:
+        return ways[0]
+    return next((way for way in ways if way.words == about.get("batches", "")), ways[0])
+
+
+def _recognizes(model: Any) -> bool:
+    """Whether the labels are those of a speech recognizer, as transformers lists them."""
+    from transformers.models.auto import modeling_auto as auto
+
+    names = (auto.MODEL_FOR_CTC_MAPPING_NAMES, auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES)
+    return any(type(model).__name__ in each.values() for each in names)
+
+
+def _tokens(max_length: Any, positions: int | None, tokenizer: Any) -> int:
+    most = min(positions or _MOST_TOKENS, getattr(tokenizer, "model_max_length", None) or _MOST_TOKENS)
+    if positive("max_length", max_length, _MOST_TOKENS) > most:
+        raise InvalidArgumentError(
+            f"max_length = {max_length} is more than the {most} tokens that the model takes", f"pass at most {most}"
+        )
+    return int(max_length)
+
+
+def _tokenized(tokenizer: Any, length: int) -> dict[str, torch.Tensor]:
+    made = dict(tokenizer(["a " * length], truncation=True, max_length=length, return_tensors="pt"))
+    if made["input_ids"].shape[1] != length:
+        raise InvalidArgumentError(
+            f"{type(tokenizer).__name__} makes no text of {length} tokens", "pass batch_fn(samples) instead"
+        )
+    return made

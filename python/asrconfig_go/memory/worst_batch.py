@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from .._base.defaults import SAMPLING_RATE
-from .._base.errors import AsrConfigError, InvalidArgumentError
+from .._base.errors import InvalidArgumentError
 from ..batching.batch_lengths import time_axis
 from ..batching.collated_batch import batch_size, like, pick
-from ..trace import SpeechBatches, speech_batches
+from ..trace.made_up_batches import known_batches
 
 _INPUTS = ("input_values", "input_features")
 _COLUMNS = ("length", "input_length")
@@ -56,20 +56,11 @@ def is_mel(batch: Any, model: Any = None) -> bool:
     """Whether the input is a spectrogram of fixed length, (samples, bins, frames), and not (samples, time, width)."""
     if "input_features" not in batch:
         return False
-    known = _known(model)
+    known = known_batches(model)
     return time_axis(batch, "input_features") == 2 if known is None else known.fixed_length is not None
 
 
-def _known(model: Any) -> SpeechBatches | None:
-    """How the model is fed; None of an unknown one."""
-    try:
-        return speech_batches(model)
-    except AsrConfigError:
-        return None
-
-
 def _tiled(value: Any, length: int) -> Any:
-    """Repeated or truncated along the second axis."""
     times = -(-length // value.shape[1])
     return torch.cat([value] * times, dim=1)[:, :length].contiguous() if length != value.shape[1] else value
 
@@ -139,7 +130,7 @@ def _length(batch: Any, seconds: float, model: Any) -> int:
 
 def per_second(batch: Any, model: Any) -> float | None:
     """Values in time per second of audio: by the model, or else by the input's name."""
-    known = _known(model)
+    known = known_batches(model)
     if known is not None:
         return float(known.length_per_second)
     return SAMPLING_RATE if "input_values" in batch else _FRAMES_PER_SECOND if "input_features" in batch else None
@@ -168,6 +159,5 @@ def _count(dataset: Any) -> int:
 
 
 def _collate(trainer: Any, dataset: Any, places: list[int]) -> Any:
-    """A batch by the trainer's collator, without the columns that the model does not take."""
     collate: Callable[[list[Any]], Any] = trainer._get_collator_with_removed_columns(trainer.data_collator)
     return collate([dataset[i] for i in places])

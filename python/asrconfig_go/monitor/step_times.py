@@ -19,7 +19,7 @@ from .._base.wrapped_model import lora_rank
 from ..batching.batch_lengths import extent
 from ..compare.step_calibration import MeasuredStep, StepRecord, StepSettings, calibrate_steps, store_step_calibration
 from ..machine.model import profile_model
-from ..memory.trial_batch import training_settings
+from ..memory.calibration_trainer import training_settings
 from ..memory.worst_batch import per_second
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from .._base.ranges import Range
+from ..machine.hardware import uuid_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +48,22 @@ class PlannedDevice:
     """Predicted, context included."""
     budget_bytes: int
     """Available memory with the safety margin."""
+
+
+def planned_device(devices: Sequence[PlannedDevice], number: int) -> PlannedDevice | None:
+    """What a plan gives the GPU that CUDA calls ``number`` here; None for one that it does not have.
+
+    By UUID, as CUDA may number unlike GPUs otherwise than the driver; of a plan for other GPUs of the same kind the one
+    with the least memory to use.
+    """
+    import torch
+
+    if number >= torch.cuda.device_count():
+        return None
+    card = torch.cuda.get_device_properties(number)
+    same = [device for device in devices if device.uuid and device.uuid == uuid_of(card)]
+    like = [d for d in devices if d.name == card.name and d.budget_bytes <= card.total_memory]
+    return min(same or like, key=lambda device: device.budget_bytes, default=None)
 
 
 @dataclasses.dataclass(frozen=True)

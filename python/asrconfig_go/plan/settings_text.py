@@ -25,7 +25,6 @@ def _checkpointing(c: PlanRecord) -> str:
 
 
 def _arguments(c: PlanRecord) -> str:
-    """What TrainingArguments call the precision."""
     names = [name for name in ("fp16", "bf16", "tf32") if getattr(c, name)]
     return f" ({', '.join(f'{name}=True' for name in names)})" if names else ""
 

@@ -68,8 +68,6 @@ def _result(
     x: torch.Tensor, weight: torch.Tensor, stride: Any, padding: Any, dilation: Any, transposed: bool,
     out_padding: Any, groups: int,
 ) -> list[int]:  # fmt: skip
-    """The result's shape."""
-
     def at(values: Any, axis: int) -> int:
         return int(values[axis if len(values) > 1 else 0])
 
@@ -108,7 +106,6 @@ def _depthwise_by_cudnn(x: torch.Tensor, weight: torch.Tensor, stride: Any, dila
 
 
 def _pays_by_twos(batch: int, channels: int, width: int, taps: int) -> bool:
-    """With a stride of 2."""
     if batch == 1:
         return taps > 1 or width <= 28
     if taps == 1:

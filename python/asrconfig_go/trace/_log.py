@@ -71,12 +71,8 @@ class EventLog:
         """Stop writing: what dies from here on is not part of the run."""
         self._open = False
 
-    def watches(self, tensor: torch.Tensor) -> bool:
-        """Whether the tensor's storage was born in this run and lives on the device."""
-        return tensor.untyped_storage()._cdata in self._living
-
     def unwatched(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Those that are not watched."""
+        """Those whose storage was not born in this run, or does not live on the device."""
         living = self._living
         return [tensor for tensor in tensors if tensor.untyped_storage()._cdata not in living]
 

@@ -16,9 +16,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ._accumulate import ADD, WRITTEN, Accumulation, DirectMode
-from ._arena import Arena
+from ._arena import SMALL, Arena
 from ._convolution_workspaces import is_torchs_own
-from ._derived_lengths import Lengths
 from ._log import EventLog
 from ._modules import in_backward
 from ._shapes import Shapes, spec_of
@@ -28,8 +27,6 @@ from ._workspaces import PRODUCTS, Workspaces, in_rows, needs_workspaces
 
 aten = torch.ops.aten
 
-SMALL = 64  # elements; a tensor up to this size stays real
-
 
 class _Kind(Enum):
     VIEW = 0  # shares its input's storage, or reads it
@@ -37,6 +34,7 @@ class _Kind(Enum):
     NEW = 2
 
 
+_CONVOLUTION = ("kernel", "stride", "padding", "dilation")
 # Views by behaviour that do not say so in their schema, and operations on the storage itself.
 _VIEWS = {aten._unsafe_view.default, aten._reshape_alias.default, aten.set_.source_Storage_storage_offset}
 _READ = aten._local_scalar_dense.default
@@ -102,6 +100,39 @@ def in_order_of_birth(op: Any, args: Any, results: list[torch.Tensor]) -> list[t
     if op is aten.convolution_backward.default and all(args[10][:2]) and is_torchs_own(args):
         return [results[1], results[0], *results[2:]]
     return results
+
+
+class Lengths:
+    """The lengths that a model derives from its input's, found by watching convolutions over time.
+
+    A ladder: the input's length, and each length that a convolution made of one of them."""
+
+    def __init__(self) -> None:
+        self.rungs: list[dict[str, Any]] = [{"name": "input"}]
+        self._seen: dict[tuple[int, ...], None] = {}  # in order: length before, then _CONVOLUTION
+
+    def saw(self, weight: torch.Tensor, source: torch.Tensor, stride: Any, padding: Any, dilation: Any) -> None:
+        """One convolution; time is the first of its spatial axes."""
+        if source.dim() > 2:
+            pad, spread = (padding[0] if padding else 0), (dilation[0] if dilation else 1)
+            self._seen[(source.shape[2], weight.shape[2], stride[0], pad, spread)] = None
+
+    def settle(self, length: int | None) -> None:
+        """The batch seen since the last call had this length: add what its convolutions made of it."""
+        seen, self._seen = list(self._seen), {}
+        rung_of = {} if length is None else {length: 0}
+        for before, kernel, stride, padding, dilation in seen:
+            after = (before + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+            if before in rung_of and after not in rung_of:
+                settings = zip(_CONVOLUTION, (kernel, stride, padding, dilation), strict=True)
+                rung_of[after] = self._rung({"of": rung_of[before], **dict(settings)})
+
+    def _rung(self, made: dict[str, int]) -> int:
+        for number, known in enumerate(self.rungs):
+            if known.items() >= made.items():
+                return number
+        self.rungs.append({"name": f"length{len(self.rungs)}", **made})
+        return len(self.rungs) - 1
 
 
 class DeviceMode(DirectMode):
@@ -186,7 +217,6 @@ class DeviceMode(DirectMode):
         return (self.arena.tensor(dtype, size, like.stride(), 0, like.nbytes), *args[1:])
 
     def _new(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: list[torch.Tensor]) -> Any:
-        """What an operation gives, and the tensors in it."""
         if fake or op in _CUDA_ONLY or self._imagines(op, args, kwargs, tensors):
             return self._imagined(op, name, args, kwargs)
         # The draw by which speech models drop a whole layer: none is dropped, which takes the most memory.

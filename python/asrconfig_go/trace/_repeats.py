@@ -115,7 +115,6 @@ def _structure(segment: Segment) -> tuple[Any, ...]:
 
 
 def _freed(segment: Segment) -> Iterator[int]:
-    """The places of the storages that a segment frees of its own."""
     return (-1 - e - segment.first for e in segment.events if e < 0 and -1 - e >= segment.first)
 
 

@@ -12,15 +12,12 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._base.defaults import SAMPLING_RATE
-from .._base.errors import AsrConfigError
 from .._base.input_units import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
-from ._mode import SMALL
+from ._arena import SMALL
 from .collated_rows import CollatedRows
-from .collated_sizes import Axis, Example, Sizes, input_axis, labels_axis, sizes_of, word_of
-from .made_up_batches import Point, SpeechBatches, speech_batches
+from .collated_sizes import Axis, Example, Sizes, input_axis, labels_axis, sizes_of, text_sizes, word_of
+from .made_up_batches import Point, SpeechBatches, known_batches, positions
 from .row_resizing import RowResizer
-from .text_batches import positions
-from .text_sizes import text_sizes
 
 _DRAWN = 128  # rows that stand for all where nothing else tells how long rows are, each collated alone
 _FEW = 24  # where only the batches of a trace are made of them
@@ -58,7 +55,8 @@ class CollatedExamples:
             return InputUnit(word_of(name, rate), rate, known.fixed_length or fixed)
         if name == "input_ids":
             return InputUnit("tokens", TOKENS_PER_SECOND, fixed, "texts")  # of a batch with audio that is the input
-        wave = (self.input.axis == 1 and self._axes == 2) or max(lengths) >= _WAVE
+        axes = sum(entry == name for entry, _ in self._sized[0])
+        wave = (self.input.axis == 1 and axes == 2) or max(lengths) >= _WAVE
         rate = SAMPLING_RATE if wave else FRAMES_PER_SECOND
         return InputUnit(word_of(name, rate), rate, fixed)
 
@@ -129,10 +127,6 @@ class CollatedExamples:
     def _pair_of(self, sizes: Sizes) -> tuple[int, int]:
         return max(1, self.input.of(sizes)), 0 if self._labels is None else self._labels.of(sizes)
 
-    @property
-    def _axes(self) -> int:
-        return sum(name == self.input.name for name, _ in self._sized[0])
-
     @cached_property
     def _drawn(self) -> list[int]:
         count = len(self.dataset)
@@ -153,13 +147,11 @@ class CollatedExamples:
     @cached_property
     def _known(self) -> SpeechBatches | None:
         """How the model's config says that it is fed, if it is fed so: a model of texts may have its fields, too."""
-        try:
-            known = speech_batches(self.model)
-        except AsrConfigError:
+        known = known_batches(self.model)
+        if known is None or self.input.name == "input_ids":
             return None
-        fixed = known.fixed_length
-        fits = fixed is None or {example.length for example in self._examples} == {fixed}
-        return known if fits and self.input.name != "input_ids" else None
+        lengths = {example.length for example in self._examples}
+        return known if known.fixed_length is None or lengths == {known.fixed_length} else None
 
 
 @dataclass(frozen=True)

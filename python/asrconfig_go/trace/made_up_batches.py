@@ -1,17 +1,24 @@
-"""Batches of the shape that a speech model's collator gives it."""
+"""Batches of the shape that a collator gives a model of speech or text."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
-from .._base.input_units import RowKind, too_long
+from .._base.input_units import TOKENS_PER_SECOND, RowKind, input_length
+from .._base.random_state import cpu_generators_kept, seed_cpu
+from ._arena import SMALL
+
+TEXT = "input_ids"
 
 _CHARACTERS_PER_SECOND = 15  # about two and a half words
 _TOKENS_PER_SECOND = 4
@@ -62,14 +69,10 @@ class SpeechBatches:
         """The input length of a batch whose longest clip has this duration."""
         if not seconds > 0 or not math.isfinite(seconds):
             raise InvalidArgumentError(f"{seconds!r} seconds of audio", "give a duration above 0")
-        length = math.ceil(seconds * self.length_per_second - 1e-6)
-        longest = self.fixed_length or self.max_length
-        if longest is not None and length > longest and not self.truncates:
-            raise InvalidArgumentError(
-                too_long(self.row_kind, "the model", length, longest, self.length_per_second),
-                "split clips, truncate texts, or choose a model without fixed positions",
-            )
-        return self.fixed_length or (length if longest is None else min(length, longest))
+        return input_length(
+            seconds, self.length_per_second, fixed=self.fixed_length, longest=self.max_length,
+            truncates=self.truncates, row_kind=self.row_kind, model="the model",
+        )  # fmt: skip
 
     def labels(self, seconds: float) -> int:
         """A usual label length for this duration, as long as the model's positions allow."""
@@ -133,6 +136,14 @@ def speech_batches(model: Any) -> SpeechBatches:
     )
 
 
+def known_batches(model: Any) -> SpeechBatches | None:
+    """``speech_batches``; None for any other model."""
+    try:
+        return speech_batches(model)
+    except InvalidArgumentError:
+        return None
+
+
 def _labels(config: Any, batch: int, labels: int) -> torch.Tensor:
     vocabulary = getattr(config, "vocab_size", 32) or 32
     return torch.randint(3, max(4, min(vocabulary, 30)), (batch, labels))
@@ -186,3 +197,57 @@ def _with_labels_of(decoder: Any, inside: BatchFunction) -> BatchFunction:
         return {**inside(batch, length, labels), "labels": _labels(decoder, batch, labels)}
 
     return make
+
+
+def text_batches(model: Any, parameters: Container[str]) -> SpeechBatches:
+    """Tokens without labels, with a mask where ``forward`` takes one, up to the length that positions allow."""
+    words = _vocabulary(model)
+
+    def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
+        tokens = torch.randint(words // 2, words, (batch, length))  # clear of the marks, which come first
+        mask = {"attention_mask": padded_mask(batch, length, torch.int64)} if "attention_mask" in parameters else {}
+        return {TEXT: tokens, **mask}
+
+    return SpeechBatches(make, TOKENS_PER_SECOND, max_length=positions(model), row_kind="texts")
+
+
+def positions(model: Any) -> int | None:
+    """The most tokens that a text model's positions allow, if it has learnt them."""
+    longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    if not isinstance(longest, int):
+        return None
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return int(longest - module.padding_idx - 1)  # RoBERTa counts from behind it
+    return longest
+
+
+def _vocabulary(model: Any) -> int:
+    """How many tokens a text model knows: by its embedding, or by its config."""
+    found = getattr(getattr(model, "config", None), "vocab_size", None)
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        found = model.get_input_embeddings().num_embeddings
+    return int(found or 30)
+
+
+def batch_identity(batch_fn: BatchFunction, points: Sequence[Point]) -> str:
+    """A text that changes with the batches at ``points``: their shapes, and the values that the recorder keeps.
+
+    Random numbers are drawn from the same seed each time, and the generators put back.
+    """
+    digest = hashlib.sha256()
+    with cpu_generators_kept():
+        seed_cpu(0)
+        for point in points:
+            leaves, structure = pytree.tree_flatten(batch_fn(*point))
+            digest.update(repr((point, structure, [_leaf(each) for each in leaves])).encode())
+    return digest.hexdigest()
+
+
+def _leaf(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    shape = (tuple(value.shape), tuple(value.stride()), str(value.dtype))
+    if (value.is_floating_point() or value.is_complex()) and value.numel() > SMALL:
+        return shape
+    return shape, hashlib.sha256(value.contiguous().numpy().tobytes()).hexdigest()

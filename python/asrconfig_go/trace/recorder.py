@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
-import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -14,10 +12,10 @@ from torch import nn
 from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
 
 from .._base.errors import InvalidArgumentError
+from .._base.random_state import cpu_generators_kept, seed_cpu
 from . import _kernels
 from ._checkpoints import endless_ones_refused
-from ._devices import cuda_is_here
-from ._host_copies import saved_on_host
+from ._devices import cuda_is_here, saved_on_host
 from ._log import EventLog
 from ._mode import DeviceMode
 from ._modules import Whereabouts, in_backward
@@ -62,7 +60,9 @@ class MemoryRecorder:
         if _active:
             raise InvalidArgumentError("a MemoryRecorder is already active", "leave the other one first")
         with ExitStack() as stack:
-            stack.enter_context(_same_randomness())
+            # Draws inside are the same in every trace, and the draws outside go on as if there had been none.
+            stack.enter_context(cpu_generators_kept())
+            seed_cpu(0)
             stack.enter_context(_foreach_as_on_cuda())
             stack.enter_context(_no_collector())
             stack.enter_context(_one_thread())
@@ -231,22 +231,6 @@ def _in_order_of_to(model: nn.Module, name: str = "") -> Iterator[tuple[str, Any
     yield from (("buffer", b, name) for b in model._buffers.values() if b is not None)
     if isinstance(model, nn.RNNBase):
         yield "parameter", model, name
-
-
-@contextmanager
-def _same_randomness() -> Iterator[None]:
-    """Draws inside are the same in every trace, and the draws outside go on as if there had been none."""
-    numpy = importlib.import_module("numpy")  # transformers draws SpecAugment's masks with it
-    before = torch.get_rng_state(), random.getstate(), numpy.random.get_state()
-    torch.manual_seed(0)
-    random.seed(0)
-    numpy.random.seed(0)
-    try:
-        yield
-    finally:
-        torch.set_rng_state(before[0])
-        random.setstate(before[1])
-        numpy.random.set_state(before[2])
 
 
 @contextmanager

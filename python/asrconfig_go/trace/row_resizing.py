@@ -226,7 +226,6 @@ def _repeated(values: Array, factor: float, axis: int = 0) -> Array:
 
 
 def _like(value: Any, made: Array) -> Any:
-    """As a list, a tensor or an array, as it was."""
     if isinstance(value, list | tuple):
         return made.tolist()
     if hasattr(value, "new_tensor"):
@@ -245,7 +244,6 @@ def _longer(clip: str | io.BytesIO, factor: float) -> bytes:
 
 
 def _written(data: bytes, folder: str) -> str:
-    """The path of a new file."""
     number, path = tempfile.mkstemp(".wav", dir=folder)
     with os.fdopen(number, "wb") as file:
         file.write(data)

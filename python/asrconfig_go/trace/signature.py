@@ -14,8 +14,7 @@ from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.input_units import audio_name
 from .._base.wrapped_model import bare
-from .made_up_batches import BatchFunction, SpeechBatches, speech_batches
-from .text_batches import TEXT, text_batches
+from .made_up_batches import TEXT, BatchFunction, SpeechBatches, known_batches, text_batches
 
 GIVE = "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)"
 _DECODER = "decoder_input_ids"
@@ -39,7 +38,7 @@ def made_up_batches(model: Any) -> Iterator[MadeUp]:
     """
     parameters = _parameters(model)
     _check_prompt(model, parameters)
-    known = _known(model)
+    known = known_batches(model)
     if known is not None:
         yield MadeUp(known)
         if _DECODER in parameters:
@@ -74,15 +73,7 @@ def mean_of(outputs: Any) -> torch.Tensor:
     return sum((t.float().mean() for t in floats[1:]), floats[0].float().mean())
 
 
-def _known(model: Any) -> SpeechBatches | None:
-    try:
-        return speech_batches(model)
-    except InvalidArgumentError:
-        return None
-
-
 def _parameters(model: Any) -> dict[str, inspect.Parameter]:
-    """Those of ``forward`` that can be given by name."""
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {name: p for name, p in inspect.signature(bare(model).forward).parameters.items() if p.kind in by_name}
 

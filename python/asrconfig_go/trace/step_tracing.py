@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,11 +20,10 @@ from .._base.defaults import OPTIMIZER
 from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from .._base.transformers_features import checkpoint_options, trainer_stops_caching
 from . import _checkpoints, _traced_optimizers
-from ._copy import imaginary_copy
-from ._layers import Layers
+from ._arena import imaginary_copy
 from ._log import Segment
 from ._repeats import Window, Windows
-from ._shortened import Shortened, Stretch, Whole
+from ._shortened import Layers, Shortened, Stretch, Whole
 from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
 from .made_up_batches import BatchFunction, Point, SpeechBatches
 from .recorder import MemoryRecorder
@@ -80,27 +80,25 @@ def trace_training(
     >>> trace = trace_training(small_model(tokens=12, seed=0))
     """
     refused: list[AsrConfigError] = []  # one for each way to make up batches
-    begin = partial(
-        _Loop, batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, offload_checkpoints,
-        accumulation, steps, loss, max_grad_norm, evaluation=evaluation,
-    )  # fmt: skip
     unseen = ""  # why no evaluation is traced
-    begin()  # refuses settings before anything is built
     asked = points is not None if covering is None else not covering
+    settings = _Loop(
+        batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, offload_checkpoints,
+        accumulation, steps, loss, max_grad_norm, evaluation, asked,
+    )  # fmt: skip
     if isinstance(batch_fn, SpeechBatches):
         points = [batch_fn.real(_checked(point)) for point in points or batch_fn.points()]
         for point in points:  # before the recorder sees what a collator computes
             batch_fn(*point)
     shortens = every_n_layers == 1 and (points is None or len(points) >= _SHAPES)
     while True:
-        short, trial = None, begin()
+        short, trial = None, replace(settings, asked=False)
         # Whatever goes wrong here, the whole model is recorded without it, and says it if it is wrong there, too.
         with suppress(Exception), MemoryRecorder(compute_capability=compute_capability) as recorder:
             if shortens:
                 built = _built(model, lora_rank, recorder)
                 short = trial.run_shortened(recorder, built, points, _next_to_try(built, batch_fn, refused))
-        loop = begin()
-        loop.formulas, loop.asked = not trial.by_shape, asked
+        loop = replace(settings, formulas=not trial.by_shape)
         with MemoryRecorder(compute_capability=compute_capability, about=loop.about()) as recorder:
             built = _built(model, lora_rank, recorder)
             if hasattr(model, "_orig_mod"):
@@ -112,7 +110,8 @@ def trace_training(
                 return recorder.trace()
             except (TraceError, NoLossError) as error:
                 if loop.evaluates:  # a training is planned without it, as where lengths are predicted
-                    begin, unseen = partial(begin, evaluation=False), f"its evaluation is not traced: {error.message}"
+                    settings = replace(settings, evaluation=False)
+                    unseen = f"its evaluation is not traced: {error.message}"
                     continue
                 if made_up is None or isinstance(error, CheckpointError):  # which no other batch helps
                     raise
@@ -157,61 +156,57 @@ def _lacks_loss(error: AsrConfigError) -> bool:
     return isinstance(error, NoLossError) or (isinstance(error.__cause__, TypeError) and unexpected)
 
 
+@dataclass
 class _Loop:
-    """What ``Trainer.train`` does to memory: transformers.Trainer.training_step and _inner_training_loop."""
+    """What ``Trainer.train`` does to memory: transformers.Trainer.training_step and _inner_training_loop.
 
-    def __init__(
-        self,
-        batch_fn: BatchFunction | None,
-        optimizer: Any,
-        precision: Precision,
-        checkpointing: bool | Checkpointing,
-        every_n_layers: int,
-        offload_checkpoints: bool,
-        accumulation: int,
-        steps: int,
-        loss: Any,
-        max_grad_norm: float,
-        evaluation: bool,
-    ) -> None:
-        checked("precision", precision, Precision)
-        whole = {"accumulation": accumulation, "steps": steps, "every_n_layers": every_n_layers}
-        checked("offload_checkpoints", offload_checkpoints, bool)
-        for name, value in whole.items():
+    ``asked`` says that the caller wants the shapes themselves, and not formulas of all others; without ``formulas`` no
+    formula covers the shapes, so that the first of them is enough where others are asked for.
+    """
+
+    batch_fn: BatchFunction | None
+    optimizer: Any
+    precision: Precision
+    checkpointing: Any  # as it is given; then the kind, None without
+    every_n_layers: int
+    offload_checkpoints: bool
+    accumulation: int
+    steps: int
+    loss: Any
+    max_grad_norm: float
+    evaluation: bool
+    asked: bool
+    formulas: bool = True
+    by_shape: bool = field(default=False, init=False)  # the model does other operations at each of the first shapes
+    evaluates: bool = field(default=False, init=False)  # at this moment
+    # The window's inputs: the Trainer keeps them until the next window's are there.
+    held: list[Any] = field(default_factory=list, init=False)
+    last_loss: Any = field(default=None, init=False)
+    stretches: list[Stretch] = field(default_factory=list, init=False)
+    whole: Whole | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        checked("precision", self.precision, Precision)
+        checked("offload_checkpoints", self.offload_checkpoints, bool)
+        for name in ("accumulation", "steps", "every_n_layers"):
+            value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise InvalidArgumentError(f"{name} is {value!r}", "give a whole number from 1 on")
-        self._batch_fn, self._optimizer, self._loss = batch_fn, optimizer, loss
-        self._dtype = _PRECISIONS[precision]
-        self._precision = precision
-        self._checkpointing = _checkpointing(checkpointing)
-        self._every_n_layers, self._offload = every_n_layers, offload_checkpoints
-        self._accumulation, self._steps = accumulation, steps
-        self._max_grad_norm = max_grad_norm
-        self._evaluation = evaluation
-        self._loss_of: LossFunction = _loss_of
-        self._held: list[Any] = []  # the window's inputs: the Trainer keeps them until the next window's are there
-        self._kept: Any = None  # the last loss
-        self.evaluates = False  # while it does
-        self._stretches: list[Stretch] = []
-        self._whole: Whole | None = None
-        self.asked = False
-        """Whether the caller wants the shapes themselves, and not formulas of all others."""
-        self.formulas = True
-        """False: no formula covers the shapes, so that the first of them is enough where others are asked for."""
-        self.by_shape = False
-        """Whether the model turned out to do other operations at each of the first shapes."""
+        self.checkpointing = _checkpointing(self.checkpointing)
+        self.dtype = _PRECISIONS[self.precision]
+        self.loss_of: LossFunction = _loss_of
 
     def about(self) -> dict[str, Any]:
         """The settings, as a trace keeps them."""
-        optimizer = self._optimizer
+        optimizer = self.optimizer
         return {
-            "precision": self._precision,
+            "precision": self.precision,
             "optimizer": optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "own"),
-            "checkpointing": self._checkpointing or "none",
-            "every_n_layers": self._every_n_layers,
-            "offload_checkpoints": self._offload,
-            "accumulation": self._accumulation,
-            "max_grad_norm": self._max_grad_norm,
+            "checkpointing": self.checkpointing or "none",
+            "every_n_layers": self.every_n_layers,
+            "offload_checkpoints": self.offload_checkpoints,
+            "accumulation": self.accumulation,
+            "max_grad_norm": self.max_grad_norm,
             "loop": "trainer",
         }
 
@@ -225,7 +220,7 @@ class _Loop:
         recorder.tell_apart(layers.numbers)
         layers.leave_out()
         self.run(recorder, model, points, None, made_up)
-        return None if self.by_shape else Shortened(recorder.log, self._stretches, recorder.lengths, layers)
+        return None if self.by_shape else Shortened(recorder.log, self.stretches, recorder.lengths, layers)
 
     def run(
         self,
@@ -240,12 +235,12 @@ class _Loop:
         if short is not None:
             recorder.tell_apart(Layers(model).numbers)
             recorder.lengths.extend(short.lengths[1:])
-            self._whole = Whole(recorder.log, self._stretches, short)
+            self.whole = Whole(recorder.log, self.stretches, short)
         recorder.about["model"] = type(model).__name__
         if made_up is not None:
             batches = made_up.batches
-            self._batch_fn, points = batches.batch, points or batches.points()
-            self._loss_of = made_up.loss or _loss_of
+            self.batch_fn, points = batches.batch, points or batches.points()
+            self.loss_of = made_up.loss or _loss_of
             recorder.about.update(batches.facts())
             if made_up.words:
                 recorder.about["batches"] = made_up.words
@@ -253,7 +248,7 @@ class _Loop:
         if not points:
             raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
         points = [_checked(point) for point in points][: None if self.asked or self.formulas else 1]
-        windows = [points[0]] * (self._steps - 1) + points
+        windows = [points[0]] * (self.steps - 1) + points
         trained = [p for p in model.parameters() if p.requires_grad]
         recorder.about |= {"trained_parameters": sum(p.numel() for p in trained), "trained_tensors": len(trained)}
         model.train()
@@ -261,18 +256,18 @@ class _Loop:
         self._stop_caching(model)
         recorder.load(model)
         recorder.load_again(model)  # the Trainer puts the model on the device, and then accelerate's prepare_model
-        optimizer = _traced_optimizers.build(self._optimizer, model)
-        scaler = torch.amp.GradScaler("cpu") if self._dtype is torch.float16 else None
+        optimizer = _traced_optimizers.build(self.optimizer, model)
+        scaler = torch.amp.GradScaler("cpu") if self.dtype is torch.float16 else None
         known = Windows(recorder.log)
         for number, point in enumerate(windows):
             window = partial(self._window, recorder, model, optimizer, scaler, point, known)
             self._stretch(recorder, point, window)
             if progress is not None:
                 progress(number + 1, len(windows))
-            self.by_shape = self.by_shape or (number + 2 == self._steps + _UNLIKE and known.unlike(_UNLIKE))
+            self.by_shape = self.by_shape or (number + 2 == self.steps + _UNLIKE and known.unlike(_UNLIKE))
             if self.by_shape and not self.asked:
                 break
-        self.evaluates = self._evaluation
+        self.evaluates = self.evaluation
         if self.evaluates:
             self._evaluate(recorder, model, points[:_UNLIKE] if self.by_shape and not self.asked else points)
             self.evaluates = False
@@ -281,32 +276,32 @@ class _Loop:
         """A window or an evaluation: written down where the shortened model shows what it is, else run."""
         recorder.settle()
         first = len(recorder.log.segments)
-        written = self._whole is not None and self._whole.write(_shape(point))
+        written = self.whole is not None and self.whole.write(_shape(point))
         if not written:
             run()
-        self._stretches.append(Stretch.ended(recorder.log.segments[first:]))
-        if self._whole is not None and not written:
-            self._whole.ran()
+        self.stretches.append(Stretch.ended(recorder.log.segments[first:]))
+        if self.whole is not None and not written:
+            self.whole.ran()
 
     def _window(
         self, recorder: MemoryRecorder, model: nn.Module, optimizer: Any, scaler: Any, point: Point, known: Windows
     ) -> None:
         """One optimizer step."""
-        before = self._held
-        self._held = []
+        before = self.held
+        self.held = []
         run: list[Segment] = []
         like: Window | None = None
-        for number in range(min(self._accumulation, _WINDOW)):
+        for number in range(min(self.accumulation, _WINDOW)):
             recorder.segment("accumulate" if number else "micro", **_shape(point))
             run.append(recorder.log.segments[-1])
-            self._held.append(recorder.place(self._batch(point)))
+            self.held.append(recorder.place(self._batch(point)))
             before.clear()
             if like is not None:
                 recorder.log.repeat(run[0], run[-2], like.further[number - 1])
                 continue
-            with recorder.working(), _failing_clearly(point, self._checkpointing):
-                self._kept = self._micro_batch(model, self._held[-1], scaler)
-            if number == 0 and self._accumulation > 1:
+            with recorder.working(), _failing_clearly(point, self.checkpointing):
+                self.last_loss = self._micro_batch(model, self.held[-1], scaler)
+            if number == 0 and self.accumulation > 1:
                 like = known.like(run[0])
         recorder.segment("step", phase="optimizer", **_shape(point))
         with recorder.working():
@@ -316,18 +311,18 @@ class _Loop:
 
     def _micro_batch(self, model: nn.Module, batch: dict[str, torch.Tensor], scaler: Any) -> torch.Tensor:
         loss = self._forward(model, batch)
-        if self._accumulation > 1:
-            loss = loss / self._accumulation
+        if self.accumulation > 1:
+            loss = loss / self.accumulation
         (loss if scaler is None else scaler.scale(loss)).backward()
         return loss.detach()
 
     def _forward(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """The loss; everything else that the model gives is dropped here, as ``compute_loss`` does."""
-        if self._loss is not None:
+        if self.loss is not None:
             with self._autocast():
-                return self._loss(model, batch)
+                return self.loss(model, batch)
         # Nothing else may hold the outputs: those in half precision end when those in float32 are made.
-        return self._loss_of(self._as_float32(self._outputs(model, batch)))
+        return self.loss_of(self._as_float32(self._outputs(model, batch)))
 
     def _outputs(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
         with self._autocast():
@@ -336,8 +331,8 @@ class _Loop:
     def _step(self, model: nn.Module, optimizer: Any, scaler: Any) -> None:
         if scaler is not None:
             scaler.unscale_(optimizer)
-        if self._max_grad_norm > 0:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), self._max_grad_norm)
+        if self.max_grad_norm > 0:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), self.max_grad_norm)
         if scaler is None:
             optimizer.step()
         else:
@@ -348,7 +343,7 @@ class _Loop:
     def _evaluate(self, recorder: MemoryRecorder, model: nn.Module, points: Sequence[Point]) -> None:
         """``prediction_step`` at each shape: no gradients, loss and logits kept."""
         model.eval()
-        self._held.clear()
+        self.held.clear()
         for point in points:
             self._stretch(recorder, point, partial(self._evaluate_batch, recorder, model, point))
 
@@ -356,15 +351,15 @@ class _Loop:
         recorder.segment("evaluate", phase="evaluation", **_shape(point))
         batch = recorder.place(self._batch(point))
         with recorder.working(), torch.no_grad(), self._autocast():
-            if self._loss is not None:
-                kept: Any = self._loss(model, batch)
+            if self.loss is not None:
+                kept: Any = self.loss(model, batch)
             else:
                 kept = self._as_float32(model(**batch))
         recorder.outputs(kept)
 
     def _batch(self, point: Point) -> dict[str, torch.Tensor]:
-        assert self._batch_fn is not None
-        batch = self._batch_fn(*point)
+        assert self.batch_fn is not None
+        batch = self.batch_fn(*point)
         if not isinstance(batch, dict) or not any(isinstance(t, torch.Tensor) for t in pytree.tree_leaves(batch)):
             raise InvalidArgumentError(
                 f"batch_fn gave a {type(batch).__name__} without tensors",
@@ -373,19 +368,19 @@ class _Loop:
         return batch
 
     def _autocast(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self._dtype is None else torch.autocast("cpu", dtype=self._dtype)
+        return nullcontext() if self.dtype is None else torch.autocast("cpu", dtype=self.dtype)
 
     def _as_float32(self, outputs: Any) -> Any:
         """accelerate's convert_outputs_to_fp32, which wraps the forward pass in mixed precision."""
-        if self._dtype is None:
+        if self.dtype is None:
             return outputs
         low = (torch.float16, torch.bfloat16)
         return {k: _cast(v, low) for k, v in outputs.items()} if hasattr(outputs, "items") else _cast(outputs, low)
 
     def _enable_checkpointing(self, model: nn.Module) -> None:
-        if self._checkpointing is None:
+        if self.checkpointing is None:
             return
-        reentrant = self._checkpointing == "reentrant"
+        reentrant = self.checkpointing == "reentrant"
         # transformers 5.x calls it activation checkpointing, and warns at the older name.
         names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
         enable = next((getattr(model, name) for name in names if hasattr(model, name)), None)
@@ -394,7 +389,7 @@ class _Loop:
                 f"{type(model).__name__} has no gradient_checkpointing_enable",
                 "trace it with gradient_checkpointing=False",
             )
-        some = checkpoint_options(self._every_n_layers, self._offload)
+        some = checkpoint_options(self.every_n_layers, self.offload_checkpoints)
         if lacking := some.keys() - inspect.signature(enable).parameters.keys():
             raise UnsupportedError(
                 f"the installed transformers has no {' and '.join(sorted(lacking))} of checkpoints",
@@ -404,7 +399,7 @@ class _Loop:
 
     def _stop_caching(self, model: nn.Module) -> None:
         """A decoder's keys and values are not gathered: with checkpointing, and where the Trainer sees to it."""
-        if hasattr(model, "config") and (self._checkpointing or trainer_stops_caching()):
+        if hasattr(model, "config") and (self.checkpointing or trainer_stops_caching()):
             model.config.use_cache = False
 
 

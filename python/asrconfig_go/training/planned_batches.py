@@ -12,9 +12,9 @@ from typing import Any
 from .._base.errors import AsrConfigError
 from .._base.input_units import WORDS
 from .._base.listing import listed
+from ..plan.plan_parts import planned_device
 from ..plan.plan_record import PlanRecord
-from ..plan.planned_devices import planned_device
-from ..plan.planner import HOST_BYTES
+from ..plan.traced_answers import HOST_BYTES
 
 logger: logging.Logger = logging.getLogger(__name__)
 

@@ -8,10 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from asrconfig_go.machine.cuda_devices import cuda_order  # noqa: E402
-from asrconfig_go.machine.hardware import driver_arguments  # noqa: E402
+from asrconfig_go.machine.hardware import cuda_order, driver_arguments  # noqa: E402
 from asrconfig_go.plan import PlannedDevice  # noqa: E402
-from asrconfig_go.plan.planned_devices import planned_device  # noqa: E402
+from asrconfig_go.plan.plan_parts import planned_device  # noqa: E402
 from cuda_fakes import cuda_has  # noqa: E402
 
 T4, V100, P40 = ("Tesla T4", "t", 16_000), ("V100", "v", 16_000), ("Tesla P40", "p", 24_000)

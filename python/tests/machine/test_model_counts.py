@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from record_models import counts_of_built
 
 from asrconfig_go import known_models, profile_model
 from asrconfig_go._base.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go._base.native import call
 from asrconfig_go.demo.tiny_models import TINY
-from asrconfig_go.machine.model import counts_of_built
 from asrconfig_go.machine.model_source import model_source
 from locations import REPOSITORY
 

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from asrconfig_go._base.errors import InvalidArgumentError, UnsupportedError  # noqa: E402
 from asrconfig_go.memory import MemoryModel, estimate_memory  # noqa: E402
-from asrconfig_go.memory.trial_batch import training_settings  # noqa: E402
+from asrconfig_go.memory.calibration_trainer import training_settings  # noqa: E402
 
 enable = getattr(transformers.PreTrainedModel, "activation_checkpointing_enable", None)
 has_depth = enable is not None and "every_n_layers" in inspect.signature(enable).parameters

@@ -21,7 +21,6 @@ from asrconfig_go._base import native
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
 from asrconfig_go.machine import ModelProfile
 from asrconfig_go.memory.calibration_record import Calibration, find_calibration, store_calibration, torch_version
-from asrconfig_go.memory.evaluation_memory import generation_cache_bytes
 from asrconfig_go.memory.memory_model import MemoryModel
 from asrconfig_go.memory.memory_settings import MemorySettings, Shape, Target
 from asrconfig_go.memory.question import EstimatorWarning, estimate_memory
@@ -222,7 +221,6 @@ def test_a_generation_cache_is_that_of_whisper(library: FakeLibrary) -> None:
     with MemoryModel.load("any.trace") as model:
         v = model.evaluation(4, 10.0)
     assert v.generation_cache_bytes == 2 * 12 * 768 * (448 + 1500) * 2 * 4
-    assert generation_cache_bytes(12, 768, 448, 1500, 4, 2, beams=5) == 5 * v.generation_cache_bytes
 
 
 def _calibration(factor: float) -> Calibration:

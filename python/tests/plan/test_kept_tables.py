@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from asrconfig_go._base.files import cache_folder
-from asrconfig_go.plan.kept_tables import KeptTable
-from asrconfig_go.plan.planner import Tracer, Wanted
+from asrconfig_go.plan.planner import KeptTable, Tracer
+from asrconfig_go.plan.traced_answers import TracedAnswers, Wanted
 
 ANSWER = {"memory": [{"seconds": 0.1 + 0.2, "batch": 4}], "high_bytes": None, "note": "größer"}
 WANTED = Wanted(
@@ -72,11 +72,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     pytest.importorskip("transformers")
     questions: list[Any] = []
 
-    def ask(self: Tracer, wanted: Wanted, durations: Any) -> dict[str, Any]:
+    def begin(self: TracedAnswers, memory: Any, wanted: Wanted, durations: Any, batch_fn: Any) -> None:
         questions.append((wanted, list(durations)))
-        return ANSWER
 
-    monkeypatch.setattr(Tracer, "_asked", ask)
+    monkeypatch.setattr(Tracer, "_opened", lambda *_: None)
+    monkeypatch.setattr(TracedAnswers, "__init__", begin)
+    monkeypatch.setattr(TracedAnswers, "answer", lambda _: ANSWER)
     return questions
 
 

@@ -15,9 +15,9 @@ from asrconfig_go.compare.comparison_records import StepCalibration
 from asrconfig_go.errors import AsrConfigError, InfeasiblePlanError, UnsupportedError
 from asrconfig_go.loading import LoaderNotMeasuredWarning
 from asrconfig_go.memory import MemoryModel
-from asrconfig_go.plan import planner
 from asrconfig_go.plan.plan_options import PlanOptions
-from asrconfig_go.plan.planner import NotTracedWarning, TracedSettings, Tracer, Wanted
+from asrconfig_go.plan.planner import NotTracedWarning, Tracer
+from asrconfig_go.plan.traced_answers import TracedSettings, Wanted, _lengths, _table
 from asrconfig_go.plan.worst_pair import Pairs
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
@@ -172,11 +172,11 @@ def test_tables_rise_and_stay_within_the_share() -> None:
             return min(most, int(limit / seconds))
 
     worst = Pairs((), 20, 20, None)
-    rows = planner._table(Memory(), planner._lengths(0.2, 20), 16, 40, worst)  # type: ignore[arg-type]
+    rows = _table(Memory(), _lengths(0.2, 20), 16, 40, worst)  # type: ignore[arg-type]
     assert [seconds for seconds, _ in rows] == sorted(seconds for seconds, _ in rows)
     assert math.isclose(rows[0][0], 0.5) and rows[-1] == (20, 2)
     assert [fits for _, fits in rows] == sorted((fits for _, fits in rows), reverse=True)
-    assert planner._lengths(30, 30) == [30]
+    assert _lengths(30, 30) == [30]
 
 
 def test_steps_that_were_measured_replace_the_assumed_rates(monkeypatch: pytest.MonkeyPatch) -> None:

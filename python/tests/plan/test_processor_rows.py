@@ -128,4 +128,4 @@ def test_a_folder_without_transcripts_says_so(tmp_path: Path) -> None:
     processor, model = made("tiny-wav2vec2", load_split("train").select(range(12)))
     shutil.copy(next(CLIPS.glob("train-*")), tmp_path)
     with pytest.warns(ProcessorNotUsedWarning, match="holds no clips with transcripts"):
-        assert processor_examples(tmp_path, processor, model) is None
+        assert processor_examples(tmp_path, processor, model, lambda path: splits_of(path, None, None, {}, [])) is None

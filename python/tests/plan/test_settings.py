@@ -273,7 +273,7 @@ def cache_dataset() -> None:
     from asrconfig_go.demo.digits import CLIPS
     from asrconfig_go.loading import DecodedCache, load_audio
 
-    clip = next(CLIPS.glob("*.wav"), None) or next(CLIPS.glob("*.flac"))
+    clip = next(CLIPS.glob("*.mp3"))
     cache = make_plan(cache_dataset=True).clip_loader()
     assert isinstance(cache, DecodedCache)
     assert cache(clip) is cache(clip)

@@ -87,7 +87,7 @@ def test_errors_and_warnings_count_tokens() -> None:
 
 
 def test_a_model_that_hears_and_reads_keeps_clips() -> None:
-    from asrconfig_go.memory.row_kinds import row_kind_of
+    from asrconfig_go.compare.compared_rows import row_kind_of
 
     both = type("Both", (torch.nn.Module,), {"forward": lambda self, input_ids, input_features=None, labels=None: None})
     assert row_kind_of(both()) == "clips"

@@ -20,7 +20,7 @@ from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.loading import load_audio  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
 from asrconfig_go.trace.collated_batches import CollatedExamples  # noqa: E402
-from asrconfig_go.trace.collator_copies import collator_copy  # noqa: E402
+from asrconfig_go.trace.collated_rows import collator_copy  # noqa: E402
 from speech_models import w2v_bert, wav2vec2  # noqa: E402
 
 ROWS = 16

@@ -14,8 +14,7 @@ import transformers
 from torch import nn
 
 from asrconfig_go.trace import step_tracing, trace_training
-from asrconfig_go.trace._layers import Layers
-from asrconfig_go.trace._shortened import Whole
+from asrconfig_go.trace._shortened import Layers, Whole
 from trace_fixtures import as_recorded
 
 DEPTH = 24

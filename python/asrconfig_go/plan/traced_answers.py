@@ -1,0 +1,302 @@
+"""What the planner wants to know of a traced step: what fits for each length, and the peaks of the longest clips."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from .._base.choices import Optimizer, Precision
+from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ..batching import StepSampler
+from ..batching.memory_limits import Table
+from ..memory.memory_model import MemoryModel
+from ..memory.memory_settings import Shape
+from .worst_pair import Pairs
+
+HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
+_DRAWN_STEPS = 40  # in random order, for the worst of a run
+_DRAWN_CLIPS = 4000
+_TOGETHER = 3  # micro-batches that are traced together: enough for the others where memory follows from their number
+_ROWS = 16  # lengths at which a traced table is asked
+_SHORTEST_S = 0.5  # of a clip, as in core/estimate: the planner takes shorter ones for as long
+
+
+class TracedSettings(NamedTuple):
+    """The settings that a traced step depends on, by the names of `plan.next`."""
+
+    precision: Precision
+    gradient_checkpointing: bool
+    every_n_layers: int
+    offload_checkpoints: bool
+    optimizer: Optimizer
+
+
+class Wanted(NamedTuple):
+    """What the planner asks a trace for, by the names of ``plan.next``; the first are those of ``TracedSettings``.
+
+    ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step;
+    ``high`` asks for the worst peak of whole runs; ``beside_bytes`` is what a process holds besides the allocator's
+    memory and the context; ``generates``, ``beams`` and ``tokens`` say how evaluations generate texts.
+    """
+
+    precision: Precision
+    gradient_checkpointing: bool
+    every_n_layers: int
+    offload_checkpoints: bool
+    optimizer: Optimizer
+    allocator: str
+    share: int
+    budget_bytes: int
+    max_length_s: float | None
+    longest_s: float
+    high: bool
+    beside_bytes: int
+    generates: bool
+    beams: int
+    tokens: int
+
+    @property
+    def settings(self) -> TracedSettings:
+        """The settings alone."""
+        return TracedSettings(*(getattr(self, name) for name in TracedSettings._fields))
+
+    def refused(self, error: AsrConfigError, longest_s: float) -> dict[str, Any]:
+        """What is known of settings that the model cannot train with, such as checkpointing: no clip fits."""
+        words = ", ".join(f"{name}={value!r}" for name, value in self.settings._asdict().items())
+        return {
+            **self.settings._asdict(),
+            "budget_bytes": self.budget_bytes,
+            "memory": [{"seconds": longest_s, "batch": 0}],
+            "peaks": [],
+            "note": f"Not planned with {words}: {error.message}.",
+        }
+
+
+class TracedAnswers:
+    """Answers about one traced step with clips of these ``durations``, of batches as ``batch_fn`` makes them."""
+
+    def __init__(
+        self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], batch_fn: Callable[..., Any] | None
+    ) -> None:
+        fixed = memory.about.get("fixed_length")
+        self._fixed_s = fixed / memory.length_per_second if fixed else 0.0
+        # Of clips longer than a fixed length the model hears the beginning.
+        self._durations = [min(s, self._fixed_s) for s in durations] if fixed else durations
+        self._memory, self._wanted = memory, wanted
+        longest_s = memory.length(max(self._durations)) / memory.length_per_second
+        pairs: list[tuple[int, int]] = getattr(batch_fn, "pairs", list)()
+        exact = memory.determines(2, longest_s)
+        self._worst = Pairs.of(memory, pairs, longest_s, exact=exact, limited=wanted.max_length_s is not None)
+        # Else no formula covers the shapes, or the guard does not know how long a batch is: the candidates are traced.
+        self._by_length = getattr(batch_fn, "by_length", True) and exact
+        self._by_length = self._by_length and memory.determines(2, self._worst.seconds, self._worst.labels)
+        context = memory.target.context_bytes
+        # What a process takes besides the allocator's memory: context and NCCL, or the process itself on a CPU.
+        self._outside = (HOST_BYTES if context is None else context) + wanted.beside_bytes
+        self._limit = wanted.budget_bytes - self._outside
+
+    def answer(self) -> dict[str, Any]:
+        """One of the objects that ``plan.next`` takes as traced."""
+        made = self._any_length() if self._by_length else self._one_length()
+        if self._memory.about.get("truncates"):  # longer clips are cut
+            made["memory"][-1]["seconds"] = max(made["memory"][-1]["seconds"], *self._durations)
+        return made
+
+    def _any_length(self) -> dict[str, Any]:
+        lengths = _lengths(min(self._durations), self._worst.longest_s)
+        rows = tuple(_table(self._memory, lengths, self._wanted.share, self._limit, self._worst))
+        largest = max(1, rows[-1][1])
+        with ThreadPoolExecutor(1) as beside:  # the library works outside the GIL
+            high = beside.submit(self._highest, rows) if self._wanted.high else None
+            eval_batch, decoder = self._evaluation(largest)
+            peaks = self._peaks(largest)
+            return {
+                **self._answered(rows, peaks, self._work(self._shapes(rows))),
+                "rise_bytes": self._rise(peaks),
+                "eval_batch": eval_batch,
+                "decoder": decoder,
+                "high_bytes": None if high is None else high.result(),
+            }
+
+    def _one_length(self) -> dict[str, Any]:
+        peaks, worst, memory = self._candidates(), self._worst, self._memory
+        sizes = [peak["batch"] for peak in peaks]
+        largest = max((peak["batch"] for peak in peaks if peak["bytes"] <= self._wanted.budget_bytes), default=0)
+        rows = ((worst.longest_s, largest),)
+        if len(sizes) > 1:  # what other shapes run would have to be traced, too
+            labels = memory.labels(worst.seconds) if worst.labels is None else worst.labels
+            work = self._work(Shape(size, worst.seconds, labels) for size in (sizes[0], max(largest, sizes[1])))
+        else:
+            with memory.by_formulas():  # times are no better than a few percent
+                work = self._work(self._shapes(rows))
+        return {**self._answered(rows, peaks, work), "eval_batch": None, "high_bytes": None, "one_length": True}
+
+    def _answered(self, rows: Table, peaks: list[dict[str, Any]], work: list[dict[str, Any]]) -> dict[str, Any]:
+        memory = self._memory
+        made_up = memory.about.get("batches")
+        note = f"The batches of {memory.name} were made up ({made_up}): pass batch_fn where yours differ."
+        return {
+            **self._wanted.settings._asdict(),
+            "fixed_s": self._fixed_s,
+            "over_time": memory.over_time,
+            "budget_bytes": self._wanted.budget_bytes,
+            "memory": [{"seconds": max(_SHORTEST_S, seconds), "batch": batch} for seconds, batch in rows],
+            "peaks": peaks,
+            "note": note if made_up else "",
+            "work": work,
+        }
+
+    def _shapes(self, rows: Table) -> Iterator[Shape]:
+        """A short clip alone, a usual micro-batch and the longest clip alone."""
+        mean = max(_SHORTEST_S, sum(self._durations) / len(self._durations))
+        usual = max(1, next((size for seconds, size in rows if seconds >= mean), rows[-1][1]))
+        sizes = [(1, min(_SHORTEST_S, mean / 2)), (usual, mean), (1, max(self._worst.longest_s, 2 * mean))]
+        return (Shape(size, seconds, self._memory.labels(seconds)) for size, seconds in sizes)
+
+    def _work(self, shapes: Iterable[Shape]) -> list[dict[str, Any]]:
+        """What micro-batches of these shapes run; none where the trace does not tell of each."""
+        try:
+            return [asdict(s) | self._memory.work(s.batch, s.seconds, s.labels) for s in shapes]
+        except (UnsupportedError, InvalidArgumentError):
+            return []
+
+    def _candidates(self) -> list[dict[str, Any]]:
+        """The peaks of parts of a share by rising size: three are traced together, and larger ones as far as they fit.
+
+        One clip alone only where at most one of the three fits.
+        """
+        sizes, budget_bytes = _divisors(self._wanted.share), self._wanted.budget_bytes
+        first = sizes[1 : 1 + _TOGETHER] or sizes
+        self._memory.prepare([Shape(size, self._worst.seconds, self._worst.labels) for size in first])
+        peaks = [self._peak(size) for size in first]
+        if sum(peak["bytes"] <= budget_bytes for peak in peaks) < 2 and first != sizes:
+            peaks.insert(0, self._peak(1))
+        for size in sizes:
+            if size > peaks[-1]["batch"] and _extended(peaks, size) <= budget_bytes:
+                peaks.append(self._peak(size))
+        return peaks
+
+    def _highest(self, rows: Table) -> int | None:
+        """The highest memory of some steps in random order, split by what fits.
+
+        None without a clip for each place, and where no formula covers a step. Within the budget, as PyTorch gives
+        cached memory back before it fails; what it takes where that does not help.
+        """
+        memory, share, durations = self._memory, self._wanted.share, self._durations
+        drawn = [max(rows[0][0], s) for s in durations[:: max(1, len(durations) // _DRAWN_CLIPS)]]
+        if len(drawn) < share or self._fixed_s:
+            return None
+        steps = StepSampler(drawn, share, mode="random", seed=0)
+        try:
+            run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS, limit_bytes=self._limit)
+            if not run.fits:
+                run = memory.simulate_steps(drawn, steps, table=rows, count=_DRAWN_STEPS)
+        except UnsupportedError:  # formulas answer for batches of two and more, and some step ends with one clip
+            return None
+        return run.peak_reserved + self._outside
+
+    def _peaks(self, largest: int) -> list[dict[str, Any]]:
+        """Those of the largest micro-batch, and of parts of a share down to the second that fits, by rising size."""
+        peaks, fit = [self._peak(largest)], 0
+        for size in reversed([size for size in _divisors(self._wanted.share) if size <= largest]):
+            if size < largest:
+                peaks.insert(0, self._peak(size))
+            fit += peaks[0]["bytes"] <= self._wanted.budget_bytes
+            if fit == 2:
+                break
+        return peaks
+
+    def _rise(self, peaks: Sequence[dict[str, Any]]) -> int | None:
+        """The bytes of one more of the longest clips in the largest micro-batch, in steps of as many; None of one."""
+        if len(peaks) < 2:
+            return None
+        before, last = peaks[-2], peaks[-1]
+        same = self._peak(before["batch"], in_steps_of=last["batch"])
+        return int(last["bytes"] - same["bytes"]) // int(last["batch"] - before["batch"])
+
+    def _peak(self, batch: int, in_steps_of: int | None = None) -> dict[str, Any]:
+        """One micro-batch of the worst clips, in a step of its share: its peak on the device, and what holds it."""
+        micro_batches = -(-self._wanted.share // (in_steps_of or batch))
+        worst = self._worst
+        estimate = self._memory.estimate(batch, worst.seconds, worst.labels, accumulation=micro_batches, timeline=0)
+        rest = {"cached": estimate.peak_reserved - estimate.peak_allocated, "context": self._outside}
+        held = [*estimate.at_peak.components.items(), *rest.items()]
+        return {
+            "batch": batch,
+            "bytes": estimate.peak_reserved + self._outside,
+            "pinned_bytes": estimate.pinned_bytes or 0,
+            "parts": [{"name": name, "bytes": size} for name, size in held if size > 0],
+        }
+
+    def _evaluation(self, batch: int) -> tuple[int | None, dict[str, Any] | None]:
+        """The largest doubling of a training micro-batch, up to a step's share, whose evaluation fits, and its decoder.
+
+        None where no evaluation could be traced. A model that generates texts keeps keys and values of each meanwhile,
+        beside what stays between batches.
+        """
+        wanted, seconds = self._wanted, self._worst.seconds
+        cache = wanted.beams * self._memory.cache_bytes(wanted.tokens) if wanted.generates else 0
+        most = max(wanted.share, batch)
+        try:
+            while 2 * batch <= most and self._evaluated(2 * batch) + 2 * batch * cache <= self._limit:
+                batch *= 2
+            while batch > 1 and cache and self._evaluated(batch) + batch * cache > self._limit:
+                batch -= 1
+        except UnsupportedError:
+            return None, decoder_of(self._memory, seconds, batch * cache)
+        return batch, decoder_of(self._memory, seconds, batch * cache)
+
+    def _evaluated(self, batch: int) -> int:
+        return int(self._memory.evaluated(Shape(batch, self._worst.seconds, self._worst.labels))["peak_reserved"])
+
+
+def decoder_of(memory: MemoryModel, seconds: float, cache_bytes: int = 0) -> dict[str, Any] | None:
+    """What generating texts takes, for ``plan.make`` and ``timing.run``; None of a model that does not."""
+    layers = memory.about.get("decoder_layers")
+    if not layers:
+        return None
+    share = layers / (layers + memory.about["encoder_layers"])
+    most = int(memory.about.get("max_labels") or 0)
+    return {"share": share, "tokens": memory.labels(seconds), "most_tokens": most, "cache_bytes": cache_bytes}
+
+
+def _divisors(share: int) -> list[int]:
+    return [size for size in range(1, share + 1) if share % size == 0]
+
+
+def _extended(peaks: list[dict[str, Any]], size: int) -> float:
+    """About the peak of a larger micro-batch, if memory goes on rising as it did."""
+    last = peaks[-1]
+    before = peaks[-2] if len(peaks) > 1 else {"batch": 0, "bytes": 0}
+    rise = (last["bytes"] - before["bytes"]) / (last["batch"] - before["batch"])
+    return float(last["bytes"] + rise * (size - last["batch"]))
+
+
+def _lengths(shortest_s: float, longest_s: float) -> list[float]:
+    """Lengths in equal ratios from the shortest clip's to the longest's."""
+    shortest_s = min(longest_s, max(0.5, shortest_s))
+    if longest_s / shortest_s < 1.001:
+        return [longest_s]
+    ratio = (longest_s / shortest_s) ** (1 / (_ROWS - 1))
+    return [shortest_s * ratio**i for i in range(_ROWS - 1)] + [longest_s]
+
+
+def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int, worst: Pairs) -> list[tuple[float, int]]:
+    """Rows of seconds and the largest micro-batch that fits, up to ``share``, from the longest clips on."""
+    rows: list[tuple[float, int]] = []
+    guess = 1.0
+    for seconds in reversed(lengths):
+        if rows:
+            guess = rows[-1][1] * rows[-1][0] / seconds
+        if rows and rows[0][1] == share:  # of the longest clips: shorter ones take no more
+            fits = share
+        else:
+            asked_s, labels = worst.at(seconds)
+            fits = memory.largest_batch(asked_s, limit, labels, near=min(share, max(1, round(guess))), most=share)
+        rows.append((seconds, fits))
+    # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
+    fewest = accumulate((fits for _, fits in rows[::-1]), min)
+    return [(seconds, fits) for (seconds, _), fits in zip(rows[::-1], fewest, strict=True)]
