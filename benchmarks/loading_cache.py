@@ -52,7 +52,7 @@ GAINS: dict[str, dict[str, float]] = {}  # what was measured: by what, how many 
 
 def make_clips(folder: Path, suffix: str, rate: int, count: int) -> tuple[list[str], float]:
     """Files of 4 to 12 s of speech, and the seconds of all."""
-    spoken = [soundfile.read(path, dtype="float32")[0] for path in sorted(CLIPS.glob("*.flac"))]
+    spoken = [soundfile.read(path, dtype="float32")[0] for path in sorted(CLIPS.glob("*.mp3"))]
     chance, paths, seconds = np.random.default_rng(0), [], 0.0
     for number in range(count):
         wanted, parts = int(chance.uniform(4, 12) * RATE), []

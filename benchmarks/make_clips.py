@@ -1,8 +1,9 @@
-"""Make the demo's speech clips with espeak-ng: spoken digit strings, 16 kHz mono FLAC.
+"""Make the demo's speech clips with espeak-ng: spoken digit strings, 16 kHz mono MP3.
 
     python benchmarks/make_clips.py [--out python/asrconfig_go/demo/clips] [--seed 1]
 
-Needs espeak-ng on the PATH, numpy and soundfile. The same seed and the same espeak-ng give the same samples.
+Needs espeak-ng on the PATH, numpy and soundfile>=0.13. The same seed, the same espeak-ng and the same LAME, which is
+part of soundfile's wheels, give the same files.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ PITCHES = (30, 70)  # espeak-ng's scale of 0-99, default 50
 LENGTHS = {"test": (2, 3, 3, 4), "train": (1, 2, 3, 3, 4)}  # words a clip, in turn
 COUNTS = {"test": 60, "train": 250}
 RATE = 16_000  # Hz
-BITS = 11  # resolution kept of PCM_16: FLAC drops low bits that are always zero, which halves the files
+# MP3 at an average bitrate. Opus is as small, but its files are at 48 kHz to a decoder and would have to be resampled.
+# libsndfile's scale goes from 160 (0) to 8 kbit/s (1) at this rate; 0.98 takes 2.2 kB a second, headers included.
+ENCODER = {"format": "MP3", "subtype": "MPEG_LAYER_III", "bitrate_mode": "AVERAGE", "compression_level": 0.98}
 EDGE_SECONDS = 0.05  # silence kept on either side of the speech
 SILENCE = 0.004  # share of full scale below which a sample counts as silence
 TIMEOUT = 20  # seconds for one espeak-ng call
@@ -100,23 +103,28 @@ def trim(samples: Any) -> Any:
     return samples[max(0, loud[0] - edge) : loud[-1] + edge]
 
 
-def quantise(samples: Any) -> Any:
-    """Round float samples (full scale 1.0) to 16-bit integers with BITS bits in use."""
-    step = 1 << (16 - BITS)
-    return (np.clip(np.round(samples * 2**15 / step), -(2 ** (BITS - 1)), 2 ** (BITS - 1) - 1) * step).astype(np.int16)
+def encode(samples: Any) -> bytes:
+    """Return the samples (full scale 1.0) as an MP3 file. Raises ValueError unless as many samples come back."""
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, RATE, **ENCODER)
+    data = buffer.getvalue()
+    decoded, rate = soundfile.read(io.BytesIO(data))
+    if (decoded.shape, rate) != (samples.shape, RATE):
+        raise ValueError(f"encoded {samples.shape} at {RATE} Hz, decoded {decoded.shape} at {rate} Hz")
+    return data
 
 
 def write_clips(out: Path, seed: int) -> None:
     """Render every clip into `out`, with manifest.jsonl, and print how much there is."""
     out.mkdir(parents=True, exist_ok=True)
-    for old in out.glob("*.flac"):
+    for old in out.glob("*.mp3"):
         old.unlink()
     seconds = size = 0.0
     with (out / "manifest.jsonl").open("w", encoding="utf-8") as manifest:
         for number, clip in enumerate(draw_clips(seed)):
-            samples = quantise(trim(resample(*synthesise(clip))))
-            path = out / f"{clip.split}-{number:03d}.flac"
-            soundfile.write(path, samples, RATE, subtype="PCM_16", compression_level=1.0)
+            samples = trim(resample(*synthesise(clip)))
+            path = out / f"{clip.split}-{number:03d}.mp3"
+            path.write_bytes(encode(samples))
             row = {"audio_filepath": path.name, "text": clip.text, "split": clip.split, "voice": clip.voice}
             row |= {"speed": clip.speed, "pitch": clip.pitch, "duration": len(samples) / RATE}
             manifest.write(json.dumps(row) + "\n")
@@ -128,7 +136,7 @@ def write_clips(out: Path, seed: int) -> None:
 def main() -> None:
     """Read the command line and write the clips."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder to write (its *.flac are replaced)")
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder to write (its *.mp3 are replaced)")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     write_clips(arguments.out, arguments.seed)

@@ -127,7 +127,7 @@ def scan_audio(
 
     >>> found = scan_audio(CLIPS, progress=False)
     >>> len(found), found.clips[0].codec, round(found.profile.max_s, 2)
-    (310, 'flac', 1.95)
+    (310, 'mp3', 1.95)
     """
     _check_sample_size(sample_size)
     if isinstance(source, ScanResult):

@@ -37,7 +37,7 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     tells: FLAC and MP3), in an unknown format or with samples that are not finite numbers, ``InvalidArgumentError`` for
     what is not audio, and ``UnsupportedError`` where a library is missing; each names the file.
 
-    >>> clip = load_audio(CLIPS / "test-000.flac")
+    >>> clip = load_audio(CLIPS / "test-000.mp3")
     >>> clip.dtype, clip.shape
     (dtype('float32'), (9390,))
     """

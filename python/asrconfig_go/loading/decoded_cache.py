@@ -36,7 +36,7 @@ class DecodedCache(ClipCache):
     ``persistent_workers`` on, or use a ``ResampledCache``, which all of them share.
 
     >>> cache = DecodedCache(1 << 20)
-    >>> cache(CLIPS / "test-000.flac").shape
+    >>> cache(CLIPS / "test-000.mp3").shape
     (9390,)
     """
 

@@ -53,7 +53,7 @@ class ResampledCache(ClipCache):
     Raises ``NotFoundError`` when the folder cannot be made.
 
     >>> cache = ResampledCache("clips-16k")
-    >>> cache(CLIPS / "test-000.flac").shape
+    >>> cache(CLIPS / "test-000.mp3").shape
     (9390,)
     """
 

@@ -19,7 +19,7 @@ def make_collator(processor: Any, model: Any, **options: Unpack[CollatorSettings
 
     >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
     >>> collate = make_collator(processor, load_model("tiny-wav2vec2", processor))
-    >>> collate([{"audio": CLIPS / "test-000.flac"}])["input_values"].shape
+    >>> collate([{"audio": CLIPS / "test-000.mp3"}])["input_values"].shape
     torch.Size([1, 9390])
     """
     return collator_of(processor, model, **options)

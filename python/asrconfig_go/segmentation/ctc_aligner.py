@@ -34,7 +34,7 @@ class CTCAligner:
     >>> from asrconfig_go.recipe import build_processor, load_model
     >>> processor = build_processor(["one two"], "tiny-wav2vec2")
     >>> aligner = CTCAligner(load_model("tiny-wav2vec2", processor), processor)
-    >>> [word.text for word in aligner.words(CLIPS / "test-000.flac", 0.58, "one two")]
+    >>> [word.text for word in aligner.words(CLIPS / "test-000.mp3", 0.58, "one two")]
     ['one', 'two']
     """
 

@@ -21,7 +21,7 @@ from asrconfig_go.recipe.speech_sources import load_speech
 from asrconfig_go.recipe.splits import splits_of
 from asrconfig_go.report import report
 
-CLIP = next(CLIPS.glob("*.flac"))
+CLIP = next(CLIPS.glob("*.mp3"))
 
 
 @pytest.mark.parametrize(

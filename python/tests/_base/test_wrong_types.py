@@ -18,7 +18,7 @@ from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.errors import AsrConfigError, InternalError, InvalidArgumentError
 from asrconfig_go.loading import AddNoise, ChangeSpeed, DecodedCache, ResampledCache, Reverberation, load_audio
 
-CLIP, MODEL = str(sorted(CLIPS.glob("*.flac"))[0]), "facebook/wav2vec2-base"
+CLIP, MODEL = str(sorted(CLIPS.glob("*.mp3"))[0]), "facebook/wav2vec2-base"
 ODD = [None, "abc", "a\0b", b"x", -1, 1.5, math.nan, math.inf, 10**30, True, [None], {}, object(), float, np.int64(5)]
 ODD += [np.float32(0.5), Path(), [1, "a"], -(10**30)]
 LENGTHS: dict[str, Any] = {"durations": [1.0, 2.0, 3.0] * 5, "step_samples": 4, "memory": [(5.0, 8)]}

@@ -46,18 +46,18 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Clips, copies, and what cannot be used, in files and in tar shards; and a manifest of pieces."""
     root = tmp_path_factory.mktemp("corpus")
-    clips = sorted(CLIPS.glob("*.flac"))[:40]
+    clips = sorted(CLIPS.glob("*.mp3"))[:40]
     (root / "clips").mkdir()
     for number in range(2):
         with tarfile.open(root / f"{number}.tar", "w") as shard:
             for clip in clips[number::2]:
                 shard.add(clip, clip.name)
     for clip in (*clips, clips[0]):
-        (root / "clips" / f"{len(list((root / 'clips').iterdir()))}.flac").write_bytes(clip.read_bytes())
+        (root / "clips" / f"{len(list((root / 'clips').iterdir()))}.mp3").write_bytes(clip.read_bytes())
     (root / "clips" / "bad.wav").write_text("text")
-    (root / os.fsdecode(b"clips/caf\xe9.flac")).write_bytes(clips[1].read_bytes())
+    (root / os.fsdecode(b"clips/caf\xe9.mp3")).write_bytes(clips[1].read_bytes())
     (root / "2.tar").write_text("no archive")
-    rows = [{"audio_filepath": f"clips/{n}.flac", "offset": 0.1, "duration": 0.2 + n / 50} for n in range(42)]
+    rows = [{"audio_filepath": f"clips/{n}.mp3", "offset": 0.1, "duration": 0.2 + n / 50} for n in range(42)]
     (root / "list.jsonl").write_text("\n".join(["nothing", *map(json.dumps, rows)]))
     return root
 
@@ -135,7 +135,7 @@ def test_it_refuses(here: None, corpus: Path) -> None:
     with pytest.raises(UnsupportedError, match="ray cannot scan what this process has in memory"):
         scan_audio([[0.0] * 100], cluster="ray", progress=False)
     assert len(scan_audio([[0.0] * 100], progress=False)) == 1
-    for source in (corpus / "clips", corpus / "list.jsonl", corpus / "0.tar", [str(corpus / "clips" / "0.flac")]):
+    for source in (corpus / "clips", corpus / "list.jsonl", corpus / "0.tar", [str(corpus / "clips" / "0.mp3")]):
         assert scan_audio(source, cluster="ray", progress=False).profile.measured_count
     with pytest.raises(InvalidArgumentError, match="sample_size given for a part"):
         scan_audio(corpus / "clips", cluster="ray", sample_size=3, progress=False)

@@ -37,7 +37,7 @@ def device() -> dict[str, Any]:
 def own_hardware() -> dict[str, Any]:
     """What this project's library reads by NVML, with 100 MiB taken by torch."""
     from asrconfig_go.machine import HardwareProfile
-    from asrconfig_go.machine.cuda_devices import cuda_order
+    from asrconfig_go.machine.hardware import cuda_order
 
     held = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda:1")
     gpus = HardwareProfile.detect().gpus

@@ -38,7 +38,7 @@ def names(tmp: Path) -> dict[str, Any]:
         "ac": ac, "np": np, "tmp": tmp, "CLIPS": CLIPS, "chdir": os.chdir, "plan": make_plan, "two": _two,
         "model": lambda: wav2vec2("mean"), "plain": _plain,
         "trainer": lambda output=tmp / "run", **settings: tiny_trainer(output, **settings),
-        "hub_dataset": _hub_dataset, "clip": lambda: sorted(CLIPS.glob("*.flac"))[0], "processor": _processor,
+        "hub_dataset": _hub_dataset, "clip": lambda: sorted(CLIPS.glob("*.mp3"))[0], "processor": _processor,
         "benchmark": _benchmark,
     }  # fmt: skip
 

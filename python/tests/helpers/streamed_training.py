@@ -62,7 +62,7 @@ def make_shards(folder: Path, kind: str, count: int = CLIPS, shards: int = SHARD
 
 
 def _write_parquet(path: Path, part: Sequence[tuple[int, dict[str, Any], bytes]]) -> None:
-    audio = [{"bytes": sound, "path": f"{number}.flac"} for number, _, sound in part]
+    audio = [{"bytes": sound, "path": f"{number}.mp3"} for number, _, sound in part]
     table = pa.table({
         "audio": audio, "text": [row["text"] for _, row, _ in part], "number": [number for number, *_ in part],
     })  # fmt: skip
@@ -76,7 +76,7 @@ def _write_tar(path: Path, part: Sequence[tuple[int, dict[str, Any], bytes]]) ->
     with tarfile.open(path, "w") as file:
         for number, row, sound in part:
             told = json.dumps({**row, "number": number}).encode()
-            for name, data in ((f"{number}.flac", sound), (f"{number}.json", told)):
+            for name, data in ((f"{number}.mp3", sound), (f"{number}.json", told)):
                 member = tarfile.TarInfo(name)
                 member.size = len(data)
                 file.addfile(member, io.BytesIO(data))
@@ -94,7 +94,7 @@ def collate(rows: list[dict[str, Any]], deadly: int | None = None, flag: Path = 
     if deadly in [row["number"] for row in rows if "number" in row] and in_worker and not flag.exists():
         flag.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    clips = [torch.from_numpy(load_audio(row["flac" if "flac" in row else "audio"])[::10].copy()) for row in rows]
+    clips = [torch.from_numpy(load_audio(row["mp3" if "mp3" in row else "audio"])[::10].copy()) for row in rows]
     told = [row.get("json", row) for row in rows]
     return {
         "input_values": torch.nn.utils.rnn.pad_sequence(clips, batch_first=True),
@@ -226,7 +226,7 @@ def result(output: Path, ranks: int = 1) -> tuple[list[dict[int, list[int]]], An
 def allowed(files: list[str], kind: str = "parquet") -> list[int]:
     """The numbers of the clips that are not too long."""
     rows = list(open_shards(files, kind))
-    column = "flac" if kind == "tar" else "audio"
+    column = "mp3" if kind == "tar" else "audio"
     told = [row["json"] if kind == "tar" else row for row in rows]
     short = [len(load_audio(row[column])) <= LONGEST_S * 16_000 for row in rows]
     return sorted(row["number"] for row, kept in zip(told, short, strict=True) if kept)

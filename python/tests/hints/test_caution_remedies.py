@@ -95,7 +95,7 @@ def test_less_memory_than_the_budget(mended: dict[str, Any]) -> None:
 
 @pytest.mark.skipif(not shutil.which("ffmpeg"), reason="needs ffmpeg")
 def test_a_file_that_is_not_read_yet_is_converted(tmp_path: Path) -> None:
-    clip, refused, converted = sorted(CLIPS.glob("*.flac"))[0], tmp_path / "a.wma", tmp_path / "a.flac"
+    clip, refused, converted = sorted(CLIPS.glob("*.mp3"))[0], tmp_path / "a.wma", tmp_path / "a.flac"
     subprocess.run(["ffmpeg", "-v", "error", "-i", clip, refused], check=True)
     (bad,) = ac.scan_audio([refused], allow_empty=True, progress=False).profile.bad_files
     code = bad.error.rpartition("convert it: ")[2]

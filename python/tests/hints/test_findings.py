@@ -49,11 +49,11 @@ def test_an_interval_that_is_made_longer_as_it_says(kind: str, setting: str) -> 
 
 
 def test_bad_files_are_left_out_or_repaired(tmp_path: Path) -> None:
-    clips = sorted(CLIPS.glob("*.flac"))[:4]
+    clips = sorted(CLIPS.glob("*.mp3"))[:4]
     for clip in clips:
         shutil.copy(clip, tmp_path)
     broken = tmp_path / clips[0].name
-    broken.write_bytes(b"fLaC")
+    broken.write_bytes(b"no audio")
 
     def remedies(source: Any) -> tuple[list[str], Any]:
         _, manager = ac.create_optimal_config(source, "wav2vec2-base", gpu="T4", trace=False, verbose=False)

@@ -173,6 +173,6 @@ def test_settings_that_make_no_augmentation(make: Any, said: str) -> None:
 def test_files_as_impulses_and_noises() -> None:
     from asrconfig_go.demo.digits import CLIPS
 
-    path = min(CLIPS.glob("*.flac"))
+    path = min(CLIPS.glob("*.mp3"))
     for change in (Reverberation([path]), AddNoise(noises=[{"path": str(path), "bytes": None}])):
         assert not np.array_equal(change(*padded(clips()), seeded())[0], padded(clips())[0])

@@ -27,7 +27,7 @@ from asrconfig_go.loading.cache_keys import name_of_load
 from asrconfig_go.loading.clip_files import header
 
 RATE = 16_000
-PATHS = sorted(map(str, CLIPS.glob("*.flac")))
+PATHS = sorted(map(str, CLIPS.glob("*.mp3")))
 
 
 def write(path: Path, value: float, seconds: float = 0.1, rate: int = RATE, age_s: float = 10.0) -> Path:

@@ -20,7 +20,7 @@ from pathlib import Path
 from asrconfig_go.demo.digits import CLIPS
 from asrconfig_go.loading import DecodedCache, ResampledCache, load_audio
 
-PATHS = sorted(map(str, CLIPS.glob("*.flac")))[:24]
+PATHS = sorted(map(str, CLIPS.glob("*.mp3")))[:24]
 FOLDER = Path(sys.argv[1])
 
 def right(cache):

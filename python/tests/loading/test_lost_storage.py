@@ -47,28 +47,28 @@ class Drive:
 @pytest.fixture
 def drive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Drive:
     for number in range(3):
-        shutil.copy(CLIPS / f"test-{number:03}.flac", tmp_path / f"{number}.flac")
+        shutil.copy(CLIPS / f"test-{number:03}.mp3", tmp_path / f"{number}.mp3")
     return Drive(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("failures", [1, 2, 4])
 def test_a_clip_is_read_once_its_storage_answers(drive: Drive, failures: int) -> None:
-    wanted = load_audio(drive.folder / "0.flac")
+    wanted = load_audio(drive.folder / "0.mp3")
     drive.left = failures
-    assert (load_audio(drive.folder / "0.flac") == wanted).all()
+    assert (load_audio(drive.folder / "0.mp3") == wanted).all()
     assert drive.pauses == list(storage.PAUSES_S[: failures // 2])
 
 
 def test_a_clip_whose_storage_does_not_answer_is_not_called_corrupt(drive: Drive) -> None:
     drive.left = 99
-    with pytest.raises(StorageError, match=r"does not answer after 5 attempts: .*0\.flac: Input/output error"):
-        load_audio(drive.folder / "0.flac")
+    with pytest.raises(StorageError, match=r"does not answer after 5 attempts: .*0\.mp3: Input/output error"):
+        load_audio(drive.folder / "0.mp3")
 
 
 def test_a_bad_clip_is_bad_at_once(drive: Drive) -> None:
-    (drive.folder / "bad.flac").write_bytes(b"no audio")
+    (drive.folder / "bad.mp3").write_bytes(b"no audio")
     with pytest.raises(CorruptFileError, match="cannot decode"):
-        load_audio(drive.folder / "bad.flac")
+        load_audio(drive.folder / "bad.mp3")
     assert drive.pauses == []
 
 
@@ -85,7 +85,7 @@ def test_loading_speech_ends_instead_of_leaving_clips_out(drive: Drive, monkeypa
     pytest.importorskip("datasets")
     from asrconfig_go.recipe import load_speech
 
-    rows = "".join(f"{number}.flac,one\n" for number in range(3))
+    rows = "".join(f"{number}.mp3,one\n" for number in range(3))
     (drive.folder / "metadata.csv").write_text(f"file_name,text\n{rows}")
     assert len(load_speech(drive.folder, evaluation_share=0.0, progress=False).train) == 3
     drive.left = 10**9

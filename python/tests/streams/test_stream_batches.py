@@ -162,7 +162,7 @@ def test_shards_of_audio(tmp_path: Path, kind: str) -> None:
     steps = list(stream.steps(4, count=6))
     told = [row["json"]["number"] if kind == "tar" else row["number"] for step in steps for row in step]
     assert sorted(told) == list(range(24))
-    assert all(row[column]["bytes"][:4] == b"fLaC" for step in steps for row in step), "not decoded"
+    assert all(row[column]["bytes"][:2] == b"\xff\xf3" for step in steps for row in step), "not decoded"
     with pytest.raises(EmptyDatasetError, match="can be used: 3 cannot be read"):
         next(StreamBatches(broken).steps(1))
 
@@ -179,9 +179,9 @@ def test_files_of_a_remote_store(tmp_path: Path) -> None:
     stream = config.stream("memory://bucket/train-*.parquet", window_clips=8)
     assert sorted(chain.from_iterable(numbers(stream.steps(4, count=6)))) == list(range(24))
     [[clip]] = stream.steps(1, count=1)
-    memory.pipe("/bucket/a.flac", clip["audio"]["bytes"])
+    memory.pipe("/bucket/a.mp3", clip["audio"]["bytes"])
     rows = datasets.IterableDataset.from_generator(
-        lambda: iter([{"audio": {"bytes": None, "path": "memory://bucket/a.flac"}}])
+        lambda: iter([{"audio": {"bytes": None, "path": "memory://bucket/a.mp3"}}])
     )
     [[row]] = StreamBatches(rows).steps(1, count=1)
     assert row["audio"]["bytes"] == clip["audio"]["bytes"]
