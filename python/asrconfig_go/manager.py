@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ._base.adapters import check_task_type
 from ._base.choices import DurationUnit, Precision, WeightRule
 from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN, SAMPLING_RATE
-from ._base.errors import AsrConfigError, InvalidArgumentError
+from ._base.errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError
 from ._base.input_units import InputUnit
 from ._base.keywords import check_keywords
 from ._base.records import to_json
@@ -173,7 +173,7 @@ class ASRConfigManager:
         input, of its own frames or tokens) and texts of ``labels`` tokens. Without it, the collator that the dataset
         was profiled with makes them, if any.
         """
-        from .apply.memory_savings import add_savings
+        from .apply.memory_savings import add_savings, savings_in_hint
         from .plan.known_loss import knows_loss
         from .plan.planner import Tracer, plan, usable
 
@@ -197,7 +197,12 @@ class ASRConfigManager:
             },
         }
         self._batch_fn = batch_fn
-        made = plan(request, usable(self.durations), tracer)
+        try:
+            made = plan(request, usable(self.durations), tracer)
+        except InfeasiblePlanError as error:
+            if isinstance(tracer, Tracer) and (settings := tracer.last_settings):
+                savings_in_hint(error, self._model, batch_fn, settings, self._gpu)
+            raise
         if stored := half_weights(self._model):
             made["warnings"] = [*made["warnings"], f"{half_words(self._model, stored)} → {IN_32_BIT}"]
         self.config = TrainingConfig.from_dict(made)

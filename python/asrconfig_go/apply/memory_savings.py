@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._base.defaults import TRACED_MICRO_BATCHES
-from .._base.errors import AsrConfigError
+from .._base.errors import AsrConfigError, InfeasiblePlanError
 from .._base.wrapped_model import bare
 from ..plan.plan_parts import Alternative
 from ..view.units import gib
 
 if TYPE_CHECKING:
+    from ..memory.memory_settings import MemorySettings
     from ..plan.plan_record import PlanRecord
     from ..trace import SpeechBatches
 
@@ -38,24 +39,39 @@ def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new
     By traces with and without each change, of batches as the user's collator makes them. There are none where no rows
     tell its batches, or the changed one fails. ``new_rank`` is that of adapters that the model does not have yet.
     """
+    from ..memory.memory_settings import MemorySettings
+
+    size = plan.micro_batch_size if plan.micro_batching == "memory" else plan.per_device_train_batch_size
+    settings = MemorySettings(
+        plan.precision, plan.gradient_checkpointing, plan.optimizer, TRACED_MICRO_BATCHES, plan.freeze_feature_encoder,
+        every_n_layers=plan.every_n_layers, offload_checkpoints=plan.offload_checkpoints, lora_rank=new_rank,
+    )  # fmt: skip
+    found = _traced(model, batches, settings, gpu, size)
+    object.__setattr__(plan, "alternatives", (*plan.alternatives, *found))
+
+
+def savings_in_hint(
+    error: InfeasiblePlanError, model: Any, batches: Any, settings: MemorySettings, gpu: str | None
+) -> None:
+    """Append to the remedies of a training that does not fit what the same changes make of one of the longest clips."""
+    error.hint += "".join(f"\n  · {saving.what}" for saving in _traced(model, batches, settings, gpu, 1))
+
+
+def _traced(model: Any, batches: Any, settings: MemorySettings, gpu: str | None, size: int) -> list[Alternative]:
+    found = []
     with contextlib.suppress(AsrConfigError):
         pairs = batches.pairs() if hasattr(batches, "pairs") else []
-        if not pairs:
-            return
-        size = plan.micro_batch_size if plan.micro_batching == "memory" else plan.per_device_train_batch_size
-        point = batches.real((size, *max(pairs)))  # the longest clip with its own text
-        savings = list(_savings(model, batches, point))
-        if not savings:
-            return
-        per_second = batches.length_per_second
-        peak = functools.partial(_peak, model, plan, gpu, new_rank, per_second, point)
-        before, found = peak(batches.batch), []
+        point = batches.real((size, *max(pairs))) if pairs else (0, 0, 0)  # the longest clip with its own text
+        savings = list(_savings(model, batches, point)) if pairs else []
+        if savings:
+            before = _peak(model, batches, settings, gpu, point, batches.batch)
         for saving in savings:
             with saving.changed():
-                after = peak(saving.batch)
-            words = f"{saving.how}: {gib(after)} instead of {gib(before)} for {size} × {point[1] / per_second:.3g} s"
+                after = _peak(model, batches, settings, gpu, point, saving.batch)
+            shape = f"{size} × {point[1] / batches.length_per_second:.3g} s"
+            words = f"{saving.how}: {gib(after)} instead of {gib(before)} for {shape}"
             found.append(Alternative(saving.name, words, True, after, None, None))
-        object.__setattr__(plan, "alternatives", (*plan.alternatives, *found))
+    return found
 
 
 def _savings(model: Any, batches: SpeechBatches, point: Point) -> Iterator[Saving]:
@@ -107,15 +123,12 @@ def _eval(part: Any) -> Iterator[None]:
 
 
 def _peak(
-    model: Any, plan: PlanRecord, gpu: str | None, new_rank: int, per_second: float, point: Point, batch: BatchFunction
+    model: Any, batches: Any, settings: MemorySettings, gpu: str | None, point: Point, batch: BatchFunction
 ) -> int:
     from ..memory import MemoryModel
 
-    with MemoryModel.trace(
-        model, batch, precision=plan.precision, gradient_checkpointing=plan.gradient_checkpointing,
-        optimizer=plan.optimizer, accumulation=TRACED_MICRO_BATCHES, every_n_layers=plan.every_n_layers,
-        offload_checkpoints=plan.offload_checkpoints, freeze_feature_encoder=plan.freeze_feature_encoder,
-        lora_rank=new_rank, gpu=gpu, points=[point], length_per_second=per_second, progress=False,
-    ) as memory:  # fmt: skip
+    per_second = batches.length_per_second
+    options = {"gpu": gpu, "points": [point], "length_per_second": per_second, "progress": False}
+    with MemoryModel.trace(model, batch, **asdict(settings), **options) as memory:
         estimate = memory.estimate(point[0], point[1] / per_second, point[2], timeline=0)
         return estimate.peak_device or estimate.peak_reserved

@@ -76,6 +76,11 @@ class Tracer:
         """Whether a step is recorded where no recording is known."""
         return self._record is not False
 
+    @property
+    def last_settings(self) -> MemorySettings | None:
+        """Those of the newest trace: of a plan that does not fit, the ones with the least memory."""
+        return next((memory.settings for memory in reversed(self._models.values())), None)
+
     def check(self) -> None:
         """Raises ``InvalidArgumentError`` for what is wrong with the model itself, however it is planned."""
         with contextlib.suppress(UnsupportedError):  # which is no more than a reason not to trace it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from asrconfig_go import MemoryModel, create_optimal_config
 from asrconfig_go.apply import freeze
 from asrconfig_go.apply.memory_savings import frozen_normalised
 from asrconfig_go.config import TrainingConfig
+from asrconfig_go.errors import InfeasiblePlanError
 from asrconfig_go.loading import text_logits_only
+from asrconfig_go.plan import planner
 
 VOCABULARY = 60_000  # so wide that logits take most of the memory
 PROMPT, LOGITS = 200, "logits of the text alone"
@@ -87,6 +90,23 @@ class Frozen(nn.Module):  # type: ignore[misc]
         frames = self.encoder[0](input_values.unfold(1, 6, 6)).transpose(1, 2)
         logits = self.head(self.encoder[1](frames).mean(2))
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+@pytest.mark.slow
+def test_remedies_of_a_training_that_does_not_fit_name_them_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = planner.plan
+
+    def refused(*asked: Any) -> dict[str, Any]:
+        whole(*asked)
+        raise InfeasiblePlanError("it does not fit", "take a larger GPU")
+
+    monkeypatch.setattr(planner, "plan", refused)
+    with pytest.raises(InfeasiblePlanError) as error:
+        planned(tokens(tmp_path), decoder(), collate)
+    remedy = r"take a larger GPU\n  · collator = text_logits_only\(collator, model\): .* instead of .* for 1 × "
+    assert re.match(remedy, error.value.hint)
 
 
 def test_frozen_parts_in_training_mode_are_found() -> None:

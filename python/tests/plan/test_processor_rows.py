@@ -77,6 +77,13 @@ def test_a_plan_by_the_processor_is_the_plan_by_its_collator(kind: str, rows: An
     assert not [warning for warning in by_processor.warnings if "made up" in warning]
 
 
+def test_times_are_known_where_no_formula_covers_a_batch(rows: Any) -> None:
+    processor, model = made("tiny-parakeet-tdt", rows)
+    options: dict[str, Any] = {"gpu": "T4", "target_batch_size": 8, "verbose": False}
+    config, _ = ac.create_optimal_config(rows, model, processor=processor, **options)
+    assert config.times is not None and config.times.epoch_hours.likely > 0
+
+
 def test_a_processor_that_makes_no_batch_is_one_warning(rows: Any) -> None:
     _, model = made("tiny-wav2vec2", rows)
     with pytest.warns(ProcessorNotUsedWarning, match=r"makes no batch of the dataset's first row .*, or collator="):
