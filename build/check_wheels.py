@@ -23,7 +23,7 @@ from licences import listed
 
 ROOT = Path(__file__).resolve().parents[1]
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
-MAX_BYTES = 9_000_000
+MAX_BYTES = 8_500_000
 GLIBC = (2, 17)
 LIBRARY = "asrconfig_go/_core.so"
 

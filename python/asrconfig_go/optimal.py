@@ -105,6 +105,6 @@ def create_optimal_config(
 
 
 def _splits(path: Path) -> dict[str, Any]:
-    from .recipe.splits import splits_of
+    from .segmentation.splits import splits_of
 
     return splits_of(path, None, None, {}, [])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._base import native
-from .._base.errors import LibraryError
+from .._base.errors import AsrConfigError
 
 Point = tuple[int, int, int]  # batch, length, labels
 
@@ -127,5 +127,5 @@ def by_formulas(memory: Any) -> contextlib.AbstractContextManager[Any]:
 
 def close_trace(trace: Any) -> None:
     """Give the memory of an opened trace back."""
-    with contextlib.suppress(LibraryError):  # a library that no longer works holds nothing worth closing
+    with contextlib.suppress(AsrConfigError):  # a library that fails, or is another one by now, does not hold it
         native.call("memory.close", {"trace": trace})

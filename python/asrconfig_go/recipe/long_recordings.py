@@ -8,8 +8,8 @@ from .._base.defaults import SAMPLING_RATE
 from ..segmentation import CTCAligner
 from ..segmentation.cut_rules import CutSettings
 from ..segmentation.cutting import cut_long_clips
+from ..segmentation.segments import SEGMENTS
 from .speech_data import column, keep_rows
-from .timed_texts import SEGMENTS
 
 USUAL_S = 30.0  # of a piece for models that hear any length: attention over longer clips takes memory and time
 

@@ -11,11 +11,12 @@ from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.listing import listed
 from ..data.column_names import find_column
 from ..data.text_values import dataset_texts
+from ..segmentation.segments import SEGMENTS, as_json, segment_column
+from ..segmentation.splits import EVALUATION, TRAIN, splits_of
 from .clip_checks import measured
 from .required_packages import need
 from .speech_data import SpeechData, column, with_column
-from .splits import EVALUATION, TRAIN, splits_of
-from .timed_texts import SEGMENTS, as_json, segment_column, without_tokens
+from .timed_texts import without_tokens
 
 
 def load_speech(

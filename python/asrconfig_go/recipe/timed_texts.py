@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..segmentation.segments import SEGMENT_COLUMNS, plain_text, whisper_segments
+from ..segmentation.segments import SEGMENTS, plain_text, whisper_segments
 from ..view.units import plural
 from .speech_data import column, with_column
-
-SEGMENTS = "segments"
-
-
-def segment_column(columns: Sequence[str], *taken: str) -> str | None:
-    """The column with segments, words or chunks, by its usual names."""
-    return next((name for name in SEGMENT_COLUMNS if name in columns and name not in taken), None)
-
-
-def as_json(value: Any) -> str | None:
-    """Segments in whatever form, for a column that takes all forms; None for none."""
-    if value is None or isinstance(value, str):
-        return value or None
-    return json.dumps(value, ensure_ascii=False, default=str) if len(value) else None
 
 
 def without_tokens(dataset: Any) -> tuple[Any, list[str]]:

@@ -12,6 +12,7 @@ from typing import Any
 from .._base.errors import InvalidArgumentError
 from .._base.listing import listed
 
+SEGMENTS = "segments"  # the column that has them in data ready to train on, as JSON
 SEGMENT_COLUMNS = ("segments", "chunks", "words", "utterances", "timestamps")
 _TEXTS = ("text", "word", "transcript", "sentence")
 _TIME = re.compile(r"<\|(\d+(?:\.\d+)?)\|>")
@@ -29,6 +30,18 @@ class Segment:
     end: float
     text: str
     score: float | None = None
+
+
+def segment_column(columns: Sequence[str], *taken: str) -> str | None:
+    """The column with segments, words or chunks, by its usual names."""
+    return next((name for name in SEGMENT_COLUMNS if name in columns and name not in taken), None)
+
+
+def as_json(value: Any) -> str | None:
+    """Segments in whatever form, for a column that takes all forms; None for none."""
+    if value is None or isinstance(value, str):
+        return value or None
+    return json.dumps(value, ensure_ascii=False, default=str) if len(value) else None
 
 
 def read_segments(value: Any, duration: float) -> list[Segment]:

@@ -18,8 +18,8 @@ from asrconfig_go.monitor.run_log import RunLog
 from asrconfig_go.recipe.model_building import load_model
 from asrconfig_go.recipe.output_folder import output_folder
 from asrconfig_go.recipe.speech_sources import load_speech
-from asrconfig_go.recipe.splits import splits_of
 from asrconfig_go.report import report
+from asrconfig_go.segmentation.splits import splits_of
 
 CLIP = next(CLIPS.glob("*.mp3"))
 

@@ -22,7 +22,7 @@ from asrconfig_go.loading.processor_batches import collator_of  # noqa: E402
 from asrconfig_go.loading.processor_rows import ProcessorNotUsedWarning, processor_examples  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
 from asrconfig_go.recipe import build_processor, load_model  # noqa: E402
-from asrconfig_go.recipe.splits import splits_of  # noqa: E402
+from asrconfig_go.segmentation.splits import splits_of  # noqa: E402
 from asrconfig_go.trace import trace_training  # noqa: E402
 from asrconfig_go.trace._trace_errors import TraceError  # noqa: E402
 

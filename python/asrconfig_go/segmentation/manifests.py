@@ -13,11 +13,10 @@ from ..data.column_names import find_column
 from ..data.manifest_rows import ManifestRow, manifest_rows
 from ..data.scan import scan_audio
 from ..loading.clip_ranges import named_range
-from ..segmentation.segments import SEGMENT_COLUMNS
-from ..segmentation.subtitles import read_subtitles, subtitles_beside
-from ..segmentation.text_slices import joined
 from ..view.units import plural
-from .timed_texts import SEGMENTS, as_json, segment_column
+from .segments import SEGMENT_COLUMNS, SEGMENTS, as_json, segment_column
+from .subtitles import read_subtitles, subtitles_beside
+from .text_slices import joined
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _NAMED = 5  # bad rows that a note names
