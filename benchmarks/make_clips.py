@@ -29,8 +29,9 @@ LENGTHS = {"test": (2, 3, 3, 4), "train": (1, 2, 3, 3, 4)}  # words a clip, in t
 COUNTS = {"test": 60, "train": 250}
 RATE = 16_000  # Hz
 # MP3 at an average bitrate. Opus is as small, but its files are at 48 kHz to a decoder and would have to be resampled.
-# libsndfile's scale goes from 160 (0) to 8 kbit/s (1) at this rate; 0.98 takes 2.2 kB a second, headers included.
-ENCODER = {"format": "MP3", "subtype": "MPEG_LAYER_III", "bitrate_mode": "AVERAGE", "compression_level": 0.98}
+# libsndfile's scale goes from 160 (0) to 8 kbit/s (1) at this rate; 0.96 takes 2.6 kB a second, headers included,
+# and leaves out what is above 6 kHz. Smaller files leave out so much that a transducer learns little from them.
+ENCODER = {"format": "MP3", "subtype": "MPEG_LAYER_III", "bitrate_mode": "AVERAGE", "compression_level": 0.96}
 EDGE_SECONDS = 0.05  # silence kept on either side of the speech
 SILENCE = 0.004  # share of full scale below which a sample counts as silence
 TIMEOUT = 20  # seconds for one espeak-ng call
