@@ -37,7 +37,8 @@ def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new
     """Append to a plan's alternatives what would take less memory for its micro-batch of the longest clip.
 
     By traces with and without each change, of batches as the user's collator makes them. There are none where no rows
-    tell its batches, or the changed one fails. ``new_rank`` is that of adapters that the model does not have yet.
+    tell its batches, and none behind one that cannot be traced. ``new_rank`` is that of adapters that the model does
+    not have yet.
     """
     from ..memory.memory_settings import MemorySettings
 
@@ -46,8 +47,8 @@ def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new
         plan.precision, plan.gradient_checkpointing, plan.optimizer, TRACED_MICRO_BATCHES, plan.freeze_feature_encoder,
         every_n_layers=plan.every_n_layers, offload_checkpoints=plan.offload_checkpoints, lora_rank=new_rank,
     )  # fmt: skip
-    found = _traced(model, batches, settings, gpu, size)
-    object.__setattr__(plan, "alternatives", (*plan.alternatives, *found))
+    savings = _traced(model, batches, settings, gpu, size)
+    object.__setattr__(plan, "alternatives", (*plan.alternatives, *savings))
 
 
 def savings_in_hint(
@@ -58,20 +59,23 @@ def savings_in_hint(
 
 
 def _traced(model: Any, batches: Any, settings: MemorySettings, gpu: str | None, size: int) -> list[Alternative]:
-    found = []
+    """Each saving with its peak; none where nothing applies, and then nothing is traced."""
+    alternatives: list[Alternative] = []
+    if not hasattr(batches, "pairs"):
+        return alternatives
     with contextlib.suppress(AsrConfigError):
-        pairs = batches.pairs() if hasattr(batches, "pairs") else []
-        point = batches.real((size, *max(pairs))) if pairs else (0, 0, 0)  # the longest clip with its own text
-        savings = list(_savings(model, batches, point)) if pairs else []
-        if savings:
-            before = _peak(model, batches, settings, gpu, point, batches.batch)
-        for saving in savings:
+        if not (pairs := batches.pairs()):
+            return alternatives
+        point = batches.real((size, *max(pairs)))  # the longest clip with its own text
+        shape = f"{size} × {point[1] / batches.length_per_second:.3g} s"
+        before: int | None = None
+        for saving in list(_savings(model, batches, point)):
+            before = before or _peak(model, batches, settings, gpu, point, batches.batch)
             with saving.changed():
                 after = _peak(model, batches, settings, gpu, point, saving.batch)
-            shape = f"{size} × {point[1] / batches.length_per_second:.3g} s"
             words = f"{saving.how}: {gib(after)} instead of {gib(before)} for {shape}"
-            found.append(Alternative(saving.name, words, True, after, None, None))
-    return found
+            alternatives.append(Alternative(saving.name, words, True, after, None, None))
+    return alternatives
 
 
 def _savings(model: Any, batches: SpeechBatches, point: Point) -> Iterator[Saving]:
