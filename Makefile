@@ -1,5 +1,5 @@
 # make demo: plan, train and guard a small speech model. make check: while you work. make test: before you push.
-# make test-all: everything that must pass. All start from nothing.
+# make lint, make docs, make test-slow: the rest of what must pass. All start from nothing.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -11,40 +11,54 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 # As in setup.py: go-nvml's wrappers call functions that newer NVML headers mark as deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
-# Packages whose tests hardly ever train or trace.
-QUICK := $(addprefix python/tests/,_base cli data explain machine plan report)
+# Rooms whose tests hardly ever train or trace.
+QUICK := $(addprefix python/tests/,_base cli data explain machine report)
 
-.PHONY: demo check check-go check-python test test-go test-python test-all race generate lint docs docs-linkcheck notebooks coverage \
+# SHARD=2/4 takes each fourth file of Python tests, from the second on.
+SHARD ?= 1/1
+TESTS = $(shell find python/tests -name 'test_*.py' | sort | awk -v shard=$(SHARD) 'BEGIN { split(shard, of, "/") } NR % of[2] == of[1] % of[2]')
+
+.PHONY: demo check format-check check-go check-python test test-go test-python test-slow test-slow-python test-all race generate lint docs docs-linkcheck notebooks coverage \
 	bench bench-full install-check wheel wheel-check wheel-systems matrix clean
 
 demo: $(VENV)/.train
-	$(BIN)/asrconfig demo
+	$(BIN)/asrconfig demo --resume
 
 # A process for each core, of one thread each; all tests of a file in one process, which builds what they share once.
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
-check: lint check-go check-python
+check: format-check check-go check-python
+
+# Formats and rules, as far as they need no other program than Go and what .venv has.
+format-check: $(VENV)/.dev
+	@unformatted=$$(gofmt -l benchmarks build capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
+	$(BIN)/ruff check -q .
+	$(BIN)/ruff format -q --check .
 
 check-go:
-	go test -short ./...
+	go test -short ./core/...
 
 check-python: $(VENV)/.dev
-	$(PYTEST) -m "not slow" $(QUICK)
+	$(PYTEST) -q -m "not slow" $(QUICK)
 
-test: lint docs test-go test-python
+test: test-go test-python
 
 test-go:
-	go test ./...
+	go test -short ./...
 
 test-python: $(VENV)/.dev
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" $(TESTS)
 
-# Nothing is left out: the race detector, the slow tests, the notebooks as they are committed and as they run.
-test-all: lint docs race $(VENV)/.dev
-	$(PYTEST)
+# What `make test` leaves out: the race detector, and Python's slow tests, the notebooks among them.
+test-slow: race test-slow-python
+
+test-all: test test-slow
 
 race:
 	go test -race ./...
+
+test-slow-python: $(VENV)/.dev
+	$(PYTEST) -m slow $(TESTS)
 
 # Figures for people; no test depends on them.
 coverage: $(VENV)/.dev
@@ -60,13 +74,14 @@ bench: $(VENV)/.train $(VENV)/.bench
 bench-full: $(VENV)/.train $(VENV)/.bench
 	$(VENV)/bench/bin/python benchmarks/bench.py --full
 
-# What repeats the declarations in Go and the names of packages: C header, ctypes structures, operations.md, stubs.
+# What repeats the declarations in Go and the names of packages: C header, ctypes structures, stubs.
 generate:
 	go generate ./...
 
-lint: $(VENV)/.dev
-	@unformatted=$$(gofmt -l benchmarks build capi core); test -z "$$unformatted" || { echo "gofmt: $$unformatted"; exit 1; }
+# The first time, this builds the linters of Go.
+lint: format-check
 	go vet ./...
+	go run ./build/names core capi build
 	GOLANGCI_LINT_CACHE=$(CURDIR)/build/out/golangci go run $(GOLANGCI) run ./... # a shared cache names files of other checkouts
 	go run $(ACTIONLINT)
 	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
@@ -74,8 +89,6 @@ lint: $(VENV)/.dev
 	$(BIN)/python build/licences.py --check
 	go test ./build/generate
 	$(BIN)/python build/stubs.py --check
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # The site, in docs/_build/html: from docs/, docstrings and the commands' parsers. Warnings are errors.

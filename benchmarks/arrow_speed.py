@@ -36,10 +36,10 @@ RATE_AIM, RATIO_AIM = 200_000, 100
 
 def scan(source: Any) -> int:
     """Rows that were measured."""
-    found = asrconfig_go.scan_audio(source, progress=False, cache=False).profile
-    if found.bad_files:
-        raise SystemExit(f"{len(found.bad_files)} rows failed, the first: {found.bad_files[0]}")
-    return found.sample_count
+    profile = asrconfig_go.scan_audio(source, progress=False, cache=False).profile
+    if profile.bad_files:
+        raise SystemExit(f"{len(profile.bad_files)} rows failed, the first: {profile.bad_files[0]}")
+    return profile.sample_count
 
 
 def read_parquet(path: Path) -> int:

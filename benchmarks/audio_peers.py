@@ -17,17 +17,17 @@ from typing import Any
 def _soundfile(path: str) -> float:
     import soundfile
 
-    found = soundfile.info(path)
-    return float(found.frames / found.samplerate)
+    info = soundfile.info(path)
+    return float(info.frames / info.samplerate)
 
 
 def _mutagen(path: str) -> float:
     import mutagen
 
-    found = mutagen.File(path)
-    if found is None:
+    file = mutagen.File(path)
+    if file is None:
         raise ValueError("not recognised")
-    return float(found.info.length)
+    return float(file.info.length)
 
 
 def _mutagen_typed(path: str) -> float:

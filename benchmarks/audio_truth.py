@@ -44,8 +44,8 @@ class Truth:
 
     def off(self, answer: float) -> float:
         """By how much the answer is off, from what is nearer: what a decoder plays, or what the file declares."""
-        known = [s for s in (self.seconds, self.declared) if s is not None]
-        return min((answer - s for s in known), key=abs)
+        lengths = [s for s in (self.seconds, self.declared) if s is not None]
+        return min((answer - s for s in lengths), key=abs)
 
     def right(self, answer: float | str) -> bool:
         """Whether the answer is within the tolerance, or an error or 0 where nothing can be played."""
@@ -97,7 +97,7 @@ def detail(truth: Truth, answer: float | str) -> str:
 
 def rights(truths: list[Truth], answers: dict[str, list[float | str]]) -> dict[str, int]:
     """How many files each reader has right."""
-    return {r: sum(t.right(a) for t, a in zip(truths, said, strict=True)) for r, said in answers.items()}
+    return {r: sum(t.right(a) for t, a in zip(truths, durations, strict=True)) for r, durations in answers.items()}
 
 
 def figures(truths: list[Truth], answers: dict[str, list[float | str]]) -> dict[str, Any]:
@@ -121,18 +121,18 @@ def tables(truths: list[Truth], answers: dict[str, list[float | str]]) -> str:
     lines.append(f"| **right** | {len(truths)} | {' | '.join(f'**{n}**' for n in counts)} |")
     lines += ["", f"| file | truth | {' | '.join(readers)} |", rule]
     for n, truth in enumerate(truths):
-        told = "no audio" if truth.seconds is None else f"{truth.seconds:.4f} s by {truth.known_by}"
-        told += f", {truth.declared:.4f} s declared" if truth.declared else ""
+        description = "no audio" if truth.seconds is None else f"{truth.seconds:.4f} s by {truth.known_by}"
+        description += f", {truth.declared:.4f} s declared" if truth.declared else ""
         cells = [detail(truth, answers[r][n]) for r in readers]
-        lines.append(f"| {truth.family}: {truth.name} | {told} | {' | '.join(cells)} |")
+        lines.append(f"| {truth.family}: {truth.name} | {description} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def versions() -> str:
     """Whom we are compared with."""
     ffprobe = subprocess.run(["ffprobe", "-version"], capture_output=True, text=True).stdout.split()[2]
-    found = [f"{name} {importlib.metadata.version(name)}" for name in ("soundfile", "mutagen", "tinytag")]
-    return ", ".join([*found, f"ffprobe {ffprobe}"])
+    lines = [f"{name} {importlib.metadata.version(name)}" for name in ("soundfile", "mutagen", "tinytag")]
+    return ", ".join([*lines, f"ffprobe {ffprobe}"])
 
 
 def main() -> None:

@@ -65,10 +65,10 @@ def simulate(clips: int) -> bool:
                 plain, packed = report.strategies[0], report.find("packed", "optimal")
                 print(f"\n{draw.__name__}, steps of {step}, {padded_s} padded seconds fit: {report!r}")
                 over = sum(s.over_memory for s in report.strategies)
-                whole = sum(padded_s // (math.ceil(2 * s) / 2) > step // 4 for s in durations) / clips
-                if whole > 0.25:
-                    print(f"  of {whole:.0%} of the clips more than a quarter of a step fits at once")
-                full = whole > 0.25 or packed.use >= 0.87
+                full_share = sum(padded_s // (math.ceil(2 * s) / 2) > step // 4 for s in durations) / clips
+                if full_share > 0.25:
+                    print(f"  of {full_share:.0%} of the clips more than a quarter of a step fits at once")
+                full = full_share > 0.25 or packed.use >= 0.87
                 if over or (plain.padding >= 0.3 and (packed.padding > 0.05 or not full)):
                     good = False
                     print(f"  MISSED: packed padding {packed.padding:.1%}, use {packed.use:.1%}; {over} over the limit")
@@ -150,15 +150,15 @@ def trainings(rounds: int) -> None:
         "bucketed, sized by memory": ("bucketed", "optimal"),
         "packed, sized by memory": ("packed", "optimal"),
     }
-    found: dict[str, list[tuple[float, int, float]]] = {way: [] for way in ways}
+    results: dict[str, list[tuple[float, int, float]]] = {way: [] for way in ways}
     for _ in range(rounds):
         for way in ways:
-            found[way].append(training(way, durations, rows, report.strategies[0].micro_batch or 1, overhead))
-    base = statistics.median(each[0] for each in found["random, one size"])
+            results[way].append(training(way, durations, rows, report.strategies[0].micro_batch or 1, overhead))
+    base = statistics.median(result[0] for result in results["random, one size"])
     print(f"\n{'':<26} samples/s  ratio  predicted  steps  loss after")
     for way, names in ways.items():
-        speed = statistics.median(each[0] for each in found[way])
-        steps, loss = found[way][0][1:]
+        speed = statistics.median(result[0] for result in results[way])
+        steps, loss = results[way][0][1:]
         predicted = report.find(*names).speed
         print(f"{way:<26} {speed:>9.1f}  {speed / base:>4.2f}×  {predicted:>8.2f}×  {steps:>5}  {loss:>10.3f}")
 

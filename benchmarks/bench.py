@@ -36,10 +36,10 @@ SHOWN = 12  # lines of the output of a script that failed
 
 def command_of(claim: Claim, written: str) -> list[str]:
     """The command with the interpreter that it asks for."""
-    program, *rest = written.split()
+    program, *arguments = written.split()
     if claim.environment:
         program = str(Path(sys.prefix).with_name(claim.environment) / "bin" / program)
-    return [sys.executable if program == "python" else program, *rest]
+    return [sys.executable if program == "python" else program, *arguments]
 
 
 def run(command: list[str], limit_s: float) -> tuple[int, str]:
@@ -70,18 +70,18 @@ def measured(claim: Claim, written: str, limit_s: float) -> tuple[dict[str, figu
             status, output = run([*command_of(claim, written), *wants], limit_s)
         except OSError as error:
             return {}, [f"{written} cannot be started: {error}"]
-        told = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    today, found, wrong = datetime.date.today().isoformat(), dict[str, figures.Figure](), list[str]()
+        recorded = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    today, measurements, wrong = datetime.date.today().isoformat(), dict[str, figures.Figure](), list[str]()
     if status:
         wrong.append(f"{written} ended with {status}:\n{last_lines(output)}")
     for name, figure in claim.figures.items():
         try:
-            value = figure.of(told)
+            value = figure.of(recorded)
         except (LookupError, TypeError, StopIteration):
             wrong.append(f"{name} was not measured by {written}")
         else:
-            found[name] = figures.Figure(value=value, unit=figure.unit, command=written, date=today)
-    return found, wrong
+            measurements[name] = figures.Figure(value=value, unit=figure.unit, command=written, date=today)
+    return measurements, wrong
 
 
 def last_lines(output: str) -> str:
@@ -96,10 +96,10 @@ def bench(claims: Iterable[Claim], file: Path, full: bool = False) -> list[str]:
         print(f"{number}/{len(chosen)} {written}", flush=True)
         began = time.monotonic()
         limit_s = 60 * claim.minutes * (FULL_TIMES if full else 1)
-        found, wrong = measured(claim, written, limit_s)
-        figures.write({**figures.read(file), **found}, file)
-        said = ", ".join(f"{name} {figures.shown(figure)}" for name, figure in found.items())
-        print(f"    {time.monotonic() - began:.0f} s: {said or 'no figures'}", *wrong, sep="\n", flush=True)
+        measurements, wrong = measured(claim, written, limit_s)
+        figures.write({**figures.read(file), **measurements}, file)
+        line = ", ".join(f"{name} {figures.shown(figure)}" for name, figure in measurements.items())
+        print(f"    {time.monotonic() - began:.0f} s: {line or 'no figures'}", *wrong, sep="\n", flush=True)
         problems += wrong
     return problems
 
@@ -118,8 +118,8 @@ def main() -> int:
     options = parser.parse_args()
     claims = [claim for claim in CLAIMS if any(name in claim.command(options.full) for name in options.only)]
     if not claims:
-        how = "" if options.full else " without --full"
-        parser.error(f"no script called {' or '.join(options.only)} is run{how}; benchmarks/claims.py has all")
+        mode = "" if options.full else " without --full"
+        parser.error(f"no script called {' or '.join(options.only)} is run{mode}; benchmarks/claims.py has all")
     began = time.monotonic()
     problems = bench(claims, figures.FILE, options.full)
     written = refill()

@@ -54,8 +54,8 @@ def sampler_share(interval_ms: float, seconds: float) -> tuple[float, int]:
         time.sleep(1)  # past the start
         before, samples, start = cpu_seconds(), monitor.read().samples, time.perf_counter()
         time.sleep(seconds)
-        taken = time.perf_counter() - start
-        return (cpu_seconds() - before) / taken, monitor.read().samples - samples
+        elapsed = time.perf_counter() - start
+        return (cpu_seconds() - before) / elapsed, monitor.read().samples - samples
 
 
 def fake_driver(folder: Path, machine: str = "TWO_T4") -> str:
@@ -101,27 +101,27 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
             wait.on_step_end(None, state, None, model=None, optimizer=None)
 
         costs = [("callback: all events of a step", median_cost(step) * 1e6, "us", 20.0)]
-        told = median_cost(lambda: watch.monitor.step(5)) * 1e6
-        costs.append(("  of which telling the monitor", told, "us", None))
+        step_us = median_cost(lambda: watch.monitor.step(5)) * 1e6
+        costs.append(("  of which telling the monitor", step_us, "us", None))
         look = median_cost(lambda: watch.inputs._note(model, (), batch)) * 1e6
         costs.append(("  of which looking at the batch's shapes", look, "us", None))
         masked = median_cost(lambda: watch.inputs._note(model, (), in_host_memory)) * 1e6
         costs.append(("reading lengths from a mask in host memory, more", masked - look, "us", None))
         costs.append(("scalars, with each log", median_cost(watch.scalars, 50, 20) * 1e6, "us", None))
         watch.panel = Panel(lambda shown, display_id: Drawn())
-        shown = median_cost(lambda: watch._show(5, 10**6, 1e9), 50, 20)
-        costs.append(("notebook's panel, at most once a second", shown * 1e6, "us", None))
+        display_us = median_cost(lambda: watch._show(5, 10**6, 1e9), 50, 20)
+        costs.append(("notebook's panel, at most once a second", display_us * 1e6, "us", None))
         with tempfile.TemporaryDirectory() as folder:
             saved = median_cost(lambda: watch.monitor.save(Path(folder) / "run.json"), 20, 1)
         costs.append(("the run's file, once a minute", saved * 1e6, "us", None))
-    return [(what, value, unit, aim) for what, value, unit, aim in costs]
+    return [(label, value, unit, aim) for label, value, unit, aim in costs]
 
 
 class Drawn:
     """What a notebook's display gives; drawing it is the browser's."""
 
-    def update(self, shown: Any) -> None:
-        shown._repr_html_()
+    def update(self, content: Any) -> None:
+        content._repr_html_()
 
 
 def measure(seconds: float) -> list[dict[str, Any]]:
@@ -129,7 +129,7 @@ def measure(seconds: float) -> list[dict[str, Any]]:
     with MemoryMonitor() as monitor:
         stats = median_cost(monitor._refresh)
         share = median_cost(monitor.gpu_fraction if monitor.gpu_names else monitor.host_fraction)
-        whole = median_cost(monitor.read, calls=100)
+        read_s = median_cost(monitor.read, calls=100)
     with tempfile.TemporaryDirectory() as folder:
         driver = fake_driver(Path(folder))
         steps = callback_cost(driver)
@@ -137,11 +137,11 @@ def measure(seconds: float) -> list[dict[str, Any]]:
     rows = [
         ("stats read (library call)", stats * 1e6, "us", 1.0),
         ("read of the fullest share", share * 1e6, "us", None),
-        ("read of a whole snapshot", whole * 1e6, "us", None),
+        ("read of a whole snapshot", read_s * 1e6, "us", None),
         *(steps or [("callback: all events of a step", None, "us", 20.0)]),
         (f"sampler at 100 ms, share of a core ({samples} samples)", cpu * 100, "%", 0.3),
     ]
-    return [{"what": what, "value": value, "unit": unit, "aim": aim} for what, value, unit, aim in rows]
+    return [{"what": label, "value": value, "unit": unit, "aim": aim} for label, value, unit, aim in rows]
 
 
 def printed(row: dict[str, Any]) -> str:

@@ -92,12 +92,12 @@ def main() -> int:
     arguments = parser.parse_args()
     hf_logging.set_verbosity_error()
     torch.set_num_threads(1)
-    found = measure(arguments.rounds, arguments.steps)
+    slowdown = measure(arguments.rounds, arguments.steps)
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(slowdown, indent=2))
         return 0
-    print(f"a step takes {found['step_ms']:.0f} ms; {arguments.rounds} rounds; times as long, by clock and by CPU:")
-    for way, (clock, cpu) in found["ratios"].items():
+    print(f"a step takes {slowdown['step_ms']:.0f} ms; {arguments.rounds} rounds; times as long, by clock and by CPU:")
+    for way, (clock, cpu) in slowdown["ratios"].items():
         print(f"{way:<30} {clock:6.3f} {cpu:6.3f}" + (f"   aim {AIM}" if way == WAYS[2] else ""))
     return 0
 

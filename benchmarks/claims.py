@@ -70,21 +70,23 @@ def share(sampler: str) -> Figure:
 def beside(peer: str, unit: str = "×") -> Figure:
     """How many times faster a scan is than a peer, or how many times the floor's time it takes (``scan_speed.py``)."""
 
-    def ratio(found: Any) -> str:
-        return f"{next(aim['measured'] for aim in found['sets'][0]['aims'] if aim['beside'] == peer):.1f}"
+    def ratio(record: Any) -> str:
+        return f"{next(aim['measured'] for aim in record['sets'][0]['aims'] if aim['beside'] == peer):.1f}"
 
     return Figure(unit, ratio)
 
 
-def cost(what: str, unit: str) -> Figure:
+def cost(label: str, unit: str) -> Figure:
     """A line of ``callback_cost.py``."""
-    return Figure(unit, lambda found: f"{next(r['value'] for r in found['figures'] if r['what'].startswith(what)):.2g}")
+    return Figure(
+        unit, lambda found: f"{next(r['value'] for r in found['figures'] if r['what'].startswith(label)):.2g}"
+    )
 
 
-def step_cost(found: Any) -> str:
+def step_cost(record: Any) -> str:
     """What guard and callback take of a short step (``step_cost.py``)."""
     both = "short step, guard + callback: more, us"
-    return f"{next(row['value'] for row in found['figures'] if row['what'] == both) / 1000:.2f}"
+    return f"{next(row['value'] for row in record['figures'] if row['what'] == both) / 1000:.2f}"
 
 
 def seconds(run: str) -> Figure:
@@ -95,8 +97,8 @@ def seconds(run: str) -> Figure:
 def gains(loader: str) -> Figure:
     """The range over formats of how many times faster the cache of decoded clips is (``loading_cache.py``)."""
 
-    def span(found: Any) -> str:
-        ratios = [taken["DecodedCache"] for what, taken in found.items() if what.endswith(loader)]
+    def span(record: Any) -> str:
+        ratios = [gains["DecodedCache"] for label, gains in record.items() if label.endswith(loader)]
         return f"{min(ratios):.2g} to {max(ratios):.2g}"
 
     return Figure("×", span)

@@ -39,10 +39,10 @@ class Spoken:
 
     def __getitem__(self, i: int) -> dict[str, Any]:
         samples, number = round(self.rate * self.durations[i]), self.first + i
-        wave, said = self.noise[:samples].clone(), [number % TONES, number // TONES % TONES]
-        for part, tone in zip(wave.chunk(len(said)), said, strict=True):
+        wave, labels = self.noise[:samples].clone(), [number % TONES, number // TONES % TONES]
+        for part, tone in zip(wave.chunk(len(labels)), labels, strict=True):
             part += self.tones[tone][: len(part)]
-        return {"input_values": wave, "labels": [3 + tone for tone in said]}
+        return {"input_values": wave, "labels": [3 + tone for tone in labels]}
 
 
 def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -124,5 +124,5 @@ def overhead_of(model: Any, rate: int) -> tuple[float, float]:
 
     step(1, 1.0)
     small, large = step(1, 1.0), step(8, 8.0)  # one second and 64
-    each = (large - small) / 63.0
-    return each, max(0.0, small / each - 1.0)
+    step_s = (large - small) / 63.0
+    return step_s, max(0.0, small / step_s - 1.0)

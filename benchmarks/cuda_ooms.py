@@ -64,7 +64,7 @@ def main() -> int:
     gc.collect()
     gc.freeze()  # collections then pass over what is imported
     print(COLUMNS.format("model", "memory runs out in", "times", "micro-batches", "result"))
-    equal = [each for name in options.only for each in _measure(name, options.places)]
+    equal = [equals for name in options.only for equals in _measure(name, options.places)]
     print(
         f"{len(equal)} places in {len(options.only)} models: {sum(equal)} equal, {len(equal) - sum(equal)} not; "
         f"{time.monotonic() - begin:.0f} s"
@@ -76,7 +76,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     cuda_standin.load("T4")
-    from cuda_ooms import MODELS, NOTHING, PLACES, Reference, Run, differences
+    from cuda_tests.ooms import MODELS, NOTHING, PLACES, Reference, Run, differences
 
     status = main()
     sys.stdout.flush()

@@ -52,9 +52,9 @@ def build(folder: Path, machine: str = "EIGHT_A100") -> tuple[Path, Control]:
 
 def environment(library: Path, control: Control) -> dict[str, str]:
     """The environment of a process in which everyone finds the driver."""
-    found = os.environ.get("LD_LIBRARY_PATH", "")
+    path = os.environ.get("LD_LIBRARY_PATH", "")
     return {
         **os.environ,
         "FAKE_NVML_CONTROL": str(control.path),
-        "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(library.parent), found])),
+        "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(library.parent), path])),
     }

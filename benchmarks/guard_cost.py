@@ -75,10 +75,10 @@ class Loop:
 
     def step(self, count: int = 1) -> float:
         """One optimizer step over so many batches; its seconds."""
-        trainer, given = self.trainer, iter(self.batches(count))
+        trainer, source = self.trainer, iter(self.batches(count))
         trainer.current_gradient_accumulation_steps = count
         begin = time.perf_counter()
-        batches, items = trainer.get_batch_samples(given, count, trainer.args.device)
+        batches, items = trainer.get_batch_samples(source, count, trainer.args.device)
         for batch in batches:
             trainer.training_step(trainer.model, batch, items)
         trainer.optimizer.step()
@@ -134,23 +134,23 @@ class Alive:
     def _count(self, *_: Any) -> None:
         if self.on:
             gc.collect()
-            found = {}
+            counts = {}
             for thing in gc.get_objects():
                 if type(thing) in (torch.Tensor, torch.nn.Parameter):
                     storage = thing.untyped_storage()
-                    found[storage.data_ptr()] = storage.nbytes()
-            self.storages = found
+                    counts[storage.data_ptr()] = storage.nbytes()
+            self.storages = counts
 
 
 def memory(loop: Loop, guard: Guard, alive: Alive) -> tuple[int, int]:
     """Bytes that live because of the guard, and those of a step."""
-    found = []
+    peaks = []
     for act in (guard.detach, guard.attach):
         act()
-        kept: dict[int, int] = {}
+        saved: dict[int, int] = {}
 
-        def pack(tensor: torch.Tensor, kept: dict[int, int] = kept) -> torch.Tensor:
-            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        def pack(tensor: torch.Tensor, saved: dict[int, int] = saved) -> torch.Tensor:
+            saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
             return tensor
 
         loop.step(WINDOW)
@@ -158,9 +158,9 @@ def memory(loop: Loop, guard: Guard, alive: Alive) -> tuple[int, int]:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             loop.step(WINDOW)
         alive.on = False
-        found.append((sum(alive.storages.values()), sum({**alive.storages, **kept}.values())))
+        peaks.append((sum(alive.storages.values()), sum({**alive.storages, **saved}.values())))
     gradients = sum(p.numel() * p.element_size() for p in loop.trainer.model.parameters() if p.requires_grad)
-    return found[1][0] - found[0][0], found[0][1] + gradients
+    return peaks[1][0] - peaks[0][0], peaks[0][1] + gradients
 
 
 def recovery(loop: Loop, guard: Guard, place: str, rounds: int) -> list[float]:
@@ -207,13 +207,14 @@ def main() -> int:
         step = statistics.median(plain)
         quartiles = statistics.quantiles([b / a - 1 for a, b in zip(plain, guarded, strict=True)], n=4)
         own = own_time(loop, guard)
-        more, whole = memory(loop, guard, alive)
+        more, full_step = memory(loop, guard, alive)
         lost = {place: recovery(loop, guard, place, max(4, options.rounds // 10)) for place in ("forward", "backward")}
     print(f"a step: {step * 1e3:.0f} ms without the guard")
     print("with it: " + ", ".join(f"{q:+.2%}" for q in quartiles) + " (quartiles and median of neighbours)")
     print(f"the guard's own time: {own * 1e6:.0f} µs a step, {own / step:.3%} of this one, aim 1 %")
-    print(f"memory kept by the guard: {more} bytes, {more / whole:.4%} of a step's {whole / 2**20:.0f} MiB, aim 0.1 %")
-    good = own / step <= 0.01 and more / whole <= 0.001
+    share = f"{more / full_step:.4%} of a step's {full_step / 2**20:.0f} MiB"
+    print(f"memory kept by the guard: {more} bytes, {share}, aim 0.1 %")
+    good = own / step <= 0.01 and more / full_step <= 0.001
     for place, took in lost.items():
         median = statistics.median(took)
         good &= median <= 3 * step

@@ -83,7 +83,7 @@ def faults(run: Outcome, same: Outcome, large: Outcome, ooms: int) -> list[str]:
         "far from the calm run": distance(run, same) <= AIM,
         "far from the large batch": distance(run, large) <= AIM,
     }
-    return [what for what, held in checks.items() if not held]
+    return [name for name, passed in checks.items() if not passed]
 
 
 def _in_a_row(run: Outcome) -> list[int]:
@@ -161,30 +161,30 @@ def main() -> int:
     titles = ["model", "memory runs out in", "times"]
     titles += ["guard: from calm", "guard: from one batch", "guard: steps", *peers]
     print(f"| {' | '.join(titles)} |\n|{' --- |' * len(titles)}", flush=True)
-    begin, found = time.perf_counter(), list[Line]()
+    begin, lines = time.perf_counter(), list[Line]()
     chosen = cells(options.quick, options.peers_everywhere)
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(options.jobs, context, initializer=quiet) as pool:
         for line in pool.map(row, chosen, chunksize=1 if options.quick else 8):
             print(line.text, flush=True)
-            found.append(line)
-    missed = [fault for line in found for fault in line.missed]
+            lines.append(line)
+    missed = [fault for line in lines for fault in line.missed]
     for fault in missed:
         print(f"MISSED: {fault}")
-    took, worst = time.perf_counter() - begin, max(line.worst for line in found)
+    took, worst = time.perf_counter() - begin, max(line.worst for line in lines)
     print(f"\nguard: worst distance {worst:.1e}, aim {AIM:.0e}; {len(missed)} missed; {took:.0f} s")
     if options.json:
-        options.json.write_text(json.dumps(figures(chosen, found)))
+        options.json.write_text(json.dumps(figures(chosen, lines)))
     return int(bool(missed))
 
 
-def figures(chosen: list[Cell], found: list[Line]) -> dict[str, Any]:
+def figures(chosen: list[Cell], lines: list[Line]) -> dict[str, Any]:
     """What README quotes; auto_find_batch_size's with SGD, as AdamW hides gradients of the wrong size."""
-    auto = [line.auto for cell, line in zip(chosen, found, strict=True) if cell[3] == "sgd"]
+    auto = [line.auto for cell, line in zip(chosen, lines, strict=True) if cell[3] == "sgd"]
     ended = [far for far in auto if far is not None]
     return {
-        "guard_runs": len(found) * len(ACCUMULATIONS),
-        "guard_distance": power(max(line.worst for line in found)),
+        "guard_runs": len(lines) * len(ACCUMULATIONS),
+        "guard_distance": power(max(line.worst for line in lines)),
         "auto_distance": f"{min(ended):.1g} to {max(ended):.2g}",
         "auto_died": f"{len(auto) - len(ended)} of {len(auto)}",
     }

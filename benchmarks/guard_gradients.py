@@ -56,8 +56,8 @@ def gradient(kind: str, batch: int, accumulation: int, precision: Any, guarded: 
         if guarded:
             attach(trainer)
         trainer.train()
-    found: torch.Tensor = keep.gradient.double()
-    return found
+    flat: torch.Tensor = keep.gradient.double()
+    return flat
 
 
 def main() -> int:
@@ -70,10 +70,10 @@ def main() -> int:
     for kind in RATES:
         exact = gradient(kind, 16, 1, torch.float64, guarded=False)
         for precision, aim in AIMS.items():
-            whole = gradient(kind, 16, 1, precision, guarded=False)
-            rounding = _off(whole, exact)
+            expected = gradient(kind, 16, 1, precision, guarded=False)
+            rounding = _off(expected, exact)
             for guarded in (True, False):
-                off = [_off(gradient(kind, *cut, precision, guarded), whole) for cut in CUTS]
+                off = [_off(gradient(kind, *cut, precision, guarded), expected) for cut in CUTS]
                 good &= not guarded or max(off) <= aim + rounding
                 by, name = "guard" if guarded else "plain Trainer", str(precision).removeprefix("torch.")
                 cells = " | ".join(f"{value:.1e}" for value in [*off, rounding])

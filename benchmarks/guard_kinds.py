@@ -73,10 +73,10 @@ class Runs:
 
     def reference(self, place: Place, is_certain: bool) -> Run | None:
         """None for a shape of its own that the plain Trainer cannot train."""
-        whole: Run = self.plain(Place(""))
-        if whole.error:
-            raise RuntimeError(f"the reference of {place.title} fails") from whole.error
-        run = self.plain(place.calm) if self.own_shape(is_certain) else whole
+        plain_run: Run = self.plain(Place(""))
+        if plain_run.error:
+            raise RuntimeError(f"the reference of {place.title} fails") from plain_run.error
+        run = self.plain(place.calm) if self.own_shape(is_certain) else plain_run
         return None if run.error or not bool(run.end.isfinite().all()) else run
 
     def own_shape(self, is_certain: bool) -> bool:
@@ -111,23 +111,23 @@ def differences(
     """What is not as it should be, in words."""
     if run.error:
         return [f"step {run.computed_steps}: {_line(run.died)}"]
-    found = []
+    names = []
     if not run.raised and (place.fails_in_training or place.optimizer or place.evaluation):
-        found.append("memory never ran out")
+        names.append("memory never ran out")
     if (run.global_step, run.computed_steps) != (reference.global_step, reference.computed_steps):
-        found.append(f"{run.computed_steps} steps of {reference.computed_steps}")
+        names.append(f"{run.computed_steps} steps of {reference.computed_steps}")
     if run.order != reference.order:
-        found.append("order")
+        names.append("order")
     if only_order:
-        return found
+        return names
     calm = not (place.fails_in_training or place.options)
     same = calm and (place.micro == EFFECTIVE or own_shape) and not (place.optimizer or place.evaluation)
     far = _far(run, reference)
     if not far <= kind.aim:
-        found.append(f"weights {far:.1e}")
+        names.append(f"weights {far:.1e}")
     elif same and (far or not torch.equal(run.buffers, reference.buffers)):
-        found.append(f"not bit by bit: {'buffers' if not far else f'weights {far:.1e}'}")
-    return found + logged(run, reference, max(1e-4, kind.aim), calm and not place.evaluation)
+        names.append(f"not bit by bit: {'buffers' if not far else f'weights {far:.1e}'}")
+    return names + logged(run, reference, max(1e-4, kind.aim), calm and not place.evaluation)
 
 
 def _far(run: Run, reference: Run) -> float:
@@ -138,7 +138,10 @@ def _far(run: Run, reference: Run) -> float:
 
 def logged(run: Run, reference: Run, aim: float, calm: bool) -> list[str]:
     """Entries of the log that differ; what ``compute_loss`` itself logs of micro-batches counts where none is cut."""
-    logs = [[_of_trainer(entry, calm) for entry in each.log if calm or set(entry) - _OWN] for each in (run, reference)]
+    logs = [
+        [_of_trainer(entry, calm) for entry in recorded.log if calm or set(entry) - _OWN]
+        for recorded in (run, reference)
+    ]
     if [sorted(entry) for entry in logs[0]] != [sorted(entry) for entry in logs[1]]:
         return ["other entries in the log"]
     worst: dict[str, float] = {}
@@ -204,8 +207,10 @@ def row(name: str, titles: tuple[str, ...]) -> list[tuple[str, str]]:
 
 
 def _shown(cell: tuple[str, str]) -> str:
-    what, why = cell
-    return {_WRONG: "**wrong**", _REFUSED: f"refused ({why})"}.get(what, f"{what} {why}" if what == _EXACT else what)
+    verdict, reason = cell
+    return {_WRONG: "**wrong**", _REFUSED: f"refused ({reason})"}.get(
+        verdict, f"{verdict} {reason}" if verdict == _EXACT else verdict
+    )
 
 
 def main() -> int:
@@ -229,14 +234,14 @@ def main() -> int:
     for name in names:
         cells = row(name, titles)
         print(f"| {name} | {' | '.join(_shown(cell) for cell in cells)} |", flush=True)
-        good += all(what in (_EXACT, _REFUSED, _NONE) for what, _ in cells)
+        good += all(verdict in (_EXACT, _REFUSED, _NONE) for verdict, _ in cells)
         run += cells[0][0] != "skipped"
-        for title, (what, why) in zip(titles, cells, strict=True):
-            counts[what] = counts.get(what, 0) + 1
-            if what in (_WRONG, "broken"):
-                wrong.append(f"{name} | {title} | {what}: {why}")
+        for title, (verdict, reason) in zip(titles, cells, strict=True):
+            counts[verdict] = counts.get(verdict, 0) + 1
+            if verdict in (_WRONG, "broken"):
+                wrong.append(f"{name} | {title} | {verdict}: {reason}")
     print("", *(f"- {line}" for line in wrong), sep="\n")
-    summary = ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+    summary = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
     print(f"\n{len(names)} kinds, {len(titles)} places: {summary}; {time.perf_counter() - begin:.0f} s")
     if options.json:
         options.json.write_text(json.dumps({"guard_kinds": f"{good} of {run}"}))

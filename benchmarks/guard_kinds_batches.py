@@ -66,8 +66,8 @@ class Nested(nn.Module):  # type: ignore[misc]
         self.inner = Regression()
 
     def forward(self, audio: Any, labels: Any = None) -> dict[str, Any]:
-        found: dict[str, Any] = self.inner(audio["x"], labels, audio["index"])
-        return found
+        outputs: dict[str, Any] = self.inner(audio["x"], labels, audio["index"])
+        return outputs
 
 
 class TimeFirst(nn.Module):  # type: ignore[misc]

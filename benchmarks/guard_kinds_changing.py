@@ -21,10 +21,10 @@ class Spreading(Tagger):
     """In training alone, clips are to differ from the others of their batch, as experts are to share the load."""
 
     def forward(self, input_values: Any, labels: Any = None, attention_mask: Any = None) -> dict[str, Any]:
-        found = super().forward(input_values, labels, attention_mask)
+        outputs = super().forward(input_values, labels, attention_mask)
         if self.training:
-            found["loss"] = found["loss"] - 0.1 * found["logits"][:, :8].mean(1).var(0, unbiased=False).mean()
-        return found
+            outputs["loss"] = outputs["loss"] - 0.1 * outputs["logits"][:, :8].mean(1).var(0, unbiased=False).mean()
+        return outputs
 
 
 class RememberingTrainer(LossTrainer):
@@ -37,8 +37,8 @@ class RememberingTrainer(LossTrainer):
             self.first = copy.deepcopy(self.model).requires_grad_(False).eval()
         loss, outputs = super().compute_loss(model, inputs, return_outputs=True, **kwargs)
         wanted = self.first(inputs["input_values"])["logits"]
-        each = (outputs["logits"] - wanted).square().mean(-1) * inputs["attention_mask"]
-        loss = loss + (each.sum(1) / inputs["attention_mask"].sum(1)).mean()
+        losses = (outputs["logits"] - wanted).square().mean(-1) * inputs["attention_mask"]
+        loss = loss + (losses.sum(1) / inputs["attention_mask"].sum(1)).mean()
         return (loss, outputs) if return_outputs else loss
 
 

@@ -29,9 +29,12 @@ def frames(count: int = ROWS, equal: int = 0, labels: str = "frames") -> list[di
     for i in range(count):
         length = 12 if i < equal else int(torch.randint(10, 21, (), generator=source))
         numbers = {"frames": length, "text": 2 if i < equal else int(torch.randint(1, 5, (), generator=source))}
-        some = torch.randint(1, CLASSES, (numbers.get(labels, 1),), generator=source)
+        tokens = torch.randint(1, CLASSES, (numbers.get(labels, 1),), generator=source)
         rows.append(
-            {"input_values": torch.randn(length, 6, generator=source), "labels": some if labels != "clip" else some[0]}
+            {
+                "input_values": torch.randn(length, 6, generator=source),
+                "labels": tokens if labels != "clip" else tokens[0],
+            }
         )
     return rows
 
@@ -46,8 +49,8 @@ def token_mean(logits: Any, labels: Any, mask: Any = None) -> Any:
 
 def clip_mean(logits: Any, labels: Any, mask: Any = None) -> Any:
     """The mean over clips of each one's mean over its frames."""
-    each = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-100, reduction="none")
-    return (each.sum(1) / (labels != -100).sum(1).clamp(min=1)).mean()
+    losses = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-100, reduction="none")
+    return (losses.sum(1) / (labels != -100).sum(1).clamp(min=1)).mean()
 
 
 def token_sum(logits: Any, labels: Any, mask: Any = None) -> Any:
@@ -55,15 +58,15 @@ def token_sum(logits: Any, labels: Any, mask: Any = None) -> Any:
 
 
 def focal(logits: Any, labels: Any, mask: Any = None) -> Any:
-    each = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-100, reduction="none")
-    return ((1 - torch.exp(-each)).square() * each).sum() / (labels != -100).sum()
+    losses = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-100, reduction="none")
+    return ((1 - torch.exp(-losses)).square() * losses).sum() / (labels != -100).sum()
 
 
 def normalised_focal(logits: Any, labels: Any, mask: Any = None) -> Any:
     """Divided by its weights, which no count tells."""
-    each = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-100, reduction="none")
-    weights = (1 - torch.exp(-each.detach())).square() * (labels != -100)
-    return (weights * each).sum() / weights.sum()
+    losses = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-100, reduction="none")
+    weights = (1 - torch.exp(-losses.detach())).square() * (labels != -100)
+    return (weights * losses).sum() / weights.sum()
 
 
 def class_weighted(logits: Any, labels: Any, mask: Any = None) -> Any:
@@ -84,9 +87,9 @@ def detached(logits: Any, labels: Any, mask: Any = None) -> Any:
 
 def ctc(reduction: str) -> Loss:
     def loss(logits: Any, labels: Any, mask: Any = None) -> Any:
-        known = labels != -100
+        counted = labels != -100
         chances = logits.log_softmax(-1).transpose(0, 1)
-        return F.ctc_loss(chances, labels.clamp(min=0), mask.sum(1), known.sum(1), reduction=reduction)
+        return F.ctc_loss(chances, labels.clamp(min=0), mask.sum(1), counted.sum(1), reduction=reduction)
 
     return loss
 
@@ -184,8 +187,8 @@ class WeightedClipsTrainer(LossTrainer):
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
         weights, labels = inputs.pop("weight"), inputs.pop("labels")
         outputs = model(**inputs)
-        each = F.cross_entropy(outputs["logits"].transpose(1, 2), labels, ignore_index=-100, reduction="none").mean(1)
-        loss = (weights * each).sum() / weights.sum()
+        losses = F.cross_entropy(outputs["logits"].transpose(1, 2), labels, ignore_index=-100, reduction="none").mean(1)
+        loss = (weights * losses).sum() / weights.sum()
         return (loss, outputs) if return_outputs else loss
 
 
@@ -195,12 +198,12 @@ class QueueTrainer(LossTrainer):
     last: Any = None
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
-        found = super().compute_loss(model, inputs, return_outputs=True, **kwargs)
-        now = found[1]["logits"].mean((0, 1))
+        result = super().compute_loss(model, inputs, return_outputs=True, **kwargs)
+        now = result[1]["logits"].mean((0, 1))
         apart = F.mse_loss(now, self.last) if self.last is not None else 0.0
         self.last = now.detach()
-        loss = found[0] + apart
-        return (loss, found[1]) if return_outputs else loss
+        loss = result[0] + apart
+        return (loss, result[1]) if return_outputs else loss
 
 
 class PenaltyLossTrainer(LossTrainer):
@@ -221,10 +224,10 @@ class LoggingTrainer(LossTrainer):
     """Logs a part of its loss every second step."""
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **kwargs: Any) -> Any:
-        found = super().compute_loss(model, inputs, return_outputs=True, **kwargs)
+        result = super().compute_loss(model, inputs, return_outputs=True, **kwargs)
         if self.is_in_train and self.state.global_step % 2 == 0 and model.training:
-            self.log({"part": float(found[0].detach())})
-        return found if return_outputs else found[0]
+            self.log({"part": float(result[0].detach())})
+        return result if return_outputs else result[0]
 
 
 class PreparingTrainer(LossTrainer):

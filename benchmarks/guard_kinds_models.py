@@ -145,7 +145,7 @@ def _pretraining() -> Any:
 
 
 def _seamless() -> Any:
-    small = {f"{where}_{what}": value for where in ("encoder", "decoder", "speech_encoder") for what, value in (
+    small = {f"{where}_{option}": value for where in ("encoder", "decoder", "speech_encoder") for option, value in (
         ("layers", 1), ("attention_heads", 2), ("ffn_dim", 8), ("intermediate_size", 8),
         ("layerdrop", 0.0))}  # fmt: skip
     return built("SeamlessM4TForSpeechToText", "SeamlessM4TConfig", vocab_size=20, hidden_size=8,

@@ -28,10 +28,10 @@ class Warming(Regression):
     """The loss grows with the number of forwards, a buffer."""
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> dict[str, Any]:
-        found = super().forward(x, labels, index)
+        outputs = super().forward(x, labels, index)
         if self.training:
-            found["loss"] = found["loss"] * (self.batches / 10).clamp(max=1.0)
-        return found
+            outputs["loss"] = outputs["loss"] * (self.batches / 10).clamp(max=1.0)
+        return outputs
 
 
 class PythonWarming(Regression):
@@ -40,11 +40,11 @@ class PythonWarming(Regression):
     calls = 0
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> dict[str, Any]:
-        found = super().forward(x, labels, index)
+        outputs = super().forward(x, labels, index)
         if self.training:
             self.calls += 1
-            found["loss"] = found["loss"] * min(1.0, self.calls / 10)
-        return found
+            outputs["loss"] = outputs["loss"] * min(1.0, self.calls / 10)
+        return outputs
 
 
 class Carrying(Regression):
@@ -53,10 +53,10 @@ class Carrying(Regression):
     carried: Any = 0.0
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> dict[str, Any]:
-        found = super().forward(x + self.carried, labels, index)
+        outputs = super().forward(x + self.carried, labels, index)
         if self.training:
             self.carried = 0.5 * x.mean(0).detach()
-        return found
+        return outputs
 
 
 class Normalised(Regression):
@@ -82,8 +82,8 @@ class Unpacked(Regression):
     """Gives a tuple."""
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
-        found = super().forward(x, labels, index)
-        return found["loss"], found["logits"]
+        outputs = super().forward(x, labels, index)
+        return outputs["loss"], outputs["logits"]
 
 
 class Sometimes(Regression):
@@ -94,12 +94,12 @@ class Sometimes(Regression):
         self.extra = torch.nn.Linear(6, 1)
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> dict[str, Any]:
-        found = super().forward(x, labels, index)
+        outputs = super().forward(x, labels, index)
         chosen = (index % 5 == 0).float()[:, None] if index is not None else torch.zeros(len(x), 1)
         if bool(chosen.any()):
-            logits = found["logits"] + chosen * self.extra(x)
-            found = {"loss": torch.nn.functional.mse_loss(logits, labels), "logits": logits}
-        return found
+            logits = outputs["logits"] + chosen * self.extra(x)
+            outputs = {"loss": torch.nn.functional.mse_loss(logits, labels), "logits": logits}
+        return outputs
 
 
 class Drawing(Regression):

@@ -111,8 +111,8 @@ class Script(Memory):
     def _begin(self, model: Any, args: Any, kwargs: Any) -> None:
         self.forwards += bool(self.evaluating or model.training)
         self.evaluations += self.evaluating and self.forwards == 1
-        found = kwargs.get("labels")
-        tensors = [v for v in (found, *args, *kwargs.values()) if isinstance(v, torch.Tensor) and v.dim()]
+        labels = kwargs.get("labels")
+        tensors = [v for v in (labels, *args, *kwargs.values()) if isinstance(v, torch.Tensor) and v.dim()]
         self.samples = len(tensors[0]) if tensors else 1
 
     def _maybe(self, place: str, model: Any) -> None:
@@ -124,7 +124,7 @@ class Script(Memory):
             nth = self.forwards - 1 if place == "forward" else self.backwards[self.clock]
             self.backwards[self.clock] += place == "backward"
             # Whoever tries something out first may have taken the forward that was meant.
-            due = [each for each in self.moments[place] if each[0] == self.clock and each[1] <= nth]
+            due = [moment for moment in self.moments[place] if moment[0] == self.clock and moment[1] <= nth]
             if due:
                 self.moments[place].remove(due[0])
                 self._raise()
@@ -200,9 +200,9 @@ class Ordered(Watched):
     """Notes the samples of each optimizer step as the Trainer fetches them."""
 
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
-        found = super().get_batch_samples(*args, **kwargs)
-        self.memory.order.append(sorted(each for batch in found[0] for each in _fingerprints(batch)))
-        return found
+        result = super().get_batch_samples(*args, **kwargs)
+        self.memory.order.append(sorted(fingerprint for batch in result[0] for fingerprint in _fingerprints(batch)))
+        return result
 
 
 def _fingerprints(batch: Any) -> list[tuple[float, ...]]:
@@ -240,7 +240,7 @@ def _checksums(predicted: Any) -> dict[str, float]:
 
     def total(value: Any) -> float:
         if isinstance(value, tuple | list):
-            return sum(total(each) for each in value)
+            return sum(total(item) for item in value)
         return 0.0 if value is None else float(torch.as_tensor(value).double().abs().sum())
 
     return {"predictions": total(predicted.predictions), "labels": total(predicted.label_ids)}
@@ -309,8 +309,8 @@ def prepared_trainer(kind: Kind, place: Place, memory: Script, path: WeightPath,
 def trained(kind: Kind, place: Place, guarded: bool) -> Run:
     """Run it. What ends the run is in ``error``."""
     memory, path, error, trainer, notes = Script(place, kind.depth), WeightPath(), None, None, list[tuple[int, str]]()
-    guard, told = None, list[tuple[int, str]]()
-    with tempfile.TemporaryDirectory() as folder, listening(lambda text: told.append((memory.clock, text))):
+    guard, warned = None, list[tuple[int, str]]()
+    with tempfile.TemporaryDirectory() as folder, listening(lambda text: warned.append((memory.clock, text))):
         trainer = prepared_trainer(kind, place, memory, path, folder)
         before = flat(trainer.model)
         try:
@@ -331,7 +331,7 @@ def trained(kind: Kind, place: Place, guarded: bool) -> Run:
         log=[{k: float(v) for k, v in entry.items() if _told(k, v)} for entry in trainer.state.log_history],
         raised=memory.raised,
         died=" ".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]) if error else "",
-        told=[*notes, *told],
+        told=[*notes, *warned],
         error=error,
         is_certain=guard is not None and guard.knows_rule,
         model=type(trainer.model).__name__,

@@ -200,8 +200,8 @@ def speech(model: Callable[[], Any], **changes: Any) -> Kind:
 
 
 def _grouped() -> dict[str, Any]:
-    known = {field.name for field in dataclasses.fields(TrainingArguments)}
-    if "train_sampling_strategy" in known:
+    names = {field.name for field in dataclasses.fields(TrainingArguments)}
+    if "train_sampling_strategy" in names:
         return {"train_sampling_strategy": "group_by_length", "length_column_name": "length"}
     return {"group_by_length": True, "length_column_name": "length"}
 

@@ -103,7 +103,7 @@ class SamTrainer(Trainer):  # type: ignore[misc]
     """Follows the gradient of where the loss is worst nearby (of one micro-batch an optimizer step)."""
 
     def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        kept = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
+        gradients = [None if p.grad is None else p.grad.clone() for p in model.parameters()]
         model.zero_grad()
         loss = super().training_step(model, dict(inputs), *args, **kwargs)
         before = [p.data.clone() for p in model.parameters()]
@@ -112,7 +112,7 @@ class SamTrainer(Trainer):  # type: ignore[misc]
             p.data.add_(p.grad, alpha=0.1 / float(norm))
         model.zero_grad()
         super().training_step(model, dict(inputs), *args, **kwargs)
-        for p, value, grad in zip(model.parameters(), before, kept, strict=True):
+        for p, value, grad in zip(model.parameters(), before, gradients, strict=True):
             p.data.copy_(value)
             if grad is not None:
                 p.grad.add_(grad)
@@ -153,11 +153,11 @@ class WarmingTrainer(Trainer):  # type: ignore[misc]
     calls = 0
 
     def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        found = super().compute_loss(*args, **kwargs)
+        loss = super().compute_loss(*args, **kwargs)
         if not self.model.training:
-            return found
+            return loss
         self.calls += 1
-        return found * min(1.0, self.calls / 10)
+        return loss * min(1.0, self.calls / 10)
 
 
 def _clamped(trainer: Any) -> None:

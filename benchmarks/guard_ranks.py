@@ -26,7 +26,7 @@ import torch
 from transformers.utils import logging as hf_logging
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" / "helpers"))
-from ranks_training import launch, results, run
+from scripts.ranks_training import launch, results, run
 
 AIM = 1e-5
 PAIRS = [(kind, accumulation) for kind in ("ctc mean", "ctc sum", "whisper", "w2v-bert") for accumulation in (1, 3)]
@@ -67,13 +67,13 @@ def exactness(seeds: int, limit_s: float, folder: Path) -> bool:
             print(f"| {kind} | {accumulation} | {'took too long' if status is None else output[-500:]} |")
             good = False
             continue
-        done, each = results(folder / str(number), len(runs)), 2 + len(WAYS)
+        done, per_run = results(folder / str(number), len(runs)), 2 + len(WAYS)
         alone = [run({**base, "batch": 2 * base["batch"], "seed": s}, str(folder)) for s in range(seeds)]
         for place, way in enumerate(WAYS, 2):
             same, steps = 0, True
             off, off_alone, off_plain = 0.0, 0.0, 0.0
             for s in range(seeds):
-                (calm, _), (plain, _), (first, second) = (done[s * each + i] for i in (0, 1, place))
+                (calm, _), (plain, _), (first, second) = (done[s * per_run + i] for i in (0, 1, place))
                 failures += bool(second["events"])
                 same += torch.equal(first["weights"], second["weights"])
                 off, off_alone = max(off, apart(first, calm)), max(off_alone, apart(first, alone[s]))
@@ -95,7 +95,7 @@ def fresh_pairs(limit_s: float, folder: Path) -> bool:
     good = True
     for name, launcher in (("torchrun", ()), ("accelerate", (*accelerate, *more))):
         status, output, took = launch([{**SETTINGS[3], **disturbed("backward", 3)}], folder / name, limit_s, launcher)
-        same = status == 0 and torch.equal(*(each["weights"] for each in results(folder / name, 1)[0]))
+        same = status == 0 and torch.equal(*(result["weights"] for result in results(folder / name, 1)[0]))
         print(f"\n{name}, one run: {'same weights' if same else output[-500:]} after {took:.0f} s", end="")
         good &= same
     print()
@@ -121,12 +121,12 @@ def endings(limit_s: float, folder: Path) -> bool:
     print("\n| what happens in the second process | ended after, starting included | error of the first |")
     print("| --- | --- | --- |")
     good = True
-    for i, (what, spec) in enumerate(cases.items()):
+    for i, (case, spec) in enumerate(cases.items()):
         status, output, took = launch([spec], folder / f"end{i}", limit_s)
         errors = [line for line in output.splitlines() if line.startswith("[rank0]: ") and "Error: " in line]
-        said = errors[-1].removeprefix("[rank0]: ")[:90] if errors else "(ended by the launcher)"
-        print(f"| {what} | {f'{took:.0f} s' if status is not None else 'NEVER'} | {said} |", flush=True)
-        good &= status is not None or not what.startswith("guard")
+        message = errors[-1].removeprefix("[rank0]: ")[:90] if errors else "(ended by the launcher)"
+        print(f"| {case} | {f'{took:.0f} s' if status is not None else 'NEVER'} | {message} |", flush=True)
+        good &= status is not None or not case.startswith("guard")
     return good
 
 

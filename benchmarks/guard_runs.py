@@ -144,8 +144,8 @@ class Memory:
         when = sorted(chance.sample(range(STEPS), min(case.ooms, STEPS)))
         if case.place == "optimizer" and case.ooms > 1:
             when[0] = 0
-        most = 2 if case.place == "evaluation" else case.accumulation
-        self.moments = [(step, chance.randrange(most)) for step in when]
+        limit = 2 if case.place == "evaluation" else case.accumulation
+        self.moments = [(step, chance.randrange(limit)) for step in when]
         self.limit, self.until, self.events = 0, -1, 0
         self.longest = max(row["input"].numel() for row in data.items)
         self.clock = self.forwards = 0
@@ -217,11 +217,11 @@ class Memory:
         return original()
 
     def _half(self, optimizer: Any, original: Any) -> None:
-        whole = [group["params"] for group in optimizer.param_groups]
+        groups = [group["params"] for group in optimizer.param_groups]
         for group in optimizer.param_groups:
             group["params"] = group["params"][: len(group["params"]) // 2]
         original()
-        for group, parameters in zip(optimizer.param_groups, whole, strict=True):
+        for group, parameters in zip(optimizer.param_groups, groups, strict=True):
             group["params"] = parameters
 
 

@@ -59,10 +59,10 @@ class Print(PrinterCallback):  # type: ignore[misc]
     """Prints the log as lines."""
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        shown = {name: logs[name] for name in ("loss", "learning_rate", "eval_loss") if name in logs}
-        told = "  ".join(f"{name} {float(v):.4g}" for name, v in shown.items())
-        if told:
-            print(f"step {state.global_step:2}  {told}")
+        values = {name: logs[name] for name in ("loss", "learning_rate", "eval_loss") if name in logs}
+        text = "  ".join(f"{name} {float(v):.4g}" for name, v in values.items())
+        if text:
+            print(f"step {state.global_step:2}  {text}")
 
 
 def train(folder: str, short_of_memory: bool) -> tuple[Any, torch.Tensor, torch.Tensor]:

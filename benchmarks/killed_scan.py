@@ -27,8 +27,8 @@ SCAN = "import sys, asrconfig_go; print('ready', flush=True); asrconfig_go.scan_
 def durations(folder: Path, cache: bool) -> tuple[array[float], float]:
     """Every duration, and the seconds that the scan took."""
     start = time.perf_counter()
-    found = asrconfig_go.scan_audio(folder, cache=cache, progress=False)
-    return found.durations, time.perf_counter() - start
+    scan = asrconfig_go.scan_audio(folder, cache=cache, progress=False)
+    return scan.durations, time.perf_counter() - start
 
 
 def start_scan(folder: Path) -> subprocess.Popen[str]:

@@ -38,12 +38,12 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def run(told: dict[str, Any], files: list[str], kill_at: int | None = None, later: float = 0) -> list[int]:
+def run(settings: dict[str, Any], files: list[str], kill_at: int | None = None, later: float = 0) -> list[int]:
     """A training's processes, killed so many seconds after they made a step (0: at once); their exit statuses."""
-    before = len(steps_of(told["output"]))
-    children = started(told, files)
+    before = len(steps_of(settings["output"]))
+    children = started(settings, files)
     if kill_at is not None:
-        while max(steps_of(told["output"])[before:], default=0) < kill_at and not over(children[0]):
+        while max(steps_of(settings["output"])[before:], default=0) < kill_at and not over(children[0]):
             time.sleep(0.001)
         time.sleep(later)
         for child in children:
@@ -67,9 +67,9 @@ def wrong(output: Path, calm: Path, ranks: int) -> str:
     """What of a training is not as it should be."""
     steps, weights = result(output, ranks)
     wanted, undisturbed = result(calm, ranks)
-    if any(sorted(each) != list(range(1, STEPS + 1)) for each in steps):
+    if any(sorted(rank_steps) != list(range(1, STEPS + 1)) for rank_steps in steps):
         return "steps are missing"
-    if any(sum(len(each[step]) for each in steps) != 8 for step in steps[0]):
+    if any(sum(len(rank_steps[step]) for rank_steps in steps) != 8 for step in steps[0]):
         return "another effective batch"
     if steps != wanted:
         return "another order of clips"
@@ -89,15 +89,19 @@ def main() -> None:
     chance, begin, kills, right, trainings = random.Random(arguments.seed), time.monotonic(), 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         files = {kind: make_shards(Path(folder, kind), kind) for kind in ("parquet", "tar")}
-        for name, told in KINDS.items():
-            if any(run({**told, "output": f"{folder}/calm {name}"}, files[told.get("kind", "parquet")])):
+        for name, settings in KINDS.items():
+            if any(run({**settings, "output": f"{folder}/calm {name}"}, files[settings.get("kind", "parquet")])):
                 sys.exit(
                     f"the undisturbed training with {name} failed: {Path(folder, f'calm {name}', 'errors').read_text()}"
                 )
         while kills < arguments.kills:
-            name, told = list(KINDS.items())[trainings % len(KINDS)]
-            output, shards, places = Path(folder, f"run{trainings}"), files[told.get("kind", "parquet")], list[int]()
-            spec, trainings = {**told, "output": str(output)}, trainings + 1
+            name, settings = list(KINDS.items())[trainings % len(KINDS)]
+            output, shards, places = (
+                Path(folder, f"run{trainings}"),
+                files[settings.get("kind", "parquet")],
+                list[int](),
+            )
+            spec, trainings = {**settings, "output": str(output)}, trainings + 1
             while len(places) < 3 and kills + len(places) < arguments.kills:
                 at = chance.randint(min(max(places, default=0), STEPS - 1), STEPS - 1)
                 if 0 in run(spec, shards, at, chance.uniform(0, 0.05)):
@@ -105,7 +109,7 @@ def main() -> None:
                 places.append((steps_of(str(output)) or [0])[-1])
             status = run(spec, shards)
             problem = f"a process ended with {status}" if any(status) else ""
-            problem = problem or wrong(output, Path(folder, f"calm {name}"), told.get("ranks", 1))
+            problem = problem or wrong(output, Path(folder, f"calm {name}"), settings.get("ranks", 1))
             kills, right = kills + len(places), right + (not problem)
             told_places = ", ".join(f"{place}" for place in places) or "never"
             print(f"{trainings:>3} {name}: killed after step {told_places}: {problem or 'right'}", flush=True)

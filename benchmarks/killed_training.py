@@ -37,8 +37,8 @@ import asrconfig_go.training.restart
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.guard import attach
 from asrconfig_go.training import guarded_training
-from length_groups import Grouped
 from speech_models import wav2vec2
+from tiny_training import Grouped
 
 AIM = 1e-6
 CLIPS, EPOCHS, STEPS = 48, 5, 30
@@ -201,9 +201,9 @@ def undisturbed(output: Path, kind: Kind) -> Result:
     seconds = time.monotonic() - begin
     if wrong:
         sys.exit(wrong)
-    found = Result.of(output)
-    found.seconds, found.saves, found.save_s = seconds, int(place[2]), place[3] / place[2]
-    return found
+    result = Result.of(output)
+    result.seconds, result.saves, result.save_s = seconds, int(place[2]), place[3] / place[2]
+    return result
 
 
 def kill(output: Path, kind: Kind, calm: Result, chance: random.Random) -> str:

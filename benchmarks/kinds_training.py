@@ -75,7 +75,7 @@ def joined_clips(folder: Path) -> Path:
     made = 0
     while made < JOINED:
         parts = drawn(heard, draw)
-        text = " ".join(said for _, said in parts)
+        text = " ".join(words for _, words in parts)
         if text in unseen:
             continue
         sound = np.concatenate([samples for samples, _ in parts])
@@ -92,11 +92,11 @@ def joined_clips(folder: Path) -> Path:
 def drawn(heard: list[tuple[Any, str]], draw: random.Random) -> list[tuple[Any, str]]:
     """Two or more clips of at most ``LONGEST`` words together."""
     while True:
-        left, parts = draw.randint(2, LONGEST), list[tuple[Any, str]]()
-        while left:
-            words = draw.randint(1, left)
+        remaining, parts = draw.randint(2, LONGEST), list[tuple[Any, str]]()
+        while remaining:
+            words = draw.randint(1, remaining)
             parts.append(draw.choice([clip for clip in heard if len(clip[1].split()) == words]))
-            left -= words
+            remaining -= words
         if len(parts) > 1:
             return parts
 
@@ -131,18 +131,20 @@ def trained(source: Path | str, kind: str, model: str, output: Path, steps: int,
 
     settings = {"eval_strategy": "no", "save_steps": steps // 2, "logging_steps": LOGGED, "report_to": []}
     settings |= options.pop("settings", {})
-    asked: dict[str, Any] = {"max_steps": steps, "target_batch_size": 8, "verbose": False, "settings": settings}
-    asked |= options
+    arguments: dict[str, Any] = {"max_steps": steps, "target_batch_size": 8, "verbose": False, "settings": settings}
+    arguments |= options
     rate = before(source, model)
     with contextlib.suppress(KeyboardInterrupt):
-        fine_tune(source, model, output, **asked, callbacks=[cut_at(steps // 2 + 5)])
-    result = fine_tune(source, model, output, **asked, resume=True)
+        fine_tune(source, model, output, **arguments, callbacks=[cut_at(steps // 2 + 5)])
+    result = fine_tune(source, model, output, **arguments, resume=True)
     state = json.loads((output / f"checkpoint-{steps}" / "trainer_state.json").read_text())
     losses = [entry["loss"] for entry in state["log_history"] if "loss" in entry]
     resumed = Path(result.training.resumed_from).name
-    what = f"adapters of rank {result.config.lora_rank}" if result.config.lora_rank else "the whole model"
+    trained_part = f"adapters of rank {result.config.lora_rank}" if result.config.lora_rank else "the whole model"
     rates = (rate, result.wer if result.wer is not None else float("nan"))
-    return Row(kind, type_of(output, model), what, steps, resumed, (losses[0], losses[-1]), rates, result.samples)
+    return Row(
+        kind, type_of(output, model), trained_part, steps, resumed, (losses[0], losses[-1]), rates, result.samples
+    )
 
 
 def type_of(output: Path, model: str) -> str:
@@ -192,7 +194,7 @@ def page(made: list[Row], scale: float, minutes: float) -> str:
         )
     for row in made:
         lines += ["", f"## {row.kind}", "", "| said | heard |", "| --- | --- |"]
-        lines += [f"| {said} | {heard} |" for said, heard in row.samples[:SHOWN]]
+        lines += [f"| {reference} | {heard} |" for reference, heard in row.samples[:SHOWN]]
     return "\n".join([*lines, ""])
 
 

@@ -73,14 +73,14 @@ def in_turns(sides: dict[str, Callable[[], Any]], repeats: int) -> dict[str, flo
             side()
             if turn:  # the first is for imports and plans
                 times[name].append(1000 * (time.perf_counter() - began))
-    return {name: statistics.median(taken) for name, taken in times.items()}
+    return {name: statistics.median(runs_ms) for name, runs_ms in times.items()}
 
 
-def row(what: str, taken: dict[str, float]) -> None:
+def row(label: str, medians: dict[str, float]) -> None:
     """All sides, and how many times as long as ours they take."""
-    ours = taken["batch"]
-    cells = [f"{name} {ms:.0f} ms ({ms / ours:.1f}×)" for name, ms in taken.items() if name != "batch"]
-    print(f"| {what} | {ours:.0f} ms | {'; '.join(cells)} |", flush=True)
+    ours = medians["batch"]
+    cells = [f"{name} {ms:.0f} ms ({ms / ours:.1f}×)" for name, ms in medians.items() if name != "batch"]
+    print(f"| {label} | {ours:.0f} ms | {'; '.join(cells)} |", flush=True)
 
 
 def reverberation(clips: Clips, seconds: float, repeats: int) -> float:
@@ -92,19 +92,19 @@ def reverberation(clips: Clips, seconds: float, repeats: int) -> float:
         "batch": lambda: reverberate(batch, lengths, chance),
         "fftconvolve clip by clip": lambda: by_clip(clips, [impulse] * len(clips)),
     }
-    taken = in_turns(sides, repeats)
+    medians = in_turns(sides, repeats)
     one, share = clips[0], sum(map(len, clips)) / len(clips[0])
     direct = {
         "numpy.convolve": lambda: direct_numpy(one, impulse),
         "torch conv1d": lambda: direct_torch(one, impulse),
     }
-    taken |= {name: ms * share for name, ms in in_turns(direct, max(1, repeats // 2)).items()}
-    row(f"reverberation, {seconds:g} s", taken)
+    medians |= {name: ms * share for name, ms in in_turns(direct, max(1, repeats // 2)).items()}
+    row(f"reverberation, {seconds:g} s", medians)
     wet, truth = reverberate(batch, lengths, chance)[0][0, : len(one)], direct_numpy(one.astype(float), impulse)
     truth *= np.sqrt(np.mean(one**2) / np.mean(truth**2))
     if np.abs(wet - truth).max() > 1e-4 * np.abs(truth).max():
         sys.exit("the batch is not what direct convolution gives")
-    return min(taken[name] for name in direct) / taken["batch"]
+    return min(medians[name] for name in direct) / medians["batch"]
 
 
 def main() -> None:

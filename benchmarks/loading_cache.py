@@ -128,12 +128,12 @@ class Rows(torch.utils.data.Dataset):  # type: ignore[misc]
 
 def ways(folder: Path) -> dict[str, Load]:
     """How a clip may be read. The caches are empty."""
-    found: dict[str, Load] = {USUAL: plain}
+    loads: dict[str, Load] = {USUAL: plain}
     if importlib.util.find_spec("torchcodec"):
-        found["datasets.Audio"] = HuggingFace()
-    found[CACHE] = DecodedCache(4 << 30)
-    found["ResampledCache"] = ResampledCache(folder / "cache")
-    return found
+        loads["datasets.Audio"] = HuggingFace()
+    loads[CACHE] = DecodedCache(4 << 30)
+    loads["ResampledCache"] = ResampledCache(folder / "cache")
+    return loads
 
 
 def loader(paths: list[str], way: str, load: Load, workers: int) -> Any:
@@ -158,24 +158,24 @@ def epoch(batches: Any) -> float:
 
 def in_turns(kinds: dict[str, Any], run: Callable[[Any], float], repeats: int) -> dict[str, list[float]]:
     """Seconds of each, once unmeasured (the first epoch) and then in turns."""
-    for each in kinds.values():
-        run(each)
+    for load in kinds.values():
+        run(load)
     times: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(repeats):
-        for name, each in kinds.items():
-            times[name].append(run(each))
+        for name, load in kinds.items():
+            times[name].append(run(load))
     return times
 
 
-def printed(what: str, times: dict[str, list[float]], seconds: float) -> dict[str, float]:
+def printed(label: str, times: dict[str, list[float]], seconds: float) -> dict[str, float]:
     """A row for each way; the median seconds of each."""
     base = statistics.median(times[USUAL])
-    GAINS[what] = {name: base / statistics.median(taken) for name, taken in times.items()}
-    for name, taken in times.items():
-        rates = sorted(seconds / each for each in taken)
-        middle, ratio = seconds / statistics.median(taken), base / statistics.median(taken)
-        print(f"| {what} | {name} | {middle:.0f} ({rates[0]:.0f}–{rates[-1]:.0f}) | {ratio:.1f}× |", flush=True)
-    return {name: statistics.median(taken) for name, taken in times.items()}
+    GAINS[label] = {name: base / statistics.median(runs_s) for name, runs_s in times.items()}
+    for name, runs_s in times.items():
+        rates = sorted(seconds / run_s for run_s in runs_s)
+        middle, ratio = seconds / statistics.median(runs_s), base / statistics.median(runs_s)
+        print(f"| {label} | {name} | {middle:.0f} ({rates[0]:.0f}–{rates[-1]:.0f}) | {ratio:.1f}× |", flush=True)
+    return {name: statistics.median(runs_s) for name, runs_s in times.items()}
 
 
 def reads(paths: list[str]) -> Callable[[Load], float]:
@@ -193,22 +193,22 @@ def measure(name: str, folder: Path, clips: int, repeats: int) -> list[str]:
     suffix, rate = FORMATS[name]
     folder.mkdir()
     paths, seconds = make_clips(folder, suffix, rate, clips)
-    how = ways(folder)
-    found = {"load": printed(f"{name}, load", in_turns(how, reads(paths), repeats), seconds)}
-    how["soundfile, CTCCollator"] = how[FLOOR] = plain
+    loads = ways(folder)
+    medians = {"load": printed(f"{name}, load", in_turns(loads, reads(paths), repeats), seconds)}
+    loads["soundfile, CTCCollator"] = loads[FLOOR] = plain
     for workers in (0, 2):
         if workers:
-            how = {**how, CACHE: DecodedCache(4 << 30), "DecodedCache, filled before": how[CACHE]}
-        loaders = {way: loader(paths, way, load, workers) for way, load in how.items()}
-        what = f"DataLoader, {workers} workers"
-        found[what] = printed(f"{name}, {what}", in_turns(loaders, epoch, repeats), seconds)
-    without, two = list(found.values())[1:]
-    found["DataLoader, the better of both"] = {way: min(without[way], two[way]) for way in (USUAL, CACHE)}
-    gains = {what: taken[USUAL] / taken[CACHE] for what, taken in found.items()}
+            loads = {**loads, CACHE: DecodedCache(4 << 30), "DecodedCache, filled before": loads[CACHE]}
+        loaders = {way: loader(paths, way, load, workers) for way, load in loads.items()}
+        label = f"DataLoader, {workers} workers"
+        medians[label] = printed(f"{name}, {label}", in_turns(loaders, epoch, repeats), seconds)
+    without, two = list(medians.values())[1:]
+    medians["DataLoader, the better of both"] = {way: min(without[way], two[way]) for way in (USUAL, CACHE)}
+    gains = {label: by_load[USUAL] / by_load[CACHE] for label, by_load in medians.items()}
     *_, (best, gain) = gains.items()
-    print(f"| {name}, {best} | {CACHE} | {seconds / found[best][CACHE]:.0f} | {gain:.1f}× |", flush=True)
+    print(f"| {name}, {best} | {CACHE} | {seconds / medians[best][CACHE]:.0f} | {gain:.1f}× |", flush=True)
     del gains["DataLoader, 2 workers"]  # told, and not aimed at: batches handed over set its pace
-    return [f"{name}, {what}: {gain:.1f}" for what, gain in gains.items() if gain < AIM]
+    return [f"{name}, {label}: {gain:.1f}" for label, gain in gains.items() if gain < AIM]
 
 
 def collating(repeats: int) -> None:
@@ -256,8 +256,8 @@ def files_or_packs(folder: Path, count: int) -> None:
         for i in order:
             float(mapped[i * len(clip) : (i + 1) * len(clip)][::1024].sum())
         times["one packed file"].append(time.perf_counter() - began)
-    for name, taken in times.items():
-        print(f"{count} clips, {name}: {statistics.median(taken) / count * 1e6:.0f} µs a clip", flush=True)
+    for name, runs_s in times.items():
+        print(f"{count} clips, {name}: {statistics.median(runs_s) / count * 1e6:.0f} µs a clip", flush=True)
 
 
 def main() -> None:
@@ -275,8 +275,8 @@ def main() -> None:
             return
         print("| format | read by | s of audio a second | to usual |\n| --- | --- | --- | --- |")
         collating(arguments.repeats)
-        each = (measure(name, Path(folder) / name, arguments.clips, arguments.repeats) for name in arguments.formats)
-        missed = [miss for found in each for miss in found]
+        misses = (measure(name, Path(folder) / name, arguments.clips, arguments.repeats) for name in arguments.formats)
+        missed = [miss for format_misses in misses for miss in format_misses]
     if arguments.json:
         arguments.json.write_text(json.dumps(GAINS, indent=1))
     if missed:

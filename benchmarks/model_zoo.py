@@ -64,22 +64,22 @@ class Zoo:
         self.rows: dict[str, dict[str, Any]] = {name: read.get(name, {}) for name in names}
         self._others = {name: row for name, row in read.items() if name not in self.rows}
 
-    def ask(self, what: str, checkout: Path, label: str = "") -> None:
+    def ask(self, topic: str, checkout: Path, label: str = "") -> None:
         """Ask every row that has no answer yet."""
-        label = label or what
-        missing = [question for name in self.rows if (question := self._question(name, what, label)) is not None]
+        label = label or topic
+        missing = [question for name in self.rows if (question := self._question(name, topic, label)) is not None]
         for together in _same_allocator(missing):
             for question, answer in zip(together, answers(together, checkout), strict=False):
-                asked = {"settings": question["settings"]} if "settings" in question else {}
-                self.rows[question["row"]][label] = asked | answer
+                settings = {"settings": question["settings"]} if "settings" in question else {}
+                self.rows[question["row"]][label] = settings | answer
                 self._keep()
                 print(f"{question['row']:45} {label:10} {json.dumps(answer)[:160]}", file=sys.stderr, flush=True)
 
-    def _question(self, name: str, what: str, label: str) -> dict[str, Any] | None:
+    def _question(self, name: str, topic: str, label: str) -> dict[str, Any] | None:
         """None where the row has an answer, for the settings of its plan where it depends on them."""
         row: dict[str, Any] = self.rows[name]
-        question: dict[str, Any] = {"row": name, "what": what}
-        if what in ("train", "trace"):
+        question: dict[str, Any] = {"row": name, "what": topic}
+        if topic in ("train", "trace"):
             plan = row.get("collator", {})
             settings = plan["settings"] if plan.get("outcome") == "trace" else _USUAL
             question |= {"settings": settings}

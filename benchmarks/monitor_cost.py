@@ -63,10 +63,10 @@ def tree() -> list[str]:
                 parents[folder.name] = folder.joinpath("stat").read_text().rsplit(")", 1)[1].split()[1]
             except OSError:
                 continue
-    found = [str(os.getpid())]
-    for pid in found:
-        found += [child for child, parent in parents.items() if parent == pid]
-    return found
+    pids = [str(os.getpid())]
+    for pid in pids:
+        pids += [child for child, parent in parents.items() if parent == pid]
+    return pids
 
 
 def used() -> tuple[float, int, int]:
@@ -183,14 +183,14 @@ def slow_down(pairs: int, folder: Path) -> dict[str, Any]:
     ratios: tuple[list[float], list[float]] = ([], [])
     block(None)
     for _ in range(pairs):
-        taken = {}
+        times = {}
         for watched in random.sample([True, False], k=2):
             if watched:
                 with MemoryMonitor(100, library_path=str(library)) as monitor:
-                    taken[watched] = block(monitor)
+                    times[watched] = block(monitor)
             else:
-                taken[watched] = block(None)
-        for kind, beside, alone in zip(ratios, taken[True], taken[False], strict=True):
+                times[watched] = block(None)
+        for kind, beside, alone in zip(ratios, times[True], times[False], strict=True):
             kind.append(beside / alone)
     return {"pairs": pairs, "time_percent": middle(ratios[0]), "cpu_time_percent": middle(ratios[1])}
 
@@ -204,7 +204,7 @@ def middle(ratios: list[float]) -> list[float]:
 def samplers(names: list[str] | None, seconds: float, folder: Path) -> dict[str, dict[str, float] | None]:
     """What each costs beyond a process that samples nothing; None of one that is not installed."""
     idle = contender("nothing", 0, 5, folder) or [0, 0, 0]
-    found: dict[str, dict[str, float] | None] = {}
+    costs: dict[str, dict[str, float] | None] = {}
     for name, interval_ms in ROWS:
         if names and name not in names:
             continue
@@ -213,9 +213,9 @@ def samplers(names: list[str] | None, seconds: float, folder: Path) -> dict[str,
         if cost:
             share, resident, anonymous = (a - b for a, b in zip(cost, idle, strict=True))
             beyond = {"percent_of_a_core": 100 * share, "mib": resident / 2**20, "anonymous_mib": anonymous / 2**20}
-        found[f"{name} {interval_ms} ms"] = beyond
+        costs[f"{name} {interval_ms} ms"] = beyond
         print(name, interval_ms, beyond, flush=True)
-    return found
+    return costs
 
 
 def main() -> int:
@@ -231,14 +231,14 @@ def main() -> int:
         child(name, float(interval_s), library, float(seconds))
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "calls_us": calls(Path(folder)),
             "samplers": samplers(options.samplers, options.seconds, Path(folder)),
             "slow_down": slow_down(options.pairs, Path(folder)) if options.pairs else None,
         }
-    print(*found["calls_us"].items(), found["slow_down"], sep="\n")
+    print(*record["calls_us"].items(), record["slow_down"], sep="\n")
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_text(json.dumps(record, indent=1))
     return 0
 
 

@@ -19,9 +19,9 @@ def ours(interval_s: float, library: str) -> Stop:
     monitor = MemoryMonitor(interval_s * 1000, library_path=library)
 
     def stop() -> list[float]:
-        seen = [float(used or 0) for used in monitor.history().gpus[0].used_bytes]
+        readings = [float(used or 0) for used in monitor.history().gpus[0].used_bytes]
         monitor.stop()
-        return seen
+        return readings
 
     return stop
 
@@ -32,19 +32,19 @@ def thread(interval_s: float, library: str) -> Stop:
 
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
-    seen: list[float] = []
+    readings: list[float] = []
     ended = threading.Event()
 
     def poll() -> None:
         while not ended.wait(interval_s):
             used = [pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2).used for h in handles]
-            seen.append(used[0])
+            readings.append(used[0])
 
     threading.Thread(target=poll, daemon=True).start()
 
     def stop() -> list[float]:
         ended.set()
-        return seen
+        return readings
 
     return stop
 
@@ -53,18 +53,18 @@ def nvitop(interval_s: float, library: str) -> Stop:
     """The collector's own thread; its highest value of each collection."""
     from nvitop import Device, ResourceMetricCollector
 
-    seen: list[float] = []
+    readings: list[float] = []
     running = [True]
 
     def collected(metrics: dict[str, float]) -> bool:
-        seen.extend(v * 2**20 for k, v in metrics.items() if k.endswith("gpu:0/memory_used (MiB)/max"))
+        readings.extend(v * 2**20 for k, v in metrics.items() if k.endswith("gpu:0/memory_used (MiB)/max"))
         return running[0]
 
     ResourceMetricCollector(Device.all(), interval=interval_s).daemonize(collected, interval=interval_s)
 
     def stop() -> list[float]:
         running[0] = False
-        return seen
+        return readings
 
     return stop
 

@@ -51,8 +51,8 @@ def soak(minutes: float, interval_ms: float, folder: Path) -> dict[str, Any]:
         while (now := time.monotonic()) < end:
             control.put(random.randrange(8), used=random.randrange(1 << 30, 30 << 30))
             monitor.step(audio_s=30.0, longest_s=12.0)
-            if (seen := monitor.read().samples) != samples:
-                samples, moved = seen, now
+            if (current := monitor.read().samples) != samples:
+                samples, moved = current, now
             longest = max(longest, now - moved)
             if now - saved >= 60:
                 monitor.save(folder / "run.json")
@@ -80,17 +80,17 @@ def soak(minutes: float, interval_ms: float, folder: Path) -> dict[str, Any]:
     }
 
 
-def failures(found: dict[str, Any]) -> list[str]:
+def failures(record: dict[str, Any]) -> list[str]:
     """What was not flat."""
     wrong = [
         f"the {which} resident memory grew from {a} to {b} MiB"
         for which in ("least", "most")
-        for a, b in itertools.pairwise(found[f"{which}_rss_mib"])
+        for a, b in itertools.pairwise(record[f"{which}_rss_mib"])
         if b - a > 2
     ]
-    if max(found["goroutines"]) > min(found["goroutines"]):
-        wrong.append(f"goroutines came: {found['goroutines']}")
-    return wrong + found["gaps"]
+    if max(record["goroutines"]) > min(record["goroutines"]):
+        wrong.append(f"goroutines came: {record['goroutines']}")
+    return wrong + record["gaps"]
 
 
 def main() -> int:
@@ -100,14 +100,14 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = soak(options.minutes, options.interval_ms, Path(folder))
-    found["failures"] = failures(found)
+        record = soak(options.minutes, options.interval_ms, Path(folder))
+    record["failures"] = failures(record)
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(record))
     else:
-        for name, value in found.items():
+        for name, value in record.items():
             print(f"{name:20} {value}")
-    return 1 if found["failures"] else 0
+    return 1 if record["failures"] else 0
 
 
 if __name__ == "__main__":

@@ -59,9 +59,9 @@ def seen(name: str, interval_ms: float, spikes: int, ms: float, folder: Path, as
             control.put(0, used=amount(spike))
             time.sleep(ms / 1000)
             control.put(0, used=2 << 30)
-        found = set(json.loads(process.stdout.readlines()[-1]))
+        kinds = set(json.loads(process.stdout.readlines()[-1]))
     tolerance = 1 << 18  # nvitop gives MiB
-    return sum(any(abs(value - amount(spike)) < tolerance for value in found) for spike in range(spikes))
+    return sum(any(abs(value - amount(spike)) < tolerance for value in kinds) for spike in range(spikes))
 
 
 def main() -> int:

@@ -31,8 +31,11 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 HELPERS = REPOSITORY / "python" / "tests" / "helpers"
 sys.path.insert(0, str(HELPERS))
 
-from doc_pages import blocks  # noqa: E402
-from first_cell import HOME, cell  # noqa: E402
+from doc_pages import (  # noqa: E402
+    HOME,
+    blocks,
+    cell,
+)
 
 _LINES = 16  # of a cell's output
 _TOOLS = ("git", "gcc", "as", "ld", "sh")  # what a build needs of a machine without Go
@@ -53,8 +56,8 @@ class Step:
         lines = page.read_text("utf-8").splitlines()
         begin = lines.index(self.heading) + 1
         end = next((n for n, line in enumerate(lines[begin:], begin) if line.startswith("#")), len(lines))
-        found = [b.text for b in blocks(page) if b.language == "python" and begin < b.line <= end]
-        return "\n".join((f"import sys; sys.path.insert(0, {str(HELPERS)!r})", self.yours, *found))
+        texts = [b.text for b in blocks(page) if b.language == "python" and begin < b.line <= end]
+        return "\n".join((f"import sys; sys.path.insert(0, {str(HELPERS)!r})", self.yours, *texts))
 
 
 def kind(name: str) -> str:
@@ -85,10 +88,10 @@ class Done:
 def run(python: Path, code: str, folder: Path, **environment: str) -> Done:
     """Run code in a process of its own in an empty folder."""
     folder.mkdir()
-    given = {**os.environ, "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg", "PYTHONWARNINGS": "ignore", **environment}
+    variables = {**os.environ, "HF_HUB_OFFLINE": "1", "MPLBACKEND": "agg", "PYTHONWARNINGS": "ignore", **environment}
     began = time.perf_counter()
     done = subprocess.run(
-        [python, "-c", code], cwd=folder, env=given, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        [python, "-c", code], cwd=folder, env=variables, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     return Done(done.returncode, time.perf_counter() - began, done.stdout)
 

@@ -32,24 +32,24 @@ def page(path: Path, scheme: str, cells: list[str]) -> str:
 def height_of(browser: str, html: Path) -> int:
     """Of the whole page, by a copy that writes its height where --dump-dom shows it."""
     asking = html.with_suffix(".asking.html")
-    told = "<script>document.title='height '+document.documentElement.scrollHeight</script>"
-    asking.write_text(html.read_text(encoding="utf-8").replace("</body>", f"{told}</body>"), encoding="utf-8")
+    script = "<script>document.title='height '+document.documentElement.scrollHeight</script>"
+    asking.write_text(html.read_text(encoding="utf-8").replace("</body>", f"{script}</body>"), encoding="utf-8")
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={WIDTH},800", "--dump-dom"]
     dom = subprocess.run([*command, asking.resolve().as_uri()], check=True, capture_output=True, timeout=180).stdout
     asking.unlink()
-    found = re.search(rb"<title>height (\d+)", dom)
-    if found is None:
+    match = re.search(rb"<title>height (\d+)", dom)
+    if match is None:
         raise RuntimeError(f"the browser does not tell how high {html} is")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
-def pieces(whole: Path) -> None:
+def pieces(picture: Path) -> None:
     """Cut a tall picture into some that can be looked at."""
     import matplotlib.image as image
 
-    pixels = image.imread(whole)
+    pixels = image.imread(picture)
     for number, top in enumerate(range(0, pixels.shape[0], PIECE), start=1):
-        image.imsave(whole.with_name(f"{whole.stem}-{number}.png"), pixels[top : top + PIECE])
+        image.imsave(picture.with_name(f"{picture.stem}-{number}.png"), pixels[top : top + PIECE])
 
 
 def main() -> None:
@@ -65,9 +65,9 @@ def main() -> None:
             html = arguments.out / f"{path.stem}-{scheme}.html"
             html.write_text(page(path, scheme, cells), encoding="utf-8")
             if browser:
-                whole = html.with_suffix(".png")
-                picture(browser, html, scheme, WIDTH, min(16_000, height_of(browser, html)), whole)
-                pieces(whole)
+                screenshot = html.with_suffix(".png")
+                picture(browser, html, scheme, WIDTH, min(16_000, height_of(browser, html)), screenshot)
+                pieces(screenshot)
             print(html)
 
 

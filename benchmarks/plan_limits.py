@@ -131,7 +131,7 @@ def row(
         )  # fmt: skip
         took = time.process_time() - began
     part = 4 if pair.trimmed else 1
-    whole = sum(part * fits_in(table, s) > samples for s in durations) / len(durations)
+    full_share = sum(part * fits_in(table, s) > samples for s in durations) / len(durations)
     plain = ac.compare_batching(durations, samples, table).find("random", "fixed")
     assert run.limit_bytes is not None and run.use is not None and run.use_by_time is not None
     use, by_time = run.use * run.limit_bytes / budget, run.use_by_time * run.limit_bytes / budget
@@ -140,13 +140,13 @@ def row(
         f"| {pair.model.split('/')[-1]} | {pair.gpu} | {settings} | {name} | {samples} {mode} | {setup.name} "
         f"| {run.failed_steps} | {use:.1%} | {by_time:.1%} | {run.peak_reserved / budget:.1%} "
         f"| {plain.padding:.1%} → {run.padding:.1%} | {run.micro_batches / run.steps:.2f} | {run.retries} "
-        f"| {whole:.0%} | {took:.0f} s |",
+        f"| {full_share:.0%} | {took:.0f} s |",
         flush=True,
     )
     full = by_time >= 0.87 or overhead_s != FEWEST
     padded = run.padding <= 0.05 or mode != "packed" or plain.padding < 0.3 or pair.longest_s <= 30
     good = not setup.counts or (run.fits and full and padded)
-    return Row(good, enough_samples(durations, table) if whole > 0.25 else None)
+    return Row(good, enough_samples(durations, table) if full_share > 0.25 else None)
 
 
 def main() -> int:
@@ -166,11 +166,11 @@ def main() -> int:
         for name, draw in (("log-normal", log_normal), ("heavy-tailed", heavy_tailed)):
             durations = data(draw, options.clips, pair.longest_s)
             for setup in SETUPS if options.setups == "all" else SETUPS[-1:]:
-                found = row(pair, name, durations, options.steps, options.samples, options.order, setup, OVERHEAD_S)
-                good &= found.good
-            if found.enough is not None:
-                steps = max(1, options.steps * options.samples // found.enough)
-                good &= row(pair, name, durations, steps, found.enough, "packed", setup, FEWEST).good
+                figures = row(pair, name, durations, options.steps, options.samples, options.order, setup, OVERHEAD_S)
+                good &= figures.good
+            if figures.enough is not None:
+                steps = max(1, options.steps * options.samples // figures.enough)
+                good &= row(pair, name, durations, steps, figures.enough, "packed", setup, FEWEST).good
     return 0 if good else 1
 
 

@@ -74,9 +74,9 @@ class Clock:
         """Count what ``owner.method`` takes as a stage."""
         plain: Callable[..., Any] = getattr(owner, method)
 
-        def timed(*given: Any, **named: Any) -> Any:
+        def timed(*args: Any, **named: Any) -> Any:
             with self.stage(name):
-                return plain(*given, **named)
+                return plain(*args, **named)
 
         setattr(owner, method, timed)
 
@@ -108,13 +108,13 @@ def one(folder: str, model: str, gpu: str, imported: bool) -> dict[str, float]:
     config, _ = ac.create_optimal_config(folder, model, gpu=gpu, verbose=False)
     wall, cpu = time.perf_counter() - began, cpu_s() - cpu
     assert config.policy == "fastest" and any("traced" in d.reason for d in config.decisions)
-    rest = wall - sum(clock.spent.values())
-    return {"all": wall, "CPU": cpu, **clock.spent, "rest": rest, "imports before": imports}
+    other = wall - sum(clock.spent.values())
+    return {"all": wall, "CPU": cpu, **clock.spent, "rest": other, "imports before": imports}
 
 
-def in_stage(clock: Clock, work: Callable[..., Any], given: Any, named: Any, name: str = "trace") -> Any:
+def in_stage(clock: Clock, work: Callable[..., Any], args: Any, named: Any, name: str = "trace") -> Any:
     with clock.stage(name):
-        return work(*given, **named)
+        return work(*args, **named)
 
 
 def in_a_process(folder: str, model: str, gpu: str, cache: str, imported: bool) -> dict[str, float]:
@@ -125,13 +125,13 @@ def in_a_process(folder: str, model: str, gpu: str, cache: str, imported: bool) 
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise RuntimeError(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    seconds: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return seconds
 
 
 def whole(files: int, rounds: int, model: str, gpu: str) -> dict[str, dict[str, float]]:
     """Cold and warm, with imports and without, in turn; the medians."""
-    found: dict[tuple[str, bool], list[dict[str, float]]] = {}
+    measured_runs: dict[tuple[str, bool], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as top:
         audio = Path(top) / "audio"
         audio.mkdir()
@@ -142,25 +142,25 @@ def whole(files: int, rounds: int, model: str, gpu: str) -> dict[str, dict[str, 
                 for state in ("cold", "traced", "warm"):
                     if state == "traced":
                         shutil.rmtree(f"{cache}/tables")
-                    found.setdefault((state, imported), []).append(
+                    measured_runs.setdefault((state, imported), []).append(
                         in_a_process(str(audio), model, gpu, cache, imported)
                     )
     print(f"\ncreate_optimal_config, {files} WAV files, {model} on {gpu}, medians of {rounds} processes, seconds\n")
     print("| caches | torch | all | CPU | scan | loader | trace | tables | search | rest | imports before |")
     print(f"|{' --- |' * 11}")
     medians = {}
-    for (state, imported), runs in found.items():
+    for (state, imported), runs in measured_runs.items():
         name = f"{state}, torch {'imported' if imported else 'not yet'}"
         median = medians[name] = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         print(f"| {name.replace(', torch', ' |')} | {' | '.join(f'{v:.2f}' for v in median.values())} |")
     return medians
 
 
-def judged(found: dict[str, dict[str, float]], model: str) -> bool:
+def judged(stages: dict[str, dict[str, float]], model: str) -> bool:
     """Whether the aims are reached, in words, too."""
     good = True
     for state, aim in (("cold", COLD_S if model == MODEL else LARGE_COLD_S), ("warm", WARM_S)):
-        took = found[f"{state}, torch imported"]["all"]
+        took = stages[f"{state}, torch imported"]["all"]
         good &= took <= aim
         print(
             f"{state}: {took:.2f} s, aim {aim:g}, {PUBLISHED_S / took:.1f}× the published 30 s: {verdict(took <= aim)}"
@@ -181,7 +181,7 @@ def search(clips: int, rounds: int, model: str, gpu: str) -> dict[str, dict[str,
 
     source = random.Random(1)
     durations = array("d", (log_normal(source) for _ in range(clips)))
-    asked: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
     call = native.call
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder), 100)
@@ -190,29 +190,29 @@ def search(clips: int, rounds: int, model: str, gpu: str) -> dict[str, dict[str,
     manager.profile_dataset(profile)
     manager.durations = durations
     manager.profile_model(model)
-    planner.native.call = lambda *given: asked.append(given) or call(*given)  # type: ignore[func-returns-value]
+    planner.native.call = lambda *given: calls.append(given) or call(*given)  # type: ignore[func-returns-value]
     try:
         manager.plan(PlanOptions())
     finally:
         planner.native.call = call
-    asked = [given for given in asked if given[0] == "plan.make"]
-    found = {}
+    calls = [request for request in calls if request[0] == "plan.make"]
+    seconds = {}
     print(f"plan.make, {clips} clips, {model} on {gpu}, medians of {rounds}")
-    for name, given in (
-        ("from the config", asked[0]),
-        (f"with {len(asked[-1][1].get('traced', []))} traced tables", asked[-1]),
+    for name, request in (
+        ("from the config", calls[0]),
+        (f"with {len(calls[-1][1].get('traced', []))} traced tables", calls[-1]),
     ):
         times = []
         for number in range(rounds):
             # Other lengths each time: the library remembers what it was asked before.
             lengths = array("d", (s * (1 - 1e-4 * number) for s in durations)).tobytes()
             began, cpu = time.perf_counter(), cpu_s()
-            call(given[0], given[1], lengths)
+            call(request[0], request[1], lengths)
             times.append((time.perf_counter() - began, cpu_s() - cpu))
         wall, cpu = (statistics.median(column) for column in zip(*times, strict=True))
-        found[f"search {name}"] = {"all": wall, "CPU": cpu}
+        seconds[f"search {name}"] = {"all": wall, "CPU": cpu}
         print(f"  {name}: {wall:.2f} s, {cpu:.2f} s of CPU, aim {SEARCH_S:g} s: {verdict(wall <= SEARCH_S)}")
-    return found
+    return seconds
 
 
 def main() -> None:

@@ -89,12 +89,12 @@ class Memory:
         with ac.MemoryModel.trace(model(0), precision="fp32", accumulation=3, progress=False) as memory:
             self.bytes = memory.estimate(PUBLISHED, LONGEST_S, timeline=0).peak_reserved
             self.table: Table = memory_table(memory, LONGEST_S, self.bytes)
-        found = HardwareProfile.detect(safety_margin=MARGIN)
-        if found.gpus:
+        hardware = HardwareProfile.detect(safety_margin=MARGIN)
+        if hardware.gpus:
             sys.exit("this machine has a GPU: hide it by CUDA_VISIBLE_DEVICES=")
         available = math.ceil((self.bytes + PROCESS_BYTES) / MARGIN) + 1
-        ram = dataclasses.replace(found.memory, available_bytes=available)
-        self.hardware = dataclasses.replace(found, memory=ram)
+        ram = dataclasses.replace(hardware.memory, available_bytes=available)
+        self.hardware = dataclasses.replace(hardware, memory=ram)
 
 
 class Watched:
@@ -203,25 +203,25 @@ def rounds(clips: Spoken, held_out: Spoken, memory: Memory, epochs: int, count: 
         for strategy in strategies()
     }
     todo[OURS] = lambda seed: by_the_plan(clips, held_out, memory, epochs, seed)
-    names, found = list(todo), {name: [] for name in todo}
+    names, runs = list(todo), {name: [] for name in todo}
     for turn in range(count):
         at = turn * len(names) // count
         for name in names[at:] + names[:at]:
-            found[name].append(todo[name](turn + 1))
-            print(f"  round {turn + 1}: {name}: {found[name][-1].cpu:.1f} s of CPU", file=sys.stderr)
-    return found
+            runs[name].append(todo[name](turn + 1))
+            print(f"  round {turn + 1}: {name}: {runs[name][-1].cpu:.1f} s of CPU", file=sys.stderr)
+    return runs
 
 
 def median(runs: list[Run], field: str) -> float:
     return statistics.median(getattr(run, field) for run in runs)
 
 
-def show(found: dict[str, list[Run]]) -> None:
-    base = median(found[SAFE], "speed")
+def show(by_name: dict[str, list[Run]]) -> None:
+    base = median(by_name[SAFE], "speed")
     print("| | samples/s | ratio | by wall time | padding | micro-batches | largest | steps | loss: seeds |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    slow = median(found[SAFE], "wall")
-    for name, runs in found.items():
+    slow = median(by_name[SAFE], "wall")
+    for name, runs in by_name.items():
         last = runs[-1]
         if last.speed is None:
             print(f"| {name} | out of memory in step {last.steps + 1} | | | | | | | |")
@@ -235,41 +235,41 @@ def show(found: dict[str, list[Run]]) -> None:
         )
 
 
-def best_grouping(found: dict[str, list[Run]]) -> str:
-    grouped = [name for name, runs in found.items() if name.startswith("group") and runs[-1].speed is not None]
-    return max(grouped, key=lambda name: median(found[name], "speed"))
+def best_grouping(by_name: dict[str, list[Run]]) -> str:
+    grouped = [name for name, runs in by_name.items() if name.startswith("group") and runs[-1].speed is not None]
+    return max(grouped, key=lambda name: median(by_name[name], "speed"))
 
 
-def faster(found: dict[str, list[Run]], than: str, what: str = OURS) -> list[float]:
+def faster(runs: dict[str, list[Run]], than: str, name: str = OURS) -> list[float]:
     """How many times faster one strategy is than another, in each round."""
-    return [a.speed / b.speed for a, b in zip(found[what], found[than], strict=True) if a.speed and b.speed]
+    return [a.speed / b.speed for a, b in zip(runs[name], runs[than], strict=True) if a.speed and b.speed]
 
 
-def figures(found: dict[str, list[Run]]) -> dict[str, float]:
+def figures(runs: dict[str, list[Run]]) -> dict[str, float]:
     """What README and guides quote: medians of the ratios within each round."""
-    best = best_grouping(found)
+    best = best_grouping(runs)
     pairs = {
-        "plan_vs_batch1": faster(found, SAFE),
-        "plan_vs_published": faster(found, FIXED),
-        "plan_vs_grouping": faster(found, best),
-        "fixed_vs_batch1": faster(found, SAFE, FIXED),
-        "grouping_vs_batch1": faster(found, SAFE, best),
+        "plan_vs_batch1": faster(runs, SAFE),
+        "plan_vs_published": faster(runs, FIXED),
+        "plan_vs_grouping": faster(runs, best),
+        "fixed_vs_batch1": faster(runs, SAFE, FIXED),
+        "grouping_vs_batch1": faster(runs, SAFE, best),
     }
-    return {"plan_rounds": len(found[OURS]), **{name: statistics.median(ratios) for name, ratios in pairs.items()}}
+    return {"plan_rounds": len(runs[OURS]), **{name: statistics.median(ratios) for name, ratios in pairs.items()}}
 
 
-def judged(found: dict[str, list[Run]]) -> bool:
+def judged(runs: dict[str, list[Run]]) -> bool:
     """Print every aim and whether it is reached. Ratios are medians of those within each round."""
-    aims = {SAFE: 2.6, FIXED: 1.5, best_grouping(found): 1.0}
-    good, ours = True, found[OURS]
+    aims = {SAFE: 2.6, FIXED: 1.5, best_grouping(runs): 1.0}
+    good, ours = True, runs[OURS]
     for name, aim in aims.items():
-        ratios = faster(found, name)
+        ratios = faster(runs, name)
         good &= (reached := statistics.median(ratios) >= aim)
         spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
         print(f"{statistics.median(ratios):.2f}× {name} ({spread}), aim {aim}: {'reached' if reached else 'MISSED'}")
     others = [name for name in aims if not name.startswith("group")]  # grouping by length has a higher loss
-    losses = [statistics.mean(run.loss for run in found[name]) for name in others]
-    noise = max(max(r.loss for r in found[name]) - min(r.loss for r in found[name]) for name in others)
+    losses = [statistics.mean(run.loss for run in runs[name]) for name in others]
+    noise = max(max(r.loss for r in runs[name]) - min(r.loss for r in runs[name]) for name in others)
     away = max(abs(statistics.mean(run.loss for run in ours) - loss) for loss in losses)
     print(f"loss: {away:.3f} from the farther of {' and '.join(others)}, seeds differ by up to {noise:.3f}: ", end="")
     print("reached" if away <= noise else "MISSED")
@@ -308,13 +308,13 @@ def main() -> None:
         )
         print(f"The plan: {manager.length_handling} steps, {manager.micro_batching}; the published formula: ", end="")
         print(f"{formula.per_device_train_batch_size} × {formula.gradient_accumulation_steps}", flush=True)
-        found = rounds(clips, held_out, memory, options.epochs, options.rounds)
+        runs = rounds(clips, held_out, memory, options.epochs, options.rounds)
     print(f"\nload {os.getloadavg()[0]:.1f}, {torch.get_num_threads()} thread, torch {torch.__version__}\n")
-    show(found)
+    show(runs)
     print()
     if options.json:
-        options.json.write_text(json.dumps(figures(found)))
-    sys.exit(0 if judged(found) else 1)
+        options.json.write_text(json.dumps(figures(runs)))
+    sys.exit(0 if judged(runs) else 1)
 
 
 if __name__ == "__main__":

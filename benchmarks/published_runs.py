@@ -175,8 +175,8 @@ def estimated(report: Report) -> tuple[float, int]:
     change = report.change
     model = (lambda: change(build())) if change else report.model
     traced = ac.MemoryModel.trace(model, **report.settings, gpu="V100-16GB", allocator="", progress=False)
-    found = traced.estimate(report.batch, report.seconds, timeline=0)
-    return found.peak_device / GIB, found.peak_reserved
+    estimate = traced.estimate(report.batch, report.seconds, timeline=0)
+    return estimate.peak_device / GIB, estimate.peak_reserved
 
 
 def main() -> int:

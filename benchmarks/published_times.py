@@ -44,8 +44,8 @@ class Report:
 
 def skipping(name: str, layerdrop: float) -> dict[str, Any]:
     """The config of a known model with the ``layerdrop`` that the published command sets."""
-    known = native.call("model.config", {"name": name})
-    return {**known["config"], "architectures": [known["class_name"]], "layerdrop": layerdrop}
+    answer = native.call("model.config", {"name": name})
+    return {**answer["config"], "architectures": [answer["class_name"]], "layerdrop": layerdrop}
 
 
 NVIDIA = "NVIDIA/DeepLearningExamples, PyTorch/SpeechRecognition/wav2vec2 (December 2022)"
@@ -131,8 +131,11 @@ def main() -> None:
     for report in REPORTS:
         cells = [report.what, report.gpu, f"{report.step_s:.3f}"]
         for attention in ("sdpa", "eager"):
-            found = step(report, attention)
-            cells += [f"{found.likely:.2f} ({found.low:.2f}–{found.high:.2f})", f"{found.likely / report.step_s:.2f}"]
+            prediction = step(report, attention)
+            cells += [
+                f"{prediction.likely:.2f} ({prediction.low:.2f}–{prediction.high:.2f})",
+                f"{prediction.likely / report.step_s:.2f}",
+            ]
         print(f"| {' | '.join(cells)} |")
     print("\n| run | GPU | published, h | predicted, h | / published | training | evaluation | checkpoints | start |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
@@ -155,11 +158,11 @@ def whole(report: Report) -> Any:
 
 def whole_run(report: Report, published: float) -> list[str]:
     """The cells of a run: hours, and what they go to."""
-    found = whole(report)
-    hours, parts = found.run_hours, found.run_parts
-    each = (parts.training, parts.evaluation, parts.checkpoints, parts.start_up)
+    prediction = whole(report)
+    hours, parts = prediction.run_hours, prediction.run_parts
+    stages = (parts.training, parts.evaluation, parts.checkpoints, parts.start_up)
     cells = [report.what, report.gpu, f"{published:.2f}", f"{hours.likely:.2f} ({hours.low:.2f}–{hours.high:.2f})"]
-    return [*cells, f"{hours.likely / published:.2f}", *(f"{part.likely:.3f}" for part in each)]
+    return [*cells, f"{hours.likely / published:.2f}", *(f"{part.likely:.3f}" for part in stages)]
 
 
 if __name__ == "__main__":

@@ -46,9 +46,9 @@ def compared(out: Path) -> Path:
     leaking = put_run(out / "leaking", trained(seconds=1200, steps=460), wer=0.23)
     mended = put_run(out / "mended", trained(leak=False), batch=16)
     page = out / "comparison.html"
-    told = compare_runs(leaking, mended)
-    told.to_html(page)
-    print(told)
+    comparison = compare_runs(leaking, mended)
+    comparison.to_html(page)
+    print(comparison)
     return page
 
 
@@ -58,13 +58,15 @@ def made(out: Path, name: str, run_log: Json) -> Path:
     if run_log["steps"]["number"]:
         (file.parent / "trainer_state.json").write_text(json.dumps(logged(run_log)))
     began = time.perf_counter()
-    told = report(file.parent)
+    summary = report(file.parent)
     read = time.perf_counter()
     page = out / f"{name}.html"
-    told.to_html(page)
+    summary.to_html(page)
     drawn = time.perf_counter()
     sizes = f"{file.stat().st_size / 1e6:5.1f} MB read in {read - began:.2f} s"
-    print(f"{name:<16} {sizes}, {page.stat().st_size / 1e3:5.1f} kB of HTML in {drawn - read:.2f} s  {told.headline}")
+    print(
+        f"{name:<16} {sizes}, {page.stat().st_size / 1e3:5.1f} kB of HTML in {drawn - read:.2f} s  {summary.headline}"
+    )
     return page
 
 

@@ -63,9 +63,9 @@ Run = Callable[[], Took]
 
 def run_ours(source: Any, progress: bool = False) -> Took:
     start, cpu = time.perf_counter(), time.process_time()
-    found = asrconfig_go.scan_audio(source, workers=WORKERS, progress=progress, cache=False).profile
+    profile = asrconfig_go.scan_audio(source, workers=WORKERS, progress=progress, cache=False).profile
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    return Took(seconds, cpu, found.total_hours, len(found.bad_files))
+    return Took(seconds, cpu, profile.total_hours, len(profile.bad_files))
 
 
 def run_peer(pool: multiprocessing.pool.Pool, reader: str, paths: list[str]) -> Took:
@@ -85,13 +85,13 @@ def run_floor(program: Path, paths: list[str]) -> Took:
 
 def rounds(runs: dict[str, Run], repeats: int) -> dict[str, Took]:
     """Medians of each, measured in turn; the first round only warms."""
-    taken: dict[str, list[Took]] = {name: [] for name in runs}
+    times: dict[str, list[Took]] = {name: [] for name in runs}
     for number in range(repeats + 1):
         for name, run in runs.items():
             took = run()
             if number:
-                taken[name].append(took)
-    return {name: Took(*map(statistics.median, zip(*all_of_it, strict=True))) for name, all_of_it in taken.items()}
+                times[name].append(took)
+    return {name: Took(*map(statistics.median, zip(*all_of_it, strict=True))) for name, all_of_it in times.items()}
 
 
 def compared(title: str, results: dict[str, Took]) -> list[dict[str, Any]]:
@@ -104,10 +104,10 @@ def compared(title: str, results: dict[str, Took]) -> list[dict[str, Any]]:
     return [*rows, {"beside": "floor", "at_most": FLOOR_AIMS[title], "measured": ours / results[FLOOR].seconds}]
 
 
-def show(found: dict[str, Any]) -> None:
-    results, files = {name: Took(**took) for name, took in found["readers"].items()}, found["files"]
+def show(record: dict[str, Any]) -> None:
+    results, files = {name: Took(**took) for name, took in record["readers"].items()}, record["files"]
     ours, floor = results[OURS], results[FLOOR]
-    print(f"\n{found['title']}: {files} files, {found['hours']:.2f} h\n")
+    print(f"\n{record['title']}: {files} files, {record['hours']:.2f} h\n")
     print("| reader | seconds | files/s | × ours | CPU µs a file | × ours | hours found | failed |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name, took in sorted(results.items(), key=lambda item: item[1]):
@@ -116,17 +116,17 @@ def show(found: dict[str, Any]) -> None:
         cells += [f"{took.hours:.2f}" if took.hours else "–", f"{took.failed:.0f}"]
         print(f"| {name} | {' | '.join(cells)} |")
     print()
-    for aim in found["aims"]:
+    for aim in record["aims"]:
         print(told(**aim))
     print(f"{ours.cpu / floor.cpu:.2f} times the floor's CPU time")
 
 
 def told(beside: str, measured: float | None, at_least: float = 0, at_most: float = math.inf) -> str:
-    what = "times the floor's time" if beside == "floor" else f"times as fast as {beside} in two processes"
+    unit = "times the floor's time" if beside == "floor" else f"times as fast as {beside} in two processes"
     aim = f"aim {at_least or at_most}"
     if measured is None:
-        return f"{what}, {aim}: not measured"
-    return f"{measured:.2f} {what}, {aim}: {verdict(at_least <= measured <= at_most)}"
+        return f"{unit}, {aim}: not measured"
+    return f"{measured:.2f} {unit}, {aim}: {verdict(at_least <= measured <= at_most)}"
 
 
 def verdict(good: bool) -> str:
@@ -150,7 +150,7 @@ def measure(folder: Path, program: Path, repeats: int) -> dict[str, Any]:
         "even mix" if folder.name == "even" else "mix": ("", list(truth)),
         "plain WAV": ("wav/plain", [n for n in truth if n.startswith("wav/plain/")]),
     }
-    found: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "sets": [], "left_out": {}}
+    record: dict[str, Any] = {"cores": os.cpu_count(), "load_before": os.getloadavg()[0], "sets": [], "left_out": {}}
     with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
         for title, (below, names) in sets.items():
             paths = [str(folder / name) for name in names]
@@ -161,21 +161,21 @@ def measure(folder: Path, program: Path, repeats: int) -> dict[str, Any]:
                 "scan_audio of the list, progress bar": partial(run_ours, paths, progress=True),
                 "scan_audio of the folder": partial(run_ours, folder / below),
             }
-            found["left_out"] |= {peer: why for peer in PEERS if (why := unusable(peer, paths))}
-            peers = [peer for peer in PEERS if peer not in found["left_out"]]
+            record["left_out"] |= {peer: reason for peer in PEERS if (reason := unusable(peer, paths))}
+            peers = [peer for peer in PEERS if peer not in record["left_out"]]
             runs |= {f"{peer} ×{WORKERS}": partial(run_peer, pool, peer, paths) for peer in peers}
             results, hours = rounds(runs, repeats), sum(truth[n] for n in names) / 3600
             readers = {name: took._asdict() for name, took in results.items()}
             row = {"title": title, "files": len(paths), "hours": hours, "readers": readers}
-            found["sets"].append(row | {"aims": compared(title, results)})
-    return found
+            record["sets"].append(row | {"aims": compared(title, results)})
+    return record
 
 
 def peak_bytes(list_file: Path, copies: int) -> tuple[int, int]:
     """Peak and lasting memory of a process that scans a list several times over, result kept."""
     command = [sys.executable, __file__, str(list_file), "--peak", str(copies)]
-    peak, kept = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    return int(peak), int(kept)
+    peak, retained = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return int(peak), int(retained)
 
 
 def print_peak(list_file: Path, copies: int) -> None:
@@ -203,16 +203,16 @@ def measure_memory(folder: Path, scratch: Path) -> dict[str, float]:
     few, many = 3, 28
     (peak_few, kept_few), (peak_many, kept_many) = peak_bytes(listed, few), peak_bytes(listed, many)
     files, path = (many - few) * len(names), statistics.mean(map(len, names))
-    found = {"files": many * len(names), "path": path, "aim_beyond_path": MEMORY_AIM}
-    return found | {"peak": (peak_many - peak_few) / files, "kept": (kept_many - kept_few) / files}
+    record = {"files": many * len(names), "path": path, "aim_beyond_path": MEMORY_AIM}
+    return record | {"peak": (peak_many - peak_few) / files, "kept": (kept_many - kept_few) / files}
 
 
-def show_memory(found: dict[str, float]) -> None:
-    print(f"\nmemory, up to {found['files']:,} paths of {found['path']:.0f} bytes on average:")
-    for what, each in (("at the peak", found["peak"]), ("kept with the result", found["kept"])):
-        beyond = each - found["path"]
+def show_memory(record: dict[str, float]) -> None:
+    print(f"\nmemory, up to {record['files']:,} paths of {record['path']:.0f} bytes on average:")
+    for label, size in (("at the peak", record["peak"]), ("kept with the result", record["kept"])):
+        beyond = size - record["path"]
         reached = verdict(beyond <= MEMORY_AIM)
-        print(f"{each:.0f} bytes a file {what}, {beyond:.0f} beyond its path, aim {MEMORY_AIM}: {reached}")
+        print(f"{size:.0f} bytes a file {label}, {beyond:.0f} beyond its path, aim {MEMORY_AIM}: {reached}")
 
 
 def main() -> None:
@@ -230,22 +230,22 @@ def main() -> None:
         program = Path(scratch, "scan_floor")
         root = Path(__file__).resolve().parent
         subprocess.run(["go", "build", "-o", str(program), "./scan_floor"], cwd=root, check=True)
-        found = measure(arguments.folder, program, arguments.repeats)
+        record = measure(arguments.folder, program, arguments.repeats)
         if not arguments.skip_memory:
-            found["memory"] = measure_memory(arguments.folder, Path(scratch))
-    show_all(found)
+            record["memory"] = measure_memory(arguments.folder, Path(scratch))
+    show_all(record)
     if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2, ensure_ascii=False))
-    if found["left_out"]:
-        sys.exit("\n".join(f"{peer} left out: {why}" for peer, why in found["left_out"].items()))
+        arguments.json.write_text(json.dumps(record, indent=2, ensure_ascii=False))
+    if record["left_out"]:
+        sys.exit("\n".join(f"{peer} left out: {reason}" for peer, reason in record["left_out"].items()))
 
 
-def show_all(found: dict[str, Any]) -> None:
-    print(f"{found['cores']} cores, load before: {found['load_before']:.2f}")
-    for row in found["sets"]:
+def show_all(record: dict[str, Any]) -> None:
+    print(f"{record['cores']} cores, load before: {record['load_before']:.2f}")
+    for row in record["sets"]:
         show(row)
-    if "memory" in found:
-        show_memory(found["memory"])
+    if "memory" in record:
+        show_memory(record["memory"])
 
 
 if __name__ == "__main__":

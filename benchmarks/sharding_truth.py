@@ -186,7 +186,7 @@ def measured(strategy: str, precision: str) -> dict[str, Any]:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
         model = small_model()
         facts = counts(model)
-        backward, step, kept = builders[strategy](model, precision)
+        backward, step, sharded = builders[strategy](model, precision)
         del model
         for _ in range(2):
             backward()
@@ -197,13 +197,13 @@ def measured(strategy: str, precision: str) -> dict[str, Any]:
         backward()
         with record_function("mark:backward"):
             pass
-        after, parts = alive(), {name: storage_bytes(tensors) for name, tensors in kept().items()}
+        after, parts = alive(), {name: storage_bytes(tensors) for name, tensors in sharded().items()}
         step()
-    found = curve(recorded)
+    sizes = curve(recorded)
     if strategy not in ("none", "ddp"):
         # Gloo's threads free tensors, which the profiler does not see: it is believed for what is new in a step only.
-        found = {"peak": before + found["peak"] - found["begin"], "backward": after}
-    return {**facts, "parts": parts, **found}
+        sizes = {"peak": before + sizes["peak"] - sizes["begin"], "backward": after}
+    return {**facts, "parts": parts, **sizes}
 
 
 def alive() -> int:
@@ -222,7 +222,7 @@ def curve(recorded: Any) -> dict[str, int]:
     """Bytes allocated at the marks, and the highest between them."""
     events = sorted(recorded.profiler.kineto_results.events(), key=lambda e: e.start_ns())
     now = peak = 0
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for event in events:
         if event.name() == "[memory]":
             now += event.nbytes()
@@ -231,8 +231,8 @@ def curve(recorded: Any) -> dict[str, int]:
             name = event.name()[5:]
             if name == "begin":
                 peak = now
-            found |= {name: now, "peak": peak}
-    return found
+            sizes |= {name: now, "peak": peak}
+    return sizes
 
 
 def predicted(strategy: str, precision: str, processes: int, facts: dict[str, Any]) -> dict[str, Any]:
@@ -257,9 +257,9 @@ def predicted(strategy: str, precision: str, processes: int, facts: dict[str, An
 def worker(strategy: str, precision: str, file: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    found = measured(strategy, precision)
+    sizes = measured(strategy, precision)
     if dist.get_rank() == 0:
-        file.write_text(json.dumps(found))
+        file.write_text(json.dumps(sizes))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -299,23 +299,23 @@ def main() -> None:
                 if strategy.startswith("zero") and importlib.util.find_spec("deepspeed") is None:
                     print(f"| {strategy} | {precision} | deepspeed is not installed |")
                     continue
-                found = launched(strategy, precision, arguments.processes, Path(folder))
-                if isinstance(found, str):
-                    print(f"| {strategy} | {precision} | failed |\n{found}")
+                sizes = launched(strategy, precision, arguments.processes, Path(folder))
+                if isinstance(sizes, str):
+                    print(f"| {strategy} | {precision} | failed |\n{sizes}")
                     continue
-                row(strategy, precision, arguments.processes, found, alone)
+                row(strategy, precision, arguments.processes, sizes, alone)
 
 
-def row(strategy: str, precision: str, processes: int, found: dict[str, Any], alone: dict[str, Any]) -> None:
-    wanted = predicted(strategy, precision, processes, found)
-    nothing = predicted("none", precision, processes, found)
-    parts = found["parts"]
+def row(strategy: str, precision: str, processes: int, sizes: dict[str, Any], alone: dict[str, Any]) -> None:
+    wanted = predicted(strategy, precision, processes, sizes)
+    nothing = predicted("none", precision, processes, sizes)
+    parts = sizes["parts"]
     cells = [f"{mb(parts[name])} / {mb(wanted[name])}" for name in ("parameters", "gradients", "optimizer")]
     # ZeRO-3's bucket stays; buckets and gathered layers of the others come and go.
     stays = {"ddp": wanted["buffers"], "zero3": engines.REDUCE_BUCKET * TYPES[precision].itemsize}
-    kept = wanted["total"] - wanted["buffers"] + stays.get(strategy, 0)
-    cells.append(f"{mb(found['backward'])} / {mb(kept)}")
-    cells.append(f"{mb(found['peak'] - alone['peak'])} / {mb(wanted['total'] - nothing['total'])}")
+    resident = wanted["total"] - wanted["buffers"] + stays.get(strategy, 0)
+    cells.append(f"{mb(sizes['backward'])} / {mb(resident)}")
+    cells.append(f"{mb(sizes['peak'] - alone['peak'])} / {mb(wanted['total'] - nothing['total'])}")
     print(f"| {strategy} | {precision} | {' | '.join(cells)} |", flush=True)
 
 

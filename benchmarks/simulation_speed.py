@@ -37,16 +37,16 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = {name: figures(traced(name, options.traces or Path(folder))) for name in MODELS}
-    for name, f in found.items():
+        record = {name: figures(traced(name, options.traces or Path(folder))) for name in MODELS}
+    for name, f in record.items():
         print(
             f"{name:30} an answer {f['answer_ms']:5.2f} ms, aim {ANSWER_AIM_MS:g}"
             f" (without expandable segments {f['answer_whole_segments_ms']:5.2f})"
             f"   {STEPS} steps {f['run_s']:5.2f} s, aim {RUN_AIM_S:g} ({f['run_whole_segments_s']:5.2f})"
         )
     if options.json:
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
-    return int(any(f["answer_ms"] > ANSWER_AIM_MS or f["run_s"] > RUN_AIM_S for f in found.values()))
+        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    return int(any(f["answer_ms"] > ANSWER_AIM_MS or f["run_s"] > RUN_AIM_S for f in record.values()))
 
 
 def traced(name: str, folder: Path) -> Path:
@@ -66,18 +66,18 @@ def figures(trace: Path) -> dict[str, float]:
     draw = random.Random(5)
     clips = [draw.uniform(1, 20) for _ in range(STEPS)]
     steps = [[draw.randint(1, MOST) * [clip]] for clip in range(STEPS)]
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for suffix, allocator in {"": ALLOCATOR, "_whole_segments": ""}.items():
         with ac.MemoryModel.load(trace, allocator=allocator) as model:
             answers = [_seconds(lambda b=b: model.estimate(b, 12.5 + b / 8, timeline=0)) for b in 3 * [*range(2, 34)]]  # type: ignore[misc]
             runs = [_seconds(lambda: model.simulate_steps(clips, steps, count=STEPS)) for _ in range(3)]
-        found |= {
+        values |= {
             f"answer{suffix}_ms": 1e3 * statistics.median(answers),
             f"answer{suffix}_least_ms": 1e3 * min(answers),
             f"run{suffix}_s": statistics.median(runs),
             f"run{suffix}_least_s": min(runs),
         }
-    return found
+    return values
 
 
 def _seconds(work: Callable[[], object]) -> float:

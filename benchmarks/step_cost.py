@@ -183,17 +183,17 @@ def trainer_of(way: str, size: dict[str, int], steps: int, clock: StepClock, fol
 
 def measure(name: str, rounds: int, seed: int) -> dict[str, float]:
     """Milliseconds of the step without anything, microseconds that each way takes more, and in the first steps."""
-    size, found = SIZES[name], dict[str, float]()
+    size, costs = SIZES[name], dict[str, float]()
     skipped = size["skipped"]
     for way in WAYS[name]:
         clock = StepClock(skipped, rounds, seed)
         with tempfile.TemporaryDirectory() as folder:
             trainer_of(way, size, skipped + 2 * rounds, clock, folder).train()
         alone = statistics.median(clock.taken[False])
-        found.setdefault(f"{name} step, ms", 1e3 * alone)
-        found[f"{name} step, {way}: more, us"] = 1e6 * statistics.median(clock.more())
-        found[f"{name} step, {way}: more in the first {skipped}, ms"] = 1e3 * (sum(clock.first) - skipped * alone)
-    return found
+        costs.setdefault(f"{name} step, ms", 1e3 * alone)
+        costs[f"{name} step, {way}: more, us"] = 1e6 * statistics.median(clock.more())
+        costs[f"{name} step, {way}: more in the first {skipped}, ms"] = 1e3 * (sum(clock.first) - skipped * alone)
+    return costs
 
 
 def once(options: argparse.Namespace) -> dict[str, float]:
@@ -202,10 +202,10 @@ def once(options: argparse.Namespace) -> dict[str, float]:
     logging.getLogger("asrconfig_go").setLevel(logging.ERROR)
     torch.set_num_threads(1)
     counts = {"short": options.rounds, "long": options.long_rounds}
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
     for name, count in counts.items():
-        found.update(measure(name, count, options.once) if count else {})
-    return found
+        costs.update(measure(name, count, options.once) if count else {})
+    return costs
 
 
 def elsewhere(checkout: Path, seed: int, options: argparse.Namespace) -> dict[str, float]:
@@ -213,22 +213,22 @@ def elsewhere(checkout: Path, seed: int, options: argparse.Namespace) -> dict[st
     own = ["--once", str(seed), "--rounds", str(options.rounds), "--long-rounds", str(options.long_rounds)]
     environment = {**os.environ, "PYTHONPATH": str(checkout.resolve() / "python")}
     done = subprocess.run([sys.executable, __file__, *own], env=environment, stdout=subprocess.PIPE, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    costs: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return costs
 
 
 def figures(runs: list[dict[str, float]]) -> dict[str, float]:
     """The medians, and what both cost of a long step by the microseconds of a short one."""
-    found = {what: statistics.median(run[what] for run in runs) for what in runs[0]}
-    own = found[f"short step, {BOTH}: more, us"]
-    if "long step, ms" in found:
-        found[f"long step, {BOTH}: share by the short one's, %"] = own / 10 / found["long step, ms"]
-    return found
+    medians = {label: statistics.median(run[label] for run in runs) for label in runs[0]}
+    own = medians[f"short step, {BOTH}: more, us"]
+    if "long step, ms" in medians:
+        medians[f"long step, {BOTH}: share by the short one's, %"] = own / 10 / medians["long step, ms"]
+    return medians
 
 
 def rows_of(ours: dict[str, float], before: dict[str, float] | None) -> list[dict[str, Any]]:
     """Every figure with its aim, if it has one, and the other checkout's."""
-    rows = [{"what": what, "value": value, "aim": AIMS.get(what)} for what, value in ours.items()]
+    rows = [{"what": label, "value": value, "aim": AIMS.get(label)} for label, value in ours.items()]
     return rows if before is None else [{**row, "before": before[row["what"]]} for row in rows]
 
 

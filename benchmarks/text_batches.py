@@ -63,8 +63,8 @@ def main() -> int:
     if not parser.parse_args().markdown:
         print(table())
         return 0
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    behind = rest.partition(END)[2]
+    before, _, after = PAGE.read_text("utf-8").partition(BEGIN)
+    behind = after.partition(END)[2]
     PAGE.write_text(f"{before}{BEGIN}\n\n{table()}\n\n{END}{behind}", "utf-8")
     return 0
 

@@ -71,8 +71,8 @@ def main() -> int:
         print(json.dumps(one(sys.argv[1])))
         return 0
     for name, aim in MODELS.items():
-        found = [in_a_process(name) for _ in range(REPEATS)]
-        median = {key: statistics.median(f[key] for f in found) for key in found[0]}
+        runs = [in_a_process(name) for _ in range(REPEATS)]
+        median = {key: statistics.median(f[key] for f in runs) for key in runs[0]}
         print(
             f"{name:30} one shape {median['one shape']:5.2f} s   all shapes {median['all shapes']:5.2f} s, aim {aim:g}"
             f"   cached {median['cached'] * 1e3:5.0f} ms   an answer {median['answer'] * 1e3:5.1f} ms, aim 5 ms"
@@ -89,8 +89,8 @@ def in_a_process(name: str) -> dict[str, float]:
         done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, env=environment)
     if done.returncode:
         raise RuntimeError(done.stderr)
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    seconds: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return seconds
 
 
 if __name__ == "__main__":

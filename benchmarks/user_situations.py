@@ -38,11 +38,11 @@ def play(room: str, name: str, checkout: Path) -> dict[str, str]:
         except subprocess.TimeoutExpired:
             return {"ending": "unnamed", "text": f"nothing after {_LIMIT_S} s"}
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        return {"ending": "unnamed", "text": said[-1] if said else f"exit status {done.returncode}"}
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    text = found["text"].replace(f"{checkout.resolve()}/", "").replace(folder, "folder")
-    return {**found, "text": text}
+        errors = done.stderr.strip().splitlines()
+        return {"ending": "unnamed", "text": errors[-1] if errors else f"exit status {done.returncode}"}
+    answer: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    text = answer["text"].replace(f"{checkout.resolve()}/", "").replace(folder, "folder")
+    return {**answer, "text": text}
 
 
 def situations(only: str) -> list[tuple[str, str, str]]:

@@ -45,8 +45,8 @@ _CONTROL, _CARDS = "14Q", 16  # of the stand-in: numbers a card; see fake_nvml.c
 class FakeCard:
     """A T4 that holds the model, a batch's activations while it is computed, and what the training keeps."""
 
-    def __init__(self, control: Path, kept: list[Any]) -> None:
-        self.kept, self.reserved, self.peak = kept, 0, 0
+    def __init__(self, control: Path, buffers: list[Any]) -> None:
+        self.kept, self.reserved, self.peak = buffers, 0, 0
         size = struct.calcsize(_CONTROL)
         control.write_bytes(bytes(_CARDS * size))
         with control.open("r+b") as file:
@@ -94,9 +94,9 @@ class Print(TrainerCallback):  # type: ignore[misc]
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         if "loss" in logs:
-            shown = ("memory_used_gib", "memory_fraction", "headroom_gib")
-            told = "  ".join(f"{name} {logs[f'asrconfig/gpu0_{name}']:.2f}" for name in shown)
-            print(f"step {state.global_step:3}  loss {logs['loss']:.2f}  {told}", flush=True)
+            names = ("memory_used_gib", "memory_fraction", "headroom_gib")
+            text = "  ".join(f"{name} {logs[f'asrconfig/gpu0_{name}']:.2f}" for name in names)
+            print(f"step {state.global_step:3}  loss {logs['loss']:.2f}  {text}", flush=True)
         if state.global_step == LEAKS_FROM:
             print("from here on every batch's outputs are kept")
 
@@ -111,9 +111,9 @@ class Said(logging.StreamHandler):  # type: ignore[type-arg]
 
     def emit(self, record: logging.LogRecord) -> None:
         super().emit(record)
-        found = re.search(r"in about (\d+) step", record.getMessage())
-        if found:
-            self.told.append((self._trainer.state.global_step, int(found[1])))
+        match = re.search(r"in about (\d+) step", record.getMessage())
+        if match:
+            self.told.append((self._trainer.state.global_step, int(match[1])))
 
 
 def trainer_of(folder: Path) -> Leaking:
@@ -151,8 +151,8 @@ def main() -> None:
         folder = Path(name)
         os.environ["FAKE_NVML_CONTROL"] = str(folder / "card")
         trainer = trainer_of(folder / "out")
-        said = Said(trainer)
-        logging.getLogger("asrconfig_go").addHandler(said)
+        forecasts = Said(trainer)
+        logging.getLogger("asrconfig_go").addHandler(forecasts)
         card = FakeCard(folder / "card", trainer.kept)
         trainer.model.register_forward_pre_hook(card.before_forward, with_kwargs=True)
         monitor = ac.MemoryMonitor(library_path=fake_driver(folder, "T4"))
@@ -173,8 +173,8 @@ def main() -> None:
             print(f"{alert.at_s:6.1f} s  {alert.kind} ({alert.severity}) since step {alert.since_step}: {alert.text}")
         ended = trainer.state.global_step
         print(f"\nit ran out of memory in step {ended + 1}; what had been said:")
-        for step, left in said.told:
-            print(f"  after step {step:3}: in about {left} steps, that is in step {step + left}")
+        for step, remaining in forecasts.told:
+            print(f"  after step {step:3}: in about {remaining} steps, that is in step {step + remaining}")
     print("```")
 
 

@@ -46,19 +46,21 @@ class Wheel(NamedTuple):
         return self.path.name.split("-")[1]
 
 
-def require(fine: bool, what: str) -> None:
+def require(fine: bool, message: str) -> None:
     """End the program unless it is fine."""
     if not fine:
-        sys.exit(f"failed: {what}")
+        sys.exit(f"failed: {message}")
 
 
 def read(folder: Path, machine: str) -> Wheel:
     """The one wheel of a machine."""
-    found = list(folder.glob(f"*-py3-none-manylinux_2_17_{machine}.whl"))
-    require(len(found) == 1, f"{folder} should hold one manylinux_2_17 wheel for {machine}: {[p.name for p in found]}")
-    with zipfile.ZipFile(found[0]) as archive:
+    wheels = list(folder.glob(f"*-py3-none-manylinux_2_17_{machine}.whl"))
+    require(
+        len(wheels) == 1, f"{folder} should hold one manylinux_2_17 wheel for {machine}: {[p.name for p in wheels]}"
+    )
+    with zipfile.ZipFile(wheels[0]) as archive:
         names = archive.namelist()
-        return Wheel(found[0], machine, {name: archive.read(name) for name in names})
+        return Wheel(wheels[0], machine, {name: archive.read(name) for name in names})
 
 
 def size(wheel: Wheel) -> str:
@@ -91,11 +93,11 @@ def machine(wheel: Wheel) -> str:
 def exports(wheel: Wheel) -> str:
     """The symbols that others can see: those of the header, no more and no fewer."""
     symbols = wheel.library.get_section_by_name(".dynsym").iter_symbols()
-    found = {s.name for s in symbols if s["st_shndx"] != "SHN_UNDEF" and s["st_info"]["bind"] != "STB_LOCAL"}
+    names = {s.name for s in symbols if s["st_shndx"] != "SHN_UNDEF" and s["st_info"]["bind"] != "STB_LOCAL"}
     header = (ROOT / "capi" / "asrconfig.h").read_text()
     declared = set(re.findall(r"^\w[\w ]*[ *](ac_\w+)\(", header, re.MULTILINE))
-    require(found == declared, f"exported {sorted(found)}, declared {sorted(declared)}")
-    return f"{len(found)}, those of asrconfig.h"
+    require(names == declared, f"exported {sorted(names)}, declared {sorted(declared)}")
+    return f"{len(names)}, those of asrconfig.h"
 
 
 def glibc(wheel: Wheel) -> str:
@@ -113,14 +115,16 @@ def glibc(wheel: Wheel) -> str:
 def licences(wheel: Wheel) -> str:
     """Every module that the library says it was linked from has its licence inside."""
     folder = f"asrconfig_go-{wheel.version}.dist-info/licenses"
-    held = {name: wheel.files.get(f"{folder}/{name}", b"").decode() for name in ("LICENSE", "THIRD_PARTY_LICENSES.txt")}
-    require(all(held.values()), f"licences missing in {folder}: {[n for n, text in held.items() if not text]}")
+    texts = {
+        name: wheel.files.get(f"{folder}/{name}", b"").decode() for name in ("LICENSE", "THIRD_PARTY_LICENSES.txt")
+    }
+    require(all(texts.values()), f"licences missing in {folder}: {[n for n, text in texts.items() if not text]}")
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
         file.write(wheel.files[LIBRARY])
         file.flush()
         out = subprocess.run(["go", "version", "-m", file.name], check=True, stdout=subprocess.PIPE, text=True).stdout
     linked = [" ".join(line.split()[1:3]) for line in out.splitlines() if line.split()[0] == "dep"]
-    missing = set(linked) - set(listed(held["THIRD_PARTY_LICENSES.txt"]))
+    missing = set(linked) - set(listed(texts["THIRD_PARTY_LICENSES.txt"]))
     require(bool(linked) and not missing, f"no licence in the wheel for {sorted(missing)}, linked: {linked}")
     return f"of {len(linked)} modules and of Go"
 
@@ -143,8 +147,8 @@ def paths(wheel: Wheel) -> str:
     telling = {path for path in (str(ROOT), str(Path.home()), *go.stdout.split(), sys.prefix) if len(path) > 2}
     temporary = re.escape(tempfile.gettempdir()) + r"/tmp[.\w]{8,}"  # of mktemp, where the wheels are built
     pattern = re.compile("|".join([temporary, *map(re.escape, sorted(telling))]).encode())
-    found = {f"{m[0].decode()} in {name}" for name, data in wheel.files.items() for m in pattern.finditer(data)}
-    require(not found, f"paths of this machine: {sorted(found)[:5]}")
+    matches = {f"{m[0].decode()} in {name}" for name, data in wheel.files.items() for m in pattern.finditer(data)}
+    require(not matches, f"paths of this machine: {sorted(matches)[:5]}")
     return f"none of {len(telling) + 1}"
 
 

@@ -28,8 +28,8 @@ _COMPILERS = ("gcc", "clang", "cc")
 
 def go_or_fetched(folder: Path) -> str:
     """The go command: the one on PATH where it is new enough, else one fetched into ``folder``."""
-    found = shutil.which("go")
-    return found if found and _version(found) >= FLOOR else str(fetch(folder))
+    program = shutil.which("go")
+    return program if program and _version(program) >= FLOOR else str(fetch(folder))
 
 
 def compiler() -> str:
@@ -54,14 +54,14 @@ def fetch(folder: Path) -> Path:
     try:
         with urllib.request.urlopen(address, timeout=60) as answer, archive.open("wb") as file:
             shutil.copyfileobj(answer, file, 1 << 20)
-        found = module_hash(archive)
+        actual = module_hash(archive)
     except (OSError, zipfile.BadZipFile) as error:
         raise SystemExit(
             f"asrconfig-go: cannot fetch Go from {address}: {error}. Try again, or {INSTALL_GO}."
         ) from error
-    if found != checksum:
+    if actual != checksum:
         raise SystemExit(
-            f"asrconfig-go: {address} has the checksum {found}, and {checksum} was expected: it is not used."
+            f"asrconfig-go: {address} has the checksum {actual}, and {checksum} was expected: it is not used."
             f" Take another proxy (GOPROXY=https://proxy.golang.org), or {INSTALL_GO}."
         )
     return _unpacked(archive, folder / f"{MODULE}@{version}")
@@ -98,10 +98,10 @@ def _unpacked(archive: Path, root: Path) -> Path:
 
 def _proxy() -> str:
     """The first address of GOPROXY, by default Go's own."""
-    given = os.environ.get("GOPROXY") or "https://proxy.golang.org"
-    addresses = [each for each in re.split("[,|]", given) if "://" in each]
+    setting = os.environ.get("GOPROXY") or "https://proxy.golang.org"
+    addresses = [address for address in re.split("[,|]", setting) if "://" in address]
     if not addresses:
-        raise SystemExit(f"asrconfig-go: GOPROXY={given} names no address to fetch Go from: {INSTALL_GO}.")
+        raise SystemExit(f"asrconfig-go: GOPROXY={setting} names no address to fetch Go from: {INSTALL_GO}.")
     return addresses[0].rstrip("/")
 
 
@@ -114,5 +114,5 @@ def _version(go: str) -> tuple[int, ...]:
         )
     except OSError:
         return (0,)
-    found = re.match(r"go(\d+)\.(\d+)", done.stdout)
-    return (int(found[1]), int(found[2])) if found else (0,)
+    match = re.match(r"go(\d+)\.(\d+)", done.stdout)
+    return (int(match[1]), int(match[2])) if match else (0,)

@@ -31,16 +31,16 @@ def linked(system: str) -> dict[str, set[Path]]:
     environment = {**os.environ, "GOOS": goos, "GOARCH": goarch, "CGO_ENABLED": "1"}
     command = ["go", "list", "-deps", "-json=Dir,Module", "./capi"]
     out = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-    found: dict[str, set[Path]] = {}
+    modules: dict[str, set[Path]] = {}
     decoder, at = json.JSONDecoder(), 0
     while at < len(out):
         package, at = decoder.raw_decode(out, at)
         at += len(out[at:]) - len(out[at:].lstrip())
         module = package.get("Module")
         if module and not module.get("Main"):
-            folders = found.setdefault(f"{module['Path']} {module['Version']}", set())
+            folders = modules.setdefault(f"{module['Path']} {module['Version']}", set())
             folders |= between(Path(package["Dir"]), Path(module["Dir"]))
-    return found
+    return modules
 
 
 def between(package: Path, module: Path) -> set[Path]:
@@ -66,11 +66,11 @@ def content() -> str:
     return "\n".join([HEAD, *parts])
 
 
-def section(name: str, found: list[str]) -> str:
+def section(name: str, texts: list[str]) -> str:
     """One part of the file."""
-    if not found:
+    if not texts:
         sys.exit(f"no licence found for {name}: look into its folder in the module cache")
-    return f"{RULE}\n{name}\n{RULE}\n\n" + "\n\n".join(found) + "\n"
+    return f"{RULE}\n{name}\n{RULE}\n\n" + "\n\n".join(texts) + "\n"
 
 
 def listed(text: str) -> list[str]:

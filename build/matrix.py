@@ -67,9 +67,9 @@ TESTS = (
 def python_of(row: Row) -> str:
     """The first interpreter of the row that runs here."""
     for version in row.pythons:
-        found = shutil.which(f"python{version}")
-        if found and subprocess.run([found, "-c", "import ensurepip"], capture_output=True).returncode == 0:
-            return found
+        program = shutil.which(f"python{version}")
+        if program and subprocess.run([program, "-c", "import ensurepip"], capture_output=True).returncode == 0:
+            return program
     sys.exit(f"{row.name}: none of Python {', '.join(row.pythons)} is here")
 
 
@@ -119,10 +119,10 @@ def versions(python: Path) -> dict[str, str]:
 
 def table() -> str:
     """Every row that was run on this machine."""
-    found = [json.loads(path.read_text()) for row in ROWS if (path := FOLDER / f"{row.name}.json").exists()]
-    names = list(found[0])
+    results = [json.loads(path.read_text()) for row in ROWS if (path := FOLDER / f"{row.name}.json").exists()]
+    names = list(results[0])
     lines = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
-    return "\n".join([*lines, *("| " + " | ".join(str(row[name]) for name in names) + " |" for row in found)]) + "\n"
+    return "\n".join([*lines, *("| " + " | ".join(str(row[name]) for name in names) + " |" for row in results)]) + "\n"
 
 
 HEAD = """\

@@ -52,11 +52,11 @@ SETTINGS = [
 
 def recorded(name: str, settings: RecordedSettings, capability: tuple[int, int]) -> dict[str, Any]:
     """One trace, as the object that its file holds."""
-    asked = MemorySettings(
+    memory_settings = MemorySettings(
         precision=settings.precision, gradient_checkpointing=settings.gradient_checkpointing,
         accumulation=TRACED_MICRO_BATCHES,
     )  # fmt: skip
-    trace = Recording(model_source(name), asked, capability).trace()
+    trace = Recording(model_source(name), memory_settings, capability).trace()
     return {"format": FORMAT, "version": VERSION, **vars(trace)}
 
 
@@ -121,7 +121,9 @@ def write_recordings() -> None:
     by_config: dict[str, str] = {}
     for name in MODELS:
         file = f"{name.rpartition('/')[2]}.xz"
-        (FOLDER / file).write_bytes(packed((each, recorded(name, each, capability)) for each, capability in SETTINGS))
+        (FOLDER / file).write_bytes(
+            packed((model, recorded(name, model, capability)) for model, capability in SETTINGS)
+        )
         files[name] = by_config[_config(name)] = file
         print(f"{name}: {(FOLDER / file).stat().st_size} B", flush=True)
     for name in known_models():

@@ -68,10 +68,10 @@ def environment(folder: Path) -> dict[str, str]:
     Bars of finished work say nothing, and that there are no widgets here is no matter of the notebook's. Models as
     small as these are fastest on one thread.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING_FACE_"))}
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING_FACE_"))}
     proxies = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _NOWHERE)
     return {
-        **kept,
+        **variables,
         **proxies,
         "PYTHONPATH": str(ROOT / "python"),
         "HF_HOME": str(folder / ".hf"),
@@ -93,16 +93,16 @@ def private(notebook: Any) -> list[str]:
     """What outputs tell of the machine that they were made on: folders, users, tokens."""
     text = "\n".join(str(cell.outputs) for cell in notebook.cells if cell.cell_type == "code")
     user = getpass.getuser()
-    found = [match.group() for match in _PRIVATE.finditer(text)]
-    return found + ([user] if user != "root" and user in text else [])
+    matches = [match.group() for match in _PRIVATE.finditer(text)]
+    return matches + ([user] if user != "root" and user in text else [])
 
 
 def cleaned(notebook: Any, seconds: float) -> Any:
     """With the metadata that every run gives alike, and what this run was."""
-    kept = {name: notebook.metadata[name] for name in ("accelerator", "colab") if name in notebook.metadata}
+    metadata = {name: notebook.metadata[name] for name in ("accelerator", "colab") if name in notebook.metadata}
     notebook.metadata = nbformat.from_dict(
         {
-            **kept,
+            **metadata,
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
             "asrconfig_go": {"code": fingerprint(notebook), "run_s": round(seconds)},
@@ -117,11 +117,11 @@ def renew(path: Path) -> None:
         begin, used = time.monotonic(), processor_s()
         notebook = cleaned(run(path, {}, Path(folder)), time.monotonic() - begin)
         used = processor_s() - used
-    told = private(notebook)
+    leaks = private(notebook)
     text = nbformat.writes(notebook) + "\n"
     size, seconds = len(text.encode()), notebook.metadata.asrconfig_go.run_s
-    if told or size > MAX_BYTES:
-        sys.exit(f"{path.name} is not written: {size} bytes; it tells of {told or 'nothing'}")
+    if leaks or size > MAX_BYTES:
+        sys.exit(f"{path.name} is not written: {size} bytes; it tells of {leaks or 'nothing'}")
     nbformat.validate(notebook)
     path.write_text(text, encoding="utf-8")
     print(f"{path.stem:<20} {seconds:4d} s, {used:.0f} s of a processor, {size / 1000:.1f} kB", flush=True)

@@ -36,7 +36,7 @@ def _import(module: str, names: list[str]) -> str:
     line = f"from .{module} import {', '.join(renamed)}\n"
     if len(line) <= _WIDTH + 1:
         return line
-    return f"from .{module} import (\n" + "".join(f"    {each},\n" for each in renamed) + ")\n"
+    return f"from .{module} import (\n" + "".join(f"    {item},\n" for item in renamed) + ")\n"
 
 
 def _order(name: str) -> tuple[int, str]:
@@ -54,13 +54,13 @@ def stubs() -> Iterator[tuple[Path, str]]:
 def main() -> int:
     """Write the stubs, or say which differ."""
     texts = dict(stubs())
-    left = {*PACKAGE.rglob("__init__.pyi")} - texts.keys()
+    stale = {*PACKAGE.rglob("__init__.pyi")} - texts.keys()
     differ = [path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text]
     if "--check" in sys.argv[1:]:
-        for path in [*differ, *left]:
+        for path in [*differ, *stale]:
             print(f"{path}: run python build/stubs.py", file=sys.stderr)
-        return 1 if differ or left else 0
-    for path in left:
+        return 1 if differ or stale else 0
+    for path in stale:
         path.unlink()
     for path in differ:
         path.write_text(texts[path], "utf-8")

@@ -1,5 +1,6 @@
-// Command capi is the C shared library: bytes in, bytes out. Everything it can do is in core/api; the contract of each
-// symbol is in asrconfig.h. The structures are Go's own: layout.h is written from them and holds their offsets against C's.
+// Command capi is the C shared library: bytes in, bytes out. Everything it can do is in core/api;
+// the contract of each symbol is in asrconfig.h. The structures are Go's own: layout.h is written
+// from them and holds their offsets against C's.
 package main
 
 /*
@@ -74,7 +75,8 @@ func ac_step_put(handle C.uint64_t, step *C.ac_const_step, size C.size_t) (rc C.
 //export ac_build_info
 func ac_build_info() *C.ac_const_char { return buildInfo }
 
-// poisonOnPanic turns a panic into AC_POISONED: a panic that leaves an export would end the whole process.
+// poisonOnPanic turns a panic into AC_POISONED: a panic that leaves an export would end the whole
+// process.
 func poisonOnPanic(symbol string, rc *C.int32_t) {
 	if r := recover(); r != nil {
 		_ = fault.Poison(symbol, r)

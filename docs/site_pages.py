@@ -5,6 +5,8 @@ On GitHub the files in docs/ are read as they are. Here a page's text is changed
 - a link that leaves docs/ goes to the site's copy of that page, or else to the file on GitHub;
 - a block ```{names} with names of the package, one a line, becomes their summary and their docstrings;
 - the line `<!-- commands -->` becomes every command of `asrconfig` with its options.
+
+The reference of the Go library's operations, reference/operations.md, is written before the build, and not kept in git.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import posixpath
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ _NAMES = re.compile(r"^```\{names\} ?(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILIN
 
 def setup(app: Any) -> dict[str, bool]:
     """Called by Sphinx."""
+    write_operations()  # before Sphinx looks for pages
     app.connect("builder-inited", copy_pages)
     app.connect("source-read", on_source_read)
     app.connect("autodoc-process-signature", with_plain_defaults)
@@ -40,6 +44,12 @@ def with_plain_defaults(
 ) -> Any:
     """A signature whose defaults can be read as Python: `load_audio` instead of `<function load_audio>`."""
     return arguments and re.sub(r"<(?:function )?(\w+)>", r"\1", arguments), gives
+
+
+def write_operations() -> None:
+    """Write the reference of the operations, from the declarations in Go."""
+    page = DOCS / "reference" / "operations.md"
+    subprocess.run(["go", "run", "./build/generate", str(page)], cwd=REPOSITORY, check=True)
 
 
 def copy_pages(app: Any) -> None:

@@ -13,29 +13,33 @@ import (
 
 const module = "github.com/asrconfig/asrconfig-go/"
 
-// comments are those of types, functions, methods and fields, by the names that reflection has for them, as in
-// "<path of the package>.Type.Field". Go's way to begin with the name is taken off: "Stats is the newest" is "The newest".
+// comments are those of types, functions, methods and fields, by the names that reflection has for
+// them, as in "<path of the package>.Type.Field". Go's way to begin with the name is taken off:
+// "Stats is the newest" is "The newest".
 type comments map[string]string
 
 func readComments(root string) (comments, error) {
-	found, files := comments{}, token.NewFileSet()
-	return found, filepath.WalkDir(filepath.Join(root, "core"), func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		folder, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		for _, declared := range file.Decls {
-			found.add(module+filepath.ToSlash(folder)+".", declared)
-		}
-		return nil
-	})
+	texts, files := comments{}, token.NewFileSet()
+	return texts, filepath.WalkDir(filepath.Join(root, "core"),
+		func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") ||
+				strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			file, err := parser.ParseFile(files, path, nil,
+				parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			folder, err := filepath.Rel(root, filepath.Dir(path))
+			if err != nil {
+				return err
+			}
+			for _, declared := range file.Decls {
+				texts.add(module+filepath.ToSlash(folder)+".", declared)
+			}
+			return nil
+		})
 }
 
 func (c comments) add(in string, declared ast.Decl) {
@@ -52,8 +56,8 @@ func (c comments) add(in string, declared ast.Decl) {
 	}
 }
 
-func (c comments) addFields(in string, of ast.Expr) {
-	structure, is := of.(*ast.StructType)
+func (c comments) addFields(in string, typ ast.Expr) {
+	structure, is := typ.(*ast.StructType)
 	if !is {
 		return
 	}

@@ -10,14 +10,14 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/api"
 )
 
-// contract is what the operations take and give.
+// contract is what the operations take and return.
 type contract struct {
 	Operations []operation
 	Records    []record // the structs that those hold, by name
 
-	said comments
-	seen map[reflect.Type]bool
-	err  error
+	docs    comments
+	visited map[reflect.Type]bool
+	err     error
 }
 
 type operation struct {
@@ -42,15 +42,16 @@ var written = map[string]string{
 	"json.RawMessage": "any",
 }
 
-func readContract(said comments) (*contract, error) {
-	c := &contract{said: said, seen: map[reflect.Type]bool{}}
+func readContract(docs comments) (*contract, error) {
+	c := &contract{docs: docs, visited: map[reflect.Type]bool{}}
 	for _, o := range api.Operations() {
-		if said[o.Function] == "" {
+		if docs[o.Function] == "" {
 			c.fail("operation %s: %s needs a comment", o.Name, o.Function)
 		}
 		c.Operations = append(c.Operations, operation{
-			Name: o.Name, Comment: said[o.Function], Arguments: c.fields(o.Args), Attached: c.attached(o.Args),
-			Result: c.typeOf(o.Result), ResultHasBytesToo: o.Attaches,
+			Name: o.Name, Comment: docs[o.Function], Arguments: c.fields(o.Args),
+			Attached: c.attached(o.Args),
+			Result:   c.typeOf(o.Result), ResultHasBytesToo: o.Attaches,
 		})
 	}
 	slices.SortFunc(c.Records, func(a, b record) int { return strings.Compare(a.Name, b.Name) })
@@ -64,46 +65,48 @@ func (c *contract) fail(format string, values ...any) {
 }
 
 // fields are those of a struct's JSON, embedded structs taken apart as encoding/json does.
-func (c *contract) fields(of reflect.Type) (found []field) {
-	for i := range of.NumField() {
-		f := of.Field(i)
+func (c *contract) fields(t reflect.Type) (fields []field) {
+	for i := range t.NumField() {
+		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
 		case name == "-" || !f.IsExported() && !f.Anonymous:
 		case f.Anonymous && name == "":
-			found = append(found, c.fields(f.Type)...)
+			fields = append(fields, c.fields(f.Type)...)
 		case name == "":
-			c.fail("%s.%s needs a JSON name", of, f.Name)
+			c.fail("%s.%s needs a JSON name", t, f.Name)
 		default:
-			found = append(found, field{name, c.typeOf(f.Type), c.said[path(of)+"."+f.Name]})
+			fields = append(fields, field{name, c.typeOf(f.Type), c.docs[path(t)+"."+f.Name]})
 		}
 	}
-	return found
+	return fields
 }
 
-// attached is the comment of the method that reads what is attached to the arguments, their own or of what they embed.
+// attached is the comment of the method that reads what is attached to the arguments, their own or
+// of what they embed.
 func (c *contract) attached(args reflect.Type) string {
-	if said := c.said[path(args)+".attach"]; said != "" {
-		return said
+	if doc := c.docs[path(args)+".attach"]; doc != "" {
+		return doc
 	}
 	for i := range args.NumField() {
 		if f := args.Field(i); f.Anonymous {
-			if said := c.attached(f.Type); said != "" {
-				return said
+			if doc := c.attached(f.Type); doc != "" {
+				return doc
 			}
 		}
 	}
 	return ""
 }
 
-// typeOf says what a type is in JSON: "list of number | null" is a list of what are numbers or null. Lists and objects
-// without entries may be null.
+// typeOf names a type in JSON: "list of number | null" is a list whose elements are numbers or
+// null. Lists and objects without entries may be null.
 func (c *contract) typeOf(t reflect.Type) string {
-	if name, known := written[t.String()]; known {
+	if name, ok := written[t.String()]; ok {
 		return name
 	}
 	switch kind := t.Kind(); {
-	case t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+	case t.Implements(reflect.TypeFor[json.Marshaler]()) ||
+		reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
 		c.fail("%s writes its own JSON: tell of it in `written`", t)
 	case kind == reflect.Bool:
 		return "boolean"
@@ -133,9 +136,9 @@ func (c *contract) record(t reflect.Type) string {
 	if t.NumField() == 0 {
 		return "nothing"
 	}
-	if !c.seen[t] {
-		c.seen[t] = true
-		c.Records = append(c.Records, record{t.String(), c.said[path(t)], c.fields(t)})
+	if !c.visited[t] {
+		c.visited[t] = true
+		c.Records = append(c.Records, record{t.String(), c.docs[path(t)], c.fields(t)})
 	}
 	return t.String()
 }

@@ -36,16 +36,16 @@ type cField struct {
 	Comment string
 }
 
-func readLayout(said comments) layout {
-	found := layout{Constants: api.Constants, StepKinds: api.StepKinds}
+func readLayout(docs comments) layout {
+	out := layout{Constants: api.Constants, StepKinds: api.StepKinds}
 	for _, t := range api.Structures {
-		s := structure{Name: t.Name(), CName: api.CName(t), Size: t.Size(), Comment: said[path(t)]}
+		s := structure{Name: t.Name(), CName: api.CName(t), Size: t.Size(), Comment: docs[path(t)]}
 		for i, f := range api.CFields(t) {
-			s.Fields = append(s.Fields, cField{f, said[path(t)+"."+t.Field(i).Name]})
+			s.Fields = append(s.Fields, cField{f, docs[path(t)+"."+t.Field(i).Name]})
 		}
-		found.Structures = append(found.Structures, s)
+		out.Structures = append(out.Structures, s)
 	}
-	return found
+	return out
 }
 
 // path is a type's name in comments.
@@ -53,7 +53,8 @@ func path(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
 
 // InPython is the field's type in ctypes.
 func (f cField) InPython() string {
-	names := map[string]string{"uint64_t": "c_uint64", "int64_t": "c_int64", "intptr_t": "c_ssize_t", "double": "c_double", "bool": "c_bool"}
+	names := map[string]string{"uint64_t": "c_uint64", "int64_t": "c_int64",
+		"intptr_t": "c_ssize_t", "double": "c_double", "bool": "c_bool"}
 	name := "ctypes." + names[f.Type]
 	for _, t := range api.Structures {
 		if f.Type == api.CName(t) {
@@ -67,7 +68,8 @@ func (f cField) InPython() string {
 }
 
 func fill(text string, data any) ([]byte, error) {
-	functions := template.FuncMap{"upper": strings.ToUpper, "synopsis": new(doc.Package).Synopsis, "cell": cell}
+	functions := template.FuncMap{"upper": strings.ToUpper, "synopsis": new(doc.Package).Synopsis,
+		"cell": cell}
 	parsed, err := template.New("").Funcs(functions).Parse(text)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
-// Command generate writes what repeats Go's declarations elsewhere: capi/layout.h, the ctypes structures of the Python
-// package, and the operations as JSON for its tests and as a page for people. It runs in the repository's root: make generate.
-// A value goes by reflection from core/api, a comment from the sources.
+// Command generate writes what repeats Go's declarations elsewhere: capi/layout.h, the ctypes
+// structures of the Python package, and the operations as JSON for its tests. It runs in the
+// repository's root: make generate. With an argument it writes the reference of the operations
+// alone, to that file: the site is built with it, and it is not kept in git. A value goes by
+// reflection from core/api, a comment from the sources.
 package main
 
 import (
@@ -10,7 +12,11 @@ import (
 )
 
 func main() {
-	files, err := generate(".")
+	write := generate
+	if len(os.Args) > 1 {
+		write = func(root string) (map[string][]byte, error) { return reference(root, os.Args[1]) }
+	}
+	files, err := write(".")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -21,28 +27,46 @@ func main() {
 	}
 }
 
-// generate gives the text of each file, by its path.
+// generate returns the text of each file, by its path.
 func generate(root string) (map[string][]byte, error) {
-	said, err := readComments(root)
+	docs, err := readComments(root)
 	if err != nil {
 		return nil, err
 	}
-	described, err := readContract(said)
+	described, err := readContract(docs)
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{}
 	for path, write := range map[string]func() ([]byte, error){
-		"capi/layout.h":                           func() ([]byte, error) { return fill(headerText, readLayout(said)) },
-		"capi/operations.json":                    described.json,
-		"capi/hints.json":                         func() ([]byte, error) { return readHints(root) },
-		"docs/reference/operations.md":            func() ([]byte, error) { return fill(pageText, described) },
-		"python/asrconfig_go/_base/_layout.py":    func() ([]byte, error) { return fill(ctypesText, readLayout(said)) },
-		"python/asrconfig_go/_base/_row_words.py": func() ([]byte, error) { return fill(rowsText, readRows()) },
+		"capi/layout.h": func() ([]byte, error) {
+			return fill(headerText, readLayout(docs))
+		},
+		"capi/operations.json": described.json,
+		"python/asrconfig_go/_base/_layout.py": func() ([]byte, error) {
+			return fill(ctypesText, readLayout(docs))
+		},
+		"python/asrconfig_go/_base/_row_words.py": func() ([]byte, error) {
+			return fill(rowsText, readRows())
+		},
 	} {
 		if files[filepath.Join(root, path)], err = write(); err != nil {
 			return nil, err
 		}
 	}
 	return files, nil
+}
+
+// reference is the page of the operations, by the path that it is written to.
+func reference(root, path string) (map[string][]byte, error) {
+	docs, err := readComments(root)
+	if err != nil {
+		return nil, err
+	}
+	described, err := readContract(docs)
+	if err != nil {
+		return nil, err
+	}
+	text, err := fill(pageText, described)
+	return map[string][]byte{path: text}, err
 }

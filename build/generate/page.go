@@ -24,16 +24,17 @@ func (c *contract) json() ([]byte, error) {
 	for _, r := range c.Records {
 		records[r.Name] = types(r.Fields)
 	}
-	text, err := json.MarshalIndent(map[string]any{"operations": operations, "records": records}, "", " ")
+	text, err := json.MarshalIndent(map[string]any{"operations": operations, "records": records},
+		"", " ")
 	return append(text, '\n'), err
 }
 
 func types(fields []field) map[string]string {
-	found := map[string]string{}
+	byName := map[string]string{}
 	for _, f := range fields {
-		found[f.Name] = f.Type
+		byName[f.Name] = f.Type
 	}
-	return found
+	return byName
 }
 
 // Table has a row for each field; none without fields.
@@ -43,7 +44,8 @@ func (c *contract) Table(fields []field) string {
 	}
 	rows := []string{"", "| name | type | what |", "| --- | --- | --- |"}
 	for _, f := range fields {
-		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", f.Name, c.Linked(f.Type), cell(f.Comment)))
+		rows = append(rows, fmt.Sprintf("| `%s` | %s | %s |", f.Name, c.Linked(f.Type),
+			cell(f.Comment)))
 	}
 	return strings.Join(append(rows, ""), "\n")
 }
@@ -52,12 +54,14 @@ var recordName = regexp.MustCompile(`\w+\.\w+`)
 
 // Linked is a type for a table's cell, its record linked to the section of that on the same page.
 func (c *contract) Linked(name string) string {
-	return recordName.ReplaceAllStringFunc(strings.ReplaceAll(name, "|", "or"), func(record string) string {
-		return "[" + record + "](#" + strings.ToLower(strings.ReplaceAll(record, ".", "")) + ")"
-	})
+	return recordName.ReplaceAllStringFunc(strings.ReplaceAll(name, "|", "or"),
+		func(record string) string {
+			return "[" + record + "](#" + strings.ToLower(strings.ReplaceAll(record, ".", "")) + ")"
+		})
 }
 
 // cell is text for a table's cell in Markdown, in which nothing is markup.
 func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "`", "\\`").Replace(text)
+	return strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;", "[", `\[`, "`",
+		"\\`").Replace(text)
 }

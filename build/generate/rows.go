@@ -17,9 +17,9 @@ type rowKind struct {
 
 func readRows() []rowKind {
 	kinds := []units.RowKind{units.Clips, units.Texts}
-	found := make([]rowKind, len(kinds))
+	rows := make([]rowKind, len(kinds))
 	for i, kind := range kinds {
-		found[i] = rowKind{kind, units.Words[kind]}
+		rows[i] = rowKind{kind, units.Words[kind]}
 	}
-	return found
+	return rows
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,11 +55,25 @@ func TestKindsThatAreNone(t *testing.T) {
 	}
 }
 
-// TestEveryResultHasAType: an operation whose function gives any, and is not a reading of changing names, cannot be documented.
+// TestEveryResultHasAType: an operation whose function gives any, and is not a reading of changing
+// names, cannot be documented.
 func TestEveryResultHasAType(t *testing.T) {
 	require.Len(t, Operations(), len(table))
 	for _, o := range Operations() {
 		assert.Equal(t, reflect.Struct, o.Args.Kind(), o.Name)
 		assert.NotEqual(t, reflect.Interface, o.Result.Kind(), "%s: give a struct instead of any", o.Name)
+	}
+}
+
+func TestARequestIsOneJSONValue(t *testing.T) {
+	const good = `{"v":1,"op":"plan.check","args":{"target_batch_size":32,"safety_margin":0.85}}`
+	require.Contains(t, string(Call([]byte(" "+good+"\n"))), `"ok":true`)
+	for _, text := range []string{
+		good + "]", good + "}", good + " ]]}", good + good, good + ",", good[:len(good)-1], "", " ", "[" + good + "]", good + "\xff",
+		strings.Replace(good, "1", "01", 1), strings.Replace(good, "1", "1.", 1), strings.Replace(good, "32", "NaN", 1),
+		strings.Replace(good, "32", strings.Repeat("[", 1<<20), 1), strings.Replace(good, "32,", "32],", 1), strings.Replace(good, "32", "--32", 1),
+	} {
+		answer := string(Call([]byte(text)))
+		require.Contains(t, answer, `"code":"invalid_argument","message":"reading the request: `, "%.100q", text)
 	}
 }

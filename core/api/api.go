@@ -1,10 +1,12 @@
-// Package api is everything that the library can do, as JSON operations: one envelope, strict decoding, and one table
-// from operation name to function (table.go). It never panics and never returns anything but an answer.
+// Package api is everything that the library can do, as JSON operations: one envelope, strict
+// decoding, and one table from operation name to function (table.go). It never panics and never
+// returns anything but an answer.
 package api
 
 import (
 	"bytes"
 	"runtime"
+	"sync"
 
 	"github.com/goccy/go-json"
 
@@ -20,7 +22,8 @@ var Version = "0.0.0+unset"
 
 // BuildInfo is version, Go version and platform on one line.
 func BuildInfo() string {
-	return "asrconfig-go " + Version + " (" + runtime.Version() + ", " + runtime.GOOS + "/" + runtime.GOARCH + ")"
+	return "asrconfig-go " + Version + " (" + runtime.Version() + ", " + runtime.GOOS + "/" +
+		runtime.GOARCH + ")"
 }
 
 type request struct {
@@ -42,9 +45,10 @@ type errorBody struct {
 	Hint    string     `json:"hint"`
 }
 
-// Call runs one request and gives the answer's bytes. Either may carry bytes that are no JSON, behind a zero byte: JSON has
-// none, and many paths or numbers cross faster as they are. A panic becomes a "poisoned" answer, as do all calls after it:
-// state that a panic left half changed is not to be trusted.
+// Call runs one request and gives the answer's bytes. Either may carry bytes that are no JSON,
+// behind a zero byte: JSON has none, and many paths or numbers cross faster as they are. A panic
+// becomes a "poisoned" answer, as do all calls after it: state that a panic left half changed is
+// not to be trusted.
 func Call(raw []byte) []byte { return CallInto(raw, func(n int) []byte { return make([]byte, n) }) }
 
 // CallInto is Call with the answer in memory of the caller: n bytes, all of which it fills.
@@ -69,15 +73,20 @@ func dispatch(raw []byte) (any, error) {
 		err = jsontext.Decode(text, &req)
 	}
 	if err != nil {
-		return nil, fault.Wrap(err, fault.InvalidArgument, `send {"v":1,"op":"…","args":{…}}`, "reading the request")
+		return nil, fault.Wrap(err, fault.InvalidArgument, `send {"v":1,"op":"…","args":{…}}`,
+			"reading the request")
 	}
 	if req.V != EnvelopeVersion {
-		return nil, fault.New(fault.VersionMismatch, "the Python package and its library come from different versions: reinstall asrconfig-go",
+		return nil, fault.New(fault.VersionMismatch,
+			"the Python package and its library come from different versions: reinstall "+
+				"asrconfig-go",
 			"request version %d, this library reads %d", req.V, EnvelopeVersion)
 	}
-	op, known := table[req.Op]
-	if !known {
-		return nil, fault.New(fault.UnknownOperation, "reinstall asrconfig-go so that package and library match", "unknown operation %q", req.Op)
+	op, ok := table[req.Op]
+	if !ok {
+		return nil, fault.New(fault.UnknownOperation,
+			"reinstall asrconfig-go so that package and library match", "unknown operation %q",
+			req.Op)
 	}
 	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("{}")
@@ -85,7 +94,8 @@ func dispatch(raw []byte) (any, error) {
 	return op.run(req.Args, attached)
 }
 
-// attachment is a result with bytes behind its JSON, written where the answer goes: there may be many.
+// attachment is a result with bytes behind its JSON, written where the answer goes: there may be
+// many.
 type attachment[R any] struct {
 	result R
 	size   int
@@ -121,7 +131,50 @@ func marshal(result any, err error) []byte {
 	}
 	out, failed := json.Marshal(a)
 	if failed != nil { // a NaN in a result, say: a defect, but the caller still gets an answer
-		return marshal(nil, fault.Wrap(failed, fault.Internal, "please report this as a defect", "writing the answer"))
+		return marshal(nil, fault.Wrap(failed, fault.Internal, "please report this as a defect",
+			"writing the answer"))
 	}
 	return out
+}
+
+// registry hands out handles for things that live longer than a call. Handles are never reused and
+// 0 is never one. The zero registry is ready to use.
+type registry[T any] struct {
+	mu   sync.RWMutex
+	last uint64
+	held map[uint64]T
+}
+
+func (r *registry[T]) add(v T) uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held == nil {
+		r.held = map[uint64]T{}
+	}
+	r.last++
+	r.held[r.last] = v
+	return r.last
+}
+
+func (r *registry[T]) find(handle uint64) (T, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	v, ok := r.held[handle]
+	return v, ok
+}
+
+// get is find with an error that names the kind of thing.
+func (r *registry[T]) get(handle uint64, kind string) (T, error) {
+	v, ok := r.find(handle)
+	if !ok {
+		return v, fault.New(fault.NotFound, "it was released, or never started",
+			"no %s has the handle %d", kind, handle)
+	}
+	return v, nil
+}
+
+func (r *registry[T]) remove(handle uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.held, handle)
 }

@@ -5,8 +5,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// arrowArgs is an audio column in the caller's memory: addresses of Arrow's buffers, which stay alive and unchanged until
-// the scan, or the piece, is over. An address of 0 says that there is no such buffer.
+// arrowArgs is an audio column in the caller's memory: addresses of Arrow's buffers, which stay
+// alive and unchanged until the scan, or the piece, is over. An address of 0 says that there is no
+// such buffer.
 type arrowArgs struct {
 	Batches []arrowBatchArgs `json:"batches"`
 	Indices uintptr          `json:"indices"` // of uint64: the rows to take; 0 for all
@@ -42,7 +43,8 @@ func (a *arrowArgs) view() (*dataset.Arrow, error) {
 	}
 	arrow := dataset.Arrow{First: a.First, Rate: a.Rate}
 	if a.Count < 0 || a.Count > maxArrowRows {
-		return nil, fault.New(fault.InvalidArgument, "pass the number of indices", "the table has %d indices", a.Count)
+		return nil, fault.New(fault.InvalidArgument, "pass the number of indices",
+			"the table has %d indices", a.Count)
 	}
 	var err error
 	if a.Indices != 0 {
@@ -85,7 +87,8 @@ func (c *arrowColumnArgs) view(rows int) (*dataset.ArrowBinary, error) {
 		return nil, err
 	}
 	if c.Width != 32 && c.Width != 64 {
-		return nil, fault.New(fault.InvalidArgument, "offsets have 32 or 64 bits", "width is %d", c.Width)
+		return nil, fault.New(fault.InvalidArgument, "offsets have 32 or 64 bits", "width is %d",
+			c.Width)
 	}
 	if column.Offsets, err = bytesAt("offsets", c.Offsets, (c.From+rows+1)*c.Width/8); err != nil {
 		return nil, err
@@ -99,7 +102,9 @@ func (c *arrowColumnArgs) view(rows int) (*dataset.ArrowBinary, error) {
 // bits views a validity bitmap.
 func bits(address uintptr, from, rows int) (dataset.ArrowBits, error) {
 	if from < 0 || rows < 0 || from > maxArrowRows || rows > maxArrowRows {
-		return dataset.ArrowBits{}, fault.New(fault.InvalidArgument, "pass the lengths and offsets of live arrays", "a batch of %d rows from %d on", rows, from)
+		return dataset.ArrowBits{}, fault.New(fault.InvalidArgument,
+			"pass the lengths and offsets of live arrays", "a batch of %d rows from %d on", rows,
+			from)
 	}
 	if address == 0 {
 		return dataset.ArrowBits{}, nil

@@ -8,7 +8,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// durations are those of all clips: in the JSON, or attached as little-endian float64, as there may be a million.
+// durations are those of all clips: in the JSON, or attached as little-endian float64, as there may
+// be a million.
 type durations struct {
 	Seconds []float64 `json:"seconds"`
 }
@@ -16,10 +17,11 @@ type durations struct {
 // attach takes more durations in seconds, little-endian float64.
 func (d *durations) attach(b []byte) error {
 	if len(b)%8 != 0 {
-		return fault.New(fault.InvalidArgument, "attach float64 numbers", "%d attached bytes are not a whole number of durations", len(b))
+		return fault.New(fault.InvalidArgument, "attach float64 numbers",
+			"%d attached bytes are not a whole number of durations", len(b))
 	}
-	for at := 0; at < len(b); at += 8 {
-		d.Seconds = append(d.Seconds, math.Float64frombits(binary.LittleEndian.Uint64(b[at:])))
+	for offset := 0; offset < len(b); offset += 8 {
+		d.Seconds = append(d.Seconds, math.Float64frombits(binary.LittleEndian.Uint64(b[offset:])))
 	}
 	return nil
 }
@@ -29,17 +31,18 @@ type batchingArgs struct {
 	Options batching.Options `json:"options"`
 }
 
-// compareBatching simulates an epoch with every strategy of making batches: what each computes, pads and takes.
+// compareBatching simulates an epoch with every strategy of making batches: what each computes,
+// pads and takes.
 func compareBatching(a batchingArgs) (batching.Comparison, error) {
-	found, err := batching.Compare(a.Seconds, a.Options)
+	comparison, err := batching.Compare(a.Seconds, a.Options)
 	if err != nil {
 		return batching.Comparison{}, err
 	}
-	return *found, nil
+	return *comparison, nil
 }
 
-// orderSteps orders the clips of one epoch and splits it into steps and micro-batches. Behind the zero byte of the answer: the order, indices
-// of clips as little-endian uint32.
+// orderSteps orders the clips of one epoch and splits it into steps and micro-batches. Behind the
+// zero byte of the answer: the order, indices of clips as little-endian uint32.
 func orderSteps(a batchingArgs) (attachment[batching.Epoch], error) {
 	epoch, err := batching.MakeEpoch(a.Seconds, a.Options)
 	if err != nil {
@@ -62,7 +65,8 @@ type split struct {
 	MicroBatches [][]int `json:"micro_batches"` // indices of clips
 }
 
-// splitStep splits the clips of one step into micro-batches that fit the memory, and that take the least time.
+// splitStep splits the clips of one step into micro-batches that fit the memory, and that take the
+// least time.
 func splitStep(a splitArgs) (split, error) {
 	batches, err := batching.Split(a.Seconds, a.Memory, a.OverheadS)
 	return split{batches}, err
@@ -79,6 +83,6 @@ type longest struct {
 
 // costOfLongest says for limits in seconds what the clips over them cost.
 func costOfLongest(a longestArgs) (longest, error) {
-	found, err := batching.CostOfLongest(a.Seconds, a.Options, a.LimitsS)
-	return longest{found}, err
+	costs, err := batching.CostOfLongest(a.Seconds, a.Options, a.LimitsS)
+	return longest{costs}, err
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/jsontext"
 )
 
-// Each file of capi/testdata is one operation's requests with their answers; the Python tests send the same requests
-// through the shared library. After an intended change: go test ./core/api -run Golden -update, then read the diff.
+// Each file of capi/testdata is one operation's requests with their answers; the Python tests send
+// the same requests through the shared library. After an intended change: go test ./core/api -run
+// Golden -update, then read the diff.
 var update = flag.Bool("update", false, "write the answers of this version into capi/testdata")
 
 const goldenDir = "../../capi/testdata"

@@ -21,7 +21,8 @@ type openedTrace struct {
 	memory.Summary
 }
 
-// openTrace reads a trace and keeps it for memory.simulate, memory.snapshot and memory.run until memory.close. Errors: Corrupt, NotFound.
+// openTrace reads a trace and keeps it for memory.simulate, memory.snapshot and memory.run until
+// memory.close. Errors: Corrupt, NotFound.
 func openTrace(a openTraceArgs) (openedTrace, error) {
 	m, err := a.model()
 	if err != nil {
@@ -32,7 +33,8 @@ func openTrace(a openTraceArgs) (openedTrace, error) {
 
 func (a openTraceArgs) model() (*memory.Model, error) {
 	if (a.Path == "") == (len(a.Trace) == 0) {
-		return nil, fault.New(fault.InvalidArgument, "give the path of a trace file, or its content", "one of path and trace is required")
+		return nil, fault.New(fault.InvalidArgument,
+			"give the path of a trace file, or its content", "one of path and trace is required")
 	}
 	var t *trace.Trace
 	var err error
@@ -72,7 +74,8 @@ type simulateArgs struct {
 	memory.Request
 }
 
-// simulate replays one step, or one evaluation batch, of a trace at other shapes through the allocator.
+// simulate replays one step, or one evaluation batch, of a trace at other shapes through the
+// allocator.
 func simulate(a simulateArgs) (peak.Estimate, error) {
 	m, err := a.Trace.model()
 	if err != nil {
@@ -81,8 +84,8 @@ func simulate(a simulateArgs) (peak.Estimate, error) {
 	return m.Simulate(a.Request)
 }
 
-// determines tells whether a trace answers memory.simulate for a shape by formulas that are exact there; else the shape is to be
-// traced itself.
+// determines reports whether a trace answers memory.simulate for a shape by formulas that are exact
+// there; else the shape is to be traced itself.
 func determines(a simulateArgs) (memory.Determined, error) {
 	m, err := a.Trace.model()
 	if err != nil {
@@ -96,7 +99,8 @@ type snapshotArgs struct {
 	memory.SnapshotRequest
 }
 
-// snapshotOf replays what memory.simulate does, and gives the allocator's events and its blocks at the end.
+// snapshotOf replays what memory.simulate does, and gives the allocator's events and its blocks at
+// the end.
 func snapshotOf(a snapshotArgs) (memory.Snapshot, error) {
 	m, err := a.Trace.model()
 	if err != nil {
@@ -110,8 +114,8 @@ type heldArgs struct {
 	memory.CompareRequest
 }
 
-// compareHeld holds what a training held at a moment, such as that in which its memory ran out, against the same moment of a
-// trace's run; without a trace it sums up what was held.
+// compareHeld holds what a training held at a moment, such as that in which its memory ran out,
+// against the same moment of a trace's run; without a trace it sums up what was held.
 func compareHeld(a heldArgs) (memory.Comparison, error) {
 	if a.Trace == nil {
 		return a.Unpredicted()

@@ -5,16 +5,19 @@ import (
 	"math"
 	"time"
 
+	"github.com/asrconfig/asrconfig-go/core/diagnosis"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/forecast"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
 	"github.com/asrconfig/asrconfig-go/core/monitor"
+	"github.com/asrconfig/asrconfig-go/core/report"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
 var monitors registry[*monitor.Monitor]
 
-// ReadStats copies the newest sample; false when no monitor has the handle. It is the hot path behind ac_stats_read.
+// ReadStats copies the newest sample; false when no monitor has the handle. It is the hot path
+// behind ac_stats_read.
 func ReadStats(handle uint64, out *monitor.Stats) bool {
 	m, ok := monitors.find(handle)
 	if ok {
@@ -23,7 +26,8 @@ func ReadStats(handle uint64, out *monitor.Stats) bool {
 	return ok
 }
 
-// PutStep hands one step's figures to a monitor; false when no monitor has the handle. It is the hot path behind ac_step_put.
+// PutStep hands one step's figures to a monitor; false when no monitor has the handle. It is the
+// hot path behind ac_step_put.
 func PutStep(handle uint64, s *Step) bool {
 	m, ok := monitors.find(handle)
 	if ok {
@@ -44,10 +48,12 @@ type monitorStarted struct {
 	GPUError string   `json:"gpu_error"` // why there are none
 }
 
-// startMonitor starts to sample memory and activity, until monitor.stop. ac_stats_read copies the newest sample, ac_step_put reports a step.
+// startMonitor starts to sample memory and activity, until monitor.stop. ac_stats_read copies the
+// newest sample, ac_step_put reports a step.
 func startMonitor(a startMonitorArgs) (monitorStarted, error) {
 	if a.PID < 0 {
-		return monitorStarted{}, fault.New(fault.InvalidArgument, "pass the PID of a running process", "invalid pid %d", a.PID)
+		return monitorStarted{}, fault.New(fault.InvalidArgument,
+			"pass the PID of a running process", "invalid pid %d", a.PID)
 	}
 	started := monitorStarted{GPUs: []string{}}
 	options := a.options()
@@ -57,8 +63,10 @@ func startMonitor(a startMonitorArgs) (monitorStarted, error) {
 		return monitorStarted{}, err
 	}
 	m, err := monitor.Start(monitor.Config{
-		GPU: reader, Host: hardware.OpenHost(a.Root).Memory, Watcher: hardware.WatchHost(a.Root).Of(a.PID),
-		Forecast: forecast.New(len(started.GPUs)), Interval: time.Duration(a.IntervalMS * float64(time.Millisecond)),
+		GPU: reader, Host: hardware.OpenHost(a.Root).Memory,
+		Watcher:  hardware.WatchHost(a.Root).Of(a.PID),
+		Forecast: forecast.New(len(started.GPUs)),
+		Interval: time.Duration(a.IntervalMS * float64(time.Millisecond)),
 	})
 	if err != nil {
 		if reader != nil {
@@ -70,7 +78,8 @@ func startMonitor(a startMonitorArgs) (monitorStarted, error) {
 	return started, nil
 }
 
-// openGPUs gives a nil reader, and the reason in started, on a machine without GPUs: host memory is watched all the same.
+// openGPUs returns a nil reader, and the reason in started, on a machine without GPUs: host memory
+// is watched all the same.
 func openGPUs(o hardware.Options, started *monitorStarted) (monitor.GPUReader, error) {
 	devices, err := hardware.OpenDevices(o)
 	if err != nil {
@@ -90,8 +99,10 @@ type monitorArgs struct {
 	Monitor uint64 `json:"monitor"`
 }
 
-// withMonitor is an operation on the monitor that its arguments name. A stopped one keeps what it saw until it is closed.
-func withMonitor[A interface{ handle() uint64 }, R any](f func(*monitor.Monitor, A) (R, error)) operation {
+// withMonitor is an operation on the monitor that its arguments name. A stopped one keeps what it
+// saw until it is closed.
+func withMonitor[A interface{ handle() uint64 },
+	R any](f func(*monitor.Monitor, A) (R, error)) operation {
 	run := withArgs(func(a A) (result R, err error) {
 		m, err := monitors.get(a.handle(), "monitor")
 		if err != nil {
@@ -122,7 +133,7 @@ type historyArgs struct {
 	MaxPoints int `json:"max_points"`
 }
 
-// monitorHistory gives the memory series, in at most max_points points; 0: as many as there are.
+// monitorHistory returns the memory series, in at most max_points points; 0: as many as there are.
 func monitorHistory(m *monitor.Monitor, a historyArgs) (monitor.History, error) {
 	return m.History(a.MaxPoints), nil
 }
@@ -133,7 +144,7 @@ func resetMonitorPeaks(m *monitor.Monitor, _ monitorArgs) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// monitorRunLog gives everything seen so far.
+// monitorRunLog returns everything seen so far.
 func monitorRunLog(m *monitor.Monitor, _ monitorArgs) (runlog.Log, error) { return m.Log(), nil }
 
 type saveArgs struct {
@@ -143,15 +154,15 @@ type saveArgs struct {
 
 // saveMonitor writes the run log into a file.
 func saveMonitor(m *monitor.Monitor, a saveArgs) (struct{}, error) {
-	seen := m.Log()
-	return struct{}{}, runlog.Save(a.Path, &seen)
+	log := m.Log()
+	return struct{}{}, runlog.Save(a.Path, &log)
 }
 
 type alerts struct {
 	Alerts []runlog.Alert `json:"alerts"`
 }
 
-// monitorAlerts gives all alerts so far, oldest first.
+// monitorAlerts returns all alerts so far, oldest first.
 func monitorAlerts(m *monitor.Monitor, _ monitorArgs) (alerts, error) {
 	return alerts{m.Alerts()}, nil
 }
@@ -166,25 +177,66 @@ type eventArgs struct {
 // recordEvent adds an event to the run log.
 func recordEvent(m *monitor.Monitor, a eventArgs) (struct{}, error) {
 	if a.Kind == "" || a.Text == "" {
-		return struct{}{}, fault.New(fault.InvalidArgument, `say what happened, as in kind "training", text "epoch 2"`, "an event without kind or text")
+		return struct{}{}, fault.New(fault.InvalidArgument,
+			`say what happened, as in kind "training", text "epoch 2"`,
+			"an event without kind or text")
 	}
 	m.Record(a.Kind, a.GPU, a.Text)
 	return struct{}{}, nil
 }
 
-// monitorActivity gives the newest reading of what the host and the GPUs do: at_s in seconds from the start, the names of
-// runlog.ActivitySeries, and for each GPU those of runlog.GPUSeries; null for what is not known.
+// monitorActivity returns the newest reading of what the host and the GPUs do: at_s in seconds from
+// the start, the names of runlog.ActivitySeries, and for each GPU those of runlog.GPUSeries; null
+// for what is not known.
 func monitorActivity(m *monitor.Monitor, _ monitorArgs) (map[string]any, error) {
-	at, host, gpus := m.Activity()
-	found := host.Named()
-	found["at_s"] = nil
-	if !math.IsNaN(at) {
-		found["at_s"] = at
+	atS, host, gpus := m.Activity()
+	reading := host.Named()
+	reading["at_s"] = nil
+	if !math.IsNaN(atS) {
+		reading["at_s"] = atS
 	}
 	named := make([]map[string]any, len(gpus))
 	for i := range gpus {
 		named[i] = gpus[i].Named()
 	}
-	found["gpus"] = named
-	return found, nil
+	reading["gpus"] = named
+	return reading, nil
+}
+
+type diagnosisArgs struct {
+	RunLog runlog.Log    `json:"run_log"`
+	Run    diagnosis.Run `json:"run"`
+}
+
+// diagnose says of a run log what held the training back, the gravest finding first. Errors:
+// VersionMismatch.
+func diagnose(a diagnosisArgs) ([]diagnosis.Finding, error) {
+	if a.RunLog.Version != runlog.Version {
+		return nil, fault.New(fault.VersionMismatch,
+			"read it with the version of asrconfig-go that wrote it",
+			"the run log is of version %d, this library reads version %d", a.RunLog.Version,
+			runlog.Version)
+	}
+	return diagnosis.Of(&a.RunLog, a.Run), nil
+}
+
+type runLogArgs struct {
+	RunLog runlog.Log `json:"run_log"`
+}
+
+// checkRunLog refuses a run log that does not hold together. Errors: Corrupt.
+func checkRunLog(a runLogArgs) (struct{}, error) { return struct{}{}, a.RunLog.Check() }
+
+type exportArgs struct {
+	Sources []report.Source `json:"sources"`
+	Format  string          `json:"format"` // csv, jsonl or chrome
+}
+
+// exportRun writes what the monitors of a run saw, for other programs. Behind the zero byte of the
+// answer: the file's content, in UTF-8. Errors: Corrupt, InvalidArgument.
+func exportRun(a exportArgs) (attachment[struct{}], error) {
+	content, err := report.Export(a.Sources, a.Format)
+	return attachment[struct{}]{size: len(content), write: func(to []byte) {
+		copy(to, content)
+	}}, err
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// A scan is start / poll / result / cancel: a single long call would keep Ctrl-C and the progress bar waiting.
-// A source that comes in pieces is open / add, poll / … / end, poll / result / cancel.
+// A scan is start / poll / result / cancel: a single long call would keep Ctrl-C and the progress
+// bar waiting. A source that comes in pieces is open / add, poll / … / end, poll / result / cancel.
 type scanJob struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
@@ -51,13 +51,14 @@ type scanArgs struct {
 // attach takes more paths, each ended by a zero byte, behind those of the JSON.
 func (a *scanArgs) attach(b []byte) error {
 	if len(b) > 0 && b[len(b)-1] != 0 {
-		return fault.New(fault.InvalidArgument, "end each path with a zero byte", "the last attached path is truncated")
+		return fault.New(fault.InvalidArgument, "end each path with a zero byte",
+			"the last attached path is truncated")
 	}
 	all := string(b) // one copy, of which each path is a part
 	a.Paths = slices.Grow(a.Paths, strings.Count(all, "\x00"))
 	for len(all) > 0 {
-		path, rest, _ := strings.Cut(all, "\x00")
-		a.Paths, all = append(a.Paths, path), rest
+		path, others, _ := strings.Cut(all, "\x00")
+		a.Paths, all = append(a.Paths, path), others
 	}
 	return nil
 }
@@ -69,7 +70,8 @@ type bufferArgs struct {
 	Size    int     `json:"size"` // bytes
 }
 
-// startScan begins to list and measure audio: a folder, files, a manifest, shards, buffers or an Arrow column. scan.poll reports when it is done.
+// startScan begins to list and measure audio: a folder, files, a manifest, shards, buffers or an
+// Arrow column. scan.poll reports when it is done.
 func startScan(a scanArgs) (jobRef, error) {
 	var err error
 	if a.Request.Buffers, err = buffersOf(a.Buffers); err != nil {
@@ -79,7 +81,9 @@ func startScan(a scanArgs) (jobRef, error) {
 		return jobRef{}, err
 	}
 	job := newScanJob()
-	if err := job.run(len(a.Buffers) > 0 || a.Arrow != nil, func() (dataset.Result, error) { return dataset.Scan(job.ctx, a.Request, &job.progress) }); err != nil {
+	if err := job.run(len(a.Buffers) > 0 || a.Arrow != nil, func() (dataset.Result, error) {
+		return dataset.Scan(job.ctx, a.Request, &job.progress)
+	}); err != nil {
 		return jobRef{}, err
 	}
 	return jobRef{scans.add(job)}, nil
@@ -105,14 +109,15 @@ type addArgs struct {
 // attach takes the columns of the page.
 func (a *addArgs) attach(b []byte) error {
 	if len(b) > 0 && a.Page == nil {
-		return fault.New(fault.InvalidArgument, "pass the page that they belong to", "%d bytes of columns without a page", len(b))
+		return fault.New(fault.InvalidArgument, "pass the page that they belong to",
+			"%d bytes of columns without a page", len(b))
 	}
 	a.Columns = slices.Clone(b)
 	return nil
 }
 
-// addToScan begins to measure a piece, or to take over a page of scan.clips of another scan with its columns behind the zero byte of the request;
-// scan.poll reports when it is done.
+// addToScan begins to measure a piece, or to take over a page of scan.clips of another scan with
+// its columns behind the zero byte of the request; scan.poll reports when it is done.
 func addToScan(a addArgs) (struct{}, error) {
 	job, err := openedScan(a.Job)
 	if err != nil {
@@ -124,9 +129,10 @@ func addToScan(a addArgs) (struct{}, error) {
 	if a.Piece.Arrow, err = a.Arrow.view(); err != nil {
 		return struct{}{}, err
 	}
-	return struct{}{}, job.run(len(a.Buffers) > 0 || a.Arrow != nil, func() (dataset.Result, error) {
-		return dataset.Result{}, job.collection.Add(job.ctx, &a.Piece, &job.progress)
-	})
+	return struct{}{}, job.run(len(a.Buffers) > 0 || a.Arrow != nil,
+		func() (dataset.Result, error) {
+			return dataset.Result{}, job.collection.Add(job.ctx, &a.Piece, &job.progress)
+		})
 }
 
 type endArgs struct {
@@ -140,7 +146,9 @@ func endScan(a endArgs) (struct{}, error) {
 	if err != nil {
 		return struct{}{}, err
 	}
-	return struct{}{}, job.run(false, func() (dataset.Result, error) { return job.collection.Finish(job.ctx, a.Ending) })
+	return struct{}{}, job.run(false, func() (dataset.Result, error) {
+		return job.collection.Finish(job.ctx, a.Ending)
+	})
 }
 
 func openedScan(handle uint64) (*scanJob, error) {
@@ -149,7 +157,8 @@ func openedScan(handle uint64) (*scanJob, error) {
 		return nil, err
 	}
 	if job.collection == nil {
-		return nil, fault.New(fault.InvalidArgument, "create the scan with scan.open", "scan %d does not accept pieces", handle)
+		return nil, fault.New(fault.InvalidArgument, "create the scan with scan.open",
+			"scan %d does not accept pieces", handle)
 	}
 	return job, nil
 }
@@ -166,14 +175,15 @@ func buffersOf(args []bufferArgs) ([]dataset.Buffer, error) {
 	return buffers, nil
 }
 
-// bytes views the caller's memory. The address comes from ctypes, so the garbage collector has no say in it; the
-// conversion goes through a pointer to the integer because vet cannot know that.
+// bytes views the caller's memory. The address comes from ctypes, so the garbage collector has no
+// say in it; the conversion goes through a pointer to the integer because vet cannot know that.
 func (b bufferArgs) bytes() ([]byte, error) {
 	if b.Size == 0 {
 		return []byte{}, nil
 	}
 	if b.Address == 0 || b.Size < 0 {
-		return nil, fault.New(fault.InvalidArgument, "pass the address and size of a live buffer", "buffer %q: address %#x, size %d", b.Name, b.Address, b.Size)
+		return nil, fault.New(fault.InvalidArgument, "pass the address and size of a live buffer",
+			"buffer %q: address %#x, size %d", b.Name, b.Address, b.Size)
 	}
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.Address)), b.Size), nil
 }
@@ -185,7 +195,8 @@ func (j *scanJob) run(borrowed bool, stage func() (dataset.Result, error)) error
 	select {
 	case <-j.done:
 	default:
-		return fault.New(fault.InvalidArgument, "poll until it has finished", "the scan is still running")
+		return fault.New(fault.InvalidArgument, "poll until it has finished",
+			"the scan is still running")
 	}
 	if j.err != nil {
 		return j.err
@@ -204,7 +215,8 @@ func (j *scanJob) run(borrowed bool, stage func() (dataset.Result, error)) error
 	return nil
 }
 
-// latest gives what tells the end of the latest stage, and whether that reads memory of the caller.
+// latest returns what tells the end of the latest stage, and whether that reads memory of the
+// caller.
 func (j *scanJob) latest() (done <-chan struct{}, borrowed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -239,10 +251,11 @@ func pollScan(a pollArgs) (scanProgress, error) {
 	case <-wait.C:
 	}
 	p := &job.progress
-	return scanProgress{Finished: finished, Total: p.Total.Load(), Done: p.Done.Load(), Bad: p.Bad.Load()}, nil
+	return scanProgress{Finished: finished, Total: p.Total.Load(), Done: p.Done.Load(),
+		Bad: p.Bad.Load()}, nil
 }
 
-// scanResult gives the profile of a finished scan; its clips come by scan.clips, in pages.
+// scanResult returns the profile of a finished scan; its clips come by scan.clips, in pages.
 func scanResult(a jobRef) (profile.Dataset, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
@@ -257,21 +270,34 @@ type clipsArgs struct {
 	Limit  int    `json:"limit"` // at most maxClipsAPage are given
 }
 
-// scanClips gives a page of clips. Behind the zero byte of the answer: the page's columns, little-endian, one number for each clip: seconds (float64,
-// NaN of a bad clip), bytes (int64), digest (uint64), kind (uint32, index in the list of kinds), characters of the path (uint32); then the paths in UTF-8.
+// within returns where the page of a list of so many lies.
+func (a clipsArgs) within(count int) (from, to int, err error) {
+	if a.Offset < 0 || a.Limit < 1 {
+		return 0, 0, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1",
+			"offset %d, limit %d", a.Offset, a.Limit)
+	}
+	from = min(a.Offset, count)
+	return from, from + min(a.Limit, maxClipsAPage, count-from), nil
+}
+
+// scanClips returns a page of clips. Behind the zero byte of the answer: the page's columns,
+// little-endian, one number for each clip: seconds (float64, NaN of a bad clip), bytes (int64),
+// digest (uint64), kind (uint32, index in the list of kinds), characters of the path (uint32); then
+// the paths in UTF-8.
 func scanClips(a clipsArgs) (attachment[dataset.Page], error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
 		return attachment[dataset.Page]{}, err
 	}
-	if a.Offset < 0 || a.Limit < 1 {
-		return attachment[dataset.Page]{}, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
+	from, to, err := a.within(job.result.Clips.Len())
+	if err != nil {
+		return attachment[dataset.Page]{}, err
 	}
-	page := job.result.Clips.Page(a.Offset, min(a.Limit, maxClipsAPage))
+	page := job.result.Clips.Page(from, to-from)
 	return attachment[dataset.Page]{page, page.Size(), page.Write}, nil
 }
 
-// finishedScan gives a scan that has ended well, or its error.
+// finishedScan returns a scan that has ended well, or its error.
 func finishedScan(handle uint64) (*scanJob, error) {
 	job, err := scans.get(handle, "scan")
 	if err != nil {
@@ -281,26 +307,28 @@ func finishedScan(handle uint64) (*scanJob, error) {
 	select {
 	case <-done:
 	default:
-		return nil, fault.New(fault.InvalidArgument, "poll until it has finished", "scan %d is still running", handle)
+		return nil, fault.New(fault.InvalidArgument, "poll until it has finished",
+			"scan %d is still running", handle)
 	}
 	if job.err == nil && job.result.Clips == nil {
-		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not ended", handle)
+		return nil, fault.New(fault.InvalidArgument, "call scan.end first", "scan %d has not ended",
+			handle)
 	}
 	return job, job.err
 }
 
-// scanTexts gives what is said in clips from an offset on, of a scan with texts; null where that is not known.
+// scanTexts returns what is said in clips from an offset on, of a scan with texts; null where that
+// is not known.
 func scanTexts(a clipsArgs) ([]*string, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
 		return nil, err
 	}
-	if a.Offset < 0 || a.Limit < 1 {
-		return nil, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
+	from, to, err := a.within(len(job.result.Texts))
+	if err != nil {
+		return nil, err
 	}
-	texts := job.result.Texts
-	from := min(a.Offset, len(texts))
-	return texts[from : from+min(a.Limit, maxClipsAPage, len(texts)-from)], nil
+	return job.result.Texts[from:to], nil
 }
 
 type tablePage struct {
@@ -308,7 +336,8 @@ type tablePage struct {
 	Rows    []dataset.TableRow `json:"rows"`
 }
 
-// scanRows gives the rows of a manifest from an offset on, of a scan that lists them; others have none.
+// scanRows returns the rows of a manifest from an offset on, of a scan that lists them; others have
+// none.
 func scanRows(a clipsArgs) (tablePage, error) {
 	job, err := finishedScan(a.Job)
 	if err != nil {
@@ -318,19 +347,20 @@ func scanRows(a clipsArgs) (tablePage, error) {
 	if table == nil {
 		table = new(dataset.Table)
 	}
-	if a.Offset < 0 || a.Limit < 1 {
-		return tablePage{}, fault.New(fault.InvalidArgument, "offset counts from 0, limit from 1", "offset %d, limit %d", a.Offset, a.Limit)
+	from, to, err := a.within(len(table.Rows))
+	if err != nil {
+		return tablePage{}, err
 	}
-	from := min(a.Offset, len(table.Rows))
-	return tablePage{table.Columns, table.Rows[from : from+min(a.Limit, maxClipsAPage, len(table.Rows)-from)]}, nil
+	return tablePage{table.Columns, table.Rows[from:to]}, nil
 }
 
 type jobRef struct {
 	Job uint64 `json:"job"`
 }
 
-// cancelScan stops a running scan and forgets it; a finished one is released by it. It waits for the goroutine only when
-// that reads the caller's buffers: summing up millions of clips takes longer than a person who pressed Ctrl-C waits.
+// cancelScan stops a running scan and forgets it; a finished one is released by it. It waits for
+// the goroutine only when that reads the caller's buffers: summing up millions of clips takes
+// longer than a person who pressed Ctrl-C waits.
 func cancelScan(a jobRef) (struct{}, error) {
 	clips, err := releaseScan(a.Job)
 	if err != nil {

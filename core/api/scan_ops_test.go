@@ -305,25 +305,3 @@ func TestCallSurvivesAnything(t *testing.T) {
 		require.NotEmpty(t, got.Error.Message)
 	}
 }
-
-func FuzzCall(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join(goldenDir, "plan.*.json"))
-	require.NoError(f, err)
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		require.NoError(f, err)
-		var pairs []goldenPair
-		require.NoError(f, json.Unmarshal(raw, &pairs))
-		for _, pair := range pairs {
-			f.Add([]byte(pair.Request))
-		}
-	}
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		if strings.Contains(string(raw), "scan.start") || strings.Contains(string(raw), "monitor.start") {
-			return // made-up addresses and folders are not for a fuzzer
-		}
-		text, _, _ := bytes.Cut(Call(raw), []byte{0})
-		require.True(t, json.Valid(text))
-		require.NoError(t, fault.PoisonError())
-	})
-}

@@ -27,13 +27,15 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
-// operation is what runs a request, and the function behind it, whose types and comment the reference shows (contract.go).
+// operation is what runs a request, and the function behind it, whose types and comment the
+// reference shows (abi.go).
 type operation struct {
 	run      func(args json.RawMessage, attached []byte) (any, error)
 	function any
 }
 
-// table is every operation. To add one: a function, a row here, a golden pair in capi/testdata, a Python method.
+// table is every operation. To add one: a function, a row here, a golden pair in capi/testdata, a
+// Python method.
 var table = map[string]operation{
 	"diagnosis.of":        withArgs(diagnose),
 	"hardware.detect":     withArgs(detectHardware),
@@ -98,7 +100,8 @@ var table = map[string]operation{
 // library.info lists the table, which may not name it in its own initializer.
 func init() { table["library.info"] = withoutArgs(libraryInfo) }
 
-// attachable are arguments that come with bytes behind the JSON. They are the caller's: what is kept must be copied.
+// attachable are arguments that come with bytes behind the JSON. They are the caller's: what is
+// kept must be copied.
 type attachable interface{ attach(b []byte) error }
 
 // withArgs decodes the arguments strictly into A and runs f.
@@ -106,7 +109,9 @@ func withArgs[A, R any](f func(A) (R, error)) operation {
 	run := func(raw json.RawMessage, attached []byte) (any, error) {
 		var args A
 		if err := jsontext.Decode(raw, &args); err != nil {
-			return nil, fault.Wrap(err, fault.InvalidArgument, "see the operation's arguments in docs/reference/operations.md", "reading the arguments")
+			return nil, fault.Wrap(err, fault.InvalidArgument,
+				"see the operation's arguments in capi/operations.json",
+				"reading the arguments")
 		}
 		if err := attach(&args, attached); err != nil {
 			return nil, err
@@ -125,47 +130,57 @@ func attach(args any, b []byte) error {
 		return a.attach(b)
 	}
 	if len(b) > 0 {
-		return fault.New(fault.InvalidArgument, "end the request behind its JSON", "the operation takes no attachment, got %d bytes", len(b))
+		return fault.New(fault.InvalidArgument, "end the request behind its JSON",
+			"the operation takes no attachment, got %d bytes", len(b))
 	}
 	return nil
 }
 
 type library struct {
-	Version         string              `json:"version"`
-	Go              string              `json:"go"`
-	Platform        string              `json:"platform"` // as in linux/amd64
-	Goroutines      int                 `json:"goroutines"`
-	SchemaVersion   int                 `json:"schema_version"` // of plans and profiles in files
-	Operations      []string            `json:"operations"`
-	AudioExtensions []string            `json:"audio_extensions"`
-	AudioColumns    []string            `json:"audio_columns"` // usual names of columns with audio, the preferred ones first
-	TextColumns     []string            `json:"text_columns"`  // the same of transcripts
-	Throttles       []runlog.Throttle   `json:"throttles"`     // bits of a GPU's throttle reasons
-	Structures      map[string][]CField `json:"structures"`    // of capi/layout.h, as this library has them in memory
+	Version         string   `json:"version"`
+	Go              string   `json:"go"`
+	Platform        string   `json:"platform"` // as in linux/amd64
+	Goroutines      int      `json:"goroutines"`
+	SchemaVersion   int      `json:"schema_version"` // of plans and profiles in files
+	Operations      []string `json:"operations"`
+	AudioExtensions []string `json:"audio_extensions"`
+	// usual names of columns with audio, the preferred ones first
+	AudioColumns []string          `json:"audio_columns"`
+	TextColumns  []string          `json:"text_columns"` // the same of transcripts
+	Throttles    []runlog.Throttle `json:"throttles"`    // bits of a GPU's throttle reasons
+	// of capi/layout.h, as this library has them in memory
+	Structures map[string][]CField `json:"structures"`
 }
 
 // libraryInfo says what this library is and can do.
 func libraryInfo() library {
 	audio, text := dataset.Columns()
 	return library{
-		Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Goroutines: runtime.NumGoroutine(),
-		SchemaVersion: profile.SchemaVersion, Operations: slices.Sorted(maps.Keys(table)), AudioExtensions: dataset.Extensions(),
-		AudioColumns: audio, TextColumns: text,
+		Version: Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		Goroutines:    runtime.NumGoroutine(),
+		SchemaVersion: profile.SchemaVersion, Operations: slices.Sorted(maps.Keys(table)),
+		AudioExtensions: dataset.Extensions(),
+		AudioColumns:    audio, TextColumns: text,
 		Throttles: runlog.Throttles, Structures: structures(),
 	}
 }
 
 type hardwareArgs struct {
-	GPU            string   `json:"gpu"`             // plan for this card of the catalogue instead of the local one
-	VisibleDevices *string  `json:"visible_devices"` // CUDA_VISIBLE_DEVICES; Go's own copy of the environment is stale
-	DeviceOrder    string   `json:"device_order"`    // CUDA_DEVICE_ORDER, "" when unset
-	CUDAOrder      []string `json:"cuda_order"`      // UUIDs of the devices as CUDA numbers them in the caller's process; null before CUDA runs there
-	LibraryPath    string   `json:"library_path"`
-	Root           string   `json:"root"`
+	// plan for this card of the catalogue instead of the local one
+	GPU string `json:"gpu"`
+	// CUDA_VISIBLE_DEVICES; Go's own copy of the environment is stale
+	VisibleDevices *string `json:"visible_devices"`
+	DeviceOrder    string  `json:"device_order"` // CUDA_DEVICE_ORDER, "" when unset
+	// UUIDs of the devices as CUDA numbers them in the caller's process; null before CUDA runs
+	// there
+	CUDAOrder   []string `json:"cuda_order"`
+	LibraryPath string   `json:"library_path"`
+	Root        string   `json:"root"`
 }
 
 func (a hardwareArgs) options() hardware.Options {
-	return hardware.Options{VisibleDevices: a.VisibleDevices, DeviceOrder: a.DeviceOrder, CUDAOrder: a.CUDAOrder, LibraryPath: a.LibraryPath, Root: a.Root}
+	return hardware.Options{VisibleDevices: a.VisibleDevices, DeviceOrder: a.DeviceOrder,
+		CUDAOrder: a.CUDAOrder, LibraryPath: a.LibraryPath, Root: a.Root}
 }
 
 // detectHardware measures this machine, or takes GPUs of the catalogue in place of what is here.
@@ -192,18 +207,19 @@ func (a planArgs) inputs() plan.Inputs {
 		Traced: a.Traced, NotTraced: a.NotTraced, Durations: a.Seconds, Cards: compare.Cards()}
 }
 
-// makePlan plans a training: every setting with its reason. Errors: InvalidArgument, EmptyDataset, Infeasible.
+// makePlan plans a training: every setting with its reason. Errors: InvalidArgument, EmptyDataset,
+// Infeasible.
 func makePlan(a planArgs) (profile.Config, error) { return plan.Make(a.inputs()) }
 
 // nextTrace names the candidate to trace before plan.make; null when a plan needs no further trace.
 func nextTrace(a planArgs) (*plan.TraceRequest, error) { return plan.Next(a.inputs()) }
 
 func structures() map[string][]CField {
-	found := map[string][]CField{}
+	layouts := map[string][]CField{}
 	for _, s := range Structures {
-		found[CName(s)] = CFields(s)
+		layouts[CName(s)] = CFields(s)
 	}
-	return found
+	return layouts
 }
 
 // compareArgs come with the duration of every clip attached, where they are known.
@@ -212,8 +228,9 @@ type compareArgs struct {
 	durations
 }
 
-// compareGPUs plans a training on several GPUs: each row is what plan.make says of that machine. Or it says what to trace first. Errors: those of plan.make but Infeasible,
-// and NotFound for an unknown GPU.
+// compareGPUs plans a training on several GPUs: each row is what plan.make says of that machine. Or
+// it says what to trace first. Errors: those of plan.make but Infeasible, and NotFound for an
+// unknown GPU.
 func compareGPUs(a compareArgs) (compare.Answer, error) {
 	a.Durations = a.Seconds
 	return compare.Make(a.Request)
@@ -226,7 +243,8 @@ type kernelSuiteResult struct {
 	Samples []kernel.Sample `json:"samples"`
 }
 
-// kernelSuite lists the kernels that are worth measuring on a card. Errors: InvalidArgument without memory.
+// kernelSuite lists the kernels that are worth measuring on a card. Errors: InvalidArgument without
+// memory.
 func kernelSuite(r kernel.SuiteRequest) (kernelSuiteResult, error) {
 	samples, err := kernel.Suite(r)
 	return kernelSuiteResult{samples}, err
@@ -236,8 +254,9 @@ type kernelTable struct {
 	Table string `json:"table"` // the text of the file
 }
 
-// profileKernels reads a table of kernels that were measured on a card, and returns by how much they correct the times of plans for it.
-// Errors: Corrupt, InvalidArgument for a table that contradicts itself or its card, NotFound and Unsupported for a card without figures.
+// profileKernels reads a table of kernels that were measured on a card, and returns by how much
+// they correct the times of plans for it. Errors: Corrupt, InvalidArgument for a table that
+// contradicts itself or its card, NotFound and Unsupported for a card without figures.
 func profileKernels(a kernelTable) (kernel.Profile, error) {
 	table, err := kernel.ReadTable([]byte(a.Table))
 	if err != nil {
@@ -256,8 +275,16 @@ type classified struct {
 	Advice string         `json:"advice"`
 }
 
-// classifyError tells what a failure means, from the exception's class name and text, and what to do.
+// classifyError tells what a failure means, from the exception's class name and text, and what to
+// do.
 func classifyError(a errorArgs) (classified, error) {
 	class, advice := recovery.Classify(a.Type, a.Text)
 	return classified{class, advice}, nil
 }
+
+type nameArgs struct {
+	Name string `json:"name"` // known name, forgiving in case, signs and prefix: see model.names
+}
+
+// modelConfig returns the transformers config of a known model. Errors: NotFound.
+func modelConfig(a nameArgs) (model.Published, error) { return model.Config(a.Name) }

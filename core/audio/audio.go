@@ -1,8 +1,10 @@
-// Package audio tells how long an audio file plays, from its header and its last bytes: nothing is decoded, and little is
-// read. Formats lie in packages by the family of their container; this one recognises them by their first bytes (formats.go) and
-// names the file in their errors. media has what all of them read from, codec what several of them know of a codec.
+// Package audio measures how long an audio file plays, from its header and its last bytes: it
+// decodes nothing and reads little. Formats lie in packages by the family of their container; this
+// one recognises them by their first bytes (formats.go) and names the file in their errors. media
+// has what all of them read from, codec what several of them know of a codec.
 //
-// The duration is what the file holds. A header that claims something else is reported beside it, never believed.
+// The duration is what the file holds. A header that claims something else is reported beside it,
+// never believed.
 package audio
 
 import (
@@ -12,9 +14,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// File reads the regular file at path and gives its size in bytes too, which is known even when the audio is not.
-// Errors are *fault.Error: NotFound when it is missing, unreadable or no regular file, Corrupt when it breaks its format or
-// holds no audio, Unsupported when its format or codec is not handled. Every message starts with the path.
+// File reads the regular file at path. It also returns the size in bytes, even where the audio
+// cannot be read. Errors are *fault.Error: NotFound when it is missing, unreadable or no regular
+// file, Corrupt when it breaks its format or holds no audio, Unsupported when its format or codec
+// is not handled. Every message starts with the path.
 func File(path string) (media.Info, int64, error) {
 	s := sources.Get().(*media.File)
 	defer sources.Put(s)
@@ -22,7 +25,8 @@ func File(path string) (media.Info, int64, error) {
 	return info, max(st.Size, 0), err
 }
 
-// Look asks the system about the regular file at path, without opening it; errors are those of File.
+// Look asks the system about the regular file at path, without opening it; errors are those of
+// File.
 func Look(path string) (media.Stat, error) {
 	st, err := media.Look(path)
 	if err != nil {
@@ -31,40 +35,46 @@ func Look(path string) (media.Stat, error) {
 	return st, nil
 }
 
-// Reader reads many files, one after another: it keeps its buffers, and the folders that it came by open.
+// Reader reads many files, one after another: it keeps its buffers, and the folders that it came by
+// open.
 type Reader struct {
 	source  media.File
 	folders media.Folders
 }
 
-// NewReader makes one of as many that work side by side. With sizeOnly its File need not tell when files were changed.
+// NewReader returns one of several readers that run concurrently. With sizeOnly, File may omit
+// modification times.
 func NewReader(readers int, sizeOnly bool) Reader {
-	return Reader{source: media.File{SizeOnly: sizeOnly}, folders: media.NewFolders(media.Share(readers))}
+	return Reader{source: media.File{SizeOnly: sizeOnly},
+		folders: media.NewFolders(media.Share(readers))}
 }
 
-// File is the File of this package that spares a question to the system where the answer is known: listed says that the
-// folder of path has it as a regular file, known is what Look said a moment ago. The Stat's size is negative when the file
-// cannot be opened.
-func (r *Reader) File(path string, listed bool, known *media.Stat) (media.Info, media.Stat, error) {
+// File is like the function File, but saves a system call where its answer is at hand: listed means
+// that the folder lists path as a regular file, and looked is a recent result of Look. The Stat's
+// size is negative when the file cannot be opened.
+func (r *Reader) File(path string, listed bool,
+	looked *media.Stat) (media.Info, media.Stat, error) {
 	r.source.Folders = &r.folders
-	return read(&r.source, path, listed, known)
+	return read(&r.source, path, listed, looked)
 }
 
-// Close lets go of the folders. The reader can be used again.
+// Close closes the folders. The reader can be used again.
 func (r *Reader) Close() { r.folders.Close() }
 
-func read(s *media.File, path string, listed bool, known *media.Stat) (info media.Info, st media.Stat, err error) {
+func read(s *media.File, path string, listed bool,
+	looked *media.Stat) (info media.Info, st media.Stat, err error) {
 	err = media.Answered(path, func() (err error) {
-		info, st, err = readOnce(s, path, listed, known)
+		info, st, err = readOnce(s, path, listed, looked)
 		return err
 	})
 	return info, st, err
 }
 
-func readOnce(s *media.File, path string, listed bool, known *media.Stat) (media.Info, media.Stat, error) {
+func readOnce(s *media.File, path string, listed bool,
+	looked *media.Stat) (media.Info, media.Stat, error) {
 	st := media.UnknownStat
-	if known != nil {
-		st = *known
+	if looked != nil {
+		st = *looked
 	}
 	if err := s.Open(path, listed, firstRead[ending(path)], &st); err != nil {
 		return media.Info{}, st, media.Named(path, missing(err))
@@ -74,7 +84,9 @@ func readOnce(s *media.File, path string, listed bool, known *media.Stat) (media
 	st.Digest = s.Digest()
 	switch {
 	case s.Err != nil: // whatever the parser made of the bytes that did arrive
-		return media.Info{}, st, media.Named(path, media.Refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.Err))
+		return media.Info{}, st, media.Named(path,
+			media.Refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w",
+				s.Err))
 	case err != nil:
 		return media.Info{}, st, media.Named(path, err)
 	}
@@ -98,9 +110,9 @@ func Bytes(name string, b []byte) (media.Info, error) {
 	return info, nil
 }
 
-// Section reads the encoded file that lies in size bytes from start on of the regular file at path: a member of a tar
-// archive, which need not be unpacked. name is for the messages. What lies behind the end of the file is missing from it,
-// as from any truncated file. Errors are those of File.
+// Section reads the encoded file that lies in size bytes from start on of the regular file at path:
+// a member of a tar archive, which need not be unpacked. name is for the messages. What lies behind
+// the end of the file is missing from it, as from any truncated file. Errors are those of File.
 func Section(path, name string, start, size int64) (info media.Info, err error) {
 	err = media.Answered(path, func() (err error) {
 		info, err = section(path, name, start, size)
@@ -121,7 +133,8 @@ func section(path, name string, start, size int64) (media.Info, error) {
 	defer s.Close()
 	info, err := parse(s)
 	if s.Err != nil {
-		err = media.Refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w", s.Err)
+		err = media.Refused(fault.NotFound, "check the disk and the mount", "cannot be read: %w",
+			s.Err)
 	}
 	if err != nil {
 		return media.Info{}, media.Named(name, err)

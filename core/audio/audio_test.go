@@ -124,11 +124,11 @@ func TestExtensions(t *testing.T) {
 	for _, name := range []string{"a.txt", "wav", "a.wav.txt", "", "a.json"} {
 		assert.False(t, HasExtension(name), name)
 	}
-	seen := map[string]bool{}
+	owners := map[string]bool{}
 	for _, e := range Extensions() {
 		assert.Equal(t, strings.ToLower(e), e)
-		assert.False(t, seen[e], "twice: %s", e)
-		seen[e] = true
+		assert.False(t, owners[e], "twice: %s", e)
+		owners[e] = true
 	}
 }
 

@@ -27,10 +27,13 @@ var formats = []format{
 	{"WAV", []string{".wav", ".wave", ".rf64", ".bwf"}, riff.IsWAV, riff.ParseWAV},
 	{"FLAC", []string{".flac"}, prefix("fLaC"), flac.Parse},
 	{"Ogg", []string{".ogg", ".oga", ".opus", ".spx"}, prefix("OggS"), ogg.Parse},
-	{"Sony Wave64", []string{".w64"}, prefix("riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb"), riff.ParseW64},
+	{"Sony Wave64", []string{".w64"}, prefix("riff\x2e\x91\xcf\x11\xa5\xd6\x28\xdb"),
+		riff.ParseW64},
 	{"AIFF", []string{".aif", ".aiff", ".aifc"}, riff.IsAIFF, riff.ParseAIFF},
-	{"MP4/M4A", []string{".m4a", ".m4b", ".m4r", ".mp4", ".mov", ".3gp"}, isobmff.Is, isobmff.Parse},
-	{"Matroska/WebM", []string{".mka", ".mkv", ".weba", ".webm"}, prefix("\x1a\x45\xdf\xa3"), matroska.Parse},
+	{"MP4/M4A", []string{".m4a", ".m4b", ".m4r", ".mp4", ".mov", ".3gp"}, isobmff.Is,
+		isobmff.Parse},
+	{"Matroska/WebM", []string{".mka", ".mkv", ".weba", ".webm"}, prefix("\x1a\x45\xdf\xa3"),
+		matroska.Parse},
 	{"Windows Media (ASF)", []string{".wma"}, prefix("\x30\x26\xb2\x75\x8e\x66\xcf\x11"), nil},
 	{"AMR", []string{".amr", ".awb"}, prefix("#!AMR"), amr.Parse},
 	{"Core Audio (CAF)", []string{".caf"}, prefix("caff\x00\x01"), riff.ParseCAF},
@@ -78,8 +81,9 @@ func parse(s *media.File) (media.Info, error) {
 	return format.parse(s, base)
 }
 
-// Extensions lists the file extensions, lower case with their dot, that a folder scan takes for audio. Formats that are not
-// read yet are among them: their files shall be counted as unusable, not overlooked.
+// Extensions lists the file extensions, lower case with their dot, that a folder scan takes for
+// audio. Formats that are not read yet are among them: their files shall be counted as unusable,
+// not overlooked.
 func Extensions() []string {
 	var all []string
 	for i := range formats {
@@ -102,20 +106,21 @@ var firstRead = func() map[uint64]int64 {
 	return lengths
 }()
 
-// leastHeadLen is read at once of WAV and FLAC files. Their headers are shorter still, and most of a FLAC file's first 8 KiB is left free
-// for tags. For copying less a scan is a tenth faster.
+// leastHeadLen is read at once of WAV and FLAC files. Their headers are shorter still, and most of
+// a FLAC file's first 8 KiB is left free for tags. For copying less a scan is a tenth faster.
 const leastHeadLen = 1 << 10
 
 // headLens are those of formats with longer headers than most, or shorter ones.
 var headLens = map[string]int64{
-	".wav": leastHeadLen, ".wave": leastHeadLen, ".flac": leastHeadLen, ".ogg": media.HeadLen, ".oga": media.HeadLen, ".opus": media.HeadLen, ".spx": media.HeadLen,
+	".wav": leastHeadLen, ".wave": leastHeadLen, ".flac": leastHeadLen, ".ogg": media.HeadLen,
+	".oga": media.HeadLen, ".opus": media.HeadLen, ".spx": media.HeadLen,
 }
 
-// HasExtension says whether name ends like an audio file, in upper or lower case.
+// HasExtension reports whether name ends like an audio file, in upper or lower case.
 func HasExtension(name string) bool { return firstRead[ending(name)] > 0 }
 
-// ending packs what follows the last dot of a name into a number, in lower case: names are asked about by the million.
-// It is 0 without a dot in the last eight bytes.
+// ending packs what follows the last dot of a name into a number, in lower case: names are asked
+// about by the million. It is 0 without a dot in the last eight bytes.
 func ending(name string) (packed uint64) {
 	for i := len(name) - 1; i >= max(0, len(name)-8); i-- {
 		c := name[i]

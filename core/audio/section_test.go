@@ -33,7 +33,7 @@ func TestSection(t *testing.T) {
 	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "is empty")
 	_, err = Section(path+"no", "x", 0, 10)
 	audiotest.RefusedAs(t, err, fault.NotFound, "x: ", "no such file")
-	whole, size, err := File(path)
+	full, size, err := File(path)
 	require.NoError(t, err, "a section leaves nothing behind in the pool")
-	assert.Equal(t, []any{0.625, int64(20044)}, []any{whole.DurationS, size})
+	assert.Equal(t, []any{0.625, int64(20044)}, []any{full.DurationS, size})
 }

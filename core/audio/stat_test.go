@@ -25,7 +25,8 @@ func hissing(seed uint64, samples, loudness int) []byte {
 	return b
 }
 
-// TestDigest: what tells recordings from each other is in the digest, wherever the samples begin, and silence says nothing.
+// TestDigest: what tells recordings from each other is in the digest, wherever the samples begin,
+// and silence says nothing.
 func TestDigest(t *testing.T) {
 	long := audiotest.NewWAV("RIFF").Chunk("bext", hissing(9, 2500, 9000)).Encoded
 	wavWith := func(head, samples []byte) []byte {
@@ -62,7 +63,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestDigestOfShortFile: a file that is read whole is marked by its end as well, as the same bytes in memory are.
+// TestDigestOfShortFile: a file that is read whole is marked by its end as well, as the same bytes
+// in memory are.
 func TestDigestOfShortFile(t *testing.T) {
 	tone := audiotest.Fixture(t, "tone.opus")
 	require.Less(t, len(tone)+128, media.WholeLen)
@@ -86,7 +88,8 @@ func digestOf(t *testing.T, b []byte) uint64 {
 	return st.Digest
 }
 
-// TestReaderKeepsFolders: files are found in open folders, also when those change, and nothing stays open.
+// TestReaderKeepsFolders: files are found in open folders, also when those change, and nothing
+// stays open.
 func TestReaderKeepsFolders(t *testing.T) {
 	root := t.TempDir()
 	tone := audiotest.Fixture(t, "tone.wav")

@@ -20,28 +20,34 @@ const (
 const (
 	Random   = "random"   // any
 	Bucketed = "bucketed" // of one bucket, that is of similar length
-	Packed   = "packed"   // groups of clips, each of one bucket, whose sizes add up to the step's: full micro-batches, of several lengths
+	// groups of clips, each of one bucket, whose sizes add up to the step's: full micro-batches, of
+	// several lengths
+	Packed = "packed"
 )
 
 // Options is how the optimizer steps of an epoch are made.
 type Options struct {
-	Mode        string  `json:"mode"`
-	StepSamples int     `json:"step_samples"` // clips in an optimizer step, of all processes together
-	Ranks       int     `json:"ranks"`        // processes
-	Shares      []int   `json:"shares"`       // clips of a full step for each of them; null: evenly. Not of packed steps
-	Seed        uint64  `json:"seed"`
-	Epoch       uint64  `json:"epoch"`
-	Buckets     int     `json:"buckets"` // at most; fewer leave more randomness
-	DropLast    bool    `json:"drop_last"`
-	OverheadS   float64 `json:"overhead_s"` // what a micro-batch costs besides its padded seconds, in seconds of audio
-	Memory      Limits  `json:"memory"`     // null: not known
+	Mode string `json:"mode"`
+	// clips in an optimizer step, of all processes together
+	StepSamples int `json:"step_samples"`
+	Ranks       int `json:"ranks"` // processes
+	// clips of a full step for each of them; null: evenly. Not of packed steps
+	Shares   []int  `json:"shares"`
+	Seed     uint64 `json:"seed"`
+	Epoch    uint64 `json:"epoch"`
+	Buckets  int    `json:"buckets"` // at most; fewer leave more randomness
+	DropLast bool   `json:"drop_last"`
+	// what a micro-batch costs besides its padded seconds, in seconds of audio
+	OverheadS float64 `json:"overhead_s"`
+	Memory    Limits  `json:"memory"` // null: not known
 
 	RowKind units.RowKind `json:"row_kind"` // what a step is made of; "": clips
 
-	Paces []float64 `json:"-"` // of a comparison: how long each process takes, the slowest 1; nil: alike
+	// of a comparison: how long each process takes, the slowest 1; nil: alike
+	Paces []float64 `json:"-"`
 }
 
-// Check says what is wrong with the options themselves.
+// Check returns what is wrong with the options themselves.
 func (r Options) Check() error {
 	wrong := func(hint, format string, args ...any) error {
 		return fault.New(fault.InvalidArgument, hint, format, args...)
@@ -54,7 +60,8 @@ func (r Options) Check() error {
 	case r.Ranks < 1 || r.Ranks > maxRanks:
 		return wrong(fmt.Sprintf("choose 1 to %d", maxRanks), "ranks = %d", r.Ranks)
 	case r.StepSamples%r.Ranks != 0:
-		return wrong("choose a multiple of the number of processes", "%d samples a step cannot be shared evenly by %d processes", r.StepSamples, r.Ranks)
+		return wrong("choose a multiple of the number of processes",
+			"%d samples a step cannot be shared evenly by %d processes", r.StepSamples, r.Ranks)
 	case r.Buckets < 1 || r.Buckets > maxBuckets:
 		return wrong(fmt.Sprintf("choose 1 to %d", maxBuckets), "buckets = %d", r.Buckets)
 	case r.Mode == Packed && r.Memory == nil:
@@ -80,36 +87,45 @@ func (r Options) perRank() int { return r.StepSamples / r.Ranks }
 // group is the most clips of one bucket that lie together in a share of a packed step.
 func (r Options) group() int { return max(1, r.perRank()/lengthsAStep) }
 
-// tail is the sizes of the steps behind the full ones, in order: the clips that are left make up a shorter step, of which
-// every process gets some. When they are fewer than the processes, they share one more step's clips, in two shorter ones.
+// tail returns the sizes of the steps behind the full ones: the remaining clips make up a shorter
+// step, of which every process gets some. When they are fewer than the processes, they share the
+// clips of one more step, in two shorter ones.
 func (r Options) tail(n int) ([]int, error) {
-	rest := n % r.StepSamples
+	remainder := n % r.StepSamples
 	switch {
-	case rest == 0:
+	case remainder == 0:
 		return []int{}, nil
 	case r.DropLast && n < r.StepSamples:
-		return nil, fault.New(fault.InvalidArgument, "take smaller steps, or keep the last one", "%s are less than a step of %d, and the last step is dropped", r.RowKind.Count(n), r.StepSamples)
-	case r.DropLast, rest >= r.Ranks:
-		return []int{rest}, nil
-	case n > r.StepSamples && r.StepSamples+rest >= 2*r.Ranks:
-		return []int{(r.StepSamples + rest + 1) / 2, (r.StepSamples + rest) / 2}, nil
+		return nil, fault.New(fault.InvalidArgument, "take smaller steps, or keep the last one",
+			"%s are less than a step of %d, and the last step is dropped", r.RowKind.Count(n),
+			r.StepSamples)
+	case r.DropLast, remainder >= r.Ranks:
+		return []int{remainder}, nil
+	case n > r.StepSamples && r.StepSamples+remainder >= 2*r.Ranks:
+		return []int{(r.StepSamples + remainder + 1) / 2, (r.StepSamples + remainder) / 2}, nil
 	}
 	return nil, fault.New(fault.InvalidArgument, "take fewer processes, other steps, or drop_last",
-		"%s in steps of %d leave %d, which cannot be shared by %d processes", r.RowKind.Count(n), r.StepSamples, rest, r.Ranks)
+		"%s in steps of %d leave %d, which cannot be shared by %d processes", r.RowKind.Count(n),
+		r.StepSamples, remainder, r.Ranks)
 }
 
-// notes is what there is to say about too little data.
+// notes warns of too little data.
 func (r Options) notes(n, buckets int) []string {
 	steps, notes := n/r.StepSamples, []string{}
 	if r.Mode == Random {
 		return notes
 	}
 	if steps < fewSteps {
-		notes = append(notes, fmt.Sprintf("an epoch has only %d steps of %s: steps of similar %s then hardly change from epoch to epoch; "+
-			"random steps with micro-batches sized by memory keep the randomness that a small dataset needs", steps, r.RowKind.Count(r.StepSamples), r.RowKind.Nouns()))
+		notes = append(notes, fmt.Sprintf(
+			"an epoch has only %d steps of %s: steps of similar %s then hardly change from epoch "+
+				"to epoch; "+
+				"random steps with micro-batches sized by memory keep the randomness that a small "+
+				"dataset needs", steps, r.RowKind.Count(r.StepSamples), r.RowKind.Nouns()))
 	}
 	if buckets == 1 && r.Buckets > 1 {
-		notes = append(notes, fmt.Sprintf("%s do not fill two buckets of %d steps: the order is random", r.RowKind.Count(n), bucketSteps))
+		notes = append(notes, fmt.Sprintf(
+			"%s do not fill two buckets of %d steps: the order is random", r.RowKind.Count(n),
+			bucketSteps))
 	}
 	return notes
 }

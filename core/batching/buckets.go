@@ -6,7 +6,8 @@ import (
 	"sort"
 )
 
-const bins = 512 // of the histogram, about equally full, beside the lengths at which another micro-batch fits
+// of the histogram, about equally full, beside the lengths at which another micro-batch fits
+const bins = 512
 
 // Bucket is a range of durations and the micro-batch that fits its longest clip.
 type Bucket struct {
@@ -16,7 +17,8 @@ type Bucket struct {
 	AudioS     float64 `json:"audio_s"`
 }
 
-// cells are the ends of the histogram's bins, as positions: clips of one duration are never told apart.
+// cells are the ends of the histogram's bins, as positions: clips of one duration are never
+// separated.
 func (c *sortedClips) cells() []int {
 	n := len(c.sorted)
 	ends := []int{n}
@@ -24,8 +26,8 @@ func (c *sortedClips) cells() []int {
 		return sort.Search(n, func(i int) bool { return c.sorted[i] > seconds })
 	}
 	for i := 1; i < bins; i++ {
-		if at := i * n / bins; at > 0 {
-			ends = append(ends, past(c.sorted[at-1]))
+		if pos := i * n / bins; pos > 0 {
+			ends = append(ends, past(c.sorted[pos-1]))
 		}
 	}
 	for _, row := range c.memory {
@@ -39,8 +41,8 @@ func (c *sortedClips) cells() []int {
 	return ends
 }
 
-// cost of a clip in a bucket whose longest clip is at a position: its padding to that one, and its part in the overhead of
-// the micro-batches that a process's share of a step needs.
+// cost of a clip in a bucket whose longest clip is at a position: its padding to that one, and its
+// part in the overhead of the micro-batches that a process's share of a step needs.
 func (c *sortedClips) cost(last, share int, overhead float64) float64 {
 	if c.largest == nil {
 		return c.sorted[last]
@@ -49,9 +51,10 @@ func (c *sortedClips) cost(last, share int, overhead float64) float64 {
 	return c.sorted[last] + overhead*float64((share+size-1)/size)/float64(share)
 }
 
-// buckets boundaries the clips into at most k ranges so that the sum of their costs is least, by dynamic programming over the
-// histogram; gives the ends as positions. A bucket has at least as many clips as least asks for one that ends there.
-func (c *sortedClips) buckets(k, share int, overhead float64, least func(last int) int) []int {
+// buckets divides the clips into at most k ranges of the lowest total cost, by dynamic programming
+// over the histogram, and returns the ends as positions. A bucket that ends at last has at least
+// minClips(last) clips.
+func (c *sortedClips) buckets(k, share int, overhead float64, minClips func(last int) int) []int {
 	ends := c.cells()
 	h := len(ends)
 	begins := func(i int) int { // of bin i
@@ -60,31 +63,32 @@ func (c *sortedClips) buckets(k, share int, overhead float64, least func(last in
 		}
 		return ends[i-1]
 	}
-	before, from := make([]float64, h+1), make([][]int32, 0, k) // before: the least cost of the first j bins
+	// before: the least cost of the first j bins
+	before, from := make([]float64, h+1), make([][]int32, 0, k)
 	for j := 1; j <= h; j++ {
 		before[j] = math.Inf(1)
 	}
 	best, used := math.Inf(1), 0
 	for round := 1; round <= min(k, h); round++ {
-		now, link := make([]float64, h+1), make([]int32, h+1)
-		for j := range now {
-			now[j] = math.Inf(1)
+		costs, link := make([]float64, h+1), make([]int32, h+1)
+		for j := range costs {
+			costs[j] = math.Inf(1)
 		}
 		for j := 1; j <= h; j++ {
-			each, enough := c.cost(ends[j-1]-1, share, overhead), least(ends[j-1]-1)
+			perClip, enough := c.cost(ends[j-1]-1, share, overhead), minClips(ends[j-1]-1)
 			for i := 0; i < j; i++ {
 				count := ends[j-1] - begins(i)
 				if count < enough && !(i == 0 && j == h) {
 					break // and the buckets that begin later are smaller still
 				}
-				if cost := before[i] + float64(count)*each; cost < now[j] {
-					now[j], link[j] = cost, int32(i)
+				if cost := before[i] + float64(count)*perClip; cost < costs[j] {
+					costs[j], link[j] = cost, int32(i)
 				}
 			}
 		}
-		from, before = append(from, link), now
-		if now[h] < best {
-			best, used = now[h], round
+		from, before = append(from, link), costs
+		if costs[h] < best {
+			best, used = costs[h], round
 		}
 	}
 	boundaries := make([]int, used)
@@ -95,7 +99,7 @@ func (c *sortedClips) buckets(k, share int, overhead float64, least func(last in
 	return boundaries
 }
 
-// describe tells what is in the buckets that end at these positions.
+// describe lists what is in the buckets that end at these positions.
 func (c *sortedClips) describe(boundaries []int) []Bucket {
 	all, from := make([]Bucket, len(boundaries)), 0
 	for i, to := range boundaries {

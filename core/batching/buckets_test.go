@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBucketsAreTheBestOfAll: against every set of boundaries, of few clips, where the histogram tells all of them apart.
+// TestBucketsAreTheBestOfAll: against every set of boundaries, of few clips, where the histogram
+// tells all of them apart.
 func TestBucketsAreTheBestOfAll(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 1))
 	memory := Limits{{2, 9}, {4, 5}, {7, 2}, {12, 1}}
@@ -58,7 +59,8 @@ func allowed(c *sortedClips, ends []int, enough int) bool {
 	return true
 }
 
-// bucketCost is written out: padding of every clip to its bucket's longest, and for every share of clips its micro-batches.
+// bucketCost is written out: padding of every clip to its bucket's longest, and for every share of
+// clips its micro-batches.
 func bucketCost(c *sortedClips, ends []int, share int, overhead float64) (cost float64) {
 	from := 0
 	for _, to := range ends {

@@ -9,21 +9,25 @@ import (
 
 // Epoch is the clips of an epoch in the order of its steps.
 type Epoch struct {
-	Steps   int      `json:"steps"`  // full ones
-	Tail    []int    `json:"tail"`   // sizes of the shorter steps behind them
-	Shares  [][]int  `json:"shares"` // clips of each process: in a full step, then in each of the shorter ones
+	Steps int   `json:"steps"` // full ones
+	Tail  []int `json:"tail"`  // sizes of the shorter steps behind them
+	// clips of each process: in a full step, then in each of the shorter ones
+	Shares  [][]int  `json:"shares"`
 	Buckets []Bucket `json:"buckets"`
 	Notes   []string `json:"notes"`
-	Order   []uint32 `json:"-"` // numbers of clips. Each process's share of a step lies together, the longest clip first
+	// numbers of clips. Each process's share of a step lies together, the longest clip first
+	Order []uint32 `json:"-"`
 }
 
-// MakeEpoch orders the clips of one epoch: every clip once, or at most once with DropLast, by the options' seed and epoch.
+// MakeEpoch orders the clips of one epoch: every clip once, or at most once with DropLast, by the
+// options' seed and epoch.
 func MakeEpoch(seconds []float64, r Options) (*Epoch, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	if r.Mode == Packed && r.Shares != nil {
-		return nil, fault.New(fault.InvalidArgument, "leave shares out, or choose random or bucketed", "packed steps are shared evenly")
+		return nil, fault.New(fault.InvalidArgument,
+			"leave shares out, or choose random or bucketed", "packed steps are shared evenly")
 	}
 	c, err := sortClips(seconds, r.Memory)
 	if err != nil {
@@ -69,16 +73,18 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 	if r.DropLast {
 		order, tail = full, []int{}
 	}
-	shares, at := [][]int{r.counts(r.StepSamples)}, len(full)
+	shares, start := [][]int{r.counts(r.StepSamples)}, len(full)
 	for _, size := range tail { // any clips, so that no length is always among the last
 		counts := r.counts(size)
-		distribute(order[at:at+size], places(counts))
-		shares, at = append(shares, counts), at+size
+		distribute(order[start:start+size], places(counts))
+		shares, start = append(shares, counts), start+size
 	}
-	return &Epoch{len(full) / r.StepSamples, tail, shares, c.describe(boundaries), r.notes(n, len(boundaries)), order}, nil
+	return &Epoch{len(full) / r.StepSamples, tail, shares, c.describe(boundaries),
+		r.notes(n, len(boundaries)), order}, nil
 }
 
-// leastIn is the fewest clips of a bucket by its last position: enough for its clips to meet others in another epoch.
+// leastIn is the fewest clips of a bucket by its last position: enough for its clips to meet others
+// in another epoch.
 func (r Options) leastIn(c *sortedClips) func(int) int {
 	if r.Mode == Bucketed {
 		return func(int) int { return bucketSteps * r.StepSamples }
@@ -87,36 +93,37 @@ func (r Options) leastIn(c *sortedClips) func(int) int {
 }
 
 func eachStep(order []uint32, size int, do func(step []uint32)) {
-	for at := 0; at < len(order); at += size {
-		do(order[at : at+size])
+	for start := 0; start < len(order); start += size {
+		do(order[start : start+size])
 	}
 }
 
-// byBucket gives the clips, in their order, to the buckets that end at these positions.
+// byBucket returns the clips, in their order, to the buckets that end at these positions.
 func byBucket(order []uint32, boundaries []int) [][]uint32 {
-	of := make([]uint8, boundaries[len(boundaries)-1])
+	bucketOf := make([]uint8, boundaries[len(boundaries)-1])
 	from := 0
 	counts := make([]int, len(boundaries))
 	for b, to := range boundaries {
 		for p := from; p < to; p++ {
-			of[p] = uint8(b)
+			bucketOf[p] = uint8(b)
 		}
 		from = to
 	}
 	for _, p := range order {
-		counts[of[p]]++
+		counts[bucketOf[p]]++
 	}
 	buckets := make([][]uint32, len(boundaries))
 	for b, count := range counts {
 		buckets[b] = make([]uint32, 0, count)
 	}
 	for _, p := range order {
-		buckets[of[p]] = append(buckets[of[p]], p)
+		buckets[bucketOf[p]] = append(buckets[bucketOf[p]], p)
 	}
 	return buckets
 }
 
-// bucketed puts shuffled clips into steps of one bucket each; where a bucket ends, a step has clips of the next one too.
+// bucketed puts shuffled clips into steps of one bucket each; where a bucket ends, a step has clips
+// of the next one too.
 func (c *sortedClips) bucketed(order []uint32, r Options, boundaries []int, random *rand.Rand) {
 	all := slices.Concat(byBucket(order, boundaries)...)
 	steps := slices.Collect(slices.Chunk(all, r.StepSamples))

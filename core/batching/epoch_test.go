@@ -24,27 +24,27 @@ func TestEveryClipComesOnce(t *testing.T) {
 		r.Buckets, r.DropLast, r.Epoch = 1+random.IntN(12), random.IntN(2) == 0, random.Uint64N(5)
 		seconds := lognormal(1+random.IntN(600), random.Uint64())
 		n := len(seconds)
-		rest := n % r.StepSamples
+		remainder := n % r.StepSamples
 		e, err := MakeEpoch(seconds, r)
 		if err != nil {
-			require.True(t, rest > 0 && (r.DropLast && n < r.StepSamples || !r.DropLast && rest < r.Ranks), "%d clips, %+v: %v", n, r, err)
+			require.True(t, remainder > 0 && (r.DropLast && n < r.StepSamples || !r.DropLast && remainder < r.Ranks), "%d clips, %+v: %v", n, r, err)
 			continue
 		}
-		held := e.Steps * r.StepSamples
+		clips := e.Steps * r.StepSamples
 		for _, size := range e.Tail {
 			require.GreaterOrEqual(t, size, r.Ranks, "every process gets a clip")
 			require.Less(t, size, max(r.StepSamples, 2))
-			held += size
+			clips += size
 		}
 		require.Equal(t, r.share(0), e.Shares[0][0])
 		require.Len(t, e.Shares, 1+len(e.Tail))
 		e.eachRank(func(_ int, share []uint32, _ bool) { require.NotEmpty(t, share) })
 		want := n
 		if r.DropLast {
-			want -= rest
+			want -= remainder
 			require.Empty(t, e.Tail)
 		}
-		require.Equal(t, want, held)
+		require.Equal(t, want, clips)
 		require.Equal(t, (want+r.StepSamples-1)/r.StepSamples, e.Steps+len(e.Tail))
 		require.Len(t, e.Order, want)
 		once := slices.Clone(e.Order)
@@ -81,12 +81,12 @@ func alike(a, b *Epoch) (share float64) {
 		step[number] = i / 32
 	}
 	for k := range a.Steps {
-		most, counts := 0, map[int]int{}
+		top, counts := 0, map[int]int{}
 		for _, number := range a.Order[32*k : 32*k+32] {
 			counts[step[number]]++
-			most = max(most, counts[step[number]])
+			top = max(top, counts[step[number]])
 		}
-		share += float64(most) / 32
+		share += float64(top) / 32
 	}
 	return share / float64(a.Steps)
 }
@@ -98,24 +98,25 @@ func TestProcessesGetAboutTheSame(t *testing.T) {
 		r.Ranks = 4
 		e, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
-		most, all, held := 0.0, 0.0, 0.0
+		top, all, clips := 0.0, 0.0, 0.0
 		e.eachRank(func(_ int, share []uint32, last bool) {
 			audio := 0.0
 			for _, number := range share {
 				audio += seconds[number]
 			}
 			all += audio
-			held = max(held, audio)
+			clips = max(clips, audio)
 			require.True(t, slices.IsSortedFunc(share, func(a, b uint32) int { return int(1e9 * (seconds[b] - seconds[a])) }))
 			if last {
-				most, held = most+4*held, 0
+				top, clips = top+4*clips, 0
 			}
 		})
-		assert.Less(t, most/all, 1.06, mode)
+		assert.Less(t, top/all, 1.06, mode)
 	}
 }
 
-// TestRandomStepsDoNotDependOnProcesses: a training that is resumed on another number of processes continues exactly.
+// TestRandomStepsDoNotDependOnProcesses: a training that is resumed on another number of processes
+// continues exactly.
 func TestRandomStepsDoNotDependOnProcesses(t *testing.T) {
 	seconds := lognormal(1000, 1)
 	steps := func(ranks int) (all [][]uint32) {

@@ -1,5 +1,6 @@
-// Package batching decides which clips make up an optimizer step and how a step is split into micro-batches, and tells what
-// that costs in padding, memory and time. Pure: durations, a table of what fits and a seed in, orders and figures out.
+// Package batching decides which clips make up an optimizer step and how a step is split into
+// micro-batches, and computes what that costs in padding, memory and time. Pure: durations, a table
+// of what fits and a seed in, orders and figures out.
 package batching
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Fit says that micro-batches of up to Batch clips fit when none is longer than Seconds.
+// Fit means that micro-batches of up to Batch clips fit when none is longer than Seconds.
 type Fit struct {
 	Seconds float64 `json:"seconds"`
 	Batch   int     `json:"batch"`
@@ -20,24 +21,31 @@ type Limits []Fit
 
 const maxRows = 4096
 
-// Check says what is wrong with the table.
+// Check returns what is wrong with the table.
 func (m Limits) Check() error {
-	const hint = "give rows of increasing seconds, each with the largest micro-batch that fits, which never increases"
+	const hint = "give rows of increasing seconds, each with the largest micro-batch that fits, " +
+		"which never increases"
 	if len(m) == 0 || len(m) > maxRows {
-		return fault.New(fault.InvalidArgument, hint, "memory has %d rows, not 1 to %d", len(m), maxRows)
+		return fault.New(fault.InvalidArgument, hint, "memory has %d rows, not 1 to %d", len(m),
+			maxRows)
 	}
 	for i, row := range m {
 		switch {
-		case !(row.Seconds > 0) || math.IsInf(row.Seconds, 0) || row.Batch < 0 || row.Batch > MaxStep:
-			return fault.New(fault.InvalidArgument, hint, "memory row %d: %d clips of %g s", i, row.Batch, row.Seconds)
+		case !(row.Seconds > 0) || math.IsInf(row.Seconds, 0) || row.Batch < 0 ||
+			row.Batch > MaxStep:
+			return fault.New(fault.InvalidArgument, hint, "memory row %d: %d clips of %g s", i,
+				row.Batch, row.Seconds)
 		case i > 0 && (row.Seconds <= m[i-1].Seconds || row.Batch > m[i-1].Batch):
-			return fault.New(fault.InvalidArgument, hint, "memory row %d: %d clips of %g s after %d of %g s", i, row.Batch, row.Seconds, m[i-1].Batch, m[i-1].Seconds)
+			return fault.New(fault.InvalidArgument, hint,
+				"memory row %d: %d clips of %g s after %d of %g s", i, row.Batch, row.Seconds,
+				m[i-1].Batch, m[i-1].Seconds)
 		}
 	}
 	return nil
 }
 
-// Largest is the largest micro-batch of clips of up to this length, 0 when not even one is known to fit.
+// Largest is the largest micro-batch of clips of up to this length, 0 when not even one is known to
+// fit.
 func (m Limits) Largest(seconds float64) int {
 	i := sort.Search(len(m), func(i int) bool { return m[i].Seconds >= seconds })
 	if i == len(m) {
@@ -46,8 +54,8 @@ func (m Limits) Largest(seconds float64) int {
 	return m[i].Batch
 }
 
-// each gives Largest of every one of the sorted durations.
-func (m Limits) each(sorted []float64) []int32 {
+// largestOf returns Largest of every one of the sorted durations.
+func (m Limits) largestOf(sorted []float64) []int32 {
 	all := make([]int32, len(sorted))
 	row := 0
 	for i, s := range sorted {
@@ -68,6 +76,8 @@ func (m Limits) checkAll(sorted []float64) error {
 	if over == len(sorted) {
 		return nil
 	}
-	return fault.New(fault.Infeasible, "drop or shorten them, enable gradient checkpointing, or use a larger GPU",
-		"%d of %d clips are too long to fit even alone; the shortest of them lasts %.4g s", len(sorted)-over, len(sorted), sorted[over])
+	return fault.New(fault.Infeasible,
+		"drop or shorten them, enable gradient checkpointing, or use a larger GPU",
+		"%d of %d clips are too long to fit even alone; the shortest of them lasts %.4g s",
+		len(sorted)-over, len(sorted), sorted[over])
 }

@@ -11,22 +11,25 @@ import (
 
 // Longest is what it costs to keep the clips over a length.
 type Longest struct {
-	OverS          float64 `json:"over_s"`
-	Clips          int     `json:"clips"`
-	AudioShare     float64 `json:"audio_share"`      // of all audio that they hold
-	MicroBatch     int     `json:"micro_batch"`      // that fits the longest clip; 0: none does
-	WithoutThem    int     `json:"without_them"`     // that fits the longest of the others
-	PaddedShare    float64 `json:"padded_share"`     // of the padded seconds, in random order with that one size
-	TimeShare      float64 `json:"time_share"`       // of the predicted time, likewise
-	SplitTimeShare float64 `json:"split_time_share"` // of the predicted time when micro-batches are sized by memory: that of these clips alone
+	OverS       float64 `json:"over_s"`
+	Clips       int     `json:"clips"`
+	AudioShare  float64 `json:"audio_share"`  // of all audio that they hold
+	MicroBatch  int     `json:"micro_batch"`  // that fits the longest clip; 0: none does
+	WithoutThem int     `json:"without_them"` // that fits the longest of the others
+	// of the padded seconds, in random order with that one size
+	PaddedShare float64 `json:"padded_share"`
+	TimeShare   float64 `json:"time_share"` // of the predicted time, likewise
+	// of the predicted time when micro-batches are sized by memory: that of these clips alone
+	SplitTimeShare float64 `json:"split_time_share"`
 	Text           string  `json:"text"`
 }
 
-// fewClips is the share of all clips up to which dropping is looked at when no limits are given.
+// fewClips is the share of all clips up to which dropping is considered when no limits are given.
 const fewClips = 0.01
 
-// CostOfLongest tells, for every limit in seconds, what the clips over it cost. Without limits, for those at which a larger
-// micro-batch becomes possible without the longest hundredth of the clips, or without part of it; the fewest clips first.
+// CostOfLongest returns, for every limit in seconds, what the clips over it cost. Without limits it
+// considers those at which a larger micro-batch becomes possible without the longest hundredth of
+// the clips, or without part of it; the fewest clips first.
 func CostOfLongest(seconds []float64, r Options, limits []float64) ([]Longest, error) {
 	r.Mode = Packed
 	if err := r.Check(); err != nil {
@@ -36,7 +39,7 @@ func CostOfLongest(seconds []float64, r Options, limits []float64) ([]Longest, e
 	if err != nil {
 		return nil, err
 	}
-	c.memory, c.largest = r.Memory, r.Memory.each(c.sorted)
+	c.memory, c.largest = r.Memory, r.Memory.largestOf(c.sorted)
 	if err := r.Memory.Check(); err != nil {
 		return nil, err
 	}
@@ -46,15 +49,15 @@ func CostOfLongest(seconds []float64, r Options, limits []float64) ([]Longest, e
 	limits = slices.Clone(limits)
 	slices.Sort(limits)
 	slices.Reverse(limits)
-	found := []Longest{}
+	rows := []Longest{}
 	for _, limit := range limits {
-		kept := sort.Search(len(c.sorted), func(i int) bool { return c.sorted[i] > limit })
-		if kept == 0 || kept == len(c.sorted) {
+		n := sort.Search(len(c.sorted), func(i int) bool { return c.sorted[i] > limit })
+		if n == 0 || n == len(c.sorted) {
 			continue
 		}
-		found = append(found, c.longest(kept, limit, r))
+		rows = append(rows, c.longest(n, limit, r))
 	}
-	return found, nil
+	return rows, nil
 }
 
 // limits are the lengths where fewer clips, of the longest few, allow more in a micro-batch.
@@ -68,13 +71,14 @@ func (c *sortedClips) limits() (all []float64) {
 	return all
 }
 
-func (c *sortedClips) longest(kept int, over float64, r Options) Longest {
+func (c *sortedClips) longest(within int, over float64, r Options) Longest {
 	n := len(c.sorted)
-	out := Longest{OverS: over, Clips: n - kept, MicroBatch: int(c.largest[n-1]), WithoutThem: int(c.largest[kept-1])}
+	out := Longest{OverS: over, Clips: n - within, MicroBatch: int(c.largest[n-1]),
+		WithoutThem: int(c.largest[within-1])}
 	all, gone := 0.0, 0.0
 	for i, s := range c.sorted {
 		all += s
-		if i >= kept {
+		if i >= within {
 			gone += s
 		}
 	}
@@ -82,10 +86,10 @@ func (c *sortedClips) longest(kept int, over float64, r Options) Longest {
 		out.AudioShare = gone / all
 	}
 	if out.MicroBatch > 0 {
-		with, without := c.inOneSize(n, r), c.inOneSize(kept, r)
+		with, without := c.inOneSize(n, r), c.inOneSize(within, r)
 		out.PaddedShare = saved(without.padded, with.padded)
 		out.TimeShare = saved(without.time, with.time)
-		out.SplitTimeShare = saved(c.cutInOrder(kept, r), c.cutInOrder(n, r))
+		out.SplitTimeShare = saved(c.cutInOrder(within, r), c.cutInOrder(n, r))
 	}
 	out.Text = out.words(r.RowKind)
 	return out
@@ -100,14 +104,16 @@ func saved(without, with float64) float64 {
 
 type priceOfOrder struct{ padded, time float64 }
 
-// inOneSize is what the first clips cost in random order with the one size that their longest allows.
+// inOneSize is what the first clips cost in random order with the one size that their longest
+// allows.
 func (c *sortedClips) inOneSize(n int, r Options) priceOfOrder {
 	size := min(r.perRank(), int(c.largest[n-1]))
 	padded := Expected(c.sorted[:n], size)
 	return priceOfOrder{padded, padded + r.OverheadS*math.Ceil(float64(n)/float64(size))}
 }
 
-// cutInOrder is the least that the first clips cost in micro-batches of neighbours in length, none larger than a share.
+// cutInOrder is the least that the first clips cost in micro-batches of neighbours in length, none
+// larger than a share.
 func (c *sortedClips) cutInOrder(n int, r Options) float64 {
 	largest, order := make([]int32, n), make([]uint32, n)
 	for i := range n {
@@ -123,11 +129,14 @@ func (l Longest) words(rows units.RowKind) string {
 		verb = "forces"
 	}
 	if l.MicroBatch == 0 {
-		return fmt.Sprintf("%s: the longest does not fit even alone; without them a micro-batch of %d fits", which, l.WithoutThem)
+		return fmt.Sprintf("%s: the longest does not fit even alone; without them a micro-batch "+
+			"of %d fits", which, l.WithoutThem)
 	}
 	if l.MicroBatch == l.WithoutThem {
-		return fmt.Sprintf("%s: a micro-batch of %d fits with them and without", which, l.MicroBatch)
+		return fmt.Sprintf("%s: a micro-batch of %d fits with them and without", which,
+			l.MicroBatch)
 	}
-	return fmt.Sprintf("%s %s a micro-batch of %d; without them %d; with one size for all they cost %.0f%% of the time, with sizes by memory %.1f%%",
+	return fmt.Sprintf("%s %s a micro-batch of %d; without them %d; with one size for all they "+
+		"cost %.0f%% of the time, with sizes by memory %.1f%%",
 		which, verb, l.MicroBatch, l.WithoutThem, 100*l.TimeShare, 100*l.SplitTimeShare)
 }

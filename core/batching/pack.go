@@ -6,41 +6,44 @@ import (
 	"slices"
 )
 
-// lengthsAStep is how many lengths a process's share of a packed step has at least, four clips and more provided. Steps of one
-// or two lengths learn more slowly than steps of any clips; with four no difference was seen (docs/batching.md).
+// lengthsAStep is how many lengths a process's share of a packed step has at least, four clips and
+// more provided. Steps of one or two lengths learn more slowly than steps of any clips; with four
+// no difference was seen (docs/batching.md).
 const lengthsAStep = 4
 
-// packer makes shares, what one process gets of a step, of groups of clips of similar length: full micro-batches, where those
-// are not too large a part of the share.
+// packer makes shares, what one process gets of a step, of groups of clips of similar length: full
+// micro-batches, where those are not too large a part of the share.
 type packer struct {
-	buckets [][]uint32 // shuffled clips that are left
-	sizes   []int      // of a group of each; all of a bucket's clips when they are fewer
-	left    int
-	waste   []float64 // least share of groups left empty, in all, when so many clips are to be added
-	random  *rand.Rand
+	buckets   [][]uint32 // shuffled clips that are left
+	sizes     []int      // of a group of each; all of a bucket's clips when they are fewer
+	remaining int
+	// least share of groups left empty, in all, when so many clips are to be added
+	waste  []float64
+	random *rand.Rand
 }
 
 // packed puts shuffled clips into steps of such groups. Each step has clips of several lengths.
 func (c *sortedClips) packed(order []uint32, r Options, boundaries []int, random *rand.Rand) {
-	p := packer{buckets: byBucket(order, boundaries), left: len(order), random: random}
+	p := packer{buckets: byBucket(order, boundaries), remaining: len(order), random: random}
 	p.sizes = make([]int, len(boundaries))
 	for b, to := range boundaries {
 		p.sizes[b] = min(r.group(), int(c.largest[to-1]))
 	}
 	shares := make([][]uint32, 0, len(order)/r.perRank())
-	for p.left > 0 {
+	for p.remaining > 0 {
 		share := p.fill(r.perRank())
 		longestFirst(share)
 		shares = append(shares, share)
 	}
 	c.balance(shares, r, random)
-	at := 0
+	n := 0
 	for _, share := range shares {
-		at += copy(order[at:], share)
+		n += copy(order[n:], share)
 	}
 }
 
-// balance puts shares that take about as long side by side, one for each process, and shuffles the steps that they make.
+// balance puts shares that take about as long side by side, one for each process, and shuffles the
+// steps that they make.
 func (c *sortedClips) balance(shares [][]uint32, r Options, random *rand.Rand) {
 	shuffle(shares, random)
 	if r.Ranks == 1 {
@@ -66,16 +69,16 @@ func (c *sortedClips) balance(shares [][]uint32, r Options, random *rand.Rand) {
 	}
 }
 
-// fill takes clips for one share. Among the buckets whose group leaves room that others can fill best, the one
-// to take from is drawn by how many clips are left, so that all buckets last as long.
+// fill takes clips for one share. Among the buckets whose group leaves the room that others fill
+// best, it draws one in proportion to its remaining clips, so that all buckets last equally long.
 func (p *packer) fill(size int) []uint32 {
 	share := make([]uint32, 0, size)
 	for len(share) < size {
 		p.measure(size)
 		room := size - len(share)
-		least, weight, chosen := p.waste[room]+1e-9, 0, -1
+		limit, weight, chosen := p.waste[room]+1e-9, 0, -1
 		for b, clips := range p.buckets {
-			if len(clips) == 0 || p.after(b, room) > least {
+			if len(clips) == 0 || p.after(b, room) > limit {
 				continue
 			}
 			weight += len(clips)
@@ -93,7 +96,7 @@ func (p *packer) takeFrom(bucket, count int) []uint32 {
 	clips := p.buckets[bucket]
 	count = min(count, len(clips))
 	p.buckets[bucket] = clips[count:]
-	p.left -= count
+	p.remaining -= count
 	if len(clips)-count < p.sizes[bucket] {
 		p.waste = nil // a full one is no longer to be had of it
 	}
@@ -103,8 +106,8 @@ func (p *packer) takeFrom(bucket, count int) []uint32 {
 // after is the waste of filling the room when the next group is of a bucket.
 func (p *packer) after(bucket, room int) float64 {
 	size := p.sizes[bucket]
-	held := min(size, room, len(p.buckets[bucket]))
-	return 1 - float64(held)/float64(size) + p.waste[room-held]
+	filled := min(size, room, len(p.buckets[bucket]))
+	return 1 - float64(filled)/float64(size) + p.waste[room-filled]
 }
 
 // measure works out what filling any room wastes, from the buckets that have clips.
@@ -114,15 +117,15 @@ func (p *packer) measure(size int) {
 	}
 	p.waste = make([]float64, size+1)
 	for room := 1; room <= size; room++ {
-		least := -1.0
+		lowest := -1.0
 		for b, clips := range p.buckets {
 			if len(clips) == 0 {
 				continue
 			}
-			if waste := p.after(b, room); least < 0 || waste < least {
-				least = waste
+			if waste := p.after(b, room); lowest < 0 || waste < lowest {
+				lowest = waste
 			}
 		}
-		p.waste[room] = least
+		p.waste[room] = lowest
 	}
 }

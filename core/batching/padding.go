@@ -5,10 +5,12 @@ import (
 	"slices"
 )
 
-const megabatches = 50 // batches that a group is made of, as transformers' LengthGroupedSampler has it
+// batches that a group is made of, as transformers' LengthGroupedSampler has it
+const megabatches = 50
 
-// Expected is the mean over all orders of the seconds that batches of b of the sorted clips hold: of n clips, the longest of
-// b lasts sum over i of x_i C(i-1, b-1) / C(n, b) on average, with x ascending; likewise for what is left for the last batch.
+// Expected is the mean over all orders of the seconds that batches of b of the sorted clips hold:
+// of n clips, the longest of b lasts sum over i of x_i C(i-1, b-1) / C(n, b) on average, with x
+// ascending; likewise for what is left for the last batch.
 func Expected(sorted []float64, b int) float64 {
 	n := len(sorted)
 	return float64(n/b*b)*meanLongest(sorted, b) + float64(n%b)*meanLongest(sorted, n%b)
@@ -30,18 +32,19 @@ func meanLongest(sorted []float64, b int) (mean float64) {
 	return mean
 }
 
-// Grouped is an order of the sorted clips, by their positions, that follows get_length_grouped_indices of transformers:
-// shuffled, split into groups of 50 batches (fewer, where there are not four such groups), each sorted, the longest clip moved
-// to the front; its random numbers are others.
+// Grouped is an order of the sorted clips, by their positions, that follows
+// get_length_grouped_indices of transformers: shuffled, split into groups of 50 batches (fewer,
+// where there are not four such groups), each sorted, the longest clip moved to the front; its
+// random numbers are others.
 func Grouped(sorted []float64, b int, seed uint64) []uint32 {
 	order := shuffled(len(sorted), rand.New(rand.NewPCG(seed, 1)))
 	size := max(1, min(len(order)/(b*4), megabatches)) * b
 	longest := 0
-	for at := 0; at < len(order); at += size {
-		group := order[at:min(at+size, len(order))]
+	for start := 0; start < len(order); start += size {
+		group := order[start:min(start+size, len(order))]
 		longestFirst(group)
 		if sorted[group[0]] > sorted[order[longest]] {
-			longest = at
+			longest = start
 		}
 	}
 	if len(order) > 0 {

@@ -12,13 +12,14 @@ import (
 // compared is what was compared last: each question of a plan asks for the same epochs again.
 var compared = recent.New[[sha256.Size]byte, *Comparison](64)
 
-// Compare simulates an epoch with every strategy; the mode of the options is not looked at. The first one is what the Trainer
-// does by itself: random order and one micro-batch size, which the longest clip allows and which divides a step. Of more than
-// a quarter of a million clips, as many are simulated, evenly chosen. The newest answers are remembered: callers must not change one.
+// Compare simulates an epoch with every strategy and ignores the mode of the options. The first
+// strategy is the Trainer's default: random order and one micro-batch size, which the longest clip
+// allows and which divides a step. Of more than a quarter of a million clips, that many are
+// simulated, evenly chosen. Recent answers are cached: callers must not change one.
 func Compare(seconds []float64, r Options) (*Comparison, error) {
 	key := fingerprint(seconds, r)
-	if known, found := compared.Get(key); found {
-		return known, nil
+	if comparison, ok := compared.Get(key); ok {
+		return comparison, nil
 	}
 	made, err := compare(seconds, r)
 	if err == nil {
@@ -27,7 +28,7 @@ func Compare(seconds []float64, r Options) (*Comparison, error) {
 	return made, err
 }
 
-// fingerprint tells comparisons apart.
+// fingerprint identifies a comparison.
 func fingerprint(seconds []float64, r Options) (key [sha256.Size]byte) {
 	text := make([]byte, 0, 8*len(seconds)+512)
 	for _, s := range seconds {

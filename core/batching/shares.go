@@ -7,10 +7,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// checkShares says what is wrong with shares of a step that are given.
+// checkShares returns what is wrong with explicit shares of a step.
 func (r Options) checkShares() error {
 	wrong := func(format string, args ...any) error {
-		return fault.New(fault.InvalidArgument, "give each process one clip of a step at least, all of them together", format, args...)
+		return fault.New(fault.InvalidArgument,
+			"give each process one clip of a step at least, all of them together", format, args...)
 	}
 	if r.Shares == nil {
 		return nil
@@ -18,15 +19,15 @@ func (r Options) checkShares() error {
 	if len(r.Shares) != r.Ranks {
 		return wrong("shares of %d processes, and there are %d", len(r.Shares), r.Ranks)
 	}
-	left := r.StepSamples
+	remaining := r.StepSamples
 	for rank, share := range r.Shares {
-		if share < 1 || share > left {
-			return wrong("the share of process %d is %d of %d clips", rank, share, left)
+		if share < 1 || share > remaining {
+			return wrong("the share of process %d is %d of %d clips", rank, share, remaining)
 		}
-		left -= share
+		remaining -= share
 	}
-	if left > 0 {
-		return wrong("shares leave %d of %d clips", left, r.StepSamples)
+	if remaining > 0 {
+		return wrong("shares leave %d of %d clips", remaining, r.StepSamples)
 	}
 	return nil
 }
@@ -39,23 +40,26 @@ func (r Options) share(rank int) int {
 	return r.Shares[rank]
 }
 
-// counts is how many clips of a step of this size each process gets: of a shorter one about as much in relation, and one at least.
+// counts is how many clips of a step of this size each process gets: of a shorter one about as much
+// in relation, and one at least.
 func (r Options) counts(size int) []int {
-	counts, paces, left := make([]int, r.Ranks), make([]float64, r.Ranks), size
+	counts, paces, remaining := make([]int, r.Ranks), make([]float64, r.Ranks), size
 	beyond := max(1, r.StepSamples-r.Ranks) // what a full step has beyond the first clip of each
 	for rank := range counts {
-		counts[rank], paces[rank] = 1+(size-r.Ranks)*(r.share(rank)-1)/beyond, 1/float64(r.share(rank))
-		left -= counts[rank]
+		counts[rank], paces[rank] =
+			1+(size-r.Ranks)*(r.share(rank)-1)/beyond, 1/float64(r.share(rank))
+		remaining -= counts[rank]
 	}
-	handOut(counts, left, paces)
+	handOut(counts, remaining, paces)
 	return counts
 }
 
-// places is where the clips of a step go, from the longest to the shortest, in the processes' shares side by side: in turns, as often as
-// each has clips, and back and forth, so that all get about the same seconds a clip.
+// places is where the clips of a step go, from the longest to the shortest, in the processes'
+// shares side by side: in turns, as often as each has clips, and back and forth, so that all get
+// about the same seconds a clip.
 func places(counts []int) []int {
 	type turn struct {
-		at          float64
+		order       float64
 		side, place int
 	}
 	var turns []turn
@@ -68,15 +72,17 @@ func places(counts []int) []int {
 			turns = append(turns, turn{(float64(i) + 0.5) / float64(count), side, len(turns)})
 		}
 	}
-	slices.SortStableFunc(turns, func(a, b turn) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.side, b.side)) })
-	found := make([]int, len(turns))
+	slices.SortStableFunc(turns, func(a, b turn) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.side, b.side))
+	})
+	order := make([]int, len(turns))
 	for i, t := range turns {
-		found[i] = t.place
+		order[i] = t.place
 	}
-	return found
+	return order
 }
 
-// distribute gives the clips of a step to the processes, by their places.
+// distribute returns the clips of a step to the processes, by their places.
 func distribute(step []uint32, places []int) {
 	longestFirst(step)
 	for i, p := range slices.Clone(step) {
@@ -92,7 +98,8 @@ func (r Options) pace(rank int) float64 {
 	return r.Paces[rank]
 }
 
-// FastestShares divides a step among processes of these paces so that the last one is ready as early as can be, each with one clip at least.
+// FastestShares divides a step among processes of these paces so that the last one is ready as
+// early as can be, each with one clip at least.
 func FastestShares(step int, paces []float64) []int {
 	shares := slices.Repeat([]int{1}, len(paces))
 	handOut(shares, step-len(paces), paces)

@@ -31,7 +31,8 @@ func TestSharesOfAStep(t *testing.T) {
 	assert.Equal(t, []int{1, 1}, Options{StepSamples: 2, Ranks: 2}.counts(2))
 }
 
-// TestPlacesGoBackAndForth: of equal shares as cards are dealt, of others as often as each has clips.
+// TestPlacesGoBackAndForth: of equal shares as cards are dealt, of others as often as each has
+// clips.
 func TestPlacesGoBackAndForth(t *testing.T) {
 	assert.Equal(t, []int{0, 3, 6, 7, 4, 1, 2, 5, 8}, places([]int{3, 3, 3}))
 	assert.Equal(t, []int{0, 1, 6, 2, 3, 7, 4, 5}, places([]int{6, 2}))
@@ -76,12 +77,12 @@ func TestFastestSharesAreTheBestOfAll(t *testing.T) {
 	for range 200 {
 		paces := []float64{1, 0.05 + random.Float64(), 0.05 + random.Float64()}
 		step := 3 + random.IntN(20)
-		found := FastestShares(step, paces)
-		require.Equal(t, step, found[0]+found[1]+found[2])
-		require.Positive(t, min(found[0], found[1], found[2]))
+		shares := FastestShares(step, paces)
+		require.Equal(t, step, shares[0]+shares[1]+shares[2])
+		require.Positive(t, min(shares[0], shares[1], shares[2]))
 		for a := 1; a <= step-2; a++ {
 			for b := 1; b <= step-a-1; b++ {
-				require.LessOrEqual(t, last(found, paces), last([]int{a, b, step - a - b}, paces)+1e-9, "%v", paces)
+				require.LessOrEqual(t, last(shares, paces), last([]int{a, b, step - a - b}, paces)+1e-9, "%v", paces)
 			}
 		}
 	}
@@ -89,7 +90,8 @@ func TestFastestSharesAreTheBestOfAll(t *testing.T) {
 	assert.Equal(t, []int{8, 24}, FastestShares(32, []float64{1, 1.0 / 3}))
 }
 
-// TestPacesOfProcesses: with even shares all wait for the slowest; shares by pace save most of that.
+// TestPacesOfProcesses: with even shares all wait for the slowest; shares by pace save most of
+// that.
 func TestPacesOfProcesses(t *testing.T) {
 	seconds := lognormal(8000, 5)
 	r := options(Random, 32, fits(60, 30))
@@ -97,10 +99,10 @@ func TestPacesOfProcesses(t *testing.T) {
 	slowest := func(r Options) float64 {
 		c, err := Compare(seconds, r)
 		require.NoError(t, err)
-		for _, each := range c.Strategies {
-			if each.Order == Random && each.Split == Optimal {
-				require.Zero(t, each.OverMemory)
-				return each.SlowestS
+		for _, f := range c.Strategies {
+			if f.Order == Random && f.Split == Optimal {
+				require.Zero(t, f.OverMemory)
+				return f.SlowestS
 			}
 		}
 		return 0

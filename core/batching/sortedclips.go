@@ -8,7 +8,8 @@ import (
 
 const (
 	maxClips = 1 << 30
-	// MaxSeconds is the longest clip, and overhead, in seconds: far beyond any, and every sum of them is finite.
+	// MaxSeconds is the longest clip, and overhead, in seconds: far beyond any, and every sum of
+	// them is finite.
 	MaxSeconds = 1e7
 )
 
@@ -20,14 +21,18 @@ type sortedClips struct {
 	memory  Limits
 }
 
-// sortClips checks the durations, and that each fits when there is a table. Equal ones keep their order.
+// sortClips checks the durations, and that each fits when there is a table. Equal ones keep their
+// order.
 func sortClips(seconds []float64, memory Limits) (*sortedClips, error) {
 	if len(seconds) == 0 || len(seconds) > maxClips {
-		return nil, fault.New(fault.EmptyDataset, "give the duration of every clip", "there are %d durations, not 1 to %d", len(seconds), maxClips)
+		return nil, fault.New(fault.EmptyDataset, "give the duration of every clip",
+			"there are %d durations, not 1 to %d", len(seconds), maxClips)
 	}
 	for i, s := range seconds {
 		if !(s >= 0 && s <= MaxSeconds) {
-			return nil, fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds for every clip; drop those that cannot be read", "clip %d lasts %g s", i, s)
+			return nil, fault.New(fault.InvalidArgument,
+				"give 0 to 1e7 seconds for every clip; drop those that cannot be read",
+				"clip %d lasts %g s", i, s)
 		}
 	}
 	c := &sortedClips{memory: memory}
@@ -38,7 +43,7 @@ func sortClips(seconds []float64, memory Limits) (*sortedClips, error) {
 	if err := memory.Check(); err != nil {
 		return nil, err
 	}
-	c.largest = memory.each(c.sorted)
+	c.largest = memory.largestOf(c.sorted)
 	return c, memory.checkAll(c.sorted)
 }
 
@@ -52,7 +57,8 @@ const (
 	digits = 1 << digit
 )
 
-// rising sorts durations, by their digits from the last to the first: a million take a third of the time of comparisons.
+// rising sorts durations, by their digits from the last to the first: a million take a third of the
+// time of comparisons.
 func rising(seconds []float64) (sorted []float64, number []uint32) {
 	n := len(seconds)
 	from, to := make([]keyed, n), make([]keyed, n)
@@ -69,9 +75,9 @@ func rising(seconds []float64) (sorted []float64, number []uint32) {
 		for _, k := range from {
 			counts[k.bits>>shift%digits]++
 		}
-		at := 0
+		start := 0
 		for d, count := range counts {
-			counts[d], at = at, at+count
+			counts[d], start = start, start+count
 		}
 		for _, k := range from {
 			d := k.bits >> shift % digits

@@ -6,21 +6,21 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// splitter splits clips, the longest first, into micro-batches of neighbours. A micro-batch costs its padded seconds, clips ×
-// longest, and overhead seconds besides.
+// splitter splits clips, the longest first, into micro-batches of neighbours. A micro-batch costs
+// its padded seconds, clips × longest, and overhead seconds besides.
 type splitter struct {
 	sorted   []float64 // of all clips
 	largest  []int32   // that fits for each of them
 	overhead float64
 	sizes    []int
 	best     []float64
-	taken    []int32
+	chosen   []int32
 	audio    []float64
 }
 
-// split gives the sizes of the micro-batches of a share.
-func (c *splitter) split(how string, clips []uint32) []int {
-	if how == Optimal {
+// split returns the sizes of the micro-batches of a share.
+func (c *splitter) split(strategy string, clips []uint32) []int {
+	if strategy == Optimal {
 		return c.optimal(clips)
 	}
 	return c.fixed(clips)
@@ -30,47 +30,51 @@ func (c *splitter) split(how string, clips []uint32) []int {
 func (c *splitter) fixed(clips []uint32) []int {
 	c.sizes = c.sizes[:0]
 	size := int(c.largest[clips[0]])
-	for left := len(clips); left > 0; left -= size {
-		c.sizes = append(c.sizes, min(size, left))
+	for remaining := len(clips); remaining > 0; remaining -= size {
+		c.sizes = append(c.sizes, min(size, remaining))
 	}
 	return c.sizes
 }
 
-// optimal is the cheapest split there is, by dynamic programming from the shortest clip on. Neighbours suffice: any split can be
-// rearranged into one of neighbours with the same sizes, whose longest clips are no longer. Of splits that cost the same, the
-// one whose first micro-batches are largest, as the guard has it. The sizes are valid until the next split.
+// optimal is the cheapest split there is, by dynamic programming from the shortest clip on.
+// Neighbours suffice: any split can be rearranged into one of neighbours with the same sizes, whose
+// longest clips are no longer. Of splits that cost the same, the one whose first micro-batches are
+// largest, as the guard has it. The sizes are valid until the next split.
 func (c *splitter) optimal(clips []uint32) []int {
 	n := len(clips)
-	c.best, c.taken = slices.Grow(c.best[:0], n+1)[:n+1], slices.Grow(c.taken[:0], n+1)[:n+1]
+	c.best, c.chosen = slices.Grow(c.best[:0], n+1)[:n+1], slices.Grow(c.chosen[:0], n+1)[:n+1]
 	c.audio = slices.Grow(c.audio[:0], n+1)[:n+1]
 	c.best[n], c.audio[n] = 0, 0
 	for i := n - 1; i >= 0; i-- {
 		longest := c.sorted[clips[i]]
 		c.audio[i] = c.audio[i+1] + longest
-		c.best[i], c.taken[i] = c.overhead+longest+c.best[i+1], 1
+		c.best[i], c.chosen[i] = c.overhead+longest+c.best[i+1], 1
 		for size := 2; size <= min(n-i, int(c.largest[clips[i]])); size++ {
-			held := c.overhead + float64(size)*longest
-			// No split of the rest costs less than its audio, and with the size this bound only grows.
-			if held+c.audio[i+size] > c.best[i] {
+			padded := c.overhead + float64(size)*longest
+			// No split of the rest costs less than its audio, and with the size this bound only
+			// grows.
+			if padded+c.audio[i+size] > c.best[i] {
 				break
 			}
-			if cost := held + c.best[i+size]; cost <= c.best[i] {
-				c.best[i], c.taken[i] = cost, int32(size)
+			if cost := padded + c.best[i+size]; cost <= c.best[i] {
+				c.best[i], c.chosen[i] = cost, int32(size)
 			}
 		}
 	}
 	c.sizes = c.sizes[:0]
-	for i := 0; i < n; i += int(c.taken[i]) {
-		c.sizes = append(c.sizes, int(c.taken[i]))
+	for i := 0; i < n; i += int(c.chosen[i]) {
+		c.sizes = append(c.sizes, int(c.chosen[i]))
 	}
 	return c.sizes
 }
 
-// Split is the cheapest way to split these clips into micro-batches: each as the numbers of its clips, the longest first. A
-// micro-batch costs clips × longest + overhead, in seconds of audio.
+// Split is the cheapest way to split these clips into micro-batches: each as the numbers of its
+// clips, the longest first. A micro-batch costs clips × longest + overhead, in seconds of audio.
 func Split(seconds []float64, memory Limits, overhead float64) ([][]int, error) {
 	if memory == nil {
-		return nil, fault.New(fault.InvalidArgument, "give what fits: rows of seconds and the largest micro-batch", "splitting steps requires a memory table")
+		return nil, fault.New(fault.InvalidArgument,
+			"give what fits: rows of seconds and the largest micro-batch",
+			"splitting steps requires a memory table")
 	}
 	if err := checkOverhead(overhead); err != nil {
 		return nil, err

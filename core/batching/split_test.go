@@ -69,17 +69,18 @@ func TestCutOfAShare(t *testing.T) {
 	c, err := sortClips([]float64{1, 1, 1, 4, 4, 7}, Limits{{2, 5}, {4, 3}, {7, 2}})
 	require.NoError(t, err)
 	clips := []uint32{5, 4, 3, 2, 1, 0}
-	for _, overhead := range []float64{0.5, 1000} { // three micro-batches at least: those with the least padding
-		by := splitter{sorted: c.sorted, largest: c.largest, overhead: overhead}
-		sizes := by.split(Optimal, clips)
+	for _, overhead := range []float64{0.5, 1000} {
+		// three micro-batches at least: those with the least padding
+		s := splitter{sorted: c.sorted, largest: c.largest, overhead: overhead}
+		sizes := s.split(Optimal, clips)
 		assert.Equal(t, []int{1, 2, 3}, sizes, "overhead %g", overhead)
-		assert.Equal(t, 7.0+2*4+3*1+3*overhead, by.cost(clips, sizes))
-		assert.Equal(t, []int{2, 2, 2}, by.split(Fixed, clips))
+		assert.Equal(t, 7.0+2*4+3*1+3*overhead, s.cost(clips, sizes))
+		assert.Equal(t, []int{2, 2, 2}, s.split(Fixed, clips))
 	}
 	equal, err := sortClips([]float64{3, 3, 3, 3, 3, 3, 3, 3}, Limits{{3, 3}})
 	require.NoError(t, err)
-	by := splitter{sorted: equal.sorted, largest: equal.largest, overhead: 2}
-	assert.Equal(t, []int{3, 3, 2}, by.split(Optimal, []uint32{7, 6, 5, 4, 3, 2, 1, 0}), "the first ones are full")
+	s := splitter{sorted: equal.sorted, largest: equal.largest, overhead: 2}
+	assert.Equal(t, []int{3, 3, 2}, s.split(Optimal, []uint32{7, 6, 5, 4, 3, 2, 1, 0}), "the first ones are full")
 }
 
 func TestMemory(t *testing.T) {
@@ -88,7 +89,7 @@ func TestMemory(t *testing.T) {
 	for seconds, want := range map[float64]int{0: 5, 2: 5, 2.1: 3, 4: 3, 7: 0, 7.1: 0} {
 		assert.Equal(t, want, memory.Largest(seconds), "%g s", seconds)
 	}
-	assert.Equal(t, []int32{5, 5, 3, 0, 0}, memory.each([]float64{0, 2, 2.1, 5, 9}))
+	assert.Equal(t, []int32{5, 5, 3, 0, 0}, memory.largestOf([]float64{0, 2, 2.1, 5, 9}))
 	for name, wrong := range map[string]Limits{
 		"none": {}, "no length": {{0, 1}}, "not a number": {{math.NaN(), 1}}, "endless": {{math.Inf(1), 1}},
 		"below none": {{1, -1}}, "too many": {{1, MaxStep + 1}}, "falling": {{2, 1}, {1, 1}}, "same": {{2, 1}, {2, 1}},

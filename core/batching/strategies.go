@@ -14,19 +14,22 @@ const (
 
 // Figures is what an epoch costs with one strategy.
 type Figures struct {
-	Order        string  `json:"order"` // random, grouped (as transformers has it), bucketed or packed
+	// random, grouped (as transformers has it), bucketed or packed
+	Order        string  `json:"order"`
 	Split        string  `json:"split"`
 	MicroBatch   *int    `json:"micro_batch"` // the size where there is one
 	MicroBatches int     `json:"micro_batches"`
 	Steps        int     `json:"steps"`
-	PaddedS      float64 `json:"padded_s"`    // sum of clips × longest over the micro-batches
-	Padding      float64 `json:"padding"`     // share of the padded seconds that is not audio
-	Use          float64 `json:"use"`         // mean over the micro-batches of clips / largest that fits their longest
-	UseByTime    float64 `json:"use_by_time"` // the same, each weighted by its cost
-	CostS        float64 `json:"cost_s"`      // of all micro-batches, in seconds of audio
-	SlowestS     float64 `json:"slowest_s"`   // of the slowest process of each step: what the epoch takes
-	OverMemory   int     `json:"over_memory"` // micro-batches larger than what fits: 0
-	Speed        float64 `json:"speed"`       // against random order with one size
+	PaddedS      float64 `json:"padded_s"` // sum of clips × longest over the micro-batches
+	Padding      float64 `json:"padding"`  // share of the padded seconds that is not audio
+	// mean over the micro-batches of clips / largest that fits their longest
+	Use       float64 `json:"use"`
+	UseByTime float64 `json:"use_by_time"` // the same, each weighted by its cost
+	CostS     float64 `json:"cost_s"`      // of all micro-batches, in seconds of audio
+	// of the slowest process of each step: what the epoch takes
+	SlowestS   float64 `json:"slowest_s"`
+	OverMemory int     `json:"over_memory"` // micro-batches larger than what fits: 0
+	Speed      float64 `json:"speed"`       // against random order with one size
 }
 
 // Comparison is an epoch by every strategy.
@@ -52,17 +55,18 @@ func compare(seconds []float64, r Options) (*Comparison, error) {
 	if _, err := r.tail(len(seconds)); err != nil {
 		return nil, err
 	}
-	found := c.sample(simulated / r.StepSamples * r.StepSamples).everyStrategy(r)
-	for i := range found {
-		found[i].scaleTo(len(seconds), r)
-		found[i].Speed = 1
-		if found[i].SlowestS > 0 {
-			found[i].Speed = found[0].SlowestS / found[i].SlowestS
+	figures := c.sample(simulated / r.StepSamples * r.StepSamples).everyStrategy(r)
+	for i := range figures {
+		figures[i].scaleTo(len(seconds), r)
+		figures[i].Speed = 1
+		if figures[i].SlowestS > 0 {
+			figures[i].Speed = figures[0].SlowestS / figures[i].SlowestS
 		}
 	}
 	r.Mode = Bucketed
 	boundaries := c.buckets(r.Buckets, r.perRank(), r.OverheadS, r.leastIn(c))
-	out := &Comparison{len(seconds), 0, c.sorted[len(seconds)-1], found, c.describe(boundaries), r.notes(len(seconds), len(boundaries))}
+	out := &Comparison{len(seconds), 0, c.sorted[len(seconds)-1], figures, c.describe(boundaries),
+		r.notes(len(seconds), len(boundaries))}
 	for _, s := range c.sorted {
 		out.AudioS += s
 	}
@@ -72,16 +76,18 @@ func compare(seconds []float64, r Options) (*Comparison, error) {
 // simulated is how many clips are simulated at most.
 const simulated = 1 << 18
 
-// sample is at most so many of the clips: the longest one, and others at even distances in the order of length.
-func (c *sortedClips) sample(most int) *sortedClips {
+// sample returns at most limit clips: the longest one, and others evenly spaced in the order of
+// length.
+func (c *sortedClips) sample(limit int) *sortedClips {
 	n := len(c.sorted)
-	if n <= most || most == 0 {
+	if n <= limit || limit == 0 {
 		return c
 	}
-	few := &sortedClips{memory: c.memory, sorted: make([]float64, most), largest: make([]int32, most)}
-	for i := range most {
-		at := n - 1 - int(int64(most-1-i)*int64(n)/int64(most))
-		few.sorted[i], few.largest[i] = c.sorted[at], c.largest[at]
+	few := &sortedClips{memory: c.memory, sorted: make([]float64, limit),
+		largest: make([]int32, limit)}
+	for i := range limit {
+		pos := n - 1 - int(int64(limit-1-i)*int64(n)/int64(limit))
+		few.sorted[i], few.largest[i] = c.sorted[pos], c.largest[pos]
 	}
 	return few
 }
@@ -98,7 +104,7 @@ func (c *sortedClips) everyStrategy(r Options) []Figures {
 	)
 }
 
-// scaleTo makes figures of a sample those of so many clips.
+// scaleTo scales the figures of a sample to n clips.
 func (f *Figures) scaleTo(n int, r Options) {
 	steps := (n + r.StepSamples - 1) / r.StepSamples
 	if r.DropLast {
@@ -107,25 +113,26 @@ func (f *Figures) scaleTo(n int, r Options) {
 	if f.Steps == steps {
 		return
 	}
-	by := float64(n) / float64(f.Steps*r.StepSamples) // the sample is whole steps
-	f.MicroBatches = int(math.Round(by * float64(f.MicroBatches)))
-	f.PaddedS, f.CostS, f.SlowestS, f.Steps = by*f.PaddedS, by*f.CostS, by*f.SlowestS, steps
+	scale := float64(n) / float64(f.Steps*r.StepSamples) // the sample is whole steps
+	f.MicroBatches = int(math.Round(scale * float64(f.MicroBatches)))
+	f.PaddedS, f.CostS, f.SlowestS, f.Steps =
+		scale*f.PaddedS, scale*f.CostS, scale*f.SlowestS, steps
 }
 
-// inParallel runs jobs beside each other; a panic in one is the caller's.
+// inParallel runs jobs concurrently; a panic in one is raised in the caller.
 func inParallel(jobs ...func() []Figures) (all []Figures) {
-	found, panics := make([][]Figures, len(jobs)), make([]any, len(jobs))
+	results, panics := make([][]Figures, len(jobs)), make([]any, len(jobs))
 	var wait sync.WaitGroup
 	for i, job := range jobs {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
 			defer func() { panics[i] = recover() }()
-			found[i] = job()
+			results[i] = job()
 		}()
 	}
 	wait.Wait()
-	for i, figures := range found {
+	for i, figures := range results {
 		if panics[i] != nil {
 			panic(panics[i])
 		}
@@ -134,7 +141,8 @@ func inParallel(jobs ...func() []Figures) (all []Figures) {
 	return all
 }
 
-// oneSize is the largest micro-batch that fits the longest clip and that a process's share of a step is a multiple of.
+// oneSize is the largest micro-batch that fits the longest clip and that a process's share of a
+// step is a multiple of.
 func (c *sortedClips) oneSize(share int) int {
 	size := min(share, int(c.largest[len(c.largest)-1]))
 	for share%size != 0 {
@@ -143,10 +151,12 @@ func (c *sortedClips) oneSize(share int) int {
 	return size
 }
 
-// trainerDefault is one micro-batch size for all, and batches given to the processes in turns, as the Trainer does.
+// trainerDefault is one micro-batch size for all, and batches given to the processes in turns, as
+// the Trainer does.
 func (c *sortedClips) trainerDefault(order string, r Options) Figures {
 	size := c.oneSize(r.perRank())
-	t := epochFigures{Figures: Figures{Order: order, Split: Fixed, MicroBatch: &size}, overhead: r.OverheadS}
+	t := epochFigures{Figures: Figures{Order: order, Split: Fixed, MicroBatch: &size},
+		overhead: r.OverheadS}
 	var clips []uint32
 	if order == Random {
 		clips = shuffled(len(c.sorted), rand.New(rand.NewPCG(r.Seed, r.Epoch)))
@@ -156,8 +166,8 @@ func (c *sortedClips) trainerDefault(order string, r Options) Figures {
 	if r.DropLast {
 		clips = clips[:len(clips)/r.StepSamples*r.StepSamples]
 	}
-	for at := 0; at < len(clips); at += r.StepSamples {
-		step := clips[at:min(at+r.StepSamples, len(clips))]
+	for start := 0; start < len(clips); start += r.StepSamples {
+		step := clips[start:min(start+r.StepSamples, len(clips))]
 		for rank := range r.Ranks {
 			for from := rank * size; from < len(step); from += r.Ranks * size {
 				t.add(c, step[from:min(from+size, len(step))])
@@ -177,12 +187,12 @@ func (c *sortedClips) simulate(order string, r Options, splits ...string) []Figu
 		panic(err) // the options have been checked
 	}
 	random := rand.New(rand.NewPCG(r.Seed, r.Epoch^1<<63))
-	found := make([]Figures, len(splits))
+	figures := make([]Figures, len(splits))
 	for i, split := range splits {
 		t := epochFigures{Figures: Figures{Order: order, Split: split}, overhead: r.OverheadS}
-		by := splitter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
+		s := splitter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
 		epoch.eachRank(func(rank int, share []uint32, last bool) {
-			sizes := by.split(split, share)
+			sizes := s.split(split, share)
 			if split == Fixed { // within a bucket's step, clips come as they are
 				share = append([]uint32(nil), share...)
 				shuffle(share, random)
@@ -196,19 +206,19 @@ func (c *sortedClips) simulate(order string, r Options, splits ...string) []Figu
 				t.endStep()
 			}
 		})
-		found[i] = t.figures(c.audio(epoch.Order))
+		figures[i] = t.figures(c.audio(epoch.Order))
 	}
-	return found
+	return figures
 }
 
-// eachRank gives every process's part of every step; last says that the step is complete.
+// eachRank calls do with every process's part of every step; last means that the step is complete.
 func (e *Epoch) eachRank(do func(rank int, share []uint32, last bool)) {
-	left := e.Order
+	order := e.Order
 	for i := range e.Steps + len(e.Tail) {
 		counts := e.Shares[max(0, i-e.Steps+1)]
 		for rank, count := range counts {
-			do(rank, left[:count], rank == len(counts)-1)
-			left = left[count:]
+			do(rank, order[:count], rank == len(counts)-1)
+			order = order[count:]
 		}
 	}
 }

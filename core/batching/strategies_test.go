@@ -20,8 +20,9 @@ func find(t *testing.T, c *Comparison, order, split string) Figures {
 	return Figures{}
 }
 
-// TestLittlePaddingAndFullMemory: where random order at one size pays 30 % and more, packed steps of exactly as many clips pay
-// 5 % at most; and large steps, which have room for several full micro-batches, use nine tenths of what fits.
+// TestLittlePaddingAndFullMemory: where random order at one size pays 30 % and more, packed steps
+// of exactly as many clips pay 5 % at most; and large steps, which have room for several full
+// micro-batches, use nine tenths of what fits.
 func TestLittlePaddingAndFullMemory(t *testing.T) {
 	for name, test := range map[string]struct {
 		seconds []float64
@@ -80,7 +81,8 @@ func TestPackedStepsHaveSeveralLengths(t *testing.T) {
 	}
 }
 
-// TestNeverOverMemory counts again, without the simulation: 10^4 steps of each mode, each share cut as the guard boundaries it.
+// TestNeverOverMemory counts again, without the simulation: 10^4 steps of each mode, each share cut
+// as the guard boundaries it.
 func TestNeverOverMemory(t *testing.T) {
 	seconds, memory := heavy(320_000, 5), fits(100, 60)
 	for _, mode := range modes {
@@ -116,9 +118,9 @@ func TestASampleStandsForAll(t *testing.T) {
 	assert.Len(t, few.sorted, 40_000)
 	assert.Equal(t, c.sorted[len(c.sorted)-1], few.sorted[39_999])
 	assert.Same(t, c, c.sample(120_007))
-	whole := c.everyStrategy(r)
+	exact := c.everyStrategy(r)
 	for i, f := range few.everyStrategy(r) {
-		want := whole[i]
+		want := exact[i]
 		f.scaleTo(120_007, r)
 		assert.Equal(t, want.Steps, f.Steps)
 		assert.InEpsilon(t, want.MicroBatches, f.MicroBatches, 0.01, "%s %s", f.Order, f.Split)
@@ -165,26 +167,27 @@ func TestWithoutTheLastStep(t *testing.T) {
 func TestCostOfLongest(t *testing.T) {
 	seconds := append(slices.Repeat([]float64{10}, 2000), slices.Repeat([]float64{40}, 9)...)
 	r := options(Random, 32, Limits{{10, 11}, {30, 6}, {40, 4}})
-	found, err := CostOfLongest(seconds, r, []float64{5, 30, 100})
+	rows, err := CostOfLongest(seconds, r, []float64{5, 30, 100})
 	require.NoError(t, err)
-	require.Len(t, found, 1, "all clips are over 5 s and none over 100 s")
-	one := found[0]
+	require.Len(t, rows, 1, "all clips are over 5 s and none over 100 s")
+	one := rows[0]
 	assert.Equal(t, []int{9, 4, 11}, []int{one.Clips, one.MicroBatch, one.WithoutThem})
 	assert.InDelta(t, 360.0/20360, one.AudioShare, 1e-9)
-	// By hand: in fours, about 9 of 503 batches last 40 s instead of 10 s: 9 x 4 x 30 s more and the nine clips' own 90 s.
+	// By hand: in fours, about 9 of 503 batches last 40 s instead of 10 s: 9 x 4 x 30 s more and
+	// the nine clips' own 90 s.
 	assert.InDelta(t, (9*4*30+90)/(20090.0+9*4*30), one.PaddedShare, 0.003)
 	// Cut by memory: 10 s in 182 of eleven, against one more of 9 long ones in three.
 	assert.InDelta(t, (360+3*4)/(20000+182*4+360+3*4.0), one.SplitTimeShare, 0.002)
 	assert.Contains(t, one.Text, "9 clips over 30 s force a micro-batch of 4; without them 11;")
-	found, err = CostOfLongest(seconds, r, nil)
+	rows, err = CostOfLongest(seconds, r, nil)
 	require.NoError(t, err)
-	require.Len(t, found, 1)
-	assert.Equal(t, 10.0, found[0].OverS)
+	require.Len(t, rows, 1)
+	assert.Equal(t, 10.0, rows[0].OverS)
 	r.Memory = Limits{{10, 11}}
-	found, err = CostOfLongest(seconds, r, nil)
+	rows, err = CostOfLongest(seconds, r, nil)
 	require.NoError(t, err)
-	assert.Equal(t, "9 clips over 10 s: the longest does not fit even alone; without them a micro-batch of 11 fits", found[0].Text)
-	found, err = CostOfLongest(append(seconds[:100:100], 11), options(Random, 32, Limits{{20, 11}}), []float64{10})
+	assert.Equal(t, "9 clips over 10 s: the longest does not fit even alone; without them a micro-batch of 11 fits", rows[0].Text)
+	rows, err = CostOfLongest(append(seconds[:100:100], 11), options(Random, 32, Limits{{20, 11}}), []float64{10})
 	require.NoError(t, err)
-	assert.Equal(t, "1 clip over 10 s: a micro-batch of 11 fits with them and without", found[0].Text)
+	assert.Equal(t, "1 clip over 10 s: a micro-batch of 11 fits with them and without", rows[0].Text)
 }

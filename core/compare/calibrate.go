@@ -6,14 +6,15 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// CalibrateRequest holds optimizer steps of a training, each of micro-batches of its own, against their estimates.
+// CalibrateRequest holds optimizer steps of a training, each of micro-batches of its own, against
+// their estimates.
 type CalibrateRequest struct {
 	Training
 	Shapes []Shape        `json:"shapes"` // of all micro-batches
 	Steps  []MeasuredStep `json:"steps"`  // 1..10 000
 }
 
-// Shape is what micro-batches of so many clips, as long as the longest with its padding, run.
+// Shape is the work of micro-batches of so many clips, padded to the longest.
 type Shape struct {
 	Clips   int         `json:"clips"`
 	Seconds float64     `json:"seconds"`
@@ -26,35 +27,38 @@ type MeasuredStep struct {
 	MeasuredS    float64 `json:"measured_s"`    // seconds
 }
 
-// CalibrateAnswer is what the steps say of a model on a GPU.
+// CalibrateAnswer is what the measured steps show of a model on a GPU.
 type CalibrateAnswer struct {
-	GPU         string                 `json:"gpu"` // key of the catalogue
-	Precision   string                 `json:"precision"`
-	PaddedS     float64                `json:"padded_s"` // seconds of audio in all, padding included
+	GPU       string `json:"gpu"` // key of the catalogue
+	Precision string `json:"precision"`
+	// seconds of audio in all, padding included
+	PaddedS     float64                `json:"padded_s"`
 	Calibration timing.StepCalibration `json:"calibration"`
 }
 
 const mostMeasured, mostInStep = 10_000, 1 << 16
 
-// Calibrate compares steps of varying shapes. Errors: those of Step, and InvalidArgument for what is no step.
+// Calibrate compares steps of varying shapes. Errors: those of Step, and InvalidArgument for what
+// is no step.
 func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 	if len(r.Steps) > mostMeasured {
-		return CalibrateAnswer{}, fault.New(fault.InvalidArgument, "give some of them", "%d steps; 10000 are the most", len(r.Steps))
+		return CalibrateAnswer{}, fault.New(fault.InvalidArgument, "give some of them",
+			"%d steps; 10000 are the most", len(r.Steps))
 	}
 	s, err := r.stepper()
 	if err != nil {
 		return CalibrateAnswer{}, err
 	}
 	a := CalibrateAnswer{GPU: s.card.Key, Precision: s.Precision}
-	known := make([]micro, len(r.Shapes))
+	micros := make([]micro, len(r.Shapes))
 	for i, shape := range r.Shapes {
-		if known[i], err = s.micro(shape.Work); err != nil {
+		if micros[i], err = s.micro(shape.Work); err != nil {
 			return CalibrateAnswer{}, err
 		}
 	}
 	predicted, measured := make([]timing.Range, len(r.Steps)), make([]float64, len(r.Steps))
 	for i, step := range r.Steps {
-		parts, err := unequal(step.MicroBatches, known)
+		parts, err := unequal(step.MicroBatches, micros)
 		if err != nil {
 			return CalibrateAnswer{}, err
 		}
@@ -68,22 +72,25 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 }
 
 // calibrate holds measured seconds against predicted ones, by the kernels that those rest on.
-func (s *stepper) calibrate(predicted []timing.Range, measured []float64) (timing.StepCalibration, error) {
+func (s *stepper) calibrate(predicted []timing.Range,
+	measured []float64) (timing.StepCalibration, error) {
 	c, err := timing.Calibrate(predicted, measured)
 	return timing.StepCalibration{Calibration: c, Kernels: s.timer.MeasuredOn}, err
 }
 
 // unequal is an optimizer step of micro-batches of any shapes.
-func unequal(micros []int, known []micro) (total timing.Parts, err error) {
+func unequal(micros []int, shapes []micro) (total timing.Parts, err error) {
 	if len(micros) == 0 || len(micros) > mostInStep {
-		return total, fault.New(fault.InvalidArgument, "give the shape of each", "a step of %d micro-batches", len(micros))
+		return total, fault.New(fault.InvalidArgument, "give the shape of each",
+			"a step of %d micro-batches", len(micros))
 	}
 	var m micro
 	for _, shape := range micros {
-		if shape < 0 || shape >= len(known) {
-			return total, fault.New(fault.InvalidArgument, "give its place among shapes", "shape %d of %d", shape, len(known))
+		if shape < 0 || shape >= len(shapes) {
+			return total, fault.New(fault.InvalidArgument, "give its place among shapes",
+				"shape %d of %d", shape, len(shapes))
 		}
-		m = known[shape]
+		m = shapes[shape]
 		total = total.Plus(m.parts)
 	}
 	return total.Plus(m.update.After(len(micros))), nil

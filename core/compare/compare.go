@@ -33,25 +33,33 @@ type Row struct {
 	Count       int    `json:"count"`
 	MemoryBytes uint64 `json:"memory_bytes"` // of one GPU
 	BudgetBytes uint64 `json:"budget_bytes"` // of it with the safety margin
-	Unverified  bool   `json:"unverified"`   // some of the card's published figures were not checked against a source
-	Fits        bool   `json:"fits"`
+	// some of the card's published figures were not checked against a source
+	Unverified bool `json:"unverified"`
+	Fits       bool `json:"fits"`
 
 	Precision     string `json:"precision"`
 	Checkpointing bool   `json:"gradient_checkpointing"`
-	EveryNLayers  int    `json:"every_n_layers"`      // with checkpointing: one of so many is computed again
-	Offload       bool   `json:"offload_checkpoints"` // what checkpointed layers save lies in pinned host memory
-	Optimizer     string `json:"optimizer"`
-	LoRARank      int64  `json:"lora_rank"`
-	Batch         int    `json:"per_device_train_batch_size"`
-	Accumulation  int    `json:"gradient_accumulation_steps"`
-	Effective     int    `json:"effective_batch_size"`
-	LargestBatch  int    `json:"largest_batch"` // about the most clips, all of the longest, that fit in such a micro-batch
-	PeakBytes     uint64 `json:"peak_bytes"`    // predicted for one GPU, context included, for a batch of the longest clips
+	// with checkpointing: one of so many is computed again
+	EveryNLayers int `json:"every_n_layers"`
+	// what checkpointed layers save lies in pinned host memory
+	Offload      bool   `json:"offload_checkpoints"`
+	Optimizer    string `json:"optimizer"`
+	LoRARank     int64  `json:"lora_rank"`
+	Batch        int    `json:"per_device_train_batch_size"`
+	Accumulation int    `json:"gradient_accumulation_steps"`
+	Effective    int    `json:"effective_batch_size"`
+	// about the most clips, all of the longest, that fit in such a micro-batch
+	LargestBatch int `json:"largest_batch"`
+	// predicted for one GPU, context included, for a batch of the longest clips
+	PeakBytes uint64 `json:"peak_bytes"`
 
-	MicroBatching  string `json:"micro_batching"`  // "fixed", or "memory": the guard splits each step
-	LengthHandling string `json:"length_handling"` // the order of clips: "random", "grouped", "bucketed" or "packed"
+	// "fixed", or "memory": the guard splits each step
+	MicroBatching string `json:"micro_batching"`
+	// the order of clips: "random", "grouped", "bucketed" or "packed"
+	LengthHandling string `json:"length_handling"`
 
-	Parts      *profile.StepParts `json:"parts"`       // of the mean step, without the loader; absent without published figures
+	// of the mean step, without the loader; absent without published figures
+	Parts      *profile.StepParts `json:"parts"`
 	StepS      *profile.Range     `json:"step_s"`      // seconds
 	EpochHours *profile.Range     `json:"epoch_hours"` //
 	RunHours   *profile.Range     `json:"run_hours"`   // of the whole run
@@ -59,12 +67,14 @@ type Row struct {
 	AudioRate  *profile.Range     `json:"audio_rate"`  // seconds of audio trained on per second
 	Bound      string             `json:"bound"`       // the largest part of the time, or "loader"
 	Calibrated bool               `json:"calibrated"`  // by measured steps
-	Measured   string             `json:"measured"`    // the day on which kernels of this card were measured that the times rest on; ""
-	Cost       *profile.Range     `json:"cost_usd"`    // of the run on all its GPUs
-	EnergyKWh  *profile.Range     `json:"energy_kwh"`  // of the run, GPUs alone; absent where the board power is not known
-	Price      *timing.Price      `json:"price"`       // absent where none is known
-	Cheapest   bool               `json:"cheapest"`
-	Fastest    bool               `json:"fastest"`
+	// the day on which kernels of this card were measured that the times rest on; ""
+	Measured string         `json:"measured"`
+	Cost     *profile.Range `json:"cost_usd"` // of the run on all its GPUs
+	// of the run, GPUs alone; absent where the board power is not known
+	EnergyKWh *profile.Range `json:"energy_kwh"`
+	Price     *timing.Price  `json:"price"` // absent where none is known
+	Cheapest  bool           `json:"cheapest"`
+	Fastest   bool           `json:"fastest"`
 
 	Notes    []string          `json:"notes"`
 	Remedies []estimate.Remedy `json:"remedies"` // what would make it fit, when it does not
@@ -97,7 +107,9 @@ func Make(r Request) (Answer, error) {
 
 // comparison is the rows with what they have in common.
 func (p *planner) comparison(machines []machine, rows []Row) *Comparison {
-	c := Comparison{Model: p.Model, RowKind: cmp.Or(p.dataset.RowKind, units.Clips), Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS, Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: rows}
+	c := Comparison{Model: p.Model, RowKind: cmp.Or(p.dataset.RowKind, units.Clips),
+		Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS,
+		Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: rows}
 	c.Assumptions = p.assumptions(machines)
 	if fixed := fixedS(machines); fixed > 0 {
 		c.LongestS = min(c.LongestS, fixed)
@@ -110,7 +122,9 @@ func (p *planner) comparison(machines []machine, rows []Row) *Comparison {
 		}
 	}
 	if split > 0 {
-		c.Assumptions = append(c.Assumptions, fmt.Sprintf("on %s the guard (manager.attach) splits each step by length and predicted memory, as planned", fault.Plural(split, "machine")))
+		c.Assumptions = append(c.Assumptions,
+			fmt.Sprintf("on %s the guard (manager.attach) splits each step by length and "+
+				"predicted memory, as planned", fault.Plural(split, "machine")))
 	}
 	return &c
 }
@@ -131,7 +145,9 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 	}
 	for key, f := range p.factors {
 		if !positive(f.Low) || !(f.Low <= f.Factor && f.Factor <= f.High) || !positive(f.High) {
-			return nil, nil, fault.New(fault.InvalidArgument, "take it from timing.step (estimate_step_time with measured_s)", "the calibration of %s is %v, %v, %v", key, f.Low, f.Factor, f.High)
+			return nil, nil, fault.New(fault.InvalidArgument,
+				"take it from timing.step (estimate_step_time with measured_s)",
+				"the calibration of %s is %v, %v, %v", key, f.Low, f.Factor, f.High)
 		}
 	}
 	for _, measured := range p.KernelProfiles {
@@ -143,16 +159,21 @@ func prepare(r Request) (p *planner, machines []machine, err error) {
 		p.durations = r.Durations
 	}
 	if err == nil && len(p.Traced) != 0 && len(p.Traced) != len(machines) {
-		err = fault.New(fault.InvalidArgument, "give what was wanted of each", "traces of %d machines for %d", len(p.Traced), len(machines))
+		err = fault.New(fault.InvalidArgument, "give what was wanted of each",
+			"traces of %d machines for %d", len(p.Traced), len(machines))
 	}
 	return p, machines, err
 }
 
-// assumptions says what the figures rest on.
+// assumptions lists what the figures rest on.
 func (p *planner) assumptions(machines []machine) []string {
-	rows, out := p.dataset.RowKind, []string{"times are estimates of single kernels, fitted on published measurements; a calibration by measured steps replaces them"}
+	rows, out := p.dataset.RowKind,
+		[]string{"times are estimates of single kernels, fitted on published measurements; a " +
+			"calibration by measured steps replaces them"}
 	if fixed := fixedS(machines); fixed > 0 {
-		out = append(out, fmt.Sprintf("every %s takes as long as one of %s: the feature extractor pads it", rows.Noun(), rows.Length(fixed)))
+		out = append(out, fmt.Sprintf(
+			"every %s takes as long as one of %s: the feature extractor pads it", rows.Noun(),
+			rows.Length(fixed)))
 	}
 	for _, m := range machines {
 		for _, t := range m.traced {
@@ -164,14 +185,19 @@ func (p *planner) assumptions(machines []machine) []string {
 		}
 	}
 	if p.Data.Profile == nil {
-		out = append(out, rows.Lengths()+" assumed log-normal about the given mean, up to the given longest")
+		out = append(out, rows.Lengths()+
+			" assumed log-normal about the given mean, up to the given longest")
 	}
 	if p.LoaderRate == nil {
 		worker := timing.WorkerRate(rows, p.Model.Architecture, p.dataset.SampleRates)
-		out = append(out, fmt.Sprintf("a loader's worker assumed to prepare %s (%s to %s) per second", rows.Rate(worker.Likely), rows.Figure("%.0f", worker.Low), rows.Figure("%.0f", worker.High)))
+		out = append(out, fmt.Sprintf(
+			"a loader's worker assumed to prepare %s (%s to %s) per second",
+			rows.Rate(worker.Likely), rows.Figure("%.0f", worker.Low),
+			rows.Figure("%.0f", worker.High)))
 	}
 	if p.Workers != nil {
-		out = append(out, fmt.Sprintf("%s of the loader for each GPU", fault.Plural(*p.Workers, "worker")))
+		out = append(out, fmt.Sprintf("%s of the loader for each GPU",
+			fault.Plural(*p.Workers, "worker")))
 	}
 	set := rows.Nouns() + " to evaluate with assumed to be a tenth of those trained on"
 	if p.EvalSamples != nil {
@@ -180,7 +206,8 @@ func (p *planner) assumptions(machines []machine) []string {
 	return append(out, set+"; hours a run include evaluations, checkpoints and the start")
 }
 
-// fixedS is the seconds to which the model pads every clip, by its traces; 0 where clips keep their length.
+// fixedS is the seconds to which the model pads every clip, by its traces; 0 where clips keep their
+// length.
 func fixedS(machines []machine) (seconds float64) {
 	for _, m := range machines {
 		for _, t := range m.traced {

@@ -51,7 +51,8 @@ func TestEveryRowHoldsTogether(t *testing.T) {
 	}
 }
 
-// TestEveryRowIsThePlan: for every card of the catalogue, and for several, the row is what core/plan makes of that machine alone, with the same traces.
+// TestEveryRowIsThePlan: for every card of the catalogue, and for several, the row is what
+// core/plan makes of that machine alone, with the same traces.
 func TestEveryRowIsThePlan(t *testing.T) {
 	for _, c := range []struct {
 		name               string
@@ -113,7 +114,8 @@ func TestMarks(t *testing.T) {
 	require.True(t, c.Rows[1].Fastest)
 }
 
-// TestMemoryDecides: what does not fit is never planned, and more memory never makes a plan slower on the same chip.
+// TestMemoryDecides: what does not fit is never planned, and more memory never makes a plan slower
+// on the same chip.
 func TestMemoryDecides(t *testing.T) {
 	r := asked("V100-16", "V100-32", "A100-40GB", "A100-80GB PCIe")
 	r.Model = sizes("facebook/wav2vec2-xls-r-1b")
@@ -126,7 +128,8 @@ func TestMemoryDecides(t *testing.T) {
 	require.Equal(t, "bf16", c.Rows[2].Precision)
 }
 
-// TestRemedies: whisper-large-v3 does not fit a T4 with any optimizer; LoRA does, and a card of 24 GB with 8 bits.
+// TestRemedies: whisper-large-v3 does not fit a T4 with any optimizer; LoRA does, and a card of 24
+// GB with 8 bits.
 func TestRemedies(t *testing.T) {
 	r := asked("T4")
 	r.Model = sizes("openai/whisper-large-v3")
@@ -289,19 +292,20 @@ func TestStepIsCalibrated(t *testing.T) {
 	require.ErrorContains(t, err, "product")
 }
 
-// TestMeasuredKernelsCountInEveryAnswer: steps, runs, calibrations and comparisons take a card's times from the same table, and say so.
+// TestMeasuredKernelsCountInEveryAnswer: steps, runs, calibrations and comparisons take a card's
+// times from the same table, and say so.
 func TestMeasuredKernelsCountInEveryAnswer(t *testing.T) {
 	slower := timing.Calibration{Factor: 2, Low: 1.9, High: 2.1, Steps: 9}
 	kernels := kernel.Profile{GPU: "T4", Date: "2026-03-01", LaunchS: 2e-6, DispatchS: 7e-6}
 	for _, group := range []string{"linear", "elementwise"} {
 		kernels.Factors = append(kernels.Factors, kernel.Factor{Group: group, DType: kernel.Float16, Calibration: slower})
 	}
-	how, work := Training{GPU: "T4"}, workOf(xlsr, 4, 10)
-	measured, other := how, how
+	training, work := Training{GPU: "T4"}, workOf(xlsr, 4, 10)
+	measured, other := training, training
 	measured.KernelProfiles = []kernel.Profile{kernels}
 	other.KernelProfiles, other.GPU = measured.KernelProfiles, "L4"
 
-	plain, err := Step(StepRequest{how, work, 1, nil})
+	plain, err := Step(StepRequest{training, work, 1, nil})
 	require.NoError(t, err)
 	require.Empty(t, plain.Measured)
 	step, err := Step(StepRequest{measured, work, 1, []float64{3, 3}})
@@ -324,13 +328,13 @@ func TestMeasuredKernelsCountInEveryAnswer(t *testing.T) {
 
 	r := asked("T4")
 	r.KernelProfiles = measured.KernelProfiles
-	by := made(t, r).Rows[0]
+	row := made(t, r).Rows[0]
 	same := timing.StepCalibration{Calibration: timing.Calibration{Factor: 1, Low: 1, High: 1, Steps: 9}, Kernels: "2026-03-01"}
 	r.Calibrations = map[string]timing.StepCalibration{"T4": same}
-	require.Equal(t, by.EpochHours.Likely, made(t, r).Rows[0].EpochHours.Likely, "a factor of 1 of the times by the table")
+	require.Equal(t, row.EpochHours.Likely, made(t, r).Rows[0].EpochHours.Likely, "a factor of 1 of the times by the table")
 	same.Kernels = ""
 	r.Calibrations["T4"] = same
-	require.Less(t, made(t, r).Rows[0].EpochHours.Likely, by.EpochHours.Likely, "and of those without it")
+	require.Less(t, made(t, r).Rows[0].EpochHours.Likely, row.EpochHours.Likely, "and of those without it")
 	same.Kernels = "2026-02-01"
 	r.Calibrations["T4"] = same
 	_, err = Make(r)
@@ -339,9 +343,9 @@ func TestMeasuredKernelsCountInEveryAnswer(t *testing.T) {
 
 // TestCalibrateByUnequalSteps: each step is compared with the estimate of its own micro-batches.
 func TestCalibrateByUnequalSteps(t *testing.T) {
-	how := Training{GPU: "T4"}
+	training := Training{GPU: "T4"}
 	likely := func(batch int64, seconds float64, accumulation int) float64 {
-		a, err := Step(StepRequest{how, workOf(xlsr, batch, seconds), accumulation, nil})
+		a, err := Step(StepRequest{training, workOf(xlsr, batch, seconds), accumulation, nil})
 		require.NoError(t, err)
 		return a.StepS.Likely
 	}
@@ -350,7 +354,7 @@ func TestCalibrateByUnequalSteps(t *testing.T) {
 		shape.Work = workOf(xlsr, int64(shape.Clips), shape.Seconds)
 		shapes = append(shapes, shape)
 	}
-	r := CalibrateRequest{how, shapes, []MeasuredStep{{[]int{0, 0}, 2 * likely(4, 10, 2)}, {[]int{1}, 3 * likely(1, 25, 1)}, {[]int{2, 2, 2}, 4 * likely(16, 2, 3)}}}
+	r := CalibrateRequest{training, shapes, []MeasuredStep{{[]int{0, 0}, 2 * likely(4, 10, 2)}, {[]int{1}, 3 * likely(1, 25, 1)}, {[]int{2, 2, 2}, 4 * likely(16, 2, 3)}}}
 	a, err := Calibrate(r)
 	require.NoError(t, err)
 	require.InDelta(t, 3, a.Calibration.Factor, 1e-9)
@@ -358,7 +362,7 @@ func TestCalibrateByUnequalSteps(t *testing.T) {
 	require.Equal(t, "T4", a.GPU)
 	require.Equal(t, "fp16", a.Precision)
 	require.Equal(t, 2*4*10+25+3*16*2.0, a.PaddedS)
-	b, err := Calibrate(CalibrateRequest{how, shapes, []MeasuredStep{{[]int{0, 2}, 1}}})
+	b, err := Calibrate(CalibrateRequest{training, shapes, []MeasuredStep{{[]int{0, 2}, 1}}})
 	require.NoError(t, err)
 	between := 1 / b.Calibration.Factor
 	require.InDelta(t, (likely(4, 10, 2)+likely(16, 2, 2))/2, between, 1e-9)

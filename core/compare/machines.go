@@ -56,9 +56,11 @@ func Cards() (all []estimate.Card) {
 	return all
 }
 
-// host is the machine around the GPUs of which nothing is known: a plan whose workers are given looks at it only to say what is kept in RAM.
+// host is the machine around the GPUs when it is unknown: a plan whose workers are fixed uses it
+// only to decide what is cached in RAM.
 func host(count int) profile.Hardware {
-	return profile.Hardware{CPU: profile.CPU{UsableCores: float64(8 * count)}, Memory: profile.Memory{TotalBytes: 64 << 30, AvailableBytes: 56 << 30}}
+	return profile.Hardware{CPU: profile.CPU{UsableCores: float64(8 * count)},
+		Memory: profile.Memory{TotalBytes: 64 << 30, AvailableBytes: 56 << 30}}
 }
 
 // planner asks core/plan about one machine after another.
@@ -71,9 +73,10 @@ type planner struct {
 	cards     []estimate.Card
 }
 
-// inputs are what core/plan is asked: the same as for one machine alone.
+// inputs returns the inputs of core/plan, the same as for one machine alone.
 func (p *planner) inputs(m machine, optimizer string) plan.Inputs {
-	in := plan.Inputs{Hardware: profile.Or(p.Hardware, host(m.count)), Dataset: p.dataset, Model: p.Model, Durations: p.durations, Traced: m.traced,
+	in := plan.Inputs{Hardware: profile.Or(p.Hardware, host(m.count)), Dataset: p.dataset,
+		Model: p.Model, Durations: p.durations, Traced: m.traced,
 		Cards: p.cards, WithoutAlternatives: true}
 	in.Hardware.GPUs, in.Hardware.NoGPUReason = nil, ""
 	for i := range m.count {
@@ -81,20 +84,24 @@ func (p *planner) inputs(m machine, optimizer string) plan.Inputs {
 		g.Index = i
 		in.Hardware.GPUs = append(in.Hardware.GPUs, g)
 	}
-	in.Options = plan.Options{TargetBatchSize: p.TargetBatchSize, SafetyMargin: p.SafetyMargin, Optimizer: optimizer, NumTrainEpochs: &p.Epochs,
-		DeviceCount: &m.count, Precision: p.precision(m.card.GPU()), LengthHandling: p.LengthHandling, FreezeFeatureEncoder: p.FreezeFeatureEncoder,
-		LoRARank: int(p.LoRARank), Adapted: p.Adapted, LoaderRate: p.LoaderRate, DecodeRate: p.DecodeRate, Workers: p.Workers, EvaluationOptions: p.EvaluationOptions,
-		KernelProfiles: p.KernelProfiles, AnyDepth: p.AnyDepth, CanOffload: p.CanOffload, LossUnknown: p.LossUnknown}
-	if factor, known := p.factors[m.card.Key]; known {
+	in.Options = plan.Options{TargetBatchSize: p.TargetBatchSize, SafetyMargin: p.SafetyMargin,
+		Optimizer: optimizer, NumTrainEpochs: &p.Epochs,
+		DeviceCount: &m.count, Precision: p.precision(m.card.GPU()),
+		LengthHandling: p.LengthHandling, FreezeFeatureEncoder: p.FreezeFeatureEncoder,
+		LoRARank: int(p.LoRARank), Adapted: p.Adapted, LoaderRate: p.LoaderRate,
+		DecodeRate: p.DecodeRate, Workers: p.Workers, EvaluationOptions: p.EvaluationOptions,
+		KernelProfiles: p.KernelProfiles, AnyDepth: p.AnyDepth, CanOffload: p.CanOffload,
+		LossUnknown: p.LossUnknown}
+	if factor, ok := p.factors[m.card.Key]; ok {
 		in.Options.Calibration = &factor
 	}
-	if price, known := p.prices[m.card.Key]; known {
+	if price, ok := p.prices[m.card.Key]; ok {
 		in.Options.PriceUSDHour = &price.Hour
 	}
 	return in
 }
 
-// precision is what was asked for; float16 stands in for a bfloat16 that the card lacks.
+// precision is the user's; float16 replaces a bfloat16 that the card lacks.
 func (p *planner) precision(g profile.GPU) string {
 	if p.Precision == "bf16" && !g.BF16 {
 		return estimate.Precision(g)

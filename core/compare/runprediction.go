@@ -23,12 +23,14 @@ type RunRequest struct {
 	Seconds      float64             `json:"seconds"`
 	Accumulation int                 `json:"accumulation"` // 1
 
-	Steps      int      `json:"steps"`       // optimizer steps, 1..10^9
-	Workers    int      `json:"workers"`     // of the loader for each GPU, 0..1024; 0, the GPU waits for each batch
-	LoaderRate *float64 `json:"loader_rate"` // seconds of audio that a worker prepares per second; an assumption
-	EvalSteps  int      `json:"eval_steps"`  // optimizer steps between evaluations; 0, none
-	EvalBatch  int64    `json:"eval_batch"`  // clips of a device's evaluation batch; as in training
-	SaveSteps  int      `json:"save_steps"`  // optimizer steps between checkpoints; 0, none
+	Steps int `json:"steps"` // optimizer steps, 1..10^9
+	// of the loader for each GPU, 0..1024; 0, the GPU waits for each batch
+	Workers int `json:"workers"`
+	// seconds of audio that a worker prepares per second; an assumption
+	LoaderRate *float64 `json:"loader_rate"`
+	EvalSteps  int      `json:"eval_steps"` // optimizer steps between evaluations; 0, none
+	EvalBatch  int64    `json:"eval_batch"` // clips of a device's evaluation batch; as in training
+	SaveSteps  int      `json:"save_steps"` // optimizer steps between checkpoints; 0, none
 }
 
 // RunAnswer is the time of a run.
@@ -46,22 +48,30 @@ const mostSteps = 1_000_000_000
 func (r RunRequest) check() error {
 	switch {
 	case r.Steps < 1 || r.Steps > mostSteps:
-		return fault.New(fault.InvalidArgument, "give the optimizer steps of the run", "steps is %d; the range is 1 to 10^9", r.Steps)
+		return fault.New(fault.InvalidArgument, "give the optimizer steps of the run",
+			"steps is %d; the range is 1 to 10^9", r.Steps)
 	case r.EvalSteps < 0 || r.EvalSteps > mostSteps || r.SaveSteps < 0 || r.SaveSteps > mostSteps:
-		return fault.New(fault.InvalidArgument, "give optimizer steps, or 0 for none", "eval_steps is %d and save_steps %d; the range is 0 to 10^9", r.EvalSteps, r.SaveSteps)
+		return fault.New(fault.InvalidArgument, "give optimizer steps, or 0 for none",
+			"eval_steps is %d and save_steps %d; the range is 0 to 10^9", r.EvalSteps, r.SaveSteps)
 	case r.Workers < 0 || r.Workers > 1024:
-		return fault.New(fault.InvalidArgument, "give the workers of a GPU's loader", "workers is %d; the range is 0 to 1024", r.Workers)
+		return fault.New(fault.InvalidArgument, "give the workers of a GPU's loader",
+			"workers is %d; the range is 0 to 1024", r.Workers)
 	case r.LoaderRate != nil && !positive(*r.LoaderRate):
-		return fault.New(fault.InvalidArgument, "give seconds of audio per second", "loader_rate is %v", *r.LoaderRate)
+		return fault.New(fault.InvalidArgument, "give seconds of audio per second",
+			"loader_rate is %v", *r.LoaderRate)
 	case r.EvalBatch < 0:
-		return fault.New(fault.InvalidArgument, "give the clips of a batch, or 0 for those of training", "eval_batch is %d", r.EvalBatch)
+		return fault.New(fault.InvalidArgument,
+			"give the clips of a batch, or 0 for those of training", "eval_batch is %d",
+			r.EvalBatch)
 	case r.EvalSteps > 0 && profile.Or(r.EvalSamples, 0) == 0:
-		return fault.New(fault.InvalidArgument, "give eval_samples", "eval_steps is %d, and there are no clips to evaluate with", r.EvalSteps)
+		return fault.New(fault.InvalidArgument, "give eval_samples",
+			"eval_steps is %d, and there are no clips to evaluate with", r.EvalSteps)
 	}
 	return r.EvaluationOptions.Check()
 }
 
-// Run estimates a run of optimizer steps of one shape, with its evaluations and checkpoints. Errors: those of Step, and InvalidArgument.
+// Run estimates a run of optimizer steps of one shape, with its evaluations and checkpoints.
+// Errors: those of Step, and InvalidArgument.
 func Run(r RunRequest) (RunAnswer, error) {
 	if err := r.check(); err != nil {
 		return RunAnswer{}, err
@@ -71,7 +81,9 @@ func Run(r RunRequest) (RunAnswer, error) {
 		return RunAnswer{}, err
 	}
 	if r.Batch < 1 || !positive(r.Seconds) {
-		return RunAnswer{}, fault.New(fault.InvalidArgument, "give the clips of a micro-batch, and seconds of the longest", "batch is %d and seconds %v", r.Batch, r.Seconds)
+		return RunAnswer{}, fault.New(fault.InvalidArgument,
+			"give the clips of a micro-batch, and seconds of the longest",
+			"batch is %d and seconds %v", r.Batch, r.Seconds)
 	}
 	micro, err := s.micro(r.Work)
 	if err != nil {
@@ -79,15 +91,19 @@ func Run(r RunRequest) (RunAnswer, error) {
 	}
 	accumulation := or(r.Accumulation, 1)
 	a := RunAnswer{GPU: s.card.Key, Precision: s.Precision, Measured: s.timer.MeasuredOn}
-	a.StepS = r.withLoader(micro.step(accumulation).Sum(), float64(r.Batch)*float64(accumulation)*r.Seconds)
+	a.StepS = r.withLoader(micro.step(accumulation).Sum(),
+		float64(r.Batch)*float64(accumulation)*r.Seconds)
 	evaluation, err := r.evaluation(s, micro)
 	if err != nil {
 		return RunAnswer{}, err
 	}
-	saving := estimate.Saving(r.Model.ParameterBytes + r.Model.OptimizerBytes[plan.OptimizerState(s.Optimizer)])
-	whole := estimate.RunSeconds{Training: a.StepS.Times(float64(r.Steps)), Evaluation: evaluation.Times(float64(estimate.Occasions(r.Steps, r.EvalSteps))),
-		Checkpoints: saving.Times(float64(estimate.Occasions(r.Steps, r.SaveSteps))), StartUp: estimate.StartUp(r.Workers)}
-	a.RunParts, a.RunHours = whole.Hours()
+	saving := estimate.Saving(r.Model.ParameterBytes +
+		r.Model.OptimizerBytes[plan.OptimizerState(s.Optimizer)])
+	run := estimate.RunSeconds{Training: a.StepS.Times(float64(r.Steps)),
+		Evaluation:  evaluation.Times(float64(estimate.Occasions(r.Steps, r.EvalSteps))),
+		Checkpoints: saving.Times(float64(estimate.Occasions(r.Steps, r.SaveSteps))),
+		StartUp:     estimate.StartUp(r.Workers)}
+	a.RunParts, a.RunHours = run.Hours()
 	return a, nil
 }
 
@@ -104,7 +120,8 @@ func (r RunRequest) withLoader(gpu timing.Range, audio float64) timing.Range {
 	return gpu.AtLeast(loader)
 }
 
-// evaluation is what one evaluation takes; clips are as long as those of a training batch, whose forward pass is this one's for as many.
+// evaluation is the time of one evaluation; its clips are as long as those of a training batch, and
+// so is the forward pass of as many.
 func (r RunRequest) evaluation(s *stepper, m micro) (timing.Range, error) {
 	if r.EvalSteps == 0 {
 		return timing.Range{}, nil
@@ -122,5 +139,6 @@ func (r RunRequest) evaluation(s *stepper, m micro) (timing.Range, error) {
 		texts = r.Generation(*r.Decoder, r.One)
 	}
 	forward := m.parts.Sum().Times(share * float64(batch) / float64(r.Batch))
-	return r.withLoader(estimate.Evaluation(forward, clips/float64(batch), texts), clips*r.Seconds), nil
+	return r.withLoader(estimate.Evaluation(forward, clips/float64(batch), texts), clips*r.Seconds),
+		nil
 }

@@ -49,7 +49,8 @@ func TestARunIsItsSteps(t *testing.T) {
 	require.Equal(t, profile.Range{}, none.Checkpoints)
 }
 
-// TestALoaderBesideAndBefore: workers prepare a step's 160 s of audio while the GPU computes; without one it waits.
+// TestALoaderBesideAndBefore: workers prepare a step's 160 s of audio while the GPU computes;
+// without one it waits.
 func TestALoaderBesideAndBefore(t *testing.T) {
 	r, slow := whisperRun(), 10.0
 	step := ran(t, r).StepS
@@ -92,8 +93,8 @@ func TestRunsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestTokensByHand: ten further tokens for each of two batches in an evaluation wait for the CPU: 18 µs for each of half the forward pass's kernels, and 2 ms
-// for the loop around a token.
+// TestTokensByHand: ten further tokens for each of two batches in an evaluation wait for the CPU:
+// 18 µs for each of half the forward pass's kernels, and 2 ms for the loop around a token.
 func TestTokensByHand(t *testing.T) {
 	kernels := 0.0
 	for _, o := range workOf(tiny, 1, 10).ForwardPass() {

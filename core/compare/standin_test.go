@@ -15,11 +15,13 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// standIn is a model as its traces show it: what a second of a clip keeps of memory and computes. The figures are about those of XLS-R-300M and -1B and of
-// Whisper tiny, small and large-v3; here they need not be exact, but answers to all questions agree with each other.
+// standIn is a model as its traces show it: what a second of a clip keeps of memory and computes.
+// The figures are about those of XLS-R-300M and -1B and of Whisper tiny, small and large-v3; here
+// they need not be exact, but answers to all questions agree with each other.
 type standIn struct {
-	parameters         int64
-	kept, checkpointed float64 // bytes of a clip's second until its backward pass: all, and with each layer computed again
+	parameters int64
+	// bytes of a clip's second until its backward pass: all, and with each layer computed again
+	kept, checkpointed float64
 	flops              float64 // of a forward pass over a second
 	fixed              float64
 	decoder            bool
@@ -48,13 +50,13 @@ func sizes(name string) profile.Model {
 // work is that of a micro-batch.
 func (m standIn) work(precision string, trained int64, batch int64, seconds float64, again float64) kernel.Work {
 	dtype := map[string]kernel.DType{"fp16": kernel.Float16, "bf16": kernel.BFloat16, "fp32": kernel.Float32}[precision]
-	held := float64(batch) * seconds
+	padded := float64(batch) * seconds
 	if m.fixed > 0 {
-		held = float64(batch) * m.fixed
+		padded = float64(batch) * m.fixed
 	}
-	rows := int64(max(1, held*50))
-	product := kernel.Operation{Name: "product", Kind: kernel.GEMM, DType: dtype, Batch: 1, M: rows, N: 1024, K: 1024, Kernels: 1, Times: m.flops * held / float64(2*rows*1024*1024)}
-	tensor := kernel.Operation{Name: "tensor", Kind: kernel.Elementwise, DType: dtype, Read: m.kept * held / 500, Written: m.kept * held / 500, Kernels: 1, Times: 500}
+	rows := int64(max(1, padded*50))
+	product := kernel.Operation{Name: "product", Kind: kernel.GEMM, DType: dtype, Batch: 1, M: rows, N: 1024, K: 1024, Kernels: 1, Times: m.flops * padded / float64(2*rows*1024*1024)}
+	tensor := kernel.Operation{Name: "tensor", Kind: kernel.Elementwise, DType: dtype, Read: m.kept * padded / 500, Written: m.kept * padded / 500, Kernels: 1, Times: 500}
 	var all []kernel.Operation
 	for phase, times := range map[kernel.Phase]float64{kernel.Forward: 1, kernel.Backward: 2, kernel.Recomputation: again} {
 		for _, o := range []kernel.Operation{product, tensor} {
@@ -82,15 +84,15 @@ func (m standIn) trace(t *testing.T, r Request, machine MachineTrace, durations 
 	if w.Optimizer == estimate.EightBit {
 		state = 2
 	}
-	each := m.kept
+	perSecond := m.kept
 	if w.Checkpointing {
 		again = 1 / float64(w.EveryNLayers)
-		each = (1-again)*m.kept + again*m.checkpointed
+		perSecond = (1-again)*m.kept + again*m.checkpointed
 	}
 	if w.Offload {
-		each *= 0.5
+		perSecond *= 0.5
 	}
-	held := 4*m.parameters + (4+state)*trained + 400<<20 + int64(outside) + w.BesideBytes
+	modelBytes := 4*m.parameters + (4+state)*trained + 400<<20 + int64(outside) + w.BesideBytes
 	seconds := func(s float64) float64 {
 		if m.fixed > 0 {
 			return m.fixed
@@ -98,7 +100,7 @@ func (m standIn) trace(t *testing.T, r Request, machine MachineTrace, durations 
 		return max(estimate.Shortest, min(s, profile.Or(w.MaxLengthS, s)))
 	}
 	fits := func(s float64) int {
-		return min(w.Share, int(max(0, float64(w.BudgetBytes-held)/(each*s))))
+		return min(w.Share, int(max(0, float64(w.BudgetBytes-modelBytes)/(perSecond*s))))
 	}
 	longest, shortest, mean := seconds(slices.Max(durations)), seconds(slices.Min(durations)), seconds(r.Data.MeanS)
 	out := plan.Traced{Precision: w.Precision, Checkpointing: w.Checkpointing, EveryNLayers: w.EveryNLayers, Offload: w.Offload, Optimizer: w.Optimizer, BudgetBytes: w.BudgetBytes, FixedS: m.fixed}
@@ -110,7 +112,7 @@ func (m standIn) trace(t *testing.T, r Request, machine MachineTrace, durations 
 	}
 	out.Memory = append(out.Memory, batching.Fit{Seconds: longest, Batch: fits(longest)})
 	for size := 1; size <= max(1, fits(longest)); size++ {
-		out.Peaks = append(out.Peaks, plan.TracedPeak{Batch: size, Bytes: held + int64(each*longest*float64(size))})
+		out.Peaks = append(out.Peaks, plan.TracedPeak{Batch: size, Bytes: modelBytes + int64(perSecond*longest*float64(size))})
 	}
 	work := func(batch int, s float64) plan.TracedWork {
 		return plan.TracedWork{Batch: batch, Seconds: s, Labels: int64(4 * s), Work: m.work(w.Precision, trained, int64(batch), s, again)}

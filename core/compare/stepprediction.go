@@ -16,7 +16,8 @@ type Training struct {
 	Precision string `json:"precision"` // what suits the card
 	Optimizer string `json:"optimizer"` // "adamw_torch_fused"
 
-	KernelProfile  *kernel.Profile  `json:"kernel_profile"`  // of this card by measured kernels, as of plan.Options
+	// of this card by measured kernels, as of plan.Options
+	KernelProfile  *kernel.Profile  `json:"kernel_profile"`
 	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of any cards, in its absence
 }
 
@@ -30,15 +31,16 @@ type StepRequest struct {
 
 // StepAnswer is a step's time.
 type StepAnswer struct {
-	GPU         string                  `json:"gpu"`
-	Precision   string                  `json:"precision"`
-	StepS       timing.Range            `json:"step_s"`
-	Parts       profile.StepParts       `json:"parts"`
-	Measured    string                  `json:"measured"` // the day on which kernels of this card were measured that the times rest on; ""
+	GPU       string            `json:"gpu"`
+	Precision string            `json:"precision"`
+	StepS     timing.Range      `json:"step_s"`
+	Parts     profile.StepParts `json:"parts"`
+	// the day on which kernels of this card were measured that the times rest on; ""
+	Measured    string                  `json:"measured"`
 	Calibration *timing.StepCalibration `json:"calibration"`
 }
 
-// stepper tells the times of micro-batches on a machine.
+// stepper predicts the times of micro-batches on a machine.
 type stepper struct {
 	Training
 	card  gpus.Entry
@@ -46,14 +48,17 @@ type stepper struct {
 	timer *estimate.Timer
 }
 
-// stepper reads the machine. Errors: NotFound for an unknown GPU, those of estimate.TimerOf, InvalidArgument for profiles that cannot be.
+// stepper reads the machine. Errors: NotFound for an unknown GPU, those of estimate.TimerOf,
+// InvalidArgument for profiles that cannot be.
 func (t Training) stepper() (*stepper, error) {
 	card, count, err := gpus.Parse(t.GPU)
 	if err != nil {
 		return nil, err
 	}
-	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())), or(t.Optimizer, estimate.DefaultOptimizer)
-	timer, err := estimate.TimerOf(card.GPU(), estimate.Measured{Named: t.KernelProfile, Known: t.KernelProfiles})
+	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())),
+		or(t.Optimizer, estimate.DefaultOptimizer)
+	timer, err := estimate.TimerOf(card.GPU(),
+		estimate.Measured{Named: t.KernelProfile, Known: t.KernelProfiles})
 	return &stepper{t, card, count, timer}, err
 }
 
@@ -88,7 +93,8 @@ func Step(r StepRequest) (StepAnswer, error) {
 		return StepAnswer{}, err
 	}
 	parts := m.step(or(r.Accumulation, 1))
-	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, StepS: parts.Sum(), Parts: parts.Record(), Measured: s.timer.MeasuredOn}
+	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, StepS: parts.Sum(),
+		Parts: parts.Record(), Measured: s.timer.MeasuredOn}
 	if r.MeasuredS != nil {
 		c, err := s.calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
 		if err != nil {

@@ -10,7 +10,8 @@ import (
 // Wanted is what to trace before there is a comparison.
 type Wanted struct {
 	Machines []MachineTrace `json:"machines"` // one for each, in the order asked for
-	Seconds  []float64      `json:"seconds"`  // durations that hold the shortest and the longest clip
+	// durations that hold the shortest and the longest clip
+	Seconds []float64 `json:"seconds"`
 }
 
 // MachineTrace is what plan.next wants for one machine.
@@ -34,11 +35,14 @@ func (p *planner) wanted(machines []machine, traces []*plan.TraceRequest) *Wante
 	return &out
 }
 
-// tracedLargest is the largest micro-batch of clips of so many seconds by the trace of a row's settings; 0 without one.
+// tracedLargest is the largest micro-batch of clips of the given seconds in the trace of a row's
+// settings; 0 without one.
 func (row Row) tracedLargest(m machine, limit *float64, seconds float64) int {
 	for _, t := range m.traced {
 		if t.Precision == row.Precision && t.Optimizer == row.Optimizer &&
-			profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers, t.Offload) == profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers, row.Offload) {
+			profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers,
+				t.Offload) == profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers,
+				row.Offload) {
 			return min(maxMicro, t.Largest(min(seconds, profile.Or(limit, seconds))))
 		}
 	}

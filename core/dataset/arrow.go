@@ -10,8 +10,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Arrow is a table's audio column in the caller's memory, often of the mapped file itself: nothing is copied. The layout is
-// that of the Arrow columnar format, arrow.apache.org/docs/format/Columnar.html.
+// Arrow is a table's audio column in the caller's memory, often of the mapped file itself: nothing
+// is copied. The layout is that of the Arrow columnar format,
+// arrow.apache.org/docs/format/Columnar.html.
 type Arrow struct {
 	Batches []ArrowBatch
 	Indices []byte // uint64 each: the rows to take, in this order; nil for all
@@ -19,8 +20,8 @@ type Arrow struct {
 	Rate    int    // Hz of the arrays that Lengths tells of
 }
 
-// ArrowBatch is one record batch. A row has encoded Bytes, or else a path; or the batch has arrays, of which only Lengths
-// is looked at.
+// ArrowBatch is one record batch. A row has encoded Bytes, or else a path; or the batch has arrays,
+// of which only Lengths is looked at.
 type ArrowBatch struct {
 	Rows    int
 	Valid   ArrowBits    // of the struct of bytes and path
@@ -49,17 +50,19 @@ func (b ArrowBits) at(i int) bool {
 	return b.Bits == nil || b.Bits[i>>3]>>(i&7)&1 != 0
 }
 
-// span gives the offsets of row i.
+// span returns the offsets of row i.
 func (c *ArrowBinary) span(i int) (from, to int64) {
 	i += c.From
 	if c.Width == 64 {
-		return int64(binary.LittleEndian.Uint64(c.Offsets[8*i:])), int64(binary.LittleEndian.Uint64(c.Offsets[8*i+8:]))
+		return int64(binary.LittleEndian.Uint64(c.Offsets[8*i:])),
+			int64(binary.LittleEndian.Uint64(c.Offsets[8*i+8:]))
 	}
-	return int64(int32(binary.LittleEndian.Uint32(c.Offsets[4*i:]))), int64(int32(binary.LittleEndian.Uint32(c.Offsets[4*i+4:])))
+	return int64(int32(binary.LittleEndian.Uint32(c.Offsets[4*i:]))),
+		int64(int32(binary.LittleEndian.Uint32(c.Offsets[4*i+4:])))
 }
 
-// at gives the bytes of row i; there is false of a null, whole of offsets that leave the data.
-func (c *ArrowBinary) at(i int) (b []byte, there, whole bool) {
+// at returns the bytes of row i; there is false of a null, inside of offsets that leave the data.
+func (c *ArrowBinary) at(i int) (b []byte, there, inside bool) {
 	if c == nil || !c.Valid.at(i) {
 		return nil, false, true
 	}
@@ -79,7 +82,8 @@ func (b *ArrowBatch) check() bool {
 		if c == nil {
 			continue
 		}
-		if c.Width != 32 && c.Width != 64 || c.From < 0 || !c.Valid.holds(b.Rows) || c.From > len(c.Offsets) || len(c.Offsets)*8/c.Width < c.From+b.Rows+1 {
+		if c.Width != 32 && c.Width != 64 || c.From < 0 || !c.Valid.holds(b.Rows) ||
+			c.From > len(c.Offsets) || len(c.Offsets)*8/c.Width < c.From+b.Rows+1 {
 			return false
 		}
 	}
@@ -95,7 +99,8 @@ func (a *Arrow) entries(ctx context.Context) ([]entry, error) {
 	starts := []int{0}
 	for i := range a.Batches {
 		if !a.Batches[i].check() {
-			return nil, fault.New(fault.InvalidArgument, "pass whole columns with their offsets", "batch %d of the table is shorter than its %d rows", i, a.Batches[i].Rows)
+			return nil, fault.New(fault.InvalidArgument, "pass whole columns with their offsets",
+				"batch %d of the table is shorter than its %d rows", i, a.Batches[i].Rows)
 		}
 		starts = append(starts, starts[i]+a.Batches[i].Rows)
 	}
@@ -107,14 +112,16 @@ func (a *Arrow) entries(ctx context.Context) ([]entry, error) {
 	list := arrowList{entries: make([]entry, wanted), data: make([][]byte, wanted), rate: a.Rate}
 	batch := 0
 	for i := range wanted {
-		if i%sortAtOnce == 0 && ctx.Err() != nil {
+		if i%namesAtOnce == 0 && ctx.Err() != nil {
 			return nil, cancelled(ctx, "listing rows")
 		}
 		row := i
 		if a.Indices != nil {
 			index := binary.LittleEndian.Uint64(a.Indices[8*i:])
 			if index >= uint64(rows) {
-				return nil, fault.New(fault.InvalidArgument, "pass the table that the indices belong to", "row %d is number %d of a table of %s", i, index, fault.Plural(rows, "row"))
+				return nil, fault.New(fault.InvalidArgument,
+					"pass the table that the indices belong to",
+					"row %d is number %d of a table of %s", i, index, fault.Plural(rows, "row"))
 			}
 			row = int(index)
 		}
@@ -142,14 +149,15 @@ func (l *arrowList) set(i, number int, b *ArrowBatch, row int) {
 		l.known(i, l.array(name(), b.Lengths, row))
 		return
 	}
-	data, embedded, whole := b.Bytes.at(row)
+	data, embedded, inside := b.Bytes.at(row)
 	path, named, wholePath := b.Paths.at(row)
 	there := b.Valid.at(row)
 	switch {
 	case !there || !embedded && (!named || len(path) == 0):
 		l.known(i, profile.Clip{Path: name(), Error: "has neither a path nor bytes"})
-	case !whole || !wholePath:
-		l.known(i, profile.Clip{Path: name(), Error: "its offsets in the Arrow table leave the table"})
+	case !inside || !wholePath:
+		l.known(i, profile.Clip{Path: name(),
+			Error: "its offsets in the Arrow table leave the table"})
 	case embedded:
 		l.data[i] = data
 		l.entries[i].data = &l.data[i]
@@ -168,7 +176,8 @@ func (l *arrowList) array(name string, lists *ArrowBinary, row int) profile.Clip
 		return profile.Clip{Path: name, Error: "holds no audio"}
 	}
 	seconds := float64(to-from) / float64(l.rate)
-	return profile.Clip{Path: name, DurationS: &seconds, SampleRate: l.rate, Channels: 1, Codec: "array", Method: "given", SizeBytes: 4 * (to - from)}
+	return profile.Clip{Path: name, DurationS: &seconds, SampleRate: l.rate, Channels: 1,
+		Codec: "array", Method: "given", SizeBytes: 4 * (to - from)}
 }
 
 // known sets a clip that need not be measured.

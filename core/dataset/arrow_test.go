@@ -3,10 +3,7 @@ package dataset
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -105,19 +102,6 @@ func TestArrowThatLeavesItsMemory(t *testing.T) {
 	isFault(t, err, fault.Cancelled)
 }
 
-func TestMoreKnownRowsThanOnePieceHolds(t *testing.T) {
-	const rows = 3000
-	offsets := []byte{}
-	for i := range rows + 1 {
-		offsets = binary.LittleEndian.AppendUint32(offsets, uint32(16*i))
-	}
-	result := scan(t, Request{Arrow: &Arrow{Batches: []ArrowBatch{{Rows: rows, Lengths: &ArrowBinary{Width: 32, Offsets: offsets}}}, Rate: 16}})
-	require.Equal(t, rows, result.Profile.MeasuredCount)
-	for i := range rows {
-		require.Equal(t, fmt.Sprintf("[%d]", i), result.Clips.At(i).Path)
-	}
-}
-
 func FuzzArrow(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x00\x05\x00\x00\x00\x04\x00\x00\x00"), []byte("RIFF"), []byte{1}, 2, 0, 32, uint64(1))
 	f.Fuzz(func(t *testing.T, offsets, data, valid []byte, rows, from, width int, index uint64) {
@@ -131,20 +115,4 @@ func FuzzArrow(f *testing.F) {
 		require.Len(t, entries, 1)
 		measureOne(entries[0])
 	})
-}
-
-func BenchmarkArrow(b *testing.B) {
-	file, err := os.ReadFile(filepath.Join("..", "audio", "testdata", "tone.flac"))
-	require.NoError(b, err)
-	values := make([][]byte, 20_000)
-	for i := range values {
-		values[i] = file
-	}
-	column := binaryOf(64, 0, values...)
-	b.ResetTimer()
-	for b.Loop() {
-		_, err := Scan(context.Background(), Request{Arrow: &Arrow{Batches: []ArrowBatch{{Rows: len(values), Bytes: column}}}}, nil)
-		require.NoError(b, err)
-	}
-	b.ReportMetric(float64(b.N*len(values))/b.Elapsed().Seconds(), "rows/s")
 }

@@ -1,21 +1,29 @@
 package dataset
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Cache says where durations are kept between scans. A file is found again by its path, its size and the times of its last
-// changes to the nanosecond, so one that changed is measured again. Nothing in the cache is needed for an answer: a folder
-// that cannot be written, or a table that broke, only costs the time to read the files.
+// Cache says where durations are kept between scans. A file is found again by its path, its size
+// and the times of its last changes to the nanosecond, so one that changed is measured again.
+// Nothing in the cache is needed for an answer: a folder that cannot be written, or a table that
+// broke, only costs the time to read the files.
 type Cache struct {
 	Folder string `json:"folder"` // "" keeps nothing
 	// Mark identifies the library: caches of another one, which may measure otherwise, are ignored.
@@ -24,8 +32,8 @@ type Cache struct {
 
 const (
 	tableName = "durations.table"
-	// racyAge is how old a file's last change must be when a scan starts: a younger one may change again without a change
-	// of its time, which some file systems keep in steps of two seconds.
+	// racyAge is how old a file's last change must be when a scan starts: a younger one may change
+	// again without a change of its time, which some file systems keep in steps of two seconds.
 	racyAge = 2 * time.Second
 	// staleAge is when a file that is found again is marked as useful again.
 	staleAge   = 7 * 24 * time.Hour
@@ -78,8 +86,9 @@ func (c *cache) user() *cacheUser {
 	return &cacheUser{cache: c, codecs: map[string]string{}, flushed: time.Now()}
 }
 
-// key makes the number by which a path is found: the first half of a SHA-256, in which two of ten million paths agree with a
-// chance of one in 400 000, and even then their sizes and times differ. 0 means nothing.
+// key makes the number by which a path is found: the first half of a SHA-256, in which two of ten
+// million paths agree with a chance of one in 400 000, and even then their sizes and times differ.
+// 0 means nothing.
 func (u *cacheUser) key(path string) uint64 {
 	u.text = append(append(u.text[:0], u.Mark...), 0)
 	if !filepath.IsAbs(path) {
@@ -90,9 +99,10 @@ func (u *cacheUser) key(path string) uint64 {
 	return max(1, binary.LittleEndian.Uint64(sum[:]))
 }
 
-// find looks a file up and says whether it is as it was. st is what the system says of it now, its size negative when that
-// was not asked: only of files that the cache knows.
-func (u *cacheUser) find(path string, key uint64, into *remembered) (st media.Stat, found bool, err error) {
+// find looks a file up and says whether it is as it was. st is what the system says of it now, its
+// size negative when that was not asked: only of files that the cache knows.
+func (u *cacheUser) find(path string, key uint64,
+	into *remembered) (st media.Stat, unchanged bool, err error) {
 	st.Size = -1
 	if u.table == nil {
 		return st, false, nil
@@ -128,11 +138,171 @@ func (u *cacheUser) keep(r *remembered) {
 
 // flush writes what was noted, when that is much or old or always is set.
 func (u *cacheUser) flush(ctx context.Context, always bool) {
-	if len(u.pending) == 0 || !always && len(u.pending) < flushSlots*slotSize && time.Since(u.flushed) < flushAge {
+	if len(u.pending) == 0 || !always && len(u.pending) < flushSlots*slotSize &&
+		time.Since(u.flushed) < flushAge {
 		return
 	}
 	u.cache.write.Lock()
 	defer u.cache.write.Unlock()
 	_ = store(ctx, u.Folder, u.pending) // without it, the files are only read again
 	u.pending, u.flushed = u.pending[:0], time.Now()
+}
+
+// remembered is what the cache knows of one file: how it was when it was measured, and what came
+// out.
+type remembered struct {
+	key      uint64 // of its path, and of the library that measured it
+	stat     media.Stat
+	duration float64
+	claimed  float64 // 0 without a claim that differs
+	kind     kind
+	seen     uint32 // when it was last found useful, seconds of Unix time
+}
+
+// A slot is one remembered file in the cache's table: 88 bytes, little-endian, with a checksum, so
+// that one that was half written, or that was never written, is told from a good one.
+const (
+	slotSize   = 88
+	codecAt    = 64
+	seenAt     = 80
+	checkAt    = 84
+	codecLimit = seenAt - codecAt
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// put writes r into a slot. It says no when r cannot be told in one.
+func (r *remembered) put(slot []byte) bool {
+	k := &r.kind
+	method := slices.Index(profile.Methods, k.method)
+	if method < 0 || len(k.codec) > codecLimit || k.channels > math.MaxUint16 ||
+		k.bits > math.MaxUint8 || k.sampleRate > math.MaxInt32 {
+		return false
+	}
+	le := binary.LittleEndian
+	le.PutUint64(slot, r.key)
+	le.PutUint64(slot[8:], uint64(r.stat.Size))
+	le.PutUint64(slot[16:], uint64(r.stat.ModNS))
+	le.PutUint64(slot[24:], uint64(r.stat.ChangeNS))
+	le.PutUint64(slot[32:], math.Float64bits(r.duration))
+	le.PutUint64(slot[40:], math.Float64bits(r.claimed))
+	le.PutUint64(slot[48:], r.stat.Digest)
+	le.PutUint32(slot[56:], uint32(k.sampleRate))
+	le.PutUint16(slot[60:], uint16(k.channels))
+	slot[62], slot[63] = byte(k.bits), byte(method)
+	clear(slot[codecAt:seenAt])
+	copy(slot[codecAt:seenAt], k.codec)
+	le.PutUint32(slot[seenAt:], r.seen)
+	le.PutUint32(slot[checkAt:], crc32.Checksum(slot[:checkAt], castagnoli))
+	return true
+}
+
+// intact reports whether the slot holds what was once written there.
+func intact(slot []byte) bool {
+	return keyOf(slot) != 0 && binary.LittleEndian.Uint32(
+		slot[checkAt:]) == crc32.Checksum(slot[:checkAt], castagnoli)
+}
+
+func keyOf(slot []byte) uint64 { return binary.LittleEndian.Uint64(slot) }
+
+func seenOf(slot []byte) uint32 { return binary.LittleEndian.Uint32(slot[seenAt:]) }
+
+// get reads a whole slot, with one string for each codec. It says no when no clip can be like that.
+func (r *remembered) get(slot []byte, codecs map[string]string) bool {
+	le := binary.LittleEndian
+	method := int(slot[63])
+	if method >= len(profile.Methods) {
+		return false
+	}
+	*r = remembered{
+		key: keyOf(slot), seen: seenOf(slot), duration: math.Float64frombits(le.Uint64(slot[32:])),
+		claimed: math.Float64frombits(le.Uint64(slot[40:])),
+		stat: media.Stat{Size: int64(le.Uint64(slot[8:])), ModNS: int64(le.Uint64(slot[16:])),
+			ChangeNS: int64(le.Uint64(slot[24:])), Digest: le.Uint64(slot[48:])},
+		kind: kind{sampleRate: int(le.Uint32(slot[56:])), channels: int(le.Uint16(slot[60:])),
+			bits: int(slot[62]), method: profile.Methods[method]},
+	}
+	name := bytes.TrimRight(slot[codecAt:seenAt], "\x00")
+	codec, ok := codecs[string(name)]
+	if !ok {
+		codec = string(name)
+		codecs[codec] = codec
+	}
+	r.kind.codec = codec
+	return r.duration > 0 && r.duration <= math.MaxFloat64 && r.claimed >= 0 &&
+		r.claimed <= math.MaxFloat64
+}
+
+const (
+	lockName = "durations.lock"
+	// another scan holds it for milliseconds; a stopped process may hold it for ever
+	lockWait = 2 * time.Second
+)
+
+// store writes slots into the table of a folder, which it makes, repairs or enlarges as needed.
+func store(ctx context.Context, folder string, raw []byte) error {
+	unlock, err := lock(ctx, filepath.Join(folder, lockName))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	var slots [][]byte
+	for slot := range slices.Chunk(raw, slotSize) {
+		slots = append(slots, slot)
+	}
+	slices.SortStableFunc(slots, func(a, b []byte) int { return cmp.Compare(keyOf(a), keyOf(b)) })
+	path := filepath.Join(folder, tableName)
+	for range maxTableBits + 2 {
+		if err = storeOnce(path, slots); !errors.Is(err, errFull) {
+			return err
+		}
+	}
+	return err
+}
+
+// storeOnce writes the slots, or doubles the table and says errFull.
+func storeOnce(path string, slots [][]byte) error {
+	t, err := openTable(path, os.O_RDWR)
+	if errors.Is(err, errNoTable) || errors.Is(err, os.ErrNotExist) {
+		// none, or cut short, or of another version
+		if err = newTable(path, nil); err == nil {
+			t, err = openTable(path, os.O_RDWR)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer t.file.Close()
+	if err = t.insert(slots); errors.Is(err, errFull) {
+		if failed := newTable(path, t); failed != nil {
+			return failed
+		}
+	}
+	return err
+}
+
+var errLocked = errors.New("the cache is in use")
+
+// lock takes the lock of a cache's folder. The system gives it back when the process ends, however
+// it ends.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|inPlace, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	until := time.Now().Add(lockWait)
+	for {
+		busy, err := tryLock(f)
+		switch {
+		case err != nil:
+			f.Close()
+			return nil, err
+		case !busy:
+			return func() { f.Close() }, nil
+		case time.Now().After(until) || ctx.Err() != nil:
+			f.Close()
+			return nil, errLocked
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }

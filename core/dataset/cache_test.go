@@ -27,7 +27,8 @@ func cachedScan(t *testing.T, folder string, r Request) *Clips {
 	return metered(t, openCache(Cache{Folder: folder, Mark: "test"}, len(entries)), entries)
 }
 
-// metered measures entries with a cache whose clock is ten seconds ahead: files that a test wrote a moment ago are old then.
+// metered measures entries with a cache whose clock is ten seconds ahead: files that a test wrote a
+// moment ago are old then.
 func metered(t *testing.T, c *cache, entries []entry) *Clips {
 	t.Helper()
 	if c != nil {
@@ -107,7 +108,8 @@ func TestChangedFilesAreMeasuredAgain(t *testing.T) {
 	st, err := os.Stat(path)
 	require.NoError(t, err)
 
-	// The same size and the same time of change, as rsync and tar leave them: the system's own time gives it away.
+	// The same size and the same time of change, as rsync and tar leave them: the system's own time
+	// gives it away.
 	half := wavOf(16000)
 	binary.LittleEndian.PutUint32(half[24:], 32000)
 	binary.LittleEndian.PutUint32(half[28:], 64000)
@@ -156,7 +158,8 @@ func TestBrokenTablesAreRepaired(t *testing.T) {
 				assert.Equal(t, []float64{1, 2}, []float64{clips.rows[0].duration, clips.rows[1].duration})
 			}
 			assert.Equal(t, 2, slotsIn(t, folder))
-			if name != "key" && name != "time" && name != "duration" && name != "check" && name != "codec" { // a new table was made
+			if name != "key" && name != "time" && name != "duration" && name != "check" && name != "codec" {
+				// a new table was made
 				assert.NoFileExists(t, filepath.Join(folder, tableName+".7.new"))
 			}
 		})
@@ -176,7 +179,8 @@ func TestCacheThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestCacheWritesToNoFileOfAnother: names that someone else took in a shared folder, as links or as a pipe that has no writer.
+// TestCacheWritesToNoFileOfAnother: names that someone else took in a shared folder, as links or as
+// a pipe that has no writer.
 func TestCacheWritesToNoFileOfAnother(t *testing.T) {
 	root := tree(t, map[string][]byte{"a.wav": wavOf(16000)})
 	good := t.TempDir()

@@ -11,9 +11,10 @@ import (
 	"syscall"
 )
 
-// The cache's table is one file of pages of 4 KiB: a header, then 2^bits pages of slots. A key's page is told by its
-// highest bits, so that a table of twice as many pages is made by splitting each in two. Readers need no lock: each slot has
-// a checksum, and a larger table replaces the file in one step. Writers hold the lock of the folder.
+// The cache's table is one file of pages of 4 KiB: a header, then 2^bits pages of slots. A key's
+// page is told by its highest bits, so that a table of twice as many pages is made by splitting
+// each in two. Readers need no lock: each slot has a checksum, and a larger table replaces the file
+// in one step. Writers hold the lock of the folder.
 const (
 	pageSize     = 4096
 	slotsAPage   = pageSize / slotSize
@@ -93,7 +94,7 @@ func (t *table) readPage(into []byte, number int64) error {
 	return err
 }
 
-// page gives one page, in scratch or in memory.
+// page returns one page, in scratch or in memory.
 func (t *table) page(number int64, scratch *[pageSize]byte) ([]byte, error) {
 	if t.all != nil {
 		return t.all[pageSize*number : pageSize*(number+1)], nil
@@ -101,7 +102,7 @@ func (t *table) page(number int64, scratch *[pageSize]byte) ([]byte, error) {
 	return scratch[:], t.readPage(scratch[:], number)
 }
 
-// find gives the slot of a key, nil without one.
+// find returns the slot of a key, nil without one.
 func (t *table) find(key uint64, scratch *[pageSize]byte) []byte {
 	page, err := t.page(t.pageOf(key), scratch)
 	if err != nil {
@@ -131,11 +132,11 @@ func (t *table) insert(slots [][]byte) error {
 			return err
 		}
 		for _, slot := range slots[:n] {
-			at := place(scratch[:], keyOf(slot), t.bits < maxTableBits)
-			if at < 0 {
+			offset := place(scratch[:], keyOf(slot), t.bits < maxTableBits)
+			if offset < 0 {
 				return errFull
 			}
-			copy(scratch[at:], slot)
+			copy(scratch[offset:], slot)
 		}
 		if _, err := t.file.WriteAt(scratch[:], pageSize*(1+number)); err != nil {
 			return err
@@ -145,19 +146,19 @@ func (t *table) insert(slots [][]byte) error {
 	return nil
 }
 
-// place gives where in a page the slot of a key goes: where it was, where nothing good is, or, in a table that cannot grow,
-// where the longest unused one is. It is -1 without a place.
+// place returns where in a page the slot of a key goes: where it was, where nothing good is, or, in
+// a table that cannot grow, where the longest unused one is. It is -1 without a place.
 func place(page []byte, key uint64, mayGrow bool) int {
 	free, oldest := -1, 0
-	for at := 0; at+slotSize <= pageSize; at += slotSize {
-		slot := page[at : at+slotSize]
+	for offset := 0; offset+slotSize <= pageSize; offset += slotSize {
+		slot := page[offset : offset+slotSize]
 		switch {
 		case !intact(slot):
-			free = at
+			free = offset
 		case keyOf(slot) == key:
-			return at
+			return offset
 		case seenOf(slot) < seenOf(page[oldest:]):
-			oldest = at
+			oldest = offset
 		}
 	}
 	if free < 0 && !mayGrow {
@@ -166,8 +167,9 @@ func place(page []byte, key uint64, mayGrow bool) int {
 	return free
 }
 
-// newTable writes a table of empty pages, or one with twice the pages of old, beside path and puts it there. The caller holds
-// the lock, so that whatever else has such a name was left by a killed process.
+// newTable writes a table of empty pages, or one with twice the pages of old, beside path and puts
+// it there. The caller holds the lock, so that whatever else has such a name was left by a killed
+// process.
 func newTable(path string, old *table) (err error) {
 	folder, name := filepath.Split(path)
 	removeAbandoned(folder, name)

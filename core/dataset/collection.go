@@ -3,6 +3,7 @@ package dataset
 import (
 	"cmp"
 	"context"
+	"hash/crc32"
 	"runtime"
 	"slices"
 
@@ -12,8 +13,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// Collection gathers clips that come piece by piece: the rows of a table, of a stream. One goroutine at a time may use it,
-// and none after a cancelled Add.
+// Collection gathers clips that come piece by piece: the rows of a table, of a stream. One
+// goroutine at a time may use it, and none after a cancelled Add.
 type Collection struct {
 	options Options
 	clips   *Clips
@@ -22,7 +23,8 @@ type Collection struct {
 // NewCollection starts an empty one.
 func NewCollection(o Options) *Collection { return &Collection{options: o, clips: new(Clips)} }
 
-// Piece is some rows of a source. Each list has the row numbers of its elements beside it, by which they are put in order.
+// Piece is some rows of a source. Each list has the row numbers of its elements beside it, by which
+// they are put in order.
 type Piece struct {
 	Clips      []profile.Clip `json:"clips"` // known already
 	ClipRows   []int          `json:"clip_rows"`
@@ -30,17 +32,21 @@ type Piece struct {
 	PathRows   []int          `json:"path_rows"`
 	Buffers    []Buffer       `json:"-"` // encoded files in memory, unchanged until Add returns
 	BufferRows []int          `json:"buffer_rows"`
-	Arrow      *Arrow         `json:"-"` // rows of a table, instead of all these, unchanged until Add returns
-	// Page is one of another scan, with its Columns, instead of all these: a scan of a Part elsewhere.
+	// rows of a table, instead of all these, unchanged until Add returns
+	Arrow *Arrow `json:"-"`
+	// Page is one of another scan, with its Columns, instead of all these: a scan of a Part
+	// elsewhere.
 	Page    *Page  `json:"page"`
 	Columns []byte `json:"-"`
 }
 
 // Add measures a piece behind the clips that are there. Errors are InvalidArgument and Cancelled.
 func (c *Collection) Add(ctx context.Context, piece *Piece, p *Progress) error {
-	if len(piece.Clips) != len(piece.ClipRows) || len(piece.Paths) != len(piece.PathRows) || len(piece.Buffers) != len(piece.BufferRows) {
+	if len(piece.Clips) != len(piece.ClipRows) || len(piece.Paths) != len(piece.PathRows) ||
+		len(piece.Buffers) != len(piece.BufferRows) {
 		return fault.New(fault.InvalidArgument, "give one row number for each element",
-			"%d clips, %d paths and %d buffers with %d, %d and %d row numbers", len(piece.Clips), len(piece.Paths), len(piece.Buffers),
+			"%d clips, %d paths and %d buffers with %d, %d and %d row numbers", len(piece.Clips),
+			len(piece.Paths), len(piece.Buffers),
 			len(piece.ClipRows), len(piece.PathRows), len(piece.BufferRows))
 	}
 	if p == nil {
@@ -74,11 +80,15 @@ func (c *Collection) Finish(ctx context.Context, e Ending) (Result, error) {
 
 // Ending says what a finished collection stands for.
 type Ending struct {
-	Source     string `json:"source"`      // what to call it in the profile
-	Population *int   `json:"population"`  // of clips that the caller drew himself: how many there are in all
-	Sampled    bool   `json:"sampled"`     // the clips are such a draw; without Population nothing can be scaled
-	Shards     []int  `json:"shards"`      // rows that were read of each shard of a stream, one behind the other; absent: drawn one by one
-	AllowEmpty bool   `json:"allow_empty"` // nothing usable gives a profile of zeros instead of an error
+	Source string `json:"source"` // what to call it in the profile
+	// of clips that the caller drew himself: how many there are in all
+	Population *int `json:"population"`
+	// the clips are such a draw; without Population nothing can be scaled
+	Sampled bool `json:"sampled"`
+	// rows that were read of each shard of a stream, one behind the other; absent: drawn one by one
+	Shards []int `json:"shards"`
+	// nothing usable gives a profile of zeros instead of an error
+	AllowEmpty bool `json:"allow_empty"`
 }
 
 // sample is what so many clips stand for; nil where they are all. Errors: InvalidArgument.
@@ -91,7 +101,8 @@ func (e Ending) sample(clips int) (sample *Subsample, err error) {
 		sample.Population = *e.Population
 	}
 	if sample.Population < clips {
-		return nil, fault.New(fault.InvalidArgument, "population counts all clips, also those not given",
+		return nil, fault.New(fault.InvalidArgument,
+			"population counts all clips, also those not given",
 			"population is %d with %d clips given", sample.Population, clips)
 	}
 	read := 0
@@ -108,7 +119,8 @@ func (e Ending) sample(clips int) (sample *Subsample, err error) {
 }
 
 func shardsFault(rows, clips int) error {
-	return fault.New(fault.InvalidArgument, "give the rows that were read of each shard", "shards have %d rows with %d clips given", rows, clips)
+	return fault.New(fault.InvalidArgument, "give the rows that were read of each shard",
+		"shards have %d rows with %d clips given", rows, clips)
 }
 
 // measure appends the rows of entries.
@@ -123,7 +135,8 @@ func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	meters := func() meter {
-		return &reader{Clips: c.clips, files: audio.NewReader(workers, cache == nil), cache: cache.user(), stop: stop}
+		return &reader{Clips: c.clips, files: audio.NewReader(workers, cache == nil),
+			cache: cache.user(), stop: stop}
 	}
 	err := measureAll(ctx, entries, rows[have:], workers, p, meters)
 	if lost := c.clips.lost.Load(); lost != nil {
@@ -146,7 +159,8 @@ func files(entries []entry) (n int) {
 	return n
 }
 
-func (c *Collection) sum(ctx context.Context, source string, sample *Subsample, allowEmpty, byLine bool) (Result, error) {
+func (c *Collection) sum(ctx context.Context, source string, sample *Subsample, allowEmpty,
+	byLine bool) (Result, error) {
 	if ctx.Err() != nil {
 		return Result{}, cancelled(ctx, "summing up")
 	}
@@ -171,7 +185,8 @@ func (p *Piece) entries() []entry {
 		all = append(all, numbered{p.PathRows[i], entry{path: path}})
 	}
 	for i := range p.Buffers {
-		all = append(all, numbered{p.BufferRows[i], entry{path: p.Buffers[i].Name, data: &p.Buffers[i].Data}})
+		all = append(all, numbered{p.BufferRows[i],
+			entry{path: p.Buffers[i].Name, data: &p.Buffers[i].Data}})
 	}
 	slices.SortStableFunc(all, func(a, b numbered) int { return cmp.Compare(a.row, b.row) })
 	entries := make([]entry, len(all))
@@ -183,33 +198,82 @@ func (p *Piece) entries() []entry {
 
 // Options say how to measure.
 type Options struct {
-	Workers int   `json:"workers"` // parallel reads, at most 64; 0: four for each usable core
-	Cache   Cache `json:"cache"`   // of whole files; what lies in memory or within larger files is measured again
+	Workers int `json:"workers"` // parallel reads, at most 64; 0: four for each usable core
+	// of whole files; what lies in memory or within larger files is measured again
+	Cache Cache `json:"cache"`
 	// BatchSize is the number of clips a batch, 1 to 65536, for what padding costs; 0 for 8.
-	BatchSize int           `json:"batch_size"`
-	RowKind   units.RowKind `json:"row_kind"` // what is measured: "clips", the default, or "texts", whose length the caller gives
-	Seed      int64         `json:"seed"`     // of the draw of a sample and of shuffled batches; the same seed gives the same
+	BatchSize int `json:"batch_size"`
+	// what is measured: "clips", the default, or "texts", whose length the caller gives
+	RowKind units.RowKind `json:"row_kind"`
+	// of the draw of a sample and of shuffled batches; the same seed gives the same
+	Seed int64 `json:"seed"`
 }
 
 // Check refuses what cannot be meant.
 func (o Options) Check() error {
 	if o.Workers < 0 {
-		return fault.New(fault.InvalidArgument, "use 0 for four per usable core", "workers is %d", o.Workers)
+		return fault.New(fault.InvalidArgument, "use 0 for four per usable core", "workers is %d",
+			o.Workers)
 	}
 	if o.BatchSize < 0 || o.BatchSize > maxBatch {
 		return fault.New(fault.InvalidArgument, "use 1 to 65536", "batch_size is %d", o.BatchSize)
 	}
-	if _, known := units.Words[o.RowKind]; !known && o.RowKind != "" {
-		return fault.New(fault.InvalidArgument, "choose clips or texts", "row_kind is %q", o.RowKind)
+	if _, ok := units.Words[o.RowKind]; !ok && o.RowKind != "" {
+		return fault.New(fault.InvalidArgument, "choose clips or texts", "row_kind is %q",
+			o.RowKind)
 	}
 	return nil
 }
 
-// workers are four for each usable core when not told: most of a worker's time goes into waiting for the disk.
+// workers are four for each usable core when not told: most of a worker's time goes into waiting
+// for the disk.
 func (o Options) workers(files int) int {
 	n := o.Workers
 	if n == 0 {
 		n = 4 * runtime.GOMAXPROCS(0)
 	}
 	return max(1, min(n, maxWorkers, files))
+}
+
+// maxParts bounds what a source is divided into.
+const maxParts = 1_000_000
+
+// Part is one of Count parts of a source, equal in files or, of tar shards, in archives. Scans of
+// all parts, on whatever machines, are put together by adding their pages in order (Piece.Page),
+// with the result of one scan.
+type Part struct {
+	Index int `json:"index"` // from 0
+	Count int `json:"count"`
+}
+
+func (p Part) of(entries []entry) []entry {
+	n := len(entries)
+	return entries[p.Index*n/p.Count : (p.Index+1)*n/p.Count]
+}
+
+// listing is a checksum of the names of entries, never 0: all parts must have divided the same
+// list.
+func listing(entries []entry) uint32 {
+	sum := uint32(0)
+	var name []byte
+	for i := range entries {
+		name = append(name[:0], entries[i].path...)
+		if entries[i].clip != nil {
+			name = append(name, entries[i].clip.Path...)
+		}
+		sum = crc32.Update(sum, castagnoli, append(name, 0))
+	}
+	return max(1, sum)
+}
+
+// sameListing refuses a page of a part that divided another list than the parts before.
+func (c *Clips) sameListing(p *Page) error {
+	if c.listing != 0 && p.Listing != c.listing {
+		return fault.New(fault.Corrupt,
+			"scan it again when nothing writes to it, with the same view of it on all machines",
+			"the parts of the scan found different files: the source changed meanwhile, or "+
+				"machines see it differently")
+	}
+	c.listing = p.Listing
+	return nil
 }

@@ -3,37 +3,43 @@ package dataset
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// namesAtOnce is how many files are listed between two looks at the context: well under a millisecond's worth.
+// namesAtOnce is how many files are listed between two looks at the context: well under a
+// millisecond's worth.
 const namesAtOnce = 1024
 
 // walker collects the audio files of folders.
 type walker struct {
 	ctx     context.Context
 	entries []entry
-	seen    map[identity]bool // folders that were entered
-	buffer  [1 << 16]byte     // of what the system says of a folder
-	arena   arena
+	seen    map[string]bool // folders that were entered, by their paths without links
 }
 
-// listFolder finds the audio files under root. A subfolder that cannot be read is a stray; root itself must be readable.
+// listFolder finds the audio files under root. A subfolder that cannot be read is a stray; root
+// itself must be readable.
 func listFolder(ctx context.Context, root string) ([]entry, error) {
 	st, err := os.Stat(root)
 	switch {
 	case err != nil:
-		return nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "folder %s", fault.Printable(root))
+		return nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "folder %s",
+			fault.Printable(root))
 	case !st.IsDir():
-		return nil, fault.New(fault.InvalidArgument, "pass a single file as a list of paths, or as a manifest", "%s is not a folder", fault.Printable(root))
+		return nil, fault.New(fault.InvalidArgument,
+			"pass a single file as a list of paths, or as a manifest", "%s is not a folder",
+			fault.Printable(root))
 	}
-	w := &walker{ctx: ctx, seen: make(map[identity]bool)}
+	w := &walker{ctx: ctx, seen: make(map[string]bool)}
 	if err := w.enter(filepath.Clean(root)); err != nil {
 		return nil, err
 	}
@@ -41,7 +47,8 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 		return nil, err
 	}
 	if len(w.entries) == 1 && w.entries[0].stray && w.entries[0].clip.Path == filepath.Clean(root) {
-		return nil, fault.New(fault.NotFound, "check its permissions", "folder %s: %s", fault.Printable(root), w.entries[0].clip.Error)
+		return nil, fault.New(fault.NotFound, "check its permissions", "folder %s: %s",
+			fault.Printable(root), w.entries[0].clip.Error)
 	}
 	return w.entries, nil
 }
@@ -60,7 +67,7 @@ func listPaths(ctx context.Context, paths []string) ([]entry, error) {
 				return nil, err
 			}
 			if st, err := os.Stat(path); err == nil && st.IsDir() {
-				w.seen = make(map[identity]bool) // a folder that is listed twice counts twice
+				w.seen = make(map[string]bool) // a folder that is listed twice counts twice
 				if err := w.enter(filepath.Clean(path)); err != nil {
 					return nil, err
 				}
@@ -80,13 +87,13 @@ func (w *walker) enter(folder string) error {
 	}
 	for i := range items {
 		it := &items[i]
-		if i%namesAtOnce == 0 || it.kind != fileMember {
+		isFolder, isFile := it.kind.IsDir(), it.kind.IsRegular()
+		if i%namesAtOnce == 0 || !isFile {
 			if err := w.alive(); err != nil {
 				return err
 			}
 		}
-		isFolder, isFile := it.kind == folderMember, it.kind == fileMember
-		if it.kind == linkMember || it.kind == unknownMember {
+		if !isFolder && !isFile { // a link, or a junction to a folder, which Go calls irregular
 			st, err := os.Stat(it.path)
 			isFolder, isFile = err == nil && st.IsDir(), err == nil && st.Mode().IsRegular()
 			if media.Unanswered(err) {
@@ -105,7 +112,7 @@ func (w *walker) enter(folder string) error {
 	return nil
 }
 
-// alive gives an error once the context has ended.
+// alive returns an error once the context has ended.
 func (w *walker) alive() error {
 	if w.ctx.Err() != nil {
 		return cancelled(w.ctx, "listing files")
@@ -120,4 +127,58 @@ func bare(err error) error {
 		return path.Err
 	}
 	return err
+}
+
+// item is a member of a folder: what may be audio, or lead to it.
+type item struct {
+	path string
+	kind fs.FileMode // its type bits
+}
+
+// read lists one folder in the order of names, without what is hidden and what cannot be audio.
+// A folder that was entered before is empty; one that cannot be read leaves a stray.
+func (w *walker) read(folder string) ([]item, error) {
+	file, err := os.Open(folder)
+	if err != nil {
+		w.entries = append(w.entries, stray(folder, "folder cannot be read: %v", bare(err)))
+		return nil, nil
+	}
+	defer file.Close()
+	if w.entered(folder) {
+		return nil, nil
+	}
+	var items []item
+	for err == nil {
+		if err := w.alive(); err != nil {
+			return nil, err
+		}
+		var members []fs.DirEntry
+		members, err = file.ReadDir(namesAtOnce)
+		for _, member := range members {
+			name, kind := member.Name(), member.Type()
+			if name[0] != '.' && (!kind.IsRegular() || audio.HasExtension(name)) {
+				items = append(items, item{filepath.Join(folder, name), kind})
+			}
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		w.entries = append(w.entries, stray(folder, "folder cannot be read to its end: %v",
+			bare(err)))
+	}
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.path, b.path) })
+	return items, nil
+}
+
+// entered reports whether the folder was entered before, under whatever name, and marks it.
+func (w *walker) entered(folder string) bool {
+	target, err := filepath.EvalSymlinks(folder)
+	if err == nil {
+		target, err = filepath.Abs(target)
+	}
+	if err != nil {
+		return false // reading it fails, too, and says why
+	}
+	before := w.seen[target]
+	w.seen[target] = true
+	return before
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Lhotse's manifests (lhotse.readthedocs.io, "Corpus", "Cuts"): recordings with sources, and cuts out of them.
+// Lhotse's manifests (lhotse.readthedocs.io, "Corpus", "Cuts"): recordings with sources, and cuts
+// out of them.
 
 type lhotseRow struct {
 	lhotseCut
@@ -42,8 +43,8 @@ type lhotseSource struct {
 	Source string `json:"source"`
 }
 
-// lhotse takes a line that is Lhotse's; known says that it is.
-func (m *manifest) lhotse(number int, line []byte) (known bool, err error) {
+// lhotse takes a line that is Lhotse's; ok is false of any other.
+func (m *manifest) lhotse(number int, line []byte) (ok bool, err error) {
 	var l lhotseRow
 	if err := json.Unmarshal(line, &l); err != nil {
 		return false, nil
@@ -73,9 +74,10 @@ func (m *manifest) cut(number int, c *lhotseCut) error {
 	return m.from(number, c.ID, c.Recording.Sources, r, c.Duration, c.Recording.Rate)
 }
 
-// from takes the first file among the sources (the others are further channels). Commands are not run and addresses not
-// fetched: the manifest is believed about them.
-func (m *manifest) from(number int, id string, sources []lhotseSource, r mention, seconds float64, rate int) error {
+// from takes the first file among the sources (the others are further channels). Commands are not
+// run and addresses not fetched: the manifest is believed about them.
+func (m *manifest) from(number int, id string, sources []lhotseSource, r mention, seconds float64,
+	rate int) error {
 	for _, s := range sources {
 		if s.Type == "file" && s.Source != "" {
 			r.path = s.Source
@@ -91,34 +93,36 @@ func (m *manifest) from(number int, id string, sources []lhotseSource, r mention
 		m.given(id, seconds, rate, r.text)
 		return nil
 	}
-	return m.bad(number, "%s: its audio comes from %q, which is not supported", fault.Shorten(id), fault.Shorten(kind))
+	return m.bad(number, "%s: its audio comes from %q, which is not supported", fault.Shorten(id),
+		fault.Shorten(kind))
 }
 
 // mix takes several cuts that are added up: the last one to end ends it.
 func (m *manifest) mix(number int, l *lhotseRow) error {
 	end, rate := 0.0, 0
-	var said []string
+	var texts []string
 	for _, t := range l.Tracks {
 		end = max(end, t.Offset+t.Cut.Duration)
 		if t.Cut.Recording != nil {
 			rate = max(rate, t.Cut.Recording.Rate)
 		}
 		if text := t.Cut.text(true); text != nil {
-			said = append(said, *text)
+			texts = append(texts, *text)
 		}
 	}
 	if !(end > 0 && end <= maxClipS) {
 		return m.bad(number, "%s: mixes %g s", l.ID, end)
 	}
 	var text *string
-	if all := strings.Join(said, " "); m.texts && all != "" {
+	if all := strings.Join(texts, " "); m.texts && all != "" {
 		text = &all
 	}
 	m.given(l.ID, end, rate, text)
 	return nil
 }
 
-// resized says whether Lhotse changes the recording's length when it loads it: then the file cannot tell the cut's.
+// resized reports whether Lhotse changes the recording's length when it loads it: then the file
+// cannot tell the cut's.
 func (r *lhotseRecording) resized() bool {
 	t := string(r.Transforms)
 	return strings.Contains(t, "Speed") || strings.Contains(t, "Tempo")
@@ -126,15 +130,15 @@ func (r *lhotseRecording) resized() bool {
 
 // text joins what the supervisions say.
 func (c *lhotseCut) text(wanted bool) *string {
-	var said []string
+	var texts []string
 	for _, s := range c.Supervisions {
 		if s.Text != nil {
-			said = append(said, *s.Text)
+			texts = append(texts, *s.Text)
 		}
 	}
-	if !wanted || len(said) == 0 {
+	if !wanted || len(texts) == 0 {
 		return nil
 	}
-	all := strings.Join(said, " ")
+	all := strings.Join(texts, " ")
 	return &all
 }

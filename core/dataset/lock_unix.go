@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// inPlace opens what has the name itself, not what a link leads to, and never waits for the other end of a pipe.
+// inPlace opens what has the name itself, not what a link leads to, and never waits for the other
+// end of a pipe.
 const inPlace = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // tryLock locks a file for this process alone; busy says to ask again.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -22,7 +23,8 @@ const (
 	maxLine      = 16 << 20 // bytes of one line, or one CSV record
 	maxBadStart  = 1000     // bad lines before the first good one: then it is not a manifest
 	readAtOnce   = 1 << 16
-	manifestKind = ".jsonl, .json or .ndjson (JSON objects, one a line or in one array), .csv or .tsv, .txt or .lst (one path a line), " +
+	manifestKind = ".jsonl, .json or .ndjson (JSON objects, one a line or in one array), .csv or " +
+		".tsv, .txt or .lst (one path a line), " +
 		".scp, segments or utt2dur (Kaldi); each also with .gz"
 )
 
@@ -44,23 +46,27 @@ type manifest struct {
 
 // manifestReaders are by extension; Kaldi's files without one go by their whole name.
 var manifestReaders = map[string]func(*manifest) error{
-	".jsonl": (*manifest).jsonLines, ".json": (*manifest).jsonLines, ".ndjson": (*manifest).jsonLines,
-	".csv": (*manifest).csv, ".tsv": (*manifest).tsv, ".scp": (*manifest).scp,
+	".jsonl": (*manifest).jsonLines, ".json": (*manifest).jsonLines,
+	".ndjson": (*manifest).jsonLines,
+	".csv":    (*manifest).csv, ".tsv": (*manifest).tsv, ".scp": (*manifest).scp,
 	".txt": (*manifest).list, ".lst": (*manifest).list, ".list": (*manifest).list,
-	"segments": (*manifest).segments, "utt2dur": (*manifest).durations, "reco2dur": (*manifest).durations,
+	"segments": (*manifest).segments, "utt2dur": (*manifest).durations,
+	"reco2dur": (*manifest).durations,
 }
 
-// readManifest lists the paths in a manifest; relative ones are against its folder (see settle). By extension:
-//   - .jsonl, .json, .ndjson: one JSON object a line, or an array of them, with the path in one of the columns (NeMo, ESPnet,
-//     Hugging Face), or Lhotse's cuts and recordings;
-//   - .csv: a header line and rows, divided by one of the delimiters and quoted as in RFC 4180 (see records);
-//   - .tsv: tab-separated with a header line, where a quotation mark is mostly one (Common Voice); or with the folder alone in
-//     the first line (fairseq);
+// readManifest lists the paths in a manifest; relative ones are against its folder (see settle). By
+// extension:
+//   - .jsonl, .json, .ndjson: one JSON object a line, or an array of them, with the path in one of
+//     the columns (NeMo, ESPnet, Hugging Face), or Lhotse's cuts and recordings;
+//   - .csv: a header line and rows, divided by one of the delimiters and quoted as in RFC 4180 (see
+//     records);
+//   - .tsv: tab-separated with a header line, where a quotation mark is mostly one (Common Voice);
+//     or with the folder alone in the first line (fairseq);
 //   - .txt, .lst: one path a line; .scp, segments, utt2dur: Kaldi.
 //
-// A row may cut a piece out of a file (see cut). A byte order mark, CRLF and empty lines do not matter. A bad line becomes a
-// stray that names it; a manifest without any path column is an error that names the columns it has, and so is a text that is
-// not UTF-8.
+// A row may cut a piece out of a file (see cut). A byte order mark, CRLF and empty lines do not
+// matter. A bad line becomes a stray that names it; a manifest without any path column is an error
+// that names the columns it has, and so is a text that is not UTF-8.
 func readManifest(ctx context.Context, path string, r Request) ([]entry, error) {
 	plain := strings.TrimSuffix(strings.ToLower(path), ".gz")
 	read := manifestReaders[filepath.Ext(plain)]
@@ -68,7 +74,8 @@ func readManifest(ctx context.Context, path string, r Request) ([]entry, error) 
 		read = manifestReaders[filepath.Base(plain)]
 	}
 	if read == nil {
-		return nil, fault.New(fault.Unsupported, "use "+manifestKind, "manifest %s has none of the known extensions", fault.Printable(path))
+		return nil, fault.New(fault.Unsupported, "use "+manifestKind,
+			"manifest %s has none of the known extensions", fault.Printable(path))
 	}
 	m, done, err := openManifest(ctx, path)
 	if err != nil {
@@ -95,18 +102,21 @@ func openManifest(ctx context.Context, path string) (m *manifest, done func(), e
 		err = errors.New("not a regular file")
 	}
 	if err != nil {
-		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "manifest %s", fault.Printable(path))
+		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check the path", "manifest %s",
+			fault.Printable(path))
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions", "manifest %s", fault.Printable(path))
+		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions",
+			"manifest %s", fault.Printable(path))
 	}
 	m = &manifest{ctx: ctx, path: path, folder: filepath.Dir(path), files: map[string]*measured{}}
 	var in io.Reader = f
 	if strings.EqualFold(filepath.Ext(path), ".gz") {
 		if in, err = gzip.NewReader(f); err != nil {
 			_ = f.Close() // only read from
-			return nil, nil, fault.Wrap(err, fault.Corrupt, "recreate it, or unpack it", "manifest %s", fault.Printable(path))
+			return nil, nil, fault.Wrap(err, fault.Corrupt, "recreate it, or unpack it",
+				"manifest %s", fault.Printable(path))
 		}
 	}
 	m.in = bufio.NewReaderSize(in, readAtOnce)
@@ -119,8 +129,8 @@ func openManifest(ctx context.Context, path string) (m *manifest, done func(), e
 // mostExpected bounds what room is made for before it is needed.
 const mostExpected = 1 << 22
 
-// expect makes room for as many rows as a file of this size should have, by its first lines: a list that grows to millions is
-// copied again and again, and Ctrl-C waits meanwhile.
+// expect makes room for as many rows as a file of this size should have, by its first lines: a list
+// that grows to millions is copied again and again, and Ctrl-C waits meanwhile.
 func (m *manifest) expect(size int64) {
 	head, _ := m.in.Peek(readAtOnce) // a read error shows again at the first line
 	lines := float64(bytes.Count(head, []byte("\n")) + 1)
@@ -130,23 +140,28 @@ func (m *manifest) expect(size int64) {
 
 // broken is the error of a manifest that cannot be read to its end.
 func (m *manifest) broken(err error) error {
-	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) {
-		return fault.Wrap(err, fault.Corrupt, "recreate it", "manifest %s is truncated or damaged", fault.Printable(m.path))
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrChecksum) ||
+		errors.As(err, new(flate.CorruptInputError)) {
+		return fault.Wrap(err, fault.Corrupt, "recreate it", "manifest %s is truncated or damaged",
+			fault.Printable(m.path))
 	}
-	return fault.Wrap(bare(err), fault.NotFound, "check the disk and the mount", "reading %s", fault.Printable(m.path))
+	return fault.Wrap(bare(err), fault.NotFound, "check the disk and the mount", "reading %s",
+		fault.Printable(m.path))
 }
 
-// checkEncoding skips a UTF-8 byte order mark. It refuses UTF-16, which spreadsheets call "Unicode text", and the line ends of
-// old Macintosh files.
+// checkEncoding skips a UTF-8 byte order mark. It refuses UTF-16, which spreadsheets call "Unicode
+// text", and the line ends of old Macintosh files.
 func (m *manifest) checkEncoding() error {
 	head, _ := m.in.Peek(readAtOnce) // a read error shows again at the first line
 	switch {
 	case bytes.HasPrefix(head, []byte("\xef\xbb\xbf")):
 		_, _ = m.in.Discard(3)
 	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
-		return fault.New(fault.Unsupported, "save it as UTF-8", "manifest %s is UTF-16", fault.Printable(m.path))
+		return fault.New(fault.Unsupported, "save it as UTF-8", "manifest %s is UTF-16",
+			fault.Printable(m.path))
 	case bytes.IndexByte(head, '\n') < 0 && bytes.IndexByte(bytes.TrimRight(head, "\r"), '\r') >= 0:
-		return fault.New(fault.Unsupported, "save it with the line ends of Windows or Unix", "manifest %s ends its lines with CR alone", fault.Printable(m.path))
+		return fault.New(fault.Unsupported, "save it with the line ends of Windows or Unix",
+			"manifest %s ends its lines with CR alone", fault.Printable(m.path))
 	}
 	return nil
 }
@@ -156,17 +171,19 @@ func (m *manifest) checkText(line int, text []byte) error {
 	if utf8.Valid(text) {
 		return nil
 	}
-	at := 0
-	for at < len(text) {
-		r, n := utf8.DecodeRune(text[at:])
+	offset := 0
+	for offset < len(text) {
+		r, n := utf8.DecodeRune(text[offset:])
 		if r == utf8.RuneError && n == 1 {
 			break
 		}
-		at += n
+		offset += n
 	}
 	name := fault.Printable(m.path)
-	return fault.New(fault.Corrupt, "save it as UTF-8 (in Excel: CSV UTF-8), or convert it: iconv -f WINDOWS-1252 -t UTF-8 IN > OUT",
-		"manifest %s, line %d: the text is not UTF-8 (byte 0x%02x)", name, line, text[at])
+	return fault.New(fault.Corrupt,
+		"save it as UTF-8 (in Excel: CSV UTF-8), or convert it: iconv -f WINDOWS-1252 -t UTF-8 "+
+			"IN > OUT",
+		"manifest %s, line %d: the text is not UTF-8 (byte 0x%02x)", name, line, text[offset])
 }
 
 // mention is what one line says of one clip.
@@ -200,22 +217,24 @@ func (m *manifest) add(r mention) {
 
 // given takes a clip that is not to be measured, only believed.
 func (m *manifest) given(name string, seconds float64, rate int, text *string) {
-	m.entries = append(m.entries, entry{clip: &profile.Clip{Path: name, DurationS: &seconds, SampleRate: rate, Method: "given"}, more: &detail{text: text}})
+	m.entries = append(m.entries, entry{clip: &profile.Clip{Path: name, DurationS: &seconds,
+		SampleRate: rate, Method: "given"}, more: &detail{text: text}})
 	m.good++
 }
 
 // triedPaths is how many paths are looked for before their folder and ending are decided.
 const triedPaths = 32
 
-// placed are the folders, in a manifest's own, that its clips may lie in, and the endings that its names may lack.
+// placed are the folders, in a manifest's own, that its clips may lie in, and the endings that its
+// names may lack.
 var (
 	placed  = []string{"", "clips", "wavs", "wav", "audio", "data"}
 	endings = []string{"", ".wav", ".flac", ".mp3", ".opus"}
 )
 
-// settle makes relative paths absolute. They are against the manifest's folder or a usual one in it; else against the working
-// folder, or two folders up (Kaldi's recipes list paths from there): where most of the first few are found, also with an
-// ending that names lack (LJSpeech).
+// settle makes relative paths absolute. They are against the manifest's folder or a usual one in
+// it; else against the working folder, or two folders up (Kaldi's recipes list paths from there):
+// where most of the first few are found, also with an ending that names lack (LJSpeech).
 func (m *manifest) settle() error {
 	var bases, tried []string
 	for _, sub := range placed {
@@ -227,17 +246,18 @@ func (m *manifest) settle() error {
 			tried = append(tried, e.path)
 		}
 	}
-	base, ending, most := m.folder, "", 0
+	base, ending, highest := m.folder, "", 0
 	for _, suffix := range endings {
 		for _, b := range bases {
-			if count := reachable(b, suffix, tried, most); count > most {
-				base, ending, most = b, suffix, count
+			if count := reachable(b, suffix, tried, highest); count > highest {
+				base, ending, highest = b, suffix, count
 			}
 		}
 	}
 	base, err := filepath.Abs(base)
 	if err != nil {
-		return fault.Wrap(bare(err), fault.NotFound, "change to a folder that exists", "the working folder")
+		return fault.Wrap(bare(err), fault.NotFound, "change to a folder that exists",
+			"the working folder")
 	}
 	for i := range m.entries {
 		if e := &m.entries[i]; e.clip == nil {
@@ -254,10 +274,11 @@ func against(base, path string) string {
 	return filepath.Join(base, path)
 }
 
-// reachable counts the paths that are there; 0 as soon as they cannot be more than a number that is known.
-func reachable(base, ending string, paths []string, known int) (count int) {
+// reachable counts the paths that are there; 0 as soon as they cannot be more than a number that is
+// known.
+func reachable(base, ending string, paths []string, needed int) (count int) {
 	for i, path := range paths {
-		if count+len(paths)-i <= known {
+		if count+len(paths)-i <= needed {
 			return 0
 		}
 		if _, err := os.Stat(against(base, path) + ending); err == nil {
@@ -267,17 +288,20 @@ func reachable(base, ending string, paths []string, known int) (count int) {
 	return count
 }
 
-// bad notes a line that gives none, as "manifest.jsonl:17". The error is that it cannot be a manifest.
+// bad notes a line that gives none, as "manifest.jsonl:17". The error is that it cannot be a
+// manifest.
 func (m *manifest) bad(line int, format string, args ...any) error {
 	m.entries = append(m.entries, stray(m.path+":"+strconv.Itoa(line), format, args...))
 	if m.good == 0 && len(m.entries) >= maxBadStart {
-		return fault.New(fault.Corrupt, "use "+manifestKind, "manifest %s: its first %d lines are bad, the first: %s", fault.Printable(m.path), maxBadStart, m.entries[0].clip.Error)
+		return fault.New(fault.Corrupt, "use "+manifestKind,
+			"manifest %s: its first %d lines are bad, the first: %s", fault.Printable(m.path),
+			maxBadStart, m.entries[0].clip.Error)
 	}
 	return nil
 }
 
-// eachLine calls do with every line that is not blank, without its line end, until do fails. Line numbers start at 1. A line
-// over maxLine bytes is noted as bad and skipped.
+// eachLine calls do with every line that is not blank, without its line end, until do fails. Line
+// numbers start at 1. A line over maxLine bytes is noted as bad and skipped.
 func (m *manifest) eachLine(do func(number int, line []byte) error) error {
 	ended := false
 	for number := 1; !ended; number++ {
@@ -312,7 +336,8 @@ func (m *manifest) tooLong(number int) error {
 	return m.bad(number, "line is longer than %d MiB", maxLine>>20)
 }
 
-// line reads up to the next line end; what it gives is valid until the next call. long says that the rest was skipped.
+// line reads up to the next line end; what it gives is valid until the next call. long says that
+// the rest was skipped.
 func (m *manifest) line() (line []byte, long bool, err error) {
 	line, err = m.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -339,4 +364,22 @@ func trailing(line []byte) int {
 		n++
 	}
 	return n
+}
+
+// list reads one path a line. A line with further columns, such as wav2letter's "id path duration
+// words", gives the first of them that ends like an audio file.
+func (m *manifest) list() error {
+	return m.eachLine(func(_ int, line []byte) error {
+		path := strings.TrimSpace(string(line))
+		if !audio.HasExtension(path) {
+			for _, field := range strings.Fields(path) {
+				if audio.HasExtension(field) {
+					path = field
+					break
+				}
+			}
+		}
+		m.add(mention{path: path})
+		return nil
+	})
 }

@@ -62,7 +62,7 @@ func objectOf(line []byte) (o object, err error) {
 	return o, err
 }
 
-// field gives the value of the first of the names that is there, exactly so or in another case.
+// field returns the value of the first of the names that is there, exactly so or in another case.
 func (o object) field(names ...string) json.RawMessage {
 	for _, name := range names {
 		raw := o.fields[name]
@@ -76,7 +76,7 @@ func (o object) field(names ...string) json.RawMessage {
 	return nil
 }
 
-// alike gives the value of a name in another case.
+// alike returns the value of a name in another case.
 func (o object) alike(name string) json.RawMessage {
 	if !o.mixed && strings.ToLower(name) == name {
 		return nil
@@ -119,7 +119,9 @@ func (m *manifest) jsonArray() error {
 		behind, err = rows.Token()
 	}
 	if end != stdjson.Delim(']') || behind != nil || !errors.Is(err, io.EOF) {
-		return fault.New(fault.Corrupt, "write one JSON object a line", "manifest %s: its JSON array cannot be read behind row %d", fault.Printable(m.path), len(m.entries))
+		return fault.New(fault.Corrupt, "write one JSON object a line",
+			"manifest %s: its JSON array cannot be read behind row %d", fault.Printable(m.path),
+			len(m.entries))
 	}
 	return nil
 }
@@ -161,12 +163,12 @@ func (m *manifest) jsonRow(number int, line []byte) error {
 		return m.bad(number, "%s: %v", path, err)
 	}
 	r.path = path
-	said := row.field(either(m.field, textColumns)...)
-	if err := m.checkText(number, said); err != nil {
+	text := row.field(either(m.field, textColumns)...)
+	if err := m.checkText(number, text); err != nil {
 		return err
 	}
 	if m.texts {
-		r.text = textOf(said)
+		r.text = textOf(text)
 	}
 	r.extra = m.listing.values(func(name string) *string { return extraOf(row.field(name)) })
 	m.add(r)
@@ -175,17 +177,19 @@ func (m *manifest) jsonRow(number int, line []byte) error {
 
 // withoutPath takes a row with none of the fields: Lhotse's has another form.
 func (m *manifest) withoutPath(number int, line []byte, row object) error {
-	if known, err := m.lhotse(number, line); known {
+	if isLhotse, err := m.lhotse(number, line); isLhotse {
 		return err
 	}
 	if len(m.entries) == 0 && len(row.fields) > 0 {
 		return m.missing(row.names())
 	}
-	return m.bad(number, "has no field with a path, called %s", strings.Join(either(m.audio, audioColumns[:3]), ", "))
+	return m.bad(number, "has no field with a path, called %s",
+		strings.Join(either(m.audio, audioColumns[:3]), ", "))
 }
 
-// piece says what part of the file is meant. In NeMo's rows, which call the path audio_filepath, the duration is what is
-// read of the file, from offset on or from its start; elsewhere a duration without an offset only describes the file.
+// piece says what part of the file is meant. In NeMo's rows, which call the path audio_filepath,
+// the duration is what is read of the file, from offset on or from its start; elsewhere a duration
+// without an offset only describes the file.
 func (o object) piece() (mention, error) {
 	offset, duration := o.field("offset"), o.field("duration")
 	if offset == nil && duration != nil && o.field("audio_filepath") != nil {
@@ -242,8 +246,10 @@ type header struct {
 
 func (m *manifest) header(names []string) (h header, err error) {
 	h = header{
-		path: column(names, either(m.audio, audioColumns)...), text: column(names, either(m.field, textColumns)...),
-		offset: column(names, "offset"), seconds: column(names, "duration"), start: column(names, "start"), end: column(names, "end"),
+		path:   column(names, either(m.audio, audioColumns)...),
+		text:   column(names, either(m.field, textColumns)...),
+		offset: column(names, "offset"), seconds: column(names, "duration"),
+		start: column(names, "start"), end: column(names, "end"),
 		columns: len(names),
 	}
 	if h.path < 0 {
@@ -266,7 +272,8 @@ func (m *manifest) take(number int, fields []string, r *records) error {
 	}
 	fields, fits := r.fitted(fields)
 	if !fits {
-		return m.bad(number, "has %d fields in %d columns: put texts with %q in quotation marks", len(fields), h.columns, r.delimiter)
+		return m.bad(number, "has %d fields in %d columns: put texts with %q in quotation marks",
+			len(fields), h.columns, r.delimiter)
 	}
 	field := func(i int) *string {
 		if i < 0 || i >= len(fields) {
@@ -302,8 +309,9 @@ func (m *manifest) take(number int, fields []string, r *records) error {
 	return nil
 }
 
-// fitted gives the fields of a record that has more than the header: those behind it are empty, or belong to a text in the last
-// column that has the delimiter in it. fits is false where a text cannot be told from what is behind it.
+// fitted returns the fields of a record that has more than the header: those behind it are empty,
+// or belong to a text in the last column that has the delimiter in it. fits is false where a text
+// cannot be told from what is behind it.
 func (r *records) fitted(fields []string) (_ []string, fits bool) {
 	if r.columns == 0 {
 		return fields, true
@@ -333,7 +341,8 @@ func (m *manifest) rows(tabs bool) error {
 	}
 	r.dialect = dialectOf(head, tabs, either(m.audio, audioColumns))
 	names, _ := r.split(head)
-	if folder := names[0]; tabs && len(names) == 1 && filepath.IsAbs(folder) { // fairseq: then "path, samples" a line
+	if folder := names[0]; tabs && len(names) == 1 && filepath.IsAbs(folder) {
+		// fairseq: then "path, samples" a line
 		m.folder, r.header = folder, header{0, -1, -1, -1, -1, -1, 0, nil}
 	} else if r.header, err = m.header(names); err != nil {
 		return err
@@ -343,7 +352,8 @@ func (m *manifest) rows(tabs bool) error {
 		if !ok || err != nil {
 			return err
 		}
-		if path := r.path; r.literal && path < len(fields) && len(fields[path]) > 2 && fields[path][0] == '"' && strings.HasSuffix(fields[path], `"`) {
+		if path := r.path; r.literal && path < len(fields) && len(fields[path]) > 2 &&
+			fields[path][0] == '"' && strings.HasSuffix(fields[path], `"`) {
 			fields[path] = unquoted(fields[path])
 		}
 		if err := m.take(number, fields, r); err != nil {
@@ -352,7 +362,7 @@ func (m *manifest) rows(tabs bool) error {
 	}
 }
 
-// head gives the first line that is not blank.
+// head returns the first line that is not blank.
 func (r *records) head() (line string, ok bool, err error) {
 	for {
 		line, ok, err = r.line()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,8 @@ const maxClipS = 1e9
 // maxStep is how many entries a worker takes at a time: few enough that all end together.
 const maxStep = 64
 
-// countedAtOnce is how many entries a worker measures before it counts them as done: the counters are shared.
+// countedAtOnce is how many entries a worker measures before it counts them as done: the counters
+// are shared.
 const countedAtOnce = 8
 
 // meter is one worker's way to measure.
@@ -31,7 +33,8 @@ type meter interface {
 }
 
 // measureAll measures the entries in parallel into rows, one each.
-func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p *Progress, meters func() meter) error {
+func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p *Progress,
+	meters func() meter) error {
 	p.Total.Add(int64(len(entries)))
 	step := max(1, min(maxStep, len(entries)/(4*workers)))
 	var next atomic.Int64
@@ -56,8 +59,8 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 				}
 				to := min(from+step, len(entries))
 				for ; from < to && ctx.Err() == nil; from += countedAtOnce {
-					some := min(from+countedAtOnce, to)
-					measureSome(entries[from:some], rows[from:some], m, p)
+					end := min(from+countedAtOnce, to)
+					measureSome(entries[from:end], rows[from:end], m, p)
 				}
 			}
 		}()
@@ -75,7 +78,8 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 		panic(p) // on to the caller's recovery
 	}
 	if ctx.Err() != nil {
-		return cancelled(ctx, fmt.Sprintf("measuring, %d of %d files done", p.Done.Load(), p.Total.Load()))
+		return cancelled(ctx, fmt.Sprintf("measuring, %d of %d files done", p.Done.Load(),
+			p.Total.Load()))
 	}
 	return nil
 }
@@ -92,12 +96,13 @@ func measureSome(entries []entry, rows []row, m meter, p *Progress) {
 	p.Bad.Add(int64(bad))
 }
 
-// borrowed says whether there is memory of the caller among the entries.
+// borrowed reports whether there is memory of the caller among the entries.
 func borrowed(entries []entry) bool {
 	return slices.ContainsFunc(entries, func(e entry) bool { return e.data != nil })
 }
 
-// guarded turns a panic over one file into a bad file. Parsers keep no state, so the others are not touched by it.
+// guarded turns a panic over one file into a bad file. Parsers keep no state, so the others are not
+// touched by it.
 func guarded(e *entry, r *row, m meter) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -184,13 +189,13 @@ func (c *reader) measure(e *entry, r *row) {
 func (c *reader) remembered(e *entry, r *row) {
 	var m remembered
 	key := c.cache.key(e.path)
-	st, found, err := c.cache.find(e.path, key, &m)
+	st, unchanged, err := c.cache.find(e.path, key, &m)
 	var info media.Info
 	switch {
 	case media.Unanswered(err): // asked again
 		info, st, err = c.files.File(e.path, e.listed, nil)
 	case err != nil:
-	case found:
+	case unchanged:
 		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kind(m.kind)
 		if m.claimed > 0 {
 			r.odd = &odd{claimed: m.claimed}
@@ -203,7 +208,8 @@ func (c *reader) remembered(e *entry, r *row) {
 	}
 	r.size, r.digest = max(st.Size, 0), st.Digest
 	if c.found(&info, err, r); err == nil {
-		c.cache.keep(&remembered{key: key, stat: st, duration: r.duration, claimed: r.claimed(), kind: kindOf(&info)})
+		c.cache.keep(&remembered{key: key, stat: st, duration: r.duration, claimed: r.claimed(),
+			kind: kindOf(&info)})
 	}
 }
 
@@ -242,11 +248,13 @@ func (c *Clips) given(clip *profile.Clip, r *row) {
 		if clip.ClaimedS != nil && *clip.ClaimedS > 0 && *clip.ClaimedS <= math.MaxFloat64 {
 			r.odd = &odd{claimed: *clip.ClaimedS}
 		}
-		r.kind = c.kinds.of(kind{clip.SampleRate, clip.Channels, clip.Bits, clip.Codec, clip.Method})
+		r.kind = c.kinds.of(kind{clip.SampleRate, clip.Channels, clip.Bits, clip.Codec,
+			clip.Method})
 	}
 }
 
-// why is the reason without the file's name, which stands beside it, and with the remedy where there is one.
+// why is the reason without the file's name, which stands beside it, and with the remedy where
+// there is one.
 func why(err error) string {
 	f := fault.From(err)
 	text := f.Message
@@ -257,4 +265,44 @@ func why(err error) string {
 		text += "; " + f.Hint
 	}
 	return fault.Printable(text)
+}
+
+// manyFiles is from where on memory counts more than the time that saving it takes.
+const manyFiles = 1 << 16
+
+// gcPercent is how much garbage may lie beside what is in use while many files are scanned.
+const gcPercent = 30
+
+// gcSetting counts the scans that want the collector to be frugal; its setting is that of the whole
+// process.
+var gcSetting struct {
+	sync.Mutex
+	scans, before int
+}
+
+// limitGC keeps the heap close to what is in use until end is called, when there are many files.
+func limitGC(files int) (end func()) {
+	if files < manyFiles {
+		return func() {}
+	}
+	gcSetting.Lock()
+	defer gcSetting.Unlock()
+	if gcSetting.scans++; gcSetting.scans == 1 {
+		gcSetting.before = debug.SetGCPercent(gcPercent)
+	}
+	return func() {
+		gcSetting.Lock()
+		if gcSetting.scans--; gcSetting.scans == 0 {
+			debug.SetGCPercent(gcSetting.before)
+		}
+		gcSetting.Unlock()
+	}
+}
+
+// ReturnMemory returns the system back what a scan of so many files needed and no longer does; it
+// takes some milliseconds where they are many, and nothing otherwise.
+func ReturnMemory(files int) {
+	if files >= manyFiles {
+		debug.FreeOSMemory()
+	}
 }

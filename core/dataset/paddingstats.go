@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
@@ -13,12 +14,14 @@ const (
 	bucketCount  = 10
 )
 
-// paddings tells what four ways of making batches of b clips cost, from the sorted durations. A batch lasts as long as its
-// longest clip; the last one may be smaller.
+// paddings tells what four ways of making batches of b clips cost, from the sorted durations. A
+// batch lasts as long as its longest clip; the last one may be smaller.
 //   - random: in expectation, exactly (see batching.Expected);
-//   - grouped: as transformers' LengthGroupedSampler does: shuffled, split into groups of 50 batches (fewer, where there are not
-//     four such groups), each sorted, the longest clip moved to the front; for one shuffle, by the seed;
-//   - bucketed: ten buckets that last equally long, as Lhotse and NeMo cut them, random batches within each, in expectation;
+//   - grouped: as transformers' LengthGroupedSampler does: shuffled, split into groups of 50
+//     batches (fewer, where there are not four such groups), each sorted, the longest clip moved to
+//     the front; for one shuffle, by the seed;
+//   - bucketed: ten buckets that last equally long, as Lhotse and NeMo cut them, random batches
+//     within each, in expectation;
 //   - sorted: from the longest to the shortest.
 func paddings(sorted []float64, b int, seed int64) []profile.Padding {
 	if len(sorted) == 0 {
@@ -63,11 +66,11 @@ func grouped(sorted []float64, b int, seed int64) float64 {
 }
 
 func bucketed(sorted []float64, b int, audio float64) (padded float64) {
-	from, held := 0, 0.0
+	from, seconds := 0, 0.0
 	for k := 1; k <= bucketCount; k++ {
 		to := from
-		for to < len(sorted) && (held < audio*float64(k)/bucketCount || k == bucketCount) {
-			held += sorted[to]
+		for to < len(sorted) && (seconds < audio*float64(k)/bucketCount || k == bucketCount) {
+			seconds += sorted[to]
 			to++
 		}
 		padded += batching.Expected(sorted[from:to], b)
@@ -82,8 +85,9 @@ const (
 	muchShare = 0.05
 )
 
-// outliers finds few long clips without which random batches would hold far fewer seconds: those over 30 s, or else the
-// longest hundredth. There are none when they take less than three times their share of the clips.
+// outliers finds few long clips without which random batches would hold far fewer seconds: those
+// over 30 s, or else the longest hundredth. There are none when they take less than three times
+// their share of the clips.
 func outliers(sorted []float64, b int) *profile.Outliers {
 	n := len(sorted)
 	if n == 0 {
@@ -103,4 +107,58 @@ func outliers(sorted []float64, b int) *profile.Outliers {
 		return nil
 	}
 	return &profile.Outliers{OverS: over, Count: count, PaddedShare: share}
+}
+
+// histogramBins is about how many bins there are: 10 to 21, so that their edges can be round
+// numbers.
+const histogramBins = 20
+
+// histogram counts sorted durations in bins of equal width 1, 2, 2.5 or 5 times a power of ten.
+func histogram(sorted []float64) profile.Histogram {
+	low, high := sorted[0], sorted[len(sorted)-1]
+	span := high - low
+	if span <= high*1e-9 || high < 1e-6 { // all the same: one bin of a second
+		low, high, span = math.Floor(low), math.Floor(high)+1, histogramBins
+	}
+	unit, per := roundStep(span / histogramBins)
+	// Edges are whole multiples, a division away from the decimal number: 3/10, not 3*0.1.
+	edge := func(i float64) float64 {
+		if per > 1 {
+			return i * unit / per
+		}
+		return i * unit
+	}
+	first := math.Floor(low / edge(1))
+	if edge(first) > low { // the division was rounded
+		first--
+	}
+	edges := []float64{edge(first)}
+	for i := first + 1; edges[len(edges)-1] < high; i++ {
+		edges = append(edges, edge(i))
+	}
+	counts := make([]int, len(edges)-1)
+	for _, s := range sorted {
+		bin, exact := slices.BinarySearch(edges, s)
+		if !exact {
+			bin--
+		}
+		counts[max(0, min(bin, len(counts)-1))]++
+	}
+	return profile.Histogram{EdgesS: edges, Counts: counts}
+}
+
+// roundStep returns the smallest step unit/per of at least width seconds; unit and per are whole
+// numbers where that is exact.
+func roundStep(width float64) (unit, per float64) {
+	power := math.Floor(math.Log10(width))
+	for _, m := range []float64{10, 20, 25, 50, 100} { // tenths, so that 2.5 is whole
+		unit, per = m, math.Pow(10, 1-power)
+		if power >= 1 {
+			unit, per = m*math.Pow(10, power-1), 1
+		}
+		if unit/per >= width*(1-1e-12) {
+			break
+		}
+	}
+	return unit, per
 }

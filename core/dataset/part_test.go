@@ -15,7 +15,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// sent gives the pages of a scan as they come at another machine, few clips each.
+// sent returns the pages of a scan as they come at another machine, few clips each.
 func sent(t *testing.T, c *Clips) (pieces []*Piece) {
 	t.Helper()
 	for at := 0; at == 0 || at < c.Len(); at += 3 {

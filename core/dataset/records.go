@@ -1,15 +1,18 @@
 package dataset
 
 import (
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Records of tables, as spreadsheets, pandas and scripts of people's own write them: RFC 4180 where a row keeps to it. A
-// quotation mark that is never closed, or that closes in the middle of a field, is part of the text: it must not swallow the
-// rows behind it.
+// Records of tables, as spreadsheets, pandas and scripts of people's own write them: RFC 4180 where
+// a row keeps to it. A quotation mark that is never closed, or that closes in the middle of a
+// field, is part of the text: it must not swallow the rows behind it.
 
 const (
 	delimiters  = ",;|\t"
@@ -20,11 +23,14 @@ const (
 // dialect is how a table divides its lines.
 type dialect struct {
 	delimiter byte
-	literal   bool // a field's quotation marks are its own unless only quoting explains them, as in Common Voice's .tsv
-	padded    bool // a space follows each delimiter
+	// a field's quotation marks are its own unless only quoting explains them, as in Common Voice's
+	// .tsv
+	literal bool
+	padded  bool // a space follows each delimiter
 }
 
-// dialectOf is that of a table with this header: the one that gives it a column of that name, and then the most columns.
+// dialectOf is that of a table with this header: the one that gives it a column of that name, and
+// then the most columns.
 func dialectOf(head string, tabs bool, wanted []string) dialect {
 	best, columns, named := dialect{delimiter: ','}, 0, false
 	for _, delimiter := range []byte(delimiters) {
@@ -33,7 +39,8 @@ func dialectOf(head string, tabs bool, wanted []string) dialect {
 		}
 		d := dialect{delimiter: delimiter}
 		names, _ := d.split(head)
-		if has := column(names, wanted...) >= 0; has && !named || has == named && len(names) > columns {
+		if has := column(names, wanted...) >= 0; has && !named ||
+			has == named && len(names) > columns {
 			best, columns, named = d, len(names), has
 		}
 	}
@@ -46,8 +53,8 @@ func dialectOf(head string, tabs bool, wanted []string) dialect {
 	return best
 }
 
-// split divides one line, or several of one record. open says that a field starts with a quotation mark that is not closed;
-// that field ends at its delimiter then, as any other does.
+// split divides one line, or several of one record. open says that a field starts with a quotation
+// mark that is not closed; that field ends at its delimiter then, as any other does.
 func (d dialect) split(line string) (fields []string, open bool) {
 	for {
 		if d.padded {
@@ -65,7 +72,8 @@ func (d dialect) split(line string) (fields []string, open bool) {
 			}
 		}
 		field := line[:end]
-		if quoted && (!d.literal || strings.ContainsAny(field, "\t\n") || strings.Contains(field[1:end-1], `""`)) {
+		if quoted && (!d.literal || strings.ContainsAny(field, "\t\n") ||
+			strings.Contains(field[1:end-1], `""`)) {
 			field = unquoted(field)
 		}
 		fields = append(fields, field)
@@ -78,8 +86,8 @@ func (d dialect) split(line string) (fields []string, open bool) {
 
 func unquoted(field string) string { return strings.ReplaceAll(field[1:len(field)-1], `""`, `"`) }
 
-// closing is where the field ends that a quotation mark begins, 0 where it has another one in its middle; open says that
-// there is no further one.
+// closing is where the field ends that a quotation mark begins, 0 where it has another one in its
+// middle; open says that there is no further one.
 func (d dialect) closing(line string) (end int, open bool) {
 	for i := 1; i < len(line); i++ {
 		if line[i] != '"' {
@@ -97,7 +105,8 @@ func (d dialect) closing(line string) (end int, open bool) {
 	return 0, true
 }
 
-// records reads a table. Lines that were looked at and belong to no quoted field wait for their turn.
+// records reads a table. Lines that were looked at and belong to no quoted field wait for their
+// turn.
 type records struct {
 	m      *manifest
 	ahead  []string
@@ -107,7 +116,8 @@ type records struct {
 	header
 }
 
-// line gives the next one; ok is false behind the last. One over maxLine bytes is noted as bad and skipped.
+// line returns the next one; ok is false behind the last. One over maxLine bytes is noted as bad
+// and skipped.
 func (r *records) line() (line string, ok bool, err error) {
 	if len(r.ahead) > 0 {
 		line, r.ahead = r.ahead[0], r.ahead[1:]
@@ -130,7 +140,7 @@ func (r *records) line() (line string, ok bool, err error) {
 	return "", false, nil
 }
 
-// next gives the fields of a record and the number of its first line. Blank lines are skipped.
+// next returns the fields of a record and the number of its first line. Blank lines are skipped.
 func (r *records) next() (number int, fields []string, ok bool, err error) {
 	for {
 		line, ok, err := r.line()
@@ -149,13 +159,15 @@ func (r *records) next() (number int, fields []string, ok bool, err error) {
 	}
 }
 
-// spanning reads on where a quoted field is not closed in its line. It is one field of several lines where a later line
-// closes it and none of them is a row by itself; else the quotation mark is part of the text.
+// spanning reads on where a quoted field is not closed in its line. It is one field of several
+// lines where a later line closes it and none of them is a row by itself; else the quotation mark
+// is part of the text.
 func (r *records) spanning(first string, alone []string) ([]string, error) {
-	complete := r.path < len(alone) && (len(alone) >= r.columns || r.text >= 0 && r.text < len(alone))
-	whole, number := first, r.number
-	var taken []string
-	for len(taken) < maxSpan && len(whole) < maxSpanSize {
+	complete := r.path < len(alone) && (len(alone) >= r.columns ||
+		r.text >= 0 && r.text < len(alone))
+	record, number := first, r.number
+	var lines []string
+	for len(lines) < maxSpan && len(record) < maxSpanSize {
 		line, ok, err := r.line()
 		if err != nil {
 			return nil, err
@@ -163,23 +175,23 @@ func (r *records) spanning(first string, alone []string) ([]string, error) {
 		if !ok {
 			break
 		}
-		taken = append(taken, line)
-		whole += "\n" + line
+		lines = append(lines, line)
+		record += "\n" + line
 		if complete && r.isRow(line, alone[r.path]) {
 			break
 		}
-		if fields, open := r.split(whole); !open && strings.Contains(line, `"`) {
+		if fields, open := r.split(record); !open && strings.Contains(line, `"`) {
 			if len(fields) == r.columns && fields[r.path] != "" {
 				return fields, nil
 			}
 			break
 		}
 	}
-	r.ahead, r.number = append(taken, r.ahead...), number
+	r.ahead, r.number = append(lines, r.ahead...), number
 	return alone, nil
 }
 
-// isRow says whether a line is a row by itself: its path looks like that of another row.
+// isRow reports whether a line is a row by itself: its path looks like that of another row.
 func (r *records) isRow(line, like string) bool {
 	fields, _ := r.split(line)
 	if r.path >= len(fields) {
@@ -187,8 +199,56 @@ func (r *records) isRow(line, like string) bool {
 	}
 	path, ending := fields[r.path], filepath.Ext(like)
 	if audio.HasExtension(like) || audio.HasExtension(path) {
-		return audio.HasExtension(path) || len(ending) > 1 && strings.EqualFold(filepath.Ext(path), ending)
+		return audio.HasExtension(path) || len(ending) > 1 &&
+			strings.EqualFold(filepath.Ext(path), ending)
 	}
 	digits := func(text string) bool { return strings.ContainsAny(text, "0123456789") }
-	return len(fields) == r.columns && path != "" && !strings.ContainsAny(path, " \t") && digits(path) == digits(like)
+	return len(fields) == r.columns && path != "" && !strings.ContainsAny(path, " \t") &&
+		digits(path) == digits(like)
+}
+
+// fragment splits a path that names a piece of a file as W3C's media fragments do:
+// talk.flac#t=12.5,30 is 12.5 s to 30 s of talk.flac. A file that is called so is meant whole.
+func fragment(e *entry) (file string, start, end float64, ok bool) {
+	hash := strings.LastIndexByte(e.path, '#')
+	if hash < 0 || e.clip != nil {
+		return "", 0, 0, false
+	}
+	times, ok := strings.CutPrefix(e.path[hash:], "#t=")
+	from, to, both := strings.Cut(times, ",")
+	if !ok || !both {
+		return "", 0, 0, false
+	}
+	start, errStart := strconv.ParseFloat(from, 64)
+	end, errEnd := strconv.ParseFloat(to, 64)
+	if errStart != nil || errEnd != nil {
+		return "", 0, 0, false
+	}
+	if e.data == nil {
+		if _, err := os.Lstat(e.path); err == nil {
+			return "", 0, 0, false
+		}
+	}
+	return e.path[:hash], start, end, true
+}
+
+// recording is the file that a reader measured last for a piece of it: pieces of one mostly follow
+// each other.
+type recording struct {
+	path string
+	data *[]byte
+	clip profile.Clip
+}
+
+// piece measures the piece of a file that a fragment names.
+func (c *reader) piece(e *entry, file string, start, end float64, r *row) {
+	if c.last == nil || c.last.path != file || c.last.data != e.data {
+		c.last = &recording{file, e.data, measureOne(entry{path: file, data: e.data})}
+	}
+	if c.last.clip.Lost != nil {
+		c.lose(c.last.clip.Lost)
+	}
+	clip := cut(c.last.clip, start, end-start)
+	c.given(&clip, r)
+	r.path = e.path
 }

@@ -151,7 +151,8 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// FuzzNoRowIsSwallowed gives every row a text of any kind without line ends: there are as many rows as lines.
+// FuzzNoRowIsSwallowed returns every row a text of any kind without line ends: there are as many
+// rows as lines.
 func FuzzNoRowIsSwallowed(f *testing.F) {
 	f.Add(`"hello`, `and "this"`, `"x`)
 	f.Add(`""`, `"`, `"""`)
@@ -165,4 +166,75 @@ func FuzzNoRowIsSwallowed(f *testing.F) {
 			assert.True(t, strings.HasPrefix(rows[i], name+` "`), rows[i])
 		}
 	})
+}
+
+func TestPiecesNamedByFragments(t *testing.T) {
+	root := tree(t, map[string][]byte{"talk.wav": wavOf(16000), "whole.wav#t=0,0.5": wavOf(3200)})
+	talk := root + "/talk.wav"
+	paths := []string{
+		talk + "#t=0.25,0.75", talk, talk + "#t=0.9,1.5", talk + "#t=1.5,2", talk + "#t=0.5,0.25", talk + "#t=x,1",
+		root + "/whole.wav#t=0,0.5", root + "/none.wav#t=0,1", talk + "#t=0,0.125", talk + "#t=NaN,1",
+	}
+	told := told(scan(t, Request{Paths: paths}), root)
+	assert.Equal(t, []string{"talk.wav#t=0.25,0.75 0.500", "talk.wav 1.000"}, told[:2])
+	assert.Contains(t, told[2], "0.100", "it ends behind the file")
+	assert.Contains(t, told[3], "the row starts at 1.500 s, but the file ends at 1.000 s")
+	assert.Contains(t, told[4], "the row asks for -0.25 s from 0.5 s on")
+	assert.Contains(t, told[5], "talk.wav#t=x,1:")
+	assert.Equal(t, "whole.wav#t=0,0.5 0.200", told[6], "a file that is called so")
+	assert.Contains(t, told[7], "none.wav#t=0,1:")
+	assert.Equal(t, "talk.wav#t=0,0.125 0.125", told[8])
+	assert.Contains(t, told[9], "the row asks for NaN s from NaN s on")
+}
+
+func TestPiecesOfEmbeddedFiles(t *testing.T) {
+	table := Arrow{Batches: []ArrowBatch{{Rows: 2, Bytes: binaryOf(32, 0, wavOf(16000), wavOf(8000)),
+		Paths: binaryOf(32, 0, []byte("a.wav#t=0.5,1"), []byte("a.wav#t=0,0.25"))}}}
+	assert.Equal(t, []string{"a.wav#t=0.5,1 0.500", "a.wav#t=0,0.25 0.250"}, told(scan(t, Request{Arrow: &table}), ""))
+}
+
+// TestNoFileIsQuoted scans what leads to a file that is none of the dataset's: its lines are in no
+// error and no report.
+func TestNoFileIsQuoted(t *testing.T) {
+	const secret = "root:$6$swordfish:19000:0:99999:7:::\ndaemon:*swordfish:19000:0\n"
+	for name, c := range map[string]struct {
+		files  map[string]string // "" is a link to the secret
+		source func(root string) Request
+	}{
+		"entry of a manifest": {map[string]string{"m.jsonl": `{"path":"shadow"}`}, func(root string) Request { return Request{Manifest: root + "/m.jsonl"} }},
+		"clip":                {map[string]string{"a.wav": ""}, func(root string) Request { return Request{Folder: root} }},
+		"shard":               {nil, func(root string) Request { return Request{Shards: []string{root + "/shadow"}} }},
+		"JSON lines":          {map[string]string{"m.jsonl": ""}, func(root string) Request { return Request{Manifest: root + "/m.jsonl"} }},
+		"CSV":                 {map[string]string{"m.csv": ""}, func(root string) Request { return Request{Manifest: root + "/m.csv"} }},
+		"TSV":                 {map[string]string{"m.tsv": ""}, func(root string) Request { return Request{Manifest: root + "/m.tsv"} }},
+		"wav.scp":             {map[string]string{"wav.scp": ""}, func(root string) Request { return Request{Folder: root} }},
+		"segments":            {map[string]string{"wav.scp": "u1 a.wav\n", "segments": ""}, func(root string) Request { return Request{Folder: root} }},
+		"utt2dur":             {map[string]string{"wav.scp": "u1 sox |\n", "utt2dur": ""}, func(root string) Request { return Request{Folder: root} }},
+		"utt2dur alone":       {map[string]string{"utt2dur": ""}, func(root string) Request { return Request{Manifest: root + "/utt2dur"} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			shadow := filepath.Join(root, "shadow")
+			require.NoError(t, os.WriteFile(shadow, []byte(secret), 0o600))
+			for file, content := range c.files {
+				if content == "" {
+					require.NoError(t, os.Symlink(shadow, filepath.Join(root, file)))
+				} else {
+					require.NoError(t, os.WriteFile(filepath.Join(root, file), []byte(content), 0o600))
+				}
+			}
+			request := c.source(root)
+			request.AllowEmpty = true
+			result, err := Scan(context.Background(), request, new(Progress))
+			shown := strings.Join(result.Profile.Warnings, "\n")
+			if err != nil {
+				shown += err.Error()
+			} else {
+				shown += strings.Join(told(result, root), "\n")
+			}
+			require.NotEmpty(t, shown)
+			assert.NotContains(t, shown, "swordfish")
+			assert.NotContains(t, shown, "root:")
+		})
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
@@ -19,13 +20,14 @@ type entry struct {
 	path string
 	data *[]byte
 	clip *profile.Clip
-	// stray is a fault met while listing, an unreadable subfolder or a bad line, with its clip saying why. It is always
-	// reported, and never drawn into a sample.
+	// stray is a fault met while listing, an unreadable subfolder or a bad line, with its clip
+	// saying why. It is always reported, and never drawn into a sample.
 	stray  bool
 	listed bool // its folder says that it is a regular file
 	// archive says that the audio files inside are meant, which withMembers puts in its place.
 	archive bool
-	// more is what the source says beside the path; nil for a plain file, of which there may be millions.
+	// more is what the source says beside the path; nil for a plain file, of which there may be
+	// millions.
 	more *detail
 }
 
@@ -97,10 +99,11 @@ func membersAnswered(ctx context.Context, entries []entry, r *Request) (all []en
 	return all, err
 }
 
-// Scan measures every clip of the source, or a sample, and sums them up. p may be nil.
-// Errors are *fault.Error: InvalidArgument for a request that cannot be meant, NotFound for a missing folder or manifest,
-// EmptyDataset when nothing is usable, Storage when a disk or a mount does not answer, Cancelled at most 100 ms after ctx ends: reads in flight are left behind then, except
-// of buffers, which the caller may free.
+// Scan measures every clip of the source, or a sample, and sums them up. p may be nil. Errors are
+// *fault.Error: InvalidArgument for a request that cannot be meant, NotFound for a missing folder
+// or manifest, EmptyDataset when nothing is usable, Storage when a disk or a mount does not answer,
+// Cancelled at most 100 ms after ctx ends: reads in flight are left behind then, except of buffers,
+// which the caller may free.
 func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err := r.check(); err != nil {
 		return Result{}, err
@@ -127,9 +130,9 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err := c.measure(ctx, picked, p); err != nil {
 		return Result{}, err
 	}
-	var said []*string
+	var transcripts []*string
 	if r.Texts {
-		said = texts(picked)
+		transcripts = texts(picked)
 	}
 	entries, picked = nil, nil //nolint:ineffassign // the rows have them; the memory of a million is free
 	if r.Sampled || r.Population != nil {
@@ -141,12 +144,13 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err != nil { // perhaps cancelled: giving memory back takes a while
 		return Result{}, err
 	}
-	result.Texts = said
+	result.Texts = transcripts
 	ReturnMemory(files)
 	return result, nil
 }
 
-// listed gives the rows of a manifest as they are. Without a column of paths there are only the names of its columns.
+// listed returns the rows of a manifest as they are. Without a column of paths there are only the
+// names of its columns.
 func (r Request) listed(ctx context.Context) (Result, error) {
 	var entries []entry
 	err := media.Answered(r.Manifest, func() (err error) {
@@ -164,7 +168,8 @@ func (r Request) listed(ctx context.Context) (Result, error) {
 // nothingUsable says what was looked for, or the first reasons.
 func nothingUsable(sum *profile.Dataset, byLine bool) error {
 	if sum.BadCount == 0 {
-		hint := "check the path; files with these extensions are looked for: " + strings.Join(audio.Extensions(), " ")
+		hint := "check the path; files with these extensions are looked for: " +
+			strings.Join(audio.Extensions(), " ")
 		if byLine {
 			hint = "write one clip a line"
 		}
@@ -174,11 +179,51 @@ func nothingUsable(sum *profile.Dataset, byLine bool) error {
 	for _, b := range sum.BadFiles[:min(3, len(sum.BadFiles))] {
 		reasons = append(reasons, b.Path+": "+b.Error)
 	}
-	return fault.New(fault.EmptyDataset, "the first reasons: "+strings.Join(reasons, "; "), "no usable audio in %s: %s, none can be used",
+	return fault.New(fault.EmptyDataset, "the first reasons: "+strings.Join(reasons, "; "),
+		"no usable audio in %s: %s, none can be used",
 		sum.Source, fault.Plural(sum.BadCount, "file"))
 }
 
 // cancelled is the error after ctx has ended.
 func cancelled(ctx context.Context, doing string) error {
 	return fault.Wrap(ctx.Err(), fault.Cancelled, "", "scan stopped while %s", doing)
+}
+
+// Subsample says what a draw stands for.
+type Subsample struct {
+	Drawn      int // clips that were drawn, bad ones too; without what listing found bad
+	Population int // clips that they were drawn from
+	// rows that were read of each shard of a stream, one behind the other; nil: drawn one by one
+	Shards []int
+}
+
+// subsample takes size entries at random without replacement and keeps their order; all of them,
+// with a nil Sample, when size is absent or not smaller than their number. Strays are always kept.
+func subsample(entries []entry, size *int, seed int64) ([]entry, *Subsample) {
+	population := 0
+	for _, e := range entries {
+		if !e.stray {
+			population++
+		}
+	}
+	if size == nil || *size >= population {
+		return entries, nil
+	}
+	// Selection sampling (Knuth, TAOCP 3.4.2, algorithm S): each is taken with the chance wanted /
+	// left.
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	picked := make([]entry, 0, *size)
+	remaining, wanted := population, *size
+	for _, e := range entries {
+		if e.stray {
+			picked = append(picked, e)
+			continue
+		}
+		if random.IntN(remaining) < wanted {
+			picked = append(picked, e)
+			wanted--
+		}
+		remaining--
+	}
+	return picked, &Subsample{Drawn: *size, Population: population}
 }

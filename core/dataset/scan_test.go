@@ -131,43 +131,6 @@ func TestUnreadableSubfolder(t *testing.T) {
 	assert.Equal(t, []profile.BadFile{{Path: root + "/secret", Error: "folder cannot be read: permission denied"}}, d.BadFiles)
 }
 
-func TestManyNamesAreSorted(t *testing.T) {
-	for _, n := range []int{0, 1, sortAtOnce, sortAtOnce + 1, 5*sortAtOnce - 3} {
-		m := members{items: make([]item, n)}
-		for i := range m.items {
-			m.items[i].path = fmt.Sprintf("data/clip-%06d.wav", (i*7919)%n)
-		}
-		got, err := m.sorted(context.Background())
-		require.NoError(t, err)
-		require.Len(t, got, n)
-		for i := range got {
-			require.Equal(t, fmt.Sprintf("data/clip-%06d.wav", i), got[i].path)
-		}
-	}
-}
-
-func TestNamesAreSortedByBytes(t *testing.T) {
-	m := members{}
-	want := []string{"d/", "d/a", "d/a ", "d/a-very-long-name-1", "d/a-very-long-name-2", "d/a.b", "d/ab", "d/b", "d/\xf6", "d/\xff"}
-	for _, i := range []int{7, 3, 9, 0, 5, 1, 8, 2, 6, 4} {
-		m.items = append(m.items, item{path: want[i]})
-	}
-	got, err := m.sorted(context.Background())
-	require.NoError(t, err)
-	for i := range got {
-		assert.Equal(t, want[i], got[i].path)
-	}
-}
-
-func TestNamesOfFolders(t *testing.T) {
-	root := tree(t, map[string][]byte{"sub/a.wav": wavOf(100)})
-	t.Chdir(root)
-	for folder, want := range map[string]string{".": "sub/a.wav", "./": "sub/a.wav", "sub": "sub/a.wav", "sub//": "sub/a.wav", root + "/": root + "/sub/a.wav"} {
-		assert.Equal(t, want, scan(t, Request{Folder: folder}).Clips.At(0).Path, folder)
-	}
-}
-
-// TestNotFilesInAFolder: what is named like audio and is none costs an error each, and is never opened.
 func TestNotFilesInAFolder(t *testing.T) {
 	root := tree(t, map[string][]byte{"good.wav": wavOf(100), "folder.wav/inside.wav": wavOf(100)})
 	require.NoError(t, syscall.Mkfifo(filepath.Join(root, "pipe.wav"), 0o600))
@@ -370,23 +333,5 @@ func TestCancelLeavesStuckReads(t *testing.T) {
 		isFault(t, err, fault.Cancelled, "0 of 3 files done")
 	case <-time.After(10 * time.Second):
 		t.Fatal("did not return")
-	}
-}
-
-func BenchmarkScan(b *testing.B) {
-	files := map[string][]byte{}
-	for i := range 4000 {
-		files[fmt.Sprintf("%02d/%04d.wav", i%40, i)] = wavOf(1600)
-	}
-	root := tree(b, files)
-	for _, workers := range []int{1, 0} {
-		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
-			for b.Loop() {
-				if _, err := Scan(context.Background(), Request{Folder: root, Options: Options{Workers: workers}}, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.N)*4000/b.Elapsed().Seconds(), "files/s")
-		})
 	}
 }

@@ -1,5 +1,5 @@
-// Package dataset measures the clips of a speech dataset in parallel and sums them up. Nothing is decoded: durations come
-// from core/audio. Bad files are counted and listed, the rest is used.
+// Package dataset measures the clips of a speech dataset in parallel and sums them up. Nothing is
+// decoded: durations come from core/audio. Bad files are counted and listed, the rest is used.
 package dataset
 
 import (
@@ -17,17 +17,21 @@ import (
 // maxWorkers bounds the parallel reads.
 const maxWorkers = 64
 
-// Request says what to scan. Exactly one of Folder, Paths, Manifest, Shards, Buffers, Arrow and Clips is given.
+// Request says what to scan. Exactly one of Folder, Paths, Manifest, Shards, Buffers, Arrow and
+// Clips is given.
 type Request struct {
-	// Folder is searched with its subfolders for files with an audio extension (audio.Extensions), in the order of names.
-	// Linked files and folders are followed, each folder once, so that loops end. Names that start with a dot are skipped:
-	// they are the droppings of editors, notebooks and macOS ("._clip.wav"). A folder with wav.scp is one of Kaldi's, and the
-	// tar archives in a folder without any audio file are shards.
+	// Folder is searched with its subfolders for files with an audio extension (audio.Extensions),
+	// in the order of names. Linked files and folders are followed, each folder once, so that loops
+	// end. Names that start with a dot are skipped: they are the droppings of editors, notebooks
+	// and macOS ("._clip.wav"). A folder with wav.scp is one of Kaldi's, and the tar archives in a
+	// folder without any audio file are shards.
 	Folder string `json:"folder"`
-	// Paths are files of any name, and folders, which are searched. A name with an audio extension is taken for a file
-	// without looking, as a list may be long and its disk slow. A path that is listed twice counts twice.
+	// Paths are files of any name, and folders, which are searched. A name with an audio extension
+	// is taken for a file without looking, as a list may be long and its disk slow. A path that is
+	// listed twice counts twice.
 	Paths []string `json:"paths"`
-	// Manifest is a list of paths: JSON lines (.jsonl, .json, .ndjson), .csv or .tsv. See readManifest.
+	// Manifest is a list of paths: JSON lines (.jsonl, .json, .ndjson), .csv or .tsv. See
+	// readManifest.
 	Manifest string `json:"manifest"`
 	// Shards are tar archives of audio (WebDataset), which are not unpacked. See shardPaths.
 	Shards []string `json:"shards"`
@@ -38,19 +42,23 @@ type Request struct {
 	// Clips are known already, arrays for example, and only summed up.
 	Clips []profile.Clip `json:"clips"`
 
-	// Texts reads transcripts from a manifest, a Kaldi folder or shards. TextField names the column, the field
-	// or the member's extension that holds it; without it, the first of textColumns is taken.
+	// Texts reads transcripts from a manifest, a Kaldi folder or shards. TextField names the
+	// column, the field or the member's extension that holds it; without it, the first of
+	// textColumns is taken.
 	Texts     bool   `json:"texts"`
 	TextField string `json:"text_field"`
-	// AudioField names the column of a manifest that holds the paths; without it, the first of audioColumns is taken.
+	// AudioField names the column of a manifest that holds the paths; without it, the first of
+	// audioColumns is taken.
 	AudioField string `json:"audio_field"`
-	// List lists the rows of a manifest with their texts and with these further Columns, and measures nothing.
+	// List lists the rows of a manifest with their texts and with these further Columns, and
+	// measures nothing.
 	List    bool     `json:"list"`
 	Columns []string `json:"columns"`
 	table   *Table
 
-	Part       *Part `json:"part"`        // only this part of the source; absent: all
-	SampleSize *int  `json:"sample_size"` // ≥ 1: this many, drawn at random without replacement; absent: all
+	Part *Part `json:"part"` // only this part of the source; absent: all
+	// ≥ 1: this many, drawn at random without replacement; absent: all
+	SampleSize *int `json:"sample_size"`
 	Options
 
 	Ending // without a source, a name is made here
@@ -89,47 +97,63 @@ type Result struct {
 
 // check refuses what cannot be meant, before anything is read.
 func (r Request) check() error {
-	given, empty := r.sources()
+	count, empty := r.sources()
 	switch {
-	case given > 1:
-		return fault.New(fault.InvalidArgument, "scan them one after another", "%d sources given instead of one of folder, paths, manifest, shards, buffers, clips", given)
-	case given == 0 && empty != "" && !r.AllowEmpty:
-		return fault.New(fault.EmptyDataset, "check how the list was made", "the list of %s is empty", empty)
-	case given == 0 && empty == "":
-		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, shards, buffers or clips", "no source given")
+	case count > 1:
+		return fault.New(fault.InvalidArgument, "scan them one after another",
+			"%d sources given instead of one of folder, paths, manifest, shards, buffers, clips",
+			count)
+	case count == 0 && empty != "" && !r.AllowEmpty:
+		return fault.New(fault.EmptyDataset, "check how the list was made",
+			"the list of %s is empty", empty)
+	case count == 0 && empty == "":
+		return fault.New(fault.InvalidArgument,
+			"name a folder, a list of paths, a manifest, shards, buffers or clips",
+			"no source given")
 	case r.List && r.Manifest == "":
-		return fault.New(fault.InvalidArgument, "name a folder, a list of paths, a manifest, shards, buffers or clips", "only the rows of a manifest can be listed")
+		return fault.New(fault.InvalidArgument,
+			"name a folder, a list of paths, a manifest, shards, buffers or clips",
+			"only the rows of a manifest can be listed")
 	case r.SampleSize != nil && *r.SampleSize < 1:
-		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file", "sample_size is %d", *r.SampleSize)
-	case r.Part != nil && (r.Part.Index < 0 || r.Part.Index >= r.Part.Count || r.Part.Count > maxParts):
-		return fault.New(fault.InvalidArgument, "count from 0, and make at most 1000000 parts", "part %d of %d", r.Part.Index, r.Part.Count)
+		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file",
+			"sample_size is %d", *r.SampleSize)
+	case r.Part != nil && (r.Part.Index < 0 || r.Part.Index >= r.Part.Count ||
+		r.Part.Count > maxParts):
+		return fault.New(fault.InvalidArgument, "count from 0, and make at most 1000000 parts",
+			"part %d of %d", r.Part.Index, r.Part.Count)
 	case r.Part != nil && r.SampleSize != nil:
-		return fault.New(fault.InvalidArgument, "scan the sample on one machine, or leave sample_size out", "sample_size given for a part of a source")
+		return fault.New(fault.InvalidArgument,
+			"scan the sample on one machine, or leave sample_size out",
+			"sample_size given for a part of a source")
 	case r.Population != nil && (r.Clips == nil || *r.Population < len(r.Clips)):
-		return fault.New(fault.InvalidArgument, "population counts all clips, also those not given", "population is %d with %d clips given", *r.Population, len(r.Clips))
+		return fault.New(fault.InvalidArgument, "population counts all clips, also those not given",
+			"population is %d with %d clips given", *r.Population, len(r.Clips))
 	case r.SampleSize != nil && (r.Sampled || r.Population != nil):
-		return fault.New(fault.InvalidArgument, "leave sample_size out", "sample_size given for clips that are a sample already")
+		return fault.New(fault.InvalidArgument, "leave sample_size out",
+			"sample_size given for clips that are a sample already")
 	}
 	return r.Options.Check()
 }
 
 // sources counts the sources that say something, and names a list that was given but is empty.
-func (r Request) sources() (given int, empty string) {
+func (r Request) sources() (count int, empty string) {
 	for _, s := range []struct {
 		name     string
 		there    bool
 		elements int
 	}{
-		{"folder", r.Folder != "", 1}, {"paths", r.Paths != nil, len(r.Paths)}, {"manifest", r.Manifest != "", 1},
-		{"shards", r.Shards != nil, len(r.Shards)}, {"buffers", r.Buffers != nil, len(r.Buffers)}, {"arrow", r.Arrow != nil, 1}, {"clips", r.Clips != nil, len(r.Clips)},
+		{"folder", r.Folder != "", 1}, {"paths", r.Paths != nil, len(r.Paths)},
+		{"manifest", r.Manifest != "", 1},
+		{"shards", r.Shards != nil, len(r.Shards)}, {"buffers", r.Buffers != nil, len(r.Buffers)},
+		{"arrow", r.Arrow != nil, 1}, {"clips", r.Clips != nil, len(r.Clips)},
 	} {
 		if s.there && s.elements > 0 {
-			given++
+			count++
 		} else if s.there {
 			empty = s.name
 		}
 	}
-	return given, empty
+	return count, empty
 }
 
 // list finds what there is to measure and gives the source a name.
@@ -142,14 +166,16 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 	case r.Folder != "" && tableOf(r.Folder) != "":
 		entries, err = readManifest(ctx, tableOf(r.Folder), r)
 		name = fmt.Sprintf("manifest %s", tableOf(r.Folder))
-		if err != nil && fault.From(err).Code == fault.InvalidArgument { // no table with a header, as LJSpeech's
+		if err != nil && fault.From(err).Code == fault.InvalidArgument {
+			// no table with a header, as LJSpeech's
 			entries, err = listFolder(ctx, r.Folder)
 			name = fmt.Sprintf("folder %s", r.Folder)
 		}
 	case r.Folder != "":
 		entries, err = listFolder(ctx, r.Folder)
 		if err == nil && !slices.ContainsFunc(entries, func(e entry) bool { return !e.stray }) {
-			paths, err = shardsIn(ctx, r.Folder) // beside unpacked audio, archives are what it came from
+			// beside unpacked audio, archives are what it came from
+			paths, err = shardsIn(ctx, r.Folder)
 			entries = append(entries, archives(paths)...)
 		}
 		name = fmt.Sprintf("folder %s", r.Folder)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
+	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -34,7 +35,8 @@ func (m *tarMember) measure(e entry) profile.Clip {
 	return sectionClip(m.shard, e.path, m.start, m.size)
 }
 
-// shardReader lists one archive. Members that share a key, their name up to the first dot, belong together (WebDataset).
+// shardReader lists one archive. Members that share a key, their name up to the first dot, belong
+// together (WebDataset).
 type shardReader struct {
 	path    string
 	in      *jumper
@@ -47,15 +49,16 @@ type shardReader struct {
 	end     int64 // of the last member, with its padding
 }
 
-// readShard lists the audio of one tar archive, with what is said in members beside it when that is asked for. An archive
-// that cannot be read, or not to its end, leaves a stray.
+// readShard lists the audio of one tar archive, with what is said in members beside it when that is
+// asked for. An archive that cannot be read, or not to its end, leaves a stray.
 func readShard(ctx context.Context, name string, r *Request) []entry {
 	in, err := openJumper(name)
 	if err != nil {
 		return []entry{stray(name, "%v", err)}
 	}
 	defer in.file.Close()
-	s := shardReader{path: name, in: in, tar: tar.NewReader(in), request: r, texts: map[string]*string{}}
+	s := shardReader{path: name, in: in, tar: tar.NewReader(in), request: r,
+		texts: map[string]*string{}}
 	if problem := s.read(ctx); in.lost != nil {
 		return []entry{stray(name, "%v", in.lost)}
 	} else if problem != "" {
@@ -70,7 +73,8 @@ func readShard(ctx context.Context, name string, r *Request) []entry {
 // read goes through the members and says what went wrong.
 func (s *shardReader) read(ctx context.Context) string {
 	if kind := s.in.packed(); kind != "" {
-		return fmt.Sprintf("is compressed with %s, which must be unpacked to be read; unpack it once: audio hardly compresses", kind)
+		return fmt.Sprintf("is compressed with %s, which must be unpacked to be read; unpack it "+
+			"once: audio hardly compresses", kind)
 	}
 	for ctx.Err() == nil {
 		h, err := s.tar.Next()
@@ -78,7 +82,9 @@ func (s *shardReader) read(ctx context.Context) string {
 		case errors.Is(err, io.EOF) && (s.in.at == 0 || s.in.at > s.end && s.in.endMark()):
 			return ""
 		case errors.Is(err, io.EOF):
-			return fmt.Sprintf("ends after member %d without an end-of-archive marker: it may be truncated", s.members)
+			return fmt.Sprintf(
+				"ends after member %d without an end-of-archive marker: it may be truncated",
+				s.members)
 		case err != nil && s.members == 0:
 			return "is not a tar archive: its content is " + media.Contents(s.in.head())
 		case errors.Is(err, io.ErrUnexpectedEOF):
@@ -109,10 +115,14 @@ func (s *shardReader) take(h *tar.Header) {
 			s.texts[folder+stem] = text
 		}
 		return
-	case h.Typeflag == tar.TypeGNUSparse, h.PAXRecords["GNU.sparse.major"] != "", h.PAXRecords["GNU.sparse.map"] != "":
-		s.entries = append(s.entries, stray(name, "is stored with holes (GNU sparse); make the archive again without --sparse"))
+	case h.Typeflag == tar.TypeGNUSparse, h.PAXRecords["GNU.sparse.major"] != "",
+		h.PAXRecords["GNU.sparse.map"] != "":
+		s.entries = append(s.entries, stray(name,
+			"is stored with holes (GNU sparse); make the archive again without --sparse"))
 	case h.Typeflag != tar.TypeReg:
-		s.entries = append(s.entries, stray(name, "is a link or not a file; make the archive again with --hard-dereference --dereference"))
+		s.entries = append(s.entries, stray(name,
+			"is a link or not a file; make the archive again with --hard-dereference "+
+				"--dereference"))
 	default:
 		e := entry{path: name, more: &detail{by: &tarMember{s.path, s.in.at, h.Size}}}
 		s.entries = append(s.entries, e)
@@ -125,8 +135,8 @@ func (s *shardReader) take(h *tar.Header) {
 	}
 }
 
-// said reads what is said from a member: the whole of a .txt, or a field of a .json; or of the extension that was named. A
-// .txt goes before a .json of the same key.
+// said reads what is said from a member: the whole of a .txt, or a field of a .json; or of the
+// extension that was named. A .txt goes before a .json of the same key.
 func (s *shardReader) said(h *tar.Header, extension string) *string {
 	field := s.request.TextField
 	isText := extension == "txt" && field == "" || extension == field
@@ -150,7 +160,8 @@ func (s *shardReader) said(h *tar.Header, extension string) *string {
 	return textOf(row.field(either(field, textColumns)...))
 }
 
-// jumper reads an archive through a small window, so that a member is jumped over without being read.
+// jumper reads an archive through a small window, so that a member is jumped over without being
+// read.
 type jumper struct {
 	file   *os.File
 	at     int64 // where the next Read is
@@ -190,22 +201,22 @@ func (j *jumper) Read(p []byte) (int, error) {
 }
 
 // Seek goes forward from where it is: all that the tar package asks for.
-func (j *jumper) Seek(by int64, whence int) (int64, error) {
-	if whence != io.SeekCurrent || by < 0 || by > math.MaxInt64-j.at {
+func (j *jumper) Seek(offset int64, whence int) (int64, error) {
+	if whence != io.SeekCurrent || offset < 0 || offset > math.MaxInt64-j.at {
 		return 0, errors.New("a size that no file has")
 	}
-	j.at += by
+	j.at += offset
 	return j.at, nil
 }
 
-// head gives the first bytes.
+// head returns the first bytes.
 func (j *jumper) head() []byte {
 	b := make([]byte, 64)
 	n, _ := j.file.ReadAt(b, 0) // an error shows as nothing
 	return b[:n]
 }
 
-// endMark says whether a block of zeros was read last.
+// endMark reports whether a block of zeros was read last.
 func (j *jumper) endMark() bool {
 	var block [512]byte
 	n, _ := j.file.ReadAt(block[:], j.at-512) // an error shows as fewer bytes
@@ -214,10 +225,28 @@ func (j *jumper) endMark() bool {
 
 // packed names the compression, "" for none.
 func (j *jumper) packed() string {
-	for magic, name := range map[string]string{"\x1f\x8b": "gzip", "BZh": "bzip2", "\xfd7zXZ": "xz", "\x28\xb5\x2f\xfd": "zstd"} {
+	for magic, name := range map[string]string{"\x1f\x8b": "gzip", "BZh": "bzip2", "\xfd7zXZ": "xz",
+		"\x28\xb5\x2f\xfd": "zstd"} {
 		if strings.HasPrefix(string(j.head()), magic) {
 			return name
 		}
 	}
 	return ""
+}
+
+// sectionClip measures a file that lies inside another one.
+func sectionClip(path, name string, start, size int64) profile.Clip {
+	clip := profile.Clip{Path: name, SizeBytes: size}
+	info, err := audio.Section(path, name, start, size)
+	if err != nil {
+		clip.Error = why(err)
+		if fault.Is(err, fault.Storage) {
+			clip.Lost = err
+		}
+		return clip
+	}
+	clip.DurationS, clip.ClaimedS = &info.DurationS, info.ClaimedS
+	clip.SampleRate, clip.Channels, clip.Bits = info.SampleRate, info.Channels, info.Bits
+	clip.Codec, clip.Method = info.Codec, info.Method
+	return clip
 }

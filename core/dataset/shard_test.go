@@ -122,7 +122,8 @@ func TestBraces(t *testing.T) {
 	}
 }
 
-// TestTruncatedShards: whatever the cut, every member that is whole is measured, and every cut is told.
+// TestTruncatedShards: whatever the cut, every member that is whole is measured, and every cut is
+// told.
 func TestTruncatedShards(t *testing.T) {
 	whole := tarOf(t, tar.FormatGNU, "a.wav", wavOf(100), "b.txt", []byte("b"), strings.Repeat("n", 150)+".wav", wavOf(20))
 	path := filepath.Join(t.TempDir(), "t.tar")

@@ -26,7 +26,9 @@ func isShard(name string) bool {
 		return false
 	}
 	name = strings.ToLower(name)
-	return slices.ContainsFunc(shardEndings, func(e string) bool { return strings.HasSuffix(name, e) })
+	return slices.ContainsFunc(shardEndings, func(e string) bool {
+		return strings.HasSuffix(name, e)
+	})
 }
 
 // listShards lists the archives that patterns stand for (see shardPaths).
@@ -49,11 +51,13 @@ func archives(paths []string) []entry {
 	return entries
 }
 
-// shardPaths gives the archives of a path, of a folder of archives, of a pattern with *, ? and [ ], and braces as in
-// "shard-{000000..000012}.tar" or "{train,dev}.tar". One that is missing is given, too, and leaves a stray.
+// shardPaths returns the archives of a path, of a folder of archives, of a pattern with *, ? and [
+// ], and braces as in "shard-{000000..000012}.tar" or "{train,dev}.tar". One that is missing is
+// given, too, and leaves a stray.
 func shardPaths(ctx context.Context, pattern string) ([]string, error) {
 	if strings.HasPrefix(pattern, "pipe:") || strings.Contains(pattern, "://") {
-		return nil, fault.New(fault.Unsupported, "download the shards first", "%s is not on this disk", fault.Printable(pattern))
+		return nil, fault.New(fault.Unsupported, "download the shards first",
+			"%s is not on this disk", fault.Printable(pattern))
 	}
 	expanded, err := braces(pattern)
 	if err != nil {
@@ -64,17 +68,18 @@ func shardPaths(ctx context.Context, pattern string) ([]string, error) {
 		st, err := os.Stat(path)
 		switch {
 		case err == nil && st.IsDir():
-			found, err := shardsIn(ctx, path)
+			matches, err := shardsIn(ctx, path)
 			if err != nil {
 				return nil, err
 			}
-			paths = append(paths, found...)
+			paths = append(paths, matches...)
 		case err != nil && strings.ContainsAny(path, "*?["):
-			found, err := filepath.Glob(path)
-			if err != nil || len(found) == 0 {
-				return nil, fault.New(fault.NotFound, "check the pattern", "no file matches %s", fault.Printable(path))
+			matches, err := filepath.Glob(path)
+			if err != nil || len(matches) == 0 {
+				return nil, fault.New(fault.NotFound, "check the pattern", "no file matches %s",
+					fault.Printable(path))
 			}
-			paths = append(paths, found...)
+			paths = append(paths, matches...)
 		default:
 			paths = append(paths, path)
 		}
@@ -114,7 +119,8 @@ func braces(pattern string) ([]string, error) {
 		}
 		words, err := alternatives(p[start+1 : end])
 		if err != nil || len(todo)+len(done)+len(words) > maxShards {
-			return nil, fault.New(fault.InvalidArgument, "write {000000..000012} or {a,b}", "%s expands to more than %d files, or to none", fault.Printable(pattern), maxShards)
+			return nil, fault.New(fault.InvalidArgument, "write {000000..000012} or {a,b}",
+				"%s expands to more than %d files, or to none", fault.Printable(pattern), maxShards)
 		}
 		for _, word := range slices.Backward(words) {
 			todo = append(todo, p[:start]+word+p[end+1:])
@@ -123,7 +129,7 @@ func braces(pattern string) ([]string, error) {
 	return done, nil
 }
 
-// alternatives gives the words of one pair of braces; numbers keep the width of the first.
+// alternatives returns the words of one pair of braces; numbers keep the width of the first.
 func alternatives(inside string) ([]string, error) {
 	low, high, isRange := strings.Cut(inside, "..")
 	if !isRange {
@@ -173,7 +179,7 @@ func withMembers(ctx context.Context, entries []entry, r *Request) ([]entry, err
 
 // readShards lists the members of each archive, in parallel.
 func readShards(ctx context.Context, paths []string, r *Request) ([][]entry, error) {
-	found := make([][]entry, len(paths))
+	members := make([][]entry, len(paths))
 	var next atomic.Int64
 	var wait sync.WaitGroup
 	for range r.workers(len(paths)) {
@@ -185,7 +191,7 @@ func readShards(ctx context.Context, paths []string, r *Request) ([][]entry, err
 				if i >= len(paths) {
 					return
 				}
-				found[i] = guardedShard(ctx, paths[i], r)
+				members[i] = guardedShard(ctx, paths[i], r)
 			}
 		}()
 	}
@@ -193,14 +199,15 @@ func readShards(ctx context.Context, paths []string, r *Request) ([][]entry, err
 	if ctx.Err() != nil {
 		return nil, cancelled(ctx, "listing shards")
 	}
-	return found, nil
+	return members, nil
 }
 
 // guardedShard turns a panic over one archive into a bad one.
 func guardedShard(ctx context.Context, path string, r *Request) (entries []entry) {
 	defer func() {
 		if p := recover(); p != nil {
-			entries = []entry{stray(path, "defect of this library, please report it with the file: %v", p)}
+			entries = []entry{stray(path,
+				"defect of this library, please report it with the file: %v", p)}
 		}
 	}()
 	return readShard(ctx, path, r)

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -95,4 +98,146 @@ func TestPiecesOfStorageThatDoesNotAnswer(t *testing.T) {
 	c := NewCollection(Options{})
 	err := c.Add(context.Background(), &Piece{Paths: []string{"gone.wav"}, PathRows: []int{0}}, nil)
 	assert.True(t, fault.Is(err, fault.Storage), "%v", err)
+}
+
+// TestMemoryOfAMillionClips: what a scan of a million files keeps beside their paths, while it
+// measures and afterwards.
+func TestMemoryOfAMillionClips(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	const n = 1_000_000
+	before := heap()
+	entries := make([]entry, 0)
+	bytes := 0
+	for i := range n {
+		name := fmt.Sprintf("clips/%07d.flac", i)
+		bytes += len("/data/") + len(name)
+		entries = append(entries, entry{path: "/data/" + name, listed: true})
+	}
+	c := NewCollection(Options{})
+	measure := func(e *entry, r *row) {
+		r.path, r.duration, r.size, r.digest = e.path, float64(len(e.path)), 1000, 1
+		r.kind = c.clips.kinds.of(kind{16000 + len(e.path)%3, 1, 16, "flac", "header"})
+	}
+	c.clips.rows = make([]row, n)
+	require.NoError(t, measureAll(context.Background(), entries, c.clips.rows, 2, new(Progress), meterOf(measure)))
+	during := heap()
+	runtime.KeepAlive(entries)
+	entries = nil //nolint:ineffassign // what is measured below is without them
+	result, err := c.Finish(context.Background(), Ending{Source: "many"})
+	require.NoError(t, err)
+	after := heap()
+	assert.LessOrEqual(t, float64(during-before-bytes)/n, 130.0, "bytes a file while they are measured")
+	assert.LessOrEqual(t, float64(after-before-bytes)/n, 70.0, "bytes a file in the result")
+	assert.Equal(t, n, result.Profile.MeasuredCount)
+	runtime.KeepAlive(c)
+	t.Logf("%.1f bytes a file while measuring, %.1f in the result", float64(during-before-bytes)/n, float64(after-before-bytes)/n)
+}
+
+// heap counts the bytes in use.
+func heap() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// TestLimitGC: the collector's setting is back when the last of several scans has ended, in
+// whatever order they do.
+func TestLimitGC(t *testing.T) {
+	before := debug.SetGCPercent(70)
+	defer debug.SetGCPercent(before)
+	now := func() int {
+		percent := debug.SetGCPercent(70)
+		debug.SetGCPercent(percent)
+		return percent
+	}
+	limitGC(manyFiles - 1)()
+	first, second := limitGC(manyFiles), limitGC(manyFiles)
+	assert.Equal(t, gcPercent, now())
+	first()
+	assert.Equal(t, gcPercent, now())
+	second()
+	assert.Equal(t, 70, now())
+}
+
+// noisy is a WAV file that is no silence.
+func noisy(samples int, seed byte) []byte {
+	b := wavOf(samples)
+	for i := 44; i < len(b); i++ {
+		b[i] = byte(i*i>>3) ^ seed
+	}
+	return b
+}
+
+func TestDuplicates(t *testing.T) {
+	other := noisy(9000, 1)
+	other[900]++ // within what is read of any WAV file
+	root := tree(t, map[string][]byte{
+		"a.wav": noisy(9000, 1), "b.wav": noisy(9000, 2), "c.wav": noisy(9000, 1), "d/a.wav": noisy(9000, 1), "e.wav": noisy(8000, 1), "f.wav": other,
+		"silent1.wav": wavOf(9000), "silent2.wav": wavOf(9000), "tiny1.wav": wavOf(90), "tiny2.wav": wavOf(90),
+	})
+	d := scan(t, Request{Folder: root}).Profile
+	at := func(name string) string { return filepath.Join(root, name) }
+	assert.Equal(t, [][]string{{at("a.wav"), at("c.wav"), at("d/a.wav")}, {at("tiny1.wav"), at("tiny2.wav")}}, d.Duplicates.Groups,
+		"long files that begin with silence are not judged by it")
+	assert.Equal(t, 3, d.Duplicates.Count)
+	assert.InDelta(t, (2*9000+90)/16000.0/3600, d.Duplicates.Hours, 1e-9)
+	assert.Contains(t, d.Warnings, "3 clips very likely copied (0.00 h): the size, the length and the bytes that were read are those of another")
+
+	listed := scan(t, Request{Paths: []string{at("b.wav"), at("b.wav")}}).Profile
+	assert.Equal(t, 1, listed.Duplicates.Count, "listed twice")
+	buffers := scan(t, Request{Buffers: []Buffer{{"x", noisy(9000, 1)}, {"y", other}, {"z", noisy(9000, 1)}}}).Profile
+	assert.Equal(t, [][]string{{"x", "z"}}, buffers.Duplicates.Groups)
+	assert.Zero(t, summed(clipsOf(1, 1, 1), "", nil).Duplicates.Count, "of arrays nothing was read")
+}
+
+func TestManyDuplicatesAreShownInPart(t *testing.T) {
+	rows := make([]row, 300)
+	for i := range rows {
+		rows[i] = row{path: "x", duration: 1, size: int64(i % 30), digest: 7}
+	}
+	d := duplicates(rows)
+	assert.Equal(t, 270, d.Count)
+	require.Len(t, d.Groups, shownGroups)
+	assert.Len(t, d.Groups[0], shownMembers)
+}
+
+func TestWarnings(t *testing.T) {
+	clips := clipsOf(0.05, 0.1, 5, 30, 31, 90)
+	claimed := 9.0
+	for i := range clips {
+		clips[i].SampleRate, clips[i].Channels, clips[i].Method = 16000, 1, "header"
+	}
+	clips[0].SampleRate, clips[1].SampleRate, clips[2].SampleRate = 8000, 44100, 8000
+	clips[3].Channels, clips[2].ClaimedS, clips[4].Method = 2, &claimed, "estimated"
+	d := summed(clips, "", nil)
+	assert.Equal(t, []string{
+		"1 clip under 0.1 s, too short for speech; CTC needs a frame (20 ms) for each label",
+		"2 clips over 30 s, which Whisper truncates; other models need more memory for them",
+		"3 clips not at 16 kHz, to be resampled (16000 Hz ×3, 8000 Hz ×2, 44100 Hz ×1)",
+		"1 clip not mono, to be mixed down",
+		"1 clip with less audio than the header claims; the actual length is counted",
+		"1 clip of estimated length: their formats do not store it",
+	}, d.Warnings)
+	assert.Equal(t, map[string]int{"header": 5, "estimated": 1}, d.Methods)
+	quiet := clipsOf(3)
+	quiet[0].SampleRate, quiet[0].Channels = 16000, 1
+	assert.Equal(t, []string{}, summed(quiet, "", nil).Warnings)
+	assert.Equal(t, "a ×9, b ×2, c ×2, d ×1 and 1 more", mix(map[string]int{"a": 9, "c": 2, "b": 2, "e": 1, "d": 1}, ""))
+}
+
+// TestDigestOfWhatIsRead: two files with the same long tag in front differ behind it.
+func TestDigestOfWhatIsRead(t *testing.T) {
+	tag := append([]byte("ID3\x04\x00\x00\x00\x01\x00\x00"), make([]byte, 16384)...)
+	flac, err := os.ReadFile("../audio/flac/testdata/tone.flac")
+	require.NoError(t, err)
+	changed := append([]byte(nil), flac...)
+	changed[30] ^= 1 // in the MD5 of the samples
+	root := tree(t, map[string][]byte{"a.flac": slices.Concat(tag, flac), "b.flac": slices.Concat(tag, changed), "c.flac": slices.Concat(tag, flac)})
+	clips := scan(t, Request{Folder: root}).Clips
+	require.Equal(t, 3, clips.Len())
+	require.Equal(t, [][]string{{clips.At(0).Path, clips.At(2).Path}}, scan(t, Request{Folder: root}).Profile.Duplicates.Groups)
 }

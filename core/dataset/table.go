@@ -3,7 +3,13 @@ package dataset
 import (
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // Table is a manifest as it is listed: its rows, not measured.
@@ -61,12 +67,12 @@ func (t *Table) put(index int, values []*string) {
 func (o object) names() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
 // values are those of the columns that are asked for.
-func (t *Table) values(of func(name string) *string) (values []*string) {
+func (t *Table) values(valueOf func(name string) *string) (values []*string) {
 	if t == nil {
 		return nil
 	}
 	for _, name := range t.wanted {
-		values = append(values, of(name))
+		values = append(values, valueOf(name))
 	}
 	return values
 }
@@ -90,11 +96,88 @@ func (t *Table) fill(entries []entry) {
 			continue
 		}
 		row.Text = e.more.text
-		switch by := e.more.by.(type) {
+		switch source := e.more.by.(type) {
 		case *segment:
-			row.Piece, row.Offset, row.Seconds = true, by.offset, by.seconds
+			row.Piece, row.Offset, row.Seconds = true, source.offset, source.seconds
 		case *arkMember:
 			row.Error = "it lies in an archive of Kaldi's, which is not decoded"
 		}
 	}
+}
+
+// audioColumns are the names of the column that holds the path, the first that is there. Case does
+// not matter.
+var audioColumns = []string{
+	"audio_filepath", "audio", "path", "file", "wav", "filename", "file_name", "audio_path",
+	"audio_file", "file_path",
+	"filepath", "wav_path", "wav_filename", "speech",
+}
+
+// textColumns are the names of the column that holds what is said, the first that is there.
+var textColumns = []string{
+	"text", "sentence", "transcription", "transcript", "normalized_text", "raw_transcription",
+	"wrd",
+	"normalized_transcription", "normalised_text", "target_text", "label", "caption",
+}
+
+// Columns are the usual names of the columns with paths and with transcripts, the preferred ones
+// first.
+func Columns() (audio, text []string) {
+	return slices.Clone(audioColumns), slices.Clone(textColumns)
+}
+
+// column finds the first of the wanted names in a header; -1 without any.
+func column(names []string, wanted ...string) int {
+	for _, w := range wanted {
+		if i := slices.IndexFunc(names, func(n string) bool {
+			return strings.EqualFold(strings.TrimSpace(n), w)
+		}); i >= 0 {
+			return i
+		}
+	}
+	return -1
+}
+
+// either is the name that the caller gives, or else the usual ones.
+func either(name string, usual []string) []string {
+	if name != "" {
+		return []string{name}
+	}
+	return usual
+}
+
+// columnName is what columns are called, also several of them where another sign divides them:
+// "id;path". It is compiled at its first use, which takes as long as loading the rest of the
+// library.
+var columnName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?([,;|]\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?)*$`)
+})
+
+// quotable are names of columns as messages may repeat them: those of a file that is not a table
+// are not quoted.
+func quotable(names []string) []string {
+	columns := slices.Clone(names[:min(len(names), 30)])
+	for i, name := range columns {
+		if len(name) > 256 || !columnName().MatchString(name) {
+			columns[i] = "no name of a column"
+		}
+	}
+	return columns
+}
+
+// missing is the error of a manifest without a path column. A listing tells the names that it has
+// instead.
+func (m *manifest) missing(names []string) error {
+	columns := quotable(names)
+	if m.listing != nil && len(m.entries) == 0 {
+		m.listing.Columns = columns
+		return errNoColumn
+	}
+	for i, name := range columns {
+		columns[i] = strconv.Quote(name)
+	}
+	return fault.New(fault.InvalidArgument, "name the column with the paths one of: "+
+		strings.Join(audioColumns, ", "),
+		"manifest %s has no column with paths; columns found: %s", fault.Printable(m.path),
+		strings.Join(columns, ", "))
 }

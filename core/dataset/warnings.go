@@ -3,6 +3,7 @@ package dataset
 import (
 	"cmp"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 
@@ -14,7 +15,8 @@ import (
 // shortClipS is less than any word lasts: five frames of wav2vec2.
 const shortClipS = 0.1
 
-// warnings says what of the measured clips may go wrong in training. Silence is not judged: nothing is decoded.
+// warnings says what of the measured clips may go wrong in training. Silence is not judged: nothing
+// is decoded.
 func warnings(d *profile.Dataset, sorted []float64) []string {
 	all := []string{}
 	if d.RowKind.AreTexts() {
@@ -27,13 +29,17 @@ func warnings(d *profile.Dataset, sorted []float64) []string {
 	}
 	short, _ := slices.BinarySearch(sorted, shortClipS)
 	say(short, "under 0.1 s, too short for speech; CTC needs a frame (20 ms) for each label")
-	say(len(sorted)-firstOver(sorted, longClipS), "over 30 s, which Whisper truncates; other models need more memory for them")
-	say(others(d.SampleRates, strconv.Itoa(decodedRate)), "not at 16 kHz, to be resampled (%s)", mix(d.SampleRates, " Hz"))
+	say(len(sorted)-firstOver(sorted, longClipS),
+		"over 30 s, which Whisper truncates; other models need more memory for them")
+	say(others(d.SampleRates, strconv.Itoa(decodedRate)), "not at 16 kHz, to be resampled (%s)",
+		mix(d.SampleRates, " Hz"))
 	say(others(d.Channels, "1"), "not mono, to be mixed down")
 	say(d.ShortenedCount, "with less audio than the header claims; the actual length is counted")
 	say(d.Methods["estimated"], "of estimated length: their formats do not store it")
 	if d.Duplicates.Count > 0 {
-		say(d.Duplicates.Count, "very likely copied (%.2f h): the size, the length and the bytes that were read are those of another", d.Duplicates.Hours)
+		say(d.Duplicates.Count,
+			"very likely copied (%.2f h): the size, the length and the bytes that were read are "+
+				"those of another", d.Duplicates.Hours)
 	}
 	return all
 }
@@ -61,4 +67,88 @@ func mix(counts map[string]int, unit string) string {
 		names[i] = fmt.Sprintf("%s%s ×%d", name, unit, counts[name])
 	}
 	return units.Listed(names, ", ", 4)
+}
+
+const (
+	shownGroups  = 20
+	shownMembers = 5
+)
+
+// duplicates finds usable clips that are very likely copies: the same digest, size and duration.
+func duplicates(rows []row) profile.Duplicates {
+	marks := suspects(rows)
+	alike := func(a, b mark) int {
+		x, y := &rows[a.row], &rows[b.row]
+		return cmp.Or(cmp.Compare(a.digest, b.digest), cmp.Compare(x.size, y.size),
+			cmp.Compare(x.duration, y.duration))
+	}
+	slices.SortFunc(marks, func(a, b mark) int {
+		if a.digest != b.digest { // nearly always
+			return cmp.Compare(a.digest, b.digest)
+		}
+		return cmp.Or(alike(a, b), cmp.Compare(a.row, b.row))
+	})
+	d := profile.Duplicates{Groups: [][]string{}}
+	var groups [][]mark
+	seconds := 0.0
+	for from := 0; from < len(marks); {
+		to := from + 1
+		for to < len(marks) && alike(marks[from], marks[to]) == 0 {
+			seconds += rows[marks[to].row].duration
+			to++
+		}
+		if to > from+1 {
+			d.Count += to - from - 1
+			groups = append(groups, marks[from:to])
+		}
+		from = to
+	}
+	d.Hours = seconds / 3600
+	slices.SortFunc(groups, func(a, b []mark) int { return cmp.Compare(a[0].row, b[0].row) })
+	for _, group := range groups[:min(shownGroups, len(groups))] {
+		var paths []string
+		for _, m := range group[:min(shownMembers, len(group))] {
+			paths = append(paths, fault.Printable(rows[m.row].path))
+		}
+		d.Groups = append(d.Groups, paths)
+	}
+	return d
+}
+
+// suspects are the usable clips that share the low bits of their digest with another: few, unless
+// there are many copies.
+func suspects(rows []row) (marks []mark) {
+	size := uint64(1) << bits.Len(uint(16*len(rows)))
+	once, more := make([]uint64, size/64+1), make([]uint64, size/64+1)
+	for i := range rows {
+		if marked(&rows[i]) {
+			word, bit := rows[i].digest%size/64, uint64(1)<<(rows[i].digest%64)
+			more[word] |= once[word] & bit
+			once[word] |= bit
+		}
+	}
+	suspect := func(r *row) bool {
+		return marked(r) && more[r.digest%size/64]&(1<<(r.digest%64)) != 0
+	}
+	count := 0
+	for i := range rows {
+		if suspect(&rows[i]) {
+			count++
+		}
+	}
+	marks = make([]mark, 0, count)
+	for i := range rows {
+		if suspect(&rows[i]) {
+			marks = append(marks, mark{rows[i].digest, i})
+		}
+	}
+	return marks
+}
+
+func marked(r *row) bool { return r.digest != 0 && r.duration > 0 }
+
+// mark is what copies share.
+type mark struct {
+	digest uint64
+	row    int
 }

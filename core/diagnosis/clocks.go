@@ -16,13 +16,18 @@ const (
 )
 
 // clockFinding is a finding about a clock that is held back on the first card where it is.
-func clockFinding(f *figures, held func(card) float64, least float64, kind, title, why, change, severity string) *Finding {
+func clockFinding(f *figures, throttled func(card) float64, threshold float64,
+	kind, title, cause, change, severity string) *Finding {
 	for _, c := range f.gpus {
-		if share := held(c); share >= least {
+		if share := throttled(c); share >= threshold {
 			return &Finding{
-				Kind: kind, Severity: severity, Title: title, lost: share * max(0, 1-orOne(c.clock)),
-				Evidence: fmt.Sprintf("GPU %d was held back %s in %s of the readings %s: clock at %s of the highest, up to %.0f °C, %s", c.index, why,
-					units.Percent(share), f.over(), units.Percent(c.clock), c.temperature, watts(c)),
+				Kind: kind, Severity: severity, Title: title,
+				lost: share * max(0, 1-orOne(c.clock)),
+				Evidence: fmt.Sprintf(
+					"GPU %d was held back %s in %s of the readings %s: clock at %s of the "+
+						"highest, up to %.0f °C, %s", c.index, cause,
+					units.Percent(share), f.over(), units.Percent(c.clock), c.temperature,
+					watts(c)),
 				Change: change,
 			}
 		}
@@ -31,30 +36,41 @@ func clockFinding(f *figures, held func(card) float64, least float64, kind, titl
 }
 
 func heat(f *figures, _ Run) *Finding {
-	return clockFinding(f, func(c card) float64 { return c.hot }, hotShare, "heat", "The GPU is throttled by heat", "by heat",
-		"cool the card better: clean its fans and filters, leave a slot free beside it, or lower the room's temperature", runlog.SeverityWarn)
+	return clockFinding(f, func(c card) float64 {
+		return c.hot
+	}, hotShare, "heat", "The GPU is throttled by heat", "by heat",
+		"cool the card better: clean its fans and filters, leave a slot free beside it, or lower "+
+			"the room's temperature", runlog.SeverityWarn)
 }
 
 // power is usual on cards at their limit; it counts where the clock is far down.
 func power(f *figures, _ Run) *Finding {
-	return clockFinding(f, whenSlow(func(c card) float64 { return c.capped }), powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
-		"raise the power limit (nvidia-smi -q -d POWER shows the highest; nvidia-smi -pl sets it)", Info)
+	return clockFinding(f, whenSlow(func(c card) float64 {
+		return c.capped
+	}), powerTold, "power", "The GPU is throttled by its power limit", "by its power limit",
+		"raise the power limit (nvidia-smi -q -d POWER shows the highest; nvidia-smi -pl sets it)",
+		Info)
 }
 
 func brake(f *figures, _ Run) *Finding {
-	return clockFinding(f, func(c card) float64 { return c.braked }, brakeShare, "power_brake", "The power supply slows the GPU down", "by an external brake",
+	return clockFinding(f, func(c card) float64 {
+		return c.braked
+	}, brakeShare, "power_brake", "The power supply slows the GPU down", "by an external brake",
 		"give the card a power supply and cables that carry its limit", runlog.SeverityWarn)
 }
 
 func heldClock(f *figures, _ Run) *Finding {
-	return clockFinding(f, whenSlow(func(c card) float64 { return c.set }), powerTold, "clock_setting", "The GPU's clock is set low", "by a setting", "reset the clocks with nvidia-smi -rgc", runlog.SeverityWarn)
+	return clockFinding(f, whenSlow(func(c card) float64 {
+		return c.set
+	}), powerTold, "clock_setting", "The GPU's clock is set low", "by a setting",
+		"reset the clocks with nvidia-smi -rgc", runlog.SeverityWarn)
 }
 
 // whenSlow counts readings of cards alone whose clock is far down.
-func whenSlow(held func(card) float64) func(card) float64 {
+func whenSlow(throttled func(card) float64) func(card) float64 {
 	return func(c card) float64 {
 		if c.clock < slowClock {
-			return held(c)
+			return throttled(c)
 		}
 		return 0
 	}
@@ -77,16 +93,20 @@ func watts(c card) string {
 	return fmt.Sprintf("%.0f W", c.powerW)
 }
 
-// failingGPU is told of errors that the driver reports and of cards that vanish.
+// failingGPU reports errors that the driver logs and cards that vanish.
 func failingGPU(f *figures, _ Run) *Finding {
-	xid, ecc, lost := f.events[runlog.EventXID], f.events[runlog.EventECC], f.events[runlog.EventLost]
+	xid, ecc, lost := f.events[runlog.EventXID], f.events[runlog.EventECC],
+		f.events[runlog.EventLost]
 	if xid+ecc+lost == 0 {
 		return nil
 	}
 	return &Finding{
-		Kind: "failing_gpu", Severity: runlog.SeverityCritical, Title: "The driver reports errors of a GPU",
-		Evidence: fmt.Sprintf("errors (XID): %d, uncorrectable memory errors: %d, card lost: %d", xid, ecc, lost),
-		Change:   "look at nvidia-smi -q and the kernel log, and stop using the card if it happens again",
+		Kind: "failing_gpu", Severity: runlog.SeverityCritical,
+		Title: "The driver reports errors of a GPU",
+		Evidence: fmt.Sprintf("errors (XID): %d, uncorrectable memory errors: %d, card lost: %d",
+			xid, ecc, lost),
+		Change: "look at nvidia-smi -q and the kernel log, and stop using the card if it " +
+			"happens again",
 	}
 }
 
@@ -97,7 +117,9 @@ func gaps(f *figures, _ Run) *Finding {
 	}
 	return &Finding{
 		Kind: "gaps", Severity: Info, Title: "The machine or the process was stopped for a while",
-		Evidence: fmt.Sprintf("%s without readings, %d of %d events", times(n), n, len(f.log.Events)),
-		Change:   "keep the machine awake while it trains: systemd-inhibit --what=sleep before the command",
+		Evidence: fmt.Sprintf("%s without readings, %d of %d events", times(n), n,
+			len(f.log.Events)),
+		Change: "keep the machine awake while it trains: systemd-inhibit --what=sleep before " +
+			"the command",
 	}
 }

@@ -22,16 +22,16 @@ const (
 
 // busy is the utilisation of the card that works least.
 func (f *figures) busy() float64 {
-	least := math.NaN()
+	slowest := math.NaN()
 	for _, c := range f.gpus {
-		if finite(c.busy) && !(c.busy >= least) {
-			least = c.busy
+		if finite(c.busy) && !(c.busy >= slowest) {
+			slowest = c.busy
 		}
 	}
-	return least
+	return slowest
 }
 
-// starved speaks of a GPU that waits for data: what would help depends on what the CPU does.
+// starved reports a GPU that waits for data. The remedy depends on what the CPU does.
 func starved(f *figures, run Run) *Finding {
 	if !(f.waited >= waitShare) || f.busy() > 0.9 {
 		return nil
@@ -40,32 +40,37 @@ func starved(f *figures, run Run) *Finding {
 	if len(f.gpus) > 0 {
 		device, busy = "GPU", fmt.Sprintf("GPU busy %s, ", units.Percent(f.busy()))
 	}
-	found := &Finding{
-		Kind: "loader", Severity: runlog.SeverityWarn, Title: fmt.Sprintf("The %s waits for the data loader", device), lost: f.waited,
-		Evidence: fmt.Sprintf("%s of the steps' time was spent waiting for batches %s; %sCPU %s", units.Percent(f.waited), f.over(), busy, units.Percent(f.cpu)),
+	finding := &Finding{
+		Kind: "loader", Severity: runlog.SeverityWarn,
+		Title: fmt.Sprintf("The %s waits for the data loader", device), lost: f.waited,
+		Evidence: fmt.Sprintf("%s of the steps' time was spent waiting for batches %s; %sCPU %s",
+			units.Percent(f.waited), f.over(), busy, units.Percent(f.cpu)),
 	}
 	if f.cpu > fullCPU {
-		found.Kind, found.Title = "cpu_saturated", fmt.Sprintf("The CPU cannot prepare batches as fast as the %s uses them", device)
-		found.Change = "compute features once with dataset.map(...) before the training, instead of in every epoch"
-		return found
+		finding.Kind, finding.Title = "cpu_saturated",
+			fmt.Sprintf("The CPU cannot prepare batches as fast as the %s uses them", device)
+		finding.Change = "compute features once with dataset.map(...) before the training, " +
+			"instead of in every epoch"
+		return finding
 	}
-	workers, cpus := run.Workers, known(run.CPUs, f.log.Host.CPUs)
+	workers, cpus := run.Workers, orElse(run.CPUs, f.log.Host.CPUs)
 	more := max(2, min(mostWorkers, cpus-1))
 	if workers != nil && *workers > 0 {
 		more = min(2**workers, max(cpus-1, *workers+1))
 	}
 	if workers != nil && *workers >= max(cpus-1, mostWorkers) && f.cpu < lowCPU {
-		found.Kind, found.Title = "slow_storage", fmt.Sprintf("The %s and the CPU both wait for the storage", device)
-		found.Evidence += fmt.Sprintf("; %d workers read %s", *workers, rate(f.disk))
-		found.Change = "copy the dataset to a local disk (or to RAM) before the training"
-		return found
+		finding.Kind, finding.Title =
+			"slow_storage", fmt.Sprintf("The %s and the CPU both wait for the storage", device)
+		finding.Evidence += fmt.Sprintf("; %d workers read %s", *workers, rate(f.disk))
+		finding.Change = "copy the dataset to a local disk (or to RAM) before the training"
+		return finding
 	}
-	found.Setting, found.Value = "dataloader_num_workers", fmt.Sprint(more)
-	found.Change = fmt.Sprintf("set dataloader_num_workers=%d", more)
+	finding.Setting, finding.Value = "dataloader_num_workers", fmt.Sprint(more)
+	finding.Change = fmt.Sprintf("set dataloader_num_workers=%d", more)
 	if workers != nil {
-		found.Change += fmt.Sprintf(", now %d", *workers)
+		finding.Change += fmt.Sprintf(", now %d", *workers)
 	}
-	return found
+	return finding
 }
 
 func rate(bytesPerSecond float64) string {
@@ -76,44 +81,56 @@ func rate(bytesPerSecond float64) string {
 }
 
 func notPersistent(f *figures, run Run) *Finding {
-	if !(f.waited >= someWait) || known(run.PersistentWorkers, true) || known(run.Workers, 0) == 0 {
+	if !(f.waited >= someWait) || orElse(run.PersistentWorkers, true) ||
+		orElse(run.Workers, 0) == 0 {
 		return nil
 	}
 	return &Finding{
-		Kind: "persistent_workers", Severity: Info, Title: "Workers restart in every epoch", lost: 0.01,
-		Evidence: fmt.Sprintf("%d workers without persistent_workers, and %s of the steps' time spent waiting for batches %s", *run.Workers,
+		Kind: "persistent_workers", Severity: Info, Title: "Workers restart in every epoch",
+		lost: 0.01,
+		Evidence: fmt.Sprintf("%d workers without persistent_workers, and %s of the steps' time "+
+			"spent waiting for batches %s", *run.Workers,
 			units.Percent(f.waited), f.over()),
-		Change: "set dataloader_persistent_workers=True", Setting: "dataloader_persistent_workers", Value: "True",
+		Change: "set dataloader_persistent_workers=True", Setting: "dataloader_persistent_workers",
+		Value: "True",
 	}
 }
 
 func littlePrefetch(f *figures, run Run) *Finding {
-	if !(f.waited >= someWait) || known(run.Prefetch, 2) >= 2 || known(run.Workers, 0) == 0 {
+	if !(f.waited >= someWait) || orElse(run.Prefetch, 2) >= 2 || orElse(run.Workers, 0) == 0 {
 		return nil
 	}
 	return &Finding{
-		Kind: "prefetch", Severity: Info, Title: "Few batches are prepared ahead", lost: f.waited / 4,
-		Evidence: fmt.Sprintf("a prefetch factor of %d, and %s of the steps' time spent waiting for batches %s", *run.Prefetch, units.Percent(f.waited), f.over()),
-		Change:   "set dataloader_prefetch_factor=4", Setting: "dataloader_prefetch_factor", Value: "4",
+		Kind: "prefetch", Severity: Info, Title: "Few batches are prepared ahead",
+		lost: f.waited / 4,
+		Evidence: fmt.Sprintf("a prefetch factor of %d, and %s of the steps' time spent waiting "+
+			"for batches %s", *run.Prefetch, units.Percent(f.waited), f.over()),
+		Change: "set dataloader_prefetch_factor=4", Setting: "dataloader_prefetch_factor",
+		Value: "4",
 	}
 }
 
-// idleBoth is told where neither works and the loader is not waited for.
+// idleBoth reports that neither CPU nor GPU works while the loader keeps up.
 func idleBoth(f *figures, run Run) *Finding {
-	if !(f.busy() < lowGPU && f.cpu < lowCPU/2) || f.waited >= waitShare || f.smallSteps() || loggedOften(f, run) {
+	if !(f.busy() < lowGPU && f.cpu < lowCPU/2) || f.waited >= waitShare || f.smallSteps() ||
+		loggedOften(f, run) {
 		return nil
 	}
 	return &Finding{
-		Kind: "both_idle", Severity: runlog.SeverityWarn, Title: "Neither the GPU nor the CPU is busy", lost: aimedGPU - f.busy(),
-		Evidence: fmt.Sprintf("GPU busy %s, CPU %s %s; %s of the steps' time was spent waiting for the loader", units.Percent(f.busy()), units.Percent(f.cpu), f.over(),
+		Kind: "both_idle", Severity: runlog.SeverityWarn,
+		Title: "Neither the GPU nor the CPU is busy", lost: aimedGPU - f.busy(),
+		Evidence: fmt.Sprintf("GPU busy %s, CPU %s %s; %s of the steps' time was spent waiting "+
+			"for the loader", units.Percent(f.busy()), units.Percent(f.cpu), f.over(),
 			units.Percent(f.waited)),
-		Change: "copy the dataset to a local disk: slow storage is the usual cause where steps and logging are not",
+		Change: "copy the dataset to a local disk: slow storage is the usual cause where steps " +
+			"and logging are not",
 	}
 }
 
-// smallSteps says whether steps are too small to keep a GPU busy.
+// smallSteps reports whether steps are too small to keep a GPU busy.
 func (f *figures) smallSteps() bool {
-	return f.busy() < lowGPU && f.peak() < roomShare && !(f.waited >= waitShare) && !(f.pace >= shortStep)
+	return f.busy() < lowGPU && f.peak() < roomShare && !(f.waited >= waitShare) &&
+		!(f.pace >= shortStep)
 }
 
 func smallBatch(f *figures, run Run) *Finding {
@@ -122,27 +139,34 @@ func smallBatch(f *figures, run Run) *Finding {
 	}
 	setting, value, change := larger(f, run)
 	return &Finding{
-		Kind: "small_batch", Severity: runlog.SeverityWarn, Title: "The micro-batch is too small to keep the GPU busy", lost: aimedGPU - f.busy(),
-		Evidence: fmt.Sprintf("GPU busy %s, at most %s of its memory allocated, %s a step %s", units.Percent(f.busy()), units.Percent(f.peak()), units.Duration(f.pace), f.over()),
-		Change:   change, Setting: setting, Value: value,
+		Kind: "small_batch", Severity: runlog.SeverityWarn,
+		Title: "The micro-batch is too small to keep the GPU busy", lost: aimedGPU - f.busy(),
+		Evidence: fmt.Sprintf("GPU busy %s, at most %s of its memory allocated, %s a step %s",
+			units.Percent(f.busy()), units.Percent(f.peak()), units.Duration(f.pace), f.over()),
+		Change: change, Setting: setting, Value: value,
 	}
 }
 
-// overPCIe is told where the way to the card is full and the card is not.
+// overPCIe reports a saturated PCIe link with a card that is not busy.
 func overPCIe(f *figures, run Run) *Finding {
 	for _, c := range f.gpus {
 		if !(c.pcie > fullPCIe && c.busy < aimedGPU) {
 			continue
 		}
-		found := &Finding{
-			Kind: "pcie", Severity: runlog.SeverityWarn, Title: "Copies between host and GPU take much of the time", lost: (aimedGPU - c.busy) / 2,
-			Evidence: fmt.Sprintf("%.1f GB/s over PCIe on average, GPU %d busy %s %s", c.pcie/1e9, c.index, units.Percent(c.busy), f.over()),
-			Change:   "keep on the GPU what is copied back and forth (offloaded optimizer states, outputs that are moved to the CPU every step)",
+		finding := &Finding{
+			Kind: "pcie", Severity: runlog.SeverityWarn,
+			Title: "Copies between host and GPU take much of the time",
+			lost:  (aimedGPU - c.busy) / 2,
+			Evidence: fmt.Sprintf("%.1f GB/s over PCIe on average, GPU %d busy %s %s", c.pcie/1e9,
+				c.index, units.Percent(c.busy), f.over()),
+			Change: "keep on the GPU what is copied back and forth (offloaded optimizer " +
+				"states, outputs that are moved to the CPU every step)",
 		}
-		if !known(run.PinMemory, true) {
-			found.Setting, found.Value, found.Change = "dataloader_pin_memory", "True", `set dataloader_pin_memory=True and accelerator_config={"non_blocking": True}: copies from pinned memory do not block`
+		if !orElse(run.PinMemory, true) {
+			finding.Setting, finding.Value, finding.Change = "dataloader_pin_memory", "True",
+				`set dataloader_pin_memory=True and accelerator_config={"non_blocking": True}: copies from pinned memory do not block`
 		}
-		return found
+		return finding
 	}
 	return nil
 }

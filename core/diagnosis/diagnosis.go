@@ -1,5 +1,6 @@
-// Package diagnosis says what held a training back, from what a monitor saw of it: findings with figures, and one change for each.
-// It is pure. The targets are GPU 75 to 95 % busy, GPU memory 80 to 95 % used, CPU 50 to 80 % busy.
+// Package diagnosis finds what slowed a training down, from its run log: findings with figures, and
+// one change for each. It is pure. The targets are GPU 75 to 95 % busy, GPU memory 80 to 95 % used,
+// CPU 50 to 80 % busy.
 package diagnosis
 
 import (
@@ -16,16 +17,18 @@ type Finding struct {
 	Title    string `json:"title"`    // what is the case
 	Evidence string `json:"evidence"` // the figures that show it, and over which steps or time
 	Change   string `json:"change"`   // the one thing to change
-	Setting  string `json:"setting"`  // that change for programs: an argument of TrainingArguments; "" for none
-	Value    string `json:"value"`    // and its new value
+	// that change for programs: an argument of TrainingArguments; "" for none
+	Setting string `json:"setting"`
+	Value   string `json:"value"` // and its new value
 
 	lost float64 // share of the time that it costs, estimated; findings are ordered by it
 }
 
-// Info is the severity of what costs little, beside those of alerts.
+// Info is the severity of a finding that costs little, below those of alerts.
 const Info = "info"
 
-// Run is what is known of the training's settings; nil: not known. Names are those of TrainingArguments where it has them.
+// Run is what is known of the training's settings; nil: not known. Names are those of
+// TrainingArguments where it has them.
 type Run struct {
 	PerDeviceBatch    *int    `json:"per_device_batch"`
 	Accumulation      *int    `json:"accumulation"`
@@ -44,34 +47,37 @@ type Run struct {
 // rule finds one thing, or nothing.
 type rule func(f *figures, run Run) *Finding
 
-// rules are all of them. They see figures in which NaN is what was not seen, so that every comparison with it fails.
+// rules are all of them. They see figures in which NaN is what was not seen, so that every
+// comparison with it fails.
 var rules = []rule{
 	leak, outOfMemory, failingGPU, nearlyOutOfMemory, lowRAM, fullShm, swapping,
 	starved, notPersistent, littlePrefetch, idleBoth, smallBatch, overPCIe,
-	heat, power, brake, heldClock, checkpoints, evaluations, logging, otherProcesses, gaps, headroomForMore, halfPrecision,
+	heat, power, brake, heldClock, checkpoints, evaluations, logging, otherProcesses, gaps,
+	headroomForMore, halfPrecision,
 }
 
-// Of diagnoses a run log, the gravest finding first and among equals what costs the most time. There is always one: that all is
-// well, or that too little was seen to say so.
+// Of diagnoses a run log: findings by severity, then by the time they cost. There is always one:
+// that all is well, or that there were too few readings to tell.
 func Of(s *runlog.Log, run Run) []Finding {
 	f := measure(s)
-	found := []Finding{}
+	findings := []Finding{}
 	for _, rule := range rules {
 		if finding := rule(f, run); finding != nil {
-			found = append(found, *finding)
+			findings = append(findings, *finding)
 		}
 	}
-	Sort(found)
-	if len(found) == 0 || found[0].Severity == Info {
-		found = append([]Finding{noFinding(f)}, found...)
+	Sort(findings)
+	if len(findings) == 0 || findings[0].Severity == Info {
+		findings = append([]Finding{noFinding(f)}, findings...)
 	}
-	return found
+	return findings
 }
 
 // Sort puts the gravest first, and among equals what costs the most time.
-func Sort(found []Finding) {
-	slices.SortStableFunc(found, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(severityRank(b.Severity), severityRank(a.Severity)), cmp.Compare(b.lost, a.lost))
+func Sort(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(severityRank(b.Severity), severityRank(a.Severity)),
+			cmp.Compare(b.lost, a.lost))
 	})
 }
 

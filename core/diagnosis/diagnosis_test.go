@@ -14,7 +14,8 @@ import (
 
 const gb = 1e9
 
-// healthyLog is a run log of a training in order: 200 steps of 1 s on a card of 16 GB, with an evaluation and a checkpoint.
+// healthyLog is a run log of a training in order: 200 steps of 1 s on a card of 16 GB, with an
+// evaluation and a checkpoint.
 func healthyLog() *runlog.Log {
 	s := &runlog.Log{
 		Version: runlog.Version, DurationS: 220, IntervalS: 0.1, Samples: 2200,
@@ -27,13 +28,13 @@ func healthyLog() *runlog.Log {
 		s.Activity.TimesS = append(s.Activity.TimesS, float64(i))
 		appendReading(s, i)
 	}
-	at := 0.0
+	atS := 0.0
 	for i := 1; i <= 200; i++ {
-		at++
-		mark(s, i, runlog.KindTrain, at, 1, 0.02)
+		atS++
+		mark(s, i, runlog.KindTrain, atS, 1, 0.02)
 	}
-	mark(s, 200, runlog.KindEvaluation, at+10, 10, 0)
-	mark(s, 200, runlog.KindCheckpoint, at+15, 5, 0)
+	mark(s, 200, runlog.KindEvaluation, atS+10, 10, 0)
+	mark(s, 200, runlog.KindCheckpoint, atS+15, 5, 0)
 	return s
 }
 
@@ -48,9 +49,9 @@ func appendReading(s *runlog.Log, _ int) {
 	}
 }
 
-func mark(s *runlog.Log, number int, kind string, at, spent, waited float64) {
+func mark(s *runlog.Log, number int, kind string, atS, spent, waited float64) {
 	m := &s.Steps
-	m.Number, m.TimesS, m.Kind = append(m.Number, uint64(number)), append(m.TimesS, at), append(m.Kind, kind)
+	m.Number, m.TimesS, m.Kind = append(m.Number, uint64(number)), append(m.TimesS, atS), append(m.Kind, kind)
 	m.Covers, m.GPU = append(m.Covers, 1), append(m.GPU, 0)
 	for column, value := range map[*runlog.Column]float64{
 		&m.SpentS: spent, &m.WaitedS: waited, &m.AudioS: 80, &m.PaddedS: 100, &m.LongestS: 12, &m.Allocated: 5 * gb, &m.Reserved: 14 * gb,
@@ -68,18 +69,18 @@ func fill(c runlog.Column, value float64) {
 
 func pointer[T any](value T) *T { return &value }
 
-func kinds(found []Finding) (names []string) {
-	for _, f := range found {
+func kinds(findings []Finding) (names []string) {
+	for _, f := range findings {
 		names = append(names, f.Kind)
 	}
 	return names
 }
 
 func TestATrainingInOrderIsHealthy(t *testing.T) {
-	found := Of(healthyLog(), Run{})
-	require.Equal(t, []string{"healthy"}, kinds(found))
+	findings := Of(healthyLog(), Run{})
+	require.Equal(t, []string{"healthy"}, kinds(findings))
 	assert.Equal(t, "GPU busy 90 % (aim 75 to 95 %), GPU memory 82 % (80 to 95 %), CPU 60 % (50 to 80 %), waiting for data 2.0 % over steps 1 to 200 (3.57 min)",
-		found[0].Evidence)
+		findings[0].Evidence)
 }
 
 func TestEveryRule(t *testing.T) {
@@ -211,11 +212,11 @@ func TestALeakIsNotAnsweredWithASmallerBatch(t *testing.T) {
 			if row.ranOutAt > 0 {
 				s.Events = []runlog.Event{{AtS: row.ranOutAt, Kind: runlog.EventOOM}}
 			}
-			found := Of(s, Run{PerDeviceBatch: pointer(8), Accumulation: pointer(2)})
-			assert.Equal(t, row.kinds, kinds(found))
-			assert.Contains(t, found[0].Evidence, row.evidence)
-			assert.Contains(t, found[0].Change, row.first)
-			for _, f := range found {
+			findings := Of(s, Run{PerDeviceBatch: pointer(8), Accumulation: pointer(2)})
+			assert.Equal(t, row.kinds, kinds(findings))
+			assert.Contains(t, findings[0].Evidence, row.evidence)
+			assert.Contains(t, findings[0].Change, row.first)
+			for _, f := range findings {
 				assert.Equal(t, f.Kind == row.halvingOf, f.Setting == "per_device_train_batch_size", f.Change)
 			}
 		})
@@ -244,10 +245,10 @@ func TestStoriesWithoutMuch(t *testing.T) {
 		"empty": {&runlog.Log{}, "too_short"}, "one step": {short, "too_short"}, "no GPU": {bare, "healthy"}, "one step, readings": {one, "healthy"},
 		"no columns": {absent, "healthy"}, "cut off": {cut, "healthy"},
 	} {
-		found := Of(row.log, Run{})
-		require.NotEmpty(t, found, name)
-		assert.Equal(t, row.kind, found[0].Kind, name)
-		for _, f := range found {
+		findings := Of(row.log, Run{})
+		require.NotEmpty(t, findings, name)
+		assert.Equal(t, row.kind, findings[0].Kind, name)
+		for _, f := range findings {
 			assert.NotContains(t, f.Evidence+f.Change+f.Value, "NaN", name)
 			assert.NotContains(t, f.Evidence+f.Change+f.Value, "Inf", name)
 			assert.NotEmpty(t, f.Change, name)
@@ -260,21 +261,21 @@ func TestABusyCPUThatComputesIsTheLimit(t *testing.T) {
 	s := healthyLog()
 	s.GPUs, s.Activity.GPUs, s.Memory.GPUUsed = nil, nil, nil
 	fill(s.Activity.CPUShare, 1)
-	found := Of(s, Run{})
-	assert.Equal(t, []string{"cpu_bound"}, kinds(found))
-	assert.Equal(t, Info, found[0].Severity)
-	assert.Contains(t, found[0].Evidence, "CPU 100 %, no GPU in use")
-	assert.NotContains(t, found[0].Title+found[0].Change, "othing")
+	findings := Of(s, Run{})
+	assert.Equal(t, []string{"cpu_bound"}, kinds(findings))
+	assert.Equal(t, Info, findings[0].Severity)
+	assert.Contains(t, findings[0].Evidence, "CPU 100 %, no GPU in use")
+	assert.NotContains(t, findings[0].Title+findings[0].Change, "othing")
 }
 
 func TestATrainingOnTheCPUHasNoGPUThatWaits(t *testing.T) {
 	s := healthyLog()
 	s.GPUs, s.Activity.GPUs, s.Memory.GPUUsed = nil, nil, nil
 	fill(s.Steps.WaitedS, 0.45)
-	found := Of(s, Run{Workers: pointer(0)})
-	require.Equal(t, "loader", found[0].Kind)
-	assert.Equal(t, "The training waits for the data loader", found[0].Title)
-	assert.NotContains(t, found[0].Evidence, "GPU")
+	findings := Of(s, Run{Workers: pointer(0)})
+	require.Equal(t, "loader", findings[0].Kind)
+	assert.Equal(t, "The training waits for the data loader", findings[0].Title)
+	assert.NotContains(t, findings[0].Evidence, "GPU")
 }
 
 func TestCardsThatDoNotTrainAreNotJudged(t *testing.T) {

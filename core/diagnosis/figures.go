@@ -36,14 +36,15 @@ type figures struct {
 
 // card is one GPU in numbers.
 type card struct {
-	index                    int
-	name                     string
-	busy, memory             float64 // mean utilisation; most memory used, as a share
-	torch                    float64 // highest peak of PyTorch, as a share
-	powerW, limitW           float64
-	temperature              float64 // highest
-	clock                    float64 // mean, as a share of the highest
-	hot, braked, capped, set float64 // shares of the readings with that reason to hold back the clock
+	index          int
+	name           string
+	busy, memory   float64 // mean utilisation; most memory used, as a share
+	torch          float64 // highest peak of PyTorch, as a share
+	powerW, limitW float64
+	temperature    float64 // highest
+	clock          float64 // mean, as a share of the highest
+	// shares of the readings with that reason to hold back the clock
+	hot, braked, capped, set float64
 	pcie                     float64 // bytes/s both ways, mean
 	others, othersShare      float64 // most
 }
@@ -90,7 +91,8 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 	}
 	all := spent[runlog.KindTrain] + spent[runlog.KindEvaluation] + spent[runlog.KindCheckpoint]
 	f.trainS = spent[runlog.KindTrain]
-	f.waited, f.saving, f.evaluating = share(waited, waitedOf), share(spent[runlog.KindCheckpoint], all), share(spent[runlog.KindEvaluation], all)
+	f.waited, f.saving, f.evaluating = share(waited, waitedOf),
+		share(spent[runlog.KindCheckpoint], all), share(spent[runlog.KindEvaluation], all)
 	f.pace, f.outside = share(f.trainS, float64(f.steps)), math.NaN()
 	if n := len(m.TimesS); n > 0 {
 		f.spanS = max(0, m.TimesS[n-1]-m.TimesS[0])
@@ -99,24 +101,28 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 		f.outside = 1 - share(all-max(0, entry(m.SpentS, 0)), f.spanS)
 	}
 	if f.steps < leastSteps {
-		f.waited, f.saving, f.evaluating, f.outside, f.pace = math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
+		f.waited, f.saving, f.evaluating, f.outside, f.pace =
+			math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()
 	}
 	f.minHeadroom = headroomLeft(m, f.log)
 }
 
-// headroomLeft is the least that a step left free at its peak: headroom counts what was allocated after it.
+// headroomLeft is the least that a step left free at its peak: headroom counts what was allocated
+// after it.
 func headroomLeft(m *runlog.StepSeries, s *runlog.Log) float64 {
-	least := math.NaN()
+	smallest := math.NaN()
 	for i := range m.Headroom {
-		if i >= len(m.GPU) || m.GPU[i] < 0 || m.GPU[i] >= len(s.GPUs) || s.GPUs[m.GPU[i]].TotalBytes == 0 {
+		if i >= len(m.GPU) || m.GPU[i] < 0 || m.GPU[i] >= len(s.GPUs) ||
+			s.GPUs[m.GPU[i]].TotalBytes == 0 {
 			continue
 		}
 		room := entry(m.Headroom, i) - max(0, entry(m.PeakAllocated, i)-entry(m.Allocated, i))
-		if left := max(0, room) / float64(s.GPUs[m.GPU[i]].TotalBytes); !math.IsNaN(left) && !(left >= least) {
-			least = left
+		if free := max(0, room) / float64(s.GPUs[m.GPU[i]].TotalBytes); !math.IsNaN(free) &&
+			!(free >= smallest) {
+			smallest = free
 		}
 	}
-	return least
+	return smallest
 }
 
 func (f *figures) measureHost(s *runlog.Log) {
@@ -129,7 +135,8 @@ func (f *figures) measureHost(s *runlog.Log) {
 
 func measureGPU(s *runlog.Log, i int) card {
 	g, nan := s.GPUs[i], math.NaN()
-	c := card{index: i, name: g.Name, busy: nan, memory: nan, torch: nan, powerW: nan, limitW: g.PowerLimitW, temperature: nan, clock: nan,
+	c := card{index: i, name: g.Name, busy: nan, memory: nan, torch: nan, powerW: nan,
+		limitW: g.PowerLimitW, temperature: nan, clock: nan,
 		hot: nan, braked: nan, capped: nan, set: nan, pcie: nan, others: nan, othersShare: nan}
 	total := float64(g.TotalBytes)
 	if i < len(s.Memory.GPUUsed) {
@@ -146,16 +153,19 @@ func measureGPU(s *runlog.Log, i int) card {
 		return c
 	}
 	a := &s.Activity.GPUs[i]
-	c.busy, c.powerW, c.temperature, c.clock = mean(a.Utilization), mean(a.PowerW), highest(a.Temperature), share(mean(a.ClockMHz), g.MaxClockMHz)
+	c.busy, c.powerW, c.temperature, c.clock = mean(a.Utilization), mean(a.PowerW),
+		highest(a.Temperature), share(mean(a.ClockMHz), g.MaxClockMHz)
 	c.pcie, c.others = mean(a.PCIeIn)+mean(a.PCIeOut), highest(a.Others)
 	c.othersShare = share(c.others, total)
-	for bit, to := range map[int]*float64{runlog.ThrottleHeat: &c.hot, runlog.ThrottleBrake: &c.braked, runlog.ThrottlePower: &c.capped, runlog.ThrottleSetting: &c.set} {
+	for bit, to := range map[int]*float64{runlog.ThrottleHeat: &c.hot,
+		runlog.ThrottleBrake: &c.braked, runlog.ThrottlePower: &c.capped,
+		runlog.ThrottleSetting: &c.set} {
 		*to = mean(bits(a.Throttle, bit))
 	}
 	return c
 }
 
-// used says whether the training ran on a card: steps name it, or it was busy.
+// used reports whether the training ran on a card: steps name it, or it was busy.
 func (c card) used(s *runlog.Log) bool {
 	for _, g := range s.Steps.GPU {
 		if g >= 0 {

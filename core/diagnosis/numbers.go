@@ -26,11 +26,11 @@ func covered(covers []int, i int) int {
 }
 
 // share is NaN of nothing.
-func share(part, whole float64) float64 {
-	if !(whole > 0) || !finite(part) {
+func share(part, total float64) float64 {
+	if !(total > 0) || !finite(part) {
 		return math.NaN()
 	}
-	return part / whole
+	return part / total
 }
 
 // mean is that of the known values; NaN of few.
@@ -48,33 +48,33 @@ func mean(column runlog.Column) float64 {
 }
 
 func highest(column runlog.Column) float64 {
-	most := math.NaN()
+	top := math.NaN()
 	for _, value := range column {
-		if finite(value) && !(value <= most) {
-			most = value
+		if finite(value) && !(value <= top) {
+			top = value
 		}
 	}
-	return most
+	return top
 }
 
 func lowest(column runlog.Column) float64 {
-	least := math.NaN()
+	bottom := math.NaN()
 	for _, value := range column {
-		if finite(value) && !(value >= least) {
-			least = value
+		if finite(value) && !(value >= bottom) {
+			bottom = value
 		}
 	}
-	return least
+	return bottom
 }
 
-func known[T any](setting *T, otherwise T) T {
+func orElse[T any](setting *T, otherwise T) T {
 	if setting == nil {
 		return otherwise
 	}
 	return *setting
 }
 
-// over says which steps, or what time, a figure is of.
+// over describes which steps, or what time, a figure covers.
 func (f *figures) over() string {
 	if f.steps > 1 {
 		return fmt.Sprintf("over steps %d to %d (%s)", f.first, f.last, units.Duration(f.spanS))

@@ -24,9 +24,11 @@ func outOfMemory(f *figures, run Run) *Finding {
 	}
 	setting, value, change := smaller(f, run)
 	return &Finding{
-		Kind: "out_of_memory", Severity: runlog.SeverityCritical, Title: "The training ran out of GPU memory",
-		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card", times(f.events[runlog.EventOOM]), units.Percent(f.minHeadroom)),
-		Change:   change, Setting: setting, Value: value,
+		Kind: "out_of_memory", Severity: runlog.SeverityCritical,
+		Title: "The training ran out of GPU memory",
+		Evidence: fmt.Sprintf("%s out of memory, the least left at a peak was %s of the card",
+			times(f.events[runlog.EventOOM]), units.Percent(f.minHeadroom)),
+		Change: change, Setting: setting, Value: value,
 	}
 }
 
@@ -36,29 +38,35 @@ func nearlyOutOfMemory(f *figures, run Run) *Finding {
 	}
 	setting, value, change := smaller(f, run)
 	return &Finding{
-		Kind: "near_out_of_memory", Severity: runlog.SeverityWarn, Title: "The training nearly ran out of GPU memory",
-		Evidence: fmt.Sprintf("at the fullest step %.1f %% of the card were left, PyTorch's cache counted as free, %s", 100*f.minHeadroom, f.over()),
-		Change:   change, Setting: setting, Value: value,
+		Kind: "near_out_of_memory", Severity: runlog.SeverityWarn,
+		Title: "The training nearly ran out of GPU memory",
+		Evidence: fmt.Sprintf("at the fullest step %.1f %% of the card were left, PyTorch's "+
+			"cache counted as free, %s", 100*f.minHeadroom, f.over()),
+		Change: change, Setting: setting, Value: value,
 	}
 }
 
-// smaller halves the micro-batch and keeps the effective batch; where memory leaks, that would only delay the error.
+// smaller halves the micro-batch and keeps the effective batch; where memory leaks, that would only
+// delay the error.
 func smaller(f *figures, run Run) (setting, value, change string) {
 	if a, ranOut := f.growth(); ranOut || a != nil && f.events[runlog.EventOOM] == 0 {
 		return "", "", "end the leak first: memory grows at any batch size"
 	}
-	batch, accumulation := known(run.PerDeviceBatch, 0), known(run.Accumulation, 0)
+	batch, accumulation := orElse(run.PerDeviceBatch, 0), orElse(run.Accumulation, 0)
 	switch {
 	case batch == 1:
-		return "gradient_checkpointing", "True", "set gradient_checkpointing=True: the micro-batch is 1 already"
+		return "gradient_checkpointing", "True",
+			"set gradient_checkpointing=True: the micro-batch is 1 already"
 	case batch > 1 && batch%2 == 0 && accumulation > 0:
 		return "per_device_train_batch_size", fmt.Sprint(batch / 2), fmt.Sprintf(
-			"set per_device_train_batch_size=%d and gradient_accumulation_steps=%d: the effective batch stays", batch/2, 2*accumulation)
+			"set per_device_train_batch_size=%d and gradient_accumulation_steps=%d: the "+
+				"effective batch stays", batch/2, 2*accumulation)
 	}
-	return "per_device_train_batch_size", "", "halve per_device_train_batch_size and double gradient_accumulation_steps"
+	return "per_device_train_batch_size", "",
+		"halve per_device_train_batch_size and double gradient_accumulation_steps"
 }
 
-// headroomForMore speaks of memory that a larger micro-batch could use.
+// headroomForMore reports memory that a larger micro-batch could use.
 func headroomForMore(f *figures, run Run) *Finding {
 	if len(f.gpus) == 0 || !(f.peak() < roomShare) || f.steps < leastSteps {
 		return nil
@@ -66,46 +74,53 @@ func headroomForMore(f *figures, run Run) *Finding {
 	setting, value, change := larger(f, run)
 	return &Finding{
 		Kind: "room", Severity: Info, Title: "Much of the GPU memory is unused",
-		Evidence: fmt.Sprintf("at most %s of the card were allocated %s; 80 to 95 %% is the aim", units.Percent(f.peak()), f.over()),
-		Change:   change, Setting: setting, Value: value, lost: 0.05,
+		Evidence: fmt.Sprintf("at most %s of the card were allocated %s; 80 to 95 %% is the aim",
+			units.Percent(f.peak()), f.over()),
+		Change: change, Setting: setting, Value: value, lost: 0.05,
 	}
 }
 
-// peak is the highest share of any card that PyTorch allocated, or where it told nothing, that was in use.
+// peak is the highest share of any card that PyTorch allocated, or that was in use where PyTorch
+// did not report.
 func (f *figures) peak() float64 {
-	most := math.NaN()
+	top := math.NaN()
 	for _, c := range f.gpus {
 		value := c.torch
 		if !finite(value) {
 			value = c.memory
 		}
-		if finite(value) && !(value <= most) {
-			most = value
+		if finite(value) && !(value <= top) {
+			top = value
 		}
 	}
-	return most
+	return top
 }
 
-// larger doubles the micro-batch as often as memory, taken as proportional to it, allows; weights do not grow, so that is careful.
+// larger doubles the micro-batch as often as memory, taken as proportional to it, allows; weights
+// do not grow, so that is careful.
 func larger(f *figures, run Run) (setting, value, change string) {
-	batch, accumulation := known(run.PerDeviceBatch, 0), known(run.Accumulation, 0)
+	batch, accumulation := orElse(run.PerDeviceBatch, 0), orElse(run.Accumulation, 0)
 	times := 1
 	for peak := max(f.peak(), 0.01); 2*float64(times)*peak <= aimedShare && times < 64; {
 		times *= 2
 	}
 	if batch == 0 || times == 1 {
-		return "per_device_train_batch_size", "", "double per_device_train_batch_size, and halve gradient_accumulation_steps where it is above 1"
+		return "per_device_train_batch_size", "",
+			"double per_device_train_batch_size, and halve gradient_accumulation_steps where it " +
+				"is above 1"
 	}
 	for accumulation > 1 && times > 1 && accumulation%times != 0 {
 		times /= 2
 	}
 	if accumulation > 1 && times > 1 {
 		return "per_device_train_batch_size", fmt.Sprint(batch * times), fmt.Sprintf(
-			"set per_device_train_batch_size=%d and gradient_accumulation_steps=%d: the effective batch stays", batch*times, accumulation/times)
+			"set per_device_train_batch_size=%d and gradient_accumulation_steps=%d: the "+
+				"effective batch stays", batch*times, accumulation/times)
 	}
 	times = max(times, 2)
 	return "per_device_train_batch_size", fmt.Sprint(batch * times), fmt.Sprintf(
-		"set per_device_train_batch_size=%d; the effective batch grows with it, so scale the learning rate by the square root of the ratio", batch*times)
+		"set per_device_train_batch_size=%d; the effective batch grows with it, so scale the "+
+			"learning rate by the square root of the ratio", batch*times)
 }
 
 func lowRAM(f *figures, run Run) *Finding {
@@ -115,8 +130,10 @@ func lowRAM(f *figures, run Run) *Finding {
 	setting, value, change := fewerWorkers(run)
 	return &Finding{
 		Kind: "host_ram", Severity: runlog.SeverityWarn, Title: "Host memory was nearly used up",
-		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other children held up to %s", units.Percent(f.available),
-			units.Size(float64(f.log.Host.TotalBytes)), f.over(), orNothing(highest(f.log.Activity.WorkersRSS))),
+		Evidence: fmt.Sprintf("at least %s of %s were available %s; DataLoader workers and other "+
+			"children held up to %s", units.Percent(f.available),
+			units.Size(float64(f.log.Host.TotalBytes)), f.over(),
+			orNothing(highest(f.log.Activity.WorkersRSS))),
 		Change: change, Setting: setting, Value: value,
 	}
 }
@@ -127,9 +144,11 @@ func fullShm(f *figures, _ Run) *Finding {
 	}
 	return &Finding{
 		Kind: "shm", Severity: runlog.SeverityWarn, Title: "/dev/shm was nearly full",
-		Evidence: fmt.Sprintf("up to %s of %s were used %s; a full one ends the loader with a bus error", units.Percent(f.shm),
+		Evidence: fmt.Sprintf("up to %s of %s were used %s; a full one ends the loader with a "+
+			"bus error", units.Percent(f.shm),
 			units.Size(float64(f.log.Host.ShmTotalBytes)), f.over()),
-		Change: fmt.Sprintf("start the container with docker run --shm-size=%.0fg", max(8, math.Ceil(2*float64(f.log.Host.ShmTotalBytes)/1e9))),
+		Change: fmt.Sprintf("start the container with docker run --shm-size=%.0fg",
+			max(8, math.Ceil(2*float64(f.log.Host.ShmTotalBytes)/1e9))),
 	}
 }
 
@@ -140,15 +159,17 @@ func swapping(f *figures, run Run) *Finding {
 	setting, value, change := fewerWorkers(run)
 	return &Finding{
 		Kind: "swap", Severity: runlog.SeverityWarn, Title: "The host swapped",
-		Evidence: fmt.Sprintf("%s were swapped out %s, while as little as %s of the RAM was available", units.Size(f.swapRise), f.over(),
+		Evidence: fmt.Sprintf("%s were swapped out %s, while as little as %s of the RAM was "+
+			"available", units.Size(f.swapRise), f.over(),
 			units.Percent(f.available)),
 		Change: change, Setting: setting, Value: value, lost: 0.1,
 	}
 }
 
 func fewerWorkers(run Run) (setting, value, change string) {
-	if workers := known(run.Workers, 0); workers > 1 {
-		return "dataloader_num_workers", fmt.Sprint(workers / 2), fmt.Sprintf("set dataloader_num_workers=%d, now %d", workers/2, workers)
+	if workers := orElse(run.Workers, 0); workers > 1 {
+		return "dataloader_num_workers", fmt.Sprint(workers / 2),
+			fmt.Sprintf("set dataloader_num_workers=%d, now %d", workers/2, workers)
 	}
 	return "dataloader_num_workers", "", "halve dataloader_num_workers"
 }
@@ -157,9 +178,12 @@ func otherProcesses(f *figures, _ Run) *Finding {
 	for _, c := range f.gpus {
 		if c.othersShare > othersShare {
 			return &Finding{
-				Kind: "other_process", Severity: runlog.SeverityWarn, Title: "Other processes use the same card",
-				Evidence: fmt.Sprintf("up to %s (%s) of GPU %d belonged to others %s", units.Size(c.others), units.Percent(c.othersShare), c.index, f.over()),
-				Change:   "end the other process, which nvidia-smi names, or choose another card by CUDA_VISIBLE_DEVICES", lost: c.othersShare,
+				Kind: "other_process", Severity: runlog.SeverityWarn,
+				Title: "Other processes use the same card",
+				Evidence: fmt.Sprintf("up to %s (%s) of GPU %d belonged to others %s",
+					units.Size(c.others), units.Percent(c.othersShare), c.index, f.over()),
+				Change: "end the other process, which nvidia-smi names, or choose another card " +
+					"by CUDA_VISIBLE_DEVICES", lost: c.othersShare,
 			}
 		}
 	}

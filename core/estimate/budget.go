@@ -7,5 +7,6 @@ type Budget struct {
 	GPU     profile.GPU
 	Devices int    // that share a step
 	Bytes   uint64 // bytes of this one, context included
-	Shared  *int64 // what sharing the model's state adds to it, or saves; absent: DDP's buckets with several GPUs
+	// what sharing the model's state adds to it, or saves; absent: DDP's buckets with several GPUs
+	Shared *int64
 }

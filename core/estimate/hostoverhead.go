@@ -2,9 +2,9 @@ package estimate
 
 import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
 
-// What a CPU does per second in float32, for each core, and what PyTorch takes for one operation: assumptions, with which a
-// micro-batch of a small wav2vec2 costs about what was measured (docs/timing.md). They serve to weigh micro-batches against
-// their seconds, not to tell times.
+// What a CPU does per second in float32, for each core, and what PyTorch takes for one operation:
+// assumptions, chosen so that a micro-batch of a small wav2vec2 costs about what was measured
+// (docs/timing.md). They weigh micro-batches against their audio and do not predict times.
 const (
 	hostProducts     = 40e9 // operations
 	hostConvolutions = 20e9
@@ -13,12 +13,16 @@ const (
 	addedBytes       = 12 // adding a gradient to what is there reads both and writes one
 )
 
-// HostOverhead is what a micro-batch takes on a CPU beside its audio, in seconds of audio: dispatching its operations, adding
-// its gradients to those that are there, and the Trainer's loop. w is a micro-batch that holds so many padded seconds.
+// HostOverhead is what a micro-batch takes on a CPU besides its audio, in seconds of audio:
+// dispatching its operations, accumulating its gradients, and the Trainer's loop. w is a
+// micro-batch of the given padded seconds.
 func HostOverhead(w kernel.Work, seconds, cores float64) float64 {
-	all, each := w.Sum(), max(1, cores)
-	computing := (all.Products+all.WideProducts)/(hostProducts*each) + (all.Convolutions+all.WideConvolutions)/(hostConvolutions*each) + all.MovedBytes/hostBandwidth
-	fixed := microTime.Likely + hostDispatch*all.Kernels + addedBytes*float64(w.TrainedParameters)/hostBandwidth
+	all, usable := w.Sum(), max(1, cores)
+	computing := (all.Products+all.WideProducts)/(hostProducts*usable) +
+		(all.Convolutions+all.WideConvolutions)/(hostConvolutions*usable) +
+		all.MovedBytes/hostBandwidth
+	fixed := microTime.Likely + hostDispatch*all.Kernels +
+		addedBytes*float64(w.TrainedParameters)/hostBandwidth
 	if !(computing > 0) || !(seconds > 0) {
 		return 0
 	}

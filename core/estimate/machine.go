@@ -1,5 +1,5 @@
-// Package estimate tells what surrounds a traced micro-batch: what its GPU holds beside the allocator's memory, and how long steps,
-// evaluations and whole runs take.
+// Package estimate predicts what surrounds a traced micro-batch: what its GPU holds besides the
+// allocator's memory, and how long steps, evaluations and whole runs take.
 package estimate
 
 import (
@@ -7,26 +7,27 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// DefaultOptimizer is the Trainer's default since transformers 5: AdamW in one kernel, whose step needs no temporary lists.
+// DefaultOptimizer is the Trainer's default since transformers 5: AdamW in one kernel, whose step
+// needs no temporary lists.
 const DefaultOptimizer = "adamw_torch_fused"
 
 // EightBit is AdamW with 8-bit state, by the Trainer's name.
 const EightBit = "adamw_bnb_8bit"
 
-// AllocatorSettings is what a plan sets PYTORCH_CUDA_ALLOC_CONF to: in batches of many lengths fixed segments keep gaps, growing
-// ones do not.
+// AllocatorSettings is what a plan sets PYTORCH_CUDA_ALLOC_CONF to: in batches of many lengths
+// fixed segments keep gaps, growing ones do not.
 const AllocatorSettings = "expandable_segments:True"
 
 // Shortest is a length in seconds that every model takes; shorter clips count as this long.
 const Shortest = 0.5
 
-// HasEightBit tells whether an optimizer has a form with 8-bit state.
+// HasEightBit reports whether an optimizer has a form with 8-bit state.
 func HasEightBit(optimizer string) bool {
 	return optimizer == "adamw_torch" || optimizer == "adamw_torch_fused"
 }
 
-// Lighter are the forms of an optimizer whose step takes less memory, in the order in which one would try them: the fused
-// one computes the same without temporary lists, 8-bit state rounds.
+// Lighter are the forms of an optimizer whose step takes less memory, in the order in which one
+// would try them: the fused one computes the same without temporary lists, 8-bit state rounds.
 func Lighter(optimizer string) (names []string) {
 	if optimizer == "adamw_torch" {
 		names = append(names, "adamw_torch_fused")

@@ -12,15 +12,18 @@ import (
 
 // Times that are there whatever the GPU, in seconds: assumptions.
 var (
-	microTime = timing.Range{Low: 2e-3, Likely: 6e-3, High: 20e-3}  // of a micro-batch: collating, copying to the GPU, the Trainer's loop
-	stepTime  = timing.Range{Low: 3e-3, Likely: 10e-3, High: 40e-3} // of an optimizer step: schedule, callbacks, logs
+	// of a micro-batch: collating, copying to the GPU, the Trainer's loop
+	microTime = timing.Range{Low: 2e-3, Likely: 6e-3, High: 20e-3}
+	// of an optimizer step: schedule, callbacks, logs
+	stepTime = timing.Range{Low: 3e-3, Likely: 10e-3, High: 40e-3}
 )
 
-// Timer tells what the parts of a step take on one kind of card.
+// Timer predicts what the parts of a step take on one kind of card.
 type Timer struct {
 	GPU     profile.GPU
 	kernels *kernel.Model
-	// MeasuredOn is the day on which kernels of this card were measured; "" for the model's own times.
+	// MeasuredOn is the day on which kernels of this card were measured; "" for the model's own
+	// times.
 	MeasuredOn string
 }
 
@@ -30,7 +33,8 @@ type Measured struct {
 	Known []kernel.Profile // of any cards
 }
 
-// Of are those that were measured on a day; none for "". Errors: InvalidArgument where that day's are not there.
+// Of are those that were measured on a day; none for "". Errors: InvalidArgument where that day's
+// are not there.
 func (m Measured) Of(day string) (out Measured, err error) {
 	if day == "" {
 		return Measured{}, nil
@@ -44,13 +48,15 @@ func (m Measured) Of(day string) (out Measured, err error) {
 		}
 	}
 	if out.Named == nil && out.Known == nil {
-		err = fault.New(fault.InvalidArgument, "measure steps again, or leave the calibration out", "the calibration rests on kernels that were measured on %s, which are not there", fault.Shorten(day))
+		err = fault.New(fault.InvalidArgument, "measure steps again, or leave the calibration out",
+			"the calibration rests on kernels that were measured on %s, which are not there",
+			fault.Shorten(day))
 	}
 	return out, err
 }
 
-// of is the profile for a card; nil without one.
-func (m Measured) of(key string) *kernel.Profile {
+// profile is the profile for a card; nil without one.
+func (m Measured) profile(key string) *kernel.Profile {
 	if m.Named != nil {
 		return m.Named
 	}
@@ -60,32 +66,36 @@ func (m Measured) of(key string) *kernel.Profile {
 	return nil
 }
 
-// TimerOf is the timer of a card of the catalogue, with the figures that the profile gives, and corrected by kernels that were measured on it, if any.
-// Errors: Unsupported where figures are not known, InvalidArgument where another card's kernels are named.
+// TimerOf is the timer of a card of the catalogue, with the figures of the profile, corrected by
+// kernels that were measured on it, if any. Errors: Unsupported where figures are not known,
+// InvalidArgument where another card's kernels are named.
 func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
-	entry, known := gpus.Match(g.Name, g.MemoryTotalBytes)
-	if !known { // with less memory, say, kernels take as long
+	entry, ok := gpus.Match(g.Name, g.MemoryTotalBytes)
+	if !ok { // with less memory, say, kernels take as long
 		var err error
 		entry, _, err = gpus.Parse(g.Name)
-		known = err == nil
+		ok = err == nil
 	}
-	if !known || g.FP32TFLOPS == nil || g.BandwidthGBs == nil {
-		return nil, fault.New(fault.Unsupported, `name a card of the catalogue, such as gpu="T4"`, "no published figures for %s, so times cannot be estimated", g.Name)
+	if !ok || g.FP32TFLOPS == nil || g.BandwidthGBs == nil {
+		return nil, fault.New(fault.Unsupported, `name a card of the catalogue, such as gpu="T4"`,
+			"no published figures for %s, so times cannot be estimated", g.Name)
 	}
-	entry.FP32TFLOPS, entry.BandwidthGBs, entry.TensorTFLOPS, entry.PowerWatts = g.FP32TFLOPS, g.BandwidthGBs, g.TensorTFLOPS, g.PowerWatts
+	entry.FP32TFLOPS, entry.BandwidthGBs, entry.TensorTFLOPS, entry.PowerWatts =
+		g.FP32TFLOPS, g.BandwidthGBs, g.TensorTFLOPS, g.PowerWatts
 	card, err := kernel.CardOf(entry)
 	if err != nil {
 		return nil, err
 	}
 	timer := &Timer{GPU: g, kernels: kernel.New(card, kernel.Terms{})}
-	if p := measured.of(card.Key); p != nil {
+	if p := measured.profile(card.Key); p != nil {
 		timer.MeasuredOn = p.Date
 		timer.kernels, err = timer.kernels.Corrected(*p)
 	}
 	return timer, err
 }
 
-// Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that no operation has.
+// Micro is a micro-batch with its forward and backward pass. Errors: InvalidArgument for sizes that
+// no operation has.
 func (t *Timer) Micro(w kernel.Work) (timing.Parts, error) {
 	step, err := t.kernels.Step(w.Operations, nil)
 	p := timing.Parts{Overhead: microTime}
@@ -97,7 +107,8 @@ func (t *Timer) Micro(w kernel.Work) (timing.Parts, error) {
 	return p, err
 }
 
-// Forward is how much of a micro-batch's time on the GPU its forward pass takes, as an evaluation runs it: without dropout.
+// Forward is how much of a micro-batch's time on the GPU its forward pass takes, as an evaluation
+// runs it: without dropout.
 func (t *Timer) Forward(w kernel.Work) (share float64, err error) {
 	all, err := t.Micro(w)
 	if err != nil {
@@ -122,11 +133,12 @@ func (t *Timer) Rate(precision string, tf32 bool) float64 {
 
 // waits is how long the GPU has nothing to do in a span, since the CPU is behind.
 func waits(s kernel.Span) timing.Range {
-	whole, busy := s.Seconds(), s.GPU()
-	return timing.Range{Low: whole.Low - busy.Low, Likely: whole.Likely - busy.Likely, High: whole.High - busy.High}
+	span, busy := s.Seconds(), s.GPU()
+	return timing.Range{Low: span.Low - busy.Low, Likely: span.Likely - busy.Likely,
+		High: span.High - busy.High}
 }
 
-// Update is what an optimizer step takes beside its micro-batches.
+// Update is what an optimizer step takes besides its micro-batches.
 type Update struct {
 	Once    timing.Parts
 	further timing.Range // for each micro-batch after the first
@@ -139,7 +151,8 @@ func (u Update) After(microBatches int) timing.Parts {
 	return p
 }
 
-// Update finds what a step of the optimizer takes. Errors: Unsupported for an optimizer that is not known.
+// Update finds what a step of the optimizer takes. Errors: Unsupported for an optimizer that is not
+// known.
 func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) (Update, error) {
 	operations, err := update(optimizer, precision, w.TrainedParameters, w.TrainedTensors)
 	if err != nil {
@@ -152,7 +165,8 @@ func (t *Timer) Update(w kernel.Work, optimizer, precision string, devices int) 
 		}
 		return step.Seconds()
 	}
-	u := Update{timing.Parts{Optimizer: seconds(operations), Overhead: stepTime}, seconds(accumulation(w.TrainedParameters, w.TrainedTensors))}
+	u := Update{timing.Parts{Optimizer: seconds(operations), Overhead: stepTime},
+		seconds(accumulation(w.TrainedParameters, w.TrainedTensors))}
 	u.Once.Exchange = timing.Exchange(t.GPU, float32Bytes*float64(w.TrainedParameters), devices)
 	return u, err
 }

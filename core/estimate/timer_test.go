@@ -22,7 +22,8 @@ func timerOf(t *testing.T, card string) *Timer {
 	return timer
 }
 
-// TestMicroIsTheKernelModelsStep: arithmetic, tensors and waits add up to what the operations take, and the Trainer's time comes on top.
+// TestMicroIsTheKernelModelsStep: arithmetic, tensors and waits add up to what the operations take,
+// and the Trainer's time comes on top.
 func TestMicroIsTheKernelModelsStep(t *testing.T) {
 	timer := timerOf(t, "A100-40GB")
 	product := kernel.Operation{Name: "product", Kind: kernel.GEMM, Phase: kernel.Forward, DType: kernel.BFloat16, Batch: 1, M: 8192, N: 4096, K: 4096, Times: 50}
@@ -43,14 +44,15 @@ func TestMicroIsTheKernelModelsStep(t *testing.T) {
 	assert.InDelta(t, seconds(gelu)+seconds(tiny), p.Memory.Likely, 1e-12)
 	assert.InDelta(t, 1000*kernel.Dispatch-seconds(tiny), p.Launches.Likely, 1e-12, "only small kernels are waited for")
 	assert.Equal(t, microTime, p.Overhead)
-	whole := p.Sum()
-	assert.True(t, whole.Low < whole.Likely && whole.Likely < whole.High)
+	sum := p.Sum()
+	assert.True(t, sum.Low < sum.Likely && sum.Likely < sum.High)
 	product.Name, product.M = "culprit", -1
 	_, err = timer.Micro(kernel.Work{Operations: []kernel.Operation{product}})
 	require.ErrorContains(t, err, "culprit")
 }
 
-// TestUpdateByHand: 28 B a parameter for fused AdamW and 12 for clipping on a V100's 94 % of 900 GB/s; three micro-batches are added to the first.
+// TestUpdateByHand: 28 B a parameter for fused AdamW and 12 for clipping on a V100's 94 % of 900
+// GB/s; three micro-batches are added to the first.
 func TestUpdateByHand(t *testing.T) {
 	const parameters = 1_000_000_000
 	w := kernel.Work{TrainedParameters: parameters, TrainedTensors: 400}

@@ -5,15 +5,23 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// What a run takes beside its optimizer steps: assumptions, in seconds but for the rate (docs/timing.md says where from).
+// What a run takes besides its optimizer steps: assumptions, in seconds except for the rate;
+// docs/timing.md has the sources.
 var (
-	startTime    = timing.Range{Low: 8, Likely: 20, High: 60}          // imports, the model's weights on the GPU, the CUDA context
-	firstSteps   = timing.Range{Low: 2, Likely: 6, High: 30}           // kernels loaded and chosen, the allocator's first segments
-	workerStart  = timing.Range{Low: 2, Likely: 5, High: 20}           // processes of the loader, which import torch, and their first batch
-	summaryTime  = timing.Range{Low: 0.5, Likely: 2, High: 8}          // of an evaluation: texts decoded, error rates, logs
-	diskRate     = timing.Range{Low: 1.5e9, Likely: 4e8, High: 1e8}    // bytes of a checkpoint a second: a local NVMe disk, a cloud's disk, a network share
-	dispatchTime = timing.Range{Low: 9e-6, Likely: 18e-6, High: 30e-6} // of the CPU for a kernel of a generated token
-	tokenTime    = timing.Range{Low: 1e-3, Likely: 2e-3, High: 5e-3}   // of the loop around it: scores, stopping, the cache
+	// imports, the model's weights on the GPU, the CUDA context
+	startTime = timing.Range{Low: 8, Likely: 20, High: 60}
+	// kernels loaded and chosen, the allocator's first segments
+	firstSteps = timing.Range{Low: 2, Likely: 6, High: 30}
+	// processes of the loader, which import torch, and their first batch
+	workerStart = timing.Range{Low: 2, Likely: 5, High: 20}
+	// of an evaluation: texts decoded, error rates, logs
+	summaryTime = timing.Range{Low: 0.5, Likely: 2, High: 8}
+	// bytes of a checkpoint a second: a local NVMe disk, a cloud's disk, a network share
+	diskRate = timing.Range{Low: 1.5e9, Likely: 4e8, High: 1e8}
+	// of the CPU for a kernel of a generated token
+	dispatchTime = timing.Range{Low: 9e-6, Likely: 18e-6, High: 30e-6}
+	// of the loop around it: scores, stopping, the cache
+	tokenTime = timing.Range{Low: 1e-3, Likely: 2e-3, High: 5e-3}
 )
 
 // RunSeconds is what the parts of a run take.
@@ -21,13 +29,17 @@ type RunSeconds struct{ Training, Evaluation, Checkpoints, StartUp timing.Range 
 
 // Hours of the parts, and of the whole.
 func (r RunSeconds) Hours() (profile.RunParts, timing.Range) {
-	hours := func(seconds timing.Range) profile.Range { return profile.Range(seconds.Times(1.0 / 3600)) }
-	parts := profile.RunParts{Training: hours(r.Training), Evaluation: hours(r.Evaluation), Checkpoints: hours(r.Checkpoints), StartUp: hours(r.StartUp)}
-	return parts, r.Training.Plus(r.Evaluation).Plus(r.Checkpoints).Plus(r.StartUp).Times(1.0 / 3600)
+	hours := func(seconds timing.Range) profile.Range {
+		return profile.Range(seconds.Times(1.0 / 3600))
+	}
+	parts := profile.RunParts{Training: hours(r.Training), Evaluation: hours(r.Evaluation),
+		Checkpoints: hours(r.Checkpoints), StartUp: hours(r.StartUp)}
+	return parts, r.Training.Plus(
+		r.Evaluation).Plus(r.Checkpoints).Plus(r.StartUp).Times(1.0 / 3600)
 }
 
-// Occasions is how often something comes that comes at an interval of optimizer steps, and at the end (DefaultFlowCallback.on_step_end of
-// transformers 5.23); an interval of 0 is never.
+// Occasions is how often something comes that comes at an interval of optimizer steps, and at the
+// end (DefaultFlowCallback.on_step_end of transformers 5.23); an interval of 0 is never.
 func Occasions(steps, interval int) int {
 	if interval == 0 {
 		return 0
@@ -45,7 +57,8 @@ func StartUp(workers int) timing.Range {
 
 // Saving is what a checkpoint of so many bytes takes.
 func Saving(bytes int64) timing.Range {
-	return timing.Range{Low: float64(bytes) / diskRate.Low, Likely: float64(bytes) / diskRate.Likely, High: float64(bytes) / diskRate.High}
+	return timing.Range{Low: float64(bytes) / diskRate.Low,
+		Likely: float64(bytes) / diskRate.Likely, High: float64(bytes) / diskRate.High}
 }
 
 // Generation is how an evaluation makes its texts, token after token.
@@ -59,13 +72,16 @@ type Generation struct {
 func Evaluation(forward timing.Range, batches float64, g *Generation) timing.Range {
 	batch := forward.Plus(microTime)
 	if g != nil {
-		batch = batch.Plus(forward).Plus(g.seconds()) // the loss takes a forward pass of its own (Seq2SeqTrainer.prediction_step)
+		// the loss takes a forward pass of its own (Seq2SeqTrainer.prediction_step)
+		batch = batch.Plus(forward).Plus(g.seconds())
 	}
 	return batch.Times(batches).Plus(summaryTime)
 }
 
-// seconds of a batch's texts: a token of a decoder waits for the CPU, which launches its kernels one after the other.
+// seconds of a batch's texts: a token of a decoder waits for the CPU, which launches its kernels
+// one after the other.
 func (g Generation) seconds() timing.Range {
-	each := dispatchTime.Times(g.Kernels).Plus(tokenTime)
-	return timing.Range{Low: float64(g.Tokens), Likely: float64(g.Tokens), High: float64(g.MaxTokens)}.Product(each)
+	perToken := dispatchTime.Times(g.Kernels).Plus(tokenTime)
+	return timing.Range{Low: float64(g.Tokens), Likely: float64(g.Tokens),
+		High: float64(g.MaxTokens)}.Product(perToken)
 }

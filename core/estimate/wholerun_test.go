@@ -10,13 +10,15 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// TestAnEvaluationIsForwardPasses, with the Trainer's time for each batch and the summary at the end.
+// TestAnEvaluationIsForwardPasses, with the Trainer's time for each batch and the summary at the
+// end.
 func TestAnEvaluationIsForwardPasses(t *testing.T) {
 	forward := timing.Range{Low: 0.1, Likely: 0.2, High: 0.4}
 	assert.Equal(t, forward.Plus(microTime).Times(50).Plus(summaryTime), Evaluation(forward, 50, nil))
 }
 
-// TestTheForwardPassIsAShareOfAMicroBatch: without dropout, which only training has, and without what is computed again.
+// TestTheForwardPassIsAShareOfAMicroBatch: without dropout, which only training has, and without
+// what is computed again.
 func TestTheForwardPassIsAShareOfAMicroBatch(t *testing.T) {
 	product := kernel.Operation{Name: "product", Kind: kernel.GEMM, Phase: kernel.Forward, DType: kernel.Float16, Batch: 1, M: 8192, N: 4096, K: 4096, Times: 50}
 	backward, again, dropout := product, product, product
@@ -30,13 +32,14 @@ func TestTheForwardPassIsAShareOfAMicroBatch(t *testing.T) {
 	assert.InDelta(t, 1.0/5, share, 0.01)
 }
 
-// TestTokensWaitForTheCPU: a token of a decoder takes its launches, whatever the card; a text takes as long as its tokens.
+// TestTokensWaitForTheCPU: a token of a decoder takes its launches, whatever the card; a text takes
+// as long as its tokens.
 func TestTokensWaitForTheCPU(t *testing.T) {
 	forward := timing.Range{Low: 0.1, Likely: 0.2, High: 0.4}
-	of := func(g *Generation) timing.Range { return Evaluation(forward, 1, g) }
-	short, long := of(&Generation{Tokens: 50, MaxTokens: 100, Kernels: 300}), of(&Generation{Tokens: 100, MaxTokens: 100, Kernels: 300})
+	seconds := func(g *Generation) timing.Range { return Evaluation(forward, 1, g) }
+	short, long := seconds(&Generation{Tokens: 50, MaxTokens: 100, Kernels: 300}), seconds(&Generation{Tokens: 100, MaxTokens: 100, Kernels: 300})
 	assert.InDelta(t, 50*(300*dispatchTime.Likely+tokenTime.Likely), long.Likely-short.Likely, 1e-9)
-	assert.Greater(t, short.Likely, of(nil).Likely)
+	assert.Greater(t, short.Likely, seconds(nil).Likely)
 	assert.Equal(t, long.High, short.High, "a text that does not end")
 }
 

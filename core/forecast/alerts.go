@@ -8,9 +8,11 @@ import (
 )
 
 const (
-	maxAlerts   = 256
-	minCooldown = 120.0  // seconds after a clearing within which the same warning is not raised again, unless critical;
-	maxCooldown = 7200.0 // doubled each time, up to this: what comes and goes all the time is known by then
+	maxAlerts = 256
+	// seconds after a clearing within which the same warning is not raised again, unless critical;
+	minCooldown = 120.0
+	// doubled each time, up to this: what comes and goes all the time is known by then
+	maxCooldown = 7200.0
 
 	criticalSeconds, criticalSteps = 60, 10
 )
@@ -40,10 +42,10 @@ type alertTable struct {
 }
 
 // clearedAlert is when an alert ended, and for how long it is not raised again.
-type clearedAlert struct{ at, cooldown float64 }
+type clearedAlert struct{ atS, cooldown float64 }
 
 // raise opens an alert, or brings the open one's numbers up to date.
-func (b *alertTable) raise(at float64, f forecast) {
+func (b *alertTable) raise(atS float64, f forecast) {
 	severity := runlog.SeverityWarn
 	if f.seconds <= criticalSeconds || f.steps <= criticalSteps {
 		severity = runlog.SeverityCritical
@@ -53,7 +55,8 @@ func (b *alertTable) raise(at float64, f forecast) {
 		b.update(&b.alerts[i], f, severity)
 		return
 	}
-	if last, ok := b.cleared[k]; ok && at < last.at+last.cooldown && severity != runlog.SeverityCritical {
+	if last, ok := b.cleared[k]; ok && atS < last.atS+last.cooldown &&
+		severity != runlog.SeverityCritical {
 		return
 	}
 	if b.open == nil {
@@ -62,7 +65,8 @@ func (b *alertTable) raise(at float64, f forecast) {
 	b.dropOldest()
 	b.last++
 	b.changes++
-	b.alerts = append(b.alerts, runlog.Alert{ID: b.last, AtS: at, Kind: f.kind, GPU: f.gpu, Severity: severity})
+	b.alerts = append(b.alerts, runlog.Alert{ID: b.last, AtS: atS, Kind: f.kind, GPU: f.gpu,
+		Severity: severity})
 	b.open[k] = len(b.alerts) - 1
 	b.update(&b.alerts[len(b.alerts)-1], f, severity)
 }
@@ -82,11 +86,12 @@ func (b *alertTable) update(a *runlog.Alert, f forecast, severity string) {
 }
 
 // clear ends an alert that no longer holds.
-func (b *alertTable) clear(at float64, kind string, gpu int) {
+func (b *alertTable) clear(atS float64, kind string, gpu int) {
 	k := key{kind, gpu}
 	if i, open := b.open[k]; open {
-		b.alerts[i].ClearedS = &at
-		b.cleared[k] = clearedAlert{at, max(minCooldown, min(2*b.cleared[k].cooldown, maxCooldown))}
+		b.alerts[i].ClearedS = &atS
+		b.cleared[k] = clearedAlert{atS, max(minCooldown,
+			min(2*b.cleared[k].cooldown, maxCooldown))}
 		b.changes++
 		delete(b.open, k)
 	}

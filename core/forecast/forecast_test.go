@@ -15,7 +15,8 @@ import (
 
 const gb = 1e9
 
-// run tells a Forecaster of a training on a card of 16 GB in random order; change alters each step before it is told.
+// run tells a Forecaster of a training on a card of 16 GB in random order; change alters each step
+// before it is told.
 func run(steps int, change func(i int, s *runlog.Step)) *Forecaster {
 	w, rng := New(1), rand.New(rand.NewPCG(1, 2))
 	for i := 1; i <= steps; i++ {
@@ -95,9 +96,9 @@ func TestLeakThatEndsIsCleared(t *testing.T) {
 }
 
 func TestJumpsAreNoLeak(t *testing.T) {
-	for name, at := range map[string][]int{"one": {300}, "two": {300, 330}, "at the start": {2}, "three": {100, 700, 720}} {
+	for name, steps := range map[string][]int{"one": {300}, "two": {300, 330}, "at the start": {2}, "three": {100, 700, 720}} {
 		w := run(2000, func(i int, s *runlog.Step) {
-			for _, jump := range at {
+			for _, jump := range steps {
 				if i >= jump {
 					s.Allocated += 0.6 * gb
 					s.PeakAllocated += 0.6 * gb
@@ -129,9 +130,9 @@ func TestFullCountsTheCacheAsFree(t *testing.T) {
 	assert.Nil(t, a.Since)
 }
 
-func second(at, hostUsed, workers float64) runlog.Second {
+func second(atS, hostUsed, workers float64) runlog.Second {
 	return runlog.Second{
-		AtS: at, HostTotal: 64 * gb, HostAvailable: 64*gb - hostUsed, SwapUsed: 0, TreeRSS: 10*gb + workers, WorkersRSS: workers,
+		AtS: atS, HostTotal: 64 * gb, HostAvailable: 64*gb - hostUsed, SwapUsed: 0, TreeRSS: 10*gb + workers, WorkersRSS: workers,
 		ShmTotal: 8 * gb, ShmUsed: 1 * gb,
 	}
 }
@@ -253,10 +254,10 @@ func TestManyThreads(t *testing.T) {
 func TestAlertsAreBounded(t *testing.T) {
 	var b alertTable
 	for i := range 2000 {
-		at := float64(i) * 1000
-		b.raise(at, forecast{kind: runlog.AlertFull, gpu: i % 3, text: fmt.Sprint(i), advice: "x", seconds: math.NaN(), steps: math.NaN()})
+		atS := float64(i) * 1000
+		b.raise(atS, forecast{kind: runlog.AlertFull, gpu: i % 3, text: fmt.Sprint(i), advice: "x", seconds: math.NaN(), steps: math.NaN()})
 		if i%3 > 0 {
-			b.clear(at+500, runlog.AlertFull, i%3)
+			b.clear(atS+500, runlog.AlertFull, i%3)
 		}
 	}
 	assert.LessOrEqual(t, len(b.alerts), maxAlerts)

@@ -1,6 +1,7 @@
-// Package forecast warns of memory that will run out, while a training still runs: GPU memory that grows step by step or with
-// the length of clips, a cache that fragments, evaluations and checkpoints that will not fit, and the RAM, /dev/shm and swap of
-// the host. It is pure: it sees numbers, never a device. docs/monitor.md tells how each forecast is made.
+// Package forecast warns of memory that will run out, while a training still runs: GPU memory that
+// grows step by step or with the length of clips, a cache that fragments, evaluations and
+// checkpoints that will not fit, and the RAM, /dev/shm and swap of the host. It is pure: it sees
+// numbers, never a device. docs/monitor.md describes how each forecast is made.
 package forecast
 
 import (
@@ -14,16 +15,16 @@ import (
 // maxGPUs bounds what one Forecaster keeps; readings of further GPUs are ignored.
 const maxGPUs = 64
 
-// Forecaster makes forecasts from the seconds of a sampler and the steps of a training. It keeps some 200 kB for each GPU
-// however long the run. Its methods may be called from any goroutine, with any numbers: what is absent, infinite or negative
-// counts as not known.
+// Forecaster makes forecasts from the seconds of a sampler and the steps of a training. It keeps
+// some 200 kB for each GPU however long the run. Its methods may be called from any goroutine, with
+// any numbers: what is absent, infinite or negative counts as not known.
 type Forecaster struct {
 	lock    sync.Mutex
 	gpus    []*gpu // nil until something is told about it
 	host    host
 	alerts  alertTable
 	changes atomic.Uint64
-	at      float64 // newest time that was told
+	atS     float64 // newest time that was told
 }
 
 // New makes a Forecaster for a number of GPUs, 0 to 64.
@@ -37,11 +38,11 @@ func New(gpus int) *Forecaster {
 func (w *Forecaster) Second(s runlog.Second) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	at := w.clock(s.AtS)
+	atS := w.clock(s.AtS)
 	for i := range min(len(s.GPUs), len(w.gpus)) {
-		w.gpu(i).second(at, s.GPUs[i], &w.alerts)
+		w.gpu(i).second(atS, s.GPUs[i], &w.alerts)
 	}
-	w.host.second(at, s, &w.alerts)
+	w.host.second(atS, s, &w.alerts)
 	w.changes.Store(w.alerts.changes)
 }
 
@@ -49,17 +50,18 @@ func (w *Forecaster) Second(s runlog.Second) {
 func (w *Forecaster) Step(s runlog.Step) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	at := w.clock(s.AtS)
+	atS := w.clock(s.AtS)
 	if s.Kind == runlog.KindTrain {
 		w.host.started = true
 	}
 	if s.GPU >= 0 && s.GPU < len(w.gpus) {
-		w.gpu(s.GPU).step(at, s, &w.alerts)
+		w.gpu(s.GPU).step(atS, s, &w.alerts)
 	}
 	w.changes.Store(w.alerts.changes)
 }
 
-// Alerts gives all alerts so far by rising ID; of very many, the newest 256 and those that still hold.
+// Alerts returns all alerts so far by rising ID; of very many, the newest 256 and those that still
+// hold.
 func (w *Forecaster) Alerts() []runlog.Alert {
 	w.lock.Lock()
 	defer w.lock.Unlock()
@@ -69,12 +71,12 @@ func (w *Forecaster) Alerts() []runlog.Alert {
 // Changes counts the alerts that were raised, became critical or were cleared. It takes no lock.
 func (w *Forecaster) Changes() uint64 { return w.changes.Load() }
 
-// clock never goes back, whatever is told.
-func (w *Forecaster) clock(at float64) float64 {
-	if at = known(at); at > w.at {
-		w.at = at
+// clock returns the newest time so far; it never goes back.
+func (w *Forecaster) clock(atS float64) float64 {
+	if atS = orNaN(atS); atS > w.atS {
+		w.atS = atS
 	}
-	return w.at
+	return w.atS
 }
 
 func (w *Forecaster) gpu(i int) *gpu {
@@ -84,8 +86,9 @@ func (w *Forecaster) gpu(i int) *gpu {
 	return w.gpus[i]
 }
 
-// known is a number as it was told, or NaN for one that cannot be a size or a time: negative, infinite, beyond 1 EB.
-func known(value float64) float64 {
+// orNaN returns the value, or NaN where it cannot be a size or a time: negative, infinite, beyond 1
+// EB.
+func orNaN(value float64) float64 {
 	if value >= 0 && value < 1e18 {
 		return value
 	}

@@ -10,43 +10,53 @@ import (
 )
 
 const (
-	fragmentationRise  = 0.02 // of the card
-	fragmentationSpan  = 40   // steps: a cache that fills looks straight over fewer
-	fragmentationReach = 0.5  // a growth that may be one of records is foreseen this share as far ahead as it was seen
-	fragmentationRest  = 500  // steps
-	fragmentationGap   = 0.10 // of the card: reserved above the highest peak ever; less is no fragmentation
+	fragmentationRise = 0.02 // of the card
+	fragmentationSpan = 40   // steps: a cache that fills looks straight over fewer
+	// a growth that may be one of records is foreseen this share as far ahead as it was seen
+	fragmentationReach = 0.5
+	fragmentationRest  = 500 // steps
+	// of the card: reserved above the highest peak ever; less is no fragmentation
+	fragmentationGap = 0.10
 	lowHeadroom, enoughHeadroom,
 	fullLook = 0.03, 0.05, 32 // little headroom, enough again, steps that must have it
 )
 
-// watchFragmentation looks for reserved memory that grows while peaks do not: the pieces that are free do not suit what is asked for. A cache
-// that only meets longer and longer batches grows with its peaks, and slower and slower.
-func (g *gpu) watchFragmentation(at float64, n uint64, s runlog.Step, free float64, b *alertTable) {
-	g.reservedGrowth.search(&g.reserve, n, g.u, demand{rise: g.least(fragmentationRise), sign: 3.5})
+// watchFragmentation looks for reserved memory that grows while peaks do not: the free blocks do
+// not fit the requests. A cache that only meets longer and longer batches grows with its peaks, and
+// more and more slowly.
+func (g *gpu) watchFragmentation(atS float64, n uint64, s runlog.Step, free float64,
+	b *alertTable) {
+	g.reservedGrowth.search(&g.reserve, n, g.u,
+		demand{rise: g.minRise(fragmentationRise), sign: 3.5})
 	gap := s.Reserved - g.record
 	t, ok := g.reservedGrowth.longest()
-	ok = ok && t.span >= fragmentationSpan && gap >= fragmentationGap*g.total && g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
+	ok = ok && t.span >= fragmentationSpan && gap >= fragmentationGap*g.total &&
+		g.peaksRise(t) < t.rise/4 && !g.peaksClimb(t)
 	if !ok {
-		if b.isOpen(runlog.AlertFragmentation, g.index) && g.u-g.reservedGrowth.u >= fragmentationRest && g.reservedOfLate()-g.record < fragmentationGap*g.total/2 {
-			b.clear(at, runlog.AlertFragmentation, g.index)
+		if b.isOpen(runlog.AlertFragmentation, g.index) &&
+			g.u-g.reservedGrowth.u >= fragmentationRest &&
+			g.reservedOfLate()-g.record < fragmentationGap*g.total/2 {
+			b.clear(atS, runlog.AlertFragmentation, g.index)
 		}
 		return
 	}
 	g.reservedGrowth.holds(t, g.u, s.Reserved)
 	steps := free / t.slope
 	seconds := g.secondsFor(steps)
-	if steps <= max(soonSteps, fragmentationReach*t.span) || b.isOpen(runlog.AlertFragmentation, g.index) {
-		b.raise(at, g.fragmenting(t, gap, steps, seconds))
+	if steps <= max(soonSteps, fragmentationReach*t.span) ||
+		b.isOpen(runlog.AlertFragmentation, g.index) {
+		b.raise(atS, g.fragmenting(t, gap, steps, seconds))
 	}
 }
 
-// reservedOfLate is the most of the newest steps: near the end PyTorch empties its cache, and fills it again.
+// reservedOfLate is the most of the newest steps: near the end PyTorch empties its cache, and fills
+// it again.
 func (g *gpu) reservedOfLate() float64 {
-	most := 0.0
+	highest := 0.0
 	for _, p := range g.reserve.last(1, resolutionSize) {
-		most = max(most, p.y)
+		highest = max(highest, p.y)
 	}
-	return most
+	return highest
 }
 
 // peaksRise is by how much the record of the peaks rose since a trend of the cache began.
@@ -62,8 +72,9 @@ func (g *gpu) peaksRise(t trend) float64 {
 	return g.record - before
 }
 
-// peaksClimb says whether peaks rise all the time, however little: then every batch is a little longer than the pieces of the cache, as in
-// sorted orders, and what is reserved for nothing can be given back.
+// peaksClimb reports whether peaks rise all the time, however little: then every batch is a little
+// longer than the blocks of the cache, as in sorted orders, and unused reserved memory can be
+// released.
 func (g *gpu) peaksClimb(t trend) bool {
 	for i := range resolutions {
 		points := g.peak.last(i, resolutionSize)
@@ -80,28 +91,33 @@ func (g *gpu) peaksClimb(t trend) bool {
 func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {
 	since := max(0, math.Round(t.first.u+g.offset))
 	return forecast{
-		kind: runlog.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.stepTimes.median(),
+		kind: runlog.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.atS,
+		perStep: t.slope, perS: t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
-		text: fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step %.0f, %s above what steps need; it fills the GPU %s",
-			units.Size(t.slope), since, units.Size(gap), left(steps, seconds)),
-		advice: "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9) before the training starts",
+		text: fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step "+
+			"%.0f, %s above what steps need; it fills the GPU %s",
+			units.Size(t.slope), since, units.Size(gap), timeLeft(steps, seconds)),
+		advice: "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before " +
+			"PyTorch 2.9) before the training starts",
 	}
 }
 
 // watchFull looks at what the newest steps left free at their peaks. The cache counts as free.
-func (g *gpu) watchFull(at float64, b *alertTable) {
+func (g *gpu) watchFull(atS float64, b *alertTable) {
 	if !(g.total > 0) || g.headrooms.n < fullLook/4 {
 		return
 	}
 	headroom := g.headrooms.min()
 	switch share := headroom / g.total; {
 	case share >= enoughHeadroom && g.headrooms.n >= fullLook:
-		b.clear(at, runlog.AlertFull, g.index)
+		b.clear(atS, runlog.AlertFull, g.index)
 	case share < lowHeadroom && !b.isOpen(runlog.AlertOthers, g.index):
-		b.raise(at, forecast{
-			kind: runlog.AlertFull, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
+		b.raise(atS, forecast{
+			kind: runlog.AlertFull, gpu: g.index, since: math.NaN(), sinceS: math.NaN(),
+			perStep: math.NaN(), perS: math.NaN(),
 			steps: math.NaN(), seconds: math.NaN(),
-			text: fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache counted as free: a slightly longer batch runs out of memory",
+			text: fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache "+
+				"counted as free: a slightly longer batch runs out of memory",
 				units.Size(max(0, headroom)), units.Size(g.total)),
 			advice: "halve per_device_train_batch_size and double gradient_accumulation_steps",
 		})

@@ -8,7 +8,9 @@ import (
 )
 
 const (
-	warmUp   = 4   // training steps that are not looked at: gradients, optimizer state and workspaces come into being
+	// training steps that are not looked at: gradients, optimizer state and workspaces come into
+	// being
+	warmUp   = 4
 	recent   = 64  // steps whose needs count as usual
 	longest  = 2e5 // no forecast is made for more seconds or steps than this
 	smallest = 1e5 // bytes; no growth below it is looked at, whatever the card
@@ -16,69 +18,73 @@ const (
 
 // gpu is what is known of one GPU.
 type gpu struct {
-	index                int
-	total, free          float64 // newest; NaN when not known
-	used, others         float64
-	at                   float64
-	u, offset            float64 // count of training steps; what makes it the training's own number
-	steps                uint64  // training steps that were told
-	kind                 string  // of the newest step
-	base                 float64 // allocated after the newest training step, without what goes by its length
+	index        int
+	total, free  float64 // newest; NaN when not known
+	used, others float64
+	atS          float64
+	u, offset    float64 // count of training steps; what makes it the training's own number
+	steps        uint64  // training steps that were told
+	kind         string  // of the newest step
+	// allocated after the newest training step, without what goes by its length
+	base                 float64
 	capacity             ring    // what PyTorch could hold in all
 	rise                 float64 // the most that a step needed above the level before it
 	stepTimes, headrooms ring    // seconds of a step; capacity less peak
 	k                    float64 // bytes of allocated for each unit of length, at the end of a step
 	level, peak, reserve multires
 	otherMemory          multires // memory of others, over seconds
-	told                 uint64   // readings of others
+	otherReadings        uint64   // readings of others
 	record               float64  // highest peak
-	mark, markU          float64  // what it was when it last had risen by more than a trifle, and when that was
-	leak                 growth
-	shifts               levelShifts
-	length               growth
-	reservedGrowth       growth
-	otherGrowth          growth
-	phase                phase
-	spikes               map[string]float64 // kind of step: what the last one took above the level
+	// what it was when it last had risen by more than a trifle, and when that was
+	mark, markU    float64
+	leak           growth
+	shifts         levelShifts
+	length         growth
+	reservedGrowth growth
+	otherGrowth    growth
+	phase          phase
+	spikes         map[string]float64 // kind of step: what the last one took above the level
 }
 
 func newGPU(index int) *gpu {
-	g := &gpu{index: index, total: math.NaN(), free: math.NaN(), used: math.NaN(), others: math.NaN(), base: math.NaN(), spikes: map[string]float64{}}
+	g := &gpu{index: index, total: math.NaN(), free: math.NaN(), used: math.NaN(),
+		others: math.NaN(), base: math.NaN(), spikes: map[string]float64{}}
 	g.peak.highest, g.reserve.highest = true, true
 	return g
 }
 
 // second takes the driver's view.
-func (g *gpu) second(at float64, s runlog.GPUSecond, b *alertTable) {
-	g.at = at
+func (g *gpu) second(atS float64, s runlog.GPUSecond, b *alertTable) {
+	g.atS = atS
 	for _, f := range []struct {
 		to    *float64
 		value float64
 	}{{&g.total, s.Total}, {&g.free, s.Free}, {&g.used, s.Used}, {&g.others, s.Others}} {
-		if value := known(f.value); !math.IsNaN(value) {
+		if value := orNaN(f.value); !math.IsNaN(value) {
 			*f.to = value
 		}
 	}
-	if others := known(s.Others); !math.IsNaN(others) {
-		g.told++
-		g.otherMemory.push(point{u: at, at: at, y: others, x: math.NaN()})
+	if others := orNaN(s.Others); !math.IsNaN(others) {
+		g.otherReadings++
+		g.otherMemory.push(point{u: atS, atS: atS, y: others, x: math.NaN()})
 		g.watchOtherProcesses(b)
 	}
 }
 
-// step takes one step of any kind. A step without PyTorch's counters says nothing about GPU memory.
-func (g *gpu) step(at float64, s runlog.Step, b *alertTable) {
-	s.Allocated, s.Reserved, s.PeakAllocated = known(s.Allocated), known(s.Reserved), known(s.PeakAllocated)
+// step adds one step of any kind. A step without PyTorch's counters has no GPU memory.
+func (g *gpu) step(atS float64, s runlog.Step, b *alertTable) {
+	s.Allocated, s.Reserved, s.PeakAllocated =
+		orNaN(s.Allocated), orNaN(s.Reserved), orNaN(s.PeakAllocated)
 	if math.IsNaN(s.Allocated) || math.IsNaN(s.Reserved) {
 		return
 	}
 	if math.IsNaN(s.PeakAllocated) || s.PeakAllocated < s.Allocated {
 		s.PeakAllocated = s.Allocated
 	}
-	if total := known(s.Total); total > 0 {
+	if total := orNaN(s.Total); total > 0 {
 		g.total = total
 	}
-	free := known(s.DriverFree)
+	free := orNaN(s.DriverFree)
 	if math.IsNaN(free) {
 		free = g.free
 	}
@@ -86,31 +92,31 @@ func (g *gpu) step(at float64, s runlog.Step, b *alertTable) {
 	switch s.Kind {
 	case runlog.KindTrain:
 		g.endPhase()
-		g.train(at, s, free, b)
+		g.train(atS, s, free, b)
 	case runlog.KindEvaluation, runlog.KindCheckpoint:
-		g.inPhase(at, s, b)
+		g.inPhase(atS, s, b)
 	}
-	g.at, g.kind = at, s.Kind
+	g.atS, g.kind = atS, s.Kind
 }
 
 // train takes a training step.
-func (g *gpu) train(at float64, s runlog.Step, free float64, b *alertTable) {
+func (g *gpu) train(atS float64, s runlog.Step, free float64, b *alertTable) {
 	g.count(s.Number)
-	if g.kind == runlog.KindTrain && at > g.at {
-		g.stepTimes.push(at - g.at)
+	if g.kind == runlog.KindTrain && atS > g.atS {
+		g.stepTimes.push(atS - g.atS)
 	}
 	if g.steps++; g.steps > warmUp {
 		x := length(s)
 		g.rise = max(g.rise, s.PeakAllocated-g.base)
 		g.headrooms.push(g.headroom(s.PeakAllocated))
-		g.level.push(point{g.u, at, s.Allocated, x})
-		g.peak.push(point{g.u, at, s.PeakAllocated, x})
-		g.reserve.push(point{g.u, at, s.Reserved, s.PeakAllocated})
-		if s.PeakAllocated > g.mark+g.least(leakRise) {
+		g.level.push(point{g.u, atS, s.Allocated, x})
+		g.peak.push(point{g.u, atS, s.PeakAllocated, x})
+		g.reserve.push(point{g.u, atS, s.Reserved, s.PeakAllocated})
+		if s.PeakAllocated > g.mark+g.minRise(leakRise) {
 			g.mark, g.markU = s.PeakAllocated, g.u
 		}
 		g.record = max(g.record, s.PeakAllocated)
-		g.detect(at, s, free, b)
+		g.detect(atS, s, free, b)
 	}
 	g.base = s.Allocated
 	if x := length(s); !math.IsNaN(x) {
@@ -119,42 +125,43 @@ func (g *gpu) train(at float64, s runlog.Step, free float64, b *alertTable) {
 }
 
 // detect runs the detectors that are due.
-func (g *gpu) detect(at float64, s runlog.Step, free float64, b *alertTable) {
-	g.watchFull(at, b)
-	g.watchSpikes(at, b)
+func (g *gpu) detect(atS float64, s runlog.Step, free float64, b *alertTable) {
+	g.watchFull(atS, b)
+	g.watchSpikes(atS, b)
 	n := g.steps - warmUp
 	if n%decimation != 0 || !(g.total > 0) {
 		return
 	}
-	g.watchLeak(at, n, b)
-	g.watchLength(at, n, b)
-	g.watchFragmentation(at, n, s, free, b)
+	g.watchLeak(atS, n, b)
+	g.watchLength(atS, n, b)
+	g.watchFragmentation(atS, n, s, free, b)
 }
 
-// count makes a number that rises by the steps done, also when a training tells only of every tenth, or starts again.
+// count returns a number that rises by the steps done, also when a training reports only every
+// tenth step, or starts again.
 func (g *gpu) count(number uint64) {
-	told, before := float64(number), g.u+g.offset
-	if more := told - before; g.steps > 0 && more > 0 && more < 1e6 {
+	reported, before := float64(number), g.u+g.offset
+	if more := reported - before; g.steps > 0 && more > 0 && more < 1e6 {
 		g.u += more
 	} else {
 		g.u++
 	}
-	g.offset = told - g.u
+	g.offset = reported - g.u
 }
 
 // length is what a batch's memory goes by: its seconds with padding, or its longest clip.
 func length(s runlog.Step) float64 {
-	if padded := known(s.PaddedS); padded > 0 {
+	if padded := orNaN(s.PaddedS); padded > 0 {
 		return padded
 	}
-	return known(s.LongestS)
+	return orNaN(s.LongestS)
 }
 
-// headroom is what a peak leaves free; NaN when the driver never told.
+// headroom is what a peak leaves free; NaN when the driver never reported.
 func (g *gpu) headroom(peak float64) float64 { return g.capacity.median() - peak }
 
-// least is the smallest growth worth a look: this share of the card.
-func (g *gpu) least(share float64) float64 { return max(smallest, share*g.total) }
+// minRise is the smallest growth that counts: this share of the card.
+func (g *gpu) minRise(share float64) float64 { return max(smallest, share*g.total) }
 
 // secondsFor turns steps into seconds by the newest steps' pace.
 func (g *gpu) secondsFor(steps float64) float64 { return steps * g.stepTimes.median() }

@@ -4,28 +4,29 @@ import "math"
 
 // growth is a trend that was found in a series and is followed.
 type growth struct {
-	found [resolutions]trend
-	seen  [resolutions]float64 // u of when it was found; 0: never
-	u     float64              // of the newest time that any was
-	y     float64              // and the value then
-	best  trend
+	trends    [resolutions]trend
+	detectedU [resolutions]float64 // u of when it was found; 0: never
+	u         float64              // of the newest time that any was
+	y         float64              // and the value then
+	best      trend
 }
 
-// search looks at the resolutions that are due after the n-th point. What was found stays for as long as its resolution gets no new look.
+// search looks at the resolutions that are due after the n-th point. What was found stays for as
+// long as its resolution gets no new look.
 func (g *growth) search(l *multires, n uint64, u float64, d demand) {
 	for i := range resolutions {
 		if !due(i, n) {
 			return
 		}
-		g.seen[i] = 0
+		g.detectedU[i] = 0
 		for _, size := range windows {
 			points := l.last(i, size)
 			if len(points) < size && (i > 0 || size > windows[0]) {
 				break
 			}
 			if t, ok := climbs(points, d); ok {
-				g.found[i], g.seen[i] = t, u
-				g.found[i].from = l.onset(i, len(points), t, d.k)
+				g.trends[i], g.detectedU[i] = t, u
+				g.trends[i].from = l.onset(i, len(points), t, d.k)
 			}
 		}
 	}
@@ -34,8 +35,8 @@ func (g *growth) search(l *multires, n uint64, u float64, d demand) {
 // longest is the trend over the longest time; its evidence is the best.
 func (g *growth) longest() (trend, bool) {
 	for i := resolutions - 1; i >= 0; i-- {
-		if g.seen[i] > 0 {
-			return g.found[i], true
+		if g.detectedU[i] > 0 {
+			return g.trends[i], true
 		}
 	}
 	return trend{}, false
@@ -45,8 +46,8 @@ func (g *growth) longest() (trend, bool) {
 func (g *growth) soonest(way float64) (best trend, steps float64, ok bool) {
 	steps = math.Inf(1)
 	for i := range resolutions {
-		if g.seen[i] > 0 && way/g.found[i].slope < steps {
-			best, steps, ok = g.found[i], way/g.found[i].slope, true
+		if g.detectedU[i] > 0 && way/g.trends[i].slope < steps {
+			best, steps, ok = g.trends[i], way/g.trends[i].slope, true
 		}
 	}
 	return best, steps, ok
@@ -55,15 +56,15 @@ func (g *growth) soonest(way float64) (best trend, steps float64, ok bool) {
 // holds keeps in mind that a trend was there.
 func (g *growth) holds(t trend, u, y float64) { g.best, g.u, g.y = t, u, y }
 
-// over says whether a growth that was followed has stopped: for a while nothing was found, and the value is well below where it
-// would be.
+// over reports whether a growth that was followed has stopped: nothing was detected for a while,
+// and the value is well below its line.
 func (g *growth) over(u, y, patience float64) bool {
 	waited := u - g.u
 	return waited >= max(patience, g.best.span/4) && y < g.y+0.25*g.best.slope*waited
 }
 
-// onset is where a growth left the level before it: the line through the newest points meets the median of the older ones. Without
-// older points it is the window's first.
+// onset is where a growth left the level before it: the line through the newest points meets the
+// median of the older ones. Without older points it is the window's first.
 func (l *multires) onset(i, size int, t trend, k float64) float64 {
 	points := l.last(i, resolutionSize)
 	older := points[:len(points)-size]
@@ -78,7 +79,7 @@ func (l *multires) onset(i, size int, t trend, k float64) float64 {
 		}
 	}
 	s := condense(points[len(points)-size:], k)
-	var lines [most]float64
+	var lines [maxPoints]float64
 	for j := range s.n {
 		lines[j] = s.y[j] - t.slope*s.u[j]
 	}

@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	hostRise   = 0.01
-	hostSpan   = 60.0 // seconds: workers that start grow for less
-	fastSpan   = 20.0 // enough when less than fastShare is left, for fastS at most, and no workers are starting
+	hostRise = 0.01
+	hostSpan = 60.0 // seconds: workers that start grow for less
+	// enough when less than fastShare is left, for fastS at most, and no workers are starting
+	fastSpan   = 20.0
 	fastShare  = 0.45
 	fastS      = 120.0
 	hostReach  = 1.5  // a growth is foreseen this many times as far ahead as it was seen
@@ -41,23 +42,23 @@ func newHost() host {
 }
 
 // second takes a reading.
-func (h *host) second(at float64, s runlog.Second, b *alertTable) {
+func (h *host) second(atS float64, s runlog.Second, b *alertTable) {
 	h.n++
-	total, available := known(s.HostTotal), known(s.HostAvailable)
+	total, available := orNaN(s.HostTotal), orNaN(s.HostAvailable)
 	if total > 0 && available <= total {
 		h.total, h.available = total, available
-		h.used.push(point{at, at, total - available, known(s.WorkersRSS)})
-		h.watchRAM(at, b)
-		h.watchSwap(at, known(s.SwapUsed), b)
+		h.used.push(point{atS, atS, total - available, orNaN(s.WorkersRSS)})
+		h.watchRAM(atS, b)
+		h.watchSwap(atS, orNaN(s.SwapUsed), b)
 	}
-	if total, used := known(s.ShmTotal), known(s.ShmUsed); total > 0 && used >= 0 {
-		h.shm.push(point{at, at, used, math.NaN()})
-		h.watchShm(at, total, used, b)
+	if total, used := orNaN(s.ShmTotal), orNaN(s.ShmUsed); total > 0 && used >= 0 {
+		h.shm.push(point{atS, atS, used, math.NaN()})
+		h.watchShm(atS, total, used, b)
 	}
 }
 
 // watchRAM looks at RAM that is not available: the page cache is.
-func (h *host) watchRAM(at float64, b *alertTable) {
+func (h *host) watchRAM(atS float64, b *alertTable) {
 	kind := runlog.AlertHostRAM
 	if b.isOpen(runlog.AlertWorkersRAM, -1) {
 		kind = runlog.AlertWorkersRAM
@@ -66,10 +67,10 @@ func (h *host) watchRAM(at float64, b *alertTable) {
 	var t trend
 	ok := false
 	if h.n%decimation == 0 {
-		h.ram.search(h.used, h.n, at, demand{rise: hostRise * h.total, sign: 3.9})
+		h.ram.search(h.used, h.n, atS, demand{rise: hostRise * h.total, sign: 3.9})
 	}
 	if t, ok = h.ram.longest(); ok {
-		h.ram.holds(t, at, used)
+		h.ram.holds(t, atS, used)
 	}
 	seconds := h.available / t.slope
 	switch {
@@ -77,33 +78,37 @@ func (h *host) watchRAM(at float64, b *alertTable) {
 		if !b.isOpen(kind, -1) && h.ofWorkers(t) {
 			kind = runlog.AlertWorkersRAM
 		}
-		b.raise(at, h.filling(kind, t, seconds))
+		b.raise(atS, h.filling(kind, t, seconds))
 	case h.available < hostTight*h.total:
-		b.raise(at, h.lowMemory(kind))
-	case b.isOpen(kind, -1) && h.available > hostEasy*h.total && h.ram.over(at, used, hostRest):
-		b.clear(at, kind, -1)
+		b.raise(atS, h.lowMemory(kind))
+	case b.isOpen(kind, -1) && h.available > hostEasy*h.total && h.ram.over(atS, used, hostRest):
+		b.clear(atS, kind, -1)
 	}
 }
 
-// near says whether a growth was seen for long enough to tell of an end that far away. share is what is left.
+// near reports whether a growth lasted long enough to predict an end that far away. share is the
+// share that is free.
 func (h *host) near(t trend, seconds, share float64, starting bool) bool {
 	if !h.started {
 		return t.span >= hostSpan && seconds <= startReach*t.span
 	}
-	return t.span >= hostSpan && !(starting && t.span < 2*hostSpan) && seconds <= max(hostSoon, hostReach*t.span) || t.span >= fastSpan && !starting && share < fastShare && seconds <= fastS
+	return t.span >= hostSpan && !(starting && t.span < 2*hostSpan) &&
+		seconds <= max(hostSoon, hostReach*t.span) ||
+		t.span >= fastSpan && !starting && share < fastShare && seconds <= fastS
 }
 
-// starting says whether the workers were far smaller within the last minute and a half: then what grows is their start.
+// starting reports whether the workers were far smaller within the last minute and a half: then
+// they are still starting.
 func (h *host) starting() bool {
 	points := h.used.last(0, resolutionSize)
-	least := points[len(points)-1].x
+	lowest := points[len(points)-1].x
 	for _, p := range points {
-		least = min(least, p.x)
+		lowest = min(lowest, p.x)
 	}
-	return points[len(points)-1].x > 4*least && h.available > hostEasy*h.total
+	return points[len(points)-1].x > 4*lowest && h.available > hostEasy*h.total
 }
 
-// ofWorkers says whether the DataLoader workers' memory grew by most of it.
+// ofWorkers reports whether the DataLoader workers' memory grew by most of it.
 func (h *host) ofWorkers(t trend) bool {
 	newest := h.used.last(0, 1)[0].x
 	return newest-t.first.x >= 0.6*t.rise
@@ -111,15 +116,20 @@ func (h *host) ofWorkers(t trend) bool {
 
 func (h *host) filling(kind string, t trend, seconds float64) forecast {
 	f := forecast{
-		kind: kind, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
-		text: fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in about %s", units.Size(60*t.slope), units.Size(h.available),
+		kind: kind, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope,
+		steps: math.NaN(), seconds: seconds,
+		text: fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in "+
+			"about %s", units.Size(60*t.slope), units.Size(h.available),
 			units.Size(h.total), units.About(seconds)),
-		advice: "keep results of steps as numbers (.item()), not in growing lists, and load data by memory map (datasets does), not into lists",
+		advice: "keep results of steps as numbers (.item()), not in growing lists, and load data " +
+			"by memory map (datasets does), not into lists",
 	}
 	if kind == runlog.AlertWorkersRAM {
-		f.text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of %s in about %s", units.Size(60*t.slope), units.Size(h.total),
+		f.text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of "+
+			"%s in about %s", units.Size(60*t.slope), units.Size(h.total),
 			units.About(seconds))
-		f.advice = "halve dataloader_num_workers; if it goes on, keep paths in numpy arrays, not in Python lists that each worker copies"
+		f.advice = "halve dataloader_num_workers; if it goes on, keep paths in numpy arrays, not " +
+			"in Python lists that each worker copies"
 	}
 	return f
 }
@@ -127,41 +137,46 @@ func (h *host) filling(kind string, t trend, seconds float64) forecast {
 func (h *host) lowMemory(kind string) forecast {
 	f := h.filling(kind, trend{}, math.NaN())
 	f.sinceS, f.perS = math.NaN(), math.NaN()
-	f.text = fmt.Sprintf("Only %s of %s of host memory are available", units.Size(h.available), units.Size(h.total))
+	f.text = fmt.Sprintf("Only %s of %s of host memory are available", units.Size(h.available),
+		units.Size(h.total))
 	return f
 }
 
 // watchShm looks at /dev/shm, through which workers hand over batches.
-func (h *host) watchShm(at, total, used float64, b *alertTable) {
+func (h *host) watchShm(atS, total, used float64, b *alertTable) {
 	if h.n%decimation == 0 {
-		h.shared.search(h.shm, h.n, at, demand{rise: hostRise * total, sign: 3.9})
+		h.shared.search(h.shm, h.n, atS, demand{rise: hostRise * total, sign: 3.9})
 	}
 	t, ok := h.shared.longest()
 	if ok {
-		h.shared.holds(t, at, used)
+		h.shared.holds(t, atS, used)
 	}
 	seconds := max(0, total-used) / t.slope
 	f := forecast{
-		kind: runlog.AlertShm, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope, steps: math.NaN(), seconds: seconds,
-		text: fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s", units.Size(60*t.slope), units.Size(used), units.Size(total),
+		kind: runlog.AlertShm, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(),
+		perS: t.slope, steps: math.NaN(), seconds: seconds,
+		text: fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s",
+			units.Size(60*t.slope), units.Size(used), units.Size(total),
 			units.About(seconds)),
-		advice: "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers",
+		advice: "give the container more (docker run --shm-size=8g), or lower " +
+			"dataloader_num_workers",
 	}
 	switch {
 	case ok && (h.near(t, seconds, 1-used/total, false) || b.isOpen(runlog.AlertShm, -1)):
-		b.raise(at, f)
+		b.raise(atS, f)
 	case used > shmTight*total:
-		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", units.Size(used), units.Size(total))
+		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", units.Size(used),
+			units.Size(total))
 		f.sinceS, f.perS, f.seconds = math.NaN(), math.NaN(), math.NaN()
-		b.raise(at, f)
-	case used < shmEasy*total && h.shared.over(at, used, hostRest):
-		b.clear(at, runlog.AlertShm, -1)
+		b.raise(atS, f)
+	case used < shmEasy*total && h.shared.over(atS, used, hostRest):
+		b.clear(atS, runlog.AlertShm, -1)
 	}
 }
 
-// watchSwap looks for swapping that training waits for: swap grows while little RAM is available. Idle pages that the kernel swaps
-// out at leisure are none.
-func (h *host) watchSwap(at, used float64, b *alertTable) {
+// watchSwap looks for swapping that slows the training: swap grows while little RAM is available.
+// Idle pages that the kernel swaps out do not count.
+func (h *host) watchSwap(atS, used float64, b *alertTable) {
 	if math.IsNaN(used) {
 		return
 	}
@@ -169,13 +184,15 @@ func (h *host) watchSwap(at, used float64, b *alertTable) {
 	rise := used - h.swapped.min()
 	switch low := h.available < swapTight*h.total; {
 	case low && rise > swapRise*h.total:
-		b.raise(at, forecast{
-			kind: runlog.AlertSwap, gpu: -1, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: rise / recent,
+		b.raise(atS, forecast{
+			kind: runlog.AlertSwap, gpu: -1, since: math.NaN(), sinceS: math.NaN(),
+			perStep: math.NaN(), perS: rise / recent,
 			steps: math.NaN(), seconds: math.NaN(),
-			text:   fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available", units.Size(rise), units.Size(h.available)),
+			text: fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available",
+				units.Size(rise), units.Size(h.available)),
 			advice: "halve dataloader_num_workers",
 		})
 	case !low && rise <= swapRise*h.total/2:
-		b.clear(at, runlog.AlertSwap, -1)
+		b.clear(atS, runlog.AlertSwap, -1)
 	}
 }

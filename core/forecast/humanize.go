@@ -8,8 +8,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// left writes how many steps and how much time are left.
-func left(steps, seconds float64) string {
+// timeLeft formats the remaining steps and time.
+func timeLeft(steps, seconds float64) string {
 	if steps < 0.5 {
 		return "at any moment"
 	}

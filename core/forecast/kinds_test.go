@@ -10,7 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// first gives the first alert of a kind.
+// first returns the first alert of a kind.
 func first(t *testing.T, w *Forecaster, kind string) runlog.Alert {
 	t.Helper()
 	for _, a := range w.Alerts() {
@@ -24,8 +24,8 @@ func first(t *testing.T, w *Forecaster, kind string) runlog.Alert {
 
 func TestWhatEveryEpochLeavesBehind(t *testing.T) {
 	w := run(1100, func(i int, s *runlog.Step) {
-		left := 0.8 * gb * float64(i/200)
-		s.Allocated, s.PeakAllocated = s.Allocated+left, s.PeakAllocated+left
+		leaked := 0.8 * gb * float64(i/200)
+		s.Allocated, s.PeakAllocated = s.Allocated+leaked, s.PeakAllocated+leaked
 	})
 	a := first(t, w, runlog.AlertLeak)
 	assert.InEpsilon(t, 0.8*gb/200, *a.PerStep, 0.1)
@@ -61,11 +61,11 @@ func TestReservedMemoryOfNoUse(t *testing.T) {
 	}).Alerts())
 }
 
-func evaluated(w *Forecaster, at float64, batches int, each float64) {
+func evaluated(w *Forecaster, atS float64, batches int, perBatch float64) {
 	for i := range batches {
 		w.Step(runlog.Step{
-			Number: 100, AtS: at + float64(i), Kind: runlog.KindEvaluation, GPU: 0, Allocated: 4*gb + each*float64(i+1),
-			PeakAllocated: 4.5*gb + each*float64(i+1), Reserved: 15 * gb, DriverFree: 0.6 * gb, Total: 16 * gb,
+			Number: 100, AtS: atS + float64(i), Kind: runlog.KindEvaluation, GPU: 0, Allocated: 4*gb + perBatch*float64(i+1),
+			PeakAllocated: 4.5*gb + perBatch*float64(i+1), Reserved: 15 * gb, DriverFree: 0.6 * gb, Total: 16 * gb,
 		})
 	}
 }
@@ -111,7 +111,7 @@ func TestAnotherProcessGrows(t *testing.T) {
 
 func TestTextsOfAmounts(t *testing.T) {
 	for want, got := range map[string]string{
-		"1 step": counted(0.9, "step"), "2 batches": counted(2, "batch"), "in about 3 steps": left(3, math.NaN()),
+		"1 step": counted(0.9, "step"), "2 batches": counted(2, "batch"), "in about 3 steps": timeLeft(3, math.NaN()),
 	} {
 		assert.Equal(t, want, got)
 	}
@@ -121,11 +121,11 @@ func TestAClearedAlertComesBackLessAndLessOften(t *testing.T) {
 	var b alertTable
 	f := forecast{kind: runlog.AlertFull, seconds: math.NaN(), steps: math.NaN()}
 	raised := 0
-	for at := 0.0; at < 7200; at += 10 { // holds for ten seconds of every twenty
+	for atS := 0.0; atS < 7200; atS += 10 { // holds for ten seconds of every twenty
 		before := len(b.alerts)
-		b.raise(at, f)
+		b.raise(atS, f)
 		raised += len(b.alerts) - before
-		b.clear(at+5, runlog.AlertFull, 0)
+		b.clear(atS+5, runlog.AlertFull, 0)
 	}
 	assert.InDelta(t, 6, raised, 1)
 	f.seconds = 5

@@ -9,18 +9,22 @@ import (
 )
 
 const (
-	peakRise    = 0.01 // of the card
-	lengthPart  = 0.5  // what may end with the dataset is foreseen this share as far ahead as it was seen,
-	soonSteps   = 80   // or so many steps
-	soonS       = 180.0
-	lengthFull  = 0.95 // of what there is: the pieces of a cache that meets new lengths never fit exactly
-	lengthShare = 0.5  // of what there is; below it the end is too far to be told from a few lengths
+	peakRise = 0.01 // of the card
+	// what may end with the dataset is foreseen this share as far ahead as it was seen,
+	lengthPart = 0.5
+	soonSteps  = 80 // or so many steps
+	soonS      = 180.0
+	// of what there is: the pieces of a cache that meets new lengths never fit exactly
+	lengthFull = 0.95
+	// of the capacity; below it the end is too far to be predicted from a few lengths
+	lengthShare = 0.5
 )
 
-// watchLength looks at the highest peaks of equal numbers of steps. In random order these are steady, whatever the lengths; they
-// rise when longer batches come (sorted orders, a curriculum) or when a step itself needs more and more.
-func (g *gpu) watchLength(at float64, n uint64, b *alertTable) {
-	g.length.search(&g.peak, n, g.u, demand{rise: g.least(peakRise), sign: 3.9})
+// watchLength looks at the highest peaks of equal numbers of steps. In random order these are
+// steady, whatever the lengths; they rise when longer batches come (sorted orders, a curriculum) or
+// when a step itself needs more and more.
+func (g *gpu) watchLength(atS float64, n uint64, b *alertTable) {
+	g.length.search(&g.peak, n, g.u, demand{rise: g.minRise(peakRise), sign: 3.9})
 	peak := g.newestPeak()
 	t, steps, ok := g.length.soonest(max(0, lengthFull*g.capacity.median()-peak))
 	if b.isOpen(runlog.AlertLeak, g.index) {
@@ -28,7 +32,7 @@ func (g *gpu) watchLength(at float64, n uint64, b *alertTable) {
 	}
 	if !ok {
 		if b.isOpen(runlog.AlertLength, g.index) && g.length.over(g.u, peak, leakRest) {
-			b.clear(at, runlog.AlertLength, g.index)
+			b.clear(atS, runlog.AlertLength, g.index)
 		}
 		return
 	}
@@ -37,7 +41,7 @@ func (g *gpu) watchLength(at float64, n uint64, b *alertTable) {
 	near := steps <= max(soonSteps, lengthPart*t.span) || seconds <= soonS
 	near = near && peak >= lengthShare*g.capacity.median()
 	if near && g.u-g.markU <= max(recent, t.span) || b.isOpen(runlog.AlertLength, g.index) {
-		b.raise(at, g.lengthening(t, steps, seconds))
+		b.raise(atS, g.lengthening(t, steps, seconds))
 	}
 }
 
@@ -45,14 +49,18 @@ func (g *gpu) watchLength(at float64, n uint64, b *alertTable) {
 func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
 	since := max(0, math.Round(t.first.u+g.offset))
 	f := forecast{
-		kind: runlog.AlertLength, gpu: g.index, since: since, sinceS: t.first.at, perStep: t.slope, perS: t.slope / g.stepTimes.median(),
+		kind: runlog.AlertLength, gpu: g.index, since: since, sinceS: t.first.atS, perStep: t.slope,
+		perS:  t.slope / g.stepTimes.median(),
 		steps: steps, seconds: seconds,
-		text:   fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s", units.Size(t.slope), since, left(steps, seconds)),
-		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or limit the length of clips",
+		text: fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s",
+			units.Size(t.slope), since, timeLeft(steps, seconds)),
+		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or " +
+			"limit the length of clips",
 	}
 	if x, end, ok := g.lengthAtEnd(); ok {
-		f.text = fmt.Sprintf("GPU memory grows with the length of batches since step %.0f, now %.0f s: out of memory at about %.0f s, %s",
-			since, x, end, left(steps, seconds))
+		f.text = fmt.Sprintf("GPU memory grows with the length of batches since step %.0f, now "+
+			"%.0f s: out of memory at about %.0f s, %s",
+			since, x, end, timeLeft(steps, seconds))
 	}
 	return f
 }
@@ -66,11 +74,11 @@ func (g *gpu) newestPeak() float64 {
 	return highest
 }
 
-// lengthAtEnd fits peaks to lengths and gives the longest of late, and the length at which the capacity ends; false when lengths do
-// not tell the peaks.
+// lengthAtEnd fits peaks to lengths and returns the longest recent length and the length at which
+// the capacity ends; false when lengths do not explain the peaks.
 func (g *gpu) lengthAtEnd() (x, end float64, ok bool) {
 	var s series
-	for _, p := range g.peak.last(1, most) {
+	for _, p := range g.peak.last(1, maxPoints) {
 		if !math.IsNaN(p.x) {
 			s.u[s.n], s.y[s.n] = p.x, p.y
 			s.n++

@@ -1,7 +1,8 @@
 package forecast
 
-// A multires keeps a series of any length in little memory: the newest points one by one, older ones by the lowest (or highest)
-// of every 4, 16, 64, …. So a fast growth is seen in the newest steps and a slow one over a hundred thousand.
+// A multires keeps a series of any length in little memory: the newest points one by one, older
+// ones by the lowest (or highest) of every 4, 16, 64, …. So a fast growth is seen in the newest
+// steps and a slow one over a hundred thousand.
 const (
 	resolutions    = 7
 	resolutionSize = 96 // points of a resolution
@@ -10,14 +11,15 @@ const (
 
 // point is one value of a series.
 type point struct {
-	u  float64 // where: a count of steps, or seconds
-	at float64 // time, seconds
-	y  float64 // the value
-	x  float64 // the length of the batch that it belongs to; NaN when not known
+	u   float64 // where: a count of steps, or seconds
+	atS float64 // time, seconds
+	y   float64 // the value
+	x   float64 // the length of the batch that it belongs to; NaN when not known
 }
 
 type resolution struct {
-	points  [2 * resolutionSize]point // the newest resolutionSize of these hold; moved to the front when full
+	// the newest resolutionSize of these hold; moved to the front when full
+	points  [2 * resolutionSize]point
 	n       int
 	extreme point // of those that will be one of the next resolution
 	grouped int
@@ -51,13 +53,14 @@ func (r *resolution) add(p point) {
 	r.n++
 }
 
-// last gives the newest n points of a resolution, oldest first; fewer when there are fewer.
+// last returns the newest n points of a resolution, oldest first; fewer when there are fewer.
 func (l *multires) last(i, n int) []point {
 	r := &l.levels[i]
 	return r.points[r.n-min(n, r.n, resolutionSize) : r.n]
 }
 
-// due says whether resolution i is worth another look after the n-th point: its newest points have changed by some of them.
+// due reports whether resolution i needs another look after the n-th point: several of its newest
+// points have changed.
 func due(i int, n uint64) bool {
 	every := uint64(4)
 	for range i {

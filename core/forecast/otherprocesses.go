@@ -16,28 +16,33 @@ const (
 
 // watchOtherProcesses looks at the memory of other processes on the card, by seconds.
 func (g *gpu) watchOtherProcesses(b *alertTable) {
-	if g.told%decimation != 0 || !(g.total > 0) {
+	if g.otherReadings%decimation != 0 || !(g.total > 0) {
 		return
 	}
-	g.otherGrowth.search(&g.otherMemory, g.told, g.at, demand{rise: g.least(othersRise), sign: 3.4})
+	g.otherGrowth.search(&g.otherMemory, g.otherReadings, g.atS,
+		demand{rise: g.minRise(othersRise), sign: 3.4})
 	t, ok := g.otherGrowth.longest()
 	if !ok {
-		if b.isOpen(runlog.AlertOthers, g.index) && g.otherGrowth.over(g.at, g.others, othersRest) {
-			b.clear(g.at, runlog.AlertOthers, g.index)
+		if b.isOpen(runlog.AlertOthers, g.index) &&
+			g.otherGrowth.over(g.atS, g.others, othersRest) {
+			b.clear(g.atS, runlog.AlertOthers, g.index)
 		}
 		return
 	}
-	g.otherGrowth.holds(t, g.at, g.others)
+	g.otherGrowth.holds(t, g.atS, g.others)
 	seconds := max(0, g.headroomForOthers()) / t.slope
 	if seconds > max(othersReach, t.span/2) && !b.isOpen(runlog.AlertOthers, g.index) {
 		return
 	}
-	b.raise(g.at, forecast{
-		kind: runlog.AlertOthers, gpu: g.index, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope,
+	b.raise(g.atS, forecast{
+		kind: runlog.AlertOthers, gpu: g.index, since: math.NaN(), sinceS: t.from,
+		perStep: math.NaN(), perS: t.slope,
 		steps: seconds / g.stepTimes.median(), seconds: seconds,
-		text: fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in about %s", units.Size(g.others), units.Size(t.slope),
+		text: fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in "+
+			"about %s", units.Size(g.others), units.Size(t.slope),
 			units.About(seconds)),
-		advice: "end the other process (nvidia-smi names it), or choose another card by CUDA_VISIBLE_DEVICES",
+		advice: "end the other process (nvidia-smi names it), or choose another card by " +
+			"CUDA_VISIBLE_DEVICES",
 	})
 }
 

@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	phasePoints     = 96
-	evaluationReach = 0.5  // an evaluation that was never seen to its end is foreseen for this share of what was seen of it
+	phasePoints = 96
+	// an evaluation that was never seen to its end is foreseen for this share of what was seen of
+	// it
+	evaluationReach = 0.5
 	spikeShare      = 0.02 // of the card; what takes less is no spike
 )
 
@@ -36,7 +38,7 @@ func (p *phase) push(q point) {
 }
 
 // inPhase takes a batch of an evaluation, or a checkpoint.
-func (g *gpu) inPhase(at float64, s runlog.Step, b *alertTable) {
+func (g *gpu) inPhase(atS float64, s runlog.Step, b *alertTable) {
 	p := &g.phase
 	if p.kind != s.Kind {
 		g.endPhase()
@@ -48,9 +50,9 @@ func (g *gpu) inPhase(at float64, s runlog.Step, b *alertTable) {
 		return
 	}
 	p.needs = max(p.needs, s.PeakAllocated-s.Allocated)
-	p.push(point{float64(p.batches), at, s.Allocated, math.NaN()})
+	p.push(point{float64(p.batches), atS, s.Allocated, math.NaN()})
 	if p.batches%2 == 0 {
-		g.watchEvaluation(at, s, b)
+		g.watchEvaluation(atS, s, b)
 	}
 }
 
@@ -71,26 +73,27 @@ func (g *gpu) endPhase() {
 	p.kind, p.n, p.batches, p.top, p.needs = "", 0, 0, 0, 0
 }
 
-// watchEvaluation looks for memory that grows from batch to batch of an evaluation: predictions that are gathered on the GPU. They are
-// freed at its end, so what counts is whether it comes before.
-func (g *gpu) watchEvaluation(at float64, s runlog.Step, b *alertTable) {
+// watchEvaluation looks for memory that grows from batch to batch of an evaluation: predictions
+// that are gathered on the GPU. They are freed at its end, so what counts is whether it comes
+// before.
+func (g *gpu) watchEvaluation(atS float64, s runlog.Step, b *alertTable) {
 	p := &g.phase
 	for _, size := range [...]int{phasePoints, 48, 24, 12, 8} {
 		if p.n < size {
 			continue
 		}
-		t, ok := climbs(p.points[p.n-size:p.n], demand{rise: g.least(leakRise), sign: 3.4})
+		t, ok := climbs(p.points[p.n-size:p.n], demand{rise: g.minRise(leakRise), sign: 3.4})
 		if !ok {
 			continue
 		}
 		steps := max(0, g.capacity.median()-s.Allocated-p.needs) / t.slope
-		pace := (at - t.first.at) / max(1, float64(p.batches)-t.first.u)
+		pace := (atS - t.first.atS) / max(1, float64(p.batches)-t.first.u)
 		near := steps <= max(soonSteps, evaluationReach*float64(p.batches))
 		if p.before > 0 {
 			near = float64(p.batches)+steps <= float64(p.before)
 		}
 		if near || b.isOpen(runlog.AlertEvaluation, g.index) {
-			b.raise(at, g.bulging(t, steps, steps*pace, pace))
+			b.raise(atS, g.bulging(t, steps, steps*pace, pace))
 		}
 		return
 	}
@@ -98,9 +101,11 @@ func (g *gpu) watchEvaluation(at float64, s runlog.Step, b *alertTable) {
 
 func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
 	return forecast{
-		kind: runlog.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset), sinceS: t.first.at, perStep: t.slope, perS: t.slope / pace,
+		kind: runlog.AlertEvaluation, gpu: g.index, since: math.Round(g.u + g.offset),
+		sinceS: t.first.atS, perStep: t.slope, perS: t.slope / pace,
 		steps: steps, seconds: seconds,
-		text: fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in about %s (%s)",
+		text: fmt.Sprintf("The evaluation gathers %s of GPU memory a batch: out of memory in "+
+			"about %s (%s)",
 			units.Size(t.slope), counted(steps, "more batch"), units.About(seconds)),
 		advice: runlog.AdviceEvaluation,
 	}
@@ -108,22 +113,28 @@ func (g *gpu) bulging(t trend, steps, seconds, pace float64) forecast {
 
 // spikes are the kinds of steps that take memory for a moment.
 var spikes = [...]struct{ step, alert, name, advice string }{
-	{runlog.KindEvaluation, runlog.AlertEvaluation, "evaluation", "halve per_device_eval_batch_size, and set eval_accumulation_steps=16"},
-	{runlog.KindCheckpoint, runlog.AlertCheckpoint, "checkpoint", "save the state on the CPU (move tensors by .cpu() before they are gathered), or free the cache of others first"},
+	{runlog.KindEvaluation, runlog.AlertEvaluation, "evaluation",
+		"halve per_device_eval_batch_size, and set eval_accumulation_steps=16"},
+	{runlog.KindCheckpoint, runlog.AlertCheckpoint, "checkpoint",
+		"save the state on the CPU (move tensors by .cpu() before they are gathered), or free " +
+			"the cache of others first"},
 }
 
-// watchSpikes holds what the last evaluation and the last checkpoint took against what is left now.
-func (g *gpu) watchSpikes(at float64, b *alertTable) {
-	left := g.capacity.median() - g.base
+// watchSpikes compares what the last evaluation and the last checkpoint took with what is free now.
+func (g *gpu) watchSpikes(atS float64, b *alertTable) {
+	available := g.capacity.median() - g.base
 	for _, k := range spikes {
 		took, ok := g.spikes[k.step]
-		if !ok || !(took > spikeShare*g.total) || left > 1.05*took {
-			b.clear(at, k.alert, g.index)
-		} else if left < took {
-			b.raise(at, forecast{
-				kind: k.alert, gpu: g.index, since: math.NaN(), sinceS: math.NaN(), perStep: math.NaN(), perS: math.NaN(),
+		if !ok || !(took > spikeShare*g.total) || available > 1.05*took {
+			b.clear(atS, k.alert, g.index)
+		} else if available < took {
+			b.raise(atS, forecast{
+				kind: k.alert, gpu: g.index, since: math.NaN(), sinceS: math.NaN(),
+				perStep: math.NaN(), perS: math.NaN(),
 				steps: math.NaN(), seconds: math.NaN(),
-				text:   fmt.Sprintf("The last %s took %s of GPU memory, and %s are left now: the next one runs out of memory", k.name, units.Size(took), units.Size(max(0, left))),
+				text: fmt.Sprintf(
+					"The last %s took %s of GPU memory, and %s are left now: the next one runs "+
+						"out of memory", k.name, units.Size(took), units.Size(max(0, available))),
 				advice: k.advice,
 			})
 		}

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// most is the number of points that a trend is computed from; longer windows are made of medians of neighbours.
-const most = 24
+// maxPoints is the number of points that a trend is computed from; longer windows are made of
+// medians of neighbours.
+const maxPoints = 24
 
 // windows are the lengths, in points of a resolution, over which a trend is looked for.
 var windows = [...]int{12, 24, 48, resolutionSize}
@@ -29,17 +30,17 @@ type demand struct {
 
 // series is a window made short.
 type series struct {
-	u, y  [most]float64
+	u, y  [maxPoints]float64
 	n     int
 	group int // points that each one is made of
 }
 
 // condense takes k·x out of every y and halves the points until they are few.
 func condense(points []point, k float64) (s series) {
-	group := (len(points) + most - 1) / most
+	group := (len(points) + maxPoints - 1) / maxPoints
 	s.group = group
-	var values [resolutionSize/most + 1]float64
-	for len(points) >= max(group, 1) && s.n < most {
+	var values [resolutionSize/maxPoints + 1]float64
+	for len(points) >= max(group, 1) && s.n < maxPoints {
 		var u float64
 		for i, p := range points[:group] {
 			u += p.u
@@ -55,13 +56,14 @@ func condense(points []point, k float64) (s series) {
 	return s
 }
 
-// climbs tells whether y grows steadily over the points, by the median of all slopes between two of them (Theil–Sen), which up
-// to 29 % of outliers do not move. A growth must
+// climbs reports whether y grows steadily over the points, by the median of all slopes between two
+// of them (Theil–Sen), which up to 29 % of outliers do not move. A growth must
 //   - be seen in the signs (Mann–Kendall): chance makes rows of rising numbers too,
 //   - rise by six times the scatter around its line,
 //   - be no jump: the two largest increments make up half of it at most,
-//   - be straight: as much in the later half as in the earlier, and still some in the last quarter. Records of a random series and
-//     caches that fill slow down, and a window in which a growth only begins would tell a lower slope.
+//   - be straight: as much in the later half as in the earlier, and still some in the last
+//     quarter. Records of a random series and caches that fill slow down, and a window in which a
+//     growth only begins would have a lower slope.
 func climbs(points []point, d demand) (trend, bool) {
 	if len(points) < 8 || !hinted(points, d) {
 		return trend{}, false
@@ -70,7 +72,8 @@ func climbs(points []point, d demand) (trend, bool) {
 	slope, sign := s.slope()
 	span := s.u[s.n-1] - s.u[0]
 	rise := slope * span
-	if !(rise >= d.rise) || sign < d.sign || rise < 6*s.scatter(slope) || s.jumps() > rise/2 || !s.straight() {
+	if !(rise >= d.rise) || sign < d.sign || rise < 6*s.scatter(slope) || s.jumps() > rise/2 ||
+		!s.straight() {
 		return trend{}, false
 	}
 	return trend{slope: slope, rise: rise, span: span, first: points[0], from: points[0].u}, true
@@ -93,7 +96,7 @@ func hinted(points []point, d demand) bool {
 
 // slope is Theil–Sen's, with the Mann–Kendall statistic of the same pairs in standard deviations.
 func (s *series) slope() (slope, sign float64) {
-	var slopes [most * (most - 1) / 2]float64
+	var slopes [maxPoints * (maxPoints - 1) / 2]float64
 	n, score := 0, 0
 	for i := range s.n {
 		for j := i + 1; j < s.n; j++ {
@@ -116,31 +119,32 @@ func (s *series) slope() (slope, sign float64) {
 	return median(slopes[:n]), float64(score) / math.Sqrt(count*(count-1)*(2*count+5)/18)
 }
 
-// scatter is the spread of the points around a line of the slope: 1.4826 median absolute deviations, the standard deviation
-// of normal noise.
+// scatter is the spread of the points around a line of the slope: 1.4826 median absolute
+// deviations, the standard deviation of normal noise.
 func (s *series) scatter(slope float64) float64 {
-	var rest [most]float64
+	var residuals [maxPoints]float64
 	for i := range s.n {
-		rest[i] = s.y[i] - slope*s.u[i]
+		residuals[i] = s.y[i] - slope*s.u[i]
 	}
-	centre := median(rest[:s.n])
+	centre := median(residuals[:s.n])
 	for i := range s.n {
-		rest[i] = math.Abs(s.y[i] - slope*s.u[i] - centre)
+		residuals[i] = math.Abs(s.y[i] - slope*s.u[i] - centre)
 	}
-	return 1.4826 * median(rest[:s.n])
+	return 1.4826 * median(residuals[:s.n])
 }
 
-// jumps is the sum of the two largest increments, over two points where a median of several may have split a jump.
+// jumps is the sum of the two largest increments, over two points where a median of several may
+// have split a jump.
 func (s *series) jumps() float64 {
 	lag := min(s.group, 2)
-	first, second, at := 0.0, 0.0, -lag
+	first, second, top := 0.0, 0.0, -lag
 	for i := lag; i < s.n; i++ {
 		if step := s.y[i] - s.y[i-lag]; step > first {
-			first, at = step, i
+			first, top = step, i
 		}
 	}
 	for i := lag; i < s.n; i++ {
-		if i <= at-lag || i >= at+lag {
+		if i <= top-lag || i >= top+lag {
 			second = max(second, s.y[i]-s.y[i-lag])
 		}
 	}

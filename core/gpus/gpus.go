@@ -1,4 +1,5 @@
-// Package gpus is the catalogue of published GPUs: their memory, rates and power, found by name. It reads no hardware.
+// Package gpus is the catalogue of published GPUs: their memory, rates and power, found by name. It
+// reads no hardware.
 package gpus
 
 import (
@@ -13,35 +14,44 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// gpusJSON is one card per line. Memory is what the driver reports, not the figure on the box; each row names where its
-// memory and its figures were seen, and "unverified" marks rows whose figures no copy of a source was at hand for.
+// gpusJSON is one card per line. Memory is what the driver reports, not the figure on the box; each
+// row names where its memory and its figures were seen, and "unverified" marks rows whose figures
+// no copy of a source was at hand for.
 //
 //go:embed gpus.json
 var gpusJSON []byte
 
-// Entry is one card, or one MIG slice of a card, with its published figures. Rates are 10^12 operations per second, dense,
-// with fp32 accumulation: GeForce and RTX cards do twice that with fp16 accumulation, which PyTorch does not use.
+// Entry is one card, or one MIG slice of a card, with its published figures. Rates are 10^12
+// operations per second, dense, with fp32 accumulation: GeForce and RTX cards do twice that with
+// fp16 accumulation, which PyTorch does not use.
 type Entry struct {
-	Key               string   `json:"key"`                // "A100-40GB SXM"
-	Aliases           []string `json:"aliases"`            // other names that Parse takes
-	DriverNames       []string `json:"driver_names"`       // what NVML reports; the first one names a planned GPU
-	MemoryTotalBytes  uint64   `json:"memory_total_bytes"` // as current drivers report it
-	OtherMemoryBytes  []uint64 `json:"other_memory_bytes"` // as other drivers, or another ECC setting, report it
+	Key     string   `json:"key"`     // "A100-40GB SXM"
+	Aliases []string `json:"aliases"` // other names that Parse takes
+	// what NVML reports; the first one names a planned GPU
+	DriverNames      []string `json:"driver_names"`
+	MemoryTotalBytes uint64   `json:"memory_total_bytes"` // as current drivers report it
+	// as other drivers, or another ECC setting, report it
+	OtherMemoryBytes  []uint64 `json:"other_memory_bytes"`
 	ComputeCapability string   `json:"compute_capability"`
-	BandwidthGBs      *float64 `json:"bandwidth_gb_s"`  // 10^9 bytes per second
-	TensorTFLOPS      *float64 `json:"tensor_tflops"`   // fp16, and bf16 from compute capability 8.0 on; absent without fast fp16
-	TF32TFLOPS        *float64 `json:"tf32_tflops"`     // absent before compute capability 8.0
-	FP32TFLOPS        *float64 `json:"fp32_tflops"`     // outside tensor cores
-	PowerWatts        *float64 `json:"power_watts"`     // of the board; absent for a MIG slice
-	Multiprocessors   float64  `json:"multiprocessors"` // by NVIDIA's white papers, as the two that follow; not checked against copies
-	L2MiB             float64  `json:"l2_mib"`          //
-	GDDRWithECC       bool     `json:"gddr_with_ecc"`   // error correction in GDDR, on by default, takes bandwidth
-	MIG               bool     `json:"mig"`             // a slice; its figures are shares of the card's
-	ReleaseYear       int      `json:"release_year"`    //
-	MemorySource      string   `json:"memory_source"`   // where the memory size was seen
-	FiguresSource     string   `json:"figures_source"`  // where the rates were seen
-	Unverified        bool     `json:"unverified"`      // some figure or name was not checked against a source
-	Note              string   `json:"note"`
+	BandwidthGBs      *float64 `json:"bandwidth_gb_s"` // 10^9 bytes per second
+	// fp16, and bf16 from compute capability 8.0 on; absent without fast fp16
+	TensorTFLOPS *float64 `json:"tensor_tflops"`
+	TF32TFLOPS   *float64 `json:"tf32_tflops"` // absent before compute capability 8.0
+	FP32TFLOPS   *float64 `json:"fp32_tflops"` // outside tensor cores
+	PowerWatts   *float64 `json:"power_watts"` // of the board; absent for a MIG slice
+	// by NVIDIA's white papers, as the two that follow; not checked against copies
+	Multiprocessors float64 `json:"multiprocessors"`
+	L2MiB           float64 `json:"l2_mib"` //
+	// error correction in GDDR, on by default, takes bandwidth
+	GDDRWithECC bool `json:"gddr_with_ecc"`
+	// a slice; its figures are shares of the card's
+	MIG           bool   `json:"mig"`
+	ReleaseYear   int    `json:"release_year"`   //
+	MemorySource  string `json:"memory_source"`  // where the memory size was seen
+	FiguresSource string `json:"figures_source"` // where the rates were seen
+	// some figure or name was not checked against a source
+	Unverified bool   `json:"unverified"`
+	Note       string `json:"note"`
 }
 
 // record is an entry as the file has it, with sizes in MiB as nvidia-smi prints them.
@@ -71,15 +81,17 @@ var entries = sync.OnceValue(func() []Entry {
 	return cards
 })
 
-// All lists the known cards, oldest first within their class. The slice is the caller's; what its entries point to
-// is shared and must not be changed.
+// All lists the known cards, oldest first within their class. The slice is the caller's; what its
+// entries point to is shared and must not be changed.
 func All() []Entry { return slices.Clone(entries()) }
 
 // GPU is the entry as a planned GPU.
 func (e Entry) GPU() profile.GPU {
 	planned := profile.GPU{
-		Name: e.DriverNames[0], ComputeCapability: e.ComputeCapability, MemoryTotalBytes: e.MemoryTotalBytes,
-		Processes: []profile.Process{}, MIG: e.MIG, BF16: NativeBF16(e.ComputeCapability), Source: "catalogue",
+		Name: e.DriverNames[0], ComputeCapability: e.ComputeCapability,
+		MemoryTotalBytes: e.MemoryTotalBytes,
+		Processes:        []profile.Process{}, MIG: e.MIG, BF16: NativeBF16(e.ComputeCapability),
+		Source: "catalogue",
 	}
 	e.Fill(&planned)
 	return planned
@@ -100,12 +112,15 @@ func own(figure *float64) *float64 {
 	return &value
 }
 
-// Match finds the card behind a driver's name. The memory must agree to 2.5 % with a known size of that card, because
-// cards of different size share names ("NVIDIA GeForce RTX 4060 Ti" has 8 or 16 GB).
+// Match finds the card behind a driver's name. The memory must agree to 2.5 % with a known size of
+// that card, because cards of different size share names ("NVIDIA GeForce RTX 4060 Ti" has 8 or 16
+// GB).
 func Match(driverName string, memoryTotal uint64) (Entry, bool) {
 	wanted := normalise(driverName)
 	for _, e := range entries() {
-		if slices.ContainsFunc(e.DriverNames, func(name string) bool { return normalise(name) == wanted }) && e.hasMemory(memoryTotal) {
+		if slices.ContainsFunc(e.DriverNames, func(name string) bool {
+			return normalise(name) == wanted
+		}) && e.hasMemory(memoryTotal) {
 			return e, true
 		}
 	}
@@ -114,11 +129,14 @@ func Match(driverName string, memoryTotal uint64) (Entry, bool) {
 
 func (e Entry) hasMemory(bytes uint64) bool {
 	const tolerance = 0.025
-	near := func(known uint64) bool { return math.Abs(float64(bytes)-float64(known)) <= tolerance*float64(known) }
+	near := func(size uint64) bool {
+		return math.Abs(float64(bytes)-float64(size)) <= tolerance*float64(size)
+	}
 	return near(e.MemoryTotalBytes) || slices.ContainsFunc(e.OtherMemoryBytes, near)
 }
 
-// NativeBF16 tells whether tensor cores take bfloat16: from compute capability 8.0 on. "" and garbage count as no.
+// NativeBF16 reports whether tensor cores take bfloat16: from compute capability 8.0 on. "" and
+// garbage count as no.
 func NativeBF16(computeCapability string) bool {
 	var major, minor int
 	if _, err := fmt.Sscanf(computeCapability, "%d.%d", &major, &minor); err != nil {

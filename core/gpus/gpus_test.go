@@ -20,7 +20,7 @@ func TestCatalogueIsSound(t *testing.T) {
 	for _, e := range cards {
 		require.NotEmpty(t, e.DriverNames, e.Key)
 		for _, name := range e.names() {
-			if other, taken := owner[name]; taken {
+			if other, ok := owner[name]; ok {
 				require.Equal(t, e.Key, other, "two cards are called %q", name)
 			}
 			owner[name] = e.Key
@@ -46,16 +46,16 @@ func TestCatalogueIsSound(t *testing.T) {
 }
 
 func TestMIGSlicesAreSharesOfTheirCard(t *testing.T) {
-	whole, ok := lookup("H100")
+	card, ok := lookup("H100")
 	require.True(t, ok)
 	for name, share := range map[string]struct{ compute, memory float64 }{
 		"H100 MIG 1g.10gb": {16.0 / 132, 1.0 / 8}, "H100 MIG 2g.20gb": {32.0 / 132, 2.0 / 8}, "H100 MIG 3g.40gb": {60.0 / 132, 4.0 / 8},
 	} {
 		slice, ok := lookup(name)
 		require.True(t, ok, name)
-		assert.InEpsilon(t, *whole.TensorTFLOPS*share.compute, *slice.TensorTFLOPS, 0.01, name)
-		assert.InEpsilon(t, *whole.BandwidthGBs*share.memory, *slice.BandwidthGBs, 0.01, name)
-		assert.InEpsilon(t, float64(whole.MemoryTotalBytes)*share.memory, float64(slice.MemoryTotalBytes), 0.025, name)
+		assert.InEpsilon(t, *card.TensorTFLOPS*share.compute, *slice.TensorTFLOPS, 0.01, name)
+		assert.InEpsilon(t, *card.BandwidthGBs*share.memory, *slice.BandwidthGBs, 0.01, name)
+		assert.InEpsilon(t, float64(card.MemoryTotalBytes)*share.memory, float64(slice.MemoryTotalBytes), 0.025, name)
 	}
 }
 
@@ -136,16 +136,18 @@ func TestMatchNeedsTheMemoryToAgree(t *testing.T) {
 		mib   uint64
 		known bool
 	}{
-		{"Tesla T4", 15360, true}, {"Tesla T4", 15109, true}, {"Tesla T4", 14600, false}, // 3 % below the smallest known size
-		{"NVIDIA GeForce RTX 4060 Ti", 16380, true}, {"NVIDIA GeForce RTX 4060 Ti", 8188, false}, // the 8 GB card
+		// 3 % below the smallest known size
+		{"Tesla T4", 15360, true}, {"Tesla T4", 15109, true}, {"Tesla T4", 14600, false},
+		// the 8 GB card
+		{"NVIDIA GeForce RTX 4060 Ti", 16380, true}, {"NVIDIA GeForce RTX 4060 Ti", 8188, false},
 		{"A30", 24576, true},         // drivers before R470 leave "NVIDIA" out
 		{"NVIDIA A40", 49140, true},  // ECC off
 		{"NVIDIA H20", 97871, false}, // same memory as a GH200
 		{"NVIDIA H100 80GB HBM3 MIG", 81559, false}, {"Tesla T4", 0, false}, {"", 15360, false}, {"Tesla T4", math.MaxUint64 / mib, false},
 	} {
-		entry, known := Match(test.name, test.mib*mib)
-		assert.Equal(t, test.known, known, "%s with %d MiB", test.name, test.mib)
-		if known {
+		entry, ok := Match(test.name, test.mib*mib)
+		assert.Equal(t, test.known, ok, "%s with %d MiB", test.name, test.mib)
+		if ok {
 			assert.NotNil(t, entry.BandwidthGBs)
 		}
 	}

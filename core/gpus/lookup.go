@@ -15,10 +15,12 @@ var counted = regexp.MustCompile(`^\s*(\d{1,6})\s*[xX×*]\s*(.+)$`)
 // maxGPUs bounds how many GPUs a plan may ask for on one machine; the largest servers hold 16.
 const maxGPUs = 64
 
-// Parse reads what a plan is asked for: "T4", or "2xT4" for two. A GPU is given by a key, an alias or a driver's name, in any case, with or
-// without spaces, '-', '_', "NVIDIA", "Tesla", "GeForce", "RTX", and with the memory size where it agrees ("L4 24GB"). A name that several
-// cards share means the most common one: "A100" is the 40 GB SXM card, "H100" the 80 GB SXM card, "V100" and "P100" have 16 GB.
-// Unknown names give NotFound with the closest ones as the hint, counts outside 1..64 InvalidArgument.
+// Parse reads a GPU specification: "T4", or "2xT4" for two. A GPU is given by a key, an alias or a
+// driver's name, in any case, with or without spaces, '-', '_', "NVIDIA", "Tesla", "GeForce",
+// "RTX", and with the memory size where it agrees ("L4 24GB"). A name that several cards share
+// means the most common one: "A100" is the 40 GB SXM card, "H100" the 80 GB SXM card, "V100" and
+// "P100" have 16 GB. Errors: NotFound for an unknown name, with the closest ones as the hint,
+// InvalidArgument for a count outside 1..64.
 func Parse(text string) (card Entry, count int, err error) {
 	count, name := 1, text
 	if parts := counted.FindStringSubmatch(text); parts != nil {
@@ -26,10 +28,12 @@ func Parse(text string) (card Entry, count int, err error) {
 		name = parts[2]
 	}
 	if count < 1 || count > maxGPUs {
-		return Entry{}, 0, fault.New(fault.InvalidArgument, `write the number of GPUs before the name, as in "2xT4"`,
-			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count, fault.Shorten(text), maxGPUs)
+		return Entry{}, 0, fault.New(fault.InvalidArgument,
+			`write the number of GPUs before the name, as in "2xT4"`,
+			"cannot plan for %d GPUs (%q): the count must lie between 1 and %d", count,
+			fault.Shorten(text), maxGPUs)
 	}
-	if card, known := lookup(name); known {
+	if card, ok := lookup(name); ok {
 		return card, count, nil
 	}
 	return Entry{}, 0, unknown(name)
@@ -47,7 +51,8 @@ func lookup(name string) (Entry, bool) {
 	if len(name) > maxName {
 		return Entry{}, false
 	}
-	for _, spelling := range []string{normalise(name), normalise(name) + "g"} { // "A100-80" is "A100-80GB"
+	for _, spelling := range []string{normalise(name), normalise(name) + "g"} {
+		// "A100-80" is "A100-80GB"
 		if entry, ok := named(spelling); ok {
 			return entry, true
 		}
@@ -64,8 +69,8 @@ func lookup(name string) (Entry, bool) {
 // maxName bounds the names that are looked up and compared, in bytes.
 const maxName = 100
 
-// soldAs tells whether a size on the box fits: boxes say anything from what the driver shows in GiB (H200: 141 for 140.4)
-// to the same in GB (T4: 16 for 16.1), give or take 3 %.
+// soldAs reports whether an advertised size matches: anything from what the driver shows in GiB
+// (H200: 141 for 140.4) to the same in GB (T4: 16 for 16.1), within 3 %.
 func (e Entry) soldAs(gigabytes float64) bool {
 	bytes := float64(e.MemoryTotalBytes)
 	return gigabytes >= 0.97*bytes/(1<<30) && gigabytes <= 1.03*bytes/1e9
@@ -90,13 +95,15 @@ func (e Entry) names() []string {
 }
 
 // decoration is what names are compared without; sizes keep their number and a "g".
-var decoration = strings.NewReplacer("nvidia", "", "tesla", "", "geforce", "", "rtx", "", " ", "", "\t", "", "-", "", "_", "",
+var decoration = strings.NewReplacer("nvidia", "", "tesla", "", "geforce", "", "rtx", "", " ", "",
+	"\t", "", "-", "", "_", "",
 	"gib", "g", "gb", "g")
 
-// normalise makes names comparable: "NVIDIA GeForce RTX 4090" and "4090" are one, as are "a100_40g" and "A100-40GB".
+// normalise makes names comparable: "NVIDIA GeForce RTX 4090" and "4090" are one, as are "a100_40g"
+// and "A100-40GB".
 func normalise(name string) string { return decoration.Replace(strings.ToLower(name)) }
 
-// closest gives the keys of the five cards whose names look most like the given one.
+// closest returns the keys of the five cards whose names look most like the given one.
 func closest(name string) []string {
 	const wanted = 5
 	if len(name) > maxName {
@@ -106,12 +113,12 @@ func closest(name string) []string {
 		key      string
 		distance int
 	}
-	given := normalise(name)
+	normalised := normalise(name)
 	var candidates []candidate
 	for _, e := range entries() {
 		best := maxName
-		for _, known := range e.names() {
-			best = min(best, fault.EditDistance(given, known))
+		for _, spelling := range e.names() {
+			best = min(best, fault.EditDistance(normalised, spelling))
 		}
 		candidates = append(candidates, candidate{e.Key, best})
 	}

@@ -10,52 +10,58 @@ import (
 
 // Strategy for container limits.
 //
-// /proc/self/cgroup names the process's group in each hierarchy, /proc/self/mountinfo says where hierarchies are mounted
-// and which group is the mount's root. From the process's group the walk goes up to the mount point and takes the smallest
-// limit: a limit on any ancestor binds. Version 1 and version 2 are both walked, so hybrid hosts need no special case; a
-// missing file, folder or controller is "no limit here". In a cgroup namespace the group reads "/", or "/../.." for a
-// process outside the namespace's root: both are the mount point. A group that the container cannot see falls through to
-// the levels that it can.
+// /proc/self/cgroup names the process's group in each hierarchy, /proc/self/mountinfo says where
+// hierarchies are mounted and which group is the mount's root. From the process's group the walk
+// goes up to the mount point and takes the smallest limit: a limit on any ancestor binds. Version 1
+// and version 2 are both walked, so hybrid hosts need no special case; a missing file, folder or
+// controller is "no limit here". In a cgroup namespace the group reads "/", or "/../.." for a
+// process outside the namespace's root: both are the mount point. A group that the container cannot
+// see falls through to the levels that it can.
 //
-// Memory. The limit is memory.max (v1: memory.limit_in_bytes, whose "none" is a huge number, here anything not below the
-// host's RAM; and hierarchical_memory_limit, which tells of v1 ancestors outside the container's view). memory.high counts
-// as a limit too: going over it kills nothing, but the kernel then stops the process to reclaim, and a training run that
-// crawls is no use. Available is, at every level with a limit, limit - (usage - inactive_file): usage counts page cache,
-// and the inactive part of it is given up before anything fails. Active file pages are counted as used, like the kubelet's
-// working set does.
+// Memory. The limit is memory.max (v1: memory.limit_in_bytes, whose "none" is a huge number, here
+// anything not below the host's RAM; and hierarchical_memory_limit, which tells of v1 ancestors
+// outside the container's view). memory.high counts as a limit too: going over it kills nothing,
+// but the kernel then stops the process to reclaim, and a training run that crawls is no use.
+// Available is, at every level with a limit, limit - (usage - inactive_file): usage counts page
+// cache, and the inactive part of it is given up before anything fails. Active file pages are
+// counted as used, like the kubelet's working set does.
 //
-// CPU. cpu.max (v1: cfs_quota_us / cfs_period_us) gives a fraction of cores. cpuset is not read: the kernel already cuts
-// the affinity mask down to it. The mask is Cpus_allowed_list of /proc/self/status, that of the main thread, which is the
-// one that DataLoader workers inherit; sched_getaffinity would tell of whichever thread Go happens to be on.
+// CPU. cpu.max (v1: cfs_quota_us / cfs_period_us) gives a fraction of cores. cpuset is not read:
+// the kernel already cuts the affinity mask down to it. The mask is Cpus_allowed_list of
+// /proc/self/status, that of the main thread, which is the one that DataLoader workers inherit;
+// sched_getaffinity would tell of whichever thread Go happens to be on.
 //
-// Not done: v2 limits above the namespace's root are invisible from inside. Swap limits are ignored, because training in
-// swap is as good as failing. cpu.shares / cpu.weight are no limits: they only bind when the host is busy. ulimit -v is
-// not read: CUDA's address-space reservations make it useless with a GPU.
+// Not done: v2 limits above the namespace's root are invisible from inside. Swap limits are
+// ignored, because training in swap is as good as failing. cpu.shares / cpu.weight are no limits:
+// they only bind when the host is busy. ulimit -v is not read: CUDA's address-space reservations
+// make it useless with a GPU.
 
 // maxLevels bounds the walk; real hierarchies are less than twenty deep.
 const maxLevels = 64
 
 // hierarchy is the process's chain of groups in one mounted hierarchy.
 type hierarchy struct {
-	v2     bool
-	groups []string // folders from the process's group up to the mount point, seen from the tree's root
+	v2 bool
+	// folders from the process's group up to the mount point, seen from the tree's root
+	groups []string
 }
 
-// hierarchies lists the chains that hold a controller ("memory", "cpu"): version 1 when mounted, and version 2.
+// hierarchies lists the chains that hold a controller ("memory", "cpu"): version 1 when mounted,
+// and version 2.
 func (t tree) hierarchies(controller string) []hierarchy {
 	memberships := parseMemberships(t.read("/proc/self/cgroup", sizeMembership))
 	mounts := parseMounts(t.read("/proc/self/mountinfo", sizeMounts))
-	var found []hierarchy
+	var chains []hierarchy
 	for _, v2 := range []bool{false, true} {
 		group, ok := membershipOf(memberships, controller, v2)
 		if !ok {
 			continue
 		}
 		if mount, ok := mountOf(mounts, controller, v2, group); ok {
-			found = append(found, hierarchy{v2: v2, groups: chain(mount, group)})
+			chains = append(chains, hierarchy{v2: v2, groups: chain(mount, group)})
 		}
 	}
-	return found
+	return chains
 }
 
 func membershipOf(memberships []membership, controller string, v2 bool) (string, bool) {
@@ -83,30 +89,33 @@ func mountOf(mounts []mount, controller string, v2 bool, group string) (best mou
 	return best, ok
 }
 
-// below gives the path from a mount's root group to group, and whether group lies at or under it.
+// below returns the path from a mount's root group to group, and whether group lies at or under it.
 func below(root, group string) (string, bool) {
 	if root == "/" {
 		return group, true
 	}
-	if rest := strings.TrimPrefix(group, root); rest == "" || (rest != group && rest[0] == '/') {
-		return rest, true
+	if relative := strings.TrimPrefix(group, root); relative == "" ||
+		(relative != group && relative[0] == '/') {
+		return relative, true
 	}
 	return "", false
 }
 
-// chain lists the folders from the group up to the mount point. A group outside the mount's view leaves the mount point.
+// chain lists the folders from the group up to the mount point. A group outside the mount's view
+// leaves the mount point.
 func chain(m mount, group string) []string {
-	rest, _ := below(m.root, group)
-	rest = path.Clean("/" + rest) // also keeps the walk inside the mount
+	relative, _ := below(m.root, group)
+	relative = path.Clean("/" + relative) // also keeps the walk inside the mount
 	var folders []string
-	for rest != "/" && len(folders) < maxLevels {
-		folders = append(folders, path.Join(m.point, rest))
-		rest = path.Dir(rest)
+	for relative != "/" && len(folders) < maxLevels {
+		folders = append(folders, path.Join(m.point, relative))
+		relative = path.Dir(relative)
 	}
 	return append(folders, m.point)
 }
 
-// memoryLimit is the smallest limit and the smallest room left, in bytes; both noLimit when nothing limits.
+// memoryLimit is the smallest limit and the smallest room left, in bytes; both noLimit when nothing
+// limits.
 type memoryLimit struct {
 	bytes  uint64
 	source string // the file that says so
@@ -121,8 +130,8 @@ func (l *memoryLimit) take(bytes uint64, source string, used uint64) {
 	l.room = min(l.room, bytes-min(used, bytes))
 }
 
-// memoryLimit walks the hierarchies of the memory controller. What is not below total, the host's RAM, limits nothing;
-// its usage is not even read, which in version 1 costs more than all the rest.
+// memoryLimit walks the hierarchies of the memory controller. What is not below total, the host's
+// RAM, limits nothing; its usage is not even read, which in version 1 costs more than all the rest.
 func (t tree) memoryLimit(hierarchies []hierarchy, total uint64) memoryLimit {
 	smallest := memoryLimit{bytes: noLimit, room: noLimit}
 	for _, h := range hierarchies {
@@ -141,16 +150,19 @@ func (t tree) memoryV2(smallest *memoryLimit, group string, total uint64) {
 	for _, name := range []string{"memory.max", "memory.high"} {
 		source := path.Join(group, name)
 		if limit, ok := parseLimit(t.read(source, sizeValue)); ok && limit < total {
-			smallest.take(limit, source, t.used(path.Join(group, "memory.current"), path.Join(group, "memory.stat"), "inactive_file"))
+			smallest.take(limit, source, t.used(path.Join(group, "memory.current"),
+				path.Join(group, "memory.stat"), "inactive_file"))
 		}
 	}
 }
 
-// memoryV1 also takes the limit of invisible ancestors, at the process's own group. Their usage is unknown: the group's own
-// usage stands for it, so the room may be less than told.
+// memoryV1 also takes the limit of invisible ancestors, at the process's own group. Their usage is
+// unknown: the group's own usage stands for it, so the room may be less than told.
 func (t tree) memoryV1(smallest *memoryLimit, group string, total uint64, own bool) {
 	stat := path.Join(group, "memory.stat")
-	used := func() uint64 { return t.used(path.Join(group, "memory.usage_in_bytes"), stat, "total_inactive_file") }
+	used := func() uint64 {
+		return t.used(path.Join(group, "memory.usage_in_bytes"), stat, "total_inactive_file")
+	}
 	source := path.Join(group, "memory.limit_in_bytes")
 	if limit, ok := parseLimit(t.read(source, sizeValue)); ok && limit < total {
 		smallest.take(limit, source, used())
@@ -158,7 +170,8 @@ func (t tree) memoryV1(smallest *memoryLimit, group string, total uint64, own bo
 	if !own {
 		return
 	}
-	if limit, ok := parseStat(t.read(stat, sizeStat), "hierarchical_memory_limit"); ok && limit > 0 && limit < min(total, smallest.bytes) {
+	if limit, ok := parseStat(t.read(stat, sizeStat), "hierarchical_memory_limit"); ok &&
+		limit > 0 && limit < min(total, smallest.bytes) {
 		smallest.take(limit, stat, used())
 	}
 }
@@ -185,10 +198,12 @@ func (t tree) cpuQuota() cpuQuota {
 		for _, group := range h.groups {
 			name, period := "cpu.max", ""
 			if !h.v2 {
-				name, period = "cpu.cfs_quota_us", " "+t.read(path.Join(group, "cpu.cfs_period_us"), sizeValue)
+				name, period = "cpu.cfs_quota_us", " "+
+					t.read(path.Join(group, "cpu.cfs_period_us"), sizeValue)
 			}
 			source := path.Join(group, name)
-			if cores, ok := parseQuota(t.read(source, sizeValue) + period); ok && cores < smallest.cores {
+			if cores, ok := parseQuota(t.read(source, sizeValue) + period); ok &&
+				cores < smallest.cores {
 				smallest = cpuQuota{cores: cores, source: source}
 			}
 		}
@@ -198,14 +213,17 @@ func (t tree) cpuQuota() cpuQuota {
 
 // groupTime is the processor time that a group's processes have used.
 func (t tree) groupTime(group string) (time.Duration, bool) {
-	if used, ok := parseStat(t.read(path.Join(group, "cpu.stat"), sizeStat), "usage_usec"); ok && used < math.MaxInt64/1000 {
+	if used, ok := parseStat(t.read(path.Join(group, "cpu.stat"), sizeStat), "usage_usec"); ok &&
+		used < math.MaxInt64/1000 {
 		return time.Duration(used) * time.Microsecond, true
 	}
-	used, ok := parseLimit(t.read(path.Join(group, "cpuacct.usage"), sizeValue)) // version 1, in nanoseconds
+	// version 1, in nanoseconds
+	used, ok := parseLimit(t.read(path.Join(group, "cpuacct.usage"), sizeValue))
 	return time.Duration(used), ok && used < math.MaxInt64
 }
 
-// allowedCPUs counts the processors in the main thread's affinity mask; not ok where the kernel does not tell.
+// allowedCPUs counts the processors in the main thread's affinity mask; not ok where the kernel
+// does not tell.
 func (t tree) allowedCPUs() (int, bool) {
 	list, ok := statusField(t.read("/proc/self/status", sizeStat), "Cpus_allowed_list")
 	if !ok {
@@ -229,5 +247,6 @@ func (t tree) real(name string) string {
 	return filepath.Join(t.root, filepath.FromSlash(path.Clean("/"+name)))
 }
 
-// read gives a file's text, "" when it cannot be read. At most size bytes: a file of proc or sys has no trustworthy length.
+// read returns a file's text, "" when it cannot be read. At most size bytes: a file of proc or sys
+// has no trustworthy length.
 func (t tree) read(name string, size int64) string { return readBounded(t.real(name), size) }

@@ -12,7 +12,8 @@ import (
 	"sync"
 )
 
-// Bounds on what is read, in bytes: one number; memory.stat and status; the memberships; the mounts of a busy host.
+// Bounds on what is read, in bytes: one number; memory.stat and status; the memberships; the mounts
+// of a busy host.
 const (
 	sizeValue      = 256
 	sizeStat       = 64 << 10
@@ -23,7 +24,7 @@ const (
 // buffers are reused: the files of a reading are some of 10 KiB each, every second.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// readBounded gives at most size bytes of a regular file, "" when it cannot be read.
+// readBounded returns at most size bytes of a regular file, "" when it cannot be read.
 func readBounded(name string, size int64) string {
 	info, err := os.Stat(name) // a pipe in an injected tree would block the open
 	if err != nil || !info.Mode().IsRegular() {
@@ -43,7 +44,8 @@ func readBounded(name string, size int64) string {
 	return buffer.String()
 }
 
-// membership is one line of /proc/<pid>/cgroup: "4:memory:/docker/0a1b", or "0::/user.slice" for version 2.
+// membership is one line of /proc/<pid>/cgroup: "4:memory:/docker/0a1b", or "0::/user.slice" for
+// version 2.
 type membership struct {
 	v2          bool
 	controllers []string
@@ -56,19 +58,19 @@ func (m membership) holds(controller string, v2 bool) bool {
 
 // parseMemberships skips lines that it does not understand.
 func parseMemberships(text string) []membership {
-	var found []membership
+	var memberships []membership
 	for line := range strings.SplitSeq(text, "\n") {
 		fields := strings.SplitN(line, ":", 3)
 		if len(fields) < 3 || !strings.HasPrefix(fields[2], "/") {
 			continue
 		}
-		found = append(found, membership{
+		memberships = append(memberships, membership{
 			v2:          fields[0] == "0" && fields[1] == "",
 			controllers: strings.Split(fields[1], ","),
 			group:       path.Clean(fields[2]), // "/../.." becomes "/"
 		})
 	}
-	return found
+	return memberships
 }
 
 // mount is one cgroup mount of /proc/<pid>/mountinfo.
@@ -80,25 +82,26 @@ type mount struct {
 
 func (m mount) holds(controller string) bool { return slices.Contains(m.controllers, controller) }
 
-// parseMounts reads the cgroup mounts out of mountinfo (proc_pid_mountinfo(5)):
-// "36 35 98:0 /root /point rw,noatime shared:1 - cgroup cgroup rw,memory". Other and broken lines are skipped.
+// parseMounts reads the cgroup mounts out of mountinfo (proc_pid_mountinfo(5)): "36 35 98:0 /root
+// /point rw,noatime shared:1 - cgroup cgroup rw,memory". Other and broken lines are skipped.
 func parseMounts(text string) []mount {
-	var found []mount
+	var mounts []mount
 	for line := range strings.SplitSeq(text, "\n") {
 		before, after, ok := strings.Cut(line, " - ")
 		if !ok || !strings.HasPrefix(after, "cgroup") {
 			continue
 		}
-		left, right := strings.Fields(before), strings.Fields(after)
-		if len(left) < 6 || len(right) < 3 || (right[0] != "cgroup" && right[0] != "cgroup2") {
+		fields, right := strings.Fields(before), strings.Fields(after)
+		if len(fields) < 6 || len(right) < 3 || (right[0] != "cgroup" && right[0] != "cgroup2") {
 			continue
 		}
-		found = append(found, mount{
+		mounts = append(mounts, mount{
 			v2: right[0] == "cgroup2", controllers: strings.Split(right[2], ","),
-			root: path.Clean("/" + unescape(left[3])), point: path.Clean("/" + unescape(left[4])),
+			root:  path.Clean("/" + unescape(fields[3])),
+			point: path.Clean("/" + unescape(fields[4])),
 		})
 	}
-	return found
+	return mounts
 }
 
 // escapes are the characters that the kernel writes in octal in mountinfo.
@@ -106,8 +109,8 @@ var escapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134
 
 func unescape(text string) string { return escapes.Replace(text) }
 
-// parseLimit reads a byte count. "max", negative, overflowing or other text, and 0, under which no process could run, are
-// no limit.
+// parseLimit reads a byte count. "max", negative, overflowing or other text, and 0, under which no
+// process could run, are no limit.
 func parseLimit(text string) (uint64, bool) {
 	limit, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
 	return limit, err == nil && limit > 0
@@ -125,8 +128,8 @@ func parseStat(text, name string) (uint64, bool) {
 	return 0, false
 }
 
-// parseQuota reads "quota period" in microseconds and gives cores; the period may be left out and is then 100 ms.
-// "max", -1 and anything that is no positive number are no limit.
+// parseQuota reads "quota period" in microseconds and gives cores; the period may be left out and
+// is then 100 ms. "max", -1 and anything that is no positive number are no limit.
 func parseQuota(text string) (cores float64, ok bool) {
 	fields := strings.Fields(text)
 	if len(fields) == 0 {
@@ -149,8 +152,8 @@ func parseQuota(text string) (cores float64, ok bool) {
 // maxCPUs bounds processor numbers; Linux is built for 8192 at most.
 const maxCPUs = 1 << 16
 
-// parseCPUList counts a kernel list such as "0-3,8,10-11". Numbers must rise, as the kernel writes them; anything else is
-// not ok.
+// parseCPUList counts a kernel list such as "0-3,8,10-11". Numbers must rise, as the kernel writes
+// them; anything else is not ok.
 func parseCPUList(text string) (count int, ok bool) {
 	ok = eachCPU(text, func(int) { count++ })
 	if !ok {

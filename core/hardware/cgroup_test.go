@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,7 +14,8 @@ import (
 
 const mib, gib = 1 << 20, 1 << 30
 
-// machine is a fake tree: file -> text. It starts as a host with 64 GiB, 60 of them available, and 8 processors.
+// machine is a fake tree: file -> text. It starts as a host with 64 GiB, 60 of them available, and
+// 8 processors.
 func machine(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -22,17 +24,9 @@ func machine(t *testing.T, files map[string]string) string {
 		"/proc/cpuinfo":     cpuinfo(8),
 		"/proc/self/status": "Name:\tpython\nCpus_allowed_list:\t0-7\n",
 	}
-	for name, text := range files {
-		all[name] = text
-	}
-	for name, text := range all {
-		if text == "" {
-			continue // taken away
-		}
-		path := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	}
+	maps.Copy(all, files)
+	maps.DeleteFunc(all, func(_, text string) bool { return text == "" }) // taken away
+	put(t, root, all)
 	return root
 }
 
@@ -54,9 +48,7 @@ const (
 func TestHostMemoryLimits(t *testing.T) {
 	v2 := func(extra map[string]string) map[string]string {
 		files := map[string]string{"/proc/self/cgroup": "0::/a/b\n", "/proc/self/mountinfo": "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n" + v2Mount}
-		for name, text := range extra {
-			files[name] = text
-		}
+		maps.Copy(files, extra)
 		return files
 	}
 	tests := []struct {
@@ -163,7 +155,8 @@ func TestHostMemoryLimits(t *testing.T) {
 
 func TestUnreadableTrees(t *testing.T) {
 	root := machine(t, map[string]string{"/proc/self/cgroup": "0::/\n", "/proc/self/mountinfo": v2Mount})
-	require.NoError(t, os.MkdirAll(filepath.Join(root, "sys/fs/cgroup/memory.max"), 0o755)) // a folder where a file should be
+	// a folder where a file should be
+	require.NoError(t, os.MkdirAll(filepath.Join(root, "sys/fs/cgroup/memory.max"), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "sys/fs/cgroup/cpu.max"), 0o000))
 	memory, err := OpenHost(root).Memory()
 	require.NoError(t, err)
@@ -213,12 +206,11 @@ func TestUsableCores(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			files := map[string]string{}
-			for _, part := range []map[string]string{test.base, test.extra} {
-				for name, text := range part {
-					files[name] = text
-				}
+			files := maps.Clone(test.base)
+			if files == nil {
+				files = map[string]string{}
 			}
+			maps.Copy(files, test.extra)
 			found := hostCPU(machine(t, files))
 			assert.Equal(t, test.usable, found.UsableCores)
 			assert.Equal(t, test.source, found.LimitSource)

@@ -1,21 +1,28 @@
 package hardware
 
 import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// Devices keeps the driver open for repeated memory readings. Its methods may be called from any goroutine.
+// Devices keeps the driver open for repeated memory readings. Its methods may be called from any
+// goroutine.
 type Devices struct {
-	lock   sync.RWMutex   // readings share it, Close takes it alone: no reading runs against a closed driver
+	// readings share it, Close takes it alone: no reading runs against a closed driver
+	lock   sync.RWMutex
 	units  []unit         // the visible ones in CUDA order
 	finish func()         // nil once closed
 	others otherProcesses // memory of other processes
 }
 
-// OpenDevices opens the driver and the visible GPUs. Without a usable driver or GPU it gives NotFound with the reason.
+// OpenDevices opens the driver and the visible GPUs. Without a usable driver or GPU it gives
+// NotFound with the reason.
 func OpenDevices(options Options) (*Devices, error) {
 	session, err := connect(options.LibraryPath)
 	if err != nil {
@@ -24,7 +31,8 @@ func OpenDevices(options Options) (*Devices, error) {
 	units, reason := session.visible(options)
 	if len(units) == 0 {
 		session.close()
-		return nil, fault.New(fault.NotFound, "watch host memory only, or make a GPU visible", "no GPU to watch: %s", reason)
+		return nil, fault.New(fault.NotFound, "watch host memory only, or make a GPU visible",
+			"no GPU to watch: %s", reason)
 	}
 	others := newOtherProcesses(options.Root, len(units))
 	if options.PID > 0 {
@@ -44,16 +52,19 @@ func (d *Devices) Name(i int) string {
 	return d.units[i].name
 }
 
-// Memory reads GPU i, in bytes; it costs some microseconds. total can exceed used+free by what the driver keeps for
-// itself. A driver that fails later gives NotFound with its reason, a wrong index InvalidArgument; it never panics.
+// Memory reads GPU i, in bytes; it costs some microseconds. total can exceed used+free by what the
+// driver keeps for itself. A driver that fails later gives NotFound with its reason, a wrong index
+// InvalidArgument; it never panics.
 func (d *Devices) Memory(i int) (used, total, free uint64, err error) {
 	d.lock.RLock()
 	defer d.lock.RUnlock()
 	if d.finish == nil {
-		return 0, 0, 0, fault.New(fault.NotFound, "open the devices again", "cannot read GPU %d: the devices were closed", i)
+		return 0, 0, 0, fault.New(fault.NotFound, "open the devices again",
+			"cannot read GPU %d: the devices were closed", i)
 	}
 	if i < 0 || i >= len(d.units) {
-		return 0, 0, 0, fault.New(fault.InvalidArgument, "", "there is no GPU %d: indices run from 0 to %d", i, len(d.units)-1)
+		return 0, 0, 0, fault.New(fault.InvalidArgument, "",
+			"there is no GPU %d: indices run from 0 to %d", i, len(d.units)-1)
 	}
 	memory, err := d.units[i].memory()
 	if err != nil {
@@ -77,8 +88,9 @@ func (d *Devices) Properties(i int) runlog.GPU {
 	return facts
 }
 
-// Activity reads what GPU i does, and what the driver has to tell of; a reading of PCIe holds the caller for 40 ms. One
-// goroutine uses it. Nothing is known of a GPU that is not there, or of a closed driver.
+// Activity reads what GPU i does, and what the driver has to tell of; a reading of PCIe holds the
+// caller for 40 ms. One goroutine uses it. Nothing is known of a GPU that is not there, or of a
+// closed driver.
 func (d *Devices) Activity(i int) (runlog.GPUReading, []runlog.Event) {
 	d.lock.RLock()
 	defer d.lock.RUnlock()
@@ -90,7 +102,7 @@ func (d *Devices) Activity(i int) (runlog.GPUReading, []runlog.Event) {
 	return reading, events
 }
 
-// Close gives the driver back. Closing twice does no harm.
+// Close returns the driver back. Closing twice does no harm.
 func (d *Devices) Close() error {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -104,4 +116,220 @@ func (d *Devices) Close() error {
 		d.finish = nil
 	}
 	return nil
+}
+
+// CUDA numbers the GPUs of a machine in the order of the PCI bus with CUDA_DEVICE_ORDER=PCI_BUS_ID,
+// which is NVML's. By default (FASTEST_FIRST) it puts the fastest first, by a rule that NVIDIA does
+// not publish: the same order where all are alike, and not known from outside where they differ. A
+// process in which CUDA runs can ask it; identifiers in CUDA_VISIBLE_DEVICES count the same in
+// every order.
+const pciOrder = "PCI_BUS_ID"
+
+// inCUDAOrder is the boards that CUDA itself has listed, in its order; nil where it was not asked,
+// or has listed others.
+func (s *session) inCUDAOrder(uuids []string) (units []unit) {
+	for _, uuid := range uuids {
+		i := slices.IndexFunc(s.boards, func(b board) bool {
+			return b.uuid == uuid && b.err == nil && !b.migMode
+		})
+		if uuid == "" || i < 0 || slices.ContainsFunc(units, func(u unit) bool {
+			return u.uuid == uuid
+		}) {
+			return nil
+		}
+		units = append(units, s.boards[i].unit)
+	}
+	return units
+}
+
+// orderNote says that indices may select other GPUs than those in units, "" where they do not.
+func (s *session) orderNote(options Options, units []unit) string {
+	setting := options.VisibleDevices
+	if setting == nil || len(units) == 0 || len(units) == len(s.boards) ||
+		options.DeviceOrder == pciOrder ||
+		parseVisible(*setting).indices == nil || s.inCUDAOrder(options.CUDAOrder) != nil ||
+		s.alike() {
+		return ""
+	}
+	names := make([]string, len(units))
+	for i, u := range units {
+		names[i] = u.name
+	}
+	return fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s may select other GPUs than those planned for "+
+		"(%s): without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA numbers unlike GPUs "+
+		"fastest first, by a rule that is not published. Set it before Python starts, or name "+
+		"GPUs by UUID (nvidia-smi -L).", fault.Shorten(*setting), strings.Join(names, ", "))
+}
+
+// alike reports whether every order of the boards is the same to a plan.
+func (s *session) alike() bool {
+	return !slices.ContainsFunc(s.boards, func(b board) bool {
+		return b.name != s.boards[0].name || b.migMode != s.boards[0].migMode
+	})
+}
+
+// How CUDA reads CUDA_VISIBLE_DEVICES, after the CUDA programming guide and PyTorch's reader of it
+// (torch/cuda/__init__.py, which was fitted to the driver's behaviour):
+//
+//   - entries are separated by commas; the first entry decides whether they are indices, "GPU-" or
+//     "MIG-" identifiers;
+//   - an index is what strtoul makes of the text, so "1abc" is 1; an identifier may be cut short
+//     while it stays unique;
+//   - the list ends at the first entry that is negative, of another kind, unknown or ambiguous;
+//   - a repeated entry hides everything.
+//
+// MIG (NVIDIA's MIG user guide, "CUDA device enumeration"): a process sees one MIG device at most,
+// the first selected, and no whole GPU beside it.
+//
+// Indices count in NVML's order, which may not be CUDA's where GPUs differ (orderNote).
+
+// selection is CUDA_VISIBLE_DEVICES taken apart: indices, or prefixes of identifiers.
+type selection struct {
+	indices []int
+	boards  []string // prefixes of board UUIDs, "GPU-8d…"
+	migs    []string // prefixes of MIG UUIDs, "MIG-5f…" or, before R470, "MIG-GPU-8d…/7/0"
+}
+
+// parseVisible reads the variable. Anything unreadable ends the list; it never fails.
+func parseVisible(setting string) selection {
+	switch {
+	case strings.HasPrefix(setting, "GPU-"):
+		return selection{boards: identifiers(setting, "GPU-")}
+	case strings.HasPrefix(setting, "MIG-"):
+		return selection{migs: identifiers(setting, "MIG-")}
+	default:
+		return selection{indices: indices(setting)}
+	}
+}
+
+func identifiers(setting, kind string) []string {
+	var prefixes []string
+	for entry := range strings.SplitSeq(setting, ",") {
+		if slices.Contains(prefixes, entry) {
+			return nil
+		}
+		if !strings.HasPrefix(entry, kind) || len(prefixes) == maxBoards {
+			break
+		}
+		prefixes = append(prefixes, entry)
+	}
+	return prefixes
+}
+
+func indices(setting string) []int {
+	var numbers []int
+	for entry := range strings.SplitSeq(setting, ",") {
+		index, ok := leadingNumber(strings.TrimSpace(entry))
+		if !ok || len(numbers) == maxBoards {
+			break
+		}
+		if slices.Contains(numbers, index) {
+			return nil
+		}
+		numbers = append(numbers, index)
+	}
+	return numbers
+}
+
+// leadingNumber is strtoul for what matters here: an optional sign and decimal digits, the rest
+// ignored. Negative, absent and overflowing numbers are not ok.
+func leadingNumber(text string) (int, bool) {
+	text = strings.TrimPrefix(text, "+")
+	end := 0
+	for end < len(text) && text[end] >= '0' && text[end] <= '9' {
+		end++
+	}
+	number, err := strconv.ParseUint(text[:end], 10, 31)
+	return int(number), err == nil
+}
+
+// selectUnits returns what CUDA would enumerate, in its order. trouble is the first error of a
+// selected board that cannot be used; such a board is left out.
+func selectUnits(boards []board, setting *string) (units []unit, trouble string) {
+	chosen := boards
+	if setting != nil {
+		choice := parseVisible(*setting)
+		if choice.migs != nil {
+			return selectMIG(boards, choice.migs), ""
+		}
+		chosen = selectBoards(boards, choice)
+	}
+	for _, b := range chosen {
+		switch {
+		case b.err != nil:
+			if trouble == "" {
+				trouble = b.err.Error()
+			}
+		case b.migMode:
+			units = append(units, b.slices...)
+		default:
+			units = append(units, b.unit)
+		}
+	}
+	return oneMIG(units), trouble
+}
+
+func selectBoards(boards []board, choice selection) []board {
+	var picked []int
+	for _, index := range choice.indices {
+		if index >= len(boards) {
+			break
+		}
+		picked = append(picked, index)
+	}
+	for _, prefix := range choice.boards {
+		index := uniquePrefix(len(boards), prefix, func(i int) string { return boards[i].uuid })
+		if index < 0 {
+			break
+		}
+		if slices.Contains(picked, index) { // two prefixes of one GPU are a repetition too
+			return nil
+		}
+		picked = append(picked, index)
+	}
+	chosen := make([]board, len(picked))
+	for i, index := range picked {
+		chosen[i] = boards[index]
+	}
+	return chosen
+}
+
+// selectMIG resolves the first identifier only: CUDA shows one MIG device, and an unknown one ends
+// the list.
+func selectMIG(boards []board, prefixes []string) []unit {
+	var all []unit
+	for _, b := range boards {
+		all = append(all, b.slices...)
+	}
+	index := uniquePrefix(len(all), prefixes[0], func(i int) string { return all[i].uuid })
+	if index < 0 {
+		return nil
+	}
+	return all[index : index+1]
+}
+
+// uniquePrefix is the place of the one identifier that starts with prefix; -1 when none or several
+// do.
+func uniquePrefix(count int, prefix string, identifier func(int) string) int {
+	match := -1
+	for i := range count {
+		if !strings.HasPrefix(identifier(i), prefix) {
+			continue
+		}
+		if match >= 0 {
+			return -1
+		}
+		match = i
+	}
+	return match
+}
+
+// oneMIG applies the rule that a MIG device is enumerated alone.
+func oneMIG(units []unit) []unit {
+	for i, u := range units {
+		if u.mig {
+			return units[i : i+1]
+		}
+	}
+	return units
 }

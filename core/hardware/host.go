@@ -25,10 +25,12 @@ func hostContext(proc, sys string) context.Context {
 		common.EnvMap{common.HostProcEnvKey: proc, common.HostSysEnvKey: sys})
 }
 
-// Host reads the RAM that this process may use again and again: the host's, cut down to the container's limit.
+// Host reads the RAM that this process may use again and again: the host's, cut down to the
+// container's limit.
 type Host struct {
-	tree   tree
-	groups []hierarchy // found once: a process that is moved to another group while it is watched is not followed
+	tree tree
+	// found once: a process that is moved to another group while it is watched is not followed
+	groups []hierarchy
 }
 
 // OpenHost finds the process's groups. root is the folder that holds proc and sys, "" for "/".
@@ -37,24 +39,28 @@ func OpenHost(root string) *Host {
 	return &Host{tree: tree, groups: tree.hierarchies("memory")}
 }
 
-// Memory reads a few small files, cheap enough for ten readings a second. A missing or impossible meminfo gives NotFound
-// or Corrupt; without readable limits the host's figures stand.
+// Memory reads a few small files, cheap enough for ten readings a second. A missing or impossible
+// meminfo gives NotFound or Corrupt; without readable limits the host's figures stand.
 func (h *Host) Memory() (profile.Memory, error) {
 	tree := h.tree
 	host, err := mem.VirtualMemoryWithContext(hostContext(tree.real("/proc"), tree.real("/sys")))
 	if err != nil {
-		return profile.Memory{}, fault.Wrap(err, fault.Corrupt, "", "cannot read the host's memory from %s", tree.real("/proc/meminfo"))
+		return profile.Memory{}, fault.Wrap(err, fault.Corrupt, "",
+			"cannot read the host's memory from %s", tree.real("/proc/meminfo"))
 	}
 	if host.Total == 0 {
-		return profile.Memory{}, fault.New(fault.NotFound, "mount /proc, or name the folder that holds it",
+		return profile.Memory{}, fault.New(fault.NotFound,
+			"mount /proc, or name the folder that holds it",
 			"cannot read the host's memory: %s is missing or empty", tree.real("/proc/meminfo"))
 	}
 	if host.Total > maxHostMemory {
-		return profile.Memory{}, fault.New(fault.Corrupt, "", "%s claims %d B of memory, more than any host has",
+		return profile.Memory{}, fault.New(fault.Corrupt, "",
+			"%s claims %d B of memory, more than any host has",
 			tree.real("/proc/meminfo"), host.Total)
 	}
 	memory := profile.Memory{
-		TotalBytes: host.Total, HostTotalBytes: host.Total, AvailableBytes: min(host.Available, host.Total),
+		TotalBytes: host.Total, HostTotalBytes: host.Total,
+		AvailableBytes: min(host.Available, host.Total),
 	}
 	limit := tree.memoryLimit(h.groups, host.Total)
 	if limit.bytes < memory.TotalBytes {
@@ -64,32 +70,35 @@ func (h *Host) Memory() (profile.Memory, error) {
 	return memory, nil
 }
 
-// hostCPU counts the processors. Unreadable facts fall back to what the Go runtime sees, so the counts are at least 1.
+// hostCPU counts the processors. Unreadable facts fall back to what the Go runtime sees, so the
+// counts are at least 1.
 func hostCPU(root string) profile.CPU {
 	tree := newTree(root)
 	ctx := hostContext(tree.real("/proc"), tree.real("/sys"))
-	found := profile.CPU{Model: cpuModel(tree)}
-	found.LogicalCores, _ = cpu.CountsWithContext(ctx, true)
-	if found.LogicalCores < 1 {
-		found.LogicalCores = runtime.NumCPU()
+	result := profile.CPU{Model: cpuModel(tree)}
+	result.LogicalCores, _ = cpu.CountsWithContext(ctx, true)
+	if result.LogicalCores < 1 {
+		result.LogicalCores = runtime.NumCPU()
 	}
-	found.PhysicalCores, _ = cpu.CountsWithContext(ctx, false)
-	if found.PhysicalCores < 1 || found.PhysicalCores > found.LogicalCores {
-		found.PhysicalCores = found.LogicalCores // virtual machines on ARM tell no topology
+	result.PhysicalCores, _ = cpu.CountsWithContext(ctx, false)
+	if result.PhysicalCores < 1 || result.PhysicalCores > result.LogicalCores {
+		result.PhysicalCores = result.LogicalCores // virtual machines on ARM tell no topology
 	}
-	found.UsableCores = float64(found.LogicalCores)
-	if allowed, ok := tree.allowedCPUs(); ok && allowed < found.LogicalCores {
-		found.UsableCores = float64(allowed)
-		found.LimitSource = fmt.Sprintf("CPU affinity or cpuset: %d of %d processors", allowed, found.LogicalCores)
+	result.UsableCores = float64(result.LogicalCores)
+	if allowed, ok := tree.allowedCPUs(); ok && allowed < result.LogicalCores {
+		result.UsableCores = float64(allowed)
+		result.LimitSource = fmt.Sprintf("CPU affinity or cpuset: %d of %d processors", allowed,
+			result.LogicalCores)
 	}
-	if quota := tree.cpuQuota(); quota.cores < found.UsableCores {
-		found.UsableCores, found.LimitSource = quota.cores, quota.source
+	if quota := tree.cpuQuota(); quota.cores < result.UsableCores {
+		result.UsableCores, result.LimitSource = quota.cores, quota.source
 	}
-	return found
+	return result
 }
 
-// cpuModel is the name of the first processor, "" where the kernel gives none. gopsutil is sent to an empty sys folder:
-// it would open two topology files per processor for facts not used here, and it indexes past the end of an empty one.
+// cpuModel is the name of the first processor, "" where the kernel gives none. gopsutil is sent to
+// an empty sys folder: it would open two topology files per processor for facts not used here, and
+// it indexes past the end of an empty one.
 func cpuModel(tree tree) string {
 	proc := tree.real("/proc")
 	infos, _ := cpu.InfoWithContext(hostContext(proc, filepath.Join(proc, "no-sys")))

@@ -4,6 +4,8 @@ import (
 	"math"
 	"os"
 	"path"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
@@ -12,7 +14,8 @@ import (
 // treeEvery is how many readings pass between two looks at which processes belong to this one.
 const treeEvery = 5
 
-// HostWatch reads what the host does, again and again: rates are those since the reading before. One goroutine uses it.
+// HostWatch reads what the host does, again and again: rates are those since the reading before.
+// One goroutine uses it.
 type HostWatch struct {
 	tree     tree
 	pid      int
@@ -40,7 +43,8 @@ type hostCounters struct {
 // WatchHost prepares readings. root is the folder that holds proc, sys and dev, "" for "/".
 func WatchHost(root string) *HostWatch {
 	tree := newTree(root)
-	w := &HostWatch{tree: tree, pid: os.Getpid(), own: "/proc/self", now: time.Now, quota: tree.cpuQuota()}
+	w := &HostWatch{tree: tree, pid: os.Getpid(), own: "/proc/self", now: time.Now,
+		quota: tree.cpuQuota()}
 	if list, ok := statusField(tree.read("/proc/self/status", sizeStat), "Cpus_allowed_list"); ok {
 		cpus := map[int]bool{}
 		if eachCPU(list, func(number int) { cpus[number] = true }) {
@@ -67,17 +71,18 @@ func (w *HostWatch) Properties() runlog.Host {
 	return facts
 }
 
-// Activity reads the host. Rates are absent in the first reading. What cannot be read is absent, and told of.
+// Activity reads the host. Rates are absent in the first reading. What cannot be read is absent,
+// and told of.
 func (w *HostWatch) Activity() (runlog.HostReading, []runlog.Event) {
-	r, now := runlog.NoHostReading(), hostCounters{at: w.now()}
+	r, counters := runlog.NoHostReading(), hostCounters{at: w.now()}
 	w.unread = nil
 	w.memory(&r)
-	w.processes(&r, &now)
-	w.count(&now)
+	w.processes(&r, &counters)
+	w.count(&counters)
 	if !w.before.at.IsZero() {
-		w.rates(&r, &now)
+		w.rates(&r, &counters)
 	}
-	w.before = now
+	w.before = counters
 	w.readings++
 	return r, w.unread
 }
@@ -86,7 +91,8 @@ func (w *HostWatch) Activity() (runlog.HostReading, []runlog.Event) {
 func (w *HostWatch) text(name string, size int64) string {
 	text := w.tree.read(name, size)
 	if text == "" {
-		w.unread = append(w.unread, runlog.Event{Kind: runlog.EventUnread, GPU: -1, Text: name + " cannot be read"})
+		w.unread = append(w.unread, runlog.Event{Kind: runlog.EventUnread, GPU: -1, Text: name +
+			" cannot be read"})
 	}
 	return text
 }
@@ -104,7 +110,7 @@ func (w *HostWatch) memory(r *runlog.HostReading) {
 }
 
 // processes adds up the tree. A worker that ended meanwhile counts nothing.
-func (w *HostWatch) processes(r *runlog.HostReading, now *hostCounters) {
+func (w *HostWatch) processes(r *runlog.HostReading, counters *hostCounters) {
 	if w.readings%treeEvery == 0 {
 		w.workers = w.tree.descendants(w.pid)
 	}
@@ -114,77 +120,191 @@ func (w *HostWatch) processes(r *runlog.HostReading, now *hostCounters) {
 		return
 	}
 	var workers uint64
-	now.ticks = map[int]uint64{w.pid: own.ticks}
+	counters.ticks = map[int]uint64{w.pid: own.ticks}
 	for _, pid := range w.workers {
 		if worker, ok := w.tree.process(procOf(pid)); ok {
 			workers += worker.resident
-			now.ticks[pid] = worker.ticks
+			counters.ticks[pid] = worker.ticks
 		}
 	}
 	r.TreeRSS, r.WorkersRSS = float64(own.resident+workers), float64(workers)
 }
 
-func (w *HostWatch) count(now *hostCounters) {
-	now.cpus = parseCPUTimes(w.text("/proc/stat", sizeCounters))
-	now.disks, now.hasDisks = parseDisks(w.tree.read("/proc/diskstats", sizeCounters)) // a container may have none
-	now.net, now.hasNet = parseNetwork(w.text("/proc/net/dev", sizeCounters))
+func (w *HostWatch) count(counters *hostCounters) {
+	counters.cpus = parseCPUTimes(w.text("/proc/stat", sizeCounters))
+	// a container may have none
+	counters.disks, counters.hasDisks = parseDisks(w.tree.read("/proc/diskstats", sizeCounters))
+	counters.net, counters.hasNet = parseNetwork(w.text("/proc/net/dev", sizeCounters))
 	if !math.IsInf(w.quota.cores, 1) {
-		now.quotaUsed, now.quota = w.tree.groupTime(path.Dir(w.quota.source))
+		counters.quotaUsed, counters.quota = w.tree.groupTime(path.Dir(w.quota.source))
 	}
 }
 
-func (w *HostWatch) rates(r *runlog.HostReading, now *hostCounters) {
-	passed := now.at.Sub(w.before.at).Seconds()
+func (w *HostWatch) rates(r *runlog.HostReading, counters *hostCounters) {
+	passed := counters.at.Sub(w.before.at).Seconds()
 	if passed <= 0 {
 		return
 	}
 	var sum cpuTime
 	var sumBefore cpuTime
 	counted := 0.0
-	for number, time := range now.cpus {
-		before, known := w.before.cpus[number]
-		if !known || (w.cpus != nil && !w.cpus[number]) {
+	for number, time := range counters.cpus {
+		before, isKnown := w.before.cpus[number]
+		if !isKnown || (w.cpus != nil && !w.cpus[number]) {
 			continue
 		}
 		counted++
-		sum, sumBefore = cpuTime{sum.busy + time.busy, sum.all + time.all}, cpuTime{sumBefore.busy + before.busy, sumBefore.all + before.all}
+		sum, sumBefore = cpuTime{sum.busy + time.busy, sum.all + time.all},
+			cpuTime{sumBefore.busy + before.busy, sumBefore.all + before.all}
 		if share, ok := time.share(before); ok && !(r.BusiestCore > share) {
 			r.BusiestCore = share
 		}
 	}
 	if share, ok := sum.share(sumBefore); ok {
 		r.CPUShare = share
-		r.TreeCPU = now.tree(&w.before, float64(sum.all-sumBefore.all)*min(1, w.quota.cores/counted))
+		r.TreeCPU = counters.tree(&w.before, float64(sum.all-sumBefore.all)*min(1,
+			w.quota.cores/counted))
 	}
-	if now.quota && w.before.quota && now.quotaUsed >= w.before.quotaUsed {
-		r.CPUShare = min(1, (now.quotaUsed-w.before.quotaUsed).Seconds()/passed/w.quota.cores)
+	if counters.quota && w.before.quota && counters.quotaUsed >= w.before.quotaUsed {
+		r.CPUShare = min(1, (counters.quotaUsed-w.before.quotaUsed).Seconds()/passed/w.quota.cores)
 	}
-	if now.hasDisks && w.before.hasDisks {
-		r.DiskRead, r.DiskWritten = rate(now.disks.in, w.before.disks.in, passed), rate(now.disks.out, w.before.disks.out, passed)
+	if counters.hasDisks && w.before.hasDisks {
+		r.DiskRead, r.DiskWritten = rate(counters.disks.in, w.before.disks.in, passed),
+			rate(counters.disks.out, w.before.disks.out, passed)
 	}
-	if now.hasNet && w.before.hasNet {
-		r.Received, r.Sent = rate(now.net.in, w.before.net.in, passed), rate(now.net.out, w.before.net.out, passed)
+	if counters.hasNet && w.before.hasNet {
+		r.Received, r.Sent = rate(counters.net.in, w.before.net.in, passed),
+			rate(counters.net.out, w.before.net.out, passed)
 	}
 }
 
-// tree is the part of the processors' ticks that processes known in both readings used, 0 to 1; NaN without any.
-func (now *hostCounters) tree(before *hostCounters, all float64) float64 {
-	used, known := uint64(0), false
-	for pid, ticks := range now.ticks {
+// tree is the part of the processors' ticks that processes known in both readings used, 0 to 1; NaN
+// without any.
+func (c *hostCounters) tree(before *hostCounters, all float64) float64 {
+	used, counted := uint64(0), false
+	for pid, ticks := range c.ticks {
 		if was, ok := before.ticks[pid]; ok && ticks >= was {
-			used, known = used+ticks-was, true
+			used, counted = used+ticks-was, true
 		}
 	}
-	if !known {
+	if !counted {
 		return math.NaN()
 	}
 	return min(1, float64(used)/all)
 }
 
 // rate is a counter's rise per second; absent when it fell, as when an interface was taken away.
-func rate(now, before uint64, seconds float64) float64 {
-	if now < before {
+func rate(newer, before uint64, seconds float64) float64 {
+	if newer < before {
 		return math.NaN()
 	}
-	return float64(now-before) / seconds
+	return float64(newer-before) / seconds
+}
+
+// sizeCounters bounds /proc/stat, diskstats and net/dev, of which the first grows with the
+// processors: 1 MiB.
+const sizeCounters = 1 << 20
+
+// sectorBytes is the unit of /proc/diskstats, whatever a disk's own sectors are
+// (Documentation/admin-guide/iostats.rst).
+const sectorBytes = 512
+
+// traffic is two counters that rise, in bytes.
+type traffic struct{ in, out uint64 }
+
+// parseDisks adds up what whole disks read and wrote. Partitions and what lies on top of other
+// disks (loop, ram, dm, md) would count twice.
+func parseDisks(text string) (all traffic, ok bool) {
+	disk := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		fields := strings.Fields(line)
+		if len(fields) < 10 || stacked(fields[2]) || partition(fields[2], disk) {
+			continue
+		}
+		disk = fields[2]
+		read, err := strconv.ParseUint(fields[5], 10, 64)
+		written, err2 := strconv.ParseUint(fields[9], 10, 64)
+		if err == nil && err2 == nil {
+			all.in, all.out, ok = all.in+read*sectorBytes, all.out+written*sectorBytes, true
+		}
+	}
+	return all, ok
+}
+
+func stacked(name string) bool {
+	for _, prefix := range []string{"loop", "ram", "zram", "dm-", "md", "sr", "fd"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// partition reports whether a name is a partition of the disk listed before it: sda1 of sda,
+// nvme0n1p2 of nvme0n1.
+func partition(name, disk string) bool {
+	suffix, inside := strings.CutPrefix(name, disk)
+	if disk == "" || !inside || suffix == "" {
+		return false
+	}
+	_, err := strconv.Atoi(strings.TrimPrefix(suffix, "p"))
+	return err == nil
+}
+
+// parseNetwork adds up what all interfaces but the loopback received and sent.
+func parseNetwork(text string) (all traffic, ok bool) {
+	for line := range strings.SplitSeq(text, "\n") {
+		name, counters, isInterface := strings.Cut(line, ":")
+		fields := strings.Fields(counters)
+		if !isInterface || len(fields) < 16 || strings.TrimSpace(name) == "lo" {
+			continue
+		}
+		received, err := strconv.ParseUint(fields[0], 10, 64)
+		sent, err2 := strconv.ParseUint(fields[8], 10, 64)
+		if err == nil && err2 == nil {
+			all.in, all.out, ok = all.in+received, all.out+sent, true
+		}
+	}
+	return all, ok
+}
+
+// cpuTime is what /proc/stat tells of one processor, in ticks.
+type cpuTime struct{ busy, all uint64 }
+
+// parseCPUTimes reads the lines "cpu3 user nice system idle iowait irq softirq steal …". Guest time
+// is part of user time.
+func parseCPUTimes(text string) map[int]cpuTime {
+	times := map[int]cpuTime{}
+	for line := range strings.SplitSeq(text, "\n") {
+		if !strings.HasPrefix(line, "cpu") {
+			break // the processors come first, the interrupts behind them are long
+		}
+		fields := strings.Fields(line)
+		number, err := strconv.Atoi(fields[0][len("cpu"):])
+		if err != nil || len(fields) < 5 || number < 0 || number >= maxCPUs {
+			continue
+		}
+		var time cpuTime
+		for i, field := range fields[1:min(len(fields), 9)] {
+			ticks, err := strconv.ParseUint(field, 10, 64)
+			if err != nil {
+				break
+			}
+			time.all += ticks
+			if i != 3 && i != 4 { // idle, and waiting for disks
+				time.busy += ticks
+			}
+		}
+		times[number] = time
+	}
+	return times
+}
+
+// share is the busy part of the time between two readings, 0 to 1; not ok when no time passed or
+// the counters fell.
+func (t cpuTime) share(before cpuTime) (float64, bool) {
+	if t.all <= before.all || t.busy < before.busy {
+		return 0, false
+	}
+	return min(1, float64(t.busy-before.busy)/float64(t.all-before.all)), true
 }

@@ -33,7 +33,8 @@ func put(t *testing.T, root string, files map[string]string) {
 
 var self = strconv.Itoa(os.Getpid())
 
-// processStat is /proc/<pid>/stat of a process that has used ticks, a quarter of them in the kernel.
+// processStat is /proc/<pid>/stat of a process that has used ticks, a quarter of them in the
+// kernel.
 func processStat(parent, ticks, pages int) string {
 	return fmt.Sprintf("12 (a name) with) S %d 1 1 0 -1 0 0 0 0 0 %d %d 0 0 20 0 1 0 5 900 %d 1", parent, ticks-ticks/4, ticks/4, pages)
 }

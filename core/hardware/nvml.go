@@ -15,7 +15,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// library is what is used of nvml.Interface, and handle what is used of nvml.Device; go-nvml's mocks satisfy both.
+// library is what is used of nvml.Interface, and handle what is used of nvml.Device; go-nvml's
+// mocks satisfy both.
 type library interface {
 	Init() nvml.Return
 	Shutdown() nvml.Return
@@ -59,9 +60,9 @@ const (
 	maxSlices      = 64 // MIG devices believed of one board; cards of 2026 have 7
 )
 
-// loaded is the NVML library of this process. The first usable one stays: the linker binds each NVML function once, at its
-// first call, so a second library would be asked for its symbols while the first one is called. For the same reason the
-// file is never unloaded.
+// loaded is the NVML library of this process. The first usable one stays: the linker binds each
+// NVML function once, at its first call, so a second library would be asked for its symbols while
+// the first one is called. For the same reason the file is never unloaded.
 var loaded struct {
 	sync.Mutex
 	path      string
@@ -69,7 +70,8 @@ var loaded struct {
 	functions functions
 }
 
-// connect loads the library and starts a session. Every failure is NotFound and worded as the reason for having no GPU.
+// connect loads the library and starts a session. Every failure is NotFound and worded as the
+// reason for having no GPU.
 func connect(path string) (*session, error) {
 	if path == "" {
 		path = defaultLibrary
@@ -85,33 +87,39 @@ func connect(path string) (*session, error) {
 		loaded.library = nvml.New(nvml.WithLibraryPath(path))
 	} else if loaded.path != path {
 		return nil, fault.New(fault.NotFound, "use one NVML library per process",
-			"cannot use the NVML library %q: this process already uses %q", fault.Shorten(path), fault.Shorten(loaded.path))
+			"cannot use the NVML library %q: this process already uses %q", fault.Shorten(path),
+			fault.Shorten(loaded.path))
 	}
 	return start(loaded.library, loaded.functions)
 }
 
-// load opens the file and lists the functions it has. It comes before Init because go-nvml calls nvmlInit unseen, which
-// ends the process when the file is some other library.
+// load opens the file and lists the functions it has. It comes before Init because go-nvml calls
+// nvmlInit unseen, which ends the process when the file is some other library.
 func load(path string) (functions, error) {
-	file := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL) // global, or the calls through cgo would not find the functions
+	// global, or the calls through cgo would not find the functions
+	file := dl.New(path, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
 	if err := file.Open(); err != nil {
 		if strings.Contains(err.Error(), "No such file") {
-			return functions{}, fault.New(fault.NotFound, "install the NVIDIA driver, or start the container with GPU access",
+			return functions{}, fault.New(fault.NotFound,
+				"install the NVIDIA driver, or start the container with GPU access",
 				"no NVIDIA driver: its library %s was not found", fault.Shorten(path))
 		}
-		return functions{}, fault.Wrap(err, fault.NotFound, "reinstall the NVIDIA driver", "the NVIDIA driver's library cannot be loaded")
+		return functions{}, fault.Wrap(err, fault.NotFound, "reinstall the NVIDIA driver",
+			"the NVIDIA driver's library cannot be loaded")
 	}
 	available, missing := findFunctions(file.Lookup)
 	if missing != "" {
 		_ = file.Close()
 		return functions{}, fault.New(fault.NotFound, "reinstall the NVIDIA driver",
-			"%s cannot be used as the NVIDIA driver's library: it has no %s", fault.Shorten(path), missing)
+			"%s cannot be used as the NVIDIA driver's library: it has no %s", fault.Shorten(path),
+			missing)
 	}
 	return available, nil
 }
 
-// start initialises NVML and lists the boards. Init and Shutdown are counted by NVML across the process, so a session
-// does not disturb others (PyTorch's, say). After a failed Init nothing is called, not even Shutdown.
+// start initialises NVML and lists the boards. Init and Shutdown are counted by NVML across the
+// process, so a session does not disturb others (PyTorch's, say). After a failed Init nothing is
+// called, not even Shutdown.
 func start(lib library, available functions) (*session, error) {
 	if result := lib.Init(); result != nvml.SUCCESS {
 		return nil, driverError(result, "the NVIDIA driver does not start")
@@ -119,7 +127,8 @@ func start(lib library, available functions) (*session, error) {
 	opened := &session{close: func() {
 		loaded.Lock()
 		defer loaded.Unlock()
-		lib.Shutdown() // its only failures are "not initialised" and "unknown": nothing to do about either
+		// its only failures are "not initialised" and "unknown": nothing to do about either
+		lib.Shutdown()
 	}}
 	count, result := lib.DeviceGetCount()
 	if result != nvml.SUCCESS {
@@ -135,7 +144,8 @@ func start(lib library, available functions) (*session, error) {
 			opened.boards = append(opened.boards, broken)
 			continue
 		}
-		opened.boards = append(opened.boards, describeBoard(device, available, sources{lib.EventSetCreate, lib.GpmSampleAlloc, lib.GpmMetricsGet}))
+		opened.boards = append(opened.boards, describeBoard(device, available,
+			sources{lib.EventSetCreate, lib.GpmSampleAlloc, lib.GpmMetricsGet}))
 	}
 	return opened, nil
 }
@@ -148,7 +158,8 @@ func versions(lib library, available functions) (driver, cuda *string) {
 		}
 	}
 	if available.cudaVersion {
-		if number, result := lib.SystemGetCudaDriverVersion(); result == nvml.SUCCESS && number > 0 {
+		if number, result := lib.SystemGetCudaDriverVersion(); result == nvml.SUCCESS &&
+			number > 0 {
 			text := fmt.Sprintf("%d.%d", number/1000, number%1000/10) // 12040 is 12.4
 			cuda = &text
 		}
@@ -187,8 +198,8 @@ func describeBoard(device handle, available functions, from sources) board {
 	return b
 }
 
-// describeSlice takes from the board what a slice's own handle may not tell. Drivers before R470 or so name a slice like
-// its board, which must not pass for the whole card.
+// describeSlice takes from the board what a slice's own handle may not tell. Drivers before R470 or
+// so name a slice like its board, which must not pass for the whole card.
 func describeSlice(device handle, parent unit, available functions) unit {
 	slice := describe(device, available)
 	slice.mig = true
@@ -202,7 +213,8 @@ func describeSlice(device handle, parent unit, available functions) unit {
 	return slice
 }
 
-// describe reads what a board and a slice have in common. Facts that the driver does not give stay empty.
+// describe reads what a board and a slice have in common. Facts that the driver does not give stay
+// empty.
 func describe(device handle, available functions) unit {
 	u := unit{}
 	if name, result := device.GetName(); result == nvml.SUCCESS {
@@ -239,8 +251,8 @@ func (m *memoryMeter) read(name string) (reading, error) {
 	if m.v2.Load() {
 		info, result := m.device.GetMemoryInfo_v2()
 		if result == nvml.SUCCESS {
-			found := reading{used: info.Used, total: info.Total, free: info.Free}
-			return found, found.check(name)
+			memory := reading{used: info.Used, total: info.Total, free: info.Free}
+			return memory, memory.check(name)
 		}
 		if !m.v1 || !refusesFunction(result) {
 			return reading{}, driverError(result, fmt.Sprintf("cannot read the memory of %q", name))
@@ -251,19 +263,19 @@ func (m *memoryMeter) read(name string) (reading, error) {
 	if result != nvml.SUCCESS {
 		return reading{}, driverError(result, fmt.Sprintf("cannot read the memory of %q", name))
 	}
-	found := reading{used: info.Used, total: info.Total, free: info.Free}
-	return found, found.check(name)
+	memory := reading{used: info.Used, total: info.Total, free: info.Free}
+	return memory, memory.check(name)
 }
 
 // processes lists the compute processes of a device; an empty list where the driver does not tell.
 func processes(device handle, available functions) []profile.Process {
-	found := []profile.Process{}
+	running := []profile.Process{}
 	if !available.processes {
-		return found
+		return running
 	}
 	infos, result := device.GetComputeRunningProcesses()
 	if result != nvml.SUCCESS {
-		return found
+		return running
 	}
 	for _, info := range infos {
 		process := profile.Process{PID: info.Pid}
@@ -271,7 +283,7 @@ func processes(device handle, available functions) []profile.Process {
 			used := info.UsedGpuMemory
 			process.MemoryBytes = &used
 		}
-		found = append(found, process)
+		running = append(running, process)
 	}
-	return found
+	return running
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// pcieEvery is how many readings pass between two looks at PCIe: the driver watches the bus for 20 ms at each of the two
-// calls. Between them the last rates stand.
+// pcieEvery is how many readings pass between two looks at PCIe: the driver watches the bus for 20
+// ms at each of the two calls. Between them the last rates stand.
 const pcieEvery = 10
 
 // gauges are the readings that a driver or a card may not have.
@@ -35,16 +35,20 @@ const (
 	gaugeCount
 )
 
-// gaugeWords name each in messages, and the largest value that is believed. Power is in watts, the others as a run log has them.
+// gaugeWords name each in messages, and the largest value that is believed. Power is in watts, the
+// others as a run log has them.
 var gaugeWords = [gaugeCount]struct {
 	name    string
 	highest float64
 }{
-	{"utilisation", 1}, {"power", 10_000}, {"temperature", 200}, {"clock", 20_000}, {"throttle reasons", math.MaxUint32},
-	{"PCIe rates", 1e12}, {"NVLink rates", 1e14}, {"ECC errors", 1 << 53}, {"XID errors", math.MaxUint32}, {"activity of multiprocessors", 1},
+	{"utilisation", 1}, {"power", 10_000}, {"temperature", 200}, {"clock", 20_000},
+	{"throttle reasons", math.MaxUint32},
+	{"PCIe rates", 1e12}, {"NVLink rates", 1e14}, {"ECC errors", 1 << 53},
+	{"XID errors", math.MaxUint32}, {"activity of multiprocessors", 1},
 }
 
-// watcher reads what one card does; a MIG slice has memory of its own, but the card's heat, power and clocks.
+// watcher reads what one card does; a MIG slice has memory of its own, but the card's heat, power
+// and clocks.
 type watcher struct {
 	card      handle
 	available functions
@@ -68,15 +72,18 @@ func newWatcher(card handle, available functions, from sources) *watcher {
 	return &watcher{card: card, available: available, sources: from, now: time.Now, ecc: math.NaN()}
 }
 
-// facts are the power limit in watts and the highest clock in MHz, 0 where the driver does not tell.
+// facts are the power limit in watts and the highest clock in MHz, 0 where the driver does not
+// tell.
 func (w *watcher) facts() (powerLimit, maxClock float64) {
 	if w.available.powerLimit {
-		if limit, result := w.card.GetEnforcedPowerLimit(); result == nvml.SUCCESS && limit < 10_000_000 {
+		if limit, result := w.card.GetEnforcedPowerLimit(); result == nvml.SUCCESS &&
+			limit < 10_000_000 {
 			powerLimit = float64(limit) / 1000
 		}
 	}
 	if w.available.maxClock {
-		if clock, result := w.card.GetMaxClockInfo(nvml.CLOCK_SM); result == nvml.SUCCESS && clock < 20_000 {
+		if clock, result := w.card.GetMaxClockInfo(nvml.CLOCK_SM); result == nvml.SUCCESS &&
+			clock < 20_000 {
 			maxClock = float64(clock)
 		}
 	}
@@ -91,20 +98,26 @@ func (w *watcher) read() (runlog.GPUReading, []runlog.Event) {
 		w.tellOfMissing()
 	}
 	r.Utilization = w.ask(gaugeUtilization, func() (float64, nvml.Return) {
-		found, result := w.card.GetUtilizationRates()
-		if r.MemoryBusy = float64(found.Memory) / 100; result != nvml.SUCCESS || found.Memory > 100 {
+		utilization, result := w.card.GetUtilizationRates()
+		if r.MemoryBusy = float64(utilization.Memory) / 100; result != nvml.SUCCESS ||
+			utilization.Memory > 100 {
 			r.MemoryBusy = math.NaN()
 		}
-		return float64(found.Gpu) / 100, result
+		return float64(utilization.Gpu) / 100, result
 	})
-	r.PowerW = w.ask(gaugePower, func() (float64, nvml.Return) { return scaled(1e-3)(w.card.GetPowerUsage()) })
+	r.PowerW = w.ask(gaugePower, func() (float64, nvml.Return) {
+		return scaled(1e-3)(w.card.GetPowerUsage())
+	})
 	r.Temperature = w.ask(gaugeTemperature, func() (float64, nvml.Return) {
 		return scaled(1)(w.card.GetTemperature(nvml.TEMPERATURE_GPU))
 	})
-	r.ClockMHz = w.ask(gaugeClock, func() (float64, nvml.Return) { return scaled(1)(w.card.GetClockInfo(nvml.CLOCK_SM)) })
+	r.ClockMHz = w.ask(gaugeClock, func() (float64, nvml.Return) {
+		return scaled(1)(w.card.GetClockInfo(nvml.CLOCK_SM))
+	})
 	r.Throttle = w.ask(gaugeThrottle, w.throttling)
 	r.ECC = w.ask(gaugeECC, func() (float64, nvml.Return) {
-		count, result := w.card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
+		count, result := w.card.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED,
+			nvml.VOLATILE_ECC)
 		return float64(count), result
 	})
 	w.counted(&r)
@@ -115,8 +128,10 @@ func (w *watcher) read() (runlog.GPUReading, []runlog.Event) {
 }
 
 // scaled turns the driver's whole numbers into the units of a reading.
-func scaled(by float64) func(uint32, nvml.Return) (float64, nvml.Return) {
-	return func(value uint32, result nvml.Return) (float64, nvml.Return) { return float64(value) * by, result }
+func scaled(factor float64) func(uint32, nvml.Return) (float64, nvml.Return) {
+	return func(value uint32, result nvml.Return) (float64, nvml.Return) {
+		return float64(value) * factor, result
+	}
 }
 
 // tellOfMissing names once what the installed driver has no function for.
@@ -154,7 +169,8 @@ func (w *watcher) tell(kind, text string) {
 	w.told = append(w.told, runlog.Event{Kind: kind, Text: text})
 }
 
-// throttleBits are NVML's reasons in the words of a run log. Idle clocks and a boost that waits for other cards are no trouble.
+// throttleBits are NVML's reasons in the words of a run log. Idle clocks and a boost that waits for
+// other cards are no trouble.
 var throttleBits = map[uint64]int{
 	nvml.ClocksEventReasonSwPowerCap:                runlog.ThrottlePower,
 	nvml.ClocksEventReasonSwThermalSlowdown:         runlog.ThrottleHeat,
@@ -195,8 +211,12 @@ func (w *watcher) throttling() (float64, nvml.Return) {
 // rates are those of PCIe, and of NVLink from the second reading on.
 func (w *watcher) rates(r *runlog.GPUReading) {
 	if w.readings%pcieEvery == 0 {
-		in := w.ask(gaugePCIe, func() (float64, nvml.Return) { return scaled(1000)(w.card.GetPcieThroughput(nvml.PCIE_UTIL_RX_BYTES)) })
-		out := w.ask(gaugePCIe, func() (float64, nvml.Return) { return scaled(1000)(w.card.GetPcieThroughput(nvml.PCIE_UTIL_TX_BYTES)) })
+		in := w.ask(gaugePCIe, func() (float64, nvml.Return) {
+			return scaled(1000)(w.card.GetPcieThroughput(nvml.PCIE_UTIL_RX_BYTES))
+		})
+		out := w.ask(gaugePCIe, func() (float64, nvml.Return) {
+			return scaled(1000)(w.card.GetPcieThroughput(nvml.PCIE_UTIL_TX_BYTES))
+		})
 		w.pcieOK = in >= 0 && out >= 0
 		w.pcie = traffic{uint64(max(in, 0)), uint64(max(out, 0))}
 	}
@@ -206,7 +226,8 @@ func (w *watcher) rates(r *runlog.GPUReading) {
 	r.NVLink = w.ask(gaugeNVLink, w.nvlinkRate)
 }
 
-// nvlinkRate is what all links sent and received since the reading before, in bytes per second. The driver counts KiB.
+// nvlinkRate is what all links sent and received since the reading before, in bytes per second. The
+// driver counts KiB.
 func (w *watcher) nvlinkRate() (float64, nvml.Return) {
 	fields := []nvml.FieldValue{
 		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: math.MaxUint32},
@@ -222,9 +243,9 @@ func (w *watcher) nvlinkRate() (float64, nvml.Return) {
 		}
 		sum += binary.NativeEndian.Uint64(field.Value[:]) << 10
 	}
-	now, before, since := w.now(), w.nvlink, w.nvlinkAt
-	w.nvlink, w.nvlinkAt = sum, now
-	if passed := now.Sub(since).Seconds(); !since.IsZero() && passed > 0 && sum >= before {
+	readAt, before, since := w.now(), w.nvlink, w.nvlinkAt
+	w.nvlink, w.nvlinkAt = sum, readAt
+	if passed := readAt.Sub(since).Seconds(); !since.IsZero() && passed > 0 && sum >= before {
 		return float64(sum-before) / passed, nvml.SUCCESS
 	}
 	return 0, nvml.ERROR_TIMEOUT // no rate yet, which is no failure either
@@ -233,7 +254,8 @@ func (w *watcher) nvlinkRate() (float64, nvml.Return) {
 // incidents are errors that the card reports: by the driver's queue, and by counters that rose.
 func (w *watcher) incidents(r *runlog.GPUReading) {
 	if r.ECC > w.ecc {
-		w.tell(runlog.EventECC, fmt.Sprintf("%.0f uncorrected memory errors, %.0f more than before", r.ECC, r.ECC-w.ecc))
+		w.tell(runlog.EventECC, fmt.Sprintf("%.0f uncorrected memory errors, %.0f more than before",
+			r.ECC, r.ECC-w.ecc))
 	}
 	if !math.IsNaN(r.ECC) {
 		w.ecc = r.ECC
@@ -241,8 +263,8 @@ func (w *watcher) incidents(r *runlog.GPUReading) {
 	if w.off[gaugeXID] || !w.listen() {
 		return
 	}
-	const most = 16 // of one reading
-	for range most {
+	const limit = 16 // of one reading
+	for range limit {
 		data, result := w.events.Wait(0)
 		if result != nvml.SUCCESS {
 			return
@@ -272,7 +294,7 @@ func (w *watcher) listen() bool {
 	return true
 }
 
-// close gives the queue and the samples back; before the driver is.
+// close returns the queue and the samples back; before the driver is.
 func (w *watcher) close() {
 	w.counters.free()
 	if w.events != nil {

@@ -123,7 +123,8 @@ func TestWhatACardDoes(t *testing.T) {
 	assert.Len(t, card.GetPcieThroughputCalls(), 2, "the bus is watched at every tenth reading only")
 }
 
-// TestCountersOfTheHardware: from the second reading on, between the newest two samples; a share that cannot be is left out.
+// TestCountersOfTheHardware: from the second reading on, between the newest two samples; a share
+// that cannot be is left out.
 func TestCountersOfTheHardware(t *testing.T) {
 	card := newCard()
 	card.hopper, card.tensor = 1, 40
@@ -171,7 +172,8 @@ func TestACardWithoutSomethingIsNotAskedAgain(t *testing.T) {
 }
 
 func TestAnOldDriverIsAskedForNoFigureItLacks(t *testing.T) {
-	w := newWatcher(fakeGPU("Tesla K80"), functions{}, sources{}) // a mock ends the test at any call
+	// a mock ends the test at any call
+	w := newWatcher(fakeGPU("Tesla K80"), functions{}, sources{})
 	_, events := w.read()
 	require.Len(t, events, 1)
 	assert.Contains(t, events[0].Text, "this driver does not report: utilisation, power")

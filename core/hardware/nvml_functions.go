@@ -4,14 +4,17 @@ package hardware
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// functions tells which optional NVML functions the installed driver has. Calling one that it lacks ends the process, and
-// neither an error nor a panic would come back, so every function is looked up once, before the first call.
+// functions tells which optional NVML functions the installed driver has. Calling one that it lacks
+// ends the process, and neither an error nor a panic would come back, so every function is looked
+// up once, before the first call.
 type functions struct {
 	driverVersion, cudaVersion bool
 	uuid, computeCapability    bool
@@ -23,8 +26,9 @@ type functions struct {
 	gauges                     [gaugeCount]bool
 }
 
-// required are the functions without which there is nothing to measure; any name of a row will do. go-nvml v0.13 binds the
-// newest name that it finds by itself, and nvmlShutdown, nvmlDeviceGetName as they are.
+// required are the functions without which there is nothing to measure; any name of a row will do.
+// go-nvml v0.13 binds the newest name that it finds by itself, and nvmlShutdown, nvmlDeviceGetName
+// as they are.
 var required = [][]string{
 	{"nvmlInit_v2", "nvmlInit"},
 	{"nvmlShutdown"},
@@ -34,9 +38,9 @@ var required = [][]string{
 	{"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"},
 }
 
-// findFunctions asks lookup, which gives an error for a name that is not there. missing is the first required function
-// that has no name there; "" when the library can be used.
-func findFunctions(lookup func(string) error) (found functions, missing string) {
+// findFunctions asks lookup, which gives an error for a name that is not there. missing is the
+// first required function that has no name there; "" when the library can be used.
+func findFunctions(lookup func(string) error) (available functions, missing string) {
 	has := func(names ...string) bool {
 		for _, name := range names {
 			if lookup(name) == nil {
@@ -58,9 +62,11 @@ func findFunctions(lookup func(string) error) (found functions, missing string) 
 		computeCapability: has("nvmlDeviceGetCudaComputeCapability"),
 		memoryV1:          has("nvmlDeviceGetMemoryInfo"),
 		memoryV2:          has("nvmlDeviceGetMemoryInfo_v2"),
-		processes: has("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
+		processes: has("nvmlDeviceGetComputeRunningProcesses_v3",
+			"nvmlDeviceGetComputeRunningProcesses_v2",
 			"nvmlDeviceGetComputeRunningProcesses"),
-		mig:         has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") && has("nvmlDeviceGetMigDeviceHandleByIndex"),
+		mig: has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") &&
+			has("nvmlDeviceGetMigDeviceHandleByIndex"),
 		powerLimit:  has("nvmlDeviceGetEnforcedPowerLimit"),
 		maxClock:    has("nvmlDeviceGetMaxClockInfo"),
 		clockEvents: reasons,
@@ -73,9 +79,11 @@ func findFunctions(lookup func(string) error) (found functions, missing string) 
 			gaugePCIe:        has("nvmlDeviceGetPcieThroughput"),
 			gaugeNVLink:      has("nvmlDeviceGetFieldValues"),
 			gaugeECC:         has("nvmlDeviceGetTotalEccErrors"),
-			gaugeXID: has("nvmlEventSetCreate") && has("nvmlDeviceRegisterEvents") && has("nvmlEventSetFree") &&
+			gaugeXID: has("nvmlEventSetCreate") && has("nvmlDeviceRegisterEvents") &&
+				has("nvmlEventSetFree") &&
 				has("nvmlEventSetWait_v2", "nvmlEventSetWait"),
-			gaugeCounters: has("nvmlGpmQueryDeviceSupport") && has("nvmlGpmSampleAlloc") && has("nvmlGpmSampleFree") &&
+			gaugeCounters: has("nvmlGpmQueryDeviceSupport") && has("nvmlGpmSampleAlloc") &&
+				has("nvmlGpmSampleFree") &&
 				has("nvmlGpmSampleGet") && has("nvmlGpmMetricsGet"),
 		},
 	}, ""
@@ -84,31 +92,122 @@ func findFunctions(lookup func(string) error) (found functions, missing string) 
 // refusesFunction tells answers that mean "not this way" from real failures.
 func refusesFunction(result nvml.Return) bool {
 	switch result {
-	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT, nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_INVALID_ARGUMENT,
+		nvml.ERROR_ARGUMENT_VERSION_MISMATCH:
 		return true
 	}
 	return false
 }
 
-// driverTrouble says in words what NVML's codes mean and what helps. go-nvml's own texts call nvmlErrorString, which an
-// unknown driver may lack.
+// driverTrouble says in words what NVML's codes mean and what helps. go-nvml's own texts call
+// nvmlErrorString, which an unknown driver may lack.
 var driverTrouble = map[nvml.Return][2]string{
-	nvml.ERROR_DRIVER_NOT_LOADED: {"driver not loaded", "load it (modprobe nvidia), or start the container with GPU access"},
-	nvml.ERROR_LIB_RM_VERSION_MISMATCH: {"version mismatch between the driver's library and its kernel module",
+	nvml.ERROR_DRIVER_NOT_LOADED: {"driver not loaded",
+		"load it (modprobe nvidia), or start the container with GPU access"},
+	nvml.ERROR_LIB_RM_VERSION_MISMATCH: {"version mismatch between the driver's library and its " +
+		"kernel module",
 		"reboot, or reload the kernel module, after the driver update"},
-	nvml.ERROR_NO_PERMISSION:      {"no permission", "give this user access to /dev/nvidia*"},
-	nvml.ERROR_GPU_IS_LOST:        {"the GPU is lost", "reboot the machine; see dmesg for the Xid error"},
-	nvml.ERROR_RESET_REQUIRED:     {"the GPU needs a reset", "ask the administrator for nvidia-smi --gpu-reset, or reboot"},
+	nvml.ERROR_NO_PERMISSION: {"no permission", "give this user access to /dev/nvidia*"},
+	nvml.ERROR_GPU_IS_LOST: {"the GPU is lost",
+		"reboot the machine; see dmesg for the Xid error"},
+	nvml.ERROR_RESET_REQUIRED: {"the GPU needs a reset",
+		"ask the administrator for nvidia-smi --gpu-reset, or reboot"},
 	nvml.ERROR_INSUFFICIENT_POWER: {"a power cable is missing", "attach the GPU's power cables"},
-	nvml.ERROR_IRQ_ISSUE:          {"the kernel reports an interrupt problem with the GPU", "see dmesg"},
-	nvml.ERROR_NOT_SUPPORTED:      {"not supported by this GPU", "describe the GPU by its catalogue name instead"},
-	nvml.ERROR_UNINITIALIZED:      {"the driver was shut down", "open the devices again"},
+	nvml.ERROR_IRQ_ISSUE: {"the kernel reports an interrupt problem with the GPU",
+		"see dmesg"},
+	nvml.ERROR_NOT_SUPPORTED: {"not supported by this GPU",
+		"describe the GPU by its catalogue name instead"},
+	nvml.ERROR_UNINITIALIZED: {"the driver was shut down", "open the devices again"},
 }
 
-// driverError words a failed NVML call. Every failure of the driver is NotFound: there is no usable GPU behind it.
+// driverError words a failed NVML call. Every failure of the driver is NotFound: there is no usable
+// GPU behind it.
 func driverError(result nvml.Return, doing string) *fault.Error {
-	if words, known := driverTrouble[result]; known {
+	if words, ok := driverTrouble[result]; ok {
 		return fault.New(fault.NotFound, words[1], "%s: %s", doing, words[0])
 	}
-	return fault.New(fault.NotFound, "run nvidia-smi, which shows the driver's own diagnosis", "%s: %s", doing, fmt.Sprintf("NVML error %d", int(result)))
+	return fault.New(fault.NotFound, "run nvidia-smi, which shows the driver's own diagnosis",
+		"%s: %s", doing, fmt.Sprintf("NVML error %d", int(result)))
+}
+
+// sources are what the driver makes for a watcher: queues of errors, samples of the hardware's
+// counters, and their difference.
+type sources struct {
+	events  func() (nvml.EventSet, nvml.Return)
+	sample  func() (nvml.GpmSample, nvml.Return)
+	metrics func(*nvml.GpmMetricsGetType) nvml.Return
+}
+
+// counters are the hardware's own, which cards from Hopper on have (GPM): they tell what
+// multiprocessors and tensor cores did between two samples, where the utilisation of NVML tells
+// only that some kernel ran.
+type counters struct{ older, newer nvml.GpmSample }
+
+// counted are the shares of the time since the reading before that multiprocessors had work, and
+// tensor cores computed.
+func (w *watcher) counted(r *runlog.GPUReading) {
+	r.SMActive = w.ask(gaugeCounters, func() (float64, nvml.Return) {
+		active, tensor, result := w.countersSince()
+		r.TensorActive = tensor
+		return active, result
+	})
+	if math.IsNaN(r.SMActive) || !(r.TensorActive >= 0 && r.TensorActive <= 1) {
+		r.TensorActive = math.NaN()
+	}
+}
+
+func (w *watcher) countersSince() (active, tensor float64, result nvml.Return) {
+	first := w.counters == counters{}
+	if first {
+		if result = w.openCounters(); result != nvml.SUCCESS {
+			return 0, 0, result
+		}
+	}
+	w.counters.older, w.counters.newer = w.counters.newer, w.counters.older
+	if result = w.card.GpmSampleGet(w.counters.newer); result != nvml.SUCCESS {
+		return 0, 0, result
+	}
+	if first {
+		return 0, 0, nvml.ERROR_TIMEOUT // no difference yet, which is no failure either
+	}
+	ask := nvml.GpmMetricsGetType{NumMetrics: 2, Sample1: w.counters.older,
+		Sample2: w.counters.newer}
+	ask.Metrics[0].MetricId, ask.Metrics[1].MetricId =
+		uint32(nvml.GPM_METRIC_SM_UTIL), uint32(nvml.GPM_METRIC_ANY_TENSOR_UTIL)
+	if result = w.sources.metrics(&ask); result != nvml.SUCCESS {
+		return 0, 0, result
+	}
+	return ask.Metrics[0].Value / 100, ask.Metrics[1].Value / 100,
+		nvml.Return(ask.Metrics[0].NvmlReturn)
+}
+
+// openCounters makes both samples; before Hopper the card answers that it has none.
+func (w *watcher) openCounters() nvml.Return {
+	support, result := w.card.GpmQueryDeviceSupport()
+	if result != nvml.SUCCESS {
+		return result
+	}
+	if support.IsSupportedDevice == 0 {
+		return nvml.ERROR_NOT_SUPPORTED
+	}
+	var made [2]nvml.GpmSample
+	for i := range made {
+		if made[i], result = w.sources.sample(); result != nvml.SUCCESS {
+			if i > 0 {
+				_ = made[0].Free()
+			}
+			return result
+		}
+	}
+	w.counters = counters{made[0], made[1]}
+	return nvml.SUCCESS
+}
+
+// free returns both samples back; before the driver is.
+func (c *counters) free() {
+	if c.older != nil {
+		_ = c.older.Free()
+		_ = c.newer.Free()
+		*c = counters{}
+	}
 }

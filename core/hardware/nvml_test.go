@@ -16,7 +16,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// A mock panics when a function is called that the test did not define: that is how "never called" is checked here.
+// A mock panics when a function is called that the test did not define: that is how "never called"
+// is checked here.
 
 // fakeGPU is a device with the first NVML functions only.
 func fakeGPU(name string) *mock.Device {

@@ -1,18 +1,24 @@
 package hardware
 
 import (
+	"math"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // Strategy for the process tree.
 //
-// /proc/<pid>/task/<tid>/children lists the processes that a thread started, so a tree of a few workers takes a few small
-// files however many processes the host has. Kernels without it (CONFIG_PROC_CHILDREN) list none, and then the parents of
-// all processes are read, at most maxScanned. What a worker shares with its parent counts for both, as in top: telling it
-// apart (smaps_rollup) walks page tables, milliseconds for a large process.
+// /proc/<pid>/task/<tid>/children lists the processes that a thread started, so a tree of a few
+// workers takes a few small files however many processes the host has. Kernels without it
+// (CONFIG_PROC_CHILDREN) list none, and then the parents of all processes are read, at most
+// maxScanned. What a worker shares with its parent counts for both, as in top: telling it apart
+// (smaps_rollup) walks page tables, milliseconds for a large process.
 
 const (
 	maxTree    = 1024 // processes of a tree
@@ -22,21 +28,23 @@ const (
 
 // descendants lists the processes below one, without itself.
 func (t tree) descendants(pid int) []int {
-	if _, err := os.Stat(t.real(path.Join(procOf(pid), "task", strconv.Itoa(pid), "children"))); err != nil {
+	if _, err := os.Stat(t.real(path.Join(procOf(pid), "task", strconv.Itoa(pid),
+		"children"))); err != nil {
 		return t.descendantsByParent(pid)
 	}
-	var found []int
-	for queue := []int{pid}; len(queue) > 0 && len(found) < maxTree; queue = queue[1:] {
+	var pids []int
+	for queue := []int{pid}; len(queue) > 0 && len(pids) < maxTree; queue = queue[1:] {
 		for _, thread := range t.numbersIn(path.Join(procOf(queue[0]), "task"), maxThreads) {
-			children := t.read(path.Join(procOf(queue[0]), "task", strconv.Itoa(thread), "children"), sizeStat)
+			children := t.read(path.Join(procOf(queue[0]), "task", strconv.Itoa(thread),
+				"children"), sizeStat)
 			for _, child := range strings.Fields(children) {
 				if number, err := strconv.Atoi(child); err == nil {
-					found, queue = append(found, number), append(queue, number)
+					pids, queue = append(pids, number), append(queue, number)
 				}
 			}
 		}
 	}
-	return found[:min(len(found), maxTree)]
+	return pids[:min(len(pids), maxTree)]
 }
 
 // descendantsByParent asks every process for its parent.
@@ -47,41 +55,43 @@ func (t tree) descendantsByParent(pid int) []int {
 			parents[number] = p.parent
 		}
 	}
-	var found []int
+	var pids []int
 	for number := range parents {
-		at := number
-		for range maxLevels { // a loop of parents cannot be, unless processes came and went meanwhile
-			if at = parents[at]; at == pid || at == 0 {
+		ancestor := number
+		for range maxLevels {
+			// a loop of parents cannot be, unless processes came and went meanwhile
+			if ancestor = parents[ancestor]; ancestor == pid || ancestor == 0 {
 				break
 			}
 		}
-		if at == pid && len(found) < maxTree {
-			found = append(found, number)
+		if ancestor == pid && len(pids) < maxTree {
+			pids = append(pids, number)
 		}
 	}
-	return found
+	return pids
 }
 
 func procOf(pid int) string { return path.Join("/proc", strconv.Itoa(pid)) }
 
 // numbersIn lists the entries of a folder that are numbers.
-func (t tree) numbersIn(folder string, most int) []int {
+func (t tree) numbersIn(folder string, limit int) []int {
 	file, err := os.Open(t.real(folder))
 	if err != nil {
 		return nil
 	}
 	defer file.Close()
-	names, _ := file.Readdirnames(most)
-	var found []int
+	names, _ := file.Readdirnames(limit)
+	var numbers []int
 	for _, name := range names {
 		if number, err := strconv.Atoi(name); err == nil {
-			found = append(found, number)
+			numbers = append(numbers, number)
 		}
 	}
-	return found
+	return numbers
 }
 
-// process is what /proc/<pid>/stat tells: processor time of all threads in ticks, resident memory in bytes.
+// process is what /proc/<pid>/stat tells: processor time of all threads in ticks, resident memory
+// in bytes.
 type process struct {
 	parent          int
 	ticks, resident uint64
@@ -91,10 +101,12 @@ func (t tree) process(folder string) (process, bool) {
 	return parseProcess(t.read(path.Join(folder, "stat"), sizeStat), uint64(os.Getpagesize()))
 }
 
-// parseProcess reads "12 (a name) with) S 1 …". The name may hold anything; the last parenthesis ends it.
+// parseProcess reads "12 (a name) with) S 1 …". The name may hold anything; the last parenthesis
+// ends it.
 func parseProcess(text string, page uint64) (p process, ok bool) {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 22 { // proc_pid_stat(5) numbers them from 1, of which two come before the state
+	if len(fields) < 22 {
+		// proc_pid_stat(5) numbers them from 1, of which two come before the state
 		return p, false
 	}
 	parent, err := strconv.Atoi(fields[1])
@@ -103,4 +115,77 @@ func parseProcess(text string, page uint64) (p process, ok bool) {
 	pages, err4 := strconv.ParseUint(fields[21], 10, 64)
 	ok = err == nil && err2 == nil && err3 == nil && err4 == nil && pages < maxHostMemory/page
 	return process{parent, user + system, pages * page}, ok
+}
+
+const (
+	// listEvery is how often processes are listed: three orders of magnitude dearer than reading
+	// memory.
+	listEvery = 10 * time.Second
+	// idleBytes bounds what a card uses without any process, in bytes.
+	idleBytes = 64 << 20
+)
+
+// otherProcesses knows how much of each card's memory is held by processes that are not of this
+// training: not this process, nor one that it started, nor, under a launcher of several (torchrun,
+// accelerate), one that the launcher started.
+//
+// In a container the driver may list processes by the host's numbers, or none at all. A number that
+// /proc does not have, or an empty list on a card in use, says so, and then nothing is known.
+type otherProcesses struct {
+	tree  tree
+	top   int // the process whose tree is this training
+	now   func() time.Time
+	at    []time.Time // of the last listing of each card
+	bytes []float64
+}
+
+func newOtherProcesses(root string, gpus int) otherProcesses {
+	o := otherProcesses{tree: newTree(root), top: os.Getpid(), now: time.Now,
+		at: make([]time.Time, gpus), bytes: make([]float64, gpus)}
+	if _, launched := os.LookupEnv("LOCAL_RANK"); launched && os.Getppid() > 1 {
+		o.top = os.Getppid()
+	}
+	return o
+}
+
+// of returns the bytes on card i, listing its processes now and then.
+func (o *otherProcesses) of(i int, u *unit) float64 {
+	if current := o.now(); o.at[i].IsZero() || current.Sub(o.at[i]) >= listEvery {
+		o.at[i] = current
+		o.bytes[i] = o.count(u)
+	}
+	return o.bytes[i]
+}
+
+func (o *otherProcesses) count(u *unit) float64 {
+	memory, err := u.memory()
+	if err != nil {
+		return math.NaN()
+	}
+	listed := u.processes()
+	if len(listed) == 0 {
+		if memory.used > idleBytes {
+			return math.NaN()
+		}
+		return 0
+	}
+	return o.foreign(listed, append(o.tree.descendants(o.top), o.top))
+}
+
+// foreign adds up the processes that are not ours.
+func (o *otherProcesses) foreign(listed []profile.Process, ours []int) float64 {
+	sum := 0.0
+	for _, p := range listed {
+		if _, err := os.Stat(o.tree.real(procOf(int(p.PID)))); err != nil {
+			return math.NaN()
+		}
+		if slices.Contains(ours, int(p.PID)) {
+			continue
+		}
+		if p.MemoryBytes == nil {
+			return math.NaN()
+		}
+		sum += float64(*p.MemoryBytes)
+	}
+	return sum
 }

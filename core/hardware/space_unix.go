@@ -6,9 +6,10 @@ import "golang.org/x/sys/unix"
 
 // spaceOf is the size of a file system and what is free of it, in bytes.
 func spaceOf(folder string) (total, free uint64, ok bool) {
-	var found unix.Statfs_t
-	if err := unix.Statfs(folder, &found); err != nil || found.Bsize <= 0 || found.Bfree > found.Blocks {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(folder, &stat); err != nil || stat.Bsize <= 0 ||
+		stat.Bfree > stat.Blocks {
 		return 0, 0, false
 	}
-	return found.Blocks * uint64(found.Bsize), found.Bfree * uint64(found.Bsize), true
+	return stat.Blocks * uint64(stat.Bsize), stat.Bfree * uint64(stat.Bsize), true
 }

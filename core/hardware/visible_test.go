@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// boardsFor makes boards named by UUID: "GPU-a" is a GPU, "GPU-a[MIG-1 MIG-2]" one in MIG mode, "GPU-a!" a broken one.
+// boardsFor makes boards named by UUID: "GPU-a" is a GPU, "GPU-a[MIG-1 MIG-2]" one in MIG mode,
+// "GPU-a!" a broken one.
 func boardsFor(names ...string) []board {
 	var all []board
 	for _, name := range names {
@@ -107,7 +108,8 @@ func TestOrderOfUnlikeGPUs(t *testing.T) {
 		expected string
 		noted    bool
 	}{
-		{boards[:2], Options{}, "GPU-t4 GPU-v100", false}, // all are visible: only their numbers may differ
+		// all are visible: only their numbers may differ
+		{boards[:2], Options{}, "GPU-t4 GPU-v100", false},
 		{boards[:2], Options{VisibleDevices: text("0,1")}, "GPU-t4 GPU-v100", false},
 		{boards[:2], Options{VisibleDevices: text("0")}, "GPU-t4", true},
 		{boards[:2], Options{VisibleDevices: text("0"), DeviceOrder: "FASTEST_FIRST"}, "GPU-t4", true},

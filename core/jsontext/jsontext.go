@@ -1,4 +1,5 @@
-// Package jsontext decodes JSON strictly: exactly one value, by the standard library's grammar, without unknown fields.
+// Package jsontext decodes JSON strictly: exactly one value, by the standard library's grammar,
+// without unknown fields.
 package jsontext
 
 import (
@@ -8,10 +9,11 @@ import (
 	"github.com/goccy/go-json"
 )
 
-// Check refuses what is not exactly one JSON value. go-json is faster and forgives much: NaN, an excess bracket at the end.
+// Check refuses what is not exactly one JSON value. go-json is faster and forgives much: NaN, an
+// excess bracket at the end.
 func Check(raw []byte) error {
-	var whole standard.RawMessage
-	return standard.Unmarshal(raw, &whole)
+	var data standard.RawMessage
+	return standard.Unmarshal(raw, &data)
 }
 
 // Decode reads a value that Check let through, and refuses unknown fields.

@@ -8,7 +8,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
-// largeLoop is a trace of about 15 000 storages in each of five windows, in as many layers as a large model has.
+// largeLoop is a trace of about 15 000 storages in each of five windows, in as many layers as a
+// large model has.
 func largeLoop() *tracetest.Loop {
 	f := tracetest.New(1650)
 	for _, s := range tracetest.Shapes[:5] {
@@ -32,7 +33,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkSimulate plays three steps at another shape; the figure to hold is 5 ms for a step of 15 000 events.
+// BenchmarkSimulate plays three steps at another shape; the figure to hold is 5 ms for a step of 15
+// 000 events.
 func BenchmarkSimulate(b *testing.B) {
 	m := opened(b, largeLoop())
 	batch, length, labels := int64(8), int64(4000), int64(30)

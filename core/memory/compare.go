@@ -10,7 +10,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
 
-// CompareRequest holds what a training held at a moment against the same moment of the run that Simulate plays for the request.
+// CompareRequest holds what a training held at a moment against the same moment of the run that
+// Simulate plays for the request.
 type CompareRequest struct {
 	Request
 	CompareArgs
@@ -18,14 +19,16 @@ type CompareRequest struct {
 
 // CompareArgs are the moment of a training, and what it held then.
 type CompareArgs struct {
-	Phase  string         `json:"phase"`  // forward, backward or optimizer; "" where that is not known
-	At     string         `json:"at"`     // the module at work; "" where that is not known
-	Wanted uint64         `json:"wanted"` // bytes that were not there, as PyTorch's error names them; 0 where that is not known
-	Held   []peak.Holding `json:"held"`   // at most 1 000 000
-	Rows   int            `json:"rows"`   // at most, up to 10 000; 0 or absent: 20
+	// forward, backward or optimizer; "" where that is not known
+	Phase string `json:"phase"`
+	At    string `json:"at"` // the module at work; "" where that is not known
+	// bytes that were not there, as PyTorch's error names them; 0 where that is not known
+	Wanted uint64         `json:"wanted"`
+	Held   []peak.Holding `json:"held"` // at most 1 000 000
+	Rows   int            `json:"rows"` // at most, up to 10 000; 0 or absent: 20
 }
 
-// Comparison is what a training held, beside the prediction.
+// Comparison is what a training held, and what was predicted.
 type Comparison struct {
 	Held      uint64     `json:"held"`      // bytes in all
 	Predicted *uint64    `json:"predicted"` // likewise; null without a prediction
@@ -55,9 +58,10 @@ func (a CompareArgs) Unpredicted() (Comparison, error) {
 	return Comparison{Held: peak.Sum(a.Held), Rows: peak.Compare(a.Held, nil, a.rows())}, nil
 }
 
-// Compare replays a few steps, and compares with what is held before the allocation that is most like the training's: in its
-// phase and its module; with as much in gradients and in the optimizer's state, which tell how far a step is; of those one
-// that wants as much, and of those the one with most allocated.
+// Compare replays a few steps and compares the moment before the allocation that is most like the
+// training's: in its phase and its module; with as much in gradients and optimizer state, which
+// show how far a step is; among those one of the same size, and among those the one with most
+// allocated.
 func (m *Model) Compare(r CompareRequest) (Comparison, error) {
 	if err := r.inBounds(); err != nil {
 		return Comparison{}, err
@@ -103,13 +107,13 @@ type counterpart struct {
 	allocator *allocator.Allocator
 	aim       [2]uint64 // the other run's gradients and optimizer state
 
-	now     []peak.Holding // by number of a kind
-	done    [2]uint64      // of that, gradients and optimizer state
-	sum     uint64         // in all
-	kinds   map[kind]int
-	current int     // kind of what is allocated next
-	next    *Moment // that allocation; nil where it cannot be the other run's
-	live    map[uint64]block
+	holdings []peak.Holding // by number of a kind
+	done     [2]uint64      // of that, gradients and optimizer state
+	sum      uint64         // in all
+	kinds    map[kind]int
+	current  int     // kind of what is allocated next
+	next     *Moment // that allocation; nil where it cannot be the other run's
+	live     map[uint64]block
 
 	moment *Moment // the best so far, with what is held
 	rank   [4]uint64
@@ -126,8 +130,10 @@ type block struct {
 	bytes uint64
 }
 
-func newCounterpart(m *Model, a CompareArgs, settings allocator.Settings, running *allocator.Allocator) *counterpart {
-	c := &counterpart{CompareArgs: a, model: m, settings: settings, allocator: running, kinds: map[kind]int{}, live: map[uint64]block{}}
+func newCounterpart(m *Model, a CompareArgs, settings allocator.Settings,
+	running *allocator.Allocator) *counterpart {
+	c := &counterpart{CompareArgs: a, model: m, settings: settings, allocator: running,
+		kinds: map[kind]int{}, live: map[uint64]block{}}
 	for _, h := range a.Held {
 		if i := progress(h); i >= 0 {
 			c.aim[i] += h.Bytes
@@ -136,7 +142,7 @@ func newCounterpart(m *Model, a CompareArgs, settings allocator.Settings, runnin
 	return c
 }
 
-// progress is the place of a holding among those that tell how far a step is; -1 of others.
+// progress is the index of a holding among those that show how far a step is; -1 for others.
 func progress(h peak.Holding) int {
 	return slices.Index([]string{"gradients", "optimizer"}, h.Component)
 }
@@ -149,25 +155,27 @@ func (c *counterpart) allocating(s replay.Segment, storage int32, component uint
 		c.next = &Moment{s.Template.Kind, phase, c.model.ops[made.Op], module, stepOf(s.Position)}
 	}
 	key := kind{component, made.Module}
-	at, known := c.kinds[key]
-	if !known {
-		at, c.kinds[key] = len(c.now), len(c.now)
-		c.now = append(c.now, peak.Holding{Component: c.model.templates.Components[component], Module: module})
+	i, ok := c.kinds[key]
+	if !ok {
+		i, c.kinds[key] = len(c.holdings), len(c.holdings)
+		c.holdings = append(c.holdings,
+			peak.Holding{Component: c.model.templates.Components[component], Module: module})
 	}
-	c.current = at
+	c.current = i
 }
 
-// offer takes the moment before an allocation if it is more like the other run's than the best so far.
-func (c *counterpart) offer(here *Moment, bytes uint64) {
+// offer takes the moment before an allocation if it is more like the other run's than the best so
+// far.
+func (c *counterpart) offer(moment *Moment, bytes uint64) {
 	rank := [4]uint64{0, apart(c.done[0], c.aim[0]) + apart(c.done[1], c.aim[1]), 0, ^c.sum}
-	if c.At != "" && here.Module != c.At {
+	if c.At != "" && moment.Module != c.At {
 		rank[0] = 1
 	}
 	if c.Wanted > 0 && c.settings.Wanted(bytes) != c.Wanted {
 		rank[2] = 1
 	}
 	if c.moment == nil || slices.Compare(rank[:], c.rank[:]) < 0 {
-		c.moment, c.rank, c.best = here, rank, append(c.best[:0], c.now...)
+		c.moment, c.rank, c.best = moment, rank, append(c.best[:0], c.holdings...)
 	}
 }
 
@@ -187,13 +195,14 @@ func (c *counterpart) changed(change allocator.Change) {
 		freed := c.live[change.Address]
 		delete(c.live, change.Address)
 		c.add(freed.kind, -freed.bytes)
-	case allocator.SegmentAllocated, allocator.SegmentFreed, allocator.SegmentMapped, allocator.SegmentUnmapped:
+	case allocator.SegmentAllocated, allocator.SegmentFreed, allocator.SegmentMapped,
+		allocator.SegmentUnmapped:
 	}
 }
 
 // add counts bytes of a kind; what wraps around is taken away.
 func (c *counterpart) add(kind int, bytes uint64) {
-	h := &c.now[kind]
+	h := &c.holdings[kind]
 	h.Bytes += bytes
 	c.sum += bytes
 	if i := progress(*h); i >= 0 {

@@ -32,7 +32,7 @@ func TestCompareFindsTheSameMoment(t *testing.T) {
 	m := opened(t, tracetest.Usual(3))
 	r := at(shape(6, 4000, 30))
 	peaks := simulated(t, m, r)
-	for name, each := range map[string]struct {
+	for name, test := range map[string]struct {
 		args CompareArgs
 		want Moment
 	}{
@@ -45,19 +45,19 @@ func TestCompareFindsTheSameMoment(t *testing.T) {
 		"a module of no trace": {CompareArgs{Phase: "forward", At: "other", Held: held(3, 0, 0, 0)}, Moment{Phase: "forward", Step: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := m.Compare(CompareRequest{Request: r, CompareArgs: each.args})
+			c, err := m.Compare(CompareRequest{Request: r, CompareArgs: test.args})
 			require.NoError(t, err)
-			require.Equal(t, each.want.Step, c.Moment.Step)
-			if each.want.Phase != "" {
-				require.Equal(t, each.want.Phase, c.Moment.Phase)
+			require.Equal(t, test.want.Step, c.Moment.Step)
+			if test.want.Phase != "" {
+				require.Equal(t, test.want.Phase, c.Moment.Phase)
 			}
-			if each.want.Module != "" {
-				require.Equal(t, each.want.Module, c.Moment.Module)
+			if test.want.Module != "" {
+				require.Equal(t, test.want.Module, c.Moment.Module)
 			}
-			require.Equal(t, peak.Sum(each.args.Held), c.Held)
+			require.Equal(t, peak.Sum(test.args.Held), c.Held)
 			require.Equal(t, uint64(3*weight), predictedOf(t, c.Rows, "parameters"))
 			for i, component := range []string{"gradients", "optimizer"} {
-				require.Equal(t, each.args.Held[i+1].Bytes, predictedOf(t, c.Rows, component))
+				require.Equal(t, test.args.Held[i+1].Bytes, predictedOf(t, c.Rows, component))
 			}
 			require.LessOrEqual(t, *c.Predicted, peaks.PeakAllocated)
 			sum := uint64(0)

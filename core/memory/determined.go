@@ -8,34 +8,37 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// Determined says whether a trace's formulas answer a question exactly. Where they do not, the shape is to be traced itself.
+// Determined reports whether a trace's formulas answer a question exactly. Where they do not, the
+// shape is to be traced itself.
 type Determined struct {
-	Exactly bool    `json:"exactly"`
-	Doubt   float64 `json:"doubt"` // largest share of a segment's memory by which formulas may be off, 0 to 1
-	Why     string  `json:"why"`   // not exactly, as a sentence; "" otherwise
+	Exactly bool `json:"exactly"`
+	// largest share of a segment's memory by which formulas may be off, 0 to 1
+	Doubt float64 `json:"doubt"`
+	Why   string  `json:"why"` // not exactly, as a sentence; "" otherwise
 }
 
-// negligible is the share of memory that may be uncertain in an answer that counts as exact: workspaces that follow a
-// kernel's rounding, and what depends on values.
+// negligible is the share of memory that may be uncertain in an answer that counts as exact:
+// workspaces that follow a kernel's rounding, and what depends on values.
 const negligible = 0.002
 
-// Determined looks at the formulas of the segments that Simulate would play. Errors: InvalidArgument, not Unsupported.
+// Determined looks at the formulas of the segments that Simulate would play. Errors:
+// InvalidArgument, not Unsupported.
 func (m *Model) Determined(r Request) (Determined, error) {
 	plan, err := m.plan(r)
 	if err != nil {
-		if known := fault.From(err); known.Code == fault.Unsupported {
-			return Determined{Doubt: 1, Why: known.Message}, nil
+		if failure := fault.From(err); failure.Code == fault.Unsupported {
+			return Determined{Doubt: 1, Why: failure.Message}, nil
 		}
 		return Determined{}, err
 	}
-	found := Determined{}
-	seen := map[*template.Template]bool{}
+	result := Determined{}
+	checked := map[*template.Template]bool{}
 	rules, model := r.GPU.Rules(), uint64(0)
 	for _, s := range plan {
-		if seen[s.Template] {
+		if checked[s.Template] {
 			continue
 		}
-		seen[s.Template] = true
+		checked[s.Template] = true
 		if s.Template.Kind == trace.KindLoad {
 			for _, n := range s.Recorded {
 				model += uint64(n)
@@ -48,12 +51,12 @@ func (m *Model) Determined(r Request) (Determined, error) {
 		if err != nil {
 			return Determined{}, err
 		}
-		found.Doubt = max(found.Doubt, share)
+		result.Doubt = max(result.Doubt, share)
 	}
-	if found.Exactly = found.Doubt <= negligible; !found.Exactly {
-		found.Why = "no formula of batch, length and labels gives the sizes at all traced shapes"
+	if result.Exactly = result.Doubt <= negligible; !result.Exactly {
+		result.Why = "no formula of batch, length and labels gives the sizes at all traced shapes"
 	}
-	return found, nil
+	return result, nil
 }
 
 // doubt is the share of a segment's memory, with the model's, that its formulas leave open.

@@ -12,9 +12,9 @@ import (
 
 func determined(t *testing.T, m *Model, s trace.Shape, kind string) Determined {
 	t.Helper()
-	found, err := m.Determined(Request{Batch: &s.Batch, Length: &s.Length, Labels: &s.Labels, Kind: kind})
+	result, err := m.Determined(Request{Batch: &s.Batch, Length: &s.Length, Labels: &s.Labels, Kind: kind})
 	require.NoError(t, err)
-	return found
+	return result
 }
 
 func TestExactFormulasDetermine(t *testing.T) {
@@ -25,7 +25,8 @@ func TestExactFormulasDetermine(t *testing.T) {
 	}
 }
 
-// TestChunksAreDeterminedWhereTheyWereTraced: a size in steps of the length follows no formula, and is known at traced shapes alone.
+// TestChunksAreDeterminedWhereTheyWereTraced: a size in steps of the length follows no formula, and
+// is known at traced shapes alone.
 func TestChunksAreDeterminedWhereTheyWereTraced(t *testing.T) {
 	chunked := func(bytes int64) *Model {
 		f := tracetest.New(2)
@@ -37,31 +38,33 @@ func TestChunksAreDeterminedWhereTheyWereTraced(t *testing.T) {
 	for _, s := range tracetest.Shapes {
 		require.True(t, determined(t, m, s, "train").Exactly, "%+v", s)
 	}
-	found := determined(t, m, shape(7, 2000, 10), "train")
-	require.False(t, found.Exactly)
-	require.Greater(t, found.Doubt, 0.5)
-	require.Contains(t, found.Why, "no formula")
-	require.True(t, determined(t, m, shape(7, 2000, 10), trace.KindEvaluate).Exactly) // which has no chunks
+	result := determined(t, m, shape(7, 2000, 10), "train")
+	require.False(t, result.Exactly)
+	require.Greater(t, result.Doubt, 0.5)
+	require.Contains(t, result.Why, "no formula")
+	// which has no chunks
+	require.True(t, determined(t, m, shape(7, 2000, 10), trace.KindEvaluate).Exactly)
 	require.Empty(t, simulated(t, m, at(shape(3, 1943, 17))).Approximate)
 
 	few := determined(t, chunked(1), shape(7, 2000, 10), "train")
 	require.Positive(t, few.Doubt)
-	require.Less(t, few.Doubt, found.Doubt/50)
+	require.Less(t, few.Doubt, result.Doubt/50)
 }
 
 func TestShapesThatTheTraceDoesNotAnswerAreNotDetermined(t *testing.T) {
 	m := opened(t, traceOf(shapes(of{2, 1231, 11}, of{3, 1943, 17})...))
-	found := determined(t, m, shape(4, 1500, 12), "train")
-	require.False(t, found.Exactly)
-	require.Contains(t, found.Why, "the trace does not determine")
-	require.InDelta(t, 1, found.Doubt, 0)
+	result := determined(t, m, shape(4, 1500, 12), "train")
+	require.False(t, result.Exactly)
+	require.Contains(t, result.Why, "the trace does not determine")
+	require.InDelta(t, 1, result.Doubt, 0)
 	none := int64(0)
 	_, err := m.Determined(Request{Batch: &none, Length: &none})
 	require.Equal(t, fault.InvalidArgument, fault.From(err).Code)
 }
 
-// TestAShapeBehindOthersIsReplayedAsAlone: where each shape has a structure of its own, a trace has none of them twice in a row. What a
-// micro-batch frees of the window before is then known from another shape's.
+// TestAShapeBehindOthersIsReplayedAsAlone: where each shape has a structure of its own, a trace has
+// none of them twice in a row. What a micro-batch frees of the window before is then known from
+// another shape's.
 func TestAShapeBehindOthersIsReplayedAsAlone(t *testing.T) {
 	first, second := shape(2, 1231, 11), shape(3, 1943, 17)
 	record := func(runs ...trace.Shape) *Model {

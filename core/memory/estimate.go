@@ -9,12 +9,16 @@ import (
 )
 
 // estimate sums an observed run up.
-func (m *Model) estimate(p *replay.Player, full *replay.Failure, plan []replay.Segment, r Request) peak.Estimate {
+func (m *Model) estimate(p *replay.Player, full *replay.Failure, plan []replay.Segment,
+	r Request) peak.Estimate {
 	o, s := p.Observer, p.Allocator.Stats()
 	e := peak.Estimate{
-		Estimator: "trace", PeakAllocated: s.PeakAllocated, PeakRequested: s.PeakRequested, PeakReserved: s.PeakReserved,
-		PeakDevice: plus(s.PeakReserved, r.DeviceBytes), PinnedBytes: m.pinned(r), Retries: s.Retries, Fragmentation: o.Fragmentation(),
-		AtPeak: m.atPeak(o.Highest(), r.modules()), Phases: o.Phases(), Timeline: o.Timeline(m.templates.Components),
+		Estimator: "trace", PeakAllocated: s.PeakAllocated, PeakRequested: s.PeakRequested,
+		PeakReserved: s.PeakReserved,
+		PeakDevice:   plus(s.PeakReserved, r.DeviceBytes), PinnedBytes: m.pinned(r),
+		Retries: s.Retries, Fragmentation: o.Fragmentation(),
+		AtPeak: m.atPeak(o.Highest(), r.modules()), Phases: o.Phases(),
+		Timeline: o.Timeline(m.templates.Components),
 	}
 	if r.LimitBytes != nil || full != nil {
 		fits := full == nil
@@ -41,24 +45,26 @@ func (m *Model) atPeak(highest replay.Moment, rows int) peak.AtPeak {
 		return peak.AtPeak{Components: map[string]uint64{}, Modules: []peak.ModuleBytes{}}
 	}
 	newest := t.Storages[highest.Storage]
-	at := peak.AtPeak{Segment: t.Kind, Phase: t.PhaseOf(highest.Storage), Op: m.ops[newest.Op], Module: m.modules[newest.Module],
+	atPeak := peak.AtPeak{Segment: t.Kind, Phase: t.PhaseOf(highest.Storage), Op: m.ops[newest.Op],
+		Module:     m.modules[newest.Module],
 		Components: map[string]uint64{}, Modules: peak.ModuleRows(m.layers, highest.Modules, rows)}
 	for i, name := range m.templates.Components {
 		if highest.Components[i] > 0 {
-			at.Components[name] = highest.Components[i]
+			atPeak.Components[name] = highest.Components[i]
 		}
 	}
-	return at
+	return atPeak
 }
 
 func (m *Model) outOfMemory(f *replay.Failure) *peak.OutOfMemory {
 	t := f.Segment.Template
 	s := t.Storages[f.Storage]
-	return &peak.OutOfMemory{Segment: t.Kind, Phase: t.PhaseOf(f.Storage), Op: m.ops[s.Op], Module: m.modules[s.Module],
+	return &peak.OutOfMemory{Segment: t.Kind, Phase: t.PhaseOf(f.Storage), Op: m.ops[s.Op],
+		Module: m.modules[s.Module],
 		Wanted: f.Cause.Wanted, Reserved: f.Cause.Reserved, Allocated: f.Cause.Allocated}
 }
 
-// notes counts the sizes of a plan that are not exact, and says what a reader should know.
+// notes counts the sizes of a plan that are not exact, and lists what a reader should know.
 func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 	notes = []string{}
 	if text, ok := m.about["notes"].(string); ok && text != "" {
@@ -66,23 +72,28 @@ func (m *Model) notes(plan []replay.Segment) (approximate int, notes []string) {
 	}
 	var all template.Exactness
 	composed := false
-	seen := map[*template.Template]bool{}
+	counted := map[*template.Template]bool{}
 	for _, s := range plan {
-		if t := s.Template; !seen[t] && s.Recorded == nil {
-			seen[t] = true
+		if t := s.Template; !counted[t] && s.Recorded == nil {
+			counted[t] = true
 			all = all.Plus(m.exactness(s))
 			composed = composed || t.Base() != t
 		}
 	}
 	if all.Inexact > 0 {
-		notes = append(notes, fmt.Sprintf("sizes without an exact formula: %d; they are upper bounds, by up to %.1f %% at the traced shapes",
+		notes = append(notes, fmt.Sprintf(
+			"sizes without an exact formula: %d; they are upper bounds, by up to %.1f %% at the "+
+				"traced shapes",
 			all.Inexact, 100*all.WorstResidual))
 	}
 	if all.Ambiguous > 0 {
-		notes = append(notes, fmt.Sprintf("sizes with more than one formula at the traced shapes: %d; trace another shape to decide between them", all.Ambiguous))
+		notes = append(notes, fmt.Sprintf(
+			"sizes with more than one formula at the traced shapes: %d; trace another shape to "+
+				"decide between them", all.Ambiguous))
 	}
 	if composed {
-		notes = append(notes, "the first step was traced at another shape; here it is a later step plus what the first one allocates")
+		notes = append(notes, "the first step was traced at another shape; here it is a later "+
+			"step plus what the first one allocates")
 	}
 	return all.Inexact, notes
 }

@@ -9,7 +9,7 @@ import (
 // eventLog writes a snapshot while a run is replayed.
 type eventLog struct {
 	model   *Model
-	most    int
+	limit   int
 	events  []event
 	total   int // of all events, those that were not kept included
 	current origin
@@ -23,7 +23,8 @@ type eventLog struct {
 // stack is a row of SnapshotStacks.
 type stack struct{ op, module, segment, phase, component int32 }
 
-// origin is where something was allocated. Steps are not in the stacks, which would grow with a run.
+// origin is where something was allocated. Steps are not in the stacks, which would grow with a
+// run.
 type origin struct{ stack, step int32 }
 
 type event struct {
@@ -31,10 +32,12 @@ type event struct {
 	origin
 }
 
-func newEventLog(m *Model, most int) *eventLog {
-	empty := Snapshot{Names: []string{}, Stacks: SnapshotStacks{[]int32{}, []int32{}, []int32{}, []int32{}, []int32{}}}
-	return &eventLog{Snapshot: empty, model: m, most: most, stacks: map[stack]int32{}, names: map[string]int32{},
-		live: map[uint64]origin{}, takenBy: map[uint64]origin{}}
+func newEventLog(m *Model, limit int) *eventLog {
+	empty := Snapshot{Names: []string{}, Stacks: SnapshotStacks{[]int32{}, []int32{}, []int32{},
+		[]int32{}, []int32{}}}
+	return &eventLog{Snapshot: empty, model: m, limit: limit, stacks: map[stack]int32{},
+		names: map[string]int32{},
+		live:  map[uint64]origin{}, takenBy: map[uint64]origin{}}
 }
 
 // allocating notes what is allocated next.
@@ -62,8 +65,8 @@ func stepOf(p template.Position) int {
 }
 
 func (l *eventLog) name(text string) int32 {
-	index, known := l.names[text]
-	if !known {
+	index, ok := l.names[text]
+	if !ok {
 		index = int32(len(l.Names))
 		l.names[text], l.Names = index, append(l.Names, text)
 	}
@@ -71,18 +74,19 @@ func (l *eventLog) name(text string) int32 {
 }
 
 func (l *eventLog) number(s stack) int32 {
-	index, known := l.stacks[s]
-	if known {
+	index, ok := l.stacks[s]
+	if ok {
 		return index
 	}
 	index, c := int32(len(l.stacks)), &l.Stacks
 	l.stacks[s] = index
-	c.Op, c.Module, c.Segment = append(c.Op, s.op), append(c.Module, s.module), append(c.Segment, s.segment)
+	c.Op, c.Module, c.Segment =
+		append(c.Op, s.op), append(c.Module, s.module), append(c.Segment, s.segment)
 	c.Phase, c.Component = append(c.Phase, s.phase), append(c.Component, s.component)
 	return index
 }
 
-// changed writes an event down. The newest are kept: the others go when there are twice as many.
+// changed records an event. When there are twice as many as are kept, the older half is dropped.
 func (l *eventLog) changed(c allocator.Change) {
 	from := l.current
 	switch c.Action {
@@ -95,21 +99,23 @@ func (l *eventLog) changed(c allocator.Change) {
 		l.takenBy[c.Address] = from
 	case allocator.SegmentFreed, allocator.SegmentUnmapped:
 	}
-	if len(l.events) == 2*l.most {
-		l.events = append(l.events[:0], l.events[l.most:]...)
+	if len(l.events) == 2*l.limit {
+		l.events = append(l.events[:0], l.events[l.limit:]...)
 	}
 	l.events = append(l.events, event{c, from})
 	l.total++
 }
 
-// snapshot gives the newest events in columns, and what is there after them.
+// snapshot returns the newest events in columns, and what is there after them.
 func (l *eventLog) snapshot(segments []allocator.Segment) Snapshot {
-	kept := l.events[max(len(l.events)-l.most, 0):]
-	s, n := l.Snapshot, len(kept)
+	events := l.events[max(len(l.events)-l.limit, 0):]
+	s, n := l.Snapshot, len(events)
 	s.LeftOut = l.total - n
-	s.Events = SnapshotEvents{make([]int, n), make([]uint64, n), make([]uint64, n), make([]int32, n), make([]int32, n)}
-	for i, e := range kept {
-		s.Events.Action[i], s.Events.Address[i], s.Events.Bytes[i] = int(e.Action), e.Address, e.Bytes
+	s.Events = SnapshotEvents{make([]int, n), make([]uint64, n), make([]uint64, n),
+		make([]int32, n), make([]int32, n)}
+	for i, e := range events {
+		s.Events.Action[i], s.Events.Address[i], s.Events.Bytes[i] =
+			int(e.Action), e.Address, e.Bytes
 		s.Events.Stack[i], s.Events.Step[i] = e.stack, e.step
 	}
 	s.Segments = make([]SnapshotSegment, len(segments))
@@ -121,8 +127,10 @@ func (l *eventLog) snapshot(segments []allocator.Segment) Snapshot {
 
 func (l *eventLog) segment(from allocator.Segment) SnapshotSegment {
 	n, first := len(from.Blocks), l.takenBy[from.Address]
-	s := SnapshotSegment{Address: from.Address, Bytes: from.Size, Small: from.Small, Expandable: from.Expandable, Stack: first.stack, Step: first.step,
-		Sizes: make([]uint64, n), Requested: make([]uint64, n), Stacks: make([]int32, n), Steps: make([]int32, n)}
+	s := SnapshotSegment{Address: from.Address, Bytes: from.Size, Small: from.Small,
+		Expandable: from.Expandable, Stack: first.stack, Step: first.step,
+		Sizes: make([]uint64, n), Requested: make([]uint64, n), Stacks: make([]int32, n),
+		Steps: make([]int32, n)}
 	address := from.Address
 	for i, b := range from.Blocks {
 		s.Sizes[i], s.Requested[i], s.Stacks[i] = b.Size, b.Requested, -1

@@ -9,7 +9,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
-// The example of docs/memory-model.md: a step at a shape that was not traced.
+// The example of README.md: a step at a shape that was not traced.
 func ExampleModel_Simulate() {
 	raw, err := os.ReadFile("testdata/example.json")
 	if err != nil {

@@ -1,7 +1,8 @@
-// Package memory answers from a recorded training step what the same step needs at another shape. A trace (package trace) holds
-// the allocations and frees of a few segments; their common structure and a formula for each size (package template) make a
-// segment of any shape, which is replayed (package replay) through a simulation of PyTorch's caching allocator.
-// docs/memory-model.md follows one storage through all of it.
+// Package memory answers from a recorded training step what the same step needs at another shape. A
+// trace (package trace) holds the allocations and frees of a few segments; their common structure
+// and a formula for each size (package template) make a segment of any shape, which is replayed
+// (package replay) through a simulation of PyTorch's caching allocator. README.md
+// follows one storage through all of it.
 package memory
 
 import (
@@ -23,7 +24,8 @@ type Model struct {
 	layers    []string // of the modules
 	calls     []trace.Call
 	templates *template.Set
-	used      sync.Pool // observed players to be used again: what an answer needs is a few megabytes
+	// observed players to be used again: what an answer needs is a few megabytes
+	used sync.Pool
 }
 
 // New fits a checked trace (of trace.ReadFile or trace.Decode).
@@ -32,11 +34,13 @@ func New(t *trace.Trace) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Model{about: t.About, ops: t.Ops, modules: t.Modules, layers: peak.Layers(t.Modules), calls: t.Calls, templates: set}, nil
+	return &Model{about: t.About, ops: t.Ops, modules: t.Modules, layers: peak.Layers(t.Modules),
+		calls: t.Calls, templates: set}, nil
 }
 
 // observed is a player with an observer, for a run of so many events.
-func (m *Model) observed(settings allocator.Settings, gpu reduction.GPU, points, events int) *replay.Player {
+func (m *Model) observed(settings allocator.Settings, gpu reduction.GPU,
+	points, events int) *replay.Player {
 	p, ok := m.used.Get().(*replay.Player)
 	if !ok {
 		p = replay.New(m.templates.Variables, settings, gpu)

@@ -11,8 +11,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
-// padLoop writes attention masks down as recorders do: copied at every length. plainLoop writes what a GPU does. Every
-// second layer makes a mask of its own, the others share one that lives to the end of the forward pass.
+// padLoop writes attention masks down as recorders do: copied at every length. plainLoop writes
+// what a GPU does. Every second layer makes a mask of its own, the others share one that lives to
+// the end of the forward pass.
 func padLoop() *tracetest.Loop {
 	f := tracetest.New(4)
 	f.Mask = func(s trace.Shape, shared int64) (source, saved int64) {

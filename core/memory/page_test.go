@@ -16,7 +16,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace/tracetest"
 )
 
-// TestThePageIsTrue draws the example of docs/memory-model.md from its trace, and finds each drawing on the page.
+// TestThePageIsTrue draws the example of README.md from its trace, and finds each
+// drawing on the page.
 func TestThePageIsTrue(t *testing.T) {
 	raw, err := os.ReadFile("testdata/example.json")
 	require.NoError(t, err)
@@ -24,7 +25,7 @@ func TestThePageIsTrue(t *testing.T) {
 	require.NoError(t, err)
 	m, err := New(read)
 	require.NoError(t, err)
-	page, err := os.ReadFile("../../docs/memory-model.md")
+	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	for name, drawing := range map[string]string{
 		"recorded": drawRecording(read, 5), "templates": drawTemplates(m), "formulas": drawFormulas(read, m, m.templates.Of[3]),
@@ -36,10 +37,10 @@ func TestThePageIsTrue(t *testing.T) {
 
 // drawRecording draws the storages of the first segments, from their allocation to their free.
 func drawRecording(t *trace.Trace, segments int) string {
-	const left, step = 26, 3
+	const margin, step = 26, 3
 	var head strings.Builder
 	var rows [][]rune
-	column := left
+	column := margin
 	for i, s := range t.Segments[:segments] {
 		fmt.Fprintf(&head, "%s%s", strings.Repeat(" ", column-head.Len()), s.Kind)
 		allocated := 0
@@ -76,7 +77,8 @@ func purpose(op, tag string) string {
 	return op
 }
 
-// drawTemplates lists the templates: which segments, their events and what they free of earlier ones.
+// drawTemplates lists the templates: which segments, their events and what they free of earlier
+// ones.
 func drawTemplates(m *Model) string {
 	var text strings.Builder
 	for number, c := range m.templates.Templates {
@@ -107,7 +109,8 @@ func signed(e int32) string {
 	return fmt.Sprintf("+%d", e)
 }
 
-// drawFormulas lists the storages of a template: their sizes at the traced shapes, and their formulas.
+// drawFormulas lists the storages of a template: their sizes at the traced shapes, and their
+// formulas.
 func drawFormulas(read *trace.Trace, m *Model, c *template.Template) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%-16s", "")

@@ -30,12 +30,13 @@ func TestRealTraceIsExact(t *testing.T) {
 	for _, c := range s.Templates {
 		structures[c.Kind]++
 	}
-	// A first window, later ones, and later ones of a batch of one; the optimizer's step knows no batch.
+	// A first window, later ones, and later ones of a batch of one; the optimizer's step knows no
+	// batch.
 	require.Equal(t, map[string]int{trace.KindLoad: 1, trace.KindMicro: 3, trace.KindStep: 2, trace.KindEvaluate: 2}, structures)
 }
 
-// TestRealTracePredictsAnother: a recording of the same model at other, larger shapes, the first window included, comes out
-// of the formulas to the byte, segment by segment.
+// TestRealTracePredictsAnother: a recording of the same model at other, larger shapes, the first
+// window included, comes out of the formulas to the byte, segment by segment.
 func TestRealTracePredictsAnother(t *testing.T) {
 	_, m := openReal(t, "wav2vec2.trace")
 	other, _ := openReal(t, "wav2vec2-other-shapes.trace")
@@ -49,11 +50,13 @@ func TestRealTracePredictsAnother(t *testing.T) {
 	want := direct(training(other), allocator.Settings{})
 	got := replayed(t, m, windows, allocator.Settings{})
 	require.Len(t, got, 15)
-	require.Equal(t, want[:14], got[:14]) // the recording ends in the last step, and takes its inputs with it
+	// the recording ends in the last step, and takes its inputs with it
+	require.Equal(t, want[:14], got[:14])
 	require.Greater(t, got[5].peakAllocated, uint64(2<<30))
 }
 
-// TestAnswersDoNotDependOnEarlierOnes: a model uses the memory of one answer for the next, also of a run that ended early.
+// TestAnswersDoNotDependOnEarlierOnes: a model uses the memory of one answer for the next, also of
+// a run that ended early.
 func TestAnswersDoNotDependOnEarlierOnes(t *testing.T) {
 	ask := func(m *Model, batch int64, limit *uint64) peak.Estimate {
 		length, labels := int64(60_000), int64(20)

@@ -88,8 +88,8 @@ func TestRunWithColumnSums(t *testing.T) {
 	require.Less(t, small.Largest.PeakAllocated, usually.Largest.PeakAllocated)
 }
 
-// TestColumnSumsAsRecorded: where sizes are played as they are (a loop without shapes, the state that an evaluation finds),
-// rows are bytes as well. The same number in bytes is another size.
+// TestColumnSumsAsRecorded: where sizes are played as they are (a loop without shapes, the state
+// that an evaluation finds), rows are bytes as well. The same number in bytes is another size.
 func TestColumnSumsAsRecorded(t *testing.T) {
 	f := tracetest.New(0)
 	f.Segment(trace.KindIteration, trace.Shape{}, "forward")
@@ -101,9 +101,9 @@ func TestColumnSumsAsRecorded(t *testing.T) {
 
 	f = tracetest.New(0)
 	f.Micro(shape(2, 1231, 11), true)
-	kept := f.Alloc(5992, "workspace", 5)
+	workspace := f.Alloc(5992, "workspace", 5)
 	f.Evaluate(shape(2, 1231, 11))
-	f.Free(kept)
+	f.Free(workspace)
 	r := at(shape(2, 1231, 11))
 	r.Kind = trace.KindEvaluate
 	e = simulated(t, opened(t, f), r)
@@ -114,17 +114,17 @@ func TestDoubtfulColumnSums(t *testing.T) {
 	f := tracetest.New(1)
 	f.Sum = func(rows int64) int64 { return rows + rows%7*rows%13 }
 	f.Run(tracetest.Shapes, 1)
-	found := 0
+	doubtful := 0
 	for _, c := range opened(t, f).Summary().Templates {
 		for _, d := range c.Doubtful {
 			if d.Op == "column_sum:1024" {
-				found++
+				doubtful++
 				require.Contains(t, d.Formula, " rows")
 				require.Zero(t, d.Bytes%(4*1024*4), "whole rows of partial sums")
 			}
 		}
 	}
-	require.Positive(t, found)
+	require.Positive(t, doubtful)
 }
 
 func TestGPUsAreChecked(t *testing.T) {

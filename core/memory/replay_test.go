@@ -40,7 +40,7 @@ func direct(segments []trace.Segment, settings allocator.Settings) (after []stat
 	return after
 }
 
-// training gives the segments of a trace before its evaluation.
+// training returns the segments of a trace before its evaluation.
 func training(t *trace.Trace) []trace.Segment {
 	for i, s := range t.Segments {
 		if s.Kind == trace.KindEvaluate {
@@ -50,7 +50,7 @@ func training(t *trace.Trace) []trace.Segment {
 	return t.Segments
 }
 
-// replayed plays windows of the model and gives the state after each segment.
+// replayed plays windows of the model and returns the state after each segment.
 func replayed(t *testing.T, m *Model, windows [][]trace.Shape, settings allocator.Settings) (after []state) {
 	t.Helper()
 	p := replay.New(m.templates.Variables, settings, reduction.GPU{})
@@ -80,7 +80,8 @@ func equalWindows(shapes []trace.Shape, accumulation int) (windows [][]trace.Sha
 	return windows
 }
 
-// lastStep is left out of comparisons: the recording ends in it, so inputs die there that would live on.
+// lastStep is left out of comparisons: the recording ends in it, so inputs die there that would
+// live on.
 func TestTracedRunIsReplayedExactly(t *testing.T) {
 	for accumulation := 1; accumulation <= 3; accumulation++ {
 		for _, conf := range []string{"", "expandable_segments:True", "max_split_size_mb:32"} {
@@ -96,8 +97,9 @@ func TestTracedRunIsReplayedExactly(t *testing.T) {
 	}
 }
 
-// TestOtherRunsAreReplayedExactly compares with traces of runs that the model was not made from: other shapes in other
-// orders, another number of micro-batches, a first window at a shape of its own.
+// TestOtherRunsAreReplayedExactly compares with traces of runs that the model was not made from:
+// other shapes in other orders, another number of micro-batches, a first window at a shape of its
+// own.
 func TestOtherRunsAreReplayedExactly(t *testing.T) {
 	runs := map[string][]trace.Shape{
 		"longer":        shapes(of{2, 1231, 11}, of{7, 5000, 90}, of{3, 4001, 1}, of{7, 5003, 40}),
@@ -129,8 +131,8 @@ func TestMicroBatchesOfDifferentLengths(t *testing.T) {
 	require.Equal(t, direct(other.Trace.Segments, allocator.Settings{}), replayed(t, opened(t, tracetest.Usual(2)), windows, allocator.Settings{}))
 }
 
-// TestFewerMicroBatchesThanTraced: the loss of a micro-batch was only seen to die in the next one of its window, which is
-// not there. It goes with its window at the latest.
+// TestFewerMicroBatchesThanTraced: the loss of a micro-batch was only seen to die in the next one
+// of its window, which is not there. It goes with its window at the latest.
 func TestFewerMicroBatchesThanTraced(t *testing.T) {
 	shapes := shapes(of{2, 1231, 11}, of{2, 1231, 11}, of{2, 2000, 8}, of{2, 2000, 8}, of{2, 2000, 8})
 	other := tracetest.New(3)

@@ -9,18 +9,27 @@ import (
 
 // Request is a question about a few steps at one shape.
 type Request struct {
-	Batch        *int64  `json:"batch"`        // 1 to 65536; the shape is absent for a trace without shapes
-	Length       *int64  `json:"length"`       // of the longest input, 1 to 2^32, in the trace's units
-	Labels       *int64  `json:"labels"`       // of the longest transcript, 0 to 2^20; 0 when absent
-	Accumulation *int    `json:"accumulation"` // micro-batches of an optimizer step, 1 to 65536; as traced when absent
-	Steps        *int    `json:"steps"`        // optimizer steps or evaluation batches, 1 to 1000; 3
-	Settings     string  `json:"settings"`     // text of PYTORCH_CUDA_ALLOC_CONF
-	LimitBytes   *uint64 `json:"limit_bytes"`  // what the allocator may reserve in all; no limit when absent
-	DeviceBytes  *uint64 `json:"device_bytes"` // what the process takes besides the allocator: added to what is reserved
-	KeepCache    bool    `json:"keep_cache"`   // memory has run out where PyTorch would give cached memory back and try again
-	Timeline     int     `json:"timeline"`     // most points of the timeline, up to 100 000; 0: none
-	Modules      *int    `json:"modules"`      // most rows of modules at the peak, 1 to 10 000; 12
-	Kind         string  `json:"kind"`         // "train", "evaluate" or "generate"; "train"
+	// 1 to 65536; the shape is absent for a trace without shapes
+	Batch *int64 `json:"batch"`
+	// of the longest input, 1 to 2^32, in the trace's units
+	Length *int64 `json:"length"`
+	// of the longest transcript, 0 to 2^20; 0 when absent
+	Labels *int64 `json:"labels"`
+	// micro-batches of an optimizer step, 1 to 65536; as traced when absent
+	Accumulation *int `json:"accumulation"`
+	// optimizer steps or evaluation batches, 1 to 1000; 3
+	Steps    *int   `json:"steps"`
+	Settings string `json:"settings"` // text of PYTORCH_CUDA_ALLOC_CONF
+	// what the allocator may reserve in all; no limit when absent
+	LimitBytes *uint64 `json:"limit_bytes"`
+	// what the process takes besides the allocator: added to what is reserved
+	DeviceBytes *uint64 `json:"device_bytes"`
+	// memory has run out where PyTorch would give cached memory back and try again
+	KeepCache bool `json:"keep_cache"`
+	// most points of the timeline, up to 100 000; 0: none
+	Timeline int    `json:"timeline"`
+	Modules  *int   `json:"modules"` // most rows of modules at the peak, 1 to 10 000; 12
+	Kind     string `json:"kind"`    // "train", "evaluate" or "generate"; "train"
 	reduction.GPU
 }
 
@@ -31,7 +40,8 @@ const (
 	maxModules      = 10_000
 	maxDevice       = 1 << 50 // bytes
 
-	defaultSteps   = 3 // the first makes the optimizer's state, the second is the usual one, the third repeats it
+	// the first makes the optimizer's state, the second is the usual one, the third repeats it
+	defaultSteps   = 3
 	defaultModules = 12
 )
 
@@ -58,17 +68,17 @@ func (r Request) modules() int { return orElse(r.Modules, defaultModules) }
 
 func (r Request) check() error {
 	for _, f := range []struct {
-		name        string
-		value       int
-		least, most int
+		name      string
+		value     int
+		low, high int
 	}{
 		{"accumulation", orElse(r.Accumulation, 1), 1, maxAccumulation},
 		{"steps", orElse(r.Steps, 1), 1, maxSteps},
 		{"timeline", r.Timeline, 0, maxPoints},
 		{"modules", r.modules(), 1, maxModules},
 	} {
-		if f.value < f.least || f.value > f.most {
-			return outOfRange("%s is %d; the range is %d to %d", f.name, f.value, f.least, f.most)
+		if f.value < f.low || f.value > f.high {
+			return outOfRange("%s is %d; the range is %d to %d", f.name, f.value, f.low, f.high)
 		}
 	}
 	if err := r.GPU.Check(); err != nil {
@@ -77,7 +87,8 @@ func (r Request) check() error {
 	switch r.Kind {
 	case "", "train", trace.KindEvaluate, trace.KindGenerate:
 	default:
-		return fault.New(fault.InvalidArgument, `give "train", "evaluate" or "generate"`, "kind %q is not known", fault.Shorten(r.Kind))
+		return fault.New(fault.InvalidArgument, `give "train", "evaluate" or "generate"`,
+			"kind %q is not known", fault.Shorten(r.Kind))
 	}
 	if (r.Batch == nil) != (r.Length == nil) || r.Batch == nil && r.Labels != nil {
 		return outOfRange("a shape needs both batch and length")
@@ -101,7 +112,8 @@ func checkDevice(limit, device *uint64) error {
 }
 
 func outOfRange(format string, args ...any) error {
-	return fault.New(fault.InvalidArgument, "see the operation's arguments in docs/reference/operations.md", format, args...)
+	return fault.New(fault.InvalidArgument,
+		"see the operation's arguments in capi/operations.json", format, args...)
 }
 
 func settingsOf(text string, limit, device *uint64) (allocator.Settings, error) {

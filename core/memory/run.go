@@ -17,9 +17,10 @@ type run struct {
 	windows func(seed uint64) iter.Seq2[int, []trace.Shape]
 }
 
-// Run plays a training through an allocator of its own, or in several orders of its samples one in each: what is reserved
-// depends on the order in which lengths come. A step that runs out of memory is given up, and the run continues with the next
-// one, from an emptied cache; one that does so in its first step ends there.
+// Run plays a training through an allocator of its own, or in several orders of its samples one in
+// each: what is reserved depends on the order in which lengths come. A step that runs out of memory
+// is given up, and the run continues with the next one, from an emptied cache; one that does so in
+// its first step ends there.
 func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 	settings, err := settingsOf(r.Settings, r.LimitBytes, r.DeviceBytes)
 	if err != nil {
@@ -35,7 +36,8 @@ func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 	}
 	seeds := make([]OfSeed, wanted.seeds)
 	err = parallel.Do(wanted.seeds, func(i int) (err error) {
-		seeds[i], err = m.runSeed(replay.New(m.templates.Variables, settings, r.GPU), wanted, uint64(i), r.Overhead)
+		seeds[i], err = m.runSeed(replay.New(m.templates.Variables, settings, r.GPU), wanted,
+			uint64(i), r.Overhead)
 		return err
 	})
 	if err != nil {
@@ -44,7 +46,7 @@ func (m *Model) Run(r RunRequest) (RunEstimate, error) {
 	return runEstimate(seeds, largest, r.DeviceBytes), nil
 }
 
-// playLargest replays a few steps of the largest batch there can be, and sees to it that the run is not too long.
+// playLargest replays a few steps of the largest possible batch, and limits the length of the run.
 func (m *Model) playLargest(wanted *run, r RunRequest) (Peaks, error) {
 	plan := m.load()
 	for number := range defaultSteps {
@@ -54,9 +56,10 @@ func (m *Model) playLargest(wanted *run, r RunRequest) (Peaks, error) {
 		}
 		plan = append(plan, window...)
 	}
-	each := float64(replay.Events(plan)) / float64(defaultSteps*len(wanted.largest))
-	if each*float64(wanted.micros)*float64(wanted.seeds) > maxRunEvents {
-		return Peaks{}, fault.New(fault.InvalidArgument, "ask for fewer steps or seeds", "more than %d events to simulate", maxRunEvents)
+	perMicroBatch := float64(replay.Events(plan)) / float64(defaultSteps*len(wanted.largest))
+	if perMicroBatch*float64(wanted.micros)*float64(wanted.seeds) > maxRunEvents {
+		return Peaks{}, fault.New(fault.InvalidArgument, "ask for fewer steps or seeds",
+			"more than %d events to simulate", maxRunEvents)
 	}
 	settings, err := settingsOf(r.Settings, nil, nil)
 	if err != nil {
@@ -73,7 +76,8 @@ func peaksOf(p *replay.Player) Peaks {
 }
 
 // runSeed plays the windows of one seed through a fresh player.
-func (m *Model) runSeed(p *replay.Player, wanted *run, seed uint64, overhead float64) (OfSeed, error) {
+func (m *Model) runSeed(p *replay.Player, wanted *run, seed uint64,
+	overhead float64) (OfSeed, error) {
 	t := totals{OfSeed: OfSeed{Seed: seed}, overhead: overhead}
 	for number, shapes := range wanted.windows(seed) {
 		plan, err := m.window(number, shapes)

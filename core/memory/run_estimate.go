@@ -9,13 +9,15 @@ import (
 
 // RunEstimate is what a training over given samples needs. Sizes are bytes.
 type RunEstimate struct {
-	PeakAllocated Spread   `json:"peak_allocated"`
-	PeakReserved  Spread   `json:"peak_reserved"`
-	PeakDevice    *Spread  `json:"peak_device"` // reserved and device_bytes; null without them
-	Retries       Spread   `json:"retries"`
-	OutOfMemory   float64  `json:"out_of_memory"`      // share of the seeds that ran out of memory, 0 to 1
-	Largest       Peaks    `json:"largest_batch_only"` // of steps that all have the longest input and transcript, without a limit
-	Seeds         []OfSeed `json:"seeds"`
+	PeakAllocated Spread  `json:"peak_allocated"`
+	PeakReserved  Spread  `json:"peak_reserved"`
+	PeakDevice    *Spread `json:"peak_device"` // reserved and device_bytes; null without them
+	Retries       Spread  `json:"retries"`
+	// share of the seeds that ran out of memory, 0 to 1
+	OutOfMemory float64 `json:"out_of_memory"`
+	// of steps that all have the longest input and transcript, without a limit
+	Largest Peaks    `json:"largest_batch_only"`
+	Seeds   []OfSeed `json:"seeds"`
 }
 
 // Spread is a figure over the seeds.
@@ -35,12 +37,14 @@ type Peaks struct {
 type OfSeed struct {
 	Seed uint64 `json:"seed"`
 	Peaks
-	Retries      uint64   `json:"retries"`
-	Failed       int      `json:"failed_steps"`      // that ran out of memory
-	FirstFailed  *int     `json:"first_failed_step"` // counted from 0; null without one
-	MicroBatches int      `json:"micro_batches"`     // that were played to their ends
-	MeanPeak     *float64 `json:"mean_peak"`         // of those, of the most allocated in each; null without one
-	MeanByTime   *float64 `json:"mean_peak_by_time"` // likewise, weighted by batch × length and overhead
+	Retries      uint64 `json:"retries"`
+	Failed       int    `json:"failed_steps"`      // that ran out of memory
+	FirstFailed  *int   `json:"first_failed_step"` // counted from 0; null without one
+	MicroBatches int    `json:"micro_batches"`     // that were played to their ends
+	// of those, of the most allocated in each; null without one
+	MeanPeak *float64 `json:"mean_peak"`
+	// likewise, weighted by batch × length and overhead
+	MeanByTime *float64 `json:"mean_peak_by_time"`
 }
 
 // totals adds up what a seed plays.
@@ -51,12 +55,14 @@ type totals struct {
 }
 
 // add counts a segment, of which the peaks are its own.
-func (t *totals) add(s replay.Segment, peaks Peaks, whole bool) {
-	t.PeakAllocated, t.PeakReserved = max(t.PeakAllocated, peaks.PeakAllocated), max(t.PeakReserved, peaks.PeakReserved)
-	if s.Position.Role == template.Load || s.Position.Role == template.Step || !whole {
+func (t *totals) add(s replay.Segment, peaks Peaks, complete bool) {
+	t.PeakAllocated, t.PeakReserved =
+		max(t.PeakAllocated, peaks.PeakAllocated), max(t.PeakReserved, peaks.PeakReserved)
+	if s.Position.Role == template.Load || s.Position.Role == template.Step || !complete {
 		return
 	}
-	peak, cost := float64(peaks.PeakAllocated), float64(s.Shape.Batch)*float64(s.Shape.Length)+t.overhead
+	peak, cost := float64(peaks.PeakAllocated), float64(s.Shape.Batch)*float64(s.Shape.Length)+
+		t.overhead
 	t.MicroBatches++
 	t.sum, t.weighted, t.weight = t.sum+peak, t.weighted+cost*peak, t.weight+cost
 }
@@ -78,10 +84,10 @@ func (t *totals) done(p *replay.Player) OfSeed {
 }
 
 func runEstimate(seeds []OfSeed, largest Peaks, device *uint64) RunEstimate {
-	over := func(of func(OfSeed) uint64) Spread {
+	over := func(figure func(OfSeed) uint64) Spread {
 		values := make([]float64, len(seeds))
 		for i, s := range seeds {
-			values[i] = float64(of(s))
+			values[i] = float64(figure(s))
 		}
 		return spreadOf(values)
 	}
@@ -100,7 +106,8 @@ func runEstimate(seeds []OfSeed, largest Peaks, device *uint64) RunEstimate {
 	e.OutOfMemory = float64(failed) / float64(len(seeds))
 	if device != nil {
 		d := float64(*device)
-		e.PeakDevice = &Spread{e.PeakReserved.Median + d, e.PeakReserved.P99 + d, e.PeakReserved.Worst + d}
+		e.PeakDevice = &Spread{e.PeakReserved.Median + d, e.PeakReserved.P99 + d,
+			e.PeakReserved.Worst + d}
 	}
 	return e
 }
@@ -108,11 +115,11 @@ func runEstimate(seeds []OfSeed, largest Peaks, device *uint64) RunEstimate {
 // spreadOf sorts the values.
 func spreadOf(values []float64) Spread {
 	slices.Sort(values)
-	at := func(share float64) float64 {
+	quantile := func(share float64) float64 {
 		place := share * float64(len(values)-1)
 		below := int(place)
 		above := min(below+1, len(values)-1)
 		return values[below] + (place-float64(below))*(values[above]-values[below])
 	}
-	return Spread{at(0.5), at(0.99), values[len(values)-1]}
+	return Spread{quantile(0.5), quantile(0.99), values[len(values)-1]}
 }

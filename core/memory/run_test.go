@@ -105,10 +105,10 @@ func TestRunOfKnownMicroBatches(t *testing.T) {
 	var cost []float64 // of each segment; 0 for those of the optimizer
 	for _, window := range r.Windows {
 		var last trace.Shape
-		for i, of := range window {
-			last = shape(of[0], of[1], of[2])
+		for i, dims := range window {
+			last = shape(dims[0], dims[1], dims[2])
 			other.Micro(last, i == 0)
-			cost = append(cost, float64(of[0]*of[1])+1000)
+			cost = append(cost, float64(dims[0]*dims[1])+1000)
 			if last.Batch*last.Length > largest.Batch*largest.Length {
 				largest = last
 			}
@@ -141,7 +141,8 @@ func TestRunOfKnownMicroBatches(t *testing.T) {
 	require.Equal(t, Peaks{alone.PeakAllocated, alone.PeakReserved}, e.Largest)
 }
 
-// TestStepsOutOfMemoryAreGivenUp: the steps behind one that failed find what they would find had it never been.
+// TestStepsOutOfMemoryAreGivenUp: the steps behind one that failed find what they would find had it
+// never been.
 func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
 	m := opened(t, tracetest.Usual(2))
 	small, large := [3]int64{2, 1000, 10}, [3]int64{16, 4800, 48}
@@ -149,10 +150,10 @@ func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
 	e, err := m.Run(RunRequest{Windows: fits})
 	require.NoError(t, err)
 	limit := ptr(uint64(e.PeakReserved.Worst))
-	with := func(at ...int) [][][3]int64 {
+	with := func(steps ...int) [][][3]int64 {
 		windows := slices.Clone(fits)
-		for i := len(at) - 1; i >= 0; i-- {
-			windows = slices.Insert(windows, at[i], [][3]int64{small, large, small})
+		for i := len(steps) - 1; i >= 0; i-- {
+			windows = slices.Insert(windows, steps[i], [][3]int64{small, large, small})
 		}
 		return windows
 	}
@@ -174,7 +175,8 @@ func TestStepsOutOfMemoryAreGivenUp(t *testing.T) {
 	require.Nil(t, none.Seeds[0].MeanPeak)
 }
 
-// TestAbandonLeavesNothingBehind: what is allocated after steps that failed and one that did not is what it is without them.
+// TestAbandonLeavesNothingBehind: what is allocated after steps that failed and one that did not is
+// what it is without them.
 func TestAbandonLeavesNothingBehind(t *testing.T) {
 	m := opened(t, tracetest.Usual(2))
 	small, large := shape(2, 1000, 10), shape(16, 4800, 48)

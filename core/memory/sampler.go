@@ -16,7 +16,7 @@ type sampler struct {
 	grouped         bool // by length, as transformers' LengthGroupedSampler does
 }
 
-// epoch gives the order of one pass over all samples.
+// epoch returns the order of one pass over all samples.
 func (c *sampler) epoch(r *rand.Rand) []int {
 	order := r.Perm(len(c.lengths))
 	if c.grouped {
@@ -25,13 +25,16 @@ func (c *sampler) epoch(r *rand.Rand) []int {
 	return order
 }
 
-// sortGroups follows get_length_grouped_indices of transformers.trainer_pt_utils: groups of 50 steps, or of a quarter of
-// the samples where there are fewer, each sorted from the longest, and the longest sample of all at the very start.
+// sortGroups follows get_length_grouped_indices of transformers.trainer_pt_utils: groups of 50
+// steps, or of a quarter of the samples where there are fewer, each sorted from the longest, and
+// the longest sample of all at the very start.
 func (c *sampler) sortGroups(order []int) {
 	size := c.group * max(min(len(order)/(4*c.group), 50), 1)
 	longest := 0
 	for start := 0; start < len(order); start += size {
-		slices.SortStableFunc(order[start:min(start+size, len(order))], func(a, b int) int { return cmp.Compare(c.lengths[b], c.lengths[a]) })
+		slices.SortStableFunc(order[start:min(start+size, len(order))], func(a, b int) int {
+			return cmp.Compare(c.lengths[b], c.lengths[a])
+		})
 		if c.lengths[order[start]] > c.lengths[order[longest]] {
 			longest = start
 		}
@@ -39,7 +42,8 @@ func (c *sampler) sortGroups(order []int) {
 	order[0], order[longest] = order[longest], order[0]
 }
 
-// shapes gives the micro-batches of a run, epoch after epoch; a rest that fills no batch is dropped.
+// shapes returns the micro-batches of a run, epoch after epoch; a rest that fills no batch is
+// dropped.
 func (c *sampler) shapes(seed uint64) func() trace.Shape {
 	r := rand.New(rand.NewPCG(seed, 0))
 	var order []int
@@ -49,14 +53,15 @@ func (c *sampler) shapes(seed uint64) func() trace.Shape {
 		}
 		shape := trace.Shape{Batch: int64(c.batch)}
 		for _, i := range order[:c.batch] {
-			shape.Length, shape.Labels = max(shape.Length, c.lengths[i]), max(shape.Labels, c.labels[i])
+			shape.Length, shape.Labels =
+				max(shape.Length, c.lengths[i]), max(shape.Labels, c.labels[i])
 		}
 		order = order[c.batch:]
 		return shape
 	}
 }
 
-// windows gives the optimizer steps of a run.
+// windows returns the optimizer steps of a run.
 func (c *sampler) windows(seed uint64, steps, accumulation int) iter.Seq2[int, []trace.Shape] {
 	next := c.shapes(seed)
 	return func(yield func(int, []trace.Shape) bool) {

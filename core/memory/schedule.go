@@ -24,7 +24,8 @@ func recorded(t *template.Template, p template.Position) replay.Segment {
 // window lists the segments of one optimizer step over micro-batches of these shapes.
 func (m *Model) window(number int, shapes []trace.Shape) ([]replay.Segment, error) {
 	if m.templates.Loop == "" {
-		return nil, fault.New(fault.Unsupported, "record a training step, or ask for the evaluation", "the trace has no training step")
+		return nil, fault.New(fault.Unsupported,
+			"record a training step, or ask for the evaluation", "the trace has no training step")
 	}
 	if m.templates.Loop == trace.KindIteration {
 		return m.iteration(number, shapes)
@@ -33,7 +34,8 @@ func (m *Model) window(number int, shapes []trace.Shape) ([]replay.Segment, erro
 	for i, shape := range shapes {
 		p := template.Position{Window: number, Order: i, Role: microRole(i, len(shapes))}
 		if i > 2 && shape == shapes[i-1] { // there may be thousands
-			plan = append(plan, replay.Segment{Template: plan[i-1].Template, Position: p, Shape: shape})
+			plan = append(plan, replay.Segment{Template: plan[i-1].Template, Position: p,
+				Shape: shape})
 			continue
 		}
 		s, err := m.segment(p, shape)
@@ -72,7 +74,8 @@ func (m *Model) segment(p template.Position, shape trace.Shape) (replay.Segment,
 // iteration is one step of a user's own loop, which holds all its micro-batches.
 func (m *Model) iteration(number int, shapes []trace.Shape) ([]replay.Segment, error) {
 	if len(shapes) > 1 {
-		return nil, fault.New(fault.InvalidArgument, "leave accumulation out", "the trace is of whole iterations, whose accumulation is fixed")
+		return nil, fault.New(fault.InvalidArgument, "leave accumulation out",
+			"the trace is of whole iterations, whose accumulation is fixed")
 	}
 	s, err := m.segment(template.Position{Window: number, Role: template.Iteration}, shapes[0])
 	return []replay.Segment{s}, err
@@ -87,7 +90,9 @@ func (m *Model) asRecorded(steps int) []replay.Segment {
 		}
 		for _, r := range t.Recordings {
 			if r.Segment == i {
-				plan = append(plan, replay.Segment{Template: t, Position: template.Position{Window: len(plan), Role: template.Iteration}, Recorded: r.Sizes})
+				plan = append(plan, replay.Segment{Template: t,
+					Position: template.Position{Window: len(plan), Role: template.Iteration},
+					Recorded: r.Sizes})
 			}
 		}
 	}
@@ -136,6 +141,7 @@ func (m *Model) evaluation(kind string, shape trace.Shape, batches int) ([]repla
 const maxEvents = 1 << 27
 
 func tooMuch() error {
-	return fault.New(fault.InvalidArgument, "ask for fewer steps or a smaller accumulation: steps repeat after the third",
+	return fault.New(fault.InvalidArgument,
+		"ask for fewer steps or a smaller accumulation: steps repeat after the third",
 		"more than %d events to simulate", maxEvents)
 }

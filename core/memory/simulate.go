@@ -37,14 +37,17 @@ func (m *Model) plan(r Request) ([]replay.Segment, error) {
 	steps, kind := orElse(r.Steps, defaultSteps), orDefault(r.Kind, "train")
 	switch {
 	case r.Batch == nil && (m.templates.HasShapes() || m.templates.Loop == "" || kind != "train"):
-		return nil, fault.New(fault.InvalidArgument, "give batch and length of a micro-batch", "batch and length are missing")
+		return nil, fault.New(fault.InvalidArgument, "give batch and length of a micro-batch",
+			"batch and length are missing")
 	case r.Batch == nil:
 		return append(m.load(), m.asRecorded(steps)...), nil
 	case !m.templates.HasShapes():
-		return nil, fault.New(fault.InvalidArgument, "leave batch, length and labels out, or name them in step() when you record",
+		return nil, fault.New(fault.InvalidArgument,
+			"leave batch, length and labels out, or name them in step() when you record",
 			"the trace names no shapes, so it holds only for the recorded ones")
 	case kind != "train":
 		return m.evaluation(kind, r.shape(), steps)
 	}
-	return m.windows(steps, slices.Repeat([]trace.Shape{r.shape()}, orElse(r.Accumulation, m.templates.Accumulation())))
+	return m.windows(steps, slices.Repeat([]trace.Shape{r.shape()},
+		orElse(r.Accumulation, m.templates.Accumulation())))
 }

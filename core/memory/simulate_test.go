@@ -89,11 +89,11 @@ func TestTimeline(t *testing.T) {
 		require.Equal(t, e.PeakReserved, slices.Max(line.Reserved))
 		require.True(t, slices.IsSorted(line.Event))
 		for i := range line.Event {
-			held := uint64(0)
+			allocated := uint64(0)
 			for _, column := range line.Components {
-				held += column[i]
+				allocated += column[i]
 			}
-			require.Equal(t, line.Allocated[i], held)
+			require.Equal(t, line.Allocated[i], allocated)
 			require.GreaterOrEqual(t, line.Reserved[i], line.Allocated[i])
 			require.LessOrEqual(t, line.Allocated[i], e.Phases[line.Phase[i]].PeakAllocated)
 		}
@@ -102,12 +102,12 @@ func TestTimeline(t *testing.T) {
 
 func TestOutOfMemory(t *testing.T) {
 	m := opened(t, tracetest.Usual(1))
-	whole := simulated(t, m, at(shape(6, 4000, 30)))
+	unlimited := simulated(t, m, at(shape(6, 4000, 30)))
 	r := at(shape(6, 4000, 30))
-	r.LimitBytes = ptr(whole.PeakReserved)
+	r.LimitBytes = ptr(unlimited.PeakReserved)
 	require.Equal(t, true, *simulated(t, m, r).Fits)
 
-	r.LimitBytes, r.Timeline = ptr(whole.PeakAllocated-1), 10
+	r.LimitBytes, r.Timeline = ptr(unlimited.PeakAllocated-1), 10
 	e := simulated(t, m, r)
 	require.Equal(t, false, *e.Fits)
 	require.Equal(t, "micro", e.OutOfMemory.Segment)
@@ -124,7 +124,8 @@ func TestOutOfMemory(t *testing.T) {
 	require.Empty(t, e.AtPeak.Components)
 	require.Empty(t, e.Phases)
 
-	huge := simulated(t, m, at(shape(trace.MaxBatch, trace.MaxLength, trace.MaxLabels))) // beyond any number of bytes
+	// beyond any number of bytes
+	huge := simulated(t, m, at(shape(trace.MaxBatch, trace.MaxLength, trace.MaxLabels)))
 	require.Equal(t, false, *huge.Fits)
 	require.Equal(t, "forward", huge.OutOfMemory.Phase)
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
 )
 
-// SnapshotRequest asks for the events of the run that Simulate plays for the same request, instead of its figures.
+// SnapshotRequest asks for the events of the run that Simulate plays for the same request, instead
+// of its figures.
 type SnapshotRequest struct {
 	Request
 	Most int `json:"most"` // events to keep, the newest, up to 1 000 000; 0 or absent: 200 000
@@ -17,19 +18,23 @@ const (
 	defaultSnapshotEvents = 200_000
 )
 
-// Snapshot is a run as PyTorch's snapshots of its allocator have one: what happened, and what is there at the end. Sizes are
-// bytes, addresses those of the simulation. Columns of one record are as long as each other.
+// Snapshot is a run as PyTorch's snapshots of its allocator have one: what happened, and what is
+// there at the end. Sizes are bytes, addresses those of the simulation. Columns of one record are
+// as long as each other.
 type Snapshot struct {
-	Names       []string          `json:"names"`         // that stacks point into
-	Stacks      SnapshotStacks    `json:"stacks"`        // different ones, that events and blocks point into
-	Events      SnapshotEvents    `json:"events"`        //
-	LeftOut     int               `json:"left_out"`      // events before these that were not kept
-	Segments    []SnapshotSegment `json:"segments"`      // at the end, by address
-	Settings    SnapshotSettings  `json:"settings"`      //
-	OutOfMemory *peak.OutOfMemory `json:"out_of_memory"` // where the run ends; null when it does not
+	Names []string `json:"names"` // that stacks point into
+	// different ones, that events and blocks point into
+	Stacks   SnapshotStacks    `json:"stacks"`
+	Events   SnapshotEvents    `json:"events"`   //
+	LeftOut  int               `json:"left_out"` // events before these that were not kept
+	Segments []SnapshotSegment `json:"segments"` // at the end, by address
+	Settings SnapshotSettings  `json:"settings"` //
+	// where the run ends; null when it does not
+	OutOfMemory *peak.OutOfMemory `json:"out_of_memory"`
 }
 
-// SnapshotStacks tell, in columns that point into the names, where storages were allocated, and what for.
+// SnapshotStacks are columns of indices into the names: where storages were allocated, and what
+// for.
 type SnapshotStacks struct {
 	Op        []int32 `json:"op"`
 	Module    []int32 `json:"module"`
@@ -40,14 +45,17 @@ type SnapshotStacks struct {
 
 // SnapshotEvents are columns.
 type SnapshotEvents struct {
-	Action  []int    `json:"action"`  // 0 alloc, 1 free, 2 segment_alloc, 3 segment_free, 4 segment_map, 5 segment_unmap
+	// 0 alloc, 1 free, 2 segment_alloc, 3 segment_free, 4 segment_map, 5 segment_unmap
+	Action  []int    `json:"action"`
 	Address []uint64 `json:"address"` //
 	Bytes   []uint64 `json:"bytes"`   // of blocks: as asked for, without rounding
 	Stack   []int32  `json:"stack"`   // of a free: of what is freed
-	Step    []int32  `json:"step"`    // likewise: optimizer step or evaluation batch, from 1; 0 before the first
+	// likewise: optimizer step or evaluation batch, from 1; 0 before the first
+	Step []int32 `json:"step"`
 }
 
-// SnapshotSegment is a segment and, in columns, its blocks in the order of their addresses, without gaps.
+// SnapshotSegment is a segment and, in columns, its blocks in the order of their addresses, without
+// gaps.
 type SnapshotSegment struct {
 	Address    uint64   `json:"address"`
 	Bytes      uint64   `json:"bytes"`
@@ -88,11 +96,11 @@ func (m *Model) Snapshot(r SnapshotRequest) (Snapshot, error) {
 	if err != nil {
 		return Snapshot{}, err
 	}
-	most := r.Most
-	if most == 0 {
-		most = defaultSnapshotEvents
+	limit := r.Most
+	if limit == 0 {
+		limit = defaultSnapshotEvents
 	}
-	p, l := replay.New(m.templates.Variables, settings, r.GPU), newEventLog(m, most)
+	p, l := replay.New(m.templates.Variables, settings, r.GPU), newEventLog(m, limit)
 	p.Allocating, p.Allocator.Watch = l.allocating, l.changed
 	full, err := p.PlayAll(plan)
 	if err != nil {
@@ -107,9 +115,9 @@ func (m *Model) Snapshot(r SnapshotRequest) (Snapshot, error) {
 }
 
 func snapshotSettings(s allocator.Settings) SnapshotSettings {
-	told := SnapshotSettings{s.ExpandableSegments, -1, s.GarbageCollectionThreshold}
+	out := SnapshotSettings{s.ExpandableSegments, -1, s.GarbageCollectionThreshold}
 	if s.MaxSplitSize > 0 {
-		told.MaxSplitSize = int64(s.MaxSplitSize)
+		out.MaxSplitSize = int64(s.MaxSplitSize)
 	}
-	return told
+	return out
 }

@@ -49,9 +49,9 @@ func TestSnapshotIsTheRunOfTheEstimate(t *testing.T) {
 			require.Equal(t, estimate.PeakReserved, peakReserved)
 			require.Zero(t, s.LeftOut)
 			require.Nil(t, s.OutOfMemory)
-			held, live := uint64(0), uint64(0)
+			allocated, live := uint64(0), uint64(0)
 			for _, segment := range s.Segments {
-				held += segment.Bytes
+				allocated += segment.Bytes
 				size := uint64(0)
 				for i, bytes := range segment.Requested {
 					size, live = size+segment.Sizes[i], live+bytes
@@ -59,7 +59,7 @@ func TestSnapshotIsTheRunOfTheEstimate(t *testing.T) {
 				}
 				require.Equal(t, segment.Bytes, size)
 			}
-			require.Equal(t, reserved, held)
+			require.Equal(t, reserved, allocated)
 			require.Equal(t, requested, live)
 		}
 	}
@@ -91,14 +91,14 @@ func TestSnapshotTellsWhatEachBlockIsFor(t *testing.T) {
 
 func TestSnapshotKeepsTheNewestEvents(t *testing.T) {
 	m, r := opened(t, tracetest.Usual(1)), at(shape(6, 4000, 30))
-	whole := snapshotted(t, m, SnapshotRequest{Request: r})
-	all := len(whole.Events.Action)
-	for _, most := range []int{1, 7, all / 2, all - 1, all} {
-		s := snapshotted(t, m, SnapshotRequest{Request: r, Most: most})
-		require.Equal(t, whole.Events.Address[all-most:], s.Events.Address)
-		require.Equal(t, whole.Events.Bytes[all-most:], s.Events.Bytes)
-		require.Equal(t, all-most, s.LeftOut)
-		require.Equal(t, whole.Segments, s.Segments)
+	full := snapshotted(t, m, SnapshotRequest{Request: r})
+	all := len(full.Events.Action)
+	for _, limit := range []int{1, 7, all / 2, all - 1, all} {
+		s := snapshotted(t, m, SnapshotRequest{Request: r, Most: limit})
+		require.Equal(t, full.Events.Address[all-limit:], s.Events.Address)
+		require.Equal(t, full.Events.Bytes[all-limit:], s.Events.Bytes)
+		require.Equal(t, all-limit, s.LeftOut)
+		require.Equal(t, full.Segments, s.Segments)
 	}
 }
 
@@ -118,8 +118,8 @@ func TestSnapshotEndsWhereMemoryDoes(t *testing.T) {
 	r.LimitBytes = ptr(simulated(t, m, r).PeakReserved - 1)
 	s := snapshotted(t, m, SnapshotRequest{Request: r})
 	require.Equal(t, simulated(t, m, r).OutOfMemory, s.OutOfMemory)
-	_, most, _, _ := walked(s)
-	require.LessOrEqual(t, most, *r.LimitBytes)
+	_, highest, _, _ := walked(s)
+	require.LessOrEqual(t, highest, *r.LimitBytes)
 }
 
 func TestSnapshotRefuses(t *testing.T) {

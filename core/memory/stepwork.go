@@ -14,30 +14,38 @@ import (
 // StepWork is what the kernels of one micro-batch do, by a trace.
 type StepWork struct {
 	kernel.Work
-	Unknown []string `json:"unknown"` // operations without a rule, which count by their bytes; sorted
+	// operations without a rule, which count by their bytes; sorted
+	Unknown []string `json:"unknown"`
 }
 
-// Work gives the operations of a micro-batch of a shape. Errors: InvalidArgument for a shape out of range, Unsupported where the traced
-// shapes do not tell.
+// Work returns the operations of a micro-batch of a shape. Errors: InvalidArgument for a shape out
+// of range, Unsupported where the traced shapes do not determine them.
 func (m *Model) Work(shape trace.Shape) (StepWork, error) {
 	w := collector{tf32: m.tf32(), index: map[kernel.Operation]int{}, unknown: map[string]bool{}}
-	known, err := m.eachCall(shape, w.add)
+	ok, err := m.eachCall(shape, w.add)
 	if err != nil {
 		return StepWork{}, err
 	}
-	if !known {
-		return StepWork{}, fault.New(fault.Unsupported, "trace it again with the shapes of its batches", "the trace does not hold what operations of a batch of this shape compute")
+	if !ok {
+		return StepWork{}, fault.New(fault.Unsupported,
+			"trace it again with the shapes of its batches",
+			"the trace does not hold what operations of a batch of this shape compute")
 	}
-	found := StepWork{kernel.Work{Operations: w.list, TrainedParameters: m.count("trained_parameters"), TrainedTensors: m.count("trained_tensors")}, make([]string, 0, len(w.unknown))}
+	work := StepWork{kernel.Work{Operations: w.list,
+		TrainedParameters: m.count("trained_parameters"),
+		TrainedTensors:    m.count("trained_tensors")}, make([]string, 0, len(w.unknown))}
 	for name := range w.unknown {
-		found.Unknown = append(found.Unknown, name)
+		work.Unknown = append(work.Unknown, name)
 	}
-	slices.Sort(found.Unknown)
-	return found, nil
+	slices.Sort(work.Unknown)
+	return work, nil
 }
 
-// eachCall gives the calls of a micro-batch with their numbers; false where no calls with shapes were traced.
-func (m *Model) eachCall(shape trace.Shape, each func(call trace.Call, numbers []int64)) (bool, error) {
+// eachCall calls visit with the calls of a micro-batch and their numbers; false where no calls with
+// shapes were traced.
+func (m *Model) eachCall(
+	shape trace.Shape, visit func(call trace.Call, numbers []int64),
+) (bool, error) {
 	if err := shape.Check(); err != nil {
 		return false, outOfRange("%v", err)
 	}
@@ -53,31 +61,36 @@ func (m *Model) eachCall(shape trace.Shape, each func(call trace.Call, numbers [
 	if err != nil {
 		return false, err
 	}
-	return t.Calls(point, m.calls, each)
+	return t.Calls(point, m.calls, visit)
 }
 
-// pinned is the host memory of copies that a micro-batch keeps there for its backward pass: torch's CachingHostAllocator rounds each up to
-// a power of two (aten/src/ATen/core/CachingHostAllocator.h). Nil where it is not known: of loops of the user's own, and where calls were not traced.
+// pinned is the host memory of copies that a micro-batch keeps there for its backward pass: torch's
+// CachingHostAllocator rounds each up to a power of two
+// (aten/src/ATen/core/CachingHostAllocator.h). Nil where it is not known: of loops of the user's
+// own, and where calls were not traced.
 func (m *Model) pinned(r Request) *uint64 {
 	sum := uint64(0)
-	if !slices.ContainsFunc(m.calls, func(c trace.Call) bool { return c.Layout == trace.ToPinned }) {
+	if !slices.ContainsFunc(m.calls, func(c trace.Call) bool {
+		return c.Layout == trace.ToPinned
+	}) {
 		return &sum
 	}
 	if r.Batch == nil || m.templates.Loop == trace.KindIteration {
 		return nil
 	}
-	known, err := m.eachCall(r.shape(), func(call trace.Call, numbers []int64) {
+	ok, err := m.eachCall(r.shape(), func(call trace.Call, numbers []int64) {
 		if bytes := numbers[len(numbers)-1]; call.Layout == trace.ToPinned && bytes > 0 {
 			sum += 1 << bits.Len64(uint64(bytes)-1)
 		}
 	})
-	if err != nil || !known {
+	if err != nil || !ok {
 		return nil
 	}
 	return &sum
 }
 
-// tf32 tells whether float32 products go to the tensor cores, which a plan turns on where the traced card has them.
+// tf32 reports whether float32 products go to the tensor cores, which a plan turns on where the
+// traced card has them.
 func (m *Model) tf32() bool {
 	capability, _ := m.about["compute_capability"].(string)
 	return len(capability) > 0 && (len(capability) > 3 || capability >= "8")
@@ -99,19 +112,21 @@ type collector struct {
 var phases = map[string]kernel.Phase{"forward": kernel.Forward, "backward": kernel.Backward}
 
 func (w *collector) add(call trace.Call, numbers []int64) {
-	does, known := ruleOf(call.Op)
+	does, ruled := ruleOf(call.Op)
 	if product := len(numbers) == trace.Product; product != does.Kind.Product() {
-		does, known = kernel.Once(kernel.Elementwise), false
+		does, ruled = kernel.Once(kernel.Elementwise), false
 	}
-	if !known {
+	if !ruled {
 		w.unknown[call.Op] = true
 	}
 	phase, ok := phases[call.Phase]
 	if does.Kernels == 0 || !ok {
 		return
 	}
-	o := kernel.Operation{Name: call.Op, Kind: does.Kind, Phase: phase, DType: w.unit(call.DType, does.Kind), Kernels: does.Kernels,
-		Read: float64(does.Reads * numbers[len(numbers)-2]), Written: float64(does.Writes * numbers[len(numbers)-1])}
+	o := kernel.Operation{Name: call.Op, Kind: does.Kind, Phase: phase,
+		DType: w.unit(call.DType, does.Kind), Kernels: does.Kernels,
+		Read:    float64(does.Reads * numbers[len(numbers)-2]),
+		Written: float64(does.Writes * numbers[len(numbers)-1])}
 	empty := o.Bytes() == 0
 	switch len(numbers) {
 	case trace.Product:
@@ -121,22 +136,24 @@ func (w *collector) add(call trace.Call, numbers []int64) {
 		o.Row = numbers[0]
 	}
 	o.Kind = kindIn(call, does.Kind)
-	if o.Kind == kernel.Attention && o.Phase == kernel.Backward && !strings.Contains(call.Op, "backward") {
+	if o.Kind == kernel.Attention && o.Phase == kernel.Backward &&
+		!strings.Contains(call.Op, "backward") {
 		o.Phase = kernel.Recomputation
 	}
 	if empty {
 		return // its kernel has nothing to do
 	}
-	at, again := w.index[o]
+	i, again := w.index[o]
 	if !again {
-		at = len(w.list)
-		w.index[o] = at
+		i = len(w.list)
+		w.index[o] = i
 		w.list = append(w.list, o)
 	}
-	w.list[at].Times++
+	w.list[i].Times++
 }
 
-// kindIn is the kind with the layout of the operands: a copy that keeps the order of elements is as fast as any other kernel.
+// kindIn is the kind with the layout of the operands: a copy that keeps the order of elements is as
+// fast as any other kernel.
 func kindIn(call trace.Call, kind kernel.Kind) kernel.Kind {
 	switch {
 	case call.Layout == trace.ToPinned || call.Layout == trace.OfHost:

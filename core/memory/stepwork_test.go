@@ -12,7 +12,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// withCalls is a usual trace whose micro-batches run a product, a copy and an operation of the user's own, with numbers that follow the shape.
+// withCalls is a usual trace whose micro-batches run a product, a copy and an operation of the
+// user's own, with numbers that follow the shape.
 func withCalls(t *testing.T) *Model {
 	t.Helper()
 	file := tracetest.Usual(1).Trace
@@ -78,12 +79,12 @@ func TestRulesByName(t *testing.T) {
 		"aten._softmax_backward_data.default": kernel.Elementwise, "aten.native_layer_norm_backward.default": kernel.NormBackward, "aten.sum.dim_IntList": kernel.Reduction,
 		"aten.embedding.default": kernel.Gather, "aten.__and__.Tensor": kernel.Elementwise,
 	} {
-		found, known := ruleOf(op)
-		assert.True(t, known, op)
-		assert.Equal(t, kind, found.Kind, op)
+		rule, ok := ruleOf(op)
+		assert.True(t, ok, op)
+		assert.Equal(t, kind, rule.Kind, op)
 	}
 	for _, op := range []string{"own.add.default", "aten.never_heard_of.default", "", "aten"} {
-		_, known := ruleOf(op)
-		assert.False(t, known, op)
+		_, ok := ruleOf(op)
+		assert.False(t, ok, op)
 	}
 }

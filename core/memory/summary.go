@@ -13,15 +13,20 @@ import (
 
 // Summary is what a trace holds and how well its sizes are understood.
 type Summary struct {
-	About         map[string]any `json:"about"`
-	Storages      int            `json:"storages"`       // in the trace
-	Exact         int            `json:"exact"`          // of those, with a formula that gives every traced size
-	Approximate   int            `json:"approximate"`    // the others
-	Ambiguous     int            `json:"ambiguous"`      // of the exact ones, those with more than one formula as simple
-	WorstResidual float64        `json:"worst_residual"` // largest relative error at a traced shape, 0 to 1
-	OverTime      bool           `json:"over_time"`      // a layer normalizes over time, so that results depend on how much a clip is padded
-	Points        []Point        `json:"points"`         // the traced segments that have a shape, in order
-	Templates     []Template     `json:"templates"`
+	About    map[string]any `json:"about"`
+	Storages int            `json:"storages"` // in the trace
+	// of those, with a formula that gives every traced size
+	Exact       int `json:"exact"`
+	Approximate int `json:"approximate"` // the others
+	// of the exact ones, those with more than one formula as simple
+	Ambiguous int `json:"ambiguous"`
+	// largest relative error at a traced shape, 0 to 1
+	WorstResidual float64 `json:"worst_residual"`
+	// a layer normalizes over time, so that results depend on how much a clip is padded
+	OverTime bool `json:"over_time"`
+	// the traced segments that have a shape, in order
+	Points    []Point    `json:"points"`
+	Templates []Template `json:"templates"`
 }
 
 // Point is the shape of a traced segment.
@@ -45,9 +50,11 @@ type Template struct {
 
 // Doubt is a size whose formula is inexact, or one of several.
 type Doubt struct {
-	Op       string  `json:"op"`
-	Module   string  `json:"module"`
-	Formula  string  `json:"formula"` // in bytes, or in rows of a column sum; B is the batch, up8(n) is n rounded up to a multiple of 8
+	Op     string `json:"op"`
+	Module string `json:"module"`
+	// in bytes, or in rows of a column sum; B is the batch, up8(n) is n rounded up to a multiple of
+	// 8
+	Formula  string  `json:"formula"`
 	Residual float64 `json:"residual"`
 	Bytes    int64   `json:"bytes"` // largest traced; of a column sum, on the usual GPU
 }
@@ -56,7 +63,8 @@ const mostDoubts = 8 // listed of one template
 
 // Summary sums the trace up.
 func (m *Model) Summary() Summary {
-	s := Summary{About: m.about, Points: []Point{}, Templates: []Template{}, OverTime: slices.ContainsFunc(m.ops, normalizesOverTime)}
+	s := Summary{About: m.about, Points: []Point{}, Templates: []Template{},
+		OverTime: slices.ContainsFunc(m.ops, normalizesOverTime)}
 	for _, t := range m.templates.Templates {
 		n, recordings := t.Exactness(), len(t.Recordings)
 		s.Storages += len(t.Storages) * recordings
@@ -76,11 +84,13 @@ func (m *Model) Summary() Summary {
 	return s
 }
 
-// normalizesOverTime tells the operation that takes its mean over all of the time axis, padding included, as in wav2vec2-base.
+// normalizesOverTime recognises the operation that takes its mean over all of the time axis,
+// padding included, as in wav2vec2-base.
 func normalizesOverTime(op string) bool { return strings.Contains(op, "native_group_norm.") }
 
 func (m *Model) template(t *template.Template, n template.Exactness) Template {
-	c := Template{Kind: t.Kind, Storages: len(t.Storages), Events: len(t.Events), Exact: n.Exact, Approximate: n.Inexact, Doubtful: m.doubts(t)}
+	c := Template{Kind: t.Kind, Storages: len(t.Storages), Events: len(t.Events), Exact: n.Exact,
+		Approximate: n.Inexact, Doubtful: m.doubts(t)}
 	for _, r := range t.Recordings {
 		c.Segments = append(c.Segments, r.Segment)
 	}
@@ -93,14 +103,15 @@ func (m *Model) template(t *template.Template, n template.Exactness) Template {
 
 // doubts lists the largest sizes of a template without an exact or a single formula.
 func (m *Model) doubts(t *template.Template) []Doubt {
-	doubts, seen, rules := []Doubt{}, map[int32]bool{}, reduction.GPU{}.Rules()
+	doubts, listed, rules := []Doubt{}, map[int32]bool{}, reduction.GPU{}.Rules()
 	for i, s := range t.Storages {
 		f := &t.Formulas[s.Formula]
-		if !f.Inexact && !f.Ambiguous || seen[s.Formula] {
+		if !f.Inexact && !f.Ambiguous || listed[s.Formula] {
 			continue
 		}
-		seen[s.Formula] = true
-		d := Doubt{Op: m.ops[s.Op], Module: m.modules[s.Module], Formula: f.Describe(m.templates.Variables), Residual: f.Residual}
+		listed[s.Formula] = true
+		d := Doubt{Op: m.ops[s.Op], Module: m.modules[s.Module],
+			Formula: f.Describe(m.templates.Variables), Residual: f.Residual}
 		for _, r := range t.Recordings {
 			d.Bytes = max(d.Bytes, int64(rules.Bytes(uint64(r.Sizes[i]), s.Unit)))
 		}

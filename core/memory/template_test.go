@@ -12,7 +12,8 @@ import (
 func TestTemplates(t *testing.T) {
 	for accumulation, want := range map[int]map[string][][]int{
 		1: {trace.KindMicro: {{1}, {3, 5, 7, 9}, {11, 13, 15}}, trace.KindStep: {{2}, {4, 6, 8, 10, 12, 14, 16}}},
-		// The accumulated micro-batch makes no gradients, and is the same in the first window as later.
+		// The accumulated micro-batch makes no gradients, and is the same in the first window as
+		// later.
 		2: {trace.KindMicro: {{1}, {4, 7, 10, 13}, {16, 19, 22}}, trace.KindAccumulate: {{2, 5, 8, 11, 14}, {17, 20, 23}}, trace.KindStep: {{3}, {6, 9, 12, 15, 18, 21, 24}}},
 	} {
 		got := map[string][][]int{}

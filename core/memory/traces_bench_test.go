@@ -13,7 +13,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// eachTrace runs a benchmark over the traces in the folder ASRCONFIG_TRACES, which benchmarks/simulation_speed.py records.
+// eachTrace runs a benchmark over the traces in the folder ASRCONFIG_TRACES, which
+// benchmarks/simulation_speed.py records.
 func eachTrace(b *testing.B, run func(b *testing.B, m *Model, seconds int64)) {
 	files, err := filepath.Glob(filepath.Join(os.Getenv("ASRCONFIG_TRACES"), "*.trace"))
 	require.NoError(b, err)
@@ -51,7 +52,8 @@ func BenchmarkAnswer(b *testing.B) {
 	})
 }
 
-// BenchmarkTraining is 500 steps of one micro-batch of 8 clips each, of lengths from 1 to 20 s; the figure to hold is 1 s.
+// BenchmarkTraining is 500 steps of one micro-batch of 8 clips each, of lengths from 1 to 20 s; the
+// figure to hold is 1 s.
 func BenchmarkTraining(b *testing.B) {
 	eachTrace(b, func(b *testing.B, m *Model, second int64) {
 		r := RunRequest{}

@@ -19,37 +19,42 @@ var catalogueJSON []byte
 //go:embed counts.json
 var countsJSON []byte // by build/record_models.py
 
-// known is one published checkpoint: the config values that fix its shapes, in transformers' names, and the dropouts and
-// masking that decide what training keeps in memory where they are known to differ from the class defaults. A CTC
-// checkpoint without a tokenizer of its own has the 32 symbols of the class default; each further symbol adds
-// hidden_size + 1.
-type known struct {
-	ID         string          `json:"id"`         // on the Hugging Face Hub
-	Aliases    []string        `json:"aliases"`    // further spellings, beside the ID with and without its owner
-	ClassName  string          `json:"class_name"` // the class that fine-tuning trains, where no table of transformers says it
+// known is one published checkpoint: the config values that fix its shapes, in transformers' names,
+// and the dropouts and masking that decide what training keeps in memory where they are known to
+// differ from the class defaults. A CTC checkpoint without a tokenizer of its own has the 32
+// symbols of the class default; each further symbol adds hidden_size + 1.
+type entry struct {
+	ID string `json:"id"` // on the Hugging Face Hub
+	// further spellings, beside the ID with and without its owner
+	Aliases []string `json:"aliases"`
+	// the class that fine-tuning trains, where no table of transformers says it
+	ClassName  string          `json:"class_name"`
 	Parameters int64           `json:"parameters"` // published fact for the tests; never an answer
 	Config     json.RawMessage `json:"config"`
 }
 
-// The file says besides, for people and the tests: "published", the figure of the checkpoint's card as it is rounded there,
-// "" where none was found, and "values_from", where the config's values come from.
+// The file also has, for people and the tests, "published", the rounded figure of the checkpoint's
+// card, "" without one, and "values_from", the source of the config's values.
 
 // counted is what the module of a known model has, as transformers builds it on the meta device.
 type counted struct {
-	ClassName    string `json:"class_name"`   // the class that fine-tuning for speech recognition trains
+	// the class that fine-tuning for speech recognition trains
+	ClassName    string `json:"class_name"`
 	Architecture string `json:"architecture"` // model_type
 	Total        int64  `json:"total"`        // elements
-	Trainable    int64  `json:"trainable"`    // of them; all but tables of positions that never train
-	Adafactor    int64  `json:"adafactor"`    // bytes of Adafactor's state
-	HiddenSize   *int   `json:"hidden_size"`
-	Layers       *int   `json:"layers"`
+	// of them; all but tables of positions that never train
+	Trainable  int64 `json:"trainable"`
+	Adafactor  int64 `json:"adafactor"` // bytes of Adafactor's state
+	HiddenSize *int  `json:"hidden_size"`
+	Layers     *int  `json:"layers"`
 
-	FrontEnd          int64 `json:"front_end"` // elements of the convolutional feature encoder; 0 without one
+	// elements of the convolutional feature encoder; 0 without one
+	FrontEnd          int64 `json:"front_end"`
 	FrontEndAdafactor int64 `json:"front_end_adafactor"`
 }
 
 type index struct {
-	entries []known
+	entries []entry
 	byName  map[string]int     // normalised spelling -> entry
 	counts  map[string]counted // by ID
 }
@@ -57,10 +62,12 @@ type index struct {
 var catalogue = sync.OnceValues(func() (index, error) {
 	var in index
 	if err := json.Unmarshal(catalogueJSON, &in.entries); err != nil {
-		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go", "reading the embedded model catalogue")
+		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go",
+			"reading the embedded model catalogue")
 	}
 	if err := json.Unmarshal(countsJSON, &in.counts); err != nil {
-		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go", "reading the embedded counts of models")
+		return index{}, fault.Wrap(err, fault.Internal, "reinstall asrconfig-go",
+			"reading the embedded counts of models")
 	}
 	in.byName = map[string]int{}
 	for i, e := range in.entries {
@@ -85,7 +92,8 @@ func Names() []string {
 	return out
 }
 
-// normalise keeps letters and digits in lower case, and the slash after an owner; a plus sign is the word.
+// normalise keeps letters and digits in lower case, and the slash after an owner; a plus sign is
+// the word.
 func normalise(name string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -101,18 +109,21 @@ func normalise(name string) string {
 const maxNameBytes = 200
 
 // find looks a known model up by any of its spellings.
-func find(name string) (known, error) {
+func find(name string) (entry, error) {
 	in, err := catalogue()
 	if err != nil {
-		return known{}, err
+		return entry{}, err
 	}
 	if len(name) > maxNameBytes {
-		return known{}, fault.New(fault.InvalidArgument, "give a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes", len(name))
+		return entry{}, fault.New(fault.InvalidArgument,
+			"give a name such as facebook/wav2vec2-xls-r-300m", "the model name has %d bytes",
+			len(name))
 	}
-	i, found := in.byName[normalise(name)]
-	if !found {
-		return known{}, fault.New(fault.NotFound,
-			"known names like it: "+strings.Join(in.closest(name), ", ")+"; or pass the live module, its config or a folder with config.json",
+	i, ok := in.byName[normalise(name)]
+	if !ok {
+		return entry{}, fault.New(fault.NotFound,
+			"known names like it: "+strings.Join(in.closest(name), ", ")+
+				"; or pass the live module, its config or a folder with config.json",
 			"no known model is named %q", fault.Shorten(name))
 	}
 	return in.entries[i], nil
@@ -134,37 +145,45 @@ func fromName(r Request) (profile.Model, error) {
 	c, there := in.counts[id]
 	switch {
 	case !there:
-		return profile.Model{}, fault.New(fault.Unsupported, "pip install torch transformers, with which the model is built and counted", "%s was not counted", id)
+		return profile.Model{}, fault.New(fault.Unsupported,
+			"pip install torch transformers, with which the model is built and counted",
+			"%s was not counted", id)
 	case r.FreezeFeatureEncoder && c.FrontEnd == 0:
-		return profile.Model{}, fault.New(fault.Unsupported, "leave freeze_feature_encoder out", "%s has no feature encoder to freeze", c.ClassName)
+		return profile.Model{}, fault.New(fault.Unsupported, "leave freeze_feature_encoder out",
+			"%s has no feature encoder to freeze", c.ClassName)
 	}
 	trainable, adafactor := c.Trainable, c.Adafactor
 	if r.FreezeFeatureEncoder {
 		trainable, adafactor = trainable-c.FrontEnd, adafactor-c.FrontEndAdafactor
 	}
-	return fromCounts(Request{Counts: &Counts{Total: c.Total, Trainable: &trainable, AdafactorStateBytes: &adafactor, ClassName: c.ClassName,
-		Architecture: c.Architecture, HiddenSize: c.HiddenSize, Layers: c.Layers, Name: id, Source: "catalogue"}})
+	return fromCounts(Request{Counts: &Counts{Total: c.Total, Trainable: &trainable,
+		AdafactorStateBytes: &adafactor, ClassName: c.ClassName,
+		Architecture: c.Architecture, HiddenSize: c.HiddenSize, Layers: c.Layers, Name: id,
+		Source: "catalogue"}})
 }
 
 // Published is a known checkpoint as the catalogue holds it.
 type Published struct {
-	Name      string          `json:"name"`       // ID on the Hugging Face Hub
-	ClassName string          `json:"class_name"` // the class of transformers that fine-tuning for speech recognition trains
-	Config    json.RawMessage `json:"config"`     // model_type and every field that differs from the class default and fixes shapes
+	Name string `json:"name"` // ID on the Hugging Face Hub
+	// the class of transformers that fine-tuning for speech recognition trains
+	ClassName string `json:"class_name"`
+	// model_type and every field that differs from the class default and fixes shapes
+	Config json.RawMessage `json:"config"`
 }
 
-// Config gives the transformers config of a known model: AutoConfig.for_model(**config) builds a module of the same
-// shapes. Errors: InvalidArgument (a name that is too long), NotFound.
+// Config returns the transformers config of a known model: AutoConfig.for_model(**config) builds a
+// module of the same shapes. Errors: InvalidArgument (a name that is too long), NotFound.
 func Config(name string) (Published, error) {
 	entry, err := find(name)
 	if err != nil {
 		return Published{}, err
 	}
 	in, err := catalogue()
-	return Published{entry.ID, cmp.Or(entry.ClassName, in.counts[entry.ID].ClassName), entry.Config}, err
+	return Published{entry.ID, cmp.Or(entry.ClassName, in.counts[entry.ID].ClassName),
+		entry.Config}, err
 }
 
-// closest gives the three IDs with the spelling nearest to the name, its owner aside.
+// closest returns the three IDs with the spelling nearest to the name, its owner aside.
 func (in index) closest(name string) []string {
 	wanted := normalise(name)
 	wanted = wanted[strings.LastIndexByte(wanted, '/')+1:]

@@ -22,7 +22,7 @@ const (
 	maxShards      = 1024
 )
 
-// named is what a config says of a model whatever its kind.
+// named is the part of a config that every kind of model has.
 type named struct {
 	Architectures   []string `json:"architectures"`
 	ModelType       string   `json:"model_type"`
@@ -34,7 +34,8 @@ type named struct {
 	DecoderLayers   *int     `json:"decoder_layers"`
 }
 
-// fromFolder counts the headers of the weight files: all parameters as trainable, since the files do not say.
+// fromFolder counts the headers of the weight files: all parameters as trainable, since the files
+// do not say.
 func fromFolder(r Request) (profile.Model, error) {
 	config, err := folderConfig(r.Folder)
 	if err != nil {
@@ -42,14 +43,17 @@ func fromFolder(r Request) (profile.Model, error) {
 	}
 	files, err := weightFiles(r.Folder)
 	if err == nil && len(files) == 0 {
-		err = fault.New(fault.Unsupported, "pip install torch transformers, with which the model is built from its config and counted; or save its weights there",
+		err = fault.New(fault.Unsupported,
+			"pip install torch transformers, with which the model is built from its config and "+
+				"counted; or save its weights there",
 			"there are no weights to count")
 	}
 	if err != nil {
 		return profile.Model{}, inFolder(err, r.Folder)
 	}
 	if r.FreezeFeatureEncoder {
-		return profile.Model{}, fault.New(fault.Unsupported, "pass the live module", "weights are counted as they are, without freeze_feature_encoder")
+		return profile.Model{}, fault.New(fault.Unsupported, "pass the live module",
+			"weights are counted as they are, without freeze_feature_encoder")
 	}
 	var sum weights
 	for _, file := range files {
@@ -60,11 +64,14 @@ func fromFolder(r Request) (profile.Model, error) {
 		sum.elements, sum.factored = sum.elements+one.elements, sum.factored+one.factored
 	}
 	if sum.elements == 0 || sum.elements > maxElements {
-		return profile.Model{}, fault.New(fault.InvalidArgument, "pass the live module", "the weights in %s hold %d parameters; the range is 1 to 2^50", r.Folder, sum.elements)
+		return profile.Model{}, fault.New(fault.InvalidArgument, "pass the live module",
+			"the weights in %s hold %d parameters; the range is 1 to 2^50", r.Folder, sum.elements)
 	}
 	adafactor := float32Bytes * int64(sum.factored)
-	m, err := fromCounts(Request{Counts: &Counts{Total: int64(sum.elements), AdafactorStateBytes: &adafactor, ClassName: strings.Join(config.Architectures, ", "),
-		Architecture: config.ModelType, HiddenSize: cmp.Or(config.HiddenSize, config.DModel), Layers: config.layers(), Name: config.Name, Source: "folder"}})
+	m, err := fromCounts(Request{Counts: &Counts{Total: int64(sum.elements),
+		AdafactorStateBytes: &adafactor, ClassName: strings.Join(config.Architectures, ", "),
+		Architecture: config.ModelType, HiddenSize: cmp.Or(config.HiddenSize, config.DModel),
+		Layers: config.layers(), Name: config.Name, Source: "folder"}})
 	if m.Name == "" {
 		m.Name = filepath.Base(filepath.Clean(r.Folder))
 	}
@@ -85,19 +92,21 @@ func folderConfig(folder string) (config named, err error) {
 		return config, err
 	}
 	if err := json.Unmarshal(raw, &config); err != nil {
-		return config, fault.Wrap(err, fault.InvalidArgument, "save the model there: save_pretrained", "config.json is not a transformers config")
+		return config, fault.Wrap(err, fault.InvalidArgument,
+			"save the model there: save_pretrained", "config.json is not a transformers config")
 	}
 	return config, nil
 }
 
-// inFolder says which folder an error is about.
+// inFolder adds the folder's name to an error.
 func inFolder(err error, folder string) error {
-	known := fault.From(err)
-	return fault.Wrap(err, known.Code, known.Hint, "reading the model folder %s", folder)
+	failure := fault.From(err)
+	return fault.Wrap(err, failure.Code, failure.Hint, "reading the model folder %s", folder)
 }
 
-// weightFiles lists the files of the model in transformers' order of preference: model.safetensors, the shards of the
-// index, else the only *.safetensors there is (several may be language adapters). Empty when there are none.
+// weightFiles lists the files of the model in transformers' order of preference: model.safetensors,
+// the shards of the index, else the only *.safetensors there is (several may be language adapters).
+// Empty when there are none.
 func weightFiles(folder string) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(folder, "model.safetensors")); err == nil {
 		return []string{"model.safetensors"}, nil
@@ -109,11 +118,11 @@ func weightFiles(folder string) ([]string, error) {
 	case fault.From(err).Code != fault.NotFound:
 		return nil, err
 	}
-	found, err := filepath.Glob(filepath.Join(escapeGlob(folder), "*.safetensors"))
-	if err != nil || len(found) != 1 {
+	paths, err := filepath.Glob(filepath.Join(escapeGlob(folder), "*.safetensors"))
+	if err != nil || len(paths) != 1 {
 		return nil, err
 	}
-	return []string{filepath.Base(found[0])}, nil
+	return []string{filepath.Base(paths[0])}, nil
 }
 
 // escapeGlob keeps signs in a folder's name from being read as a pattern.
@@ -126,7 +135,8 @@ func shards(raw []byte) ([]string, error) {
 		WeightMap map[string]string `json:"weight_map"`
 	}
 	if err := json.Unmarshal(raw, &listing); err != nil {
-		return nil, fault.Wrap(err, fault.Corrupt, "save or download the weights again", "model.safetensors.index.json")
+		return nil, fault.Wrap(err, fault.Corrupt, "save or download the weights again",
+			"model.safetensors.index.json")
 	}
 	var files []string
 	for _, file := range listing.WeightMap {
@@ -135,7 +145,8 @@ func shards(raw []byte) ([]string, error) {
 		}
 		if file == ".." || filepath.Base(file) != file || len(files) > maxShards {
 			return nil, fault.New(fault.Corrupt, "save or download the weights again",
-				"model.safetensors.index.json names %q; it may name up to %d files beside it", fault.Shorten(file), maxShards)
+				"model.safetensors.index.json names %q; it may name up to %d files beside it",
+				fault.Shorten(file), maxShards)
 		}
 	}
 	return files, nil
@@ -158,15 +169,20 @@ func openFile(path string) (*os.File, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.New(fault.NotFound, "give the folder that save_pretrained wrote, with config.json in it", "there is no file %s", path)
+		return nil, fault.New(fault.NotFound,
+			"give the folder that save_pretrained wrote, with config.json in it",
+			"there is no file %s", path)
 	case err != nil:
-		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions", "opening")
+		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
+			"opening")
 	case !info.Mode().IsRegular(): // a pipe would block
-		return nil, fault.New(fault.InvalidArgument, "give the folder that save_pretrained wrote", "%s is not a regular file", path)
+		return nil, fault.New(fault.InvalidArgument, "give the folder that save_pretrained wrote",
+			"%s is not a regular file", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions", "opening")
+		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
+			"opening")
 	}
 	return file, nil
 }
@@ -182,7 +198,8 @@ func readBounded(path string, limit int64) ([]byte, error) {
 	case err != nil:
 		return nil, fault.Wrap(err, fault.Corrupt, "check the file", "reading %s", path)
 	case int64(len(raw)) > limit:
-		return nil, fault.New(fault.InvalidArgument, "check that it is the right file", "%s is larger than %d bytes", path, limit)
+		return nil, fault.New(fault.InvalidArgument, "check that it is the right file",
+			"%s is larger than %d bytes", path, limit)
 	}
 	return raw, nil
 }

@@ -12,11 +12,11 @@ import (
 func requireFault(t *testing.T, err error, code fault.Code, parts ...string) {
 	t.Helper()
 	require.Error(t, err)
-	known := fault.From(err)
-	require.Equal(t, code, known.Code, known.Message)
-	require.NotEmpty(t, known.Hint, known.Message)
+	failure := fault.From(err)
+	require.Equal(t, code, failure.Code, failure.Message)
+	require.NotEmpty(t, failure.Hint, failure.Message)
 	for _, part := range parts {
-		require.Contains(t, known.Message+"\n"+known.Hint, part)
+		require.Contains(t, failure.Message+"\n"+failure.Hint, part)
 	}
 }
 
@@ -47,8 +47,8 @@ func TestEverySpellingIsOneModel(t *testing.T) {
 	require.Len(t, Names(), len(in.entries))
 	owner := map[string]string{}
 	for _, e := range in.entries {
-		_, short, found := strings.Cut(e.ID, "/")
-		require.True(t, found, e.ID)
+		_, short, ok := strings.Cut(e.ID, "/")
+		require.True(t, ok, e.ID)
 		for _, spelling := range append([]string{e.ID, short}, e.Aliases...) {
 			key := normalise(spelling)
 			require.Empty(t, owner[key], "%s is also %s", spelling, e.ID)
@@ -93,12 +93,12 @@ func TestFreezingTheFeatureEncoder(t *testing.T) {
 		name   string
 		frozen int64 // torch's count of the convolutions, with group norm, with layer norm and bias
 	}{{"wav2vec2-base", 4200448}, {"xls-r-300m", 4210176}} {
-		whole, err := Profile(Request{Name: c.name})
+		full, err := Profile(Request{Name: c.name})
 		require.NoError(t, err)
 		part, err := Profile(Request{Name: c.name, FreezeFeatureEncoder: true})
 		require.NoError(t, err)
-		require.Equal(t, whole.TotalParameters, part.TotalParameters)
-		require.Equal(t, whole.TrainableParameters-c.frozen, part.TrainableParameters)
+		require.Equal(t, full.TotalParameters, part.TotalParameters)
+		require.Equal(t, full.TrainableParameters-c.frozen, part.TrainableParameters)
 		require.Equal(t, 8*part.TrainableParameters, part.OptimizerBytes["adamw"])
 	}
 	for _, name := range []string{"whisper-tiny", "w2v-bert-2.0"} {

@@ -16,7 +16,8 @@ const maxHeaderBytes = 100 << 20
 
 // dtypeBits is the width of one element of every dtype of the format.
 var dtypeBits = map[string]uint64{
-	"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
+	"BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "I16": 16, "U16": 16,
+	"F16": 16, "BF16": 16,
 	"I32": 32, "U32": 32, "F32": 32, "C64": 64, "I64": 64, "U64": 64, "F64": 64,
 }
 
@@ -32,15 +33,17 @@ type weights struct {
 	factored uint64 // elements of Adafactor's second moment
 }
 
-// readHeader adds up the parameters in a safetensors file of the given size from its header: 8 bytes of length, then JSON.
-// Integer tensors and the running statistics of batch norms are buffers.
+// readHeader adds up the parameters in a safetensors file of the given size from its header: 8
+// bytes of length, then JSON. Integer tensors and the running statistics of batch norms are
+// buffers.
 func readHeader(r io.Reader, fileSize int64) (weights, error) {
 	var length uint64
 	if err := binary.Read(r, binary.LittleEndian, &length); err != nil {
 		return weights{}, corrupt("it ends within the length of its header")
 	}
 	if fileSize < 8 || length > uint64(fileSize)-8 || length > maxHeaderBytes {
-		return weights{}, corrupt("its header claims %d bytes, the file has %d and the limit is %d", length, fileSize, maxHeaderBytes)
+		return weights{}, corrupt("its header claims %d bytes, the file has %d and the limit is %d",
+			length, fileSize, maxHeaderBytes)
 	}
 	raw := make([]byte, length)
 	if _, err := io.ReadFull(r, raw); err != nil {
@@ -67,8 +70,8 @@ func readHeader(r io.Reader, fileSize int64) (weights, error) {
 }
 
 func (w *weights) add(name string, t tensorInfo, dataBytes uint64) error {
-	bits, known := dtypeBits[t.DType]
-	if !known {
+	bits, ok := dtypeBits[t.DType]
+	if !ok {
 		return corrupt("%s has the unknown dtype %q", fault.Shorten(name), fault.Shorten(t.DType))
 	}
 	dims := make([]int, len(t.Shape))
@@ -79,11 +82,14 @@ func (w *weights) add(name string, t tensorInfo, dataBytes uint64) error {
 	if !fits || elements > maxElements {
 		return corrupt("%s has the shape %v", fault.Shorten(name), t.Shape)
 	}
-	if len(t.Offsets) != 2 || t.Offsets[0] > t.Offsets[1] || t.Offsets[1] > dataBytes || t.Offsets[1]-t.Offsets[0] != elements*bits/8 {
-		return corrupt("%s of %d elements of %s lies at %v in %d bytes of data", fault.Shorten(name), elements, t.DType, t.Offsets, dataBytes)
+	if len(t.Offsets) != 2 || t.Offsets[0] > t.Offsets[1] || t.Offsets[1] > dataBytes ||
+		t.Offsets[1]-t.Offsets[0] != elements*bits/8 {
+		return corrupt("%s of %d elements of %s lies at %v in %d bytes of data",
+			fault.Shorten(name), elements, t.DType, t.Offsets, dataBytes)
 	}
 	if (t.DType == "U8" || t.DType == "I8") && len(dims) > 1 {
-		return fault.New(fault.Unsupported, "pass the live module", "%s is stored as %s: weights are quantized", fault.Shorten(name), t.DType)
+		return fault.New(fault.Unsupported, "pass the live module",
+			"%s is stored as %s: weights are quantized", fault.Shorten(name), t.DType)
 	}
 	if isParameter(name, t.DType) {
 		w.elements += elements // both stay under file size x 8
@@ -94,15 +100,18 @@ func (w *weights) add(name string, t tensorInfo, dataBytes uint64) error {
 
 func isParameter(name, dtype string) bool {
 	floating := strings.HasPrefix(dtype, "F") || strings.HasPrefix(dtype, "C") || dtype == "BF16"
-	return floating && !strings.HasSuffix(name, ".running_mean") && !strings.HasSuffix(name, ".running_var")
+	return floating && !strings.HasSuffix(name, ".running_mean") &&
+		!strings.HasSuffix(name, ".running_var")
 }
 
 func corrupt(format string, args ...any) error {
-	return fault.New(fault.Corrupt, "save or download the weights again", "not a valid safetensors file: "+format, args...)
+	return fault.New(fault.Corrupt, "save or download the weights again",
+		"not a valid safetensors file: "+format, args...)
 }
 
-// factoredState is the size of Adafactor's second moment for one tensor: the mean over the last dimension and the mean
-// over the one before it (transformers.optimization.Adafactor); a vector is kept whole.
+// factoredState is the size of Adafactor's second moment for one tensor: the mean over the last
+// dimension and the mean over the one before it (transformers.optimization.Adafactor); a vector is
+// kept whole.
 func factoredState(elements uint64, dims []int) uint64 {
 	n := len(dims)
 	if n < 2 || elements == 0 {

@@ -1,15 +1,18 @@
 package monitor
 
 import (
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-json"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// filled gives a monitor that never started, with a history of samples: host used is 10, except at one sample.
+// filled returns a monitor that never started, with a history of samples: host used is 10, except
+// at one sample.
 func filled(samples, peakAt int, peak uint64) *Monitor {
 	m := &Monitor{history: newMemoryTable(1)}
 	m.stats.GPUCount = 1
@@ -53,14 +56,6 @@ func TestHistoryKeepsEveryPeakAtEveryLength(t *testing.T) {
 	}
 }
 
-func TestHistoryOfFullResolution(t *testing.T) {
-	h := filled(4, 2, 50).History(4)
-	assert.Equal(t, 1, h.SamplesAPoint)
-	text, err := json.Marshal(h.HostUsedBytes)
-	require.NoError(t, err)
-	assert.JSONEq(t, `[10, 10, 50, 10]`, string(text))
-}
-
 func TestHistoryMarksGaps(t *testing.T) {
 	m := &Monitor{history: newMemoryTable(1)}
 	m.stats.GPUCount = 1
@@ -85,4 +80,59 @@ func TestHistoryOfALiveMonitor(t *testing.T) {
 	assert.Greater(t, len(h.TimesS), 5)
 	assert.Less(t, h.TimesS[0], h.TimesS[len(h.TimesS)-1])
 	assert.Positive(t, h.StartUnixNanos)
+}
+
+func TestGarbageIsCollectedWhileTheHeapIsSmall(t *testing.T) {
+	var before, after runtime.MemStats
+	m := &Monitor{}
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range 3 * collectEvery {
+		m.saveMemory()
+	}
+	runtime.ReadMemStats(&after)
+	assert.GreaterOrEqual(t, after.NumGC-before.NumGC, uint32(3))
+}
+
+func TestALargeHeapIsLeftAlone(t *testing.T) {
+	held := make([]byte, 2*smallHeap)
+	runtime.GC()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m := &Monitor{readings: collectEvery}
+	for range 3 * collectEvery {
+		m.saveMemory()
+	}
+	runtime.ReadMemStats(&after)
+	assert.Equal(t, before.NumGC, after.NumGC)
+	runtime.KeepAlive(held)
+}
+
+func benched(b *testing.B, interval time.Duration) *Monitor {
+	b.Helper()
+	m, err := Start(Config{GPU: &fakeGPUs{used: make([]uint64, 8)}, Host: steadyHost, Interval: interval})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(m.Stop)
+	return m
+}
+
+// BenchmarkRead is what a training step pays, with the sampler at its usual pace.
+func BenchmarkRead(b *testing.B) {
+	m := benched(b, 100*time.Millisecond)
+	var s Stats
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Read(&s)
+	}
+}
+
+// BenchmarkSample is the sampler's own work for 8 GPUs, without that of the driver and of /proc.
+func BenchmarkSample(b *testing.B) {
+	m := benched(b, MaxInterval)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.sample()
+	}
 }

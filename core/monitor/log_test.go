@@ -43,7 +43,8 @@ func TestANearOutOfMemoryIsNotHidden(t *testing.T) {
 	m.Step(step(1, 10*gib, 19*gib))
 	assert.Equal(t, 60.0+9, headroomOf(m))
 
-	// PyTorch takes 59 GiB more and fills them before the next sample: the step asks the driver itself.
+	// PyTorch takes 59 GiB more and fills them before the next sample: the step asks the driver
+	// itself.
 	w.used[0] = 79 * gib
 	m.Step(step(2, 78*gib, 78*gib))
 	assert.Equal(t, 1.0, headroomOf(m))

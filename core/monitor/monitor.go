@@ -1,6 +1,6 @@
-// Package monitor watches a training run from goroutines of its own, so that training pays one short read a step: memory at
-// every sample, everything else about once a second, and the steps that the training tells of. All of it is kept in tables of
-// fixed size.
+// Package monitor watches a training run from goroutines of its own, so that training pays one
+// short read a step: memory at every sample, everything else about once a second, and the steps
+// that the training tells of. All of it is kept in tables of fixed size.
 package monitor
 
 import (
@@ -19,25 +19,28 @@ const (
 	MinInterval = time.Millisecond
 	MaxInterval = time.Minute
 
-	// hostInterval is the least time between two readings of the host. Each opens a dozen files of /proc and of the
-	// container's limits, 0.2 to 0.5 ms of processor time against microseconds for a GPU: at every sample of 100 ms that
-	// alone would be 0.2 to 0.5 % of a core.
+	// hostInterval is the least time between two readings of the host. Each opens a dozen files of
+	// /proc and of the container's limits, 0.2 to 0.5 ms of processor time against microseconds for
+	// a GPU: at every sample of 100 ms that alone would be 0.2 to 0.5 % of a core.
 	hostInterval = 500 * time.Millisecond
 	slowInterval = time.Second // of what changes slowly or costs much, at least one sample's time
 	stopPatience = time.Second
 )
 
-// GPUReader reads the memory of GPUs, in bytes. *hardware.Devices is one. Its methods may be called together.
+// GPUReader reads the memory of GPUs, in bytes. *hardware.Devices is one. Its methods may be called
+// together.
 type GPUReader interface {
 	Count() int
 	Memory(i int) (used, total, free uint64, err error)
 	Close() error
 }
 
-// GPUWatcher is what a GPUReader may be besides: one that reads what GPUs do. Readings may take tens of milliseconds.
+// GPUWatcher is what a GPUReader may be besides: one that reads what GPUs do. Readings may take
+// tens of milliseconds.
 type GPUWatcher interface {
 	Properties(i int) runlog.GPU
-	// Activity gives what is known, and what is to be told of: errors that the driver reports, functions that it lacks.
+	// Activity gives what is known, and what is to be told of: errors that the driver reports,
+	// functions that it lacks.
 	Activity(i int) (runlog.GPUReading, []runlog.Event)
 }
 
@@ -60,7 +63,8 @@ type Forecaster interface {
 
 // Config is what a monitor reads and how often. GPU, Watcher and Forecast may be nil.
 type Config struct {
-	GPU      GPUReader // one that is a GPUWatcher, too, is also asked once a second what its GPUs do
+	// one that is a GPUWatcher, too, is also asked once a second what its GPUs do
+	GPU      GPUReader
 	Host     HostReader
 	Watcher  HostWatcher
 	Forecast Forecaster
@@ -97,17 +101,21 @@ type Monitor struct {
 	done     chan struct{} // closed when all have ended
 }
 
-// Start takes a first sample and then one every interval. GPU may be nil: then only the host is watched, whose memory is read
-// twice a second at most. A reading that fails is counted and tried again; it is never an error here.
+// Start takes a first sample and then one every interval. GPU may be nil: then only the host is
+// watched, whose memory is read twice a second at most. A reading that fails is counted and tried
+// again; it is never an error here.
 //
-// From a successful Start on, the monitor owns GPU and closes it when it ends. On an error it stays the caller's.
-// Errors: InvalidArgument for the interval or a missing host reader, Poisoned when a reader panics.
+// From a successful Start on, the monitor owns GPU and closes it when it ends. On an error it stays
+// the caller's. Errors: InvalidArgument for the interval or a missing host reader, Poisoned when a
+// reader panics.
 func Start(c Config) (*Monitor, error) {
 	if c.Interval < MinInterval || c.Interval > MaxInterval {
-		return nil, fault.New(fault.InvalidArgument, "100 ms is usual", "the sampling interval is %v, outside %v..%v", c.Interval, MinInterval, MaxInterval)
+		return nil, fault.New(fault.InvalidArgument, "100 ms is usual",
+			"the sampling interval is %v, outside %v..%v", c.Interval, MinInterval, MaxInterval)
 	}
 	if c.Host == nil {
-		return nil, fault.New(fault.InvalidArgument, "pass a reader of host memory", "there is no reader of host memory")
+		return nil, fault.New(fault.InvalidArgument, "pass a reader of host memory",
+			"there is no reader of host memory")
 	}
 	return start(c, systemClock{time.Now()}, max(1, int(hostInterval/c.Interval)))
 }
@@ -118,7 +126,9 @@ func start(c Config, clock clock, hostEvery int) (*Monitor, error) {
 		return nil, err
 	}
 	slow := max(slowInterval, c.Interval)
-	loops := []func(){func() { m.loop(c.Interval, m.sample) }, func() { m.atOnce(slow, func() { m.second(); m.saveMemory() }) }}
+	loops := []func(){func() {
+		m.loop(c.Interval, m.sample)
+	}, func() { m.atOnce(slow, func() { m.second(); m.saveMemory() }) }}
 	if watcher, is := c.GPU.(GPUWatcher); is {
 		loops = append(loops, func() { m.atOnce(slow, func() { m.sampleGPUs(watcher) }) })
 	}
@@ -136,14 +146,16 @@ func start(c Config, clock clock, hostEvery int) (*Monitor, error) {
 // prepare takes the first sample.
 func prepare(c Config, clock clock, hostEvery int) (*Monitor, error) {
 	m := &Monitor{
-		gpu: c.GPU, host: hostSource{read: c.Host, every: hostEvery}, watcher: c.Watcher, forecast: c.Forecast,
-		clock: clock, interval: c.Interval, stop: make(chan struct{}), done: make(chan struct{}),
+		gpu: c.GPU, host: hostSource{read: c.Host, every: hostEvery}, watcher: c.Watcher,
+		forecast: c.Forecast,
+		clock:    clock, interval: c.Interval, stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	return m, guarded(func() {
 		if m.gpu != nil {
 			m.stats.GPUCount = min(max(m.gpu.Count(), 0), MaxGPUs)
 		}
-		m.history, m.activityTable, m.steps = newMemoryTable(m.stats.GPUCount), newActivityTable(m.stats.GPUCount), newStepTable()
+		m.history, m.activityTable, m.steps =
+			newMemoryTable(m.stats.GPUCount), newActivityTable(m.stats.GPUCount), newStepTable()
 		m.activity = newActivity(m.stats.GPUCount)
 		m.clockWatch = newClockWatch(clock)
 		m.sample()
@@ -200,11 +212,13 @@ func (m *Monitor) closeReader() {
 		closing = err
 	}
 	if closing != nil {
-		m.fail(fault.Wrap(closing, fault.Internal, "the driver may need a new process", "cannot close the GPU reader"))
+		m.fail(fault.Wrap(closing, fault.Internal, "the driver may need a new process",
+			"cannot close the GPU reader"))
 	}
 }
 
-// guarded runs f and turns a panic into an error: a panic in a goroutine would end the whole process.
+// guarded runs f and turns a panic into an error: a panic in a goroutine would end the whole
+// process.
 func guarded(f func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -232,9 +246,9 @@ func (m *Monitor) Err() error {
 	return m.err
 }
 
-// Stop ends the samplers and closes the reader. It waits at most a second, in case a driver call hangs; the reader is then
-// closed whenever that call returns. Further calls do no harm. Everything that was seen can
-// still be asked for.
+// Stop ends the samplers and closes the reader. It waits at most a second, in case a driver call
+// hangs; the reader is then closed whenever that call returns. Further calls do no harm. Everything
+// that was seen can still be asked for.
 func (m *Monitor) Stop() {
 	m.stopOnce.Do(func() {
 		close(m.stop)
@@ -246,4 +260,83 @@ func (m *Monitor) Stop() {
 	case <-m.done:
 	case <-patience.C:
 	}
+}
+
+// Stats and GPUStats cross the C boundary as they are: `make generate` after a change, and raise
+// ABI_VERSION in core/api/abi.go.
+
+// Stats is the newest sample. Sizes are bytes.
+type Stats struct {
+	Samples   uint64 // taken since the start, at least 1
+	Errors    uint64 // failed readings since the start, of a GPU or of the host
+	UnixNanos int64  // wall clock of the newest sample
+	// 0 as long as the host has never answered; after a failed reading the host fields keep the
+	// last values
+	HostTotal uint64
+	HostUsed  uint64 // total less available
+	HostPeak  uint64 // highest HostUsed since the start or the last reset
+	GPUCount  int    // entries of GPU in use
+	// alerts raised and cleared so far: asking for them is worth it when this changes
+	Alerts uint64
+	GPU    [MaxGPUs]GPUStats
+}
+
+// GPUStats is one GPU's memory in bytes. While the driver does not answer, Valid is false and the
+// rest keeps the last values.
+type GPUStats struct {
+	Total, Used, Free uint64
+	Peak              uint64 // highest Used since the start or the last reset
+	Valid             bool
+	// PyTorch's counters of this process at the last step; 0 before the first
+	Allocated, Reserved uint64
+	Headroom            uint64 // what training can still allocate; Free before the first step
+	TorchValid          bool   // a step has told of PyTorch's counters
+	FreeAtStep          uint64 // Free when PyTorch's counters were read
+}
+
+// Read copies the newest sample. It allocates nothing and takes well under a microsecond.
+func (m *Monitor) Read(out *Stats) {
+	m.lock.Lock()
+	*out = m.stats
+	m.lock.Unlock()
+	if m.forecast != nil {
+		out.Alerts = m.forecast.Changes()
+	}
+}
+
+// ResetPeaks makes the newest values the peaks.
+func (m *Monitor) ResetPeaks() {
+	m.lock.Lock()
+	defer m.lock.Unlock()
+	m.stats.HostPeak = m.stats.HostUsed
+	for i := range m.stats.GPUCount {
+		m.stats.GPU[i].Peak = m.stats.GPU[i].Used
+	}
+}
+
+// What training can still allocate on a GPU is what the driver has free and what PyTorch's cache
+// holds unused. The cache is known as of the last step, what is free as of the newest sample, and
+// memory moves between the two: a step that takes more from the driver raises both counters of
+// PyTorch, emptying the cache gives memory back that the counters still hold as cache. So memory
+// that became free since the step is taken for memory of the cache: the headroom may be told too
+// small until the next step, by what another process gave back, and never too large.
+
+// headroom is that, in bytes.
+func (g *GPUStats) headroom() uint64 {
+	unused := g.Reserved - min(g.Allocated, g.Reserved)
+	freed := g.Free - min(g.FreeAtStep, g.Free)
+	return min(g.Free+unused-min(freed, unused), g.Total)
+}
+
+// learn takes PyTorch's counters at a step.
+func (g *GPUStats) learn(allocated, reserved uint64) {
+	g.Allocated, g.Reserved, g.FreeAtStep, g.TorchValid = allocated, reserved, g.Free, true
+	g.Headroom = g.headroom()
+}
+
+// refresh takes a new sample and keeps what is not part of one.
+func (g *GPUStats) refresh(used, total, free uint64) {
+	g.Used, g.Total, g.Free, g.Valid = used, total, free, true
+	g.Peak = max(g.Peak, used)
+	g.Headroom = g.headroom()
 }

@@ -12,12 +12,13 @@ import (
 const (
 	// maxSteps is the fixed length of the series of steps.
 	maxSteps = 4096
-	// rareSteps is how many entries of a kind on one GPU are kept whole however long the run. There are at most 3 kinds on 17
-	// GPUs (none is one), so these alone never fill the table.
+	// rareSteps is how many entries of a kind on one GPU are kept whole however long the run. There
+	// are at most 3 kinds on 17 GPUs (none is one), so these alone never fill the table.
 	rareSteps = 32
 )
 
-// stepEntry is one entry of the series: one step, or several with the highest sizes, the sum of the times and the largest batch.
+// stepEntry is one entry of the series: one step, or several with the highest sizes, the sum of the
+// times and the largest batch.
 type stepEntry struct {
 	runlog.Step
 	covers   int
@@ -43,7 +44,8 @@ func (k *stepEntry) merge(later *stepEntry) {
 	if later.batch() > k.batch() || math.IsNaN(k.batch()) {
 		k.AudioS, k.PaddedS, k.LongestS = later.AudioS, later.PaddedS, later.LongestS
 	}
-	k.Allocated, k.Reserved = either(k.Allocated, later.Allocated, math.Max), either(k.Reserved, later.Reserved, math.Max)
+	k.Allocated, k.Reserved = either(k.Allocated, later.Allocated, math.Max),
+		either(k.Reserved, later.Reserved, math.Max)
 	k.PeakAllocated = either(k.PeakAllocated, later.PeakAllocated, math.Max)
 	k.PeakReserved = either(k.PeakReserved, later.PeakReserved, math.Max)
 }
@@ -74,14 +76,17 @@ type stepTable struct {
 	width   int // steps that an entry may cover, 1 as long as all fit
 }
 
-func newStepTable() *stepTable { return &stepTable{entries: make([]stepEntry, 0, maxSteps), width: 1} }
+func newStepTable() *stepTable {
+	return &stepTable{entries: make([]stepEntry, 0, maxSteps), width: 1}
+}
 
 // add takes one step, as a rule without allocating.
 func (l *stepTable) add(s *runlog.Step, room float64) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	next := stepEntry{Step: *s, covers: 1, headroom: room}
-	if n := len(l.entries); n > 0 && l.entries[n-1].group() == next.group() && l.entries[n-1].covers < l.width {
+	if n := len(l.entries); n > 0 && l.entries[n-1].group() == next.group() &&
+		l.entries[n-1].covers < l.width {
 		l.entries[n-1].merge(&next)
 		return
 	}
@@ -91,7 +96,8 @@ func (l *stepTable) add(s *runlog.Step, room float64) {
 	l.entries = append(l.entries, next)
 }
 
-// makeRoom joins entries that arrived by turns and so one by one; when that is not enough, all cover twice as many steps.
+// makeRoom joins entries that arrived by turns and so one by one; when that is not enough, all
+// cover twice as many steps.
 func (l *stepTable) makeRoom() {
 	for l.thin(); len(l.entries) > maxSteps*3/4; l.thin() {
 		l.width *= 2
@@ -105,33 +111,38 @@ func (l *stepTable) thin() {
 		counts[l.entries[i].group()]++
 	}
 	open := map[group]int{} // the place in kept of an entry that may take another
-	kept := l.entries[:0]
+	entries := l.entries[:0]
 	for _, next := range l.entries {
-		of := next.group()
-		if at, is := open[of]; is && counts[of] > rareSteps && kept[at].covers+next.covers <= l.width {
-			kept[at].merge(&next)
+		key := next.group()
+		if index, is := open[key]; is && counts[key] > rareSteps && entries[index].covers+
+			next.covers <= l.width {
+			entries[index].merge(&next)
 			continue
 		}
-		open[of] = len(kept)
-		kept = append(kept, next)
+		open[key] = len(entries)
+		entries = append(entries, next)
 	}
-	slices.SortStableFunc(kept, func(a, b stepEntry) int { return cmp.Compare(a.AtS, b.AtS) })
-	l.entries = kept
+	slices.SortStableFunc(entries, func(a, b stepEntry) int { return cmp.Compare(a.AtS, b.AtS) })
+	l.entries = entries
 }
 
-// copy gives the steps as a run log has them.
+// copy returns the steps as a run log has them.
 func (l *stepTable) copy() runlog.StepSeries {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	out := runlog.StepSeries{Number: []uint64{}, TimesS: []float64{}, Kind: []string{}, Covers: []int{}, GPU: []int{}}
+	out := runlog.StepSeries{Number: []uint64{}, TimesS: []float64{}, Kind: []string{},
+		Covers: []int{}, GPU: []int{}}
 	for i := range l.entries {
 		k := &l.entries[i]
-		out.Number, out.TimesS, out.Kind = append(out.Number, k.Number), append(out.TimesS, k.AtS), append(out.Kind, k.Kind)
+		out.Number, out.TimesS, out.Kind =
+			append(out.Number, k.Number), append(out.TimesS, k.AtS), append(out.Kind, k.Kind)
 		out.Covers, out.GPU = append(out.Covers, k.covers), append(out.GPU, k.GPU)
 		out.SpentS, out.WaitedS = append(out.SpentS, k.SpentS), append(out.WaitedS, k.WaitedS)
 		out.AudioS, out.PaddedS = append(out.AudioS, k.AudioS), append(out.PaddedS, k.PaddedS)
-		out.LongestS, out.ArithmeticS = append(out.LongestS, k.LongestS), append(out.ArithmeticS, k.ArithmeticS)
-		out.Allocated, out.Reserved = append(out.Allocated, k.Allocated), append(out.Reserved, k.Reserved)
+		out.LongestS, out.ArithmeticS =
+			append(out.LongestS, k.LongestS), append(out.ArithmeticS, k.ArithmeticS)
+		out.Allocated, out.Reserved =
+			append(out.Allocated, k.Allocated), append(out.Reserved, k.Reserved)
 		out.PeakAllocated = append(out.PeakAllocated, k.PeakAllocated)
 		out.PeakReserved = append(out.PeakReserved, k.PeakReserved)
 		out.Headroom = append(out.Headroom, k.headroom)
@@ -139,12 +150,12 @@ func (l *stepTable) copy() runlog.StepSeries {
 	return out
 }
 
-// freshness is how old a sample may be, in seconds, for the driver to be asked beside the sampler: when samples stay away, the
-// driver may hang, and a training step must not.
+// freshness is how old a sample may be, in seconds, for the driver to be asked beside the sampler:
+// when samples stay away, the driver may hang, and a training step must not.
 const freshness = 1
 
-// Step takes one step as the training tells of it, with its time from now, 0 or less; the driver's figures are filled in here. A
-// GPU outside the range is none. After Stop it does nothing.
+// Step takes one step as the training tells of it, with its time from now, 0 or less; the driver's
+// figures are filled in here. A GPU outside the range is none. After Stop it does nothing.
 func (m *Monitor) Step(s runlog.Step) {
 	if m.stopped() {
 		return
@@ -163,13 +174,15 @@ func (m *Monitor) Step(s runlog.Step) {
 	}
 }
 
-// learn takes PyTorch's counters of a step, fills in the driver's and gives the headroom. When PyTorch holds more than at the
-// step before, a sample may be from before that: only then the driver is asked here.
+// learn takes PyTorch's counters of a step, fills in the driver's and gives the headroom. When
+// PyTorch holds more than at the step before, a sample may be from before that: only then the
+// driver is asked here.
 func (m *Monitor) learn(s *runlog.Step) (room float64) {
-	told := s.Allocated >= 0 && s.Reserved >= 0 // neither NaN
+	counted := s.Allocated >= 0 && s.Reserved >= 0 // neither NaN
 	m.lock.Lock()
 	g := &m.stats.GPU[s.GPU]
-	grown := told && g.Valid && s.Reserved > float64(g.Reserved) && m.clock.Wall().UnixNano()-m.stats.UnixNanos < freshness*1e9
+	grown := counted && g.Valid && s.Reserved > float64(g.Reserved) &&
+		m.clock.Wall().UnixNano()-m.stats.UnixNanos < freshness*1e9
 	m.lock.Unlock()
 	var used, total, free uint64
 	if grown {
@@ -182,7 +195,7 @@ func (m *Monitor) learn(s *runlog.Step) (room float64) {
 	if grown && g.Valid {
 		g.refresh(used, total, free)
 	}
-	if told {
+	if counted {
 		g.learn(uint64(s.Allocated), uint64(s.Reserved))
 	}
 	if !g.Valid {

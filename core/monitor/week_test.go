@@ -23,7 +23,8 @@ func (c *handClock) Since() time.Duration  { return c.since }
 func (c *handClock) Wall() time.Time       { return time.Unix(1000, 0).Add(c.since + c.slept + c.jumped) }
 func (c *handClock) Asleep() time.Duration { return c.slept }
 
-// working is a node of GPUs and a host whose figures the test sets, and a forecaster that writes down what it hears.
+// working is a node of GPUs and a host whose figures the test sets, and a forecaster that writes
+// down what it hears.
 type working struct {
 	used    []uint64
 	total   uint64
@@ -67,7 +68,7 @@ func (w *working) Step(s runlog.Step)     { w.steps = append(w.steps, s) }
 func (w *working) Alerts() []runlog.Alert { return w.raised }
 func (w *working) Changes() uint64        { return uint64(len(w.raised)) }
 
-// played gives a monitor without goroutines: the test takes its samples.
+// played returns a monitor without goroutines: the test takes its samples.
 func played(t *testing.T, w *working, forecast Forecaster) (*Monitor, *handClock) {
 	t.Helper()
 	clock := &handClock{}
@@ -94,7 +95,8 @@ func TestTheTablesOfEveryNodeFit(t *testing.T) {
 	assert.Greater(t, held(8), uintptr(2<<20), "a sum that forgot something")
 }
 
-// TestAWeek plays seven days of 8 GPUs at ten samples a second, with a step every second, and looks for each peak.
+// TestAWeek plays seven days of 8 GPUs at ten samples a second, with a step every second, and looks
+// for each peak.
 func TestAWeek(t *testing.T) {
 	week, gpus := 7*24*3600, 8
 	if underRace {
@@ -103,7 +105,8 @@ func TestAWeek(t *testing.T) {
 	w := newWorking(gpus)
 	m, clock := played(t, w, nil)
 	used := make([]uint64, gpus)
-	spikeAt := func(gpu int) int { return week / (gpu + 2) * 10 } // the sample that is the highest of a GPU
+	// the sample that is the highest of a GPU
+	spikeAt := func(gpu int) int { return week / (gpu + 2) * 10 }
 	for sample := 1; sample < week*10; sample++ {
 		for gpu := range used {
 			if used[gpu] = uint64(sample % 1000); sample == spikeAt(gpu) {

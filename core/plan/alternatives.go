@@ -14,32 +14,38 @@ import (
 func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) {
 	s.published(d, f)
 	for _, b := range f.all {
-		if s.clips.fixed > 0 || b.order == f.chosen.order && b.microBatching == f.chosen.microBatching {
+		if s.clips.fixed > 0 || b.order == f.chosen.order &&
+			b.microBatching == f.chosen.microBatching {
 			continue // where every clip is as long as the others, orders change nothing
 		}
-		what := fmt.Sprintf("%.1f %% padding", 100*b.figures.Padding)
+		text := fmt.Sprintf("%.1f %% padding", 100*b.figures.Padding)
 		if b.figures.MicroBatch != nil {
-			what = fmt.Sprintf("%d × %d, %s", *b.figures.MicroBatch, s.perDevice / *b.figures.MicroBatch, what)
+			text = fmt.Sprintf("%d × %d, %s", *b.figures.MicroBatch,
+				s.perDevice / *b.figures.MicroBatch, text)
 		}
-		s.alternative(d, f, batchName(b), what, nil, b, s.whyNot(f, b))
+		s.alternative(d, f, batchName(b), text, nil, b, s.whyNot(f, b))
 	}
 	for _, other := range ranked[1:] {
-		what := fmt.Sprintf("%s of %s at once", s.rows().Count(other.memory.Largest(s.clips.longest())), s.rows().Length(s.clips.longest()))
+		text := fmt.Sprintf("%s of %s at once",
+			s.rows().Count(other.memory.Largest(s.clips.longest())),
+			s.rows().Length(s.clips.longest()))
 		peak := s.peak(other, max(1, other.memory.Largest(s.clips.longest())))
-		s.alternative(d, f, other.checkpointing.With()+", "+other.precision, what, &peak.Bytes, other.chosen, "")
+		s.alternative(d, f, other.checkpointing.With()+", "+other.precision, text, &peak.Bytes,
+			other.chosen, "")
 	}
 	s.eightBit(d, f)
 }
 
 func batchName(b batches) string {
-	order := map[string]string{"random": "random order", "grouped": "group_by_length", "bucketed": "steps of one length", "packed": "packed steps"}[b.order]
+	order := map[string]string{"random": "random order", "grouped": "group_by_length",
+		"bucketed": "steps of one length", "packed": "packed steps"}[b.order]
 	if b.microBatching == fixedMicro {
 		return order + ", one size"
 	}
 	return order + ", sized by memory"
 }
 
-// whyNot says why faster batches of the same settings were not chosen.
+// whyNot explains why faster batches of the same settings were not chosen.
 func (s *search) whyNot(f evaluated, b batches) string {
 	o := s.in.Options
 	switch {
@@ -52,40 +58,48 @@ func (s *search) whyNot(f evaluated, b batches) string {
 	case o.LengthHandling != "":
 		return "another order was asked for"
 	case b.steps < fewSteps:
-		return fmt.Sprintf("%s an epoch are too few to sort by length", fault.Plural(b.steps, "step"))
+		return fmt.Sprintf("%s an epoch are too few to sort by length",
+			fault.Plural(b.steps, "step"))
 	}
-	return fmt.Sprintf("from steps of similar %s a model learns a little more slowly; it is taken with length_handling=%q", s.rows().Nouns(), b.order)
+	return fmt.Sprintf("from steps of similar %s a model learns a little more slowly; it is "+
+		"taken with length_handling=%q", s.rows().Nouns(), b.order)
 }
 
-// alternative adds one; why is told only where it is faster than the plan.
-func (s *search) alternative(d *draft, f evaluated, name, what string, peak *int64, b batches, why string) {
+// alternative adds one; the reason appears only where it is faster than the plan.
+func (s *search) alternative(d *draft, f evaluated, name, text string, peak *int64, b batches,
+	reason string) {
 	fits, speed := true, b.epoch.Likely/f.chosen.epoch.Likely
-	a := profile.Alternative{Name: name, What: what, Fits: &fits, PeakBytes: peak, Speed: &speed}
+	a := profile.Alternative{Name: name, What: text, Fits: &fits, PeakBytes: peak, Speed: &speed}
 	if speed < 1 {
-		a.Why = why
+		a.Why = reason
 	}
-	if f.throughput.known {
+	if f.throughput.timed {
 		epoch := s.epochHours(d, b)
 		a.EpochHours = &epoch
 	}
 	d.Alternatives = append(d.Alternatives, a)
 }
 
-// eightBit is the plan with the optimizer's 8-bit form, whose state is smaller: advice, as it changes the mathematics a little.
+// eightBit is the plan with the optimizer's 8-bit form, whose state is smaller: advice, as it
+// changes the mathematics a little.
 func (s *search) eightBit(d *draft, f evaluated) {
 	if s.pool.onCPU() || s.sharded() || !estimate.HasEightBit(f.optimizer) {
 		return
 	}
 	peak := d.PredictedBytes - s.savedBy(f.optimizer, estimate.EightBit)
 	fits := true
-	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: estimate.EightBit, What: fmt.Sprintf("%s less for its state, which is rounded to 8 bits", units.Size(float64(d.PredictedBytes-peak))),
+	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: estimate.EightBit,
+		What: fmt.Sprintf("%s less for its state, which is rounded to 8 bits",
+			units.Size(float64(d.PredictedBytes-peak))),
 		Fits: &fits, PeakBytes: &peak})
 }
 
-// published is what the published rule would take, by its own formula, and what that really needs, where its settings were traced.
+// published is what the published rule would take, by its own formula, and what that really needs,
+// where its settings were traced.
 func (s *search) published(d *draft, f evaluated) {
 	in := s.in
-	in.Options.Policy, in.Options.Precision, in.Options.GradientCheckpointing = PublishedRule, "", nil
+	in.Options.Policy, in.Options.Precision, in.Options.GradientCheckpointing =
+		PublishedRule, "", nil
 	c, err := published{}.Plan(in)
 	if err != nil {
 		return // the formula finds no plan: then there is nothing to show beside
@@ -94,17 +108,19 @@ func (s *search) published(d *draft, f evaluated) {
 	if c.BF16 {
 		precision = "bf16"
 	}
-	w := candidate{precision, profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints), f.optimizer}
+	w := candidate{precision, profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers,
+		c.OffloadCheckpoints), f.optimizer}
 	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: PublishedRule,
-		What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, precision, w.checkpointing.With())})
+		What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize,
+			c.GradientAccumulationSteps, precision, w.checkpointing.With())})
 	other := evaluated{candidate: w, traced: s.traced(w)}
 	if other.traced == nil || len(other.traced.Peaks) == 0 {
 		return
 	}
 	last := &d.Alternatives[len(d.Alternatives)-1]
 	peak := other.traced.bytes(c.PerDeviceTrainBatchSize)
-	if found, known := other.traced.peak(c.PerDeviceTrainBatchSize); known {
-		peak = found.Bytes
+	if entry, ok := other.traced.peak(c.PerDeviceTrainBatchSize); ok {
+		peak = entry.Bytes
 	}
 	fits := peak <= int64(s.budget.Bytes)
 	if last.Fits, last.PeakBytes = &fits, &peak; !fits {
@@ -119,7 +135,7 @@ func (s *search) published(d *draft, f evaluated) {
 	if last.Speed = &speed; speed < 1 && speed > 1-aboutAsFast {
 		last.Why = "too little to take it"
 	}
-	if p.known {
+	if p.timed {
 		epoch := s.epochHours(d, b)
 		last.EpochHours = &epoch
 	}
@@ -132,7 +148,8 @@ func (s *search) trainerCost(p throughput, size int) batches {
 	micro := scale * float64(len(sample)) / float64(size)
 	steps := max(1, (s.clips.count+s.perDevice*s.pool.count-1)/(s.perDevice*s.pool.count))
 	cost := scale*batching.Expected(sample, size) + p.overheadS*micro
-	b := batches{order: "random", microBatching: fixedMicro, costS: cost, steps: steps, microBatches: micro / float64(steps)}
+	b := batches{order: "random", microBatching: fixedMicro, costS: cost, steps: steps,
+		microBatches: micro / float64(steps)}
 	b.epoch = p.epoch(b)
 	return b
 }

@@ -2,9 +2,10 @@ package plan
 
 import "github.com/asrconfig/asrconfig-go/core/profile"
 
-// arithmetic is what clips need of the model's products, and how fast the slowest GPU could be at that; nil where no trace tells.
-// Attention's scores grow with the square of a length, all else is linear: a parabola through three lengths is exact. Where audio is padded to a
-// fixed length, transcripts are what differs.
+// arithmetic is what clips need of the model's products, and how fast the slowest GPU could be at
+// that; nil without a trace. Attention's scores grow with the square of a length, all else is
+// linear: a parabola through three lengths is exact. Where audio is padded to a fixed length,
+// transcripts are what differs.
 func (s *search) arithmetic(d *draft, f evaluated) *profile.Arithmetic {
 	if len(f.traced.Work) != 3 {
 		return nil

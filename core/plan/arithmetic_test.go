@@ -15,7 +15,8 @@ func flops(t *testing.T, name, card string, units float64) float64 {
 	return a.ClipFLOPs[0] + units*(a.ClipFLOPs[1]+units*a.ClipFLOPs[2])
 }
 
-// TestArithmeticIsAParabolaThroughTheTracedLengths: attention grows with the square of a clip's length, and a forward pass counts three times.
+// TestArithmeticIsAParabolaThroughTheTracedLengths: attention grows with the square of a clip's
+// length, and a forward pass counts three times.
 func TestArithmeticIsAParabolaThroughTheTracedLengths(t *testing.T) {
 	m := standIns[xlsr]
 	for _, seconds := range []float64{2, 7.3, 20} {

@@ -15,7 +15,7 @@ const (
 )
 
 // streaming: a dataset of more than 50 GB on disk, or more than 100 h.
-func streaming(d profile.Dataset) (on bool, why string) {
+func streaming(d profile.Dataset) (on bool, reason string) {
 	size := datasetSize(d)
 	if d.RowKind.AreTexts() {
 		return false, size + ": texts take little room"
@@ -26,7 +26,8 @@ func streaming(d profile.Dataset) (on bool, why string) {
 	return false, size + ": at most " + threshold(largeBytes) + " and at most 100 h"
 }
 
-// threshold is a published limit as it was published, and in the unit of the other sizes: "50 GB (46.57 GiB)".
+// threshold is a published limit as it was published, and in the unit of the other sizes: "50 GB
+// (46.57 GiB)".
 func threshold(bytes float64) string {
 	return fmt.Sprintf("%.0f GB (%s)", bytes/1e9, units.Size(bytes))
 }
@@ -45,17 +46,22 @@ func streamingWarning(on bool, d profile.Dataset, effective int, epochs float64)
 	}
 	samples := d.SampleCount
 	if d.Sampling != nil && d.Sampling.Population == nil {
-		return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: config.max_steps(clips), for as many %s as the stream has. "+
-			"The plan's times are of an epoch of the %s that were measured.", d.RowKind.Nouns(), d.RowKind.Count(samples))
+		return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: "+
+			"config.max_steps(clips), for as many %s as the stream has. "+
+			"The plan's times are of an epoch of the %s that were measured.", d.RowKind.Nouns(),
+			d.RowKind.Count(samples))
 	}
 	steps := max(1, float64(samples)*epochs/float64(effective))
-	return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: about %.0f for %s epochs (%s × %s / %d).",
+	return fmt.Sprintf("A streamed dataset has no length, so the Trainer needs max_steps: about "+
+		"%.0f for %s epochs (%s × %s / %d).",
 		steps, number(epochs), d.RowKind.Count(samples), number(epochs), effective)
 }
 
-// caching: a dataset under 10 GB on disk, or under 10 h, that is not streamed and whose decoded audio fits into the RAM
-// left over. Every loader worker is a process of its own and may come to hold all of it.
-func caching(d profile.Dataset, streamed bool, workers int, left float64) (on bool, why string) {
+// caching: a dataset under 10 GB on disk, or under 10 h, that is not streamed and whose decoded
+// audio fits into the RAM left over. Every loader worker is a process of its own and may come to
+// hold all of it.
+func caching(d profile.Dataset, streamed bool, workers int,
+	available float64) (on bool, reason string) {
 	size := datasetSize(d)
 	if streamed {
 		return false, "the dataset is streamed"
@@ -68,14 +74,17 @@ func caching(d profile.Dataset, streamed bool, workers int, left float64) (on bo
 	}
 	copies := max(1, workers)
 	needed := float64(d.DecodedBytes) * float64(copies)
-	ram := fmt.Sprintf("%s decoded × %d = %s", units.Size(float64(d.DecodedBytes)), copies, units.Size(needed))
-	if needed > left {
-		return false, fmt.Sprintf("%s: small, but %s exceeds the %s of RAM left", size, ram, units.Size(left))
+	ram := fmt.Sprintf("%s decoded × %d = %s", units.Size(float64(d.DecodedBytes)), copies,
+		units.Size(needed))
+	if needed > available {
+		return false, fmt.Sprintf("%s: small, but %s exceeds the %s of RAM left", size, ram,
+			units.Size(available))
 	}
-	return true, fmt.Sprintf("%s: under %s or under 10 h, and %s fits into the %s of RAM left", size, threshold(smallBytes), ram, units.Size(left))
+	return true, fmt.Sprintf("%s: under %s or under 10 h, and %s fits into the %s of RAM left",
+		size, threshold(smallBytes), ram, units.Size(available))
 }
 
-func chunkLength(d profile.Dataset) (length *float64, why string) {
+func chunkLength(d profile.Dataset) (length *float64, reason string) {
 	if d.RowKind.AreTexts() {
 		return nil, "texts are not cut"
 	}
@@ -83,17 +92,20 @@ func chunkLength(d profile.Dataset) (length *float64, why string) {
 		return nil, fmt.Sprintf("the longest clip has %.1f s ≤ 30 s", d.MaxS)
 	}
 	chunk := longClipS
-	return &chunk, fmt.Sprintf("%.1f %% of the clips exceed 30 s, the longest %.1f s", 100*d.ShareOver30S, d.MaxS)
+	return &chunk, fmt.Sprintf("%.1f %% of the clips exceed 30 s, the longest %.1f s",
+		100*d.ShareOver30S, d.MaxS)
 }
 
 func chunkWarning(length *float64) string {
 	if length == nil {
 		return ""
 	}
-	return "Clips over 30 s must be split: config.select(dataset) cuts them with their texts, by timestamps or by align=; max_length_s leaves them out."
+	return "Clips over 30 s must be split: config.select(dataset) cuts them with their texts, by " +
+		"timestamps or by align=; max_length_s leaves them out."
 }
 
-// lengthWarning speaks when the longest clip is at least twice the mean one: the published formula knows only the mean.
+// lengthWarning warns when the longest clip is at least twice the mean one: the published formula
+// knows only the mean.
 func lengthWarning(d profile.Dataset, chunk *float64) string {
 	longest := max(d.MaxS, d.MeanS)
 	if chunk != nil {
@@ -102,15 +114,18 @@ func lengthWarning(d profile.Dataset, chunk *float64) string {
 	if longest < 2*d.MeanS {
 		return ""
 	}
-	return fmt.Sprintf("The published formula plans for the mean %s (%s %s); a batch with the longest (%s %s) needs more memory than predicted.",
-		d.RowKind.Noun(), d.RowKind.Figure("%.1f", d.MeanS), d.RowKind.Unit(), d.RowKind.Figure("%.1f", longest), d.RowKind.Unit())
+	return fmt.Sprintf("The published formula plans for the mean %s (%s %s); a batch with the "+
+		"longest (%s %s) needs more memory than predicted.",
+		d.RowKind.Noun(), d.RowKind.Figure("%.1f", d.MeanS), d.RowKind.Unit(),
+		d.RowKind.Figure("%.1f", longest), d.RowKind.Unit())
 }
 
-// fewClipsWarning speaks when an epoch has no whole optimizer step.
+// fewClipsWarning warns when an epoch has no whole optimizer step.
 func fewClipsWarning(rows units.RowKind, samples, effective int) string {
 	if samples >= effective {
 		return ""
 	}
-	return fmt.Sprintf("The dataset has %s, fewer than the effective batch of %d: every epoch is one step. Lower target_batch_size.",
+	return fmt.Sprintf("The dataset has %s, fewer than the effective batch of %d: every epoch is "+
+		"one step. Lower target_batch_size.",
 		rows.Count(samples), effective)
 }

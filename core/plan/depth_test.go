@@ -10,7 +10,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// TestCheckpointingByDepth: where all layers or none is a poor choice, some are computed again, if they can be.
+// TestCheckpointingByDepth: where all layers or none is a poor choice, some are computed again, if
+// they can be.
 func TestCheckpointingByDepth(t *testing.T) {
 	in := described(t, "facebook/w2v-bert-2.0", speech(2000, 30, 1), "L4")
 	all := planned(t, in)
@@ -19,34 +20,35 @@ func TestCheckpointingByDepth(t *testing.T) {
 	assert.Contains(t, decision(t, all, "every_n_layers").Reason, "5.23")
 
 	in.Options.AnyDepth = true
-	some := planned(t, in)
-	assert.True(t, some.GradientCheckpointing)
-	assert.Greater(t, some.EveryNLayers, 1)
-	assert.Less(t, some.Times.EpochHours.Likely, all.Times.EpochHours.Likely/(1+aboutAsFast))
-	assert.Equal(t, "on", decision(t, some, "gradient_checkpointing").Alternative)
-	checkSearched(t, some)
-	m, w := standIns[in.Model.Name], TraceRequest{Precision: "bf16", Checkpointing: true, EveryNLayers: some.EveryNLayers, Optimizer: some.Optimizer}
-	each, _ := m.clipSecond(w)
-	assert.Equal(t, m.held(in, w)+int64(each*30*float64(some.MicroBatchSize)), some.PredictedBytes, "it was traced")
+	partial := planned(t, in)
+	assert.True(t, partial.GradientCheckpointing)
+	assert.Greater(t, partial.EveryNLayers, 1)
+	assert.Less(t, partial.Times.EpochHours.Likely, all.Times.EpochHours.Likely/(1+aboutAsFast))
+	assert.Equal(t, "on", decision(t, partial, "gradient_checkpointing").Alternative)
+	checkSearched(t, partial)
+	m, w := standIns[in.Model.Name], TraceRequest{Precision: "bf16", Checkpointing: true, EveryNLayers: partial.EveryNLayers, Optimizer: partial.Optimizer}
+	perSecond, _ := m.clipSecond(w)
+	assert.Equal(t, m.held(in, w)+int64(perSecond*30*float64(partial.MicroBatchSize)), partial.PredictedBytes, "it was traced")
 
 	in, err := traced(in)
 	require.NoError(t, err)
 	for i, other := range in.Traced {
-		if other.EveryNLayers == some.EveryNLayers {
+		if other.EveryNLayers == partial.EveryNLayers {
 			in.Traced[i] = trace(&TraceRequest{Precision: "bf16", Checkpointing: true, EveryNLayers: other.EveryNLayers, Optimizer: other.Optimizer, BudgetBytes: other.BudgetBytes}, 0)
 		}
 	}
 	refused, err := Make(in)
 	require.NoError(t, err)
-	assert.NotEqual(t, some.EveryNLayers, refused.EveryNLayers, "a trace has the last word")
+	assert.NotEqual(t, partial.EveryNLayers, refused.EveryNLayers, "a trace has the last word")
 
-	in.Traced, in.Options.EveryNLayers = nil, pointer(some.EveryNLayers-1)
-	asked := planned(t, in)
-	assert.Equal(t, some.EveryNLayers-1, asked.EveryNLayers)
-	assert.Equal(t, "asked for", decision(t, asked, "every_n_layers").Reason)
+	in.Traced, in.Options.EveryNLayers = nil, pointer(partial.EveryNLayers-1)
+	requested := planned(t, in)
+	assert.Equal(t, partial.EveryNLayers-1, requested.EveryNLayers)
+	assert.Equal(t, "asked for", decision(t, requested, "every_n_layers").Reason)
 }
 
-// TestNoDepthWhereNoneIsNeeded: what is fastest stays, and where nothing is computed again the depth is 1.
+// TestNoDepthWhereNoneIsNeeded: what is fastest stays, and where nothing is computed again the
+// depth is 1.
 func TestNoDepthWhereNoneIsNeeded(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 20, 1), "A100-40GB")
 	in.Options.AnyDepth = true
@@ -55,7 +57,8 @@ func TestNoDepthWhereNoneIsNeeded(t *testing.T) {
 	assert.Equal(t, 1, c.EveryNLayers)
 }
 
-// TestWhyNothingIsComputedAgain: of checkpointing that no trace was needed for, the reason does not say that it would not fit.
+// TestWhyNothingIsComputedAgain: of checkpointing that no trace was needed for, the reason does not
+// say that it would not fit.
 func TestWhyNothingIsComputedAgain(t *testing.T) {
 	in, err := traced(described(t, xlsr, speech(2000, 25, 1), "T4"))
 	require.NoError(t, err)

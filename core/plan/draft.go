@@ -11,19 +11,20 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// draft is a Config in the making. Reasons are kept apart from values, so that the value shown is always the one set.
+// draft is a Config in the making. Reasons are kept apart from values, so that the value shown is
+// always the one set.
 type draft struct {
 	profile.Config
-	reasons []reason
+	reasons []explanation
 }
 
-type reason struct{ setting, text, alternative, gain string }
+type explanation struct{ setting, text, alternative, gain string }
 
 func (d *draft) because(setting, text string) {
-	d.reasons = append(d.reasons, reason{setting: setting, text: text})
+	d.reasons = append(d.reasons, explanation{setting: setting, text: text})
 }
 
-// warn adds a warning; an empty text is none.
+// warn adds a warning unless text is empty.
 func (d *draft) warn(text string) {
 	if text != "" {
 		d.Warnings = append(d.Warnings, text)
@@ -34,12 +35,14 @@ func (d *draft) warn(text string) {
 func (d *draft) finish() (profile.Config, error) {
 	fields := fieldsByJSONName(&d.Config)
 	for _, r := range d.reasons {
-		field, known := fields[r.setting]
-		if !known {
-			return profile.Config{}, fault.New(fault.Internal, "please report this as a defect", "no setting is called %q", r.setting)
+		field, ok := fields[r.setting]
+		if !ok {
+			return profile.Config{}, fault.New(fault.Internal, "please report this as a defect",
+				"no setting is called %q", r.setting)
 		}
 		value := show(r.setting, field)
-		d.Decisions = append(d.Decisions, profile.Decision{Setting: r.setting, Value: value, Reason: r.text, Alternative: r.alternative, Gain: r.gain})
+		d.Decisions = append(d.Decisions, profile.Decision{Setting: r.setting, Value: value,
+			Reason: r.text, Alternative: r.alternative, Gain: r.gain})
 	}
 	return d.Config, nil
 }

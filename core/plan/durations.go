@@ -25,12 +25,15 @@ type durations struct {
 	leftOutHours float64 //
 }
 
-// readDurations takes every clip's duration where they are known, and the profile's histogram where they are not.
+// readDurations takes every clip's duration where they are known, and the profile's histogram where
+// they are not.
 func readDurations(in Inputs, fixed float64) (durations, error) {
-	a := durations{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount, rows: in.Dataset.RowKind, fixed: fixed}
+	a := durations{sorted: slices.Clone(in.Durations), count: in.Dataset.SampleCount,
+		rows: in.Dataset.RowKind, fixed: fixed}
 	for i, s := range a.sorted {
 		if !(s >= 0 && s <= maxClipS) {
-			return a, fault.New(fault.InvalidArgument, "leave out clips that cannot be read", "clip %d lasts %v s", i, s)
+			return a, fault.New(fault.InvalidArgument, "leave out clips that cannot be read",
+				"clip %d lasts %v s", i, s)
 		}
 	}
 	if len(a.sorted) == 0 {
@@ -50,8 +53,8 @@ func readDurations(in Inputs, fixed float64) (durations, error) {
 	return a, nil
 }
 
-// streamBound is the longest clip of a stream that is trained on: what was asked for, or the longest that was measured, rounded up to a tenth of
-// a second, and no longer than what the model takes.
+// streamBound is the longest clip of a stream that is trained on: the user's limit, or the longest
+// measured clip rounded up to a tenth of a second, and at most what the model takes.
 func streamBound(in Inputs, fixed float64) float64 {
 	bound := profile.Or(in.Options.MaxLengthS, math.Ceil(10*in.Dataset.MaxS)/10)
 	if fixed > 0 {
@@ -60,7 +63,8 @@ func streamBound(in Inputs, fixed float64) float64 {
 	return bound
 }
 
-// bounded plans for a clip of a length, whether one was measured or not, and leaves out longer ones.
+// bounded plans for a clip of a length, whether one was measured or not, and leaves out longer
+// ones.
 func (a durations) bounded(seconds float64) (durations, error) {
 	a, err := a.upTo(seconds)
 	if err == nil && a.sorted[len(a.sorted)-1] < seconds {
@@ -71,25 +75,26 @@ func (a durations) bounded(seconds float64) (durations, error) {
 
 // upTo leaves out clips over a length. Errors: EmptyDataset when none is left.
 func (a durations) upTo(seconds float64) (durations, error) {
-	kept := sort.Search(len(a.sorted), func(i int) bool { return a.sorted[i] > seconds })
-	if kept == 0 {
-		return a, fault.New(fault.EmptyDataset, fmt.Sprintf("allow longer %s", a.rows.Nouns()), "no %s lasts at most %s; the shortest lasts %s",
+	n := sort.Search(len(a.sorted), func(i int) bool { return a.sorted[i] > seconds })
+	if n == 0 {
+		return a, fault.New(fault.EmptyDataset, fmt.Sprintf("allow longer %s", a.rows.Nouns()),
+			"no %s lasts at most %s; the shortest lasts %s",
 			a.rows.Noun(), a.rows.Length(seconds), a.rows.Length(a.sorted[0]))
 	}
-	each := float64(a.count) / float64(len(a.sorted)) // clips that an entry stands for
-	for _, s := range a.sorted[kept:] {
-		a.leftOutHours += each * s / 3600
+	perEntry := float64(a.count) / float64(len(a.sorted)) // clips that an entry stands for
+	for _, s := range a.sorted[n:] {
+		a.leftOutHours += perEntry * s / 3600
 	}
-	a.leftOut += int(math.Round(each * float64(len(a.sorted)-kept)))
-	a.count = max(1, a.count-int(math.Round(each*float64(len(a.sorted)-kept))))
-	a.sorted = a.sorted[:kept]
+	a.leftOut += int(math.Round(perEntry * float64(len(a.sorted)-n)))
+	a.count = max(1, a.count-int(math.Round(perEntry*float64(len(a.sorted)-n))))
+	a.sorted = a.sorted[:n]
 	return a, nil
 }
 
 // longest is the seconds of the longest clip as the model takes it.
 func (a durations) longest() float64 { return a.modelled(a.sorted[len(a.sorted)-1]) }
 
-// oneLength tells whether every batch is of one length.
+// oneLength reports whether every batch is of one length.
 func (a durations) oneLength() bool { return a.modelled(a.sorted[0]) == a.longest() }
 
 // modelled is how long the model takes a clip to be.
@@ -118,11 +123,12 @@ func (a durations) seconds() (sum float64) {
 	return sum * float64(a.count) / float64(len(a.sorted))
 }
 
-// simulated is how many clips stand for the dataset in the search: enough for shares of a thousandth.
+// simulated is how many clips stand for the dataset in the search: enough for shares of a
+// thousandth.
 const simulated = 1 << 15
 
-// sample is clips for a simulation of whole steps: all of them, or so many at even distances, the longest among them; at
-// least one for each device.
+// sample returns clips for a simulation of whole steps: all of them, or evenly spaced ones with the
+// longest among them; at least one for each device.
 func (a durations) sample(step, devices int) []float64 {
 	n := min(len(a.sorted), simulated)
 	if n > step {
@@ -131,13 +137,15 @@ func (a durations) sample(step, devices int) []float64 {
 	n = max(n, devices)
 	out := make([]float64, n)
 	for i := range out {
-		at := len(a.sorted) - 1 - int(int64(n-1-i)*int64(len(a.sorted))/int64(n))
-		out[i] = a.modelled(a.sorted[at])
+		pos := len(a.sorted) - 1 - int(int64(n-1-i)*int64(len(a.sorted))/int64(n))
+		out[i] = a.modelled(a.sorted[pos])
 	}
 	return out
 }
 
-// fits says which clips a table has room for: all of the first so many.
+// fits returns how many of the shortest clips a table has memory for.
 func (a durations) fits(m batching.Limits) int {
-	return sort.Search(len(a.sorted), func(i int) bool { return m.Largest(a.modelled(a.sorted[i])) == 0 })
+	return sort.Search(len(a.sorted), func(i int) bool {
+		return m.Largest(a.modelled(a.sorted[i])) == 0
+	})
 }

@@ -18,26 +18,34 @@ const usualGeneration = 225
 
 // evalClips is how many clips the model is evaluated with, and how that is known.
 func (s *search) evalClips() (clips int, source string) {
-	if given := s.in.Options.EvalSamples; given != nil {
-		return *given, "eval_samples"
+	if requested := s.in.Options.EvalSamples; requested != nil {
+		return *requested, "eval_samples"
 	}
-	return int(math.Ceil(usualEvalShare * float64(s.clips.count))), "assumed: a tenth of those trained on; eval_samples says how many"
+	return int(math.Ceil(usualEvalShare * float64(s.clips.count))),
+		"assumed: a tenth of those trained on; eval_samples says how many"
 }
 
 // writeEvalBatch decides how many clips an evaluation takes at once.
 func (s *search) writeEvalBatch(d *draft, f evaluated) {
-	batch, why := d.MicroBatchSize, fmt.Sprintf("as many of the longest %s as in training, which needs more memory", s.rows().Nouns())
+	batch, reason := d.MicroBatchSize,
+		fmt.Sprintf("as many of the longest %s as in training, which needs more memory",
+			s.rows().Nouns())
 	if f.traced.EvalBatch != nil {
-		batch, why = *f.traced.EvalBatch, fmt.Sprintf("as many of the longest %s as fit by a traced evaluation, without gradients", s.rows().Nouns())
+		batch, reason = *f.traced.EvalBatch,
+			fmt.Sprintf("as many of the longest %s as fit by a traced evaluation, without "+
+				"gradients", s.rows().Nouns())
 	}
 	beams := profile.Or(s.in.Options.NumBeams, 1)
 	if decoder := f.traced.Decoder; decoder != nil && s.in.Options.generates(f.traced) {
-		why = fmt.Sprintf("%s; %s of up to %d tokens keep %s of keys and values", why, texts(batch, beams), s.in.Options.mostTokens(*decoder), units.Size(float64(decoder.CacheBytes)))
+		reason = fmt.Sprintf("%s; %s of up to %d tokens keep %s of keys and values", reason,
+			texts(batch, beams), s.in.Options.mostTokens(*decoder),
+			units.Size(float64(decoder.CacheBytes)))
 	} else if beams > 1 {
-		batch, why = batch/beams, fmt.Sprintf("%s; divided by %d beams, each of which keeps what it heard", why, beams)
+		batch, reason = batch/beams,
+			fmt.Sprintf("%s; divided by %d beams, each of which keeps what it heard", reason, beams)
 	}
 	d.PerDeviceEvalBatchSize = max(1, batch)
-	d.because("per_device_eval_batch_size", why)
+	d.because("per_device_eval_batch_size", reason)
 }
 
 // texts are those of a batch while they are generated.
@@ -48,19 +56,24 @@ func texts(clips, beams int) string {
 	return fmt.Sprintf("%d beams of %s", beams, fault.Plural(clips, "text"))
 }
 
-// evaluating is what one evaluation with so many clips takes, the loader's part in it.
+// evaluating is the time of one evaluation of the given clips, loading included.
 func (s *search) evaluating(d *draft, f evaluated, clips int) timing.Range {
 	share := (clips + s.pool.count - 1) / s.pool.count
 	batch := min(d.PerDeviceEvalBatchSize, share)
 	sample := s.clips.sample(batch, 1)
-	padded := min(s.clips.longest(), batching.Expected(sample, min(batch, len(sample)))/float64(len(sample)))
-	loader := s.loadingOf(s.clips.seconds()*float64(clips)/float64(s.clips.count), d.DataloaderNumWorkers)
-	forward := f.throughput.paddedSecond.Times(f.throughput.forward * (float64(batch)*padded + f.throughput.overheadS))
-	return s.withLoader(d, estimate.Evaluation(forward, float64(share)/float64(batch), s.generation(f)), loader)
+	padded := min(s.clips.longest(), batching.Expected(sample,
+		min(batch, len(sample)))/float64(len(sample)))
+	loader := s.loadingOf(s.clips.seconds()*float64(clips)/float64(s.clips.count),
+		d.DataloaderNumWorkers)
+	forward := f.throughput.paddedSecond.Times(f.throughput.forward * (float64(batch)*padded +
+		f.throughput.overheadS))
+	return s.withLoader(d, estimate.Evaluation(forward, float64(share)/float64(batch),
+		s.generation(f)), loader)
 }
 
-// generation is how the texts of a batch come about: it takes as long as the longest one, or goes on without end to the most. Nil for a model that does
-// not generate, or where the options say so.
+// generation describes how the texts of a batch are generated: as long as the longest one takes, or
+// up to the maximum without an end token. Nil for a model that does not generate, or where the
+// options turn it off.
 func (s *search) generation(f evaluated) *estimate.Generation {
 	if !s.in.Options.generates(f.traced) || len(f.traced.Work) == 0 {
 		return nil
@@ -68,23 +81,25 @@ func (s *search) generation(f evaluated) *estimate.Generation {
 	return s.in.Options.Generation(*f.traced.Decoder, f.traced.Work[0].Work)
 }
 
-// Generation is how the texts of a batch come about, by the decoder's share of what a forward pass of one clip runs.
+// Generation is how the texts of a batch come about, by the decoder's share of what a forward pass
+// of one clip runs.
 func (o EvaluationOptions) Generation(d TracedDecoder, one kernel.Work) *estimate.Generation {
-	most := o.mostTokens(d)
+	maxTokens := o.mostTokens(d)
 	kernels := 0.0
-	for _, each := range one.ForwardPass() {
-		kernels += float64(each.Kernels) * each.Times
+	for _, op := range one.ForwardPass() {
+		kernels += float64(op.Kernels) * op.Times
 	}
-	return &estimate.Generation{Tokens: min(most, d.Tokens), MaxTokens: most, Kernels: d.Share * kernels * math.Sqrt(float64(profile.Or(o.NumBeams, 1)))}
+	return &estimate.Generation{Tokens: min(maxTokens, d.Tokens), MaxTokens: maxTokens,
+		Kernels: d.Share * kernels * math.Sqrt(float64(profile.Or(o.NumBeams, 1)))}
 }
 
 // mostTokens are those of a text that does not end.
 func (o EvaluationOptions) mostTokens(d TracedDecoder) int64 {
-	most := int64(profile.Or(o.GenerationMaxLength, usualGeneration))
+	limit := int64(profile.Or(o.GenerationMaxLength, usualGeneration))
 	if d.MostTokens > 0 {
-		most = min(most, d.MostTokens)
+		limit = min(limit, d.MostTokens)
 	}
-	return most
+	return limit
 }
 
 func (o EvaluationOptions) generates(t *Traced) bool {
@@ -93,9 +108,11 @@ func (o EvaluationOptions) generates(t *Traced) bool {
 
 // CheckGeneration refuses to generate with a model that does not. Errors: InvalidArgument.
 func (o EvaluationOptions) CheckGeneration(decoder *TracedDecoder, model string) error {
-	if decoder != nil || o.NumBeams == nil && o.GenerationMaxLength == nil && !profile.Or(o.PredictWithGenerate, false) {
+	if decoder != nil || o.NumBeams == nil && o.GenerationMaxLength == nil &&
+		!profile.Or(o.PredictWithGenerate, false) {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, "leave predict_with_generate, generation_max_length and num_beams out",
+	return fault.New(fault.InvalidArgument,
+		"leave predict_with_generate, generation_max_length and num_beams out",
 		"%s has no decoder that generates", model)
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// fastest searches for the least predicted time per epoch among all that fits: candidates of settings times strategies of batches.
-// What fits is told by traces, times by core/timing.
+// fastest searches for the lowest predicted time per epoch among all that fits: candidate settings
+// times batching strategies. Traces decide what fits, core/timing predicts times.
 type fastest struct{}
 
-// Plan searches, and says of every setting why it is what it is.
+// Plan searches, and explains the value of every setting.
 func (fastest) Plan(in Inputs) (profile.Config, error) {
 	if len(in.Traced) == 0 {
 		return byFormula(in)
@@ -37,8 +37,8 @@ func (fastest) Plan(in Inputs) (profile.Config, error) {
 	return s.write(ranked)
 }
 
-// feasible is the candidates that fit, the fastest first, with the search that found them: without the few longest clips where
-// nothing fits with them.
+// feasible is the candidates that fit, the fastest first, with the search that found them: without
+// the few longest clips where nothing fits with them.
 func (s *search) feasible() (*search, []evaluated, error) {
 	if err := s.checkPrecision(); err != nil {
 		return s, nil, err
@@ -57,15 +57,18 @@ func (s *search) feasible() (*search, []evaluated, error) {
 
 // checkPrecision names options that the devices cannot fulfil.
 func (s *search) checkPrecision() error {
-	asked := s.in.Options.Precision
+	precision := s.in.Options.Precision
 	switch {
 	case s.pool.onCPU() && profile.Or(s.in.Options.OffloadCheckpoints, false):
-		return fault.New(fault.InvalidArgument, "leave offload_checkpoints out", "offload_checkpoints is true, and there is no GPU to offload from")
-	case s.pool.onCPU() && asked == "fp16":
-		return fault.New(fault.InvalidArgument, "leave precision out", "precision is fp16, and there is no GPU: a CPU trains in float32")
-	case asked == "bf16" && !s.pool.onCPU() && len(bf16Missing(s.pool.gpus)) > 0:
+		return fault.New(fault.InvalidArgument, "leave offload_checkpoints out",
+			"offload_checkpoints is true, and there is no GPU to offload from")
+	case s.pool.onCPU() && precision == "fp16":
+		return fault.New(fault.InvalidArgument, "leave precision out",
+			"precision is fp16, and there is no GPU: a CPU trains in float32")
+	case precision == "bf16" && !s.pool.onCPU() && len(bf16Missing(s.pool.gpus)) > 0:
 		return fault.New(fault.InvalidArgument, `leave precision out, or ask for "fp16"`,
-			"precision is bf16, which %s (compute capability %s) does not have", bf16Missing(s.pool.gpus), oldest(s.pool.gpus).ComputeCapability)
+			"precision is bf16, which %s (compute capability %s) does not have",
+			bf16Missing(s.pool.gpus), oldest(s.pool.gpus).ComputeCapability)
 	}
 	return nil
 }
@@ -79,7 +82,7 @@ func bf16Missing(gpus []profile.GPU) string {
 	return ""
 }
 
-// byFormula stands in where no trace tells what the model takes.
+// byFormula plans by the published formula where no trace has the model's memory.
 func byFormula(in Inputs) (profile.Config, error) {
 	o := in.Options
 	in.Options.Policy = PublishedRule
@@ -87,11 +90,18 @@ func byFormula(in Inputs) (profile.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced", Fix: "Plan with the model itself where torch and transformers are installed."})
-	c.Warnings = append([]string{fmt.Sprintf("The memory of a step of %s is unknown: %s. Planned by the published formula, "+
-		"which ignores the length of %s. %s", in.Model.ClassOrName(), n.Why, in.Dataset.RowKind.Nouns(), n.Fix)}, c.Warnings...)
-	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.LoRARank != 0 {
-		c.Warnings = append(c.Warnings, "The published formula ignores precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling, max_length_s and lora_rank.")
+	n := profile.Or(in.NotTraced, NotTraced{Why: "it was not traced",
+		Fix: "Plan with the model itself where torch and transformers are installed."})
+	c.Warnings = append([]string{fmt.Sprintf(
+		"The memory of a step of %s is unknown: %s. Planned by the published formula, "+
+			"which ignores the length of %s. %s", in.Model.ClassOrName(), n.Why,
+		in.Dataset.RowKind.Nouns(), n.Fix)}, c.Warnings...)
+	if o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil ||
+		o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil ||
+		o.LoRARank != 0 {
+		c.Warnings = append(c.Warnings,
+			"The published formula ignores precision, gradient_checkpointing, every_n_layers, "+
+				"offload_checkpoints, length_handling, max_length_s and lora_rank.")
 	}
 	return c, nil
 }
@@ -99,7 +109,9 @@ func byFormula(in Inputs) (profile.Config, error) {
 // write is the configuration of the fastest candidate.
 func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	best := ranked[0]
-	d := &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion, RowKind: cmp.Or(s.rows(), units.Clips), Policy: s.in.Options.Policy, Preset: s.in.Options.Preset,
+	d := &draft{Config: profile.Config{SchemaVersion: profile.SchemaVersion,
+		RowKind: cmp.Or(s.rows(), units.Clips), Policy: s.in.Options.Policy,
+		Preset:    s.in.Options.Preset,
 		Decisions: []profile.Decision{}, Warnings: append([]string{}, s.pool.warnings...)}}
 	setMemory(d, s.in, s.pool)
 	s.writeBatches(d, best)
@@ -109,11 +121,11 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	s.writeDevices(d, best)
 	planOptimizer(d, s.in)
 	planRule(d, s.in)
-	whole, err := s.writeRun(d, best)
+	extras, err := s.writeRun(d, best)
 	if err != nil {
 		return profile.Config{}, err
 	}
-	s.writeTimes(d, best, whole)
+	s.writeTimes(d, best, extras)
 	d.Arithmetic = s.arithmetic(d, best)
 	d.Alternatives = []profile.Alternative{}
 	if !s.in.WithoutAlternatives {
@@ -133,7 +145,7 @@ func (s *search) writeBatches(d *draft, f evaluated) {
 	o, b := s.in.Options, f.chosen
 	d.TargetBatchSize, d.DeviceCount = o.TargetBatchSize, s.pool.count
 	d.because("target_batch_size", "asked for")
-	d.because("device_count", s.pool.why)
+	d.because("device_count", s.pool.reason)
 	micro, peak := s.oneSize(f)
 	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.perDevice/micro
 	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.microBatching, b.order, micro
@@ -153,20 +165,33 @@ func (s *search) writeBatches(d *draft, f evaluated) {
 
 func (s *search) modelBytes() int64 {
 	m := s.in.Model
-	return m.ParameterBytes + m.GradientBytes + m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
+	return m.ParameterBytes + m.GradientBytes +
+		m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
 }
 
 func (s *search) explainBatches(d *draft, f evaluated) {
 	const source = "by a traced step"
-	rows, longest, share := s.rows(), s.clips.longest(), 100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
-	d.because("per_device_train_batch_size", fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which %s of %s fit (%s)", s.perDevice, rows.Nouns(), rows.Length(longest), source))
-	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d", s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
+	rows, longest, share := s.rows(), s.clips.longest(),
+		100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
+	d.because("per_device_train_batch_size",
+		fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which %s of %s "+
+			"fit (%s)", s.perDevice, rows.Nouns(), rows.Length(longest), source))
+	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d",
+		s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
 		fault.Plural(d.DeviceCount, "device"), effective(d.Config)))
-	d.because("micro_batch_size", fmt.Sprintf("that many %s of %s, the longest, fit at once", rows.Nouns(), rows.Length(longest)))
-	d.because("micro_batch_overhead_s", fmt.Sprintf("the time of a micro-batch besides its padded %s, by the same time model; the guard splits by it", rows.Content()))
-	d.because("model_memory_bytes", fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)", s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
-	d.because("predicted_bytes", fmt.Sprintf("%d × %s, the longest %s, %s: %.0f %% of what the plan may use", d.MicroBatchSize, rows.Length(longest), rows.Nouns(), source, share))
-	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(s.pool.planned), s.in.Options.SafetyMargin, s.pool.where()))
+	d.because("micro_batch_size", fmt.Sprintf("that many %s of %s, the longest, fit at once",
+		rows.Nouns(), rows.Length(longest)))
+	d.because("micro_batch_overhead_s",
+		fmt.Sprintf("the time of a micro-batch besides its padded %s, by the same time model; "+
+			"the guard splits by it", rows.Content()))
+	d.because("model_memory_bytes",
+		fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)",
+			s.in.Model.TrainableParameters, s.in.Model.TotalParameters))
+	d.because("predicted_bytes",
+		fmt.Sprintf("%d × %s, the longest %s, %s: %.0f %% of what the plan may use",
+			d.MicroBatchSize, rows.Length(longest), rows.Nouns(), source, share))
+	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(s.pool.planned),
+		s.in.Options.SafetyMargin, s.pool.where()))
 	plain := s.trainerBatches(f)
 	d.because("micro_batching", s.microBatchReason(f))
 	if f.chosen.order == plain.order {
@@ -177,25 +202,28 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 		d.compareLast(plain, f)
 	}
 	s.writeEvalBatch(d, f)
-	why := "no GPU to move predictions from"
+	reason := "no GPU to move predictions from"
 	if !s.pool.onCPU() {
 		steps := evalAccumulation
 		d.EvalAccumulationSteps = &steps
-		why = fmt.Sprintf("predictions leave the GPU every %d batches; else those of the whole evaluation stay there", steps)
+		reason = fmt.Sprintf("predictions leave the GPU every %d batches; else those of the "+
+			"whole evaluation stay there", steps)
 	}
-	d.because("eval_accumulation_steps", why)
+	d.because("eval_accumulation_steps", reason)
 }
 
 const evalAccumulation = 16
 
 func (s *search) microBatchReason(f evaluated) string {
 	withRule, rows := s.withRule(), s.rows()
-	if why := withRule.unsplit(f); why != "" {
-		return why
+	if reason := withRule.unsplit(f); reason != "" {
+		return reason
 	}
 	if split := withRule.choose(f); s.ruleMissing() && split.microBatching == memoryMicro {
-		return fmt.Sprintf("%s, so that batches stay the Trainer's; with it the guard would split them by length and memory: %.2f× faster, %.1f %% padding instead of %.1f %%",
-			s.unsplit(f), f.chosen.epoch.Likely/split.epoch.Likely, 100*split.figures.Padding, 100*f.chosen.figures.Padding)
+		return fmt.Sprintf("%s, so that batches stay the Trainer's; with it the guard would "+
+			"split them by length and memory: %.2f× faster, %.1f %% padding instead of %.1f %%",
+			s.unsplit(f), f.chosen.epoch.Likely/split.epoch.Likely, 100*split.figures.Padding,
+			100*f.chosen.figures.Padding)
 	}
 	if f.chosen.microBatching == fixedMicro && s.in.Options.Preset == Speed {
 		return "one size is as fast here as other splits"
@@ -204,11 +232,17 @@ func (s *search) microBatchReason(f evaluated) string {
 		return "one size is as fast here: other splits gain less than 3 %"
 	}
 	if f.chosen.shares == nil && f.memory.Largest(s.clips.longest()) >= s.perDevice {
-		return fmt.Sprintf("the %s of a device's share of a step fit at once, also of the longest; the guard splits where that saves padding: %.1f %% instead of %.1f %%",
-			rows.Count(s.perDevice), 100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
+		return fmt.Sprintf("the %s of a device's share of a step fit at once, also of the "+
+			"longest; the guard splits where that saves padding: %.1f %% instead of %.1f %%",
+			rows.Count(s.perDevice), 100*f.chosen.figures.Padding,
+			100*s.trainerBatches(f).figures.Padding)
 	}
-	return fmt.Sprintf("the guard splits each step of %d by length and predicted memory: short %s form larger micro-batches (up to %d of %s, %d of %s), and %.1f %% are padding instead of %.1f %%",
-		s.perDevice, rows.Nouns(), f.memory.Largest(s.clips.longest()), rows.Length(s.clips.longest()), f.memory.Largest(s.clips.mean()), rows.Length(s.clips.mean()),
+	return fmt.Sprintf("the guard splits each step of %d by length and predicted memory: short "+
+		"%s form larger micro-batches (up to %d of %s, %d of %s), and %.1f %% are padding "+
+		"instead of %.1f %%",
+		s.perDevice, rows.Nouns(), f.memory.Largest(s.clips.longest()),
+		rows.Length(s.clips.longest()), f.memory.Largest(s.clips.mean()),
+		rows.Length(s.clips.mean()),
 		100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 }
 
@@ -218,20 +252,27 @@ func (s *search) orderReason(f evaluated) string {
 	case s.in.Options.LengthHandling == b.order:
 		return "asked for"
 	case s.in.Options.LengthHandling != "":
-		return fmt.Sprintf("%s steps were asked for, and the guard does not make them: %s", s.in.Options.LengthHandling, cmp.Or(s.unsplit(f), "results depend on padding"))
+		return fmt.Sprintf("%s steps were asked for, and the guard does not make them: %s",
+			s.in.Options.LengthHandling, cmp.Or(s.unsplit(f), "results depend on padding"))
 	case s.clips.fixed > 0:
-		return fmt.Sprintf("the model pads every %s to %s: their order changes nothing", s.rows().Noun(), s.rows().Length(s.clips.fixed))
+		return fmt.Sprintf("the model pads every %s to %s: their order changes nothing",
+			s.rows().Noun(), s.rows().Length(s.clips.fixed))
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps && b.order == "random":
-		return "preset speed: random order is the fastest here, so that it is kept, as with preset balanced"
+		return "preset speed: random order is the fastest here, so that it is kept, as with " +
+			"preset balanced"
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps:
-		return fmt.Sprintf("preset speed: the fastest order; %.1f %% of what is computed is padding, %.1f %% in random order, from which a model may learn a little faster",
+		return fmt.Sprintf("preset speed: the fastest order; %.1f %% of what is computed is "+
+			"padding, %.1f %% in random order, from which a model may learn a little faster",
 			100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
 	case b.steps < fewSteps:
-		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness", fault.Plural(b.steps, "step"))
+		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness",
+			fault.Plural(b.steps, "step"))
 	case b.order == "random":
-		return "a model learns best from randomly drawn steps; the alternatives show what grouping by length would gain"
+		return "a model learns best from randomly drawn steps; the alternatives show what " +
+			"grouping by length would gain"
 	}
-	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order; from steps of similar %s a model may learn a little more slowly",
+	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order; from "+
+		"steps of similar %s a model may learn a little more slowly",
 		100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding, s.rows().Nouns())
 }
 
@@ -250,10 +291,12 @@ func (d *draft) compareLast(plain batches, f evaluated) {
 	if f.chosen.order == plain.order && f.chosen.microBatching == plain.microBatching {
 		return
 	}
-	d.comparedWith("random order, one size", fmt.Sprintf("%.2f× faster", plain.epoch.Likely/f.chosen.epoch.Likely))
+	d.comparedWith("random order, one size", fmt.Sprintf("%.2f× faster",
+		plain.epoch.Likely/f.chosen.epoch.Likely))
 }
 
-// oneSize is the largest micro-batch of the longest clips that divides a device's share and is proved to fit, with its peak.
+// oneSize is the largest micro-batch of the longest clips that divides a device's share and is
+// proved to fit, with its peak.
 func (s *search) oneSize(f evaluated) (int, TracedPeak) {
 	for size := min(max(1, f.memory.Largest(s.clips.longest())), s.perDevice); size > 1; size-- {
 		if peak := s.peak(f, size); s.perDevice%size == 0 && peak.Bytes <= int64(s.budget.Bytes) {
@@ -273,7 +316,8 @@ func (s *search) epochHours(d *draft, b batches) profile.Range {
 	return profile.Range(s.epochSeconds(d, b).Times(1.0 / 3600))
 }
 
-// withLoader is what the GPU takes with the loader beside it: workers prepare batches meanwhile, and without one the GPU waits.
+// withLoader is what the GPU takes with the loader beside it: workers prepare batches meanwhile,
+// and without one the GPU waits.
 func (s *search) withLoader(d *draft, gpu, loader timing.Range) timing.Range {
 	if d.DataloaderNumWorkers == 0 {
 		return gpu.Plus(loader)
@@ -287,15 +331,19 @@ func (s *search) warnings(d *draft) {
 		d.warn("Times are not known: " + note + ".")
 	}
 	if !s.mixing && s.clips.fixed == 0 {
-		d.warn("The model's feature encoder normalizes over time, so that results depend on padding: the guard keeps the padding of each step, and only steps of similar length save time.")
+		d.warn("The model's feature encoder normalizes over time, so that results depend on " +
+			"padding: the guard keeps the padding of each step, and only steps of similar length " +
+			"save time.")
 	}
 	free := s.in.Options.DiskFreeBytes
 	checkpoint := s.checkpointBytes()
 	if free != nil && *free < 2*checkpoint {
-		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk of the working folder: set save_only_model, or an output_dir on another disk.",
+		d.warn(fmt.Sprintf("A checkpoint takes about %s and %s are free on the disk of the "+
+			"working folder: set save_only_model, or an output_dir on another disk.",
 			units.Size(float64(checkpoint)), units.Size(float64(*free))))
 	}
 	if s.in.Dataset.SampleCount == 1 {
-		d.warn(fmt.Sprintf("The dataset has %s: this tests the setup; it does not train a useful model.", s.rows().Count(1)))
+		d.warn(fmt.Sprintf("The dataset has %s: this tests the setup; it does not train a useful "+
+			"model.", s.rows().Count(1)))
 	}
 }

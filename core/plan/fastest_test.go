@@ -42,9 +42,9 @@ func dataset(durations []float64) profile.Dataset {
 
 func decision(t *testing.T, c profile.Config, setting string) profile.Decision {
 	t.Helper()
-	at := slices.IndexFunc(c.Decisions, func(d profile.Decision) bool { return d.Setting == setting })
-	require.GreaterOrEqual(t, at, 0, setting)
-	return c.Decisions[at]
+	i := slices.IndexFunc(c.Decisions, func(d profile.Decision) bool { return d.Setting == setting })
+	require.GreaterOrEqual(t, i, 0, setting)
+	return c.Decisions[i]
 }
 
 const xlsr = "facebook/wav2vec2-xls-r-300m"
@@ -74,7 +74,8 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 	for _, a := range c.Alternatives[1:] {
 		switch a.Name {
 		case estimate.EightBit: // advice: it is not what was asked for
-		case "group_by_length, one size", "steps of one length, sized by memory", "packed steps, sized by memory": // learned from more slowly
+		case "group_by_length, one size", "steps of one length, sized by memory", "packed steps, sized by memory":
+			// learned from more slowly
 			similar++
 			assert.GreaterOrEqual(t, *a.Speed, 0.8, "%s: the cut saves most of what they save", a.Name)
 		default:
@@ -222,9 +223,9 @@ func TestOtherLengthsThatAreNotKnownAreNotSplit(t *testing.T) {
 		c, err := Make(in)
 		require.NoError(t, err)
 		assert.Equal(t, []string{"fixed", "random"}, []string{c.MicroBatching, c.LengthHandling})
-		const why = "the memory of batches of other lengths is not known"
-		assert.Equal(t, why, decision(t, c, "micro_batching").Reason)
-		assert.Equal(t, "packed steps were asked for, and the guard does not make them: "+why, decision(t, c, "length_handling").Reason)
+		const reason = "the memory of batches of other lengths is not known"
+		assert.Equal(t, reason, decision(t, c, "micro_batching").Reason)
+		assert.Equal(t, "packed steps were asked for, and the guard does not make them: "+reason, decision(t, c, "length_handling").Reason)
 	}
 }
 
@@ -248,17 +249,18 @@ func TestWaysOutComeInOrderWithNumbers(t *testing.T) {
 	_, err := makePlan(described(t, "openai/whisper-large-v3", speech(100, 30, 1), "T4", "T4"))
 	requireFault(t, err, fault.Infeasible, "does not fit into 12.75 GiB of GPU 0 (Tesla T4)")
 	hint := fault.From(err).Hint
-	at := -1
+	last := -1
 	for _, way := range []string{`optimizer="adamw_bnb_8bit"`, "LoRA of rank 32", "instead", "ZeRO-2", "ZeRO-3", "FSDP"} {
 		next := strings.Index(hint, way)
-		require.Greater(t, next, at, way)
-		at = next
+		require.Greater(t, next, last, way)
+		last = next
 	}
 	assert.Contains(t, hint, "GiB, fits")
 	assert.Contains(t, hint, "GiB, still too much")
 }
 
-// TestAdapters: planned where asked for, at a rate of their own; a model that has them is counted as it is.
+// TestAdapters: planned where asked for, at a rate of their own; a model that has them is counted
+// as it is.
 func TestAdapters(t *testing.T) {
 	in := described(t, "openai/whisper-large-v3", speech(100, 30, 1), "T4")
 	in.Options.LoRARank = 32
@@ -279,7 +281,8 @@ func TestAdapters(t *testing.T) {
 	assert.Equal(t, rate, c.LearningRate)
 }
 
-// TestWaysOutOfASharedTraining: what sharing saves counts once, and is known of the state that was asked for alone.
+// TestWaysOutOfASharedTraining: what sharing saves counts once, and is known of the state that was
+// asked for alone.
 func TestWaysOutOfASharedTraining(t *testing.T) {
 	hint := func(strategy string) string {
 		in := described(t, "openai/whisper-large-v3", speech(100, 30, 1), "T4", "T4")
@@ -288,15 +291,15 @@ func TestWaysOutOfASharedTraining(t *testing.T) {
 		requireFault(t, err, fault.Infeasible, "does not fit")
 		return fault.From(err).Hint
 	}
-	line := func(hint, what string) string {
-		_, rest, found := strings.Cut(hint, what)
-		require.True(t, found, what)
-		text, _, _ := strings.Cut(rest, "\n")
+	line := func(hint, label string) string {
+		_, tail, ok := strings.Cut(hint, label)
+		require.True(t, ok, label)
+		text, _, _ := strings.Cut(tail, "\n")
 		return text
 	}
 	unshared, shared := hint("ddp"), hint("zero2")
-	for _, what := range []string{"DeepSpeed ZeRO-2 over 2 of them", "DeepSpeed ZeRO-3 over 2 of them", "FSDP over 2 of them"} {
-		assert.Equal(t, line(unshared, what), line(shared, what))
+	for _, label := range []string{"DeepSpeed ZeRO-2 over 2 of them", "DeepSpeed ZeRO-3 over 2 of them", "FSDP over 2 of them"} {
+		assert.Equal(t, line(unshared, label), line(shared, label))
 	}
 	assert.Contains(t, line(shared, "as asked, with gradient checkpointing"), "still too much")
 	assert.Contains(t, line(shared, "one of them alone"), "still too much")
@@ -390,7 +393,8 @@ func TestACPUIsPlannedWithoutTimes(t *testing.T) {
 	checkSearched(t, c)
 }
 
-// TestOnlyKnownLossesAreSplit: elsewhere the Trainer's batches stay, and the plan says why, and what the rule would gain.
+// TestOnlyKnownLossesAreSplit: elsewhere the Trainer's batches stay, and the plan says why, and
+// what the rule would gain.
 func TestOnlyKnownLossesAreSplit(t *testing.T) {
 	const unknown = "the loss of Wav2Vec2ForCTC is not in the table of known losses, and rule= was not given"
 	for _, c := range []struct {
@@ -416,9 +420,9 @@ func TestOnlyKnownLossesAreSplit(t *testing.T) {
 			c.change(&in.Options)
 			made := planned(t, in)
 			assert.Equal(t, []string{c.order, c.micro, in.Options.Rule}, []string{made.LengthHandling, made.MicroBatching, made.Rule})
-			why := decision(t, made, "micro_batching").Reason
-			assert.Contains(t, why, c.why)
-			assert.NotContains(t, why, "\n")
+			reason := decision(t, made, "micro_batching").Reason
+			assert.Contains(t, reason, c.why)
+			assert.NotContains(t, reason, "\n")
 			assert.Contains(t, decision(t, made, "length_handling").Reason, c.orderWhy)
 			checkSearched(t, made)
 		})
@@ -440,26 +444,28 @@ func TestWhatARuleWouldGainIsThatOfTheAlternative(t *testing.T) {
 	assert.True(t, strings.HasPrefix(less, a.What+" instead of "), less)
 	assert.Equal(t, c.PerDeviceTrainBatchSize, c.MicroBatchSize)
 	in.Options.Rule = "mean"
-	given := planned(t, in)
-	assert.Equal(t, "as given: the guard weights micro-batches by it", decision(t, given, "rule").Reason)
-	if given.GradientCheckpointing == c.GradientCheckpointing { // the search compares them with the same settings
-		assert.InEpsilon(t, *a.Speed, given.Times.EpochHours.Likely/c.Times.EpochHours.Likely, 0.02)
+	withRule := planned(t, in)
+	assert.Equal(t, "as given: the guard weights micro-batches by it", decision(t, withRule, "rule").Reason)
+	if withRule.GradientCheckpointing == c.GradientCheckpointing {
+		// the search compares them with the same settings
+		assert.InEpsilon(t, *a.Speed, withRule.Times.EpochHours.Likely/c.Times.EpochHours.Likely, 0.02)
 	}
 }
 
-// TestAnUnknownLossChangesNothingWhereNothingIsSplit: what pads all clips alike keeps its reason, and the published rule its plan.
+// TestAnUnknownLossChangesNothingWhereNothingIsSplit: what pads all clips alike keeps its reason,
+// and the published rule its plan.
 func TestAnUnknownLossChangesNothingWhereNothingIsSplit(t *testing.T) {
 	for _, policy := range []string{DefaultPolicy, PublishedRule} {
 		in := described(t, "openai/whisper-small", speech(2000, 30, 1), "A100-40GB")
 		in.Options.Policy = policy
-		known := planned(t, in)
+		withRule := planned(t, in)
 		in.Options.LossUnknown = true
-		assert.Equal(t, known, planned(t, in), policy)
+		assert.Equal(t, withRule, planned(t, in), policy)
 		in.Options.Rule = "token_mean"
-		given := planned(t, in)
-		assert.Equal(t, "token_mean", decision(t, given, "rule").Value)
-		assert.Equal(t, known.MicroBatching, given.MicroBatching)
-		checkDecisions(t, given)
+		withoutRule := planned(t, in)
+		assert.Equal(t, "token_mean", decision(t, withoutRule, "rule").Value)
+		assert.Equal(t, withRule.MicroBatching, withoutRule.MicroBatching)
+		checkDecisions(t, withoutRule)
 	}
 }
 
@@ -475,8 +481,8 @@ func TestUnlikeCardsShareEvenlyWhereTheLossIsUnknown(t *testing.T) {
 func TestAStreamIsPlannedInWindows(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 20, 1), "T4")
 	in.Dataset.TotalHours, in.Dataset.SizeBytes = 1000, 100e9
-	here := planned(t, in)
-	assert.False(t, here.Streaming, "what is here needs no stream, however large")
+	local := planned(t, in)
+	assert.False(t, local.Streaming, "what is here needs no stream, however large")
 	in.Options.Streamed = true
 	c := planned(t, in)
 	assert.True(t, c.Streaming)
@@ -498,16 +504,16 @@ func TestAStreamIsPlannedForItsLongestClip(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 20, 1), "T4")
 	in.Options.Streamed, in.Options.GradientCheckpointing = true, pointer(true)
 	in.Dataset.Sampled, in.Dataset.Sampling = true, &profile.Sampling{Shards: 10, LongerShare: 0.0015}
-	seen := planned(t, in)
-	assert.Contains(t, strings.Join(seen.Warnings, " "), "at most 0.15 % of the stream are longer, with 95 % certainty")
-	assert.Contains(t, strings.Join(seen.Warnings, " "), "config.max_steps(clips), for as many clips as the stream has")
+	measured := planned(t, in)
+	assert.Contains(t, strings.Join(measured.Warnings, " "), "at most 0.15 % of the stream are longer, with 95 % certainty")
+	assert.Contains(t, strings.Join(measured.Warnings, " "), "config.max_steps(clips), for as many clips as the stream has")
 	longer, shorter := 40.0, 10.0
 	in.Options.MaxLengthS = &longer
-	asked := planned(t, in)
-	assert.Equal(t, longer, *asked.MaxLengthS)
-	assert.Less(t, asked.MicroBatchSize, seen.MicroBatchSize, "clips that were not measured need their memory, too")
+	limited := planned(t, in)
+	assert.Equal(t, longer, *limited.MaxLengthS)
+	assert.Less(t, limited.MicroBatchSize, measured.MicroBatchSize, "clips that were not measured need their memory, too")
 	in.Options.MaxLengthS = &shorter
-	assert.Greater(t, planned(t, in).MicroBatchSize, seen.MicroBatchSize)
+	assert.Greater(t, planned(t, in).MicroBatchSize, measured.MicroBatchSize)
 	whisper := described(t, "openai/whisper-small", speech(2000, 40, 1), "T4")
 	whisper.Options.Streamed = true
 	c := planned(t, whisper)

@@ -8,21 +8,25 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// guess is what is to be expected of a candidate that was not traced, by others of its precision that were: of some layers that are computed again
-// what lies between none and all of them, and else that a whole share fits, which leaves its trace the last word. Nil where neither is known, and for
-// offloaded checkpoints.
+// guess is what is to be expected of a candidate that was not traced, by others of its precision
+// that were: of some layers that are computed again what lies between none and all of them, and
+// else that a whole share fits, which leaves its trace the last word. Nil where neither is known,
+// and for offloaded checkpoints.
 func (s *search) guess(w candidate) *Traced {
 	if w.checkpointing.Offload {
 		return nil
 	}
-	none, all := s.tracedWith(w, profile.Checkpointing{}), s.tracedWith(w, profile.CheckpointingOf(true, 1, false))
+	none, all := s.tracedWith(w, profile.Checkpointing{}),
+		s.tracedWith(w, profile.CheckpointingOf(true, 1, false))
 	switch {
-	case w.checkpointing.Partly() && none != nil && all != nil && len(none.Peaks) > 0 && len(all.Peaks) > 0:
+	case w.checkpointing.Partly() && none != nil && all != nil && len(none.Peaks) > 0 &&
+		len(all.Peaks) > 0:
 		return s.between(w, *none, *all)
 	case w.checkpointing.Partly():
 		return nil
 	}
-	if none != nil && w.checkpointing.On() && none.Memory.Largest(s.clips.longest()) >= s.perDevice {
+	if none != nil && w.checkpointing.On() &&
+		none.Memory.Largest(s.clips.longest()) >= s.perDevice {
 		return nil // a whole share fits with nothing computed again
 	}
 	like := cmpOr(none, all, s.anyOf(w))
@@ -59,7 +63,8 @@ func (s *search) anyOf(w candidate) *Traced {
 	return nil
 }
 
-// between lays the memory of a clip, which is what layers keep of it, between that of two traces, in proportion to the layers that are computed again.
+// between lays the memory of a clip, which is what layers keep of it, between that of two traces,
+// in proportion to the layers that are computed again.
 func (s *search) between(w candidate, none, all Traced) *Traced {
 	t, share := all, w.checkpointing.Share()
 	t.Checkpointing, t.EveryNLayers = true, w.checkpointing.EveryN
@@ -68,8 +73,8 @@ func (s *search) between(w candidate, none, all Traced) *Traced {
 	}
 	t.Memory = slices.Clone(all.Memory)
 	for i, row := range t.Memory {
-		kept := (1-share)/none.clips(row.Seconds) + share/all.clips(row.Seconds)
-		t.Memory[i].Batch = int(math.Min(float64(s.perDevice), 1/kept))
+		perClip := (1-share)/none.clips(row.Seconds) + share/all.clips(row.Seconds)
+		t.Memory[i].Batch = int(math.Min(float64(s.perDevice), 1/perClip))
 	}
 	for i := len(t.Memory) - 2; i >= 0; i-- {
 		t.Memory[i].Batch = max(t.Memory[i].Batch, t.Memory[i+1].Batch)
@@ -77,7 +82,8 @@ func (s *search) between(w candidate, none, all Traced) *Traced {
 	return &t
 }
 
-// clips is how many of a length fit, as a fraction where not even one does: by what the peak of the fewest exceeds the budget.
+// clips returns how many of a length fit, as a fraction below one where not even one does: the
+// budget divided by the smallest peak.
 func (t Traced) clips(seconds float64) float64 {
 	if fits := t.Memory.Largest(seconds); fits > 0 {
 		return float64(fits)

@@ -71,7 +71,8 @@ func checkBatch(t *testing.T, in Inputs, c profile.Config) {
 	pool := newPool(in.Hardware, in.Options)
 	allowed, _ := microBatch(pool.planned, c.SafetyMargin, newFootprint(in.Model, optimizers[in.Options.Optimizer].state, in.Dataset), c.Preset)
 	require.LessOrEqual(t, micro, allowed)
-	for size := (allowed + 1) / 2; size <= allowed; size++ { // an exact split with a good batch is never missed
+	for size := (allowed + 1) / 2; size <= allowed; size++ {
+		// an exact split with a good batch is never missed
 		if target%(size*c.DeviceCount) == 0 {
 			require.Equal(t, target, effective(c))
 		}
@@ -93,13 +94,14 @@ func checkLoader(t *testing.T, in Inputs, c profile.Config) {
 	require.False(t, c.Streaming && c.CacheDataset)
 }
 
-// checkDecisions: every field but the names and the texts, and a rule that was not given, has exactly one decision, and its value is the field's.
+// checkDecisions: every field but the names and the texts, and a rule that was not given, has
+// exactly one decision, and its value is the field's.
 func checkDecisions(t *testing.T, c profile.Config) {
 	t.Helper()
 	fields := fieldsByJSONName(&c)
 	for _, d := range c.Decisions {
-		field, known := fields[d.Setting]
-		require.True(t, known, d.Setting)
+		field, ok := fields[d.Setting]
+		require.True(t, ok, d.Setting)
 		require.Equal(t, show(d.Setting, field), d.Value)
 		require.NotEmpty(t, d.Reason)
 		require.NotContains(t, d.Reason+d.Value, "%!")
@@ -109,12 +111,12 @@ func checkDecisions(t *testing.T, c profile.Config) {
 	if c.Rule == "" {
 		delete(fields, "rule")
 	}
-	var left []string
+	var missing []string
 	for name := range fields {
-		left = append(left, name)
+		missing = append(missing, name)
 	}
 	require.ElementsMatch(t, []string{"schema_version", "row_kind", "policy", "preset", "gpu_name", "decisions", "warnings",
-		"length_buckets", "devices", "predicted_high_bytes", "memory_parts", "times", "arithmetic", "alternatives"}, left)
+		"length_buckets", "devices", "predicted_high_bytes", "memory_parts", "times", "arithmetic", "alternatives"}, missing)
 }
 
 func TestDecisionValuesAreThoseOfTheJSON(t *testing.T) {
@@ -124,8 +126,8 @@ func TestDecisionValuesAreThoseOfTheJSON(t *testing.T) {
 	var raw map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(text, &raw))
 	for _, d := range c.Decisions {
-		value, known := raw[d.Setting]
-		require.True(t, known, d.Setting)
+		value, ok := raw[d.Setting]
+		require.True(t, ok, d.Setting)
 		switch {
 		case strings.HasSuffix(d.Setting, "_bytes"):
 			assert.Contains(t, d.Value, " GiB")

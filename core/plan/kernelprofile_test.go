@@ -64,18 +64,18 @@ func TestMeasuredKernelsGiveTheTimesOfTheCard(t *testing.T) {
 			in.Options.LoaderRate = pointer(1e6)
 			published := planned(t, in).Times
 			in.Options.KernelProfile = &measured
-			found := planned(t, in).Times
+			times := planned(t, in).Times
 			in.Options.KernelProfile = nil
 			in.Hardware.GPUs = []profile.GPU{card.GPU()}
 			truth := planned(t, in).Times
 
 			off := func(times *profile.Times) float64 { return times.StepS.Likely/truth.StepS.Likely - 1 }
 			t.Logf("%d kernels, %d groups; step %.3f s; off by %+.1f %% without, %+.1f %% with; range ×%.2f and ×%.2f", len(table.Kernels), len(measured.Factors),
-				truth.StepS.Likely, 100*off(published), 100*off(found), published.StepS.High/published.StepS.Low, found.StepS.High/found.StepS.Low)
+				truth.StepS.Likely, 100*off(published), 100*off(times), published.StepS.High/published.StepS.Low, times.StepS.High/times.StepS.Low)
 			assert.Greater(t, math.Abs(off(published)), 0.15)
-			assert.Less(t, math.Abs(off(found)), 0.05)
-			assert.Less(t, found.StepS.High/found.StepS.Low, published.StepS.High/published.StepS.Low)
-			assert.Equal(t, "2026-03-01", found.Measured)
+			assert.Less(t, math.Abs(off(times)), 0.05)
+			assert.Less(t, times.StepS.High/times.StepS.Low, published.StepS.High/published.StepS.Low)
+			assert.Equal(t, "2026-03-01", times.Measured)
 			assert.Empty(t, truth.Measured)
 		})
 	}

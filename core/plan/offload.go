@@ -7,8 +7,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// offloaded are the candidates that keep in host memory what their checkpoints save, if that can be had and nobody decided it: they are traced where
-// nothing else fits.
+// offloaded are the candidates that keep in host memory what their checkpoints save, if that can be
+// had and nobody decided it: they are traced where nothing else fits.
 func (s *search) offloaded() (all []candidate) {
 	if s.in.Options.OffloadCheckpoints != nil || s.noOffload() != "" {
 		return nil
@@ -28,20 +28,23 @@ func (s *search) noOffload() string {
 	case s.pool.onCPU():
 		return "there is no GPU whose memory it would save"
 	case !s.in.Options.CanOffload:
-		return "the installed transformers keeps on the GPU what checkpoints save; from 5.23 on it can offload that to host memory"
+		return "the installed transformers keeps on the GPU what checkpoints save; from 5.23 on " +
+			"it can offload that to host memory"
 	case s.sharded():
 		return "of a model whose state is sharded it is not tried"
 	}
 	return ""
 }
 
-// pinnedBytes is the host memory that offloaded checkpoints come to take, by all devices. Blocks of pinned memory have sizes of powers of two and are
-// kept for later tensors of that size alone, so that all smaller micro-batches together take at most as much again as the one that takes most.
+// pinnedBytes is the host memory that offloaded checkpoints come to take, by all devices. Blocks of
+// pinned memory have sizes of powers of two and are kept for later tensors of that size alone, so
+// that all smaller micro-batches together take at most as much again as the one that takes most.
 func (s *search) pinnedBytes(f evaluated) float64 {
 	if !f.checkpointing.Offload || len(f.traced.Peaks) == 0 {
 		return 0
 	}
-	bytes := float64(s.peak(f, max(1, f.memory.Largest(s.clips.longest()))).PinnedBytes) * float64(s.pool.count)
+	bytes := float64(s.peak(f, max(1,
+		f.memory.Largest(s.clips.longest()))).PinnedBytes) * float64(s.pool.count)
 	if !s.clips.oneLength() {
 		bytes *= 2
 	}
@@ -53,9 +56,11 @@ func (s *search) hostRoom() float64 {
 	return float64(s.in.Hardware.Memory.AvailableBytes) * s.in.Options.SafetyMargin
 }
 
-// fitsHost tells whether a candidate's pinned memory leaves room for a loader's worker of each device; what was asked for is planned all the same.
+// fitsHost reports whether a candidate's pinned memory leaves room for one loader worker per
+// device. Options set by the user are planned regardless.
 func (s *search) fitsHost(f evaluated) bool {
-	return s.in.Options.OffloadCheckpoints != nil || f.pinned == 0 || f.pinned+workerBytes*float64(s.pool.count) <= s.hostRoom()
+	return s.in.Options.OffloadCheckpoints != nil || f.pinned == 0 || f.pinned+
+		workerBytes*float64(s.pool.count) <= s.hostRoom()
 }
 
 func (s *search) offloadReason(f evaluated, ranked []evaluated) string {
@@ -66,7 +71,8 @@ func (s *search) offloadReason(f evaluated, ranked []evaluated) string {
 	case f.checkpointing.Offload && !slices.ContainsFunc(ranked, unlike):
 		return fmt.Sprintf("without it the longest %s does not fit", s.rows().Noun()) + pins(f)
 	case f.checkpointing.Offload:
-		return fmt.Sprintf("what checkpoints save lies in host memory: at least %.0f %% faster than on the GPU", 100*aboutAsFast) + pins(f)
+		return fmt.Sprintf("what checkpoints save lies in host memory: at least %.0f %% faster "+
+			"than on the GPU", 100*aboutAsFast) + pins(f)
 	case !f.checkpointing.On():
 		return "no layer is computed again"
 	case s.noOffload() != "":
@@ -75,7 +81,7 @@ func (s *search) offloadReason(f evaluated, ranked []evaluated) string {
 	return "what checkpoints save fits on the GPU, and copies to host memory take time"
 }
 
-// pins says how much host memory is pinned.
+// pins describes how much host memory is pinned.
 func pins(f evaluated) string {
 	if f.pinned == 0 {
 		return ""
@@ -83,11 +89,12 @@ func pins(f evaluated) string {
 	return fmt.Sprintf("; up to %s of host RAM are pinned", units.Size(f.pinned))
 }
 
-// pinnedWarning speaks when what was asked for takes more host memory than there is.
+// pinnedWarning warns when the user's options pin more host memory than there is.
 func (s *search) pinnedWarning(f evaluated) string {
 	if f.pinned <= s.hostRoom() {
 		return ""
 	}
-	return fmt.Sprintf("Offloaded checkpoints pin up to %s of host RAM, and a plan may take %s: leave offload_checkpoints out, or lower target_batch_size.",
+	return fmt.Sprintf("Offloaded checkpoints pin up to %s of host RAM, and a plan may take %s: "+
+		"leave offload_checkpoints out, or lower target_batch_size.",
 		units.Size(f.pinned), units.Size(s.hostRoom()))
 }

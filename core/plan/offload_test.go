@@ -10,32 +10,33 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// TestOffloadedCheckpoints: what was asked for is planned, with a warning where the host has too little memory; nobody takes them where the GPU has room.
+// TestOffloadedCheckpoints: what was asked for is planned, with a warning where the host has too
+// little memory; nobody takes them where the GPU has room.
 func TestOffloadedCheckpoints(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 180, 1), "L4")
-	kept := planned(t, in)
-	assert.False(t, kept.OffloadCheckpoints)
-	assert.Contains(t, decision(t, kept, "offload_checkpoints").Reason, "5.23")
+	onGPU := planned(t, in)
+	assert.False(t, onGPU.OffloadCheckpoints)
+	assert.Contains(t, decision(t, onGPU, "offload_checkpoints").Reason, "5.23")
 	in.Options.CanOffload = true
-	kept = planned(t, in)
-	assert.False(t, kept.OffloadCheckpoints)
-	assert.Contains(t, decision(t, kept, "offload_checkpoints").Reason, "fits on the GPU")
+	onGPU = planned(t, in)
+	assert.False(t, onGPU.OffloadCheckpoints)
+	assert.Contains(t, decision(t, onGPU, "offload_checkpoints").Reason, "fits on the GPU")
 
 	in.Options.OffloadCheckpoints = pointer(true)
 	c := planned(t, in)
 	require.True(t, c.OffloadCheckpoints)
-	assert.Greater(t, c.MicroBatchSize, kept.MicroBatchSize)
+	assert.Greater(t, c.MicroBatchSize, onGPU.MicroBatchSize)
 	assert.Contains(t, decision(t, c, "offload_checkpoints").Reason, "GiB of host RAM are pinned")
 	checkSearched(t, c)
 	m, w := standIns[xlsr], TraceRequest{Precision: "bf16", Checkpointing: true, EveryNLayers: 1, Offload: true, Optimizer: c.Optimizer}
-	each, _ := m.clipSecond(w)
-	assert.Equal(t, m.held(in, w)+int64(each*180*float64(c.MicroBatchSize)), c.PredictedBytes)
+	perSecond, _ := m.clipSecond(w)
+	assert.Equal(t, m.held(in, w)+int64(perSecond*180*float64(c.MicroBatchSize)), c.PredictedBytes)
 
 	in.Hardware.Memory.AvailableBytes = 1 << 30
-	asked := planned(t, in)
-	assert.True(t, asked.OffloadCheckpoints)
-	assert.Contains(t, decision(t, asked, "offload_checkpoints").Reason, "asked for")
-	assert.Contains(t, strings.Join(asked.Warnings, " "), "pin up to", "and what was asked for is planned with a warning")
+	requested := planned(t, in)
+	assert.True(t, requested.OffloadCheckpoints)
+	assert.Contains(t, decision(t, requested, "offload_checkpoints").Reason, "asked for")
+	assert.Contains(t, strings.Join(requested.Warnings, " "), "pin up to", "and what was asked for is planned with a warning")
 }
 
 // TestOffloadWhereNothingElseFits: pinned memory is taken off what the loader's workers may take.

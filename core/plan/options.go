@@ -20,9 +20,11 @@ const (
 	DefaultPolicy = "fastest"
 	PublishedRule = "published"
 
-	Balanced     = "balanced"     // cuDNN benchmark and mixed precision, no torch.compile
-	Speed        = "speed"        // also torch.compile and the largest batch that the formula allows
-	Reproducible = "reproducible" // deterministic kernels, no mixed precision, no benchmark, no torch.compile
+	Balanced = "balanced" // cuDNN benchmark and mixed precision, no torch.compile
+	// also torch.compile and the largest batch that the formula allows
+	Speed = "speed"
+	// deterministic kernels, no mixed precision, no benchmark, no torch.compile
+	Reproducible = "reproducible"
 
 	ScaleSqrt   = "sqrt"   // learning rate grows with the square root of the effective batch
 	ScaleLinear = "linear" // learning rate grows with the effective batch
@@ -54,64 +56,103 @@ const (
 	maxSeed            = math.MaxUint32 // numpy takes no larger one
 )
 
-// Options is what the user asks for. An empty text or an absent pointer takes the default; the two numbers that are not
-// pointers have none and must be given.
+// Options is what the user asks for. An empty text or an absent pointer takes the default; the two
+// numbers that are not pointers have none and must be given.
 type Options struct {
-	Policy           string   `json:"policy"`             // "fastest" or "published"
-	Preset           string   `json:"preset"`             // "balanced", "speed" or "reproducible"
-	TargetBatchSize  int      `json:"target_batch_size"`  // samples per optimizer step over all devices, 1..65536
-	SafetyMargin     float64  `json:"safety_margin"`      // share of the memory that the plan may use, 0.70..0.95
-	Optimizer        string   `json:"optimizer"`          // Trainer's name, see optimizers
-	LRScaling        string   `json:"lr_scaling"`         // "sqrt", "linear" or "none"
-	BaseLearningRate *float64 `json:"base_learning_rate"` // at BaseBatchSize, above 0 and at most 1; default 2e-5
-	BaseBatchSize    *int     `json:"base_batch_size"`    // 1..65536; default 8
-	NumTrainEpochs   *float64 `json:"num_train_epochs"`   // above 0 and at most 10000; default 3
-	Seed             *int     `json:"seed"`               // 0..2^32-1; default 42
-	DeviceCount      *int     `json:"device_count"`       // GPUs that share one optimizer step, 1..1024; default: those present
-	Preprocessing    string   `json:"preprocessing"`      // "light" or "heavy"
-	Rule             string   `json:"rule"`               // what the loss divides by, as the guard takes it: "mean", "token_mean", "shifted_token_mean", "sum", or "given" for a function; "" leaves it to the table of known losses
-	LossUnknown      bool     `json:"loss_unknown"`       // the table does not have the model's loss: without Rule the guard splits no step before memory runs out
+	Policy string `json:"policy"` // "fastest" or "published"
+	Preset string `json:"preset"` // "balanced", "speed" or "reproducible"
+	// samples per optimizer step over all devices, 1..65536
+	TargetBatchSize int `json:"target_batch_size"`
+	// share of the memory that the plan may use, 0.70..0.95
+	SafetyMargin float64 `json:"safety_margin"`
+	Optimizer    string  `json:"optimizer"`  // Trainer's name, see optimizers
+	LRScaling    string  `json:"lr_scaling"` // "sqrt", "linear" or "none"
+	// at BaseBatchSize, above 0 and at most 1; default 2e-5
+	BaseLearningRate *float64 `json:"base_learning_rate"`
+	BaseBatchSize    *int     `json:"base_batch_size"`  // 1..65536; default 8
+	NumTrainEpochs   *float64 `json:"num_train_epochs"` // above 0 and at most 10000; default 3
+	Seed             *int     `json:"seed"`             // 0..2^32-1; default 42
+	// GPUs that share one optimizer step, 1..1024; default: those present
+	DeviceCount   *int   `json:"device_count"`
+	Preprocessing string `json:"preprocessing"` // "light" or "heavy"
+	// what the loss divides by, as the guard takes it: "mean", "token_mean", "shifted_token_mean",
+	// "sum", or "given" for a function; "" leaves it to the table of known losses
+	Rule string `json:"rule"`
+	// the table does not have the model's loss: without Rule the guard splits no step before memory
+	// runs out
+	LossUnknown bool `json:"loss_unknown"`
 
 	EvaluationOptions
 
 	// Of policy "fastest" alone. What is absent is the search's choice.
-	Precision             string                  `json:"precision"`              // "fp32", "fp16" or "bf16"
-	GradientCheckpointing *bool                   `json:"gradient_checkpointing"` //
-	EveryNLayers          *int                    `json:"every_n_layers"`         // of checkpointing: one of so many layers is computed again, 1..65536; above 1 not with GradientCheckpointing false
-	AnyDepth              bool                    `json:"any_depth"`              // checkpointing of each n-th layer alone is there where the plan will run: transformers has it from 5.23 on
-	OffloadCheckpoints    *bool                   `json:"offload_checkpoints"`    // what checkpointed layers save lies in pinned host memory; true not with GradientCheckpointing false
-	CanOffload            bool                    `json:"can_offload"`            // such offloading is there where the plan will run: transformers has it from 5.23 on
-	LengthHandling        string                  `json:"length_handling"`        // "random", "grouped", "bucketed" or "packed"
-	MaxLengthS            *float64                `json:"max_length_s"`           // longer clips are left out, above 0
-	Distributed           string                  `json:"distributed"`            // "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
-	Streamed              bool                    `json:"streamed"`               // the dataset is a stream, of which a window of clips is known at a time
-	FreezeFeatureEncoder  bool                    `json:"freeze_feature_encoder"` // the model is asked for as such
-	LoRARank              int                     `json:"lora_rank"`              // of adapters beside queries and values, 0..65536; 0, all parameters train
-	Adapted               bool                    `json:"adapted"`                // the model has these adapters: it is counted and traced with them
-	Workers               *int                    `json:"workers"`                // of the loader for each device, 0..1024; absent, as many as keep the device fed
-	LoaderRate            *float64                `json:"loader_rate"`            // seconds of audio that a worker prepares per second; else assumed
-	DecodeRate            *float64                `json:"decode_rate"`            // seconds of audio that a worker decodes per second, where no more is known
-	Calibration           *timing.StepCalibration `json:"calibration"`            // of this model on this GPU by measured steps
-	KernelProfile         *kernel.Profile         `json:"kernel_profile"`         // of this GPU by measured kernels; beside Calibration only what that rests on
-	KernelProfiles        []kernel.Profile        `json:"kernel_profiles"`        // of any GPUs, in the absence of KernelProfile
-	PriceUSDHour          *float64                `json:"price_usd_hour"`         // of one GPU, 0 or more
-	DiskFreeBytes         *int64                  `json:"disk_free_bytes"`        // where checkpoints go
-	ShmFreeBytes          *int64                  `json:"shm_free_bytes"`         // in /dev/shm, where workers hand batches over; of any policy
+	// "fp32", "fp16" or "bf16"
+	Precision             string `json:"precision"`
+	GradientCheckpointing *bool  `json:"gradient_checkpointing"` //
+	// of checkpointing: one of so many layers is computed again, 1..65536; above 1 not with
+	// GradientCheckpointing false
+	EveryNLayers *int `json:"every_n_layers"`
+	// checkpointing of each n-th layer alone is there where the plan will run: transformers has it
+	// from 5.23 on
+	AnyDepth bool `json:"any_depth"`
+	// what checkpointed layers save lies in pinned host memory; true not with GradientCheckpointing
+	// false
+	OffloadCheckpoints *bool `json:"offload_checkpoints"`
+	// such offloading is there where the plan will run: transformers has it from 5.23 on
+	CanOffload bool `json:"can_offload"`
+	// "random", "grouped", "bucketed" or "packed"
+	LengthHandling string `json:"length_handling"`
+	// longer clips are left out, above 0
+	MaxLengthS *float64 `json:"max_length_s"`
+	// "ddp", "zero1", "zero2", "zero3" or "fsdp": how several GPUs share the model
+	Distributed string `json:"distributed"`
+	// the dataset is a stream, of which a window of clips is known at a time
+	Streamed bool `json:"streamed"`
+	// the model is asked for as such
+	FreezeFeatureEncoder bool `json:"freeze_feature_encoder"`
+	// of adapters beside queries and values, 0..65536; 0, all parameters train
+	LoRARank int `json:"lora_rank"`
+	// the model has these adapters: it is counted and traced with them
+	Adapted bool `json:"adapted"`
+	// of the loader for each device, 0..1024; absent, as many as keep the device fed
+	Workers *int `json:"workers"`
+	// seconds of audio that a worker prepares per second; else assumed
+	LoaderRate *float64 `json:"loader_rate"`
+	// seconds of audio that a worker decodes per second, where no more is known
+	DecodeRate *float64 `json:"decode_rate"`
+	// of this model on this GPU by measured steps
+	Calibration *timing.StepCalibration `json:"calibration"`
+	// of this GPU by measured kernels; beside Calibration only what that rests on
+	KernelProfile *kernel.Profile `json:"kernel_profile"`
+	// of any GPUs, in the absence of KernelProfile
+	KernelProfiles []kernel.Profile `json:"kernel_profiles"`
+	// of one GPU, 0 or more
+	PriceUSDHour *float64 `json:"price_usd_hour"`
+	// where checkpoints go
+	DiskFreeBytes *int64 `json:"disk_free_bytes"`
+	// in /dev/shm, where workers hand batches over; of any policy
+	ShmFreeBytes *int64 `json:"shm_free_bytes"`
 }
 
-// EvaluationOptions are those of policy "fastest" about evaluations. An absent one takes the default named at the end of its line.
+// EvaluationOptions are those of policy "fastest" about evaluations. An absent one takes the
+// default named at the end of its line.
 type EvaluationOptions struct {
-	EvalSamples         *int     `json:"eval_samples"`          // clips of the evaluation set, from 0; a tenth of those trained on
-	MaxEvalShare        *float64 `json:"max_eval_share"`        // of the training's time that evaluations may take, above 0 to 1; 0.1
-	PredictWithGenerate *bool    `json:"predict_with_generate"` // evaluations generate texts; true for models that can
-	GenerationMaxLength *int     `json:"generation_max_length"` // tokens of a text at most, from 1; 225
-	NumBeams            *int     `json:"num_beams"`             // of a generation, 1..1024; 1
+	// clips of the evaluation set, from 0; a tenth of those trained on
+	EvalSamples *int `json:"eval_samples"`
+	// of the training's time that evaluations may take, above 0 to 1; 0.1
+	MaxEvalShare *float64 `json:"max_eval_share"`
+	// evaluations generate texts; true for models that can
+	PredictWithGenerate *bool `json:"predict_with_generate"`
+	// tokens of a text at most, from 1; 225
+	GenerationMaxLength *int `json:"generation_max_length"`
+	NumBeams            *int `json:"num_beams"` // of a generation, 1..1024; 1
 }
 
 // Check refuses what cannot be. Errors: InvalidArgument.
 func (o EvaluationOptions) Check() error {
-	return cmp.Or(inRange("eval_samples", o.EvalSamples, 0, maxEvalSamples), inRange("generation_max_length", o.GenerationMaxLength, 1, maxGeneration),
-		inRange("num_beams", o.NumBeams, 1, maxBeams), checkPositive("max_eval_share", o.MaxEvalShare, 1))
+	return cmp.Or(inRange("eval_samples", o.EvalSamples, 0, maxEvalSamples),
+		inRange("generation_max_length", o.GenerationMaxLength, 1, maxGeneration),
+		inRange("num_beams", o.NumBeams, 1, maxBeams),
+		checkPositive("max_eval_share", o.MaxEvalShare, 1))
 }
 
 // optimizer is one optimizer of the Trainer.
@@ -146,7 +187,8 @@ func (o Options) Normalized() (Options, error) {
 		oneOf("optimizer", o.Optimizer, optimizerNames()),
 		oneOf("lr_scaling", o.LRScaling, []string{ScaleSqrt, ScaleLinear, ScaleNone}),
 		oneOf("preprocessing", o.Preprocessing, []string{LightPreprocessing, HeavyPreprocessing}),
-		oneOf("rule", o.Rule, []string{"", "mean", "token_mean", "shifted_token_mean", "sum", "given"}),
+		oneOf("rule", o.Rule, []string{"", "mean", "token_mean", "shifted_token_mean", "sum",
+			"given"}),
 		inRange("target_batch_size", &o.TargetBatchSize, 1, MaxTargetBatchSize),
 		inRange("base_batch_size", o.BaseBatchSize, 1, MaxTargetBatchSize),
 		inRange("seed", o.Seed, 0, maxSeed),
@@ -159,7 +201,8 @@ func (o Options) Normalized() (Options, error) {
 		checkPositive("base_learning_rate", o.BaseLearningRate, 1),
 		checkPositive("num_train_epochs", o.NumTrainEpochs, maxEpochs),
 		oneOf("precision", o.Precision, []string{"", "fp32", "fp16", "bf16"}),
-		oneOf("length_handling", o.LengthHandling, []string{"", "random", "grouped", "bucketed", "packed"}),
+		oneOf("length_handling", o.LengthHandling,
+			[]string{"", "random", "grouped", "bucketed", "packed"}),
 		oneOf("distributed", o.Distributed, append([]string{""}, sharding.Strategies()...)),
 		checkPositive("max_length_s", o.MaxLengthS, maxClipS),
 		checkPositive("loader_rate", o.LoaderRate, 1e9),
@@ -174,8 +217,8 @@ func (o Options) Normalized() (Options, error) {
 	return o, nil
 }
 
-// measured are the kernels that times rest on: with a calibration those that its predicted times rest on. Errors: InvalidArgument where they
-// are not there.
+// measured are the kernels that times rest on: with a calibration those that its predicted times
+// rest on. Errors: InvalidArgument where they are not there.
 func (o Options) measured() (estimate.Measured, error) {
 	all := estimate.Measured{Named: o.KernelProfile, Known: o.KernelProfiles}
 	if o.Calibration == nil {
@@ -204,14 +247,16 @@ func oneOf(name, value string, allowed []string) error {
 		return nil
 	}
 	list := strings.Join(allowed, ", ")
-	return fault.New(fault.InvalidArgument, "choose one of: "+list, "%s is %q, not one of %s", name, value, list)
+	return fault.New(fault.InvalidArgument, "choose one of: "+list, "%s is %q, not one of %s", name,
+		value, list)
 }
 
 func inRange(name string, value *int, low, high int) error {
 	if value == nil || (*value >= low && *value <= high) {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a whole number from %d to %d", name, low, high),
+	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a whole number from %d to %d",
+		name, low, high),
 		"%s is %d, outside %d..%d", name, *value, low, high)
 }
 
@@ -220,7 +265,8 @@ func checkMargin(margin float64) error {
 	if margin >= MinSafetyMargin && margin <= MaxSafetyMargin {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, "0.85 is usual; lower it when other programs use the same device",
+	return fault.New(fault.InvalidArgument,
+		"0.85 is usual; lower it when other programs use the same device",
 		"safety_margin is %v, outside %.2f..%.2f", margin, MinSafetyMargin, MaxSafetyMargin)
 }
 
@@ -229,40 +275,56 @@ func checkPrice(dollars *float64) error {
 	if dollars == nil || (*dollars >= 0 && *dollars <= 1e6) {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, "give dollars per hour and GPU", "price_usd_hour is %v", *dollars)
+	return fault.New(fault.InvalidArgument, "give dollars per hour and GPU", "price_usd_hour is %v",
+		*dollars)
 }
 
 // checkCombinations names options that exclude each other.
 func (o Options) checkCombinations() error {
-	given := o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil || o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil || o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil || o.EvaluationOptions != (EvaluationOptions{})
+	overrides := o.Precision != "" || o.GradientCheckpointing != nil || o.EveryNLayers != nil ||
+		o.OffloadCheckpoints != nil || o.LengthHandling != "" || o.MaxLengthS != nil ||
+		o.Distributed != "" || o.LoRARank != 0 || o.Workers != nil ||
+		o.EvaluationOptions != (EvaluationOptions{})
 	switch {
-	case o.Policy == PublishedRule && given:
-		return fault.New(fault.InvalidArgument, `leave policy out, or override the settings of the plan: config.gradient_checkpointing = True`,
-			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, offload_checkpoints, length_handling, max_length_s, distributed, lora_rank, workers and options of evaluations", o.Policy)
+	case o.Policy == PublishedRule && overrides:
+		return fault.New(fault.InvalidArgument,
+			"leave policy out, or override the settings of the plan: "+
+				"config.gradient_checkpointing = True",
+			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, "+
+				"offload_checkpoints, length_handling, max_length_s, distributed, lora_rank, "+
+				"workers and options of evaluations", o.Policy)
 	case o.Streamed && (o.LengthHandling == "grouped" || o.LengthHandling == "packed"):
-		return fault.New(fault.InvalidArgument, `choose length_handling="bucketed", or load the dataset without streaming`,
-			"length_handling is %q, but of a stream one window of clips is known at a time", o.LengthHandling)
+		return fault.New(fault.InvalidArgument,
+			`choose length_handling="bucketed", or load the dataset without streaming`,
+			"length_handling is %q, but of a stream one window of clips is known at a time",
+			o.LengthHandling)
 	case profile.Or(o.EveryNLayers, 1) > 1 && !profile.Or(o.GradientCheckpointing, true):
-		return fault.New(fault.InvalidArgument, "leave one of the two out", "every_n_layers is %d, and gradient_checkpointing is off", *o.EveryNLayers)
+		return fault.New(fault.InvalidArgument, "leave one of the two out",
+			"every_n_layers is %d, and gradient_checkpointing is off", *o.EveryNLayers)
 	case profile.Or(o.EveryNLayers, 1) > 1 && o.Distributed == "fsdp":
-		return fault.New(fault.InvalidArgument, "leave one of the two out", "every_n_layers is %d, but FSDP computes each layer again or none", *o.EveryNLayers)
+		return fault.New(fault.InvalidArgument, "leave one of the two out",
+			"every_n_layers is %d, but FSDP computes each layer again or none", *o.EveryNLayers)
 	case profile.Or(o.OffloadCheckpoints, false) && !profile.Or(o.GradientCheckpointing, true):
-		return fault.New(fault.InvalidArgument, "leave one of the two out", "offload_checkpoints is true, and gradient_checkpointing is off")
+		return fault.New(fault.InvalidArgument, "leave one of the two out",
+			"offload_checkpoints is true, and gradient_checkpointing is off")
 	case profile.Or(o.OffloadCheckpoints, false) && o.Distributed == "fsdp":
-		return fault.New(fault.InvalidArgument, "leave one of the two out", "offload_checkpoints is true, but FSDP's own checkpoints stay on the GPU")
+		return fault.New(fault.InvalidArgument, "leave one of the two out",
+			"offload_checkpoints is true, but FSDP's own checkpoints stay on the GPU")
 	case o.Preset == Reproducible && o.Precision != "" && o.Precision != "fp32":
-		return fault.New(fault.InvalidArgument, "leave one of the two out", "preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
+		return fault.New(fault.InvalidArgument, "leave one of the two out",
+			"preset %q trains in float32, and precision is %q", o.Preset, o.Precision)
 	}
 	return nil
 }
 
-// leastPositive is below all that is meant; what is divided by it stays finite.
+// leastPositive is below all sensible values; quotients by it stay finite.
 const leastPositive = 1e-12
 
 func checkPositive(name string, value *float64, high float64) error {
 	if value == nil || (*value >= leastPositive && *value <= high) {
 		return nil
 	}
-	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a number above 0 and at most %v", name, high),
+	return fault.New(fault.InvalidArgument, fmt.Sprintf("give %s a number above 0 and at most %v",
+		name, high),
 		"%s is %v, not above 0 and at most %v", name, *value, high)
 }

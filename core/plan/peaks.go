@@ -7,17 +7,19 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// peak is the memory of a micro-batch of the longest clips on the tightest device: that of the next larger one that was traced.
+// peak is the memory of a micro-batch of the longest clips on the tightest device: that of the next
+// larger one that was traced.
 func (s *search) peak(f evaluated, batch int) TracedPeak {
-	found, known := f.traced.peak(batch)
-	if !known {
-		found = f.traced.Peaks[len(f.traced.Peaks)-1]
+	peak, ok := f.traced.peak(batch)
+	if !ok {
+		peak = f.traced.Peaks[len(f.traced.Peaks)-1]
 	}
-	found.Parts = inOrder(s.partsOf(f.candidate, found))
-	return found
+	peak.Parts = inOrder(s.partsOf(f.candidate, peak))
+	return peak
 }
 
-// partsOf are the parts of a peak. A trace is of a process that holds the whole model: where several divide its state, their parts replace it.
+// partsOf are the parts of a peak. A trace is of a process that holds the whole model: where
+// several divide its state, their parts replace it.
 func (s *search) partsOf(w candidate, p TracedPeak) []profile.Part {
 	if !s.sharded() {
 		return slices.Clone(p.Parts)
@@ -26,21 +28,25 @@ func (s *search) partsOf(w candidate, p TracedPeak) []profile.Part {
 	if err != nil {
 		return slices.Clone(p.Parts)
 	}
-	parts := []profile.Part{{Name: "parameters", Bytes: states.Parameters}, {Name: "gradients", Bytes: states.Gradients}, {Name: "optimizer", Bytes: states.Optimizer}, {Name: "buffers", Bytes: states.Buffers}}
-	rest := p.Bytes
+	parts := []profile.Part{{Name: "parameters", Bytes: states.Parameters},
+		{Name: "gradients", Bytes: states.Gradients}, {Name: "optimizer", Bytes: states.Optimizer},
+		{Name: "buffers", Bytes: states.Buffers}}
+	cached := p.Bytes
 	for _, part := range p.Parts {
-		if !slices.Contains([]string{"parameters", "gradients", "optimizer", "cached", "context"}, part.Name) {
+		if !slices.Contains([]string{"parameters", "gradients", "optimizer", "cached", "context"},
+			part.Name) {
 			parts = append(parts, part)
 		}
 	}
 	for _, part := range parts {
-		rest -= part.Bytes
+		cached -= part.Bytes
 	}
-	return append(parts, profile.Part{Name: "cached", Bytes: rest})
+	return append(parts, profile.Part{Name: "cached", Bytes: cached})
 }
 
 // partOrder in which parts of memory are drawn; those that are not here come before "cached".
-var partOrder = []string{"parameters", "buffers", "gradients", "optimizer", "inputs", "activations", "temporaries", "outputs", "workspaces"}
+var partOrder = []string{"parameters", "buffers", "gradients", "optimizer", "inputs", "activations",
+	"temporaries", "outputs", "workspaces"}
 
 func inOrder(parts []profile.Part) []profile.Part {
 	place := func(name string) int {
@@ -58,18 +64,19 @@ func inOrder(parts []profile.Part) []profile.Part {
 	return slices.DeleteFunc(parts, func(p profile.Part) bool { return p.Bytes <= 0 })
 }
 
-// writeDevices says what each GPU does. Cards with more room take larger micro-batches where the guard cuts.
+// writeDevices records what each GPU does. Cards with more memory take larger micro-batches where
+// the guard splits by memory.
 func (s *search) writeDevices(d *draft, f evaluated) {
 	d.Distributed = "none"
-	why := "one device"
+	reason := "one device"
 	if s.pool.count > 1 {
-		d.Distributed, why = "ddp", "each GPU holds the whole model, which fits"
+		d.Distributed, reason = "ddp", "each GPU holds the whole model, which fits"
 	}
-	if asked := s.in.Options.Distributed; asked != "" && s.pool.count > 1 {
-		d.Distributed, why = asked, "asked for"
+	if engine := s.in.Options.Distributed; engine != "" && s.pool.count > 1 {
+		d.Distributed, reason = engine, "asked for"
 		d.warn(s.engineWarning())
 	}
-	d.because("distributed", why)
+	d.because("distributed", reason)
 	if f.chosen.shares != nil {
 		shared, gain := s.sharesReason(f.chosen)
 		d.reasons[len(d.reasons)-1].text += "; " + shared
@@ -79,12 +86,15 @@ func (s *search) writeDevices(d *draft, f evaluated) {
 	for i, g := range s.pool.gpus {
 		planned, _ := plannedMemory(g, d.SafetyMargin)
 		samples := s.samples(f.chosen, i)
-		device := profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: samples, MicroBatchSize: min(d.MicroBatchSize, samples),
-			PeakBytes: d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
-		if i != s.pool.tightest && d.MicroBatching == memoryMicro && device.BudgetBytes > d.BudgetBytes {
+		device := profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: samples,
+			MicroBatchSize: min(d.MicroBatchSize, samples),
+			PeakBytes:      d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
+		if i != s.pool.tightest && d.MicroBatching == memoryMicro &&
+			device.BudgetBytes > d.BudgetBytes {
 			roomier := *f.traced
 			roomier.BudgetBytes = device.BudgetBytes
-			device.MicroBatchSize = max(device.MicroBatchSize, min(samples, roomier.Largest(s.clips.longest())))
+			device.MicroBatchSize = max(device.MicroBatchSize,
+				min(samples, roomier.Largest(s.clips.longest())))
 			device.PeakBytes = max(device.PeakBytes, roomier.bytes(device.MicroBatchSize))
 		}
 		d.Devices = append(d.Devices, device)
@@ -99,11 +109,13 @@ func (s *search) samples(b batches, device int) int {
 	return b.shares[device]
 }
 
-// engineWarning says what the guard cannot do where an engine holds the model's state.
+// engineWarning describes what the guard cannot do where an engine shards the model's state.
 func (s *search) engineWarning() string {
 	if !s.sharded() {
 		return ""
 	}
-	return "With DeepSpeed and FSDP the guard cannot retry a step that runs out of memory: the launcher restarts with a smaller " +
-		"micro-batch (torchrun --max-restarts). config.launch_files(folder, model=model) writes what they need."
+	return "With DeepSpeed and FSDP the guard cannot retry a step that runs out of memory: the " +
+		"launcher restarts with a smaller " +
+		"micro-batch (torchrun --max-restarts). config.launch_files(folder, model=model) writes " +
+		"what they need."
 }

@@ -18,7 +18,8 @@ const (
 
 func pointer[T any](value T) *T { return &value }
 
-// trainedModel is a model of total parameters, all trained, with the bytes of the published formula.
+// trainedModel is a model of total parameters, all trained, with the bytes of the published
+// formula.
 func trainedModel(total int64) profile.Model {
 	return profile.Model{
 		Name: "test", TotalParameters: total, TrainableParameters: total, ParameterBytes: 4 * total, GradientBytes: 4 * total,
@@ -76,8 +77,9 @@ func reasonOf(t *testing.T, c profile.Config, setting string) string {
 	return ""
 }
 
-// The published rows, from the published inputs: 12.5 GB of model memory is what 781.25 M trained parameters take at 16 B
-// each, 4.8 GB is 300 M. Memory once as published (GB) and once as drivers report it (MiB).
+// The published rows, from the published inputs: 12.5 GB of model memory is what 781.25 M trained
+// parameters take at 16 B each, 4.8 GB is 300 M. Memory once as published (GB) and once as drivers
+// report it (MiB).
 func TestPublishedScenarios(t *testing.T) {
 	for _, s := range []struct {
 		name                string

@@ -1,7 +1,9 @@
-// Package plan turns measured facts (hardware, dataset, model) and what the user asks for (Options) into one training configuration,
-// with a reason for every setting. It is pure: no input or output, no clock, no randomness; equal inputs give equal plans.
+// Package plan turns measured facts (hardware, dataset, model) and what the user asks for (Options)
+// into one training configuration, with a reason for every setting. It is pure: no input or output,
+// no clock, no randomness; equal inputs give equal plans.
 //
-// Units: bytes and seconds; in the texts GiB is 2^30 bytes; published thresholds keep their GB, 10^9 bytes.
+// Units: bytes and seconds; in the texts GiB is 2^30 bytes; published thresholds keep their GB,
+// 10^9 bytes.
 package plan
 
 import (
@@ -18,17 +20,19 @@ type Inputs struct {
 	Model    profile.Model    `json:"model"`
 	Options  Options          `json:"options"`
 
-	// What policy "fastest" looks at beside them. Without a trace it is the published rule.
-	Traced    []Traced        `json:"traced"`     // candidates that were traced
-	NotTraced *NotTraced      `json:"not_traced"` // why the model was not traced, and what to do about that
-	Durations []float64       `json:"-"`          // seconds of every clip; none: the histogram's
-	Cards     []estimate.Card `json:"-"`          // GPUs that one might take instead
+	// Used by policy "fastest" alone. Without a trace it is the published rule.
+	Traced []Traced `json:"traced"` // candidates that were traced
+	// why the model was not traced, and what to do about that
+	NotTraced *NotTraced      `json:"not_traced"`
+	Durations []float64       `json:"-"` // seconds of every clip; none: the histogram's
+	Cards     []estimate.Card `json:"-"` // GPUs that one might take instead
 
 	// WithoutAlternatives leaves Alternatives out, which take about a third of a plan's time.
 	WithoutAlternatives bool `json:"-"`
 }
 
-// Policy is one set of rules. Make checks the inputs and fills in the defaults of Options before it asks a Policy.
+// Policy is one set of rules. Make checks the inputs and fills in the defaults of Options before it
+// asks a Policy.
 type Policy interface {
 	Plan(in Inputs) (profile.Config, error)
 }
@@ -41,8 +45,8 @@ var policies = map[string]Policy{
 
 // Make plans a training run with the policy that Options names.
 //
-// Errors: InvalidArgument for a value outside its range, EmptyDataset for a dataset without clips, Infeasible when the
-// parameters alone are larger than the memory of the device.
+// Errors: InvalidArgument for a value outside its range, EmptyDataset for a dataset without clips,
+// Infeasible when the parameters alone are larger than the memory of the device.
 func Make(in Inputs) (profile.Config, error) {
 	options, err := in.Options.Normalized()
 	if err != nil {

@@ -12,11 +12,12 @@ import (
 const (
 	mixedPrecisionBytes     = 8e9         // published: on from 8 GB of GPU memory
 	checkpointingParameters = 100_000_000 // published: on above 100 M parameters
-	tensorCores             = 7.0         // compute capability; also the oldest that torch.compile's Triton supports
-	ampere                  = 8.0         // compute capability; the first with TF32
+	// compute capability; also the oldest that torch.compile's Triton supports
+	tensorCores = 7.0
+	ampere      = 8.0 // compute capability; the first with TF32
 )
 
-// oldest gives the GPU with the lowest compute capability: what it lacks, all must do without.
+// oldest returns the GPU with the lowest compute capability: what it lacks, all must do without.
 func oldest(gpus []profile.GPU) profile.GPU {
 	return slices.MinFunc(gpus, func(a, b profile.GPU) int {
 		switch x, y := timing.Capability(a), timing.Capability(b); {
@@ -30,42 +31,49 @@ func oldest(gpus []profile.GPU) profile.GPU {
 }
 
 // mixedPrecision: bf16 where every GPU has it, else fp16 with a loss scaler.
-func mixedPrecision(gpus []profile.GPU, preset string) (fp16, bf16 bool, why string) {
+func mixedPrecision(gpus []profile.GPU, preset string) (fp16, bf16 bool, reason string) {
 	switch {
 	case len(gpus) == 0:
 		return false, false, "no GPU: float32 throughout"
 	case preset == Reproducible:
 		return false, false, "preset reproducible: float32 throughout"
 	case slices.ContainsFunc(gpus, func(g profile.GPU) bool { return !g.BF16 }):
-		return true, false, fmt.Sprintf("compute capability %s has no native bfloat16, so fp16 with a loss scaler", oldest(gpus).ComputeCapability)
+		return true, false, fmt.Sprintf(
+			"compute capability %s has no native bfloat16, so fp16 with a loss scaler",
+			oldest(gpus).ComputeCapability)
 	}
-	return false, true, fmt.Sprintf("compute capability %s has bfloat16, which needs no loss scaler", oldest(gpus).ComputeCapability)
+	return false, true, fmt.Sprintf(
+		"compute capability %s has bfloat16, which needs no loss scaler",
+		oldest(gpus).ComputeCapability)
 }
 
 // publishedPrecision is mixedPrecision from 8 GB of GPU memory on.
-func publishedPrecision(gpus []profile.GPU, preset string) (fp16, bf16 bool, why string) {
-	fp16, bf16, why = mixedPrecision(gpus, preset)
+func publishedPrecision(gpus []profile.GPU, preset string) (fp16, bf16 bool, reason string) {
+	fp16, bf16, reason = mixedPrecision(gpus, preset)
 	if !fp16 && !bf16 {
-		return fp16, bf16, why
+		return fp16, bf16, reason
 	}
 	if smallest := smallestTotal(gpus); smallest < mixedPrecisionBytes {
-		return false, false, fmt.Sprintf("%s of GPU memory, under %s", units.Size(smallest), threshold(mixedPrecisionBytes))
+		return false, false, fmt.Sprintf("%s of GPU memory, under %s", units.Size(smallest),
+			threshold(mixedPrecisionBytes))
 	}
-	return fp16, bf16, fmt.Sprintf("%s of GPU memory ≥ %s; %s", units.Size(smallestTotal(gpus)), threshold(mixedPrecisionBytes), why)
+	return fp16, bf16, fmt.Sprintf("%s of GPU memory ≥ %s; %s", units.Size(smallestTotal(gpus)),
+		threshold(mixedPrecisionBytes), reason)
 }
 
-// slowHalfWarning speaks for GPUs on which fp16 saves memory but no time.
+// slowHalfWarning warns of GPUs on which fp16 saves memory but no time.
 func slowHalfWarning(gpus []profile.GPU, fp16 bool) string {
 	if !fp16 {
 		return ""
 	}
 	if g := oldest(gpus); timing.Capability(g) > 0 && timing.Capability(g) < tensorCores {
-		return fmt.Sprintf("%s (compute capability %s) has no tensor cores: fp16 saves memory there, but hardly any time.", g.Name, g.ComputeCapability)
+		return fmt.Sprintf("%s (compute capability %s) has no tensor cores: fp16 saves memory "+
+			"there, but hardly any time.", g.Name, g.ComputeCapability)
 	}
 	return ""
 }
 
-func tf32(gpus []profile.GPU, preset string) (on bool, why string) {
+func tf32(gpus []profile.GPU, preset string) (on bool, reason string) {
 	switch {
 	case len(gpus) == 0:
 		return false, "no GPU"
@@ -74,12 +82,13 @@ func tf32(gpus []profile.GPU, preset string) (on bool, why string) {
 	}
 	g := oldest(gpus)
 	if timing.Capability(g) < ampere {
-		return false, fmt.Sprintf("compute capability %q is below 8.0 (Ampere)", g.ComputeCapability)
+		return false, fmt.Sprintf("compute capability %q is below 8.0 (Ampere)",
+			g.ComputeCapability)
 	}
 	return true, fmt.Sprintf("compute capability %s ≥ 8.0 (Ampere)", g.ComputeCapability)
 }
 
-func gradientCheckpointing(m profile.Model) (on bool, why string) {
+func gradientCheckpointing(m profile.Model) (on bool, reason string) {
 	millions := float64(m.TotalParameters) / 1e6
 	if m.TotalParameters > checkpointingParameters {
 		return true, fmt.Sprintf("%.1f M parameters > 100 M", millions)
@@ -87,7 +96,7 @@ func gradientCheckpointing(m profile.Model) (on bool, why string) {
 	return false, fmt.Sprintf("%.1f M parameters ≤ 100 M", millions)
 }
 
-func torchCompile(gpus []profile.GPU, preset string) (on bool, why string) {
+func torchCompile(gpus []profile.GPU, preset string) (on bool, reason string) {
 	switch {
 	case preset != Speed:
 		return false, "only the speed preset compiles"
@@ -95,12 +104,13 @@ func torchCompile(gpus []profile.GPU, preset string) (on bool, why string) {
 		return false, "no GPU"
 	}
 	if g := oldest(gpus); timing.Capability(g) < tensorCores {
-		return false, fmt.Sprintf("torch.compile needs compute capability 7.0; this is %q", g.ComputeCapability)
+		return false, fmt.Sprintf("torch.compile needs compute capability 7.0; this is %q",
+			g.ComputeCapability)
 	}
 	return true, "preset speed; the first steps are slow while kernels are built"
 }
 
-func cudnnBenchmark(gpus []profile.GPU, preset string) (on bool, why string) {
+func cudnnBenchmark(gpus []profile.GPU, preset string) (on bool, reason string) {
 	switch {
 	case len(gpus) == 0:
 		return false, "no GPU"
@@ -110,7 +120,7 @@ func cudnnBenchmark(gpus []profile.GPU, preset string) (on bool, why string) {
 	return true, fmt.Sprintf("preset %s; each new input shape is timed once", preset)
 }
 
-func deterministic(preset string) (on bool, why string) {
+func deterministic(preset string) (on bool, reason string) {
 	if preset == Reproducible {
 		return true, "preset reproducible: deterministic kernels, where PyTorch has them"
 	}

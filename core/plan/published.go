@@ -9,11 +9,12 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// published is the reference system's formula and rules. Its activations do not grow with the length of the clips, so it is
-// far from real memory; it is kept under its name for comparison.
+// published is the reference system's formula and rules. Its activations do not grow with the
+// length of the clips, so it is far from real memory; it is kept under its name for comparison.
 type published struct{}
 
-// Plan applies the rules in an order in which each finds what it needs: memory and batch, precision, data, optimizer.
+// Plan applies the rules in an order in which each finds what it needs: memory and batch,
+// precision, data, optimizer.
 func (published) Plan(in Inputs) (profile.Config, error) {
 	p := newPool(in.Hardware, in.Options)
 	d := &draft{Config: profile.Config{
@@ -35,16 +36,21 @@ func (published) Plan(in Inputs) (profile.Config, error) {
 	return d.finish()
 }
 
-// trainerDefaults leaves to the Trainer and the model what the published rules do not speak of.
+// trainerDefaults leaves to the Trainer and the model what the published rules do not cover.
 func (d *draft) trainerDefaults(in Inputs, p pool) {
-	d.MicroBatching, d.MicroBatchSize, d.LengthHandling, d.LengthBuckets = "fixed", d.PerDeviceTrainBatchSize, "random", []profile.Bucket{}
-	d.because("micro_batching", "the published rules know one size for all "+in.Dataset.RowKind.Nouns())
+	d.MicroBatching, d.MicroBatchSize, d.LengthHandling, d.LengthBuckets =
+		"fixed", d.PerDeviceTrainBatchSize, "random", []profile.Bucket{}
+	d.because("micro_batching", "the published rules know one size for all "+
+		in.Dataset.RowKind.Nouns())
 	d.because("micro_batch_size", "as the batch of a device")
 	d.MicroBatchOverheadS = unknownOverheadS
 	d.because("micro_batch_overhead_s", "assumed; not used to split steps")
-	d.because("length_handling", fmt.Sprintf("the published rules shuffle %s of all lengths together", in.Dataset.RowKind.Nouns()))
+	d.because("length_handling",
+		fmt.Sprintf("the published rules shuffle %s of all lengths together",
+			in.Dataset.RowKind.Nouns()))
 	d.because("max_length_s", "the published rules keep every "+in.Dataset.RowKind.Noun())
-	d.because("eval_accumulation_steps", "the Trainer's default: predictions stay on the GPU until the evaluation ends")
+	d.because("eval_accumulation_steps",
+		"the Trainer's default: predictions stay on the GPU until the evaluation ends")
 	d.because("eval_steps", "the published rules do not speak of evaluations")
 	d.because("save_steps", "the Trainer's default")
 	d.because("eval_samples", "the published rules do not speak of evaluations")
@@ -56,18 +62,22 @@ func (d *draft) trainerDefaults(in Inputs, p pool) {
 	if d.DeviceCount > 1 {
 		d.Distributed = "ddp"
 	}
-	d.because("distributed", p.why)
-	d.BudgetBytes, d.MemoryParts, d.Alternatives, d.Devices = int64(p.planned*d.SafetyMargin), []profile.Part{}, []profile.Alternative{}, d.devices(p)
-	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(p.planned), d.SafetyMargin, p.where()))
+	d.because("distributed", p.reason)
+	d.BudgetBytes, d.MemoryParts, d.Alternatives, d.Devices =
+		int64(p.planned*d.SafetyMargin), []profile.Part{}, []profile.Alternative{}, d.devices(p)
+	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(p.planned), d.SafetyMargin,
+		p.where()))
 }
 
-// devices gives each GPU the same share.
+// devices returns each GPU the same share.
 func (d *draft) devices(p pool) []profile.Device {
 	all := make([]profile.Device, len(p.gpus))
 	for i, g := range p.gpus {
 		planned, _ := plannedMemory(g, d.SafetyMargin)
-		all[i] = profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name, Samples: d.PerDeviceTrainBatchSize * d.GradientAccumulationSteps,
-			MicroBatchSize: d.MicroBatchSize, PeakBytes: d.PredictedBytes, BudgetBytes: int64(planned * d.SafetyMargin)}
+		all[i] = profile.Device{Index: g.Index, UUID: g.UUID, Name: g.Name,
+			Samples:        d.PerDeviceTrainBatchSize * d.GradientAccumulationSteps,
+			MicroBatchSize: d.MicroBatchSize, PeakBytes: d.PredictedBytes,
+			BudgetBytes: int64(planned * d.SafetyMargin)}
 	}
 	return all
 }
@@ -88,22 +98,30 @@ func planBatch(d *draft, in Inputs, p pool) error {
 	d.warn(warning)
 
 	d.TargetBatchSize, d.DeviceCount = o.TargetBatchSize, p.count
-	allowed, why := microBatch(p.planned, o.SafetyMargin, f, o.Preset)
+	allowed, reason := microBatch(p.planned, o.SafetyMargin, f, o.Preset)
 	micro, accumulation := split(allowed, o.TargetBatchSize, p.count)
-	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps, d.PerDeviceEvalBatchSize = micro, accumulation, micro
+	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps, d.PerDeviceEvalBatchSize =
+		micro, accumulation, micro
 	d.ModelMemoryBytes, d.PredictedBytes = f.model(), f.predicted(micro)
 
 	d.because("target_batch_size", "asked for")
-	d.because("device_count", p.why)
-	d.because("model_memory_bytes", fmt.Sprintf("%s parameters + %s gradients + %s %s state (%d of %d parameters trained)",
-		units.Size(float64(f.parameters)), units.Size(float64(f.gradients)), units.Size(float64(f.optimizer)), optimizers[o.Optimizer].state,
-		in.Model.TrainableParameters, in.Model.TotalParameters))
-	d.because("per_device_train_batch_size", why+fitReason(allowed, micro, o.TargetBatchSize, p.count))
-	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d × %d × %d = %d",
-		o.TargetBatchSize, micro, fault.Plural(p.count, "device"), micro, accumulation, p.count, effective(d.Config)))
-	d.because("per_device_eval_batch_size", "as in training, which needs more memory: evaluation keeps no gradients and no activations")
+	d.because("device_count", p.reason)
+	d.because("model_memory_bytes",
+		fmt.Sprintf("%s parameters + %s gradients + %s %s state (%d of %d parameters trained)",
+			units.Size(float64(f.parameters)), units.Size(float64(f.gradients)),
+			units.Size(float64(f.optimizer)), optimizers[o.Optimizer].state,
+			in.Model.TrainableParameters, in.Model.TotalParameters))
+	d.because("per_device_train_batch_size", reason+
+		fitReason(allowed, micro, o.TargetBatchSize, p.count))
+	d.because("gradient_accumulation_steps",
+		fmt.Sprintf("%d / (%d × %s); effective batch %d × %d × %d = %d",
+			o.TargetBatchSize, micro, fault.Plural(p.count, "device"), micro, accumulation, p.count,
+			effective(d.Config)))
+	d.because("per_device_eval_batch_size",
+		"as in training, which needs more memory: evaluation keeps no gradients and no activations")
 	d.because("predicted_bytes", fmt.Sprintf("%s model + %d × %s a %s: %.0f %% of the %s of %s",
-		units.Size(float64(f.model())), micro, units.Size(f.clip()), in.Dataset.RowKind.Noun(), 100*float64(d.PredictedBytes)/p.planned, units.Size(p.planned), p.where()))
+		units.Size(float64(f.model())), micro, units.Size(f.clip()), in.Dataset.RowKind.Noun(),
+		100*float64(d.PredictedBytes)/p.planned, units.Size(p.planned), p.where()))
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, accumulation, p.count))
 	d.warn(fewClipsWarning(in.Dataset.RowKind, in.Dataset.SampleCount, effective(d.Config)))
 	return nil
@@ -115,16 +133,17 @@ func setMemory(d *draft, in Inputs, p pool) {
 	d.because("safety_margin", fmt.Sprintf("asked for; %s × %v = %s usable on %s",
 		units.Size(p.planned), d.SafetyMargin, units.Size(p.planned*d.SafetyMargin), p.where()))
 	if p.onCPU() {
-		d.because("gpu_memory_bytes", fmt.Sprintf("no GPU: planned from the %s of RAM available", units.Size(p.planned)))
+		d.because("gpu_memory_bytes", fmt.Sprintf("no GPU: planned from the %s of RAM available",
+			units.Size(p.planned)))
 		return
 	}
 	g := p.gpus[p.tightest]
 	d.GPUName, d.GPUMemoryBytes = g.Name, &g.MemoryTotalBytes
-	why := fmt.Sprintf("total of %s, from the %s", p.where(), g.Source)
+	reason := fmt.Sprintf("total of %s, from the %s", p.where(), g.Source)
 	if len(p.gpus) > 1 {
-		why += fmt.Sprintf(", the tightest of %d", len(p.gpus))
+		reason += fmt.Sprintf(", the tightest of %d", len(p.gpus))
 	}
-	d.because("gpu_memory_bytes", why)
+	d.because("gpu_memory_bytes", reason)
 }
 
 func deviceTotal(h profile.Hardware, p pool) uint64 {
@@ -135,27 +154,27 @@ func deviceTotal(h profile.Hardware, p pool) uint64 {
 }
 
 func planPrecision(d *draft, in Inputs, p pool) {
-	preset, why := in.Options.Preset, ""
-	d.FP16, d.BF16, why = publishedPrecision(p.gpus, preset)
-	d.because("fp16", why)
-	d.because("bf16", why)
+	preset, reason := in.Options.Preset, ""
+	d.FP16, d.BF16, reason = publishedPrecision(p.gpus, preset)
+	d.because("fp16", reason)
+	d.because("bf16", reason)
 	d.warn(slowHalfWarning(p.gpus, d.FP16))
-	d.TF32, why = tf32(p.gpus, preset)
-	d.because("tf32", why)
-	d.GradientCheckpointing, why = gradientCheckpointing(in.Model)
-	d.because("gradient_checkpointing", why)
+	d.TF32, reason = tf32(p.gpus, preset)
+	d.because("tf32", reason)
+	d.GradientCheckpointing, reason = gradientCheckpointing(in.Model)
+	d.because("gradient_checkpointing", reason)
 	d.EveryNLayers = 1
 	d.because("every_n_layers", "the published rule knows no other")
 	d.because("offload_checkpoints", "the published rule keeps them on the GPU")
-	d.TorchCompile, why = torchCompile(p.gpus, preset)
-	d.because("torch_compile", why)
-	d.CudnnBenchmark, why = cudnnBenchmark(p.gpus, preset)
-	d.because("cudnn_benchmark", why)
-	d.Deterministic, why = deterministic(preset)
-	d.because("deterministic", why)
+	d.TorchCompile, reason = torchCompile(p.gpus, preset)
+	d.because("torch_compile", reason)
+	d.CudnnBenchmark, reason = cudnnBenchmark(p.gpus, preset)
+	d.because("cudnn_benchmark", reason)
+	d.Deterministic, reason = deterministic(preset)
+	d.because("deterministic", reason)
 }
 
-// smallestTotal gives the least memory of any GPU, bytes; 0 without one.
+// smallestTotal returns the least memory of any GPU, bytes; 0 without one.
 func smallestTotal(gpus []profile.GPU) float64 {
 	smallest := 0.0
 	for i, g := range gpus {
@@ -167,31 +186,33 @@ func smallestTotal(gpus []profile.GPU) float64 {
 }
 
 func planData(d *draft, in Inputs, p pool) {
-	data, why := in.Dataset, ""
-	d.Streaming, why = streaming(data)
-	d.because("streaming", why)
-	d.ChunkLengthS, why = chunkLength(data)
-	d.because("chunk_length_s", why)
+	data, reason := in.Dataset, ""
+	d.Streaming, reason = streaming(data)
+	d.because("streaming", reason)
+	d.ChunkLengthS, reason = chunkLength(data)
+	d.because("chunk_length_s", reason)
 	d.warn(chunkWarning(d.ChunkLengthS))
 	d.warn(lengthWarning(data, d.ChunkLengthS))
 
 	l := newLoader(d.Config, in, p)
-	d.DataloaderNumWorkers, why = l.workers()
-	d.because("dataloader_num_workers", why)
-	d.DataloaderPrefetchFactor, why = l.prefetchFactor(d.DataloaderNumWorkers)
-	d.because("dataloader_prefetch_factor", why)
-	d.DataloaderPinMemory, why = pinMemory(p.gpus)
-	d.because("dataloader_pin_memory", why)
-	d.DataloaderPersistentWorkers, why = persistentWorkers(d.DataloaderNumWorkers)
-	d.because("dataloader_persistent_workers", why)
+	d.DataloaderNumWorkers, reason = l.workers()
+	d.because("dataloader_num_workers", reason)
+	d.DataloaderPrefetchFactor, reason = l.prefetchFactor(d.DataloaderNumWorkers)
+	d.because("dataloader_prefetch_factor", reason)
+	d.DataloaderPinMemory, reason = pinMemory(p.gpus)
+	d.because("dataloader_pin_memory", reason)
+	d.DataloaderPersistentWorkers, reason = persistentWorkers(d.DataloaderNumWorkers)
+	d.because("dataloader_persistent_workers", reason)
 
-	d.CacheDataset, why = caching(data, d.Streaming, d.DataloaderNumWorkers, l.room-l.bytes(d.DataloaderNumWorkers))
-	d.because("cache_dataset", why)
-	d.because("group_by_length", fmt.Sprintf("the published rules shuffle %s of all lengths together", data.RowKind.Nouns()))
+	d.CacheDataset, reason = caching(data, d.Streaming, d.DataloaderNumWorkers,
+		l.room-l.bytes(d.DataloaderNumWorkers))
+	d.because("cache_dataset", reason)
+	d.because("group_by_length",
+		fmt.Sprintf("the published rules shuffle %s of all lengths together", data.RowKind.Nouns()))
 }
 
-// newLoader works out the host RAM that is left for workers: what is available times the margin, and on a CPU less what
-// training itself is predicted to take.
+// newLoader works out the host RAM that is left for workers: what is available times the margin,
+// and on a CPU less what training itself is predicted to take.
 func newLoader(c profile.Config, in Inputs, p pool) loader {
 	room := float64(in.Hardware.Memory.AvailableBytes) * c.SafetyMargin
 	if p.onCPU() {
@@ -221,26 +242,29 @@ func planRule(d *draft, in Inputs) {
 }
 
 func planOptimizer(d *draft, in Inputs) {
-	o, why := in.Options, ""
+	o, reason := in.Options, ""
 	d.Optimizer = optimizers[o.Optimizer].name
-	why = "asked for as " + o.Optimizer
+	reason = "asked for as " + o.Optimizer
 	if o.Optimizer == defaultOptimizer {
-		why = "the Trainer's default since transformers 5: AdamW in one kernel, without temporary lists in a step"
+		reason = "the Trainer's default since transformers 5: AdamW in one kernel, without " +
+			"temporary lists in a step"
 	}
-	d.because("optimizer", fmt.Sprintf("%s; its state takes %s", why, units.Size(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
+	d.because("optimizer", fmt.Sprintf("%s; its state takes %s", reason,
+		units.Size(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
 	d.LRScaling = o.LRScaling
 	d.because("lr_scaling", "asked for; sqrt is the default")
-	d.LearningRate, why = learningRate(o, effective(d.Config))
-	d.because("learning_rate", why)
+	d.LearningRate, reason = learningRate(o, effective(d.Config))
+	d.because("learning_rate", reason)
 	d.warn(rateWarning(o))
 	d.NumTrainEpochs = profile.Or(o.NumTrainEpochs, defaultEpochs)
-	d.because("num_train_epochs", asked(o.NumTrainEpochs, "the Trainer's default"))
+	d.because("num_train_epochs", optionReason(o.NumTrainEpochs, "the Trainer's default"))
 	d.warn(streamingWarning(d.Streaming, in.Dataset, effective(d.Config), d.NumTrainEpochs))
 	d.WarmupRatio, d.MaxGradNorm = warmupRatio, maxGradNorm
-	d.because("warmup_ratio", "a tenth of all steps, as usual: attention is unstable at the full rate at first")
+	d.because("warmup_ratio", "a tenth of all steps, as usual: attention is unstable at the full "+
+		"rate at first")
 	d.because("max_grad_norm", "gradient clipping at the Trainer's default")
-	d.WeightDecay, why = weightDecay(d.Optimizer)
-	d.because("weight_decay", why)
+	d.WeightDecay, reason = weightDecay(d.Optimizer)
+	d.because("weight_decay", reason)
 	d.Seed = profile.Or(o.Seed, defaultSeed)
-	d.because("seed", asked(o.Seed, "the Trainer's default"))
+	d.because("seed", optionReason(o.Seed, "the Trainer's default"))
 }

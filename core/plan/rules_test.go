@@ -29,10 +29,10 @@ func TestMixedPrecision(t *testing.T) {
 		{"CPU", nil, Speed, false, false, "no GPU"},
 	} {
 		t.Run(s.name, func(t *testing.T) {
-			fp16, bf16, why := publishedPrecision(s.gpus, s.preset)
+			fp16, bf16, reason := publishedPrecision(s.gpus, s.preset)
 			assert.Equal(t, s.fp16, fp16)
 			assert.Equal(t, s.bf16, bf16)
-			assert.Contains(t, why, s.why)
+			assert.Contains(t, reason, s.why)
 		})
 	}
 }
@@ -63,8 +63,8 @@ func TestComputeCapabilityRules(t *testing.T) {
 
 func TestGradientCheckpointing(t *testing.T) {
 	for parameters, want := range map[int64]bool{94_400_000: false, 100_000_000: false, 100_000_001: true} {
-		on, why := gradientCheckpointing(trainedModel(parameters))
-		assert.Equal(t, want, on, why)
+		on, reason := gradientCheckpointing(trainedModel(parameters))
+		assert.Equal(t, want, on, reason)
 	}
 }
 
@@ -89,10 +89,10 @@ func TestStreamingAndCaching(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			d := profile.Dataset{SizeBytes: s.bytes, TotalHours: s.hours, DecodedBytes: 2 * s.bytes}
-			streamed, why := streaming(d)
-			assert.Equal(t, s.streaming, streamed, why)
-			cached, why := caching(d, streamed, s.workers, s.left)
-			assert.Equal(t, s.cached, cached, why)
+			streamed, reason := streaming(d)
+			assert.Equal(t, s.streaming, streamed, reason)
+			cached, reason := caching(d, streamed, s.workers, s.left)
+			assert.Equal(t, s.cached, cached, reason)
 		})
 	}
 }
@@ -101,9 +101,10 @@ func TestChunking(t *testing.T) {
 	for _, s := range []struct {
 		longest, share float64
 		chunk          bool
-	}{{30, 0, false}, {30.1, 0.01, true}, {12, 0.02, true}, {31, 0, true}} { // a share without a long clip: scaled from a sample
-		length, why := chunkLength(profile.Dataset{MaxS: s.longest, ShareOver30S: s.share})
-		assert.Equal(t, s.chunk, length != nil, why)
+	}{{30, 0, false}, {30.1, 0.01, true}, {12, 0.02, true}, {31, 0, true}} {
+		// a share without a long clip: scaled from a sample
+		length, reason := chunkLength(profile.Dataset{MaxS: s.longest, ShareOver30S: s.share})
+		assert.Equal(t, s.chunk, length != nil, reason)
 		assert.Equal(t, s.chunk, chunkWarning(length) != "")
 		if s.chunk {
 			assert.Equal(t, 30.0, *length)
@@ -139,8 +140,8 @@ func TestWorkers(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			l := loader{memory: profile.Memory{TotalBytes: uint64(s.ram)}, usableCores: s.cores, hours: s.hours, heavy: s.heavy,
 				room: s.room, batchBytes: 8 * 20 * 64e3}
-			count, why := l.workers()
-			assert.Equal(t, s.want, count, why)
+			count, reason := l.workers()
+			assert.Equal(t, s.want, count, reason)
 			factor, _ := l.prefetchFactor(count)
 			assert.Equal(t, count > 0, factor != nil)
 			persistent, _ := persistentWorkers(count)
@@ -159,9 +160,9 @@ func TestWorkersFitSharedMemory(t *testing.T) {
 		want int
 	}{{64 << 20, 1}, {69 << 20, 2}, {1 << 30, 4}, {30 << 20, 0}, {0, 0}} {
 		l := loader{memory: profile.Memory{TotalBytes: 64e9}, usableCores: 6, hours: 50, room: 50e9, batchBytes: 8 * 20 * 64e3, shared: &s.free}
-		count, why := l.workers()
-		assert.Equal(t, s.want, count, why)
-		assert.Equal(t, count < 4, strings.Contains(why, "/dev/shm"), why)
+		count, reason := l.workers()
+		assert.Equal(t, s.want, count, reason)
+		assert.Equal(t, count < 4, strings.Contains(reason, "/dev/shm"), reason)
 		warning := l.sharedWarning(4)
 		assert.Equal(t, count < 4, strings.Contains(warning, fmt.Sprintf("dataloader_num_workers=%d", count)), warning)
 		assert.Empty(t, l.sharedWarning(0))
@@ -181,8 +182,8 @@ func TestLearningRate(t *testing.T) {
 		{Options{LRScaling: ScaleNone}, 32, 2e-5},
 		{Options{LRScaling: ScaleLinear, BaseLearningRate: pointer(1e-4), BaseBatchSize: pointer(16)}, 8, 5e-5},
 	} {
-		rate, why := learningRate(s.options, s.effective)
-		assert.InDelta(t, s.want, rate, 1e-12, why)
+		rate, reason := learningRate(s.options, s.effective)
+		assert.InDelta(t, s.want, rate, 1e-12, reason)
 	}
 }
 

@@ -11,14 +11,17 @@ import (
 )
 
 const (
-	usualEvalShare    = 0.1 // of the training's time that evaluations may take; and of its clips, where the evaluation set is not known
-	usualInterval     = 500 // optimizer steps between evaluations and checkpoints, the Trainer's default
+	// of the training's time that evaluations may take; and of its clips, where the evaluation set
+	// is not known
+	usualEvalShare = 0.1
+	// optimizer steps between evaluations and checkpoints, the Trainer's default
+	usualInterval     = 500
 	fewestEvaluations = 4   // of a run, where fewer clips would save the time
 	fewestClips       = 100 // of fewer, error rates tell little
 )
 
-// wholeRun is what a run has beside its steps.
-type wholeRun struct {
+// runExtras are the evaluations and checkpoints of a run.
+type runExtras struct {
 	evaluations, saves int
 	evaluation         timing.Range // seconds of one
 }
@@ -40,28 +43,31 @@ func (r schedule) share() float64 {
 
 // cost is what all evaluations take.
 func (r schedule) cost() string {
-	return fmt.Sprintf("%s in all, %.2g %% of the training's time", minutes(float64(r.times())*r.one.Likely), 100*r.share())
+	return fmt.Sprintf("%s in all, %.2g %% of the training's time",
+		minutes(float64(r.times())*r.one.Likely), 100*r.share())
 }
 
-// rarer is the same with at most so many evaluations.
+// rarer is the same schedule with at most so many evaluations.
 func (r schedule) rarer(evaluations float64) schedule {
-	r.interval = min(r.steps, max(r.interval, int(math.Ceil(float64(r.steps)/math.Floor(max(1, evaluations))))))
+	r.interval = min(r.steps, max(r.interval, int(math.Ceil(float64(r.steps)/math.Floor(max(1,
+		evaluations))))))
 	return r
 }
 
 // writeRun decides how often a run is evaluated and saved, and with how many clips.
-func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
+func (s *search) writeRun(d *draft, f evaluated) (runExtras, error) {
 	steps := max(1, int(math.Ceil(d.NumTrainEpochs*float64(f.chosen.steps))))
-	usual := schedule{steps: steps, interval: max(1, min(usualInterval, steps/fewestEvaluations)), training: s.epochSeconds(d, f.chosen).Likely * d.NumTrainEpochs}
+	usual := schedule{steps: steps, interval: max(1, min(usualInterval, steps/fewestEvaluations)),
+		training: s.epochSeconds(d, f.chosen).Likely * d.NumTrainEpochs}
 	clips, source := s.evalClips()
 	err := s.in.Options.CheckGeneration(f.traced.Decoder, s.in.Model.ClassOrName())
 	if err != nil || clips == 0 {
-		why := fmt.Sprintf("no %s to evaluate with", s.rows().Nouns())
-		d.because("eval_steps", why)
-		d.because("eval_samples", why)
-		return s.writeSaves(d, wholeRun{}, usual, "as often as usual"), err
+		reason := fmt.Sprintf("no %s to evaluate with", s.rows().Nouns())
+		d.because("eval_steps", reason)
+		d.because("eval_samples", reason)
+		return s.writeSaves(d, runExtras{}, usual, "as often as usual"), err
 	}
-	if usual.clips = clips; f.throughput.known {
+	if usual.clips = clips; f.throughput.timed {
 		usual.one = s.evaluating(d, f, clips)
 	}
 	chosen := s.affordable(d, f, usual)
@@ -70,15 +76,19 @@ func (s *search) writeRun(d *draft, f evaluated) (wholeRun, error) {
 	whySamples := "all that there are"
 	if chosen.clips < clips {
 		d.EvalSamples = &chosen.clips
-		whySamples = fmt.Sprintf("so many of %d, drawn at random, for evaluations of %s and not of %s", clips, minutes(chosen.one.Likely), minutes(usual.one.Likely))
+		whySamples = fmt.Sprintf(
+			"so many of %d, drawn at random, for evaluations of %s and not of %s", clips,
+			minutes(chosen.one.Likely), minutes(usual.one.Likely))
 	}
 	d.because("eval_samples", whySamples)
-	r := wholeRun{evaluations: chosen.times(), evaluation: chosen.one}
-	return s.writeSaves(d, r, chosen, "with each evaluation, so that the best model can be taken"), nil
+	r := runExtras{evaluations: chosen.times(), evaluation: chosen.one}
+	return s.writeSaves(d, r, chosen, "with each evaluation, so that the best model can be taken"),
+		nil
 }
 
-// affordable is the schedule whose evaluations stay under their share of the training's time: with longer intervals, as long as some evaluations are
-// left, then with fewer clips, as long as they are some, and then with intervals as long as it takes.
+// affordable is the schedule whose evaluations stay under their share of the training's time: with
+// longer intervals down to a few evaluations, then with fewer clips down to a few, and then with
+// intervals as long as it takes.
 func (s *search) affordable(d *draft, f evaluated, r schedule) schedule {
 	allowed := profile.Or(s.in.Options.MaxEvalShare, usualEvalShare)
 	if r.share() <= allowed {
@@ -88,10 +98,11 @@ func (s *search) affordable(d *draft, f evaluated, r schedule) schedule {
 	if r = r.rarer(max(fewestEvaluations, allowed/once)); r.share() <= allowed {
 		return r
 	}
-	least := max(fewestClips, d.PerDeviceEvalBatchSize*s.pool.count) // less than a batch would take as long
-	if kept := max(least, int(float64(r.clips)*allowed/r.share())); kept < r.clips {
-		r.one = s.evaluating(d, f, kept)
-		r.clips = kept
+	// less than a batch would take as long
+	fewest := max(fewestClips, d.PerDeviceEvalBatchSize*s.pool.count)
+	if fewer := max(fewest, int(float64(r.clips)*allowed/r.share())); fewer < r.clips {
+		r.one = s.evaluating(d, f, fewer)
+		r.clips = fewer
 	}
 	if r.share() > allowed*aboutRight {
 		r = r.rarer(allowed / r.rarer(1).share())
@@ -99,20 +110,25 @@ func (s *search) affordable(d *draft, f evaluated, r schedule) schedule {
 	return r
 }
 
-// aboutRight is how far over its share an evaluation may be that was shortened for it: what does not shrink with its clips.
+// aboutRight is how far over its share an evaluation may be that was shortened for it: what does
+// not shrink with its clips.
 const aboutRight = 1.05
 
-// intervalReason says what evaluations take, and what they would have taken.
+// intervalReason describes what evaluations take, and what they would have taken.
 func (s *search) intervalReason(usual, chosen schedule, source string) string {
 	set := fmt.Sprintf("%s (%s)", s.rows().Count(usual.clips), source)
 	switch {
 	case chosen.one.Likely == 0:
-		return fmt.Sprintf("%s of %s; how long they take is not known", fault.Plural(chosen.times(), "evaluation"), set)
+		return fmt.Sprintf("%s of %s; how long they take is not known",
+			fault.Plural(chosen.times(), "evaluation"), set)
 	case chosen == usual:
-		return fmt.Sprintf("%s of %s: %s", fault.Plural(chosen.times(), "evaluation"), set, chosen.cost())
+		return fmt.Sprintf("%s of %s: %s", fault.Plural(chosen.times(), "evaluation"), set,
+			chosen.cost())
 	}
-	return fmt.Sprintf("every %s evaluations of %s would take %.0f %% of the training's time; %s of %s: %s", fault.Plural(usual.interval, "step"), set,
-		100*usual.share(), fault.Plural(chosen.times(), "evaluation"), s.rows().Count(chosen.clips), chosen.cost())
+	return fmt.Sprintf("every %s evaluations of %s would take %.0f %% of the training's time; %s "+
+		"of %s: %s", fault.Plural(usual.interval, "step"), set,
+		100*usual.share(), fault.Plural(chosen.times(), "evaluation"), s.rows().Count(chosen.clips),
+		chosen.cost())
 }
 
 func minutes(seconds float64) string {
@@ -122,19 +138,22 @@ func minutes(seconds float64) string {
 	return fmt.Sprintf("%.3g min", seconds/60)
 }
 
-func (s *search) writeSaves(d *draft, r wholeRun, every schedule, why string) wholeRun {
+func (s *search) writeSaves(d *draft, r runExtras, every schedule, reason string) runExtras {
 	r.saves, d.SaveSteps = every.times(), &every.interval
-	d.because("save_steps", fmt.Sprintf("%s: %s", why, fault.Plural(r.saves, "checkpoint")))
+	d.because("save_steps", fmt.Sprintf("%s: %s", reason, fault.Plural(r.saves, "checkpoint")))
 	return r
 }
 
 // checkpointBytes is what is written for one checkpoint.
 func (s *search) checkpointBytes() int64 {
-	return s.in.Model.ParameterBytes + s.in.Model.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
+	return s.in.Model.ParameterBytes +
+		s.in.Model.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
 }
 
 // seconds is what a run takes whose steps take training.
-func (s *search) seconds(d *draft, r wholeRun, training timing.Range) estimate.RunSeconds {
-	return estimate.RunSeconds{Training: training, Evaluation: r.evaluation.Times(float64(r.evaluations)),
-		Checkpoints: estimate.Saving(s.checkpointBytes()).Times(float64(r.saves)), StartUp: estimate.StartUp(d.DataloaderNumWorkers)}
+func (s *search) seconds(d *draft, r runExtras, training timing.Range) estimate.RunSeconds {
+	return estimate.RunSeconds{Training: training,
+		Evaluation:  r.evaluation.Times(float64(r.evaluations)),
+		Checkpoints: estimate.Saving(s.checkpointBytes()).Times(float64(r.saves)),
+		StartUp:     estimate.StartUp(d.DataloaderNumWorkers)}
 }

@@ -17,7 +17,8 @@ import (
 
 const whisperSmall = "openai/whisper-small"
 
-// TestEvaluationsStayUnderTheirShare of the training's time, and the reasons say what they take; less often and with fewer clips only where they must.
+// TestEvaluationsStayUnderTheirShare of the training's time, and the reasons say what they take;
+// less often and with fewer clips only where they must.
 func TestEvaluationsStayUnderTheirShare(t *testing.T) {
 	for _, name := range []string{xlsr, whisperSmall} {
 		for _, card := range []string{"T4", "H100"} {
@@ -68,20 +69,21 @@ func TestNoClipsToEvaluateWith(t *testing.T) {
 	assert.Positive(t, c.Times.RunParts.Checkpoints.Likely)
 }
 
-// TestTheSizeOfTheEvaluationSetCounts: given, it is not assumed, and twice as much takes about twice as long.
+// TestTheSizeOfTheEvaluationSetCounts: given, it is not assumed, and twice as much takes about
+// twice as long.
 func TestTheSizeOfTheEvaluationSetCounts(t *testing.T) {
 	one, all := 400, 1.0
 	in := described(t, xlsr, speech(4000, 30, 1), "T4")
 	in.Options.MaxEvalShare = &all
 	assumed := planned(t, in)
 	in.Options.EvalSamples = &one
-	given := planned(t, in)
-	assert.Equal(t, assumed.Times.RunParts, given.Times.RunParts, "a tenth is what is assumed")
+	explicit := planned(t, in)
+	assert.Equal(t, assumed.Times.RunParts, explicit.Times.RunParts, "a tenth is what is assumed")
 	assert.Contains(t, decision(t, assumed, "eval_steps").Reason, "assumed")
-	assert.NotContains(t, decision(t, given, "eval_steps").Reason, "assumed")
+	assert.NotContains(t, decision(t, explicit, "eval_steps").Reason, "assumed")
 	two := 800
 	in.Options.EvalSamples = &two
-	assert.InEpsilon(t, 2*given.Times.RunParts.Evaluation.Likely, planned(t, in).Times.RunParts.Evaluation.Likely, 0.15)
+	assert.InEpsilon(t, 2*explicit.Times.RunParts.Evaluation.Likely, planned(t, in).Times.RunParts.Evaluation.Likely, 0.15)
 }
 
 // TestGenerationTakesLonger than the loss alone, and longer with more tokens and beams.
@@ -96,19 +98,20 @@ func TestGenerationTakesLonger(t *testing.T) {
 	no, few, many, beams := false, 20, 448, 4
 	loss := evaluating(func(o *Options) { o.PredictWithGenerate = &no })
 	plain := evaluating(func(*Options) {})
-	each := func(c profile.Config) float64 {
+	perEvaluation := func(c profile.Config) float64 {
 		return c.Times.RunParts.Evaluation.Likely / float64(*c.EvalSteps)
 	}
-	assert.Less(t, each(loss), each(plain))
-	assert.Less(t, each(evaluating(func(o *Options) { o.GenerationMaxLength = &few })), each(plain))
+	assert.Less(t, perEvaluation(loss), perEvaluation(plain))
+	assert.Less(t, perEvaluation(evaluating(func(o *Options) { o.GenerationMaxLength = &few })), perEvaluation(plain))
 	longer := evaluating(func(o *Options) { o.GenerationMaxLength = &many })
-	assert.Equal(t, each(plain), each(longer), "the usual text ends before")
+	assert.Equal(t, perEvaluation(plain), perEvaluation(longer), "the usual text ends before")
 	assert.Greater(t, longer.Times.RunParts.Evaluation.High, plain.Times.RunParts.Evaluation.High, "one that does not end")
 	searching := evaluating(func(o *Options) { o.NumBeams = &beams })
-	assert.Greater(t, each(searching), each(plain))
+	assert.Greater(t, perEvaluation(searching), perEvaluation(plain))
 }
 
-// TestTextsOfAnEvaluationFit: the reason has the bytes of their keys and values, and more beams and tokens leave fewer.
+// TestTextsOfAnEvaluationFit: the reason has the bytes of their keys and values, and more beams and
+// tokens leave fewer.
 func TestTextsOfAnEvaluationFit(t *testing.T) {
 	for _, card := range []string{"T4", "A100-40GB"} {
 		last := math.MaxInt
@@ -116,16 +119,17 @@ func TestTextsOfAnEvaluationFit(t *testing.T) {
 			in := described(t, whisperSmall, speech(400, 30, 1), card)
 			in.Options.NumBeams, in.Options.GenerationMaxLength = &row.beams, &row.tokens
 			c := planned(t, in)
-			batch, why := c.PerDeviceEvalBatchSize, decision(t, c, "per_device_eval_batch_size").Reason
-			assert.Contains(t, why, "GiB of keys and values", "%s %+v", card, row)
-			assert.Contains(t, why, fmt.Sprintf("of up to %d tokens", row.tokens))
+			batch, reason := c.PerDeviceEvalBatchSize, decision(t, c, "per_device_eval_batch_size").Reason
+			assert.Contains(t, reason, "GiB of keys and values", "%s %+v", card, row)
+			assert.Contains(t, reason, fmt.Sprintf("of up to %d tokens", row.tokens))
 			assert.LessOrEqual(t, batch, last, "%s %+v", card, row)
 			last = batch
 		}
 	}
 }
 
-// TestALoaderThatIsSlowerDecides: hours of training and evaluations are the loader's, waited for where there are no workers.
+// TestALoaderThatIsSlowerDecides: hours of training and evaluations are the loader's, waited for
+// where there are no workers.
 func TestALoaderThatIsSlowerDecides(t *testing.T) {
 	in := described(t, xlsr, speech(4000, 30, 1), "T4")
 	slow, workers, all := 10.0, 2, 1.0
@@ -180,12 +184,13 @@ func TestWithoutTimesTheRhythmIsTheUsualOne(t *testing.T) {
 	assert.Contains(t, decision(t, c, "eval_steps").Reason, "not known")
 }
 
-// TestAnEvaluationIsForwardPasses over padded clips, as much of a micro-batch's time as its forward pass takes, and the Trainer's time for each batch.
+// TestAnEvaluationIsForwardPasses over padded clips, as much of a micro-batch's time as its forward
+// pass takes, and the Trainer's time for each batch.
 func TestAnEvaluationIsForwardPasses(t *testing.T) {
 	in := described(t, xlsr, slices.Repeat([]float64{10}, 100), "T4")
 	in.Options.LoaderRate = pointer(1e9)
 	s := &search{in: in, clips: durations{sorted: in.Durations, count: 100}, pool: pool{count: 1}}
-	f := evaluated{traced: &Traced{}, throughput: throughput{known: true, paddedSecond: timing.Range{Low: 1, Likely: 3, High: 6}, overheadS: 2, forward: 1.0 / 3}}
+	f := evaluated{traced: &Traced{}, throughput: throughput{timed: true, paddedSecond: timing.Range{Low: 1, Likely: 3, High: 6}, overheadS: 2, forward: 1.0 / 3}}
 	d := &draft{Config: profile.Config{PerDeviceEvalBatchSize: 5, DataloaderNumWorkers: 1}}
 	assert.Equal(t, estimate.Evaluation(timing.Range{Low: 52.0 / 3, Likely: 52, High: 104}, 4, nil), s.evaluating(d, f, 20))
 }

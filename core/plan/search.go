@@ -22,15 +22,20 @@ type candidate struct {
 
 // search looks for the least predicted time per epoch among the candidates and batches that fit.
 type search struct {
-	in        Inputs
-	pool      pool
-	guesses   bool              // whether candidates that were not traced are judged by those that were: to find what to trace next
-	timers    []*estimate.Timer // of each kind of GPU; none where the figures of one are not published
+	in   Inputs
+	pool pool
+	// whether candidates that were not traced are judged by those that were: to find what to trace
+	// next
+	guesses bool
+	// of each kind of GPU; none where the figures of one are not published
+	timers    []*estimate.Timer
 	clips     durations
 	perDevice int // clips of one device in a step
 	budget    estimate.Budget
-	mixing    bool // false where results depend on padding, so that only clips of similar length can share a step's cut
-	notes     []string
+	// false where results depend on padding, so that only clips of similar length can share a
+	// step's cut
+	mixing bool
+	notes  []string
 }
 
 // evaluated is a candidate with the batches that it trains in.
@@ -67,7 +72,8 @@ const (
 )
 
 func newSearch(in Inputs, p pool) (*search, error) {
-	s := &search{in: in, pool: p, mixing: true, perDevice: shareOf(in.Options.TargetBatchSize, p.count)}
+	s := &search{in: in, pool: p, mixing: true,
+		perDevice: shareOf(in.Options.TargetBatchSize, p.count)}
 	s.budget = estimate.Budget{Devices: p.count, Bytes: uint64(p.planned * in.Options.SafetyMargin)}
 	fixed := 0.0
 	for _, t := range in.Traced {
@@ -99,12 +105,14 @@ func (s *search) adapt(t Traced) {
 	for name, bytes := range m.OptimizerBytes {
 		state[name] = int64(share * float64(bytes))
 	}
-	state["adamw"] = 2 * gradientBytes * trained // adapters are in float32, whatever the model is in
+	// adapters are in float32, whatever the model is in
+	state["adamw"] = 2 * gradientBytes * trained
 	m.TrainableParameters, m.GradientBytes, m.OptimizerBytes = trained, gradientBytes*trained, state
 	s.in.Model = m
 }
 
-// sharded tells whether the GPUs divide the model's state between them: then the guard cannot cut batches.
+// sharded reports whether the GPUs divide the model's state between them: then the guard cannot cut
+// batches.
 func (s *search) sharded() bool { return s.budget.Shared != nil }
 
 // shardState works out what a GPU holds less when several hold the model's state together.
@@ -114,7 +122,8 @@ func (s *search) shardState() error {
 		return nil
 	}
 	if s.pool.count < 2 {
-		return fault.New(fault.InvalidArgument, "leave distributed out, or plan for several GPUs: gpu=\"2xT4\", device_count=2",
+		return fault.New(fault.InvalidArgument,
+			"leave distributed out, or plan for several GPUs: gpu=\"2xT4\", device_count=2",
 			"distributed is %s, and there is one device", strategy)
 	}
 	more, err := sharding.Difference(s.shardingRequest(strategy, s.pool.count, s.candidates()[0]))
@@ -122,8 +131,8 @@ func (s *search) shardState() error {
 	return err
 }
 
-// beside is what a process holds beside its allocator's memory and the context, in bytes: with several GPUs DDP's buckets, a second copy of the
-// gradients; or what another way of sharing the model's state adds or saves.
+// beside is what a process holds besides its allocator's memory and the context, in bytes: with
+// several GPUs DDP's buckets, a second copy of the gradients; or what another engine adds or saves.
 func (s *search) beside() int64 {
 	switch {
 	case s.sharded():
@@ -136,11 +145,12 @@ func (s *search) beside() int64 {
 
 const gradientBytes = 4 // of a parameter in float32
 
-// candidates are those that the options and the devices allow, in the order in which they are traced, but for checkpointing of some layers, and
-// offloaded, that nobody asked for.
+// candidates are those that options and devices allow, in the order in which they are traced,
+// except checkpointing of some layers and offloading, which are opt-in.
 func (s *search) candidates() (all []candidate) {
 	o := s.in.Options
-	every := profile.CheckpointingOf(true, profile.Or(o.EveryNLayers, 1), profile.Or(o.OffloadCheckpoints, false))
+	every := profile.CheckpointingOf(true, profile.Or(o.EveryNLayers, 1),
+		profile.Or(o.OffloadCheckpoints, false))
 	allowed := []profile.Checkpointing{{}, every}
 	switch {
 	case !profile.Or(o.GradientCheckpointing, true):
@@ -156,11 +166,11 @@ func (s *search) candidates() (all []candidate) {
 	return all
 }
 
-// precisions that are worth a look: the one that suits every device, and on those without tensor cores the one that only
-// saves memory, too.
+// precisions returns the one that suits every device and, without tensor cores, also the one that
+// only saves memory.
 func (s *search) precisions() []string {
-	if asked := s.in.Options.Precision; asked != "" {
-		return []string{asked}
+	if precision := s.in.Options.Precision; precision != "" {
+		return []string{precision}
 	}
 	fp16, bf16, _ := mixedPrecision(s.pool.gpus, s.in.Options.Preset)
 	switch {
@@ -190,8 +200,9 @@ func (s *search) run() ([]evaluated, error) {
 	return all, nil
 }
 
-// rank is what candidates are compared by: the time of an epoch, a little longer where settings are not the usual ones, which must gain something,
-// and shorter where it is guessed, as larger micro-batches may also compute faster.
+// rank is what candidates are compared by: the time of an epoch, a little longer where settings are
+// not the usual ones, which must gain something, and shorter where it is guessed, as larger
+// micro-batches may also compute faster.
 func (f evaluated) rank() float64 {
 	switch {
 	case f.checkpointing.Partly() || f.checkpointing.Offload:
@@ -234,17 +245,18 @@ func (s *search) usual(memory batching.Limits) int {
 // traced is what was traced of a candidate for this budget.
 func (s *search) traced(w candidate) *Traced {
 	for i, t := range s.in.Traced {
-		if w == (candidate{t.Precision, profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers, t.Offload), t.Optimizer}) && t.BudgetBytes == int64(s.budget.Bytes) {
+		if w == (candidate{t.Precision, profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers,
+			t.Offload), t.Optimizer}) && t.BudgetBytes == int64(s.budget.Bytes) {
 			return &s.in.Traced[i]
 		}
 	}
 	return nil
 }
 
-func capped(m batching.Limits, most int) batching.Limits {
+func capped(m batching.Limits, limit int) batching.Limits {
 	out := slices.Clone(m)
 	for i := range out {
-		out[i].Batch = min(out[i].Batch, most)
+		out[i].Batch = min(out[i].Batch, limit)
 	}
 	return out
 }
@@ -254,7 +266,8 @@ func (s *search) compare(f *evaluated) error {
 	step := s.perDevice * s.pool.count
 	sample := s.clips.sample(step, s.pool.count)
 	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
-		Seed: 1, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory, Paces: f.throughput.paces}
+		Seed: 1, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory,
+		Paces: f.throughput.paces}
 	c, err := batching.Compare(sample, options)
 	if err != nil {
 		return err
@@ -268,22 +281,27 @@ func (s *search) compare(f *evaluated) error {
 	f.buckets, f.simulated = c.Buckets, len(sample)
 	scale := float64(s.clips.count) / float64(len(sample))
 	steps := max(1, (s.clips.count+step-1)/step)
-	made := func(each batching.Figures, microBatching string) batches {
-		b := batches{order: each.Order, microBatching: microBatching, figures: each, costS: each.SlowestS * scale, steps: steps}
-		b.microBatches = float64(each.MicroBatches) * scale / float64(s.pool.count*steps)
+	made := func(figures batching.Figures, microBatching string) batches {
+		b := batches{order: figures.Order, microBatching: microBatching, figures: figures,
+			costS: figures.SlowestS * scale, steps: steps}
+		b.microBatches = float64(figures.MicroBatches) * scale / float64(s.pool.count*steps)
 		b.epoch = f.throughput.epoch(b)
 		return b
 	}
-	for i, each := range c.Strategies {
+	for i, figures := range c.Strategies {
 		microBatching := memoryMicro
 		switch {
-		case each.Split == batching.Fixed && each.Order != batching.Bucketed:
+		case figures.Split == batching.Fixed && figures.Order != batching.Bucketed:
 			microBatching = fixedMicro
-		case each.Split == batching.Fixed && s.mixing, each.Split == batching.Optimal && !s.mixing:
-			continue // the guard takes the cheapest cut; where padding must stay, one size for the longest of the step
+		case figures.Split == batching.Fixed && s.mixing, figures.Split == batching.Optimal &&
+			!s.mixing:
+			// the guard takes the cheapest cut; where padding must stay, one size for the longest
+			// of the step
+			continue
 		}
-		b := made(each, microBatching)
-		if shared := made(bySpeed.Strategies[i], microBatching); microBatching == memoryMicro && (1+aboutAsFast)*shared.epoch.Likely < b.epoch.Likely {
+		b := made(figures, microBatching)
+		if shared := made(bySpeed.Strategies[i], microBatching); microBatching == memoryMicro &&
+			(1+aboutAsFast)*shared.epoch.Likely < b.epoch.Likely {
 			shared.shares, shared.evenly = options.Shares, b.epoch
 			b = shared
 		}
@@ -294,12 +312,13 @@ func (s *search) compare(f *evaluated) error {
 
 const usualBuckets = 30
 
-// choose takes random order, cut as is fastest, but for preset speed: from steps of clips of similar length a model learns a little more slowly
-// (docs/batching.md), and the cut saves most of what they save. Where padding must stay, so that nothing else saves time,
-// steps of one length are taken when they gain much.
+// choose takes random order, cut as is fastest, but for preset speed: from steps of clips of
+// similar length a model learns a little more slowly (docs/batching.md), and the cut saves most of
+// what they save. Where padding must stay, so that nothing else saves time, steps of one length are
+// taken when they gain much.
 func (s *search) choose(f evaluated) batches {
-	if asked := s.in.Options.LengthHandling; asked != "" {
-		if b := s.fastestOf(f, asked); b != nil {
+	if order := s.in.Options.LengthHandling; order != "" {
+		if b := s.fastestOf(f, order); b != nil {
 			return *b
 		}
 	}
@@ -311,7 +330,8 @@ func (s *search) choose(f evaluated) batches {
 		return s.fastestOfAll(f, *random)
 	}
 	similar := s.fastestOf(f, batching.Bucketed)
-	if !s.mixing && similar != nil && similar.steps >= fewSteps && random.epoch.Likely >= (1+muchFaster)*similar.epoch.Likely {
+	if !s.mixing && similar != nil && similar.steps >= fewSteps &&
+		random.epoch.Likely >= (1+muchFaster)*similar.epoch.Likely {
 		return *similar
 	}
 	return *random
@@ -330,7 +350,7 @@ func (s *search) fastestOfAll(f evaluated, best batches) batches {
 	return best
 }
 
-// unsplit says why the guard splits no step, whatever that would gain; "" where it may.
+// unsplit explains why the guard splits no step, whatever that would gain; "" where it may.
 func (s *search) unsplit(f evaluated) string {
 	switch {
 	case s.sharded():
@@ -338,22 +358,25 @@ func (s *search) unsplit(f evaluated) string {
 	case f.traced.OneLength:
 		return "the memory of batches of other lengths is not known"
 	case s.ruleMissing():
-		return fmt.Sprintf("the loss of %s is not in the table of known losses, and rule= was not given", s.in.Model.ClassOrName())
+		return fmt.Sprintf("the loss of %s is not in the table of known losses, and rule= was "+
+			"not given", s.in.Model.ClassOrName())
 	}
 	return ""
 }
 
-// ruleMissing tells whether nobody knows what the loss divides by, and so what a micro-batch weighs.
+// ruleMissing reports whether it is unknown what the loss divides by, and so how to weigh a
+// micro-batch.
 func (s *search) ruleMissing() bool { return s.in.Options.LossUnknown && s.in.Options.Rule == "" }
 
 // withRule is the same search where the rule is known.
 func (s *search) withRule() *search {
-	known := *s
-	known.in.Options.LossUnknown = false
-	return &known
+	with := *s
+	with.in.Options.LossUnknown = false
+	return &with
 }
 
-// fastestOf is the fastest strategy of an order, one size where that is about as fast; nil without one.
+// fastestOf is the fastest strategy of an order, one size where that is about as fast; nil without
+// one.
 func (s *search) fastestOf(f evaluated, order string) (chosen *batches) {
 	tolerance := 1 + aboutAsFast
 	if s.in.Options.Preset == Speed {
@@ -364,7 +387,8 @@ func (s *search) fastestOf(f evaluated, order string) (chosen *batches) {
 		if b.order != order || cut && s.unsplit(f) != "" {
 			continue
 		}
-		if chosen == nil || cut && b.epoch.Likely*tolerance < chosen.epoch.Likely || !cut && b.epoch.Likely <= tolerance*chosen.epoch.Likely {
+		if chosen == nil || cut && b.epoch.Likely*tolerance < chosen.epoch.Likely ||
+			!cut && b.epoch.Likely <= tolerance*chosen.epoch.Likely {
 			chosen = &f.all[i]
 		}
 	}

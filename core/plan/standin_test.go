@@ -14,11 +14,14 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// standIn is a model as its traces show it: what a second of a clip keeps of memory and computes. The figures are about those of the recordings that
-// come with the package, which the Python tests plan with; here they need not be exact, but answers to all questions agree with each other.
+// standIn is a model as its traces show it: what a second of a clip keeps of memory and computes.
+// The figures are about those of the recordings that come with the package, which the Python tests
+// plan with; here they need not be exact, but answers to all questions agree with each other.
 type standIn struct {
-	parameters         int64
-	kept, checkpointed float64 // bytes of a clip's second until its backward pass, in half precision: all, and with each layer computed again
+	parameters int64
+	// bytes of a clip's second until its backward pass, in half precision: all, and with each layer
+	// computed again
+	kept, checkpointed float64
 	flops, square      float64 // of a forward pass over a second, and over a second squared
 	layers             int
 	fixed              float64
@@ -109,10 +112,10 @@ func (m standIn) answer(in Inputs, w TraceRequest) Traced {
 		sum += durations[i]
 	}
 	longest, shortest, mean := max(estimate.Shortest, slices.Max(durations)), max(estimate.Shortest, slices.Min(durations)), max(estimate.Shortest, sum/float64(len(durations)))
-	each, pinned := m.clipSecond(w)
-	held := m.held(in, w)
+	perSecond, pinned := m.clipSecond(w)
+	modelBytes := m.held(in, w)
 	fits := func(seconds float64) int {
-		return min(w.Share, int(max(0, float64(w.BudgetBytes-held)/(each*seconds))))
+		return min(w.Share, int(max(0, float64(w.BudgetBytes-modelBytes)/(perSecond*seconds))))
 	}
 	const rows = 16
 	for i := range rows {
@@ -125,9 +128,9 @@ func (m standIn) answer(in Inputs, w TraceRequest) Traced {
 	largest := max(1, fits(longest))
 	for size := 1; size <= largest; size++ {
 		if size == largest || w.Share%size == 0 {
-			clips := int64(each * longest * float64(size))
-			t.Peaks = append(t.Peaks, TracedPeak{Batch: size, Bytes: held + clips, PinnedBytes: int64(pinned * longest * float64(size)),
-				Parts: []profile.Part{{Name: "parameters", Bytes: held}, {Name: "activations", Bytes: clips}}})
+			clips := int64(perSecond * longest * float64(size))
+			t.Peaks = append(t.Peaks, TracedPeak{Batch: size, Bytes: modelBytes + clips, PinnedBytes: int64(pinned * longest * float64(size)),
+				Parts: []profile.Part{{Name: "parameters", Bytes: modelBytes}, {Name: "activations", Bytes: clips}}})
 		}
 	}
 	t.EvalBatch = pointer(min(w.Share, 2*largest))
@@ -136,7 +139,7 @@ func (m standIn) answer(in Inputs, w TraceRequest) Traced {
 		t.Decoder = &TracedDecoder{Share: m.decoder, Tokens: int64(max(1, 4*longest)), MostTokens: 448}
 		if w.Generates {
 			clip := int64(w.Beams) * int64(4*1024*m.layers) * int64(w.Tokens+1500)
-			for *t.EvalBatch > 1 && held+clip*int64(*t.EvalBatch) > w.BudgetBytes {
+			for *t.EvalBatch > 1 && modelBytes+clip*int64(*t.EvalBatch) > w.BudgetBytes {
 				*t.EvalBatch--
 			}
 			t.Decoder.CacheBytes = clip * int64(*t.EvalBatch)
@@ -147,18 +150,19 @@ func (m standIn) answer(in Inputs, w TraceRequest) Traced {
 	return t
 }
 
-// work is that of a micro-batch: products, tensors and small kernels, backward twice as many as forward.
+// work is that of a micro-batch: products, tensors and small kernels, backward twice as many as
+// forward.
 func (m standIn) work(in Inputs, w TraceRequest, batch int, seconds float64) TracedWork {
 	dtype := map[string]kernel.DType{"fp16": kernel.Float16, "bf16": kernel.BFloat16, "fp32": kernel.Float32}[w.Precision]
-	held := float64(batch) * seconds
+	padded := float64(batch) * seconds
 	if m.fixed > 0 {
-		held = float64(batch) * m.fixed
+		padded = float64(batch) * m.fixed
 	}
-	flops := float64(batch) * (m.flops*held/float64(batch) + m.square*seconds*seconds)
-	rows := int64(max(1, held*50))
+	flops := float64(batch) * (m.flops*padded/float64(batch) + m.square*seconds*seconds)
+	rows := int64(max(1, padded*50))
 	product := kernel.Operation{Name: "product", Kind: kernel.GEMM, DType: dtype, Batch: 1, M: rows, N: 1024, K: 1024, Kernels: 1}
 	product.Times = flops / float64(2*rows*1024*1024)
-	tensor := kernel.Operation{Name: "tensor", Kind: kernel.Copy, DType: dtype, Read: m.kept * held / float64(20*m.layers), Written: m.kept * held / float64(20*m.layers), Kernels: 1, Times: float64(20 * m.layers)}
+	tensor := kernel.Operation{Name: "tensor", Kind: kernel.Copy, DType: dtype, Read: m.kept * padded / float64(20*m.layers), Written: m.kept * padded / float64(20*m.layers), Kernels: 1, Times: float64(20 * m.layers)}
 	softmax := tensor
 	softmax.Name, softmax.Kind, softmax.Row, softmax.Times = "softmax", kernel.Softmax, 512, tensor.Times/2
 	var all []kernel.Operation
@@ -179,8 +183,8 @@ func (m standIn) work(in Inputs, w TraceRequest, batch int, seconds float64) Tra
 
 // traced are the inputs with all traces that a plan asks for, of a stand-in by the model's name.
 func traced(in Inputs) (Inputs, error) {
-	m, known := standIns[in.Model.Name]
-	if !known {
+	m, ok := standIns[in.Model.Name]
+	if !ok {
 		return in, nil
 	}
 	for range 12 {
@@ -205,8 +209,8 @@ func makePlan(in Inputs) (profile.Config, error) {
 // described is the inputs for a model on cards of the catalogue.
 func described(t *testing.T, name string, durations []float64, cards ...string) Inputs {
 	t.Helper()
-	m, known := standIns[name]
-	require.True(t, known, name)
+	m, ok := standIns[name]
+	require.True(t, ok, name)
 	var measured []profile.GPU
 	for _, card := range cards {
 		entry, _, err := gpus.Parse(card)
@@ -215,8 +219,8 @@ func described(t *testing.T, name string, durations []float64, cards ...string) 
 	}
 	in := Inputs{Hardware: machine(8, 64, measured...), Dataset: dataset(durations), Model: m.profile(name), Durations: durations,
 		Options: Options{TargetBatchSize: 32, SafetyMargin: 0.85}}
-	for _, each := range gpus.All() {
-		in.Cards = append(in.Cards, estimate.Card{Key: each.Key, GPU: each.GPU()})
+	for _, card := range gpus.All() {
+		in.Cards = append(in.Cards, estimate.Card{Key: card.Key, GPU: card.GPU()})
 	}
 	return in
 }

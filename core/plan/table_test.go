@@ -19,8 +19,9 @@ const xlsr1B = "facebook/wav2vec2-xls-r-1b"
 // chunks are clips that all last as long.
 func chunks(n int, seconds float64) []float64 { return slices.Repeat([]float64{seconds}, n) }
 
-// TestThePublishedScenariosArePlannedByDefault: every row that guides publish fits with the default options, for clips of
-// 8 s and for mixed ones of up to 15 s, and takes no more than the margin leaves.
+// TestThePublishedScenariosArePlannedByDefault: every row that guides publish fits with the default
+// options, for clips of 8 s and for mixed ones of up to 15 s, and takes no more than the margin
+// leaves.
 func TestThePublishedScenariosArePlannedByDefault(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -41,17 +42,19 @@ func TestThePublishedScenariosArePlannedByDefault(t *testing.T) {
 				precision := map[bool]string{true: "fp16", false: "bf16"}[c.FP16]
 				w := TraceRequest{Precision: precision, Checkpointing: c.GradientCheckpointing, EveryNLayers: c.EveryNLayers, Optimizer: c.Optimizer}
 				m := standIns[row.model]
-				each, _ := m.clipSecond(w)
-				assert.Equal(t, m.held(in, w)+int64(each*slices.Max(durations)*float64(c.MicroBatchSize)), c.PredictedBytes)
+				perSecond, _ := m.clipSecond(w)
+				assert.Equal(t, m.held(in, w)+int64(perSecond*slices.Max(durations)*float64(c.MicroBatchSize)), c.PredictedBytes)
 			})
 		}
 	}
 }
 
-// TestTheFusedOptimizerIsNamedWhereItHelps: its step has no temporary lists of the size of the model.
+// TestTheFusedOptimizerIsNamedWhereItHelps: its step has no temporary lists of the size of the
+// model.
 func TestTheFusedOptimizerIsNamedWhereItHelps(t *testing.T) {
 	in := described(t, xlsr1B, chunks(320, 8), "L4")
-	in.Hardware.GPUs[0].MemoryTotalBytes = 22_500_000_000 // a step with lists does not fit, one without does
+	// a step with lists does not fit, one without does
+	in.Hardware.GPUs[0].MemoryTotalBytes = 22_500_000_000
 	in.Options.Optimizer = "adamw_torch"
 	_, err := makePlan(in)
 	requireFault(t, err, fault.Infeasible, "does not fit")
@@ -88,7 +91,8 @@ func TestSpeedTakesTheFastestOrder(t *testing.T) {
 	assert.Equal(t, "random", planned(t, in).LengthHandling, "too few steps to sort")
 }
 
-// TestPresetsOnClipsOfOneLength: where every batch has the same shape, each preset does all that it says.
+// TestPresetsOnClipsOfOneLength: where every batch has the same shape, each preset does all that it
+// says.
 func TestPresetsOnClipsOfOneLength(t *testing.T) {
 	for _, want := range []struct {
 		preset                                  string
@@ -140,12 +144,12 @@ func TestTheFirstTraceComputesNothingAgain(t *testing.T) {
 
 // TestNoMoreIsTracedThanMayBeFaster: where a whole share fits nothing is computed again.
 func TestNoMoreIsTracedThanMayBeFaster(t *testing.T) {
-	for card, most := range map[string]int{"A100-80GB": 1, "T4": 3} {
+	for card, limit := range map[string]int{"A100-80GB": 1, "T4": 3} {
 		in := described(t, xlsr, speech(2000, 15, 1), card)
 		in.Options.AnyDepth = true
 		in, err := traced(in)
 		require.NoError(t, err)
-		assert.LessOrEqual(t, len(in.Traced), most, card)
+		assert.LessOrEqual(t, len(in.Traced), limit, card)
 	}
 }
 

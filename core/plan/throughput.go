@@ -6,10 +6,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// throughput is how fast a candidate trains: what a padded second of audio takes, and what a micro-batch takes beside its seconds.
-// Without a known device both are in seconds of audio, which is enough to compare strategies of batches.
+// throughput is how fast a candidate trains: the time of a padded second of audio, and of a
+// micro-batch besides its audio. Without a known device both are in seconds of audio, which is
+// enough to compare batching strategies.
 type throughput struct {
-	known        bool
+	timed        bool
 	slowest      *estimate.Timer // of the GPU that the others wait for
 	fastest      *estimate.Timer
 	paces        []float64    // of each GPU, where they differ: how long it takes, the slowest 1
@@ -24,13 +25,15 @@ type throughput struct {
 const (
 	unknownOverheadS = 4.0 // on a GPU of which nothing is known
 	cpuOverheadS     = 0.5 // of a large model: a CPU is busy with the shortest clips
-	passes           = 3.0 // forward, and backward of twice as much; checkpointing runs forward once more
+	// forward, and backward of twice as much; checkpointing runs forward once more
+	passes = 3.0
 )
 
 // unknownThroughput compares candidates by the seconds that they compute.
 func unknownThroughput(w candidate, onCPU bool) throughput {
-	p := throughput{paddedSecond: timing.Range{Low: 1, Likely: 1, High: 1}, overheadS: unknownOverheadS,
-		finish: func(float64) timing.Parts { return timing.Parts{} }}
+	p := throughput{paddedSecond: timing.Range{Low: 1, Likely: 1, High: 1},
+		overheadS: unknownOverheadS,
+		finish:    func(float64) timing.Parts { return timing.Parts{} }}
 	if onCPU {
 		p.overheadS = cpuOverheadS
 	}
@@ -38,23 +41,24 @@ func unknownThroughput(w candidate, onCPU bool) throughput {
 	return p
 }
 
-// throughput is measured between a micro-batch of one short clip and one of usual size, both by the time model; without a trace's work candidates are
-// compared by the seconds that they compute.
+// throughput is measured between a micro-batch of one short clip and one of usual size, both by the
+// time model; without a trace's work candidates are compared by the seconds that they compute.
 func (s *search) throughput(f evaluated, usual int) (throughput, error) {
 	ends := f.traced.Work
 	if len(ends) == 0 || len(s.timers) == 0 {
 		p := unknownThroughput(f.candidate, s.pool.onCPU())
 		if len(ends) > 0 && s.pool.onCPU() {
-			p.overheadS = estimate.HostOverhead(ends[1].Work, ends[1].held(), s.in.Hardware.CPU.UsableCores)
+			p.overheadS = estimate.HostOverhead(ends[1].Work, ends[1].paddedSeconds(),
+				s.in.Hardware.CPU.UsableCores)
 		}
 		return p, nil
 	}
-	least, full := ends[0], ends[1]
+	short, full := ends[0], ends[1]
 	p, err := s.compareCards(full.Work)
 	if err != nil {
 		return throughput{}, err
 	}
-	small, err := p.slowest.Micro(least.Work)
+	small, err := p.slowest.Micro(short.Work)
 	if err != nil {
 		return throughput{}, err
 	}
@@ -63,12 +67,16 @@ func (s *search) throughput(f evaluated, usual int) (throughput, error) {
 		return throughput{}, err
 	}
 	slope := func(a, b float64) float64 {
-		return max(b-a, 0.01*b) / max(full.held()-least.held(), 0.5*full.held())
+		return max(b-a, 0.01*b) / max(full.paddedSeconds()-short.paddedSeconds(),
+			0.5*full.paddedSeconds())
 	}
 	low, high := small.Sum(), p.parts.Sum()
-	p.paddedSecond = timing.Range{Low: slope(low.Low, high.Low), Likely: slope(low.Likely, high.Likely), High: slope(low.High, high.High)}
-	p.overheadS = max(0, low.Likely/p.paddedSecond.Likely-least.held())
-	p.finish = func(accumulation float64) timing.Parts { return update.After(int(accumulation + 0.5)) }
+	p.paddedSecond = timing.Range{Low: slope(low.Low, high.Low),
+		Likely: slope(low.Likely, high.Likely), High: slope(low.High, high.High)}
+	p.overheadS = max(0, low.Likely/p.paddedSecond.Likely-short.paddedSeconds())
+	p.finish = func(accumulation float64) timing.Parts {
+		return update.After(int(accumulation + 0.5))
+	}
 	if p.forward, err = p.slowest.Forward(full.Work); f.guessed {
 		again := f.recomputed()
 		p.paddedSecond, p.parts = p.paddedSecond.Times(again), p.parts.Times(again)
@@ -87,14 +95,16 @@ func (f evaluated) recomputed() float64 {
 
 // epoch is how long an epoch takes, the loader's time not counted.
 func (p throughput) epoch(b batches) timing.Range {
-	predicted := p.paddedSecond.Times(b.costS).Plus(p.finish(b.microBatches).Sum().Times(float64(b.steps)))
+	predicted := p.paddedSecond.Times(
+		b.costS).Plus(p.finish(b.microBatches).Sum().Times(float64(b.steps)))
 	if p.calibration == nil {
 		return predicted
 	}
 	return p.calibration.Apply(predicted)
 }
 
-// step is the parts of an optimizer step, as likely as the mean of the epoch's: those of a usual micro-batch stand for all.
+// step is the parts of an optimizer step, as likely as the mean of the epoch's: those of a usual
+// micro-batch stand for all.
 func (p throughput) step(b batches) timing.Parts {
 	finish := p.finish(b.microBatches)
 	micro := p.paddedSecond.Likely * b.costS / float64(b.steps)

@@ -7,24 +7,30 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// writeTimes says how long it takes, where the device's speed is known.
-func (s *search) writeTimes(d *draft, f evaluated, whole wholeRun) {
-	if !f.throughput.known {
+// writeTimes predicts how long the training takes, where the device's speed is known.
+func (s *search) writeTimes(d *draft, f evaluated, extras runExtras) {
+	if !f.throughput.timed {
 		return
 	}
 	epoch := s.epochHours(d, f.chosen)
 	hours := timing.Range(epoch)
-	parts, run := s.seconds(d, whole, hours.Times(3600*d.NumTrainEpochs)).Hours()
+	parts, run := s.seconds(d, extras, hours.Times(3600*d.NumTrainEpochs)).Hours()
 	loader := s.loading(d.DataloaderNumWorkers)
-	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), RunParts: parts, StepS: profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
-		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))), Parts: f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(), Calibrated: s.in.Options.Calibration != nil, Measured: f.throughput.slowest.MeasuredOn}
+	t := &profile.Times{EpochHours: epoch, RunHours: profile.Range(run), RunParts: parts,
+		StepS:     profile.Range(hours.Times(3600 / float64(f.chosen.steps))),
+		AudioRate: profile.Range(timing.Takes(s.clips.seconds(), hours.Times(3600))),
+		Parts:     f.throughput.step(f.chosen).Record(), Bound: f.throughput.step(f.chosen).Bound(),
+		Calibrated: s.in.Options.Calibration != nil, Measured: f.throughput.slowest.MeasuredOn}
 	if loader.Likely > f.chosen.epoch.Likely {
 		t.Bound = "loader"
-		slow := fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min", loader.Likely/60, f.chosen.epoch.Likely/60)
+		slow := fmt.Sprintf("The loader needs %.3g min for an epoch, the GPU %.3g min",
+			loader.Likely/60, f.chosen.epoch.Likely/60)
 		if s.rows().AreTexts() {
-			d.warn(slow + ": tokenize the texts before the training, or take a machine with more cores.")
+			d.warn(slow + ": tokenize the texts before the training, or take a machine with more " +
+				"cores.")
 		} else {
-			d.warn(slow + ": store the audio decoded and at the model's sampling rate, or take a machine with more cores.")
+			d.warn(slow + ": store the audio decoded and at the model's sampling rate, or take a " +
+				"machine with more cores.")
 		}
 	}
 	if price := s.in.Options.PriceUSDHour; price != nil {

@@ -13,23 +13,37 @@ import (
 
 // Traced is what a traced step of the model takes with one candidate.
 type Traced struct {
-	Precision     string          `json:"precision"`
-	Checkpointing bool            `json:"gradient_checkpointing"`
-	EveryNLayers  int             `json:"every_n_layers"` // with checkpointing: one of so many is computed again; 0 as 1
-	Offload       bool            `json:"offload_checkpoints"`
-	Optimizer     string          `json:"optimizer"`    // the Trainer's name
-	BudgetBytes   int64           `json:"budget_bytes"` // that Memory was found for, context included
-	Memory        batching.Limits `json:"memory"`       // the largest micro-batch of clips of up to this length
-	Peaks         []TracedPeak    `json:"peaks"`        // of micro-batches of the longest clips, by rising size; none where no clip fits
-	RiseBytes     *int64          `json:"rise_bytes"`   // of one more of the longest clips; absent: as the last two peaks rise
-	EvalBatch     *int            `json:"eval_batch"`   // largest evaluation batch of the longest clips; absent when not asked for
-	Note          string          `json:"note"`         // what the trace assumed, for the user; "" for nothing
-	OneLength     bool            `json:"one_length"`   // nothing is known of other lengths, so that no batch can be split by length
-	Work          []TracedWork    `json:"work"`         // of a short clip alone, of a usual micro-batch and, if it is there, of the longest clip alone; none where no trace tells
-	HighBytes     *int64          `json:"high_bytes"`   // worst peak of whole runs in several orders; absent when none was simulated
-	FixedS        float64         `json:"fixed_s"`      // seconds to which the model pads or cuts every clip; 0: clips keep their length
-	OverTime      bool            `json:"over_time"`    // a layer normalizes over time, so that results depend on padding
-	Decoder       *TracedDecoder  `json:"decoder"`      // of a model that generates texts; absent for others
+	Precision     string `json:"precision"`
+	Checkpointing bool   `json:"gradient_checkpointing"`
+	// with checkpointing: one of so many is computed again; 0 as 1
+	EveryNLayers int    `json:"every_n_layers"`
+	Offload      bool   `json:"offload_checkpoints"`
+	Optimizer    string `json:"optimizer"` // the Trainer's name
+	// that Memory was found for, context included
+	BudgetBytes int64 `json:"budget_bytes"`
+	// the largest micro-batch of clips of up to this length
+	Memory batching.Limits `json:"memory"`
+	// of micro-batches of the longest clips, by rising size; none where no clip fits
+	Peaks []TracedPeak `json:"peaks"`
+	// of one more of the longest clips; absent: as the last two peaks rise
+	RiseBytes *int64 `json:"rise_bytes"`
+	// largest evaluation batch of the longest clips; absent when not asked for
+	EvalBatch *int `json:"eval_batch"`
+	// what the trace assumed, for the user; "" for nothing
+	Note string `json:"note"`
+	// nothing is known of other lengths, so that no batch can be split by length
+	OneLength bool `json:"one_length"`
+	// of a short clip alone, of a usual micro-batch and, if it is there, of the longest clip alone;
+	// none where no trace tells
+	Work []TracedWork `json:"work"`
+	// worst peak of whole runs in several orders; absent when none was simulated
+	HighBytes *int64 `json:"high_bytes"`
+	// seconds to which the model pads or cuts every clip; 0: clips keep their length
+	FixedS float64 `json:"fixed_s"`
+	// a layer normalizes over time, so that results depend on padding
+	OverTime bool `json:"over_time"`
+	// of a model that generates texts; absent for others
+	Decoder *TracedDecoder `json:"decoder"`
 }
 
 // TracedPeak is the memory of one micro-batch of the longest clips.
@@ -57,9 +71,10 @@ type TracedDecoder struct {
 	CacheBytes int64   `json:"cache_bytes"` // keys and values of the texts of an evaluation batch
 }
 
-func (w TracedWork) held() float64 { return float64(w.Batch) * w.Seconds }
+func (w TracedWork) paddedSeconds() float64 { return float64(w.Batch) * w.Seconds }
 
-// NotTraced says why a model was not traced, as the middle of a sentence, and what to do so that it is, as a sentence.
+// NotTraced explains why a model was not traced, as a clause, and how to change that, as a
+// sentence.
 type NotTraced struct {
 	Why string `json:"why"`
 	Fix string `json:"fix"`
@@ -70,23 +85,34 @@ func (t Traced) check() error {
 		return err
 	}
 	rising := slices.IsSortedFunc(t.Peaks, func(a, b TracedPeak) int { return a.Batch - b.Batch })
-	wrong := slices.ContainsFunc(t.Peaks, func(p TracedPeak) bool { return p.Batch < 1 || p.Bytes < 1 || p.Bytes > maxPartBytes })
+	wrong := slices.ContainsFunc(t.Peaks, func(p TracedPeak) bool {
+		return p.Batch < 1 || p.Bytes < 1 || p.Bytes > maxPartBytes
+	})
 	if !rising || wrong || len(t.Peaks) == 0 && t.Memory[0].Batch > 0 {
-		return fault.New(fault.InvalidArgument, "trace again", "the traced peaks are not bytes of increasing micro-batches")
+		return fault.New(fault.InvalidArgument, "trace again",
+			"the traced peaks are not bytes of increasing micro-batches")
 	}
-	if len(t.Work) != 0 && (len(t.Work) == 1 || len(t.Work) > 3 || !(t.Work[0].Batch > 0 && t.Work[0].Seconds > 0 && t.Work[0].held() < t.Work[1].held() && t.Work[1].held() < maxHeld)) {
-		return fault.New(fault.InvalidArgument, "trace again", "the traced work is not that of a short clip and of a larger micro-batch")
+	if len(t.Work) != 0 && (len(t.Work) == 1 || len(t.Work) > 3 ||
+		!(t.Work[0].Batch > 0 && t.Work[0].Seconds > 0 &&
+			t.Work[0].paddedSeconds() < t.Work[1].paddedSeconds() &&
+			t.Work[1].paddedSeconds() < maxHeld)) {
+		return fault.New(fault.InvalidArgument, "trace again",
+			"the traced work is not that of a short clip and of a larger micro-batch")
 	}
 	if !(t.FixedS >= 0 && t.FixedS <= maxClipS) {
 		return fault.New(fault.InvalidArgument, "trace again", "clips are padded to %v s", t.FixedS)
 	}
-	if t.BudgetBytes < 1 || t.EvalBatch != nil && *t.EvalBatch < 1 || t.HighBytes != nil && *t.HighBytes < 1 {
-		return fault.New(fault.InvalidArgument, "trace again", "a traced budget of %d bytes, or an evaluation batch or a worst peak below 1", t.BudgetBytes)
+	if t.BudgetBytes < 1 || t.EvalBatch != nil && *t.EvalBatch < 1 ||
+		t.HighBytes != nil && *t.HighBytes < 1 {
+		return fault.New(fault.InvalidArgument, "trace again",
+			"a traced budget of %d bytes, or an evaluation batch or a worst peak below 1",
+			t.BudgetBytes)
 	}
 	return nil
 }
 
-// Warnings say what the trace assumed, and which operations it times by rules that it does not have.
+// Warnings name what the trace assumed, and which operations it times by rules that it does not
+// have.
 func (t Traced) Warnings() (out []string) {
 	for _, text := range []string{t.Note, t.unknownWarning()} {
 		if text != "" {
@@ -107,15 +133,17 @@ func (t Traced) unknownWarning() string {
 		more = fmt.Sprintf(" and %d more", len(names)-mostNamed)
 		names = names[:mostNamed]
 	}
-	return fmt.Sprintf("There is no rule for the time of %s%s: the bytes that they move count, so that the step may take longer.", strings.Join(names, ", "), more)
+	return fmt.Sprintf("There is no rule for the time of %s%s: the bytes that they move count, "+
+		"so that the step may take longer.", strings.Join(names, ", "), more)
 }
 
 const mostNamed = 5
 
 const maxHeld = 1e9 // seconds of audio in a micro-batch
 
-// Largest is about the largest micro-batch of clips of so many seconds, the longest, that fits: as traced up to a step's share, beyond it as
-// far as the traced peaks rise with the batch.
+// Largest returns about the largest micro-batch that fits when its longest clip has so many
+// seconds: as traced up to a step's share, beyond it as far as the traced peaks rise with the
+// batch.
 func (t Traced) Largest(seconds float64) int {
 	fits, rise := t.Memory.Largest(seconds), t.rise()
 	if len(t.Peaks) == 0 {
@@ -128,8 +156,9 @@ func (t Traced) Largest(seconds float64) int {
 	return last.Batch + int(max(0, t.BudgetBytes-last.Bytes)/rise)
 }
 
-// rise is the bytes of one more of the longest clips; 0 where only one peak was traced. A step that is one micro-batch keeps no gradients
-// beside its forward pass, so that peaks of unlike steps do not tell it.
+// rise is the bytes of one more of the longest clips; 0 where only one peak was traced. A step of a
+// single micro-batch holds no gradients during its forward pass, so peaks of different steps cannot
+// be compared.
 func (t Traced) rise() int64 {
 	if t.RiseBytes != nil {
 		return *t.RiseBytes

@@ -9,26 +9,35 @@ import (
 
 // TraceRequest is a candidate to trace, and what the planner wants to know of it.
 type TraceRequest struct {
-	Precision     string   `json:"precision"`
-	Checkpointing bool     `json:"gradient_checkpointing"`
-	EveryNLayers  int      `json:"every_n_layers"`      // with checkpointing: one of so many is computed again
-	Offload       bool     `json:"offload_checkpoints"` // what checkpointed layers save lies in pinned host memory
-	Optimizer     string   `json:"optimizer"`           // the Trainer's name
-	Allocator     string   `json:"allocator"`           // what the plan sets PYTORCH_CUDA_ALLOC_CONF to; "" without a GPU
-	Share         int      `json:"share"`               // clips of one device in an optimizer step
-	BudgetBytes   int64    `json:"budget_bytes"`        // of one device, context included
-	BesideBytes   int64    `json:"beside_bytes"`        // that a process holds beside its allocator's memory and the context: of several GPUs
-	MaxLengthS    *float64 `json:"max_length_s"`        // longer clips are left out; absent: none is
-	LongestS      float64  `json:"longest_s"`           // the longest clip that is planned for, of a stream whether one was measured or not
-	High          bool     `json:"high"`                // the worst peak of whole runs is asked for, too
-	Generates     bool     `json:"generates"`           // evaluations generate texts, where the model can: their keys and values are to fit
-	Beams         int      `json:"beams"`               // of a generation
-	Tokens        int      `json:"tokens"`              // of a text at most
+	Precision     string `json:"precision"`
+	Checkpointing bool   `json:"gradient_checkpointing"`
+	// with checkpointing: one of so many is computed again
+	EveryNLayers int `json:"every_n_layers"`
+	// what checkpointed layers save lies in pinned host memory
+	Offload   bool   `json:"offload_checkpoints"`
+	Optimizer string `json:"optimizer"` // the Trainer's name
+	// what the plan sets PYTORCH_CUDA_ALLOC_CONF to; "" without a GPU
+	Allocator   string `json:"allocator"`
+	Share       int    `json:"share"`        // clips of one device in an optimizer step
+	BudgetBytes int64  `json:"budget_bytes"` // of one device, context included
+	// that a process holds beside its allocator's memory and the context: of several GPUs
+	BesideBytes int64 `json:"beside_bytes"`
+	// longer clips are left out; absent: none is
+	MaxLengthS *float64 `json:"max_length_s"`
+	// the longest clip that is planned for, of a stream whether one was measured or not
+	LongestS float64 `json:"longest_s"`
+	// the worst peak of whole runs is asked for, too
+	High bool `json:"high"`
+	// evaluations generate texts, where the model can: their keys and values are to fit
+	Generates bool `json:"generates"`
+	Beams     int  `json:"beams"`  // of a generation
+	Tokens    int  `json:"tokens"` // of a text at most
 }
 
-// Next is the candidate to trace before a plan is made of what is known. First the one that computes nothing again; then, as long as they are
-// not traced, those that come out as the fastest, where what was traced tells of them; and where nothing fits, all that are left, which take less.
-// Nil when a plan needs no further trace. Errors: those of Make but Infeasible.
+// Next returns the candidate to trace before planning. First the one without checkpointing; then,
+// while they are not traced, those that existing traces suggest as the fastest; and where nothing
+// fits, all others, which take less memory. It returns nil when a plan needs no further trace.
+// Errors: those of Make except Infeasible.
 func Next(in Inputs) (*TraceRequest, error) {
 	options, err := in.Options.Normalized()
 	if err != nil {
@@ -45,20 +54,20 @@ func Next(in Inputs) (*TraceRequest, error) {
 	if err := s.checkPrecision(); err != nil {
 		return nil, err
 	}
-	left := s.candidates()
+	queue := s.candidates()
 	if s.anyTraced() {
 		s.guesses = true
-		found, ranked, err := s.feasible()
+		shorter, ranked, err := s.feasible()
 		if err != nil {
 			return nil, err
 		}
 		if len(ranked) > 0 {
-			s, left = found, []candidate{ranked[0].candidate}
+			s, queue = shorter, []candidate{ranked[0].candidate}
 		} else {
-			left = append(left, s.offloaded()...)
+			queue = append(queue, s.offloaded()...)
 		}
 	}
-	for _, w := range left {
+	for _, w := range queue {
 		if s.traced(w) == nil {
 			return s.traceRequest(w), nil
 		}
@@ -66,15 +75,20 @@ func Next(in Inputs) (*TraceRequest, error) {
 	return nil, nil
 }
 
-// anyTraced tells whether a candidate was traced.
+// anyTraced reports whether a candidate was traced.
 func (s *search) anyTraced() bool {
 	return slices.ContainsFunc(s.candidates(), func(w candidate) bool { return s.traced(w) != nil })
 }
 
 func (s *search) traceRequest(w candidate) *TraceRequest {
-	out := &TraceRequest{Precision: w.precision, Checkpointing: w.checkpointing.On(), EveryNLayers: max(1, w.checkpointing.EveryN), Offload: w.checkpointing.Offload, Optimizer: w.optimizer, Share: s.perDevice,
-		BudgetBytes: int64(s.budget.Bytes), BesideBytes: s.beside(), MaxLengthS: s.maxLength(), LongestS: s.clips.longest(), High: !s.in.WithoutAlternatives, Beams: profile.Or(s.in.Options.NumBeams, 1),
-		Tokens: profile.Or(s.in.Options.GenerationMaxLength, usualGeneration), Generates: profile.Or(s.in.Options.PredictWithGenerate, true)}
+	out := &TraceRequest{Precision: w.precision, Checkpointing: w.checkpointing.On(),
+		EveryNLayers: max(1, w.checkpointing.EveryN), Offload: w.checkpointing.Offload,
+		Optimizer: w.optimizer, Share: s.perDevice,
+		BudgetBytes: int64(s.budget.Bytes), BesideBytes: s.beside(), MaxLengthS: s.maxLength(),
+		LongestS: s.clips.longest(), High: !s.in.WithoutAlternatives,
+		Beams:     profile.Or(s.in.Options.NumBeams, 1),
+		Tokens:    profile.Or(s.in.Options.GenerationMaxLength, usualGeneration),
+		Generates: profile.Or(s.in.Options.PredictWithGenerate, true)}
 	if !s.pool.onCPU() {
 		out.Allocator = estimate.AllocatorSettings
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// readTimers prepares the times of each kind of GPU. Kernels that the user names must be of one of them. Errors: InvalidArgument.
+// readTimers prepares the times of each kind of GPU. Kernels that the user names must be of one of
+// them. Errors: InvalidArgument.
 func (s *search) readTimers() error {
 	measured, err := s.in.Options.measured()
 	if err != nil {
@@ -22,7 +23,9 @@ func (s *search) readTimers() error {
 	var foreign error
 	named := false
 	for i, g := range s.pool.gpus {
-		if slices.ContainsFunc(s.pool.gpus[:i], func(other profile.GPU) bool { return alike(g, other) }) {
+		if slices.ContainsFunc(s.pool.gpus[:i], func(other profile.GPU) bool {
+			return alike(g, other)
+		}) {
 			continue
 		}
 		timer, err := estimate.TimerOf(g, measured)
@@ -44,13 +47,14 @@ func (s *search) readTimers() error {
 	return foreign
 }
 
-// compareCards finds the GPUs on which a micro-batch takes the longest and the shortest, with its parts on the slowest.
+// compareCards finds the GPUs on which a micro-batch takes the longest and the shortest, with its
+// parts on the slowest.
 func (s *search) compareCards(w kernel.Work) (throughput, error) {
-	p := throughput{known: true}
+	p := throughput{timed: true}
 	if c := s.in.Options.Calibration; c != nil {
 		p.calibration = &c.Calibration
 	}
-	least, seconds := 0.0, make([]float64, len(s.timers))
+	shortest, seconds := 0.0, make([]float64, len(s.timers))
 	for i, timer := range s.timers {
 		parts, err := timer.Micro(w)
 		if err != nil {
@@ -60,16 +64,16 @@ func (s *search) compareCards(w kernel.Work) (throughput, error) {
 		if p.slowest == nil || seconds[i] > p.parts.Sum().Likely {
 			p.slowest, p.parts = timer, parts
 		}
-		if p.fastest == nil || seconds[i] < least {
-			p.fastest, least = timer, seconds[i]
+		if p.fastest == nil || seconds[i] < shortest {
+			p.fastest, shortest = timer, seconds[i]
 		}
 	}
 	p.paces = s.paces(seconds)
 	return p, nil
 }
 
-// paces is how long each GPU takes for a micro-batch, in relation to the slowest, by the seconds of each kind; nil where all are alike, or
-// some are assumed.
+// paces is how long each GPU takes for a micro-batch, in relation to the slowest, by the seconds of
+// each kind; nil where all are alike, or some are assumed.
 func (s *search) paces(seconds []float64) []float64 {
 	if len(seconds) < 2 || s.pool.count != len(s.pool.gpus) {
 		return nil
@@ -82,11 +86,13 @@ func (s *search) paces(seconds []float64) []float64 {
 	return paces
 }
 
-// shares divides the clips of a step by speed; nil where that is no other than evenly, or cannot be exact: the guard weights what each process
-// computes, unless an engine or the Trainer makes the batches, or results depend on the padding of a process's share.
+// shares divides the clips of a step by speed; nil where that is no other than evenly, or cannot be
+// exact: the guard weights what each process computes, unless an engine or the Trainer makes the
+// batches, or results depend on the padding of a process's share.
 func (s *search) shares(f evaluated) []int {
 	step := s.perDevice * s.pool.count
-	if f.throughput.paces == nil || s.sharded() || s.in.Options.Streamed || !s.mixing || f.traced.OneLength {
+	if f.throughput.paces == nil || s.sharded() || s.in.Options.Streamed || !s.mixing ||
+		f.traced.OneLength {
 		return nil
 	}
 	shares := batching.FastestShares(step, f.throughput.paces)
@@ -96,14 +102,16 @@ func (s *search) shares(f evaluated) []int {
 	return shares
 }
 
-// sharesReason says who gets how many clips, and what that saves.
-func (s *search) sharesReason(b batches) (why, gain string) {
-	each := make([]string, len(b.shares))
+// sharesReason describes each GPU's share of the clips, and what that saves.
+func (s *search) sharesReason(b batches) (reason, gain string) {
+	parts := make([]string, len(b.shares))
 	for i, share := range b.shares {
-		each[i] = fmt.Sprintf("%d for %s", share, s.pool.gpus[i].Name)
+		parts[i] = fmt.Sprintf("%d for %s", share, s.pool.gpus[i].Name)
 	}
-	return fmt.Sprintf("%s of a step are shared by speed (%s), and the guard weights each share, so that gradients are those of even shares; "+
-			"an epoch takes %.3g h on the GPUs, with even shares %.3g h", s.rows().Nouns(), units.Listed(each, ", ", 16), b.epoch.Likely/3600, b.evenly.Likely/3600),
+	return fmt.Sprintf("%s of a step are shared by speed (%s), and the guard weights each share, "+
+			"so that gradients are those of even shares; "+
+			"an epoch takes %.3g h on the GPUs, with even shares %.3g h", s.rows().Nouns(),
+			units.Listed(parts, ", ", 16), b.epoch.Likely/3600, b.evenly.Likely/3600),
 		fmt.Sprintf("%.2f× faster", b.evenly.Likely/b.epoch.Likely)
 }
 
@@ -111,20 +119,25 @@ func alike(a, b profile.GPU) bool {
 	return a.Name == b.Name && a.MemoryTotalBytes == b.MemoryTotalBytes
 }
 
-// unlikeWarning says what the slowest of unlike GPUs costs: where clips are shared evenly each step waits for it, and where not, the
-// memory that it has and the exchange of gradients may cost more than it saves.
-// The fastest kind alone is planned the same way; "" for GPUs of one kind, and where no times are known.
+// unlikeWarning describes what the slowest of several kinds of GPUs costs: with even shares each
+// step waits for it, and with uneven ones the memory it has and the gradient exchange may cost more
+// than it saves. The fastest kind alone is planned the same way. Returns "" for GPUs of one kind,
+// and where times are unknown.
 func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 	slow, best := f.throughput.slowest, f.throughput.fastest
-	if slow == best || d.Times == nil || s.in.Options.DeviceCount != nil || s.in.Options.Distributed != "" {
+	if slow == best || d.Times == nil || s.in.Options.DeviceCount != nil ||
+		s.in.Options.Distributed != "" {
 		return "", nil
 	}
-	fast := slices.DeleteFunc(slices.Clone(s.pool.gpus), func(g profile.GPU) bool { return !alike(g, best.GPU) })
+	fast := slices.DeleteFunc(slices.Clone(s.pool.gpus), func(g profile.GPU) bool {
+		return !alike(g, best.GPU)
+	})
 	in := s.in
 	in.Hardware.GPUs, in.WithoutAlternatives, in.Options.Precision = fast, true, f.precision
 	in.Traced = s.retargeted(newPool(in.Hardware, in.Options))
 	if named := in.Options.KernelProfile; named != nil { // which may be of the slow one
-		in.Options.KernelProfile, in.Options.KernelProfiles = nil, append([]kernel.Profile{*named}, in.Options.KernelProfiles...)
+		in.Options.KernelProfile, in.Options.KernelProfiles =
+			nil, append([]kernel.Profile{*named}, in.Options.KernelProfiles...)
 	}
 	alone, err := Make(in)
 	if err != nil {
@@ -132,7 +145,8 @@ func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 		case fault.From(err).Code == fault.Infeasible && f.chosen.shares != nil:
 			return "", nil
 		case fault.From(err).Code == fault.Infeasible:
-			return fmt.Sprintf("Each step waits for %s; the training does not fit on %s alone.", slow.GPU.Name, best.GPU.Name), nil
+			return fmt.Sprintf("Each step waits for %s; the training does not fit on %s alone.",
+				slow.GPU.Name, best.GPU.Name), nil
 		}
 		return "", err
 	}
@@ -142,11 +156,13 @@ func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 	case f.chosen.shares != nil && saved <= 100*aboutAsFast:
 		return "", nil
 	case f.chosen.shares != nil:
-		head = fmt.Sprintf("Even with %s shared by speed %s alone would take", s.rows().Nouns(), counted(fast))
+		head = fmt.Sprintf("Even with %s shared by speed %s alone would take", s.rows().Nouns(),
+			counted(fast))
 	case saved <= 0:
 		return fmt.Sprintf("%s %.0f %% longer.", head, -saved), nil
 	}
-	return fmt.Sprintf("%s %.0f %% less time. Set %s before Python starts, and plan again.", head, saved, visibleOnly(fast)), nil
+	return fmt.Sprintf("%s %.0f %% less time. Set %s before Python starts, and plan again.", head,
+		saved, visibleOnly(fast)), nil
 }
 
 // retargeted are the traces for other cards, which have no less memory: what fits here fits there.
@@ -167,8 +183,9 @@ func counted(gpus []profile.GPU) string {
 	return fmt.Sprintf("%d × %s", len(gpus), gpus[0].Name)
 }
 
-// visibleOnly is the environment that hides the other GPUs. CUDA counts the fastest first by itself, not in the driver's order, and what is visible now is
-// counted from 0, so that identifiers are meant where they are known.
+// visibleOnly is the environment that hides the other GPUs. CUDA counts the fastest first by
+// itself, not in the driver's order, and what is visible now is counted from 0, so that identifiers
+// are meant where they are known.
 func visibleOnly(gpus []profile.GPU) string {
 	identifiers, indices := make([]string, len(gpus)), make([]string, len(gpus))
 	for i, g := range gpus {

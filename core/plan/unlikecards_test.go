@@ -38,7 +38,8 @@ func waitWarning(c profile.Config) string {
 	return ""
 }
 
-// TestUnlikeCards: with a T4 beside it a V100 waits most of the time, so that it is planned alone, too.
+// TestUnlikeCards: with a T4 beside it a V100 waits most of the time, so that it is planned alone,
+// too.
 func TestUnlikeCards(t *testing.T) {
 	warned := func(cards ...string) string { return waitWarning(planned(t, evenly(t, cards...))) }
 	slow := warned("T4", "V100")
@@ -49,7 +50,8 @@ func TestUnlikeCards(t *testing.T) {
 	assert.Empty(t, warned("T4"))
 }
 
-// TestUnlikeCardsAreNamedByIdentifier: indices are not those of the driver where CUDA puts the fastest first, or some are hidden.
+// TestUnlikeCardsAreNamedByIdentifier: indices are not those of the driver where CUDA puts the
+// fastest first, or some are hidden.
 func TestUnlikeCardsAreNamedByIdentifier(t *testing.T) {
 	in := evenly(t, "T4", "V100", "V100")
 	for i := range in.Hardware.GPUs {
@@ -60,7 +62,8 @@ func TestUnlikeCardsAreNamedByIdentifier(t *testing.T) {
 	assert.Contains(t, warning, "Set CUDA_VISIBLE_DEVICES=GPU-8,GPU-9 before")
 }
 
-// TestDevicesCarryTheirIdentifiers, by which processes find their own, and a plan says where CUDA may have selected others.
+// TestDevicesCarryTheirIdentifiers, by which processes find their own, and a plan says where CUDA
+// may have selected others.
 func TestDevicesCarryTheirIdentifiers(t *testing.T) {
 	in := unlike(t, "T4", "V100")
 	in.Hardware.GPUs[1].UUID, in.Hardware.OrderNote = "GPU-8", "CUDA may have selected others."
@@ -73,7 +76,8 @@ func TestDevicesCarryTheirIdentifiers(t *testing.T) {
 	}
 }
 
-// TestTheSlowestTakesTheLongest: an L4 has the higher published rate in tensor cores, and half the bandwidth and a quarter of the power.
+// TestTheSlowestTakesTheLongest: an L4 has the higher published rate in tensor cores, and half the
+// bandwidth and a quarter of the power.
 func TestTheSlowestTakesTheLongest(t *testing.T) {
 	for _, other := range []string{"A10G", "RTX 3090"} {
 		for _, cards := range [][]string{{other, "L4"}, {"L4", other}} {
@@ -84,7 +88,8 @@ func TestTheSlowestTakesTheLongest(t *testing.T) {
 	}
 }
 
-// TestKernelsOfOneOfUnlikeCards: a table counts for its own card, in the plan of all as in that of the faster one alone.
+// TestKernelsOfOneOfUnlikeCards: a table counts for its own card, in the plan of all as in that of
+// the faster one alone.
 func TestKernelsOfOneOfUnlikeCards(t *testing.T) {
 	for table, date := range map[string]string{"T4": "2026-03-01", "V100-16": ""} {
 		measured, err := measuredTable(t, slower(t, table, 0.9, 0.9, 0.9), 0).Profile()
@@ -107,7 +112,8 @@ func samples(c profile.Config) (all []int) {
 	return all
 }
 
-// TestUnlikeCardsShareClipsBySpeed: the slow one gets so many that the fast one need not wait, the step stays what it was.
+// TestUnlikeCardsShareClipsBySpeed: the slow one gets so many that the fast one need not wait, the
+// step stays what it was.
 func TestUnlikeCardsShareClipsBySpeed(t *testing.T) {
 	for _, cards := range [][]string{{"T4", "V100"}, {"V100", "T4"}, {"L4", "A10G", "A10G", "A10G"}} {
 		slowest := "T4"
@@ -125,17 +131,18 @@ func TestUnlikeCardsShareClipsBySpeed(t *testing.T) {
 		assert.Equal(t, []int{32, 32}, []int{sum, effective(c)}, "%v: %v", cards, shares)
 		assert.Less(t, c.Times.StepS.Likely, 0.9*slow.Times.StepS.Likely, "%v", cards)
 		assert.Equal(t, "memory", c.MicroBatching)
-		why := decision(t, c, "distributed")
-		assert.Contains(t, why.Reason, fmt.Sprintf("shared by speed (%d for %s", shares[0], c.Devices[0].Name))
-		assert.Equal(t, "even shares", why.Alternative)
-		assert.Contains(t, why.Gain, "faster")
+		d := decision(t, c, "distributed")
+		assert.Contains(t, d.Reason, fmt.Sprintf("shared by speed (%d for %s", shares[0], c.Devices[0].Name))
+		assert.Equal(t, "even shares", d.Alternative)
+		assert.Contains(t, d.Gain, "faster")
 		assert.Empty(t, waitWarning(c))
 	}
 	assert.Contains(t, strings.Join(planned(t, unlike(t, "T4", "V100", "V100")).Warnings, " "),
 		"Even with clips shared by speed 2 × Tesla V100-SXM2-16GB alone would take", "a card may cost more than it adds")
 }
 
-// TestCardsThatShareEvenly: where all are alike, and where unequal shares would change what is learned.
+// TestCardsThatShareEvenly: where all are alike, and where unequal shares would change what is
+// learned.
 func TestCardsThatShareEvenly(t *testing.T) {
 	for name, change := range map[string]func(in *Inputs){
 		"alike":           func(in *Inputs) { in.Hardware.GPUs[1] = in.Hardware.GPUs[0] },

@@ -31,7 +31,8 @@ func check(in Inputs) error {
 	return checkHardware(in.Hardware, in.Options)
 }
 
-const modelHint = "profile the model again, or give a ModelProfile with total_parameters and trainable_parameters"
+const modelHint = "profile the model again, or give a ModelProfile with total_parameters and " +
+	"trainable_parameters"
 
 func checkModel(m profile.Model, state string) error {
 	bad := func(format string, args ...any) error {
@@ -48,17 +49,20 @@ func checkModel(m profile.Model, state string) error {
 	case m.GradientBytes < 0 || m.GradientBytes > maxPartBytes:
 		return bad("gradient_bytes of model %q is %d, outside 0..2^58", m.Name, m.GradientBytes)
 	}
-	bytes, known := m.OptimizerBytes[state]
-	if !known || bytes < 0 || bytes > maxPartBytes {
-		return bad("optimizer_bytes of model %q has no %q entry in 0..2^58 (found %v)", m.Name, state, m.OptimizerBytes)
+	bytes, ok := m.OptimizerBytes[state]
+	if !ok || bytes < 0 || bytes > maxPartBytes {
+		return bad("optimizer_bytes of model %q has no %q entry in 0..2^58 (found %v)", m.Name,
+			state, m.OptimizerBytes)
 	}
 	return nil
 }
 
 func checkDataset(d profile.Dataset) error {
 	if d.SampleCount < 1 {
-		return fault.New(fault.EmptyDataset, "check the path or the split; files that cannot be read are listed in bad_files",
-			"the dataset %q has %d usable %s (%d bad files); at least 1 is needed", d.Source, d.SampleCount, d.RowKind.Nouns(), len(d.BadFiles))
+		return fault.New(fault.EmptyDataset,
+			"check the path or the split; files that cannot be read are listed in bad_files",
+			"the dataset %q has %d usable %s (%d bad files); at least 1 is needed", d.Source,
+			d.SampleCount, d.RowKind.Nouns(), len(d.BadFiles))
 	}
 	for _, f := range []struct {
 		name       string
@@ -74,7 +78,8 @@ func checkDataset(d profile.Dataset) error {
 	} {
 		if !(f.value >= f.low && f.value <= f.high) { // written so that NaN fails
 			return fault.New(fault.InvalidArgument, "profile the dataset again",
-				"%s of dataset %q is %v, outside %.3g..%.3g", f.name, d.Source, f.value, f.low, f.high)
+				"%s of dataset %q is %v, outside %.3g..%.3g", f.name, d.Source, f.value, f.low,
+				f.high)
 		}
 	}
 	return nil
@@ -83,13 +88,15 @@ func checkDataset(d profile.Dataset) error {
 func checkHardware(h profile.Hardware, o Options) error {
 	for _, g := range h.GPUs {
 		if g.MemoryTotalBytes == 0 {
-			return fault.New(fault.InvalidArgument, `name a GPU of the catalogue instead, such as gpu="T4"`,
+			return fault.New(fault.InvalidArgument,
+				`name a GPU of the catalogue instead, such as gpu="T4"`,
 				"GPU %d (%s) reports no memory", g.Index, g.Name)
 		}
 	}
 	if h.Memory.TotalBytes == 0 || h.Memory.AvailableBytes > h.Memory.TotalBytes {
 		return fault.New(fault.InvalidArgument, "profile the hardware again",
-			"host memory is %d bytes with %d available; a total above 0 and not more than that available is needed",
+			"host memory is %d bytes with %d available; a total above 0 and not more than that "+
+				"available is needed",
 			h.Memory.TotalBytes, h.Memory.AvailableBytes)
 	}
 	if !(h.CPU.UsableCores >= 0) || math.IsInf(h.CPU.UsableCores, 1) {
@@ -104,11 +111,13 @@ func checkDeviceCount(gpus []profile.GPU, o Options) error {
 	case o.DeviceCount == nil:
 		return nil
 	case len(gpus) == 0 && *o.DeviceCount > 1:
-		return fault.New(fault.InvalidArgument, `leave device_count out, or name a GPU to plan for, such as gpu="T4"`,
+		return fault.New(fault.InvalidArgument,
+			`leave device_count out, or name a GPU to plan for, such as gpu="T4"`,
 			"device_count is %d, but there is no GPU; 1..1 is possible on a CPU", *o.DeviceCount)
 	case *o.DeviceCount > o.TargetBatchSize:
 		return fault.New(fault.InvalidArgument, "raise target_batch_size or lower device_count",
-			"device_count is %d, more than target_batch_size %d; every device needs at least one sample a step",
+			"device_count is %d, more than target_batch_size %d; every device needs at least one "+
+				"sample a step",
 			*o.DeviceCount, o.TargetBatchSize)
 	}
 	return nil

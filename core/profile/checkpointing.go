@@ -2,14 +2,15 @@ package profile
 
 import "fmt"
 
-// Checkpointing is which layers are computed again in the backward pass, instead of keeping what they computed.
+// Checkpointing is which layers are computed again in the backward pass, instead of keeping what
+// they computed.
 type Checkpointing struct {
 	EveryN  int  // each n-th layer, as transformers counts them; 0: none
 	Offload bool // what it saves lies in pinned host memory
 }
 
-// CheckpointingOf is that of settings as users know them: whether there is any, of each how many layers one, below 1 of each, and whether what
-// it saves is offloaded.
+// CheckpointingOf is that of settings as users know them: whether there is any, of each how many
+// layers one, below 1 of each, and whether what it saves is offloaded.
 func CheckpointingOf(on bool, everyN int, offload bool) Checkpointing {
 	if !on {
 		return Checkpointing{}
@@ -17,10 +18,10 @@ func CheckpointingOf(on bool, everyN int, offload bool) Checkpointing {
 	return Checkpointing{EveryN: max(1, everyN), Offload: offload}
 }
 
-// On tells whether any layer is computed again.
+// On reports whether any layer is computed again.
 func (c Checkpointing) On() bool { return c.EveryN > 0 }
 
-// Partly tells whether some layers alone are computed again.
+// Partly reports whether some layers alone are computed again.
 func (c Checkpointing) Partly() bool { return c.EveryN > 1 }
 
 // Share is the share of the layers that are computed again, 0 to 1.

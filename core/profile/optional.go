@@ -1,9 +1,9 @@
 package profile
 
-// Or gives the value that a pointer holds, or the default of an absent one.
-func Or[T any](given *T, otherwise T) T {
-	if given == nil {
+// Or returns the value that a pointer holds, or the default of an absent one.
+func Or[T any](p *T, otherwise T) T {
+	if p == nil {
 		return otherwise
 	}
-	return *given
+	return *p
 }

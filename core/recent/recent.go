@@ -1,4 +1,5 @@
-// Package recent keeps the newest answers to questions that are asked again, such as by the operations of one plan.
+// Package recent keeps the newest answers to questions that are asked again, such as by the
+// operations of one plan.
 package recent
 
 import (
@@ -15,25 +16,16 @@ type Memory[K comparable, V any] struct {
 }
 
 // New is a memory of at most so many answers.
-func New[K comparable, V any](most int) *Memory[K, V] {
-	return &Memory[K, V]{most: most, answers: map[K]V{}}
+func New[K comparable, V any](capacity int) *Memory[K, V] {
+	return &Memory[K, V]{most: capacity, answers: map[K]V{}}
 }
 
 // Get is the answer to a question, if it is known.
 func (m *Memory[K, V]) Get(question K) (V, bool) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	answer, known := m.answers[question]
-	return answer, known
-}
-
-// Take is Get of an answer that only its caller has from here on.
-func (m *Memory[K, V]) Take(question K) (V, bool) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	answer, known := m.answers[question]
-	m.forget(question)
-	return answer, known
+	answer, ok := m.answers[question]
+	return answer, ok
 }
 
 // Put keeps an answer as the newest.
@@ -48,8 +40,8 @@ func (m *Memory[K, V]) Put(question K, answer V) {
 }
 
 func (m *Memory[K, V]) forget(question K) {
-	if at := slices.Index(m.order, question); at >= 0 {
+	if index := slices.Index(m.order, question); index >= 0 {
 		delete(m.answers, question)
-		m.order = slices.Delete(m.order, at, at+1)
+		m.order = slices.Delete(m.order, index, index+1)
 	}
 }

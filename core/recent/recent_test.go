@@ -1,7 +1,6 @@
 package recent
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,28 +19,4 @@ func TestTheOldestGoFirst(t *testing.T) {
 		assert.True(t, known, question)
 		assert.Equal(t, answer, found, question)
 	}
-}
-
-func TestWhatIsTakenHasOneOwner(t *testing.T) {
-	m := New[int, int](4)
-	m.Put(1, 10)
-	var owners sync.Map
-	var wait sync.WaitGroup
-	for i := range 8 {
-		wait.Add(1)
-		go func() {
-			defer wait.Done()
-			if answer, known := m.Take(1); known {
-				owners.Store(i, answer)
-			}
-		}()
-	}
-	wait.Wait()
-	count := 0
-	owners.Range(func(_, answer any) bool {
-		assert.Equal(t, 10, answer)
-		count++
-		return true
-	})
-	assert.Equal(t, 1, count)
 }

@@ -1,5 +1,5 @@
-// Package recovery decides what to do after a training step failed: what kind of failure it was, and with which
-// micro-batch to go on. It is pure; Python clears the memory and runs the steps.
+// Package recovery decides what to do after a training step failed: what kind of failure it was,
+// and with which micro-batch to go on. It is pure; Python clears the memory and runs the steps.
 package recovery
 
 import (
@@ -7,35 +7,48 @@ import (
 	"strings"
 )
 
-// Class says what a failure calls for.
+// Class is what a failure calls for.
 type Class string
 
 const (
-	GPUOOM   Class = "gpu_oom"  // GPU memory ran out: continue with a smaller micro-batch
-	Maybe    Class = "maybe"    // often a disguised lack of GPU memory: a smaller micro-batch is worth one attempt
-	HostOOM  Class = "host_oom" // host memory ran out: fewer loader workers; a smaller micro-batch does not help
-	Poisoned Class = "poisoned" // the CUDA context or a collective is broken: only a new process helps
-	Other    Class = "other"    // nothing to do with memory
+	GPUOOM Class = "gpu_oom" // GPU memory ran out: continue with a smaller micro-batch
+	// often a disguised lack of GPU memory: a smaller micro-batch is worth one attempt
+	Maybe Class = "maybe"
+	// host memory ran out: fewer loader workers; a smaller micro-batch does not help
+	HostOOM Class = "host_oom"
+	// the CUDA context or a collective is broken: only a new process helps
+	Poisoned Class = "poisoned"
+	Other    Class = "other" // nothing to do with memory
 )
 
 // Advice by class, shown with every row of the tables that has none of its own.
 var advice = map[Class]string{
-	GPUOOM:   "GPU memory ran out; a smaller micro-batch with more accumulation keeps the effective batch",
-	Maybe:    "this often hides a lack of GPU memory; one retry with a smaller micro-batch shows whether it does",
-	HostOOM:  "host memory ran out, which a smaller micro-batch does not change; lower dataloader_num_workers and the prefetch factor, or stream the dataset",
-	Poisoned: "the process can no longer use the GPU; restart it and continue from the last checkpoint",
-	Other:    "not a lack of memory; fix the cause and continue from the last checkpoint",
+	GPUOOM: "GPU memory ran out; a smaller micro-batch with more accumulation keeps the " +
+		"effective batch",
+	Maybe: "this often hides a lack of GPU memory; one retry with a smaller micro-batch shows " +
+		"whether it does",
+	HostOOM: "host memory ran out, which a smaller micro-batch does not change; lower " +
+		"dataloader_num_workers and the prefetch factor, or stream the dataset",
+	Poisoned: "the process can no longer use the GPU; restart it and continue from the last " +
+		"checkpoint",
+	Other: "not a lack of memory; fix the cause and continue from the last checkpoint",
 }
 
 const (
-	sharedMemory = "the loader's workers ran out of shared memory; lower dataloader_num_workers, or give the container more (docker run --shm-size=8g)"
-	openFiles    = "the batches of the loader's workers take more open files than this process may have; lower dataloader_num_workers, or raise the limit (ulimit -n 65536)"
-	nvmlAssert   = "GPU memory ran out on a device that hides its counters (a MIG slice, a container); a smaller micro-batch keeps the effective batch; " +
+	sharedMemory = "the loader's workers ran out of shared memory; lower dataloader_num_workers, " +
+		"or give the container more (docker run --shm-size=8g)"
+	openFiles = "the batches of the loader's workers take more open files than this process " +
+		"may have; lower dataloader_num_workers, or raise the limit (ulimit -n 65536)"
+	nvmlAssert = "GPU memory ran out on a device that hides its counters (a MIG slice, a " +
+		"container); a smaller micro-batch keeps the effective batch; " +
 		"if it fails at once again, set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"
-	collective = "a collective between GPUs failed, so the ranks no longer agree; restart all of them from the last checkpoint"
-	bug        = "a wrong index or a defective kernel, not a lack of memory; run with CUDA_LAUNCH_BLOCKING=1 to find it " +
+	collective = "a collective between GPUs failed, so the ranks no longer agree; restart all of " +
+		"them from the last checkpoint"
+	bug = "a wrong index or a defective kernel, not a lack of memory; run with " +
+		"CUDA_LAUNCH_BLOCKING=1 to find it " +
 		"(labels outside the vocabulary are the usual cause), then restart the process"
-	defectiveGPU = "the GPU or its memory is failing; restart the process, and look at nvidia-smi -q and the kernel log if it happens again"
+	defectiveGPU = "the GPU or its memory is failing; restart the process, and look at " +
+		"nvidia-smi -q and the kernel log if it happens again"
 )
 
 // pattern is one way in which a failure shows: a text that holds every part.
@@ -45,9 +58,10 @@ type pattern struct {
 	advice string   // "" for that of the class
 }
 
-// patterns is searched from the top; the first match counts. Broken contexts come first, because their texts may also speak of
-// memory. Parts are long enough not to match the notes that PyTorch adds to every CUDA error ("… to enable device-side
-// assertions"). Texts are those of PyTorch 2.0 to 2.15, cuBLAS, cuDNN, NCCL, ROCm, the Linux kernel and glibc.
+// patterns is searched from the top; the first match counts. Broken contexts come first, because
+// their texts may also speak of memory. Parts are long enough not to match the notes that PyTorch
+// adds to every CUDA error ("… to enable device-side assertions"). Texts are those of PyTorch 2.0
+// to 2.15, cuBLAS, cuDNN, NCCL, ROCm, the Linux kernel and glibc.
 var patterns = []pattern{
 	{Poisoned, []string{"an illegal memory access was encountered"}, bug},
 	{Poisoned, []string{"cudaerrorillegaladdress"}, bug},
@@ -96,7 +110,8 @@ var patterns = []pattern{
 	{HostOOM, []string{"workers are out of shared memory"}, sharedMemory},
 	{HostOOM, []string{"insufficient shared memory (shm)"}, sharedMemory},
 	{HostOOM, []string{"unable to allocate shared memory(shm)"}, sharedMemory},
-	{HostOOM, []string{"</torch_", "too many open files"}, openFiles}, // PyTorch's names of files in shared memory
+	// PyTorch's names of files in shared memory
+	{HostOOM, []string{"</torch_", "too many open files"}, openFiles},
 	{HostOOM, []string{"received 0 items of ancdata"}, openFiles},
 	{HostOOM, []string{"communication with the workers is no longer possible"}, openFiles},
 	{HostOOM, []string{"</torch_"}, sharedMemory},
@@ -122,7 +137,7 @@ var patterns = []pattern{
 	{Maybe, []string{"out of memory"}, ""}, // whose memory is not said
 }
 
-// types maps exception classes whose name alone tells, by their last part in lower case.
+// types maps exception classes whose name alone decides, by their last part in lower case.
 var types = map[string]Class{
 	"outofmemoryerror":  GPUOOM, // torch.OutOfMemoryError, torch.cuda.OutOfMemoryError
 	"memoryerror":       HostOOM,
@@ -130,17 +145,17 @@ var types = map[string]Class{
 	"distbackenderror":  Poisoned,
 }
 
-// Classify tells the class of a failure from the exception's type ("torch.OutOfMemoryError", "RuntimeError") and text
-// (str(exception)), with what it means and what to do. Case does not matter. The text outranks the type, because loader
-// workers and wrappers raise one type and quote another.
+// Classify returns the class of a failure from the exception's type ("torch.OutOfMemoryError",
+// "RuntimeError") and text (str(exception)), with its meaning and remedy. Case does not matter. The
+// text outranks the type, because loader workers and wrappers raise one type and quote another.
 func Classify(excType, text string) (Class, string) {
 	lower := strings.ToLower(text)
 	if i := slices.IndexFunc(patterns, func(s pattern) bool { return s.in(lower) }); i >= 0 {
 		return patterns[i].class, orAdvice(patterns[i].advice, patterns[i].class)
 	}
 	name := strings.ToLower(strings.TrimSpace(excType))
-	class, known := types[name[strings.LastIndexByte(name, '.')+1:]]
-	if !known {
+	class, ok := types[name[strings.LastIndexByte(name, '.')+1:]]
+	if !ok {
 		class = Other
 	}
 	return class, advice[class]
@@ -155,9 +170,9 @@ func (s pattern) in(text string) bool {
 	return true
 }
 
-func orAdvice(why string, class Class) string {
-	if why == "" {
+func orAdvice(text string, class Class) string {
+	if text == "" {
 		return advice[class]
 	}
-	return why
+	return text
 }

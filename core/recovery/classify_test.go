@@ -114,21 +114,22 @@ var failures = []failure{
 
 func TestClassify(t *testing.T) {
 	for _, f := range failures {
-		class, why := Classify(f.excType, f.text)
+		class, advised := Classify(f.excType, f.text)
 		assert.Equal(t, f.class, class, "%s: %s", f.excType, f.text)
-		assert.NotEmpty(t, why)
+		assert.NotEmpty(t, advised)
 		class, _ = Classify(strings.ToUpper(f.excType), strings.ToUpper(f.text))
 		assert.Equal(t, f.class, class, "upper case: %s", f.text)
 	}
 }
 
 func TestAWorkersQuoteOutranksTheType(t *testing.T) {
-	class, why := Classify("MemoryError", "Caught OutOfMemoryError in replica 1 on device 1.\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB")
+	class, advised := Classify("MemoryError", "Caught OutOfMemoryError in replica 1 on device 1.\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1 GiB")
 	assert.Equal(t, GPUOOM, class)
-	assert.Contains(t, why, "effective batch")
+	assert.Contains(t, advised, "effective batch")
 }
 
-// Every row must be reachable: some text of the table above is decided by it, and by no row before it.
+// Every row must be reachable: some text of the table above is decided by it, and by no row before
+// it.
 func TestEverySignIsTested(t *testing.T) {
 	for i, s := range patterns {
 		decides := func(f failure) bool {
@@ -149,8 +150,8 @@ func TestAdviceFitsTheCause(t *testing.T) {
 		"CUDA error: uncorrectable ECC error encountered":            "nvidia-smi",
 		"GET was unable to find an engine to execute this operation": "one retry",
 	} {
-		_, why := Classify("RuntimeError", text)
-		assert.Contains(t, why, want)
+		_, advised := Classify("RuntimeError", text)
+		assert.Contains(t, advised, want)
 	}
 }
 
@@ -160,9 +161,9 @@ func FuzzClassify(f *testing.F) {
 	}
 	f.Add("a.b.", "\xff\x00")
 	f.Fuzz(func(t *testing.T, excType, text string) {
-		class, why := Classify(excType, text)
-		if _, known := advice[class]; !known || why == "" {
-			t.Fatalf("class %q, why %q", class, why)
+		class, advised := Classify(excType, text)
+		if _, ok := advice[class]; !ok || advised == "" {
+			t.Fatalf("class %q, why %q", class, advised)
 		}
 	})
 }

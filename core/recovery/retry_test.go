@@ -70,7 +70,8 @@ func TestMaybeIsTriedOnceEvenAfterAnOOM(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, d.Retry)
 	assert.Equal(t, 1, d.MaybeRetries)
-	d, err = Next(State{Class: GPUOOM, MicroBatch: 4, Retries: 2, MaybeRetries: 1}) // a clear one still counts on
+	// a clear one still counts on
+	d, err = Next(State{Class: GPUOOM, MicroBatch: 4, Retries: 2, MaybeRetries: 1})
 	require.NoError(t, err)
 	assert.True(t, d.Retry)
 	assert.Equal(t, 1, d.MaybeRetries)

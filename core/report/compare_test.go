@@ -12,7 +12,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
-// made is a run of steps from first on, of 10 s audio each, that take pace seconds and hold GiB of a card of 100 W.
+// made is a run of steps from first on, of 10 s audio each, that take pace seconds and hold GiB of
+// a card of 100 W.
 func made(name string, first uint64, pace float64, used ...float64) Compared {
 	log := runlog.Log{DurationS: pace * float64(len(used)), GPUs: []runlog.GPU{{Name: "L4", TotalBytes: 24 << 30}}}
 	log.Memory.GPUUsed, log.Activity.GPUs = []runlog.Column{nil}, make([]runlog.GPUSeries, 1)

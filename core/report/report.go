@@ -1,3 +1,6 @@
+// Package report says what became of a run: its figures, alerts and charts, and its series for
+// other programs. It is pure. Package report says what became of a run: its figures, alerts and
+// charts, and its series for other programs. It is pure.
 package report
 
 import (
@@ -18,8 +21,10 @@ type Request struct {
 	Settings diagnosis.Run `json:"settings"`
 	Guard    []GuardEvent  `json:"guard"`
 	History  []Logged      `json:"history"` // log_history of trainer_state.json
-	By       string        `json:"by"`      // the axis of the charts, "time" or "steps"; "" for no charts
-	GPUs     []int         `json:"gpus"`    // whose charts are shown; null: the four with the least headroom, the others behind a fold
+	// the axis of the charts, "time" or "steps"; "" for no charts
+	By string `json:"by"`
+	// whose charts are shown; null: the four with the least headroom, the others behind a fold
+	GPUs []int `json:"gpus"`
 }
 
 // Report is what became of a run.
@@ -31,35 +36,40 @@ type Report struct {
 
 const openGPUs = 4 // whose charts are not behind a fold
 
-// Make gives the figures of a run by its monitors' logs, what held it back, and its charts. Errors: Corrupt, InvalidArgument.
-func Make(r Request) (found Report, err error) {
+// Make returns the figures of a run by its monitors' logs, what held it back, and its charts.
+// Errors: Corrupt, InvalidArgument.
+func Make(r Request) (report Report, err error) {
 	start, err := placed(r.Sources)
 	if err != nil {
-		return found, err
+		return report, err
 	}
 	if len(r.Sources) == 0 {
-		return found, fault.New(fault.InvalidArgument, "pass what its monitors saw", "reporting a run: it has no run logs")
+		return report, fault.New(fault.InvalidArgument, "pass what its monitors saw",
+			"reporting a run: it has no run logs")
 	}
 	t := newTimeline(r.Sources)
-	found = Report{Figures: t.figures(float64(start)/1e9, r.Guard), Findings: t.findings(r.Settings)}
+	report = Report{Figures: t.figures(float64(start)/1e9, r.Guard),
+		Findings: t.findings(r.Settings)}
 	if r.By == "" {
-		return found, nil
+		return report, nil
 	}
 	a, err := newAxis(t, r.By)
 	if err != nil {
-		return found, err
+		return report, err
 	}
-	shown, others, err := t.chosen(r.GPUs)
+	gpus, others, err := t.chosen(r.GPUs)
 	if err == nil {
-		a.mark(&found.Figures)
-		found.Charts = t.charts(a, r.By, found.Figures.Bands, r.History, shown, others)
+		a.mark(&report.Figures)
+		report.Charts = t.charts(a, r.By, report.Figures.Bands, r.History, gpus, others)
 	}
-	return found, err
+	return report, err
 }
 
 func (t *timeline) figures(start float64, guard []GuardEvent) view.RunFigures {
-	f := view.RunFigures{Start: start, Duration: t.duration, Interval: t.sources[0].RunLog.IntervalS, Steps: t.stepFigures(), GPUs: []view.GPUFigures{},
-		Alerts: t.alerts(), Events: t.events(guard), Bands: t.bands(), Unfinished: t.leads[len(t.leads)-1].unfinished()}
+	f := view.RunFigures{Start: start, Duration: t.duration,
+		Interval: t.sources[0].RunLog.IntervalS, Steps: t.stepFigures(), GPUs: []view.GPUFigures{},
+		Alerts: t.alerts(), Events: t.events(guard), Bands: t.bands(),
+		Unfinished: t.leads[len(t.leads)-1].unfinished()}
 	for _, s := range t.sources {
 		f.Samples += int(s.RunLog.Samples)
 		f.Errors += int(s.RunLog.Errors)
@@ -85,61 +95,69 @@ func (t *timeline) figures(start float64, guard []GuardEvent) view.RunFigures {
 	return f
 }
 
-// unfinished tells whether a training began, and nothing is known of its end.
+// unfinished reports whether a training began, and nothing is known of its end.
 func (s *Source) unfinished() bool {
-	told := func(word string) bool {
-		return slices.ContainsFunc(s.RunLog.Events, func(e runlog.Event) bool { return e.Kind == runlog.EventTraining && strings.Contains(e.Text, word) })
+	has := func(word string) bool {
+		return slices.ContainsFunc(s.RunLog.Events, func(e runlog.Event) bool {
+			return e.Kind == runlog.EventTraining && strings.Contains(e.Text, word)
+		})
 	}
-	return told("begins") && !told("ends")
+	return has("begins") && !has("ends")
 }
 
-// findings are of all leading run logs, each once. Where one part of a run has more to say, it is not said of another that nothing
-// was found.
+// findings are of all leading run logs, each once. Where one part of a run has more to say, it is
+// not said of another that nothing was found.
 func (t *timeline) findings(settings diagnosis.Run) []diagnosis.Finding {
-	var found []diagnosis.Finding
-	known := map[[7]string]bool{}
+	var findings []diagnosis.Finding
+	reported := map[[7]string]bool{}
 	for _, s := range t.leads {
 		for _, f := range diagnosis.Of(&s.RunLog, settings) {
-			if key := [7]string{f.Kind, f.Severity, f.Title, f.Evidence, f.Change, f.Setting, f.Value}; !known[key] {
-				known[key], found = true, append(found, f)
+			if key := [7]string{f.Kind, f.Severity, f.Title, f.Evidence, f.Change, f.Setting,
+				f.Value}; !reported[key] {
+				reported[key], findings = true, append(findings, f)
 			}
 		}
 	}
-	diagnosis.Sort(found)
-	return weightiest(found)
+	diagnosis.Sort(findings)
+	return weightiest(findings)
 }
 
 func weightiest(findings []diagnosis.Finding) []diagnosis.Finding {
 	for _, silent := range [][]string{{"healthy", "too_short"}, {"too_short"}} {
-		left := slices.DeleteFunc(slices.Clone(findings), func(f diagnosis.Finding) bool { return slices.Contains(silent, f.Kind) })
-		if len(left) > 0 {
-			return left
+		spoken := slices.DeleteFunc(slices.Clone(findings), func(f diagnosis.Finding) bool {
+			return slices.Contains(silent, f.Kind)
+		})
+		if len(spoken) > 0 {
+			return spoken
 		}
 	}
 	return findings
 }
 
 // chosen are the GPUs whose charts are shown, and those that are behind a fold.
-func (t *timeline) chosen(numbers []int) (shown, others []*gpu, err error) {
+func (t *timeline) chosen(numbers []int) (chosen, others []*gpu, err error) {
 	if numbers != nil {
 		for _, i := range numbers {
 			if i < 0 || i >= len(t.gpus) {
-				return nil, nil, fault.New(fault.InvalidArgument, "count from 0", "gpus: %d is not one of %d GPUs", i, len(t.gpus))
+				return nil, nil, fault.New(fault.InvalidArgument, "count from 0",
+					"gpus: %d is not one of %d GPUs", i, len(t.gpus))
 			}
-			shown = append(shown, t.gpus[i])
+			chosen = append(chosen, t.gpus[i])
 		}
-		return shown, nil, nil
+		return chosen, nil, nil
 	}
 	unknown, order := math.Inf(1), slices.Clone(t.gpus)
-	slices.SortStableFunc(order, func(a, b *gpu) int { return cmp.Compare(*cmp.Or(a.least(), &unknown), *cmp.Or(b.least(), &unknown)) })
+	slices.SortStableFunc(order, func(a, b *gpu) int {
+		return cmp.Compare(*cmp.Or(a.least(), &unknown), *cmp.Or(b.least(), &unknown))
+	})
 	for _, g := range t.gpus {
 		if slices.Index(order, g) < openGPUs {
-			shown = append(shown, g)
+			chosen = append(chosen, g)
 		} else {
 			others = append(others, g)
 		}
 	}
-	return shown, others, nil
+	return chosen, others, nil
 }
 
 // mark places alerts and events on the axis.
@@ -154,4 +172,30 @@ func (a *axis) mark(f *view.RunFigures) {
 	for i := range f.Events {
 		f.Events[i].X = a.place(f.Events[i].AtS)
 	}
+}
+
+// Source is what one monitor of a run saw.
+type Source struct {
+	Name   string     `json:"name"` // "" is the first, else what its file's name adds
+	RunLog runlog.Log `json:"run_log"`
+
+	offset float64 // seconds from the run's start to that of the run log
+}
+
+// placed checks the run logs and places them on one timeline, which begins with the earliest.
+// Errors: Corrupt.
+func placed(sources []Source) (start int64, err error) {
+	for i := range sources {
+		log := &sources[i].RunLog
+		if err := log.Check(); err != nil {
+			return 0, err
+		}
+		if i == 0 || log.StartUnixNanos < start {
+			start = log.StartUnixNanos
+		}
+	}
+	for i := range sources {
+		sources[i].offset = float64(uint64(sources[i].RunLog.StartUnixNanos)-uint64(start)) / 1e9
+	}
+	return start, nil
 }

@@ -3,6 +3,8 @@ package report
 import (
 	"cmp"
 	"math"
+	"slices"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/view"
@@ -18,13 +20,18 @@ func positive(bytes uint64) *float64 { return when(bytes > 0, float64(bytes)) }
 func (g *gpu) figures() view.GPUFigures {
 	a := &g.activity
 	peakAt, peak := g.used.best(1)
-	leftAt, left := g.left().best(-1)
+	leftAt, headroom := g.left().best(-1)
 	power := g.row(a.PowerW).totals()
 	return view.GPUFigures{
-		Label: g.label, Name: g.Name, Total: positive(g.TotalBytes), UsedMean: g.used.mean(), UsedPeak: peak, UsedPeakAt: peakAt,
-		Allocated: g.allocated.top(), Reserved: g.reserved.top(), Headroom: left, HeadroomAt: leftAt, Others: g.row(a.Others).top(),
-		Utilization: g.row(a.Utilization).mean(), MemoryBusy: g.row(a.MemoryBusy).mean(), SMActive: g.row(a.SMActive).mean(), TensorActive: g.row(a.TensorActive).mean(), Power: g.row(a.PowerW).mean(),
-		EnergyWh: when(power.n > 0, power.integral/3600), Hottest: g.row(a.Temperature).top(), ClockMHz: g.row(a.ClockMHz).mean(),
+		Label: g.label, Name: g.Name, Total: positive(g.TotalBytes), UsedMean: g.used.mean(),
+		UsedPeak: peak, UsedPeakAt: peakAt,
+		Allocated: g.allocated.top(), Reserved: g.reserved.top(), Headroom: headroom,
+		HeadroomAt: leftAt, Others: g.row(a.Others).top(),
+		Utilization: g.row(a.Utilization).mean(), MemoryBusy: g.row(a.MemoryBusy).mean(),
+		SMActive: g.row(a.SMActive).mean(), TensorActive: g.row(a.TensorActive).mean(),
+		Power:    g.row(a.PowerW).mean(),
+		EnergyWh: when(power.n > 0, power.integral/3600), Hottest: g.row(a.Temperature).top(),
+		ClockMHz:  g.row(a.ClockMHz).mean(),
 		Throttled: g.throttled(),
 	}
 }
@@ -41,20 +48,20 @@ func (g *gpu) left() line {
 	return free
 }
 
-func (g *gpu) least() *float64 { _, left := g.left().best(-1); return left }
+func (g *gpu) least() *float64 { _, headroom := g.left().best(-1); return headroom }
 
 // throttled is the share of time that each reason held, of those that did.
 func (g *gpu) throttled() map[string]float64 {
 	shares := map[string]float64{}
 	for _, reason := range runlog.Throttles {
-		held := line{times: g.times}
+		active := line{times: g.times}
 		for _, bits := range g.activity.Throttle {
 			if !math.IsNaN(bits) {
 				bits = float64(min(int(bits)&reason.Bit, 1))
 			}
-			held.values = append(held.values, bits)
+			active.values = append(active.values, bits)
 		}
-		s := held.totals()
+		s := active.totals()
 		if share := ratio(s.integral, s.seconds); share != nil && *share != 0 {
 			shares[reason.Name] = *share
 		}
@@ -66,20 +73,29 @@ func (h *host) figures() view.HostFigures {
 	a := &h.activity
 	_, available := h.row(a.HostAvailable).best(-1)
 	return view.HostFigures{
-		Total: positive(h.TotalBytes), CPUs: h.CPUs, Contained: h.Contained, UsedPeak: h.used.top(), Available: available,
-		Tree: h.row(a.TreeRSS).top(), Workers: h.row(a.WorkersRSS).top(), Swap: h.row(a.SwapUsed).top(),
-		SharedTotal: positive(h.ShmTotalBytes), SharedPeak: h.row(a.ShmUsed).top(), CPU: h.row(a.CPUShare).mean(), TreeCPU: h.row(a.TreeCPU).mean(),
-		BusiestCore: h.row(a.BusiestCore).mean(), DiskRead: h.row(a.DiskRead).mean(), DiskWritten: h.row(a.DiskWritten).mean(),
+		Total: positive(h.TotalBytes), CPUs: h.CPUs, Contained: h.Contained, UsedPeak: h.used.top(),
+		Available: available,
+		Tree:      h.row(a.TreeRSS).top(), Workers: h.row(a.WorkersRSS).top(),
+		Swap:        h.row(a.SwapUsed).top(),
+		SharedTotal: positive(h.ShmTotalBytes), SharedPeak: h.row(a.ShmUsed).top(),
+		CPU: h.row(a.CPUShare).mean(), TreeCPU: h.row(a.TreeCPU).mean(),
+		BusiestCore: h.row(a.BusiestCore).mean(), DiskRead: h.row(a.DiskRead).mean(),
+		DiskWritten: h.row(a.DiskWritten).mean(),
 		NetReceived: h.row(a.Received).mean(), NetSent: h.row(a.Sent).mean(),
 	}
 }
 
 // stepFigures are of the leading run logs; audio of all ranks.
 func (t *timeline) stepFigures() view.StepFigures {
-	f := view.StepFigures{LongestClip: t.steps(runlog.KindTrain, func(s *runlog.StepSeries, i int) float64 { return s.LongestS[i] }).top()}
+	f := view.StepFigures{LongestClip: t.steps(runlog.KindTrain,
+		func(s *runlog.StepSeries, i int) float64 {
+			return s.LongestS[i]
+		}).top()}
 	f.Train, f.TrainS = t.count(runlog.KindTrain), t.steps(runlog.KindTrain, spent).sum()
-	f.Evaluation, f.EvaluationS = t.count(runlog.KindEvaluation), t.steps(runlog.KindEvaluation, spent).sum()
-	f.Checkpoint, f.CheckpointS = t.count(runlog.KindCheckpoint), t.steps(runlog.KindCheckpoint, spent).sum()
+	f.Evaluation, f.EvaluationS =
+		t.count(runlog.KindEvaluation), t.steps(runlog.KindEvaluation, spent).sum()
+	f.Checkpoint, f.CheckpointS =
+		t.count(runlog.KindCheckpoint), t.steps(runlog.KindCheckpoint, spent).sum()
 	for _, s := range t.leads {
 		for i, n := range s.RunLog.Steps.Number {
 			if s.RunLog.Steps.Kind[i] == runlog.KindTrain {
@@ -88,54 +104,172 @@ func (t *timeline) stepFigures() view.StepFigures {
 			}
 		}
 	}
-	audio := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.AudioS, s.AudioS })
-	padded := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.PaddedS, s.PaddedS })
-	paired := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.AudioS, s.PaddedS })
-	waited := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.WaitedS, s.SpentS })
-	waiting := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.SpentS, s.WaitedS })
+	audio := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
+		return s.AudioS, s.AudioS
+	})
+	padded := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
+		return s.PaddedS, s.PaddedS
+	})
+	paired := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
+		return s.AudioS, s.PaddedS
+	})
+	waited := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
+		return s.WaitedS, s.SpentS
+	})
+	waiting := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
+		return s.SpentS, s.WaitedS
+	})
 	if f.TrainS != nil {
 		f.StepsPerS = ratio(float64(f.Train), *f.TrainS)
 		if audio.n > 0 {
 			f.AudioRate = ratio(audio.sum, *f.TrainS)
 		}
 	}
-	needed := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.ArithmeticS, s.SpentS })
-	taken := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) { return s.SpentS, s.ArithmeticS })
-	f.Padding, f.Waited, f.MFU = ratio(padded.sum-paired.sum, padded.sum), ratio(waited.sum, waiting.sum), ratio(needed.sum, taken.sum)
+	needed := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
+		return s.ArithmeticS, s.SpentS
+	})
+	sums := t.ofRanks(func(s *runlog.StepSeries) (a, b runlog.Column) {
+		return s.SpentS, s.ArithmeticS
+	})
+	f.Padding, f.Waited, f.MFU = ratio(padded.sum-paired.sum, padded.sum),
+		ratio(waited.sum, waiting.sum), ratio(needed.sum, sums.sum)
 	return f
 }
 
-// ofRanks are the totals of a column over the training steps of every rank, of those that know another one, too.
-func (t *timeline) ofRanks(columns func(*runlog.StepSeries) (of, beside runlog.Column)) totals {
-	var found line
+// ofRanks are the totals of a column over the training steps of every rank, of those that know
+// another one, too.
+func (t *timeline) ofRanks(columns func(*runlog.StepSeries) (values, beside runlog.Column)) totals {
+	var joined line
 	for _, s := range t.sources {
-		of, beside := columns(&s.RunLog.Steps)
+		values, beside := columns(&s.RunLog.Steps)
 		for i, kind := range s.RunLog.Steps.Kind {
 			if kind == runlog.KindTrain && !math.IsNaN(beside[i]) {
-				found.add([]float64{0}, of[i:i+1])
+				joined.add([]float64{0}, values[i:i+1])
 			}
 		}
 	}
-	return found.totals()
+	return joined.totals()
 }
 
 // count is of steps; those on several GPUs have an entry for each, and times in the first alone.
 func (t *timeline) count(kind string) (count int) {
 	for _, s := range t.leads {
-		all, timed, known := 0, 0, false
+		all, timed, hasTimes := 0, 0, false
 		for i, k := range s.RunLog.Steps.Kind {
 			if k != kind {
 				continue
 			}
 			all += s.RunLog.Steps.Covers[i]
 			if !math.IsNaN(s.RunLog.Steps.SpentS[i]) {
-				timed, known = timed+s.RunLog.Steps.Covers[i], true
+				timed, hasTimes = timed+s.RunLog.Steps.Covers[i], true
 			}
 		}
-		if !known {
+		if !hasTimes {
 			timed = all
 		}
 		count += timed
 	}
 	return count
+}
+
+// Logged is an entry of the Trainer's log_history: "step" and what was logged at it, such as "loss"
+// and "eval_wer". Null is not known.
+type Logged map[string]*float64
+
+const (
+	stepName      = "step"
+	evalPrefix    = "eval_"
+	largestLogged = 1e30 // beyond it a figure is taken for one that is not known
+)
+
+// metric is a figure that the Trainer logs: by its own name, and as eval_NAME or eval_SET_NAME for
+// evaluations.
+type metric struct{ name, title, short, own string }
+
+var (
+	metrics = []metric{{"loss", "Loss", "loss", "training"}, {"wer", "WER", "WER", "training"},
+		{"cer", "CER", "CER", "training"}}
+	learningRate = metric{"learning_rate", "Learning rate", "learning rate", "learning rate"}
+)
+
+// figure is not a number where it is not known.
+func (l Logged) figure(name string) float64 {
+	if v := l[name]; v != nil && math.Abs(*v) <= largestLogged {
+		return *v
+	}
+	return math.NaN()
+}
+
+// names are those under which a metric was logged: its own first.
+func (m metric) names(history []Logged) (names []string) {
+	for _, entry := range history {
+		for name := range entry {
+			evaluation := strings.HasPrefix(name, evalPrefix) && strings.HasSuffix(name, "_"+m.name)
+			if (name == m.name || evaluation) && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
+	return names
+}
+
+// source is what a name is of: "training", "evaluation", or "evaluation SET".
+func (m metric) source(name string) string {
+	if name == m.name {
+		return m.own
+	}
+	set := strings.Trim(strings.TrimSuffix(strings.TrimPrefix(name, evalPrefix), m.name), "_")
+	return strings.TrimSpace("evaluation " + set)
+}
+
+// bySteps are what was logged under a name, with steps for times; not a number where it is not
+// known.
+func bySteps(history []Logged, name string) (values line) {
+	for _, entry := range history {
+		step := entry.figure(stepName)
+		if _, has := entry[name]; has && !math.IsNaN(step) {
+			values.add([]float64{step}, runlog.Column{entry.figure(name)})
+		}
+	}
+	return values
+}
+
+// curves are of all names of a metric: its own has the first colour, evaluations have the others.
+func (m metric) curves(history []Logged, place func(line) line,
+	colours ...string) (curves []curve) {
+	for _, name := range m.names(history) {
+		colour := colours[0]
+		if name != m.name {
+			colour, colours = colours[1], append(colours[:1:1], append(colours[2:], colours[1])...)
+		}
+		curves = append(curves, curve{name: m.source(name), line: place(bySteps(history, name)),
+			colour: colour, mean: true})
+	}
+	return curves
+}
+
+// moments places what has steps for times where these had been trained first; what was logged
+// before the first step, at that. Steps that no monitor saw are left out.
+func (t *timeline) moments(l line) (values line) {
+	steps, i := t.steps(runlog.KindTrain, number), 0
+	for k, step := range l.times {
+		for i < len(steps.values) && steps.values[i] < step {
+			i++
+		}
+		if i < len(steps.values) && step >= steps.values[0]-1 {
+			values.add(steps.times[i:i+1], l.values[k:k+1])
+		}
+	}
+	return values
+}
+
+// addLogged adds what the Trainer logged.
+func (c *charts) addLogged(t *timeline, history []Logged) {
+	for _, m := range append(slices.Clone(metrics), learningRate) {
+		c.add(view.RunPanel{Title: m.title, Group: view.GroupTraining}, 1,
+			m.curves(history, t.moments, blue, orange, green, purple, grey)...)
+	}
 }

@@ -10,15 +10,17 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// timeline is the run logs of a run's monitors: those of ranks and nodes are side by side, those of restarts one after another. Times
-// are seconds from the begin of the earliest.
+// timeline is the run logs of a run's monitors: those of ranks and nodes are side by side, those of
+// restarts one after another. Times are seconds from the begin of the earliest.
 type timeline struct {
 	sources  []*Source
 	duration float64
-	leads    []*Source // run logs that follow one another, of those at one time the one that knows steps and the first by name
-	hosts    []*host
-	gpus     []*gpu // every GPU once, also where the monitors of several ranks saw it
-	labels   map[place]string
+	// run logs that follow one another, of those at one time the one that knows steps and the first
+	// by name
+	leads  []*Source
+	hosts  []*host
+	gpus   []*gpu // every GPU once, also where the monitors of several ranks saw it
+	labels map[place]string
 }
 
 // place is a GPU by its number in a run log.
@@ -27,7 +29,8 @@ type place struct {
 	gpu int
 }
 
-// host is a machine, told apart by its GPUs, with the series of the run logs that follow one another.
+// host is a machine, told apart by its GPUs, with the series of the run logs that follow one
+// another.
 type host struct {
 	runlog.Host
 	name     string
@@ -60,8 +63,8 @@ func newTimeline(sources []Source) *timeline {
 	for _, logs := range grouped(t.sources, (*Source).uuids) {
 		t.hosts = append(t.hosts, newHost(chain(logs)))
 	}
-	for _, seen := range grouped(places, place.uuid) {
-		t.gpus = append(t.gpus, t.newGPU(seen))
+	for _, group := range grouped(places, place.uuid) {
+		t.gpus = append(t.gpus, t.newGPU(group))
 	}
 	return t
 }
@@ -69,11 +72,11 @@ func newTimeline(sources []Source) *timeline {
 func (s *Source) end() float64 { return s.offset + s.RunLog.DurationS }
 
 func (s *Source) uuids() string {
-	var found []string
+	var uuids []string
 	for _, g := range s.RunLog.GPUs {
-		found = append(found, g.UUID)
+		uuids = append(uuids, g.UUID)
 	}
-	return fmt.Sprintf("%q", found)
+	return fmt.Sprintf("%q", uuids)
 }
 
 func (p place) uuid() string {
@@ -83,39 +86,44 @@ func (p place) uuid() string {
 // grouped are lists of what has one key, in the order in which the keys come first.
 func grouped[T any](all []T, key func(T) string) (groups [][]T) {
 	numbers := map[string]int{}
-	for _, each := range all {
-		i, known := numbers[key(each)]
-		if !known {
+	for _, item := range all {
+		i, ok := numbers[key(item)]
+		if !ok {
 			i = len(groups)
-			numbers[key(each)], groups = i, append(groups, nil)
+			numbers[key(item)], groups = i, append(groups, nil)
 		}
-		groups[i] = append(groups[i], each)
+		groups[i] = append(groups[i], item)
 	}
 	return groups
 }
 
 // chain are those that do not overlap.
-func chain(sources []*Source) (found []*Source) {
+func chain(sources []*Source) (ordered []*Source) {
 	stepless := func(s *Source) int { return 1 - min(1, len(s.RunLog.Steps.Number)) }
 	order := slices.SortedStableFunc(slices.Values(sources), func(a, b *Source) int {
-		return cmp.Or(stepless(a)-stepless(b), cmp.Compare(a.Name, b.Name), cmp.Compare(a.offset, b.offset))
+		return cmp.Or(stepless(a)-stepless(b), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.offset, b.offset))
 	})
 	for _, s := range order {
-		if !slices.ContainsFunc(found, func(other *Source) bool { return s.end() > other.offset && s.offset < other.end() }) {
-			found = append(found, s)
+		if !slices.ContainsFunc(ordered, func(other *Source) bool {
+			return s.end() > other.offset && s.offset < other.end()
+		}) {
+			ordered = append(ordered, s)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b *Source) int { return cmp.Compare(a.offset, b.offset) })
-	return found
+	slices.SortStableFunc(ordered, func(a, b *Source) int {
+		return cmp.Compare(a.offset, b.offset)
+	})
+	return ordered
 }
 
 // moved are times of the run log as times of the run.
 func (s *Source) moved(times []float64) []float64 {
-	found := slices.Clone(times)
-	for i := range found {
-		found[i] += s.offset
+	moved := slices.Clone(times)
+	for i := range moved {
+		moved[i] += s.offset
 	}
-	return found
+	return moved
 }
 
 // join adds the columns of a series to those of the series before it.
@@ -141,7 +149,8 @@ func (t *timeline) newGPU(places []place) *gpu {
 		numbers[p.Source], logs = p.gpu, append(logs, p.Source)
 	}
 	logs = chain(logs)
-	g := &gpu{GPU: logs[0].RunLog.GPUs[numbers[logs[0]]], label: fmt.Sprintf("GPU %d", numbers[logs[0]])}
+	g := &gpu{GPU: logs[0].RunLog.GPUs[numbers[logs[0]]],
+		label: fmt.Sprintf("GPU %d", numbers[logs[0]])}
 	if len(t.hosts) > 1 {
 		g.label = strings.TrimSpace(logs[0].Name + " " + g.label)
 	}
@@ -173,39 +182,42 @@ func (g *gpu) addSteps(places []place) {
 		steps := &p.RunLog.Steps
 		for i, number := range steps.GPU {
 			if number == p.gpu {
-				left := atPeak(steps.Headroom[i], steps.Allocated[i], steps.PeakAllocated[i])
-				points = append(points, point{steps.TimesS[i] + p.offset, steps.PeakAllocated[i], steps.PeakReserved[i], left})
+				headroom := atPeak(steps.Headroom[i], steps.Allocated[i], steps.PeakAllocated[i])
+				points = append(points, point{steps.TimesS[i] + p.offset, steps.PeakAllocated[i],
+					steps.PeakReserved[i], headroom})
 			}
 		}
 	}
 	slices.SortStableFunc(points, func(a, b point) int { return cmp.Compare(a.at, b.at) })
 	for _, p := range points {
-		at := []float64{p.at}
-		g.allocated.add(at, runlog.Column{p.allocated})
-		g.reserved.add(at, runlog.Column{p.reserved})
-		g.headroom.add(at, runlog.Column{p.headroom})
+		moments := []float64{p.at}
+		g.allocated.add(moments, runlog.Column{p.allocated})
+		g.reserved.add(moments, runlog.Column{p.reserved})
+		g.headroom.add(moments, runlog.Column{p.headroom})
 	}
 }
 
-// atPeak is what was left at the peak of a step: less than at its end, when most of it has been freed again.
-func atPeak(end, now, peak float64) float64 {
-	if math.IsNaN(now) || math.IsNaN(peak) {
+// atPeak is what was left at the peak of a step: less than at its end, when most of it has been
+// freed again.
+func atPeak(end, allocated, peak float64) float64 {
+	if math.IsNaN(allocated) || math.IsNaN(peak) {
 		return end
 	}
-	return max(0, end-max(0, peak-now))
+	return max(0, end-max(0, peak-allocated))
 }
 
 // steps is something of each step of a kind, of the leading run logs.
-func (t *timeline) steps(kind string, value func(steps *runlog.StepSeries, i int) float64) (found line) {
+func (t *timeline) steps(kind string, value func(steps *runlog.StepSeries,
+	i int) float64) (values line) {
 	for _, s := range t.leads {
 		steps := &s.RunLog.Steps
 		for i, k := range steps.Kind {
 			if k == kind {
-				found.add([]float64{steps.TimesS[i] + s.offset}, runlog.Column{value(steps, i)})
+				values.add([]float64{steps.TimesS[i] + s.offset}, runlog.Column{value(steps, i)})
 			}
 		}
 	}
-	return found
+	return values
 }
 
 func spent(steps *runlog.StepSeries, i int) float64  { return steps.SpentS[i] }

@@ -1,6 +1,15 @@
-// Package runlog is what a monitor saw of a training run: plain data that the sampler writes and that forecasts, diagnosis and
-// reports read. Sizes are bytes, times are seconds from the monitor's start (monotonic) unless a name says otherwise.
+// Package runlog is what a monitor saw of a training run: plain data that the sampler writes and
+// that forecasts, diagnosis and reports read. Sizes are bytes, times are seconds from the monitor's
+// start (monotonic) unless a name says otherwise.
 package runlog
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
 
 // Version is that of the JSON of a Log; a reader refuses others.
 const Version = 1
@@ -40,7 +49,8 @@ type Host struct {
 	Contained     bool   `json:"contained"`       // TotalBytes is a container's limit
 }
 
-// MemorySeries is the fast series: one entry per point, the highest value of the samples that a point covers.
+// MemorySeries is the fast series: one entry per point, the highest value of the samples that a
+// point covers.
 type MemorySeries struct {
 	TimesS       []float64 `json:"times_s"` // to a point's first sample, rising
 	SamplesPoint int       `json:"samples_a_point"`
@@ -48,12 +58,14 @@ type MemorySeries struct {
 	GPUUsed      []Column  `json:"gpu_used_bytes"`
 }
 
-// ActivitySeries is the slow series, about one entry a second: the mean of what a point covers for rates and shares, the highest for
-// bytes and temperatures, all bits for throttling.
+// ActivitySeries is the slow series, about one entry a second: the mean of what a point covers for
+// rates and shares, the highest for bytes and temperatures, all bits for throttling.
 type ActivitySeries struct {
-	TimesS        []float64   `json:"times_s"`
-	CPUShare      Column      `json:"cpu_share"`            // of all cores that the process may use, 0 to 1
-	TreeCPU       Column      `json:"tree_cpu_share"`       // the part of this process and its descendants
+	TimesS []float64 `json:"times_s"`
+	// of all cores that the process may use, 0 to 1
+	CPUShare Column `json:"cpu_share"`
+	// the part of this process and its descendants
+	TreeCPU       Column      `json:"tree_cpu_share"`
 	BusiestCore   Column      `json:"busiest_core"`         // 0 to 1
 	HostAvailable Column      `json:"host_available_bytes"` // the lowest
 	SwapUsed      Column      `json:"swap_used_bytes"`
@@ -69,10 +81,13 @@ type ActivitySeries struct {
 
 // GPUSeries is the slow series of one GPU.
 type GPUSeries struct {
-	Utilization  Column `json:"utilization"`   // share of the time that a kernel ran, 0 to 1
-	MemoryBusy   Column `json:"memory_busy"`   // share of the time that its memory was read or written
-	SMActive     Column `json:"sm_active"`     // mean over multiprocessors of the share of the time that they had work; from Hopper on
-	TensorActive Column `json:"tensor_active"` // share of the time that tensor cores computed; from Hopper on
+	Utilization Column `json:"utilization"` // share of the time that a kernel ran, 0 to 1
+	// share of the time that its memory was read or written
+	MemoryBusy Column `json:"memory_busy"`
+	// mean over multiprocessors of the share of the time that they had work; from Hopper on
+	SMActive Column `json:"sm_active"`
+	// share of the time that tensor cores computed; from Hopper on
+	TensorActive Column `json:"tensor_active"`
 	PowerW       Column `json:"power_w"`
 	Temperature  Column `json:"temperature_c"`
 	ClockMHz     Column `json:"clock_mhz"`
@@ -99,27 +114,31 @@ type Throttle struct {
 }
 
 // Throttles are all reasons.
-var Throttles = []Throttle{{ThrottlePower, "power limit"}, {ThrottleHeat, "heat"}, {ThrottleBrake, "power brake"}, {ThrottleSetting, "a clock that was set"}}
+var Throttles = []Throttle{{ThrottlePower, "power limit"}, {ThrottleHeat, "heat"},
+	{ThrottleBrake, "power brake"}, {ThrottleSetting, "a clock that was set"}}
 
-// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint that the training reported; of long
-// runs every n-th is kept, with the highest sizes, the sum of the times and the largest batch of those between.
+// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint
+// that the training reported; of long runs every n-th is kept, with the highest sizes, the sum of
+// the times and the largest batch of those between.
 type StepSeries struct {
-	Number        []uint64  `json:"number"`
-	TimesS        []float64 `json:"times_s"`  // of their ends
-	Kind          []string  `json:"kind"`     // KindTrain, …
-	Covers        []int     `json:"covers"`   // steps in this entry
-	SpentS        Column    `json:"spent_s"`  // since the step before
-	WaitedS       Column    `json:"waited_s"` // of that, for the loader
-	AudioS        Column    `json:"audio_s"`  // seconds of audio without padding
-	PaddedS       Column    `json:"padded_s"`
-	LongestS      Column    `json:"longest_s"`    // longest clip
-	ArithmeticS   Column    `json:"arithmetic_s"` // what the model's arithmetic takes at the GPU's published rate; of spent_s, the share is model FLOPs utilization
-	GPU           []int     `json:"gpu"`          // -1: none
-	Allocated     Column    `json:"allocated_bytes"`
-	Reserved      Column    `json:"reserved_bytes"`
-	PeakAllocated Column    `json:"peak_allocated_bytes"` // since the step before
-	PeakReserved  Column    `json:"peak_reserved_bytes"`
-	Headroom      Column    `json:"headroom_bytes"`
+	Number   []uint64  `json:"number"`
+	TimesS   []float64 `json:"times_s"`  // of their ends
+	Kind     []string  `json:"kind"`     // KindTrain, …
+	Covers   []int     `json:"covers"`   // steps in this entry
+	SpentS   Column    `json:"spent_s"`  // since the step before
+	WaitedS  Column    `json:"waited_s"` // of that, for the loader
+	AudioS   Column    `json:"audio_s"`  // seconds of audio without padding
+	PaddedS  Column    `json:"padded_s"`
+	LongestS Column    `json:"longest_s"` // longest clip
+	// what the model's arithmetic takes at the GPU's published rate; of spent_s, the share is model
+	// FLOPs utilization
+	ArithmeticS   Column `json:"arithmetic_s"`
+	GPU           []int  `json:"gpu"` // -1: none
+	Allocated     Column `json:"allocated_bytes"`
+	Reserved      Column `json:"reserved_bytes"`
+	PeakAllocated Column `json:"peak_allocated_bytes"` // since the step before
+	PeakReserved  Column `json:"peak_reserved_bytes"`
+	Headroom      Column `json:"headroom_bytes"`
 }
 
 // Kinds of steps.
@@ -153,11 +172,13 @@ type Step struct {
 	SpentS, WaitedS, AudioS, PaddedS, LongestS, ArithmeticS float64
 	GPU                                                     int // -1: none
 	Allocated, Reserved, PeakAllocated, PeakReserved        float64
-	LargestFree                                             float64 // largest free block of PyTorch's cache
-	DriverFree, Total                                       float64 // of the GPU, newest sample
+	// largest free block of PyTorch's cache
+	LargestFree       float64
+	DriverFree, Total float64 // of the GPU, newest sample
 }
 
-// Headroom is what the training can still allocate: what the driver has free and what PyTorch's cache holds unused.
+// Headroom is what the training can still allocate: what the driver has free and what PyTorch's
+// cache holds unused.
 func (s Step) Headroom() float64 { return s.DriverFree + max(0, s.Reserved-s.Allocated) }
 
 // Event is something that happened once.
@@ -170,7 +191,8 @@ type Event struct {
 
 // Kinds of events.
 const (
-	EventGap       = "gap"        // no samples for a while: the machine slept, or the process was stopped
+	// no samples for a while: the machine slept, or the process was stopped
+	EventGap       = "gap"
 	EventClock     = "clock"      // the wall clock jumped
 	EventLost      = "gpu_lost"   // a GPU stopped answering
 	EventBack      = "gpu_back"   // and answers again
@@ -208,8 +230,10 @@ const (
 	SeverityCritical = "critical" // out of memory within a minute or ten steps
 )
 
-// AdviceEvaluation is what to do where an evaluation keeps its outputs; models with a decoder give them as a tuple.
-const AdviceEvaluation = "set eval_accumulation_steps=16, or preprocess_logits_for_metrics=lambda logits, labels: " +
+// AdviceEvaluation is what to do where an evaluation keeps its outputs; models with a decoder give
+// them as a tuple.
+const AdviceEvaluation = "set eval_accumulation_steps=16, or " +
+	"preprocess_logits_for_metrics=lambda logits, labels: " +
 	"logits[0].argmax(-1) if isinstance(logits, tuple) else logits.argmax(-1)"
 
 // Kinds of alerts.
@@ -227,3 +251,55 @@ const (
 	AlertSwap          = "swap"
 	AlertOthers        = "other_process" // another process takes memory of the card
 )
+
+// Check refuses a run log that does not hold together, as its file may have been changed: what
+// reads it takes that for granted. Errors: Corrupt.
+func (s *Log) Check() error {
+	wrong := wrongIn("", reflect.ValueOf(s).Elem(), -1)
+	switch {
+	case wrong != "":
+	case len(s.Memory.GPUUsed) != len(s.GPUs) || len(s.Activity.GPUs) != len(s.GPUs):
+		wrong = fmt.Sprintf("its columns are not those of %d GPUs", len(s.GPUs))
+	case s.DurationS < 0:
+		wrong = fmt.Sprintf("it lasts %g s", s.DurationS)
+	default:
+		return nil
+	}
+	return fault.New(fault.Corrupt, "take another copy of the file",
+		"the run log does not hold together: %s", wrong)
+}
+
+// wrongIn finds columns of a series that do not have the entries of its times, and numbers whose
+// sums and products would not be finite.
+func wrongIn(path string, v reflect.Value, entries int) (wrong string) {
+	switch v.Kind() {
+	case reflect.Struct:
+		if times := v.FieldByName("TimesS"); times.IsValid() {
+			entries = times.Len()
+		}
+		for i := 0; i < v.NumField() && wrong == ""; i++ {
+			wrong = wrongIn(path+"."+v.Type().Field(i).Tag.Get("json"), v.Field(i), entries)
+		}
+	case reflect.Slice:
+		inner := v.Type().Elem().Kind()
+		if column := inner != reflect.Struct && inner != reflect.Slice; column && entries >= 0 &&
+			v.Len() != entries {
+			return fmt.Sprintf("%s has %d entries, not %d", path[1:], v.Len(), entries)
+		}
+		for i := 0; i < v.Len() && wrong == ""; i++ {
+			if inner == reflect.Float64 && !(math.Abs(v.Index(i).Float()) > largest) {
+				continue // the most of them
+			}
+			wrong = wrongIn(fmt.Sprintf("%s[%d]", path, i), v.Index(i), entries)
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return wrongIn(path, v.Elem(), entries)
+		}
+	case reflect.Float64:
+		if math.Abs(v.Float()) > largest {
+			return fmt.Sprintf("%s = %g is not a finite number", path[1:], v.Float())
+		}
+	}
+	return wrong
+}

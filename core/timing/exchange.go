@@ -13,7 +13,8 @@ var (
 	pciRate    = Range{4e9, 10e9, 20e9}    // between cards without
 )
 
-// Exchange is what GPUs of one kind take to add up float32 gradients in a ring: each sends and receives its share of them twice.
+// Exchange is what GPUs of one kind take to add up float32 gradients in a ring: each sends and
+// receives its share of them twice.
 func Exchange(g profile.GPU, gradientBytes float64, devices int) Range {
 	if devices < 2 {
 		return Range{}
@@ -25,7 +26,7 @@ func Exchange(g profile.GPU, gradientBytes float64, devices int) Range {
 	return Takes(2*float64(devices-1)/float64(devices)*gradientBytes, link)
 }
 
-// hasNVLink tells by the driver's name: modules in servers have it, cards for slots mostly not.
+// hasNVLink guesses from the driver's name: server modules have it, PCIe cards mostly do not.
 func hasNVLink(name string) bool {
 	for _, mark := range []string{"SXM", "HBM3", "NVL", "GH200", "H200", "B200"} {
 		if strings.Contains(name, mark) && !strings.Contains(name, "MIG") {

@@ -10,7 +10,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// Lengths is a dataset's clips as far as time depends on them: how many, and quantiles of their durations.
+// Lengths is a dataset's clips as far as time depends on them: how many, and quantiles of their
+// durations.
 type Lengths struct {
 	Clips  int
 	sorted []float64 // seconds, each standing for as many clips as any other
@@ -18,7 +19,7 @@ type Lengths struct {
 
 const quantiles = 512
 
-// Data says what is trained on: a profile, or without one the figures of which one is assumed.
+// Data is what is trained on: a dataset profile, or figures from which one is assumed.
 type Data struct {
 	Profile *profile.Dataset `json:"profile"`
 	Clips   int              `json:"clips"`    // 1..2^40
@@ -29,22 +30,28 @@ type Data struct {
 
 const longestClip = 24 * 3600
 
-// Lengths reads the durations. Errors: EmptyDataset without a clip, InvalidArgument for durations that cannot be.
+// Lengths reads the durations. Errors: EmptyDataset without a clip, InvalidArgument for durations
+// that cannot be.
 func (d Data) Lengths() (Lengths, error) {
 	if d.Profile != nil {
 		return fromProfile(*d.Profile)
 	}
 	switch {
 	case d.Clips < 1 || d.Clips > 1<<40:
-		return Lengths{}, fault.New(fault.EmptyDataset, "give a dataset, or how much there is of what mean length", "%d %s to train on", d.Clips, d.RowKind.Nouns())
+		return Lengths{}, fault.New(fault.EmptyDataset,
+			"give a dataset, or how much there is of what mean length", "%d %s to train on",
+			d.Clips, d.RowKind.Nouns())
 	case !(d.MeanS > 0 && d.MeanS <= longestClip) || !(d.MaxS >= d.MeanS && d.MaxS <= longestClip):
-		return Lengths{}, fault.New(fault.InvalidArgument, "give lengths above 0, the longest at least as long as the mean one",
-			"%s of %s on average and at most %s", d.RowKind.Nouns(), d.RowKind.Length(d.MeanS), d.RowKind.Length(d.MaxS))
+		return Lengths{}, fault.New(fault.InvalidArgument,
+			"give lengths above 0, the longest at least as long as the mean one",
+			"%s of %s on average and at most %s", d.RowKind.Nouns(), d.RowKind.Length(d.MeanS),
+			d.RowKind.Length(d.MaxS))
 	}
 	return assumed(d.Clips, d.MeanS, d.MaxS), nil
 }
 
-// Dataset is the profile, or what is known of assumed clips, with quantiles of their durations. Errors: those of Lengths.
+// Dataset is the profile, or what is known of assumed clips, with quantiles of their durations.
+// Errors: those of Lengths.
 func (d Data) Dataset() (profile.Dataset, []float64, error) {
 	l, err := d.Lengths()
 	if err != nil || d.Profile != nil {
@@ -52,8 +59,12 @@ func (d Data) Dataset() (profile.Dataset, []float64, error) {
 	}
 	mean := l.mean()
 	seconds := mean * float64(l.Clips)
-	return profile.Dataset{SampleCount: l.Clips, MeasuredCount: l.Clips, MeanS: mean, MinS: l.sorted[0], MaxS: l.longest(), TotalHours: seconds / 3600,
-		RowKind: cmp.Or(d.RowKind, units.Clips), SizeBytes: int64(min(d.RowKind.Bytes(seconds)/2, mostBytes)), DecodedBytes: int64(min(d.RowKind.Bytes(seconds), mostBytes)), Source: "assumed " + d.RowKind.Lengths()}, l.Quantiles(), nil
+	return profile.Dataset{SampleCount: l.Clips, MeasuredCount: l.Clips, MeanS: mean,
+		MinS: l.sorted[0], MaxS: l.longest(), TotalHours: seconds / 3600,
+		RowKind:      cmp.Or(d.RowKind, units.Clips),
+		SizeBytes:    int64(min(d.RowKind.Bytes(seconds)/2, mostBytes)),
+		DecodedBytes: int64(min(d.RowKind.Bytes(seconds), mostBytes)), Source: "assumed " +
+			d.RowKind.Lengths()}, l.Quantiles(), nil
 }
 
 const mostBytes = 1 << 62
@@ -65,10 +76,13 @@ func fromProfile(p profile.Dataset) (Lengths, error) {
 		total += max(0, n)
 	}
 	if p.SampleCount < 1 || total < 1 || len(p.Histogram.EdgesS) != len(p.Histogram.Counts)+1 {
-		return Lengths{}, fault.New(fault.EmptyDataset, "check the paths, or bad_files of the scan", "the dataset has no usable %s", p.RowKind.Nouns())
+		return Lengths{}, fault.New(fault.EmptyDataset, "check the paths, or bad_files of the scan",
+			"the dataset has no usable %s", p.RowKind.Nouns())
 	}
-	if !(p.MinS >= 0 && p.MaxS >= p.MinS && p.MaxS > 0 && p.MaxS <= longestClip) || !slices.IsSorted(p.Histogram.EdgesS) {
-		return Lengths{}, fault.New(fault.InvalidArgument, "measure the dataset again", "%s of %v to %v s", p.RowKind.Nouns(), p.MinS, p.MaxS)
+	if !(p.MinS >= 0 && p.MaxS >= p.MinS && p.MaxS > 0 && p.MaxS <= longestClip) ||
+		!slices.IsSorted(p.Histogram.EdgesS) {
+		return Lengths{}, fault.New(fault.InvalidArgument, "measure the dataset again",
+			"%s of %v to %v s", p.RowKind.Nouns(), p.MinS, p.MaxS)
 	}
 	l := Lengths{Clips: p.SampleCount, sorted: make([]float64, quantiles)}
 	bin, before := 0, 0.0
@@ -85,7 +99,8 @@ func fromProfile(p profile.Dataset) (Lengths, error) {
 	return l.withLongest(p.MaxS), nil
 }
 
-// spread is the standard deviation of the logarithm of a clip's length that is assumed when only mean and maximum are known.
+// spread is the standard deviation of the logarithm of a clip's length that is assumed when only
+// mean and maximum are known.
 const spread = 0.5
 
 // assumed is a log-normal distribution of that mean, cut at the longest clip.
@@ -125,5 +140,5 @@ func (l Lengths) mean() (sum float64) {
 	return sum / float64(len(l.sorted))
 }
 
-// Quantiles are lengths in rising order, each standing for as many clips as any other.
+// Quantiles are lengths in rising order, each representing the same number of clips.
 func (l Lengths) Quantiles() []float64 { return slices.Clone(l.sorted) }

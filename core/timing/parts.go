@@ -14,24 +14,28 @@ type Parts struct {
 
 // Record is the parts as a plan has them.
 func (p Parts) Record() profile.StepParts {
-	return profile.StepParts{Compute: profile.Range(p.Compute), Memory: profile.Range(p.Memory), Launches: profile.Range(p.Launches),
-		Optimizer: profile.Range(p.Optimizer), Exchange: profile.Range(p.Exchange), Overhead: profile.Range(p.Overhead)}
+	return profile.StepParts{Compute: profile.Range(p.Compute), Memory: profile.Range(p.Memory),
+		Launches:  profile.Range(p.Launches),
+		Optimizer: profile.Range(p.Optimizer), Exchange: profile.Range(p.Exchange),
+		Overhead: profile.Range(p.Overhead)}
 }
 
 // Sum is the whole step.
 func (p Parts) Sum() Range {
-	return p.Compute.Plus(p.Memory).Plus(p.Launches).Plus(p.Optimizer).Plus(p.Exchange).Plus(p.Overhead)
+	return p.Compute.Plus(p.Memory).Plus(
+		p.Launches).Plus(p.Optimizer).Plus(p.Exchange).Plus(p.Overhead)
 }
 
 // Bound names the largest part.
 func (p Parts) Bound() string {
-	name, most := "compute", p.Compute.Likely
+	name, largest := "compute", p.Compute.Likely
 	for _, other := range []struct {
 		name  string
 		value Range
-	}{{"memory", p.Memory}, {"launches", p.Launches}, {"optimizer", p.Optimizer}, {"exchange", p.Exchange}, {"overhead", p.Overhead}} {
-		if other.value.Likely > most {
-			name, most = other.name, other.value.Likely
+	}{{"memory", p.Memory}, {"launches", p.Launches}, {"optimizer", p.Optimizer},
+		{"exchange", p.Exchange}, {"overhead", p.Overhead}} {
+		if other.value.Likely > largest {
+			name, largest = other.name, other.value.Likely
 		}
 	}
 	return name
@@ -45,5 +49,6 @@ func (p Parts) Plus(q Parts) Parts {
 
 // Times repeats a span.
 func (p Parts) Times(x float64) Parts {
-	return Parts{p.Compute.Times(x), p.Memory.Times(x), p.Launches.Times(x), p.Optimizer.Times(x), p.Exchange.Times(x), p.Overhead.Times(x)}
+	return Parts{p.Compute.Times(x), p.Memory.Times(x), p.Launches.Times(x), p.Optimizer.Times(x),
+		p.Exchange.Times(x), p.Overhead.Times(x)}
 }

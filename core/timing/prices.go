@@ -11,8 +11,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// pricesJSON is one card per line, with where and when its price was seen. To correct one, change its line; who plans gives
-// prices of their own.
+// pricesJSON is one card per line, with where and when its price was seen. To correct one, change
+// its line; who plans gives prices of their own.
 //
 //go:embed prices.json
 var pricesJSON []byte
@@ -41,15 +41,19 @@ const maxPrice = 1e6
 // GivenPrice is a price of the caller's. Errors: InvalidArgument for what is not a price.
 func GivenPrice(key string, hour float64) (Price, error) {
 	if math.IsNaN(hour) || hour < 0 || hour > maxPrice {
-		return Price{}, fault.New(fault.InvalidArgument, "give dollars per hour and GPU, such as T4=0.35", "the price of %s is %v", fault.Shorten(key), hour)
+		return Price{}, fault.New(fault.InvalidArgument,
+			"give dollars per hour and GPU, such as T4=0.35", "the price of %s is %v",
+			fault.Shorten(key), hour)
 	}
 	return Price{GPU: key, Hour: hour, Provider: "given"}, nil
 }
 
-// utilisation is the share of its board power that a GPU takes on average while it trains: an assumption.
+// utilisation is the share of its board power that a GPU takes on average while it trains: an
+// assumption.
 var utilisation = Range{0.5, 0.75, 1.0}
 
-// Energy is kilowatt hours of the GPUs alone, without the machine around them. Absent where the board power is not known.
+// Energy is kilowatt hours of the GPUs alone, without the machine around them. Absent where the
+// board power is not known.
 func Energy(g profile.GPU, devices int, hours Range) *Range {
 	if g.PowerWatts == nil {
 		return nil

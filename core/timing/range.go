@@ -1,6 +1,7 @@
-// Package timing has what times of a training are made of: ranges of seconds, the parts of a step, lengths of clips, prices, energy,
-// and calibration, by which measured steps replace what was estimated (docs/timing.md). Kernels are timed in core/timing/kernel, steps in
-// core/estimate. Nothing here does I/O.
+// Package timing has what times of a training are made of: ranges of seconds, the parts of a step,
+// lengths of clips, prices, energy, and calibration, by which measured steps replace what was
+// estimated (docs/timing.md). Kernels are timed in core/timing/kernel, steps in core/estimate.
+// Nothing here does I/O.
 package timing
 
 import (
@@ -17,7 +18,9 @@ type Range struct {
 }
 
 // Plus adds two ranges end by end: what makes one slow makes the other slow too.
-func (r Range) Plus(s Range) Range { return Range{r.Low + s.Low, r.Likely + s.Likely, r.High + s.High} }
+func (r Range) Plus(s Range) Range {
+	return Range{r.Low + s.Low, r.Likely + s.Likely, r.High + s.High}
+}
 
 // Times scales a range by a number that is not negative.
 func (r Range) Times(x float64) Range { return Range{r.Low * x, r.Likely * x, r.High * x} }
@@ -32,45 +35,55 @@ func (r Range) AtLeast(s Range) Range {
 	return Range{max(r.Low, s.Low), max(r.Likely, s.Likely), max(r.High, s.High)}
 }
 
-// Calibration replaces the assumed efficiencies by what was measured: one factor for a model on a GPU.
+// Calibration replaces the assumed efficiencies by what was measured: one factor for a model on a
+// GPU.
 type Calibration struct {
 	Factor float64 `json:"factor"` // measured over predicted, the median
-	Low    float64 `json:"low"`    // the fastest tenth of the measured steps over predicted, with a twentieth to spare
-	High   float64 `json:"high"`   // the slowest tenth, likewise
-	Steps  int     `json:"steps"`
+	// the fastest tenth of the measured steps over predicted, with a twentieth to spare
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"` // the slowest tenth, likewise
+	Steps int     `json:"steps"`
 }
 
 // StepCalibration is that of optimizer steps.
 type StepCalibration struct {
 	Calibration
-	Kernels string `json:"kernels"` // the day on which kernels of the card were measured that the predicted times rest on; "" for the model's own
+	// the day on which kernels of the card were measured that the predicted times rest on; "" for
+	// the model's own
+	Kernels string `json:"kernels"`
 }
 
-// spare is how far a calibrated range reaches beyond what was measured: steps to come have other clips.
+// spare is how far a calibrated range reaches beyond what was measured: steps to come have other
+// clips.
 const spare = 0.05
 
-// shortest and longest are beyond every optimizer step, in seconds: ratios of what lies between them are finite.
+// shortest and longest are beyond every optimizer step, in seconds: ratios of what lies between
+// them are finite.
 const shortest, longest = 1e-9, 1e9
 
-// Calibrate compares spans of time that were measured, in seconds, with what was predicted for each of them. Errors:
-// InvalidArgument without a span, and where one is not a positive number.
+// Calibrate compares spans of time that were measured, in seconds, with what was predicted for each
+// of them. Errors: InvalidArgument without a span, and where one is not a positive number.
 func Calibrate(predicted []Range, measured []float64) (Calibration, error) {
 	if len(measured) == 0 {
-		return Calibration{}, fault.New(fault.InvalidArgument, "give the seconds of some optimizer steps, without the first ones", "no measured step")
+		return Calibration{}, fault.New(fault.InvalidArgument,
+			"give the seconds of some optimizer steps, without the first ones", "no measured step")
 	}
 	if len(predicted) != len(measured) {
-		return Calibration{}, fault.New(fault.InvalidArgument, "give one estimate for each", "%d measured steps for %d estimates", len(measured), len(predicted))
+		return Calibration{}, fault.New(fault.InvalidArgument, "give one estimate for each",
+			"%d measured steps for %d estimates", len(measured), len(predicted))
 	}
 	ratios := make([]float64, len(measured))
 	for i, s := range measured {
 		if !(s >= shortest && s <= longest) {
-			return Calibration{}, fault.New(fault.InvalidArgument, "give the seconds of an optimizer step, 1e-9 to 1e9", "a measured step of %v s", s)
+			return Calibration{}, fault.New(fault.InvalidArgument,
+				"give the seconds of an optimizer step, 1e-9 to 1e9", "a measured step of %v s", s)
 		}
 		ratios[i] = s / predicted[i].Likely
 	}
 	slices.Sort(ratios)
-	at := func(share float64) float64 { return between(ratios, share*float64(len(ratios)-1)) }
-	return Calibration{at(0.5), at(0.1) * (1 - spare), at(0.9) * (1 + spare), len(ratios)}, nil
+	quantile := func(share float64) float64 { return between(ratios, share*float64(len(ratios)-1)) }
+	return Calibration{quantile(0.5), quantile(0.1) * (1 - spare), quantile(0.9) * (1 + spare),
+		len(ratios)}, nil
 }
 
 // Apply puts the measured factors in the place of the assumed range.

@@ -94,16 +94,16 @@ func TestRowsOfOneLengthAreAllAsLong(t *testing.T) {
 
 // TestQuantilesOfAProfile: each bin's clips are spread evenly over it.
 func TestQuantilesOfAProfile(t *testing.T) {
-	given := profile.Dataset{SampleCount: 1000, MinS: 0.001, MaxS: 10,
+	data := profile.Dataset{SampleCount: 1000, MinS: 0.001, MaxS: 10,
 		Histogram: profile.Histogram{EdgesS: []float64{0, 5, 10}, Counts: []int{500, 500}}}
-	l, err := Data{Profile: &given}.Lengths()
+	l, err := Data{Profile: &data}.Lengths()
 	require.NoError(t, err)
 	require.InDelta(t, 5, l.mean(), 0.02)
 	require.InDelta(t, 2.5, l.Quantiles()[quantiles/4], 0.02)
 	require.Equal(t, 10.0, l.longest())
-	d, none, err := Data{Profile: &given}.Dataset()
+	d, none, err := Data{Profile: &data}.Dataset()
 	require.NoError(t, err)
-	require.Equal(t, given, d)
+	require.Equal(t, data, d)
 	require.Empty(t, none, "a plan reads the profile's histogram itself")
 }
 
@@ -128,13 +128,13 @@ func TestDataRefuses(t *testing.T) {
 }
 
 func TestPrices(t *testing.T) {
-	seen := map[string]bool{}
+	cards := map[string]bool{}
 	for _, p := range Prices() {
 		require.Positive(t, p.Hour, p.GPU)
 		require.NotEmpty(t, p.Source, p.GPU)
 		require.Regexp(t, `^20\d\d-\d\d$`, p.Date, p.GPU)
-		require.False(t, seen[p.GPU], "%s twice", p.GPU)
-		seen[p.GPU] = true
+		require.False(t, cards[p.GPU], "%s twice", p.GPU)
+		cards[p.GPU] = true
 	}
 	for _, wrong := range []float64{-1, math.NaN(), math.Inf(1), 1e9} {
 		_, err := GivenPrice("T4", wrong)

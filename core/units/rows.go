@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// RowKind is what a training takes one by one: clips of audio, whose lengths are said in seconds, or texts, in tokens. Figures and settings are seconds
-// in both cases: of a text, TokensPerSecond count as one. "" is read as clips.
+// RowKind is what a training takes one by one: clips of audio, whose lengths are said in seconds,
+// or texts, in tokens. Figures and settings are seconds in both cases: of a text, TokensPerSecond
+// count as one. "" is read as clips.
 type RowKind string
 
 // The kinds of rows, by their names in JSON.
@@ -16,8 +17,9 @@ const (
 	Texts RowKind = "texts"
 )
 
-// TokensPerSecond is how many tokens of a text count as a second: as many as wav2vec2 makes frames of one, since a transformer computes as much for the one
-// as for the other, and whatever is assumed of a second of audio then holds.
+// TokensPerSecond is how many tokens of a text count as a second: as many as wav2vec2 makes frames
+// of one, since a transformer computes as much for the one as for the other, and whatever is
+// assumed of a second of audio then holds.
 const TokensPerSecond = 50
 
 // RowWords are the words of a kind of rows.
@@ -26,7 +28,8 @@ type RowWords struct {
 	Content    string  // what the rows hold: "audio"
 	Lengths    string  // what each has: "durations"
 	PerSecond  float64 // of the unit
-	Bytes      float64 // of a second, as a batch holds it: float32 samples at 16 kHz, or int64 tokens
+	// of a second, as a batch holds it: float32 samples at 16 kHz, or int64 tokens
+	Bytes float64
 }
 
 // Words are those of each kind.
@@ -36,13 +39,13 @@ var Words = map[RowKind]RowWords{
 }
 
 func (r RowKind) words() RowWords {
-	if w, known := Words[r]; known {
+	if w, ok := Words[r]; ok {
 		return w
 	}
 	return Words[Clips]
 }
 
-// AreTexts tells whether lengths are tokens.
+// AreTexts reports whether lengths are tokens.
 func (r RowKind) AreTexts() bool { return r == Texts }
 
 // Noun is "clip", "text".
@@ -63,7 +66,7 @@ func (r RowKind) Content() string { return r.words().Content }
 // Lengths is "durations", "lengths".
 func (r RowKind) Lengths() string { return r.words().Lengths }
 
-// Bytes is what rows of so many seconds take as a batch holds them.
+// Bytes is the size of rows of so many seconds in a batch.
 func (r RowKind) Bytes(seconds float64) float64 { return seconds * r.words().Bytes }
 
 // Count is "1 clip", "32 texts".

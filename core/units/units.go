@@ -57,7 +57,8 @@ func Duration(seconds float64) string {
 	return fmt.Sprintf("%d d %d h", hours/24, hours%24)
 }
 
-// About is a duration that was estimated: "42 s", "12 min", "3.3 h", "2 days"; "a long time" where it has no end.
+// About is a duration that was estimated: "42 s", "12 min", "3.3 h", "2 days"; "a long time" where
+// it has no end.
 func About(seconds float64) string {
 	switch {
 	case !(seconds < 1e9):
@@ -84,10 +85,10 @@ func Percent(share float64) string {
 }
 
 // Listed is the first items and how many more there are: "a, b and 3 more".
-func Listed(items []string, separator string, shown int) string {
-	text := strings.Join(items[:min(shown, len(items))], separator)
-	if left := len(items) - shown; left > 0 {
-		text += fmt.Sprintf(" and %d more", left)
+func Listed(items []string, separator string, limit int) string {
+	text := strings.Join(items[:min(limit, len(items))], separator)
+	if more := len(items) - limit; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }

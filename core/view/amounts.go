@@ -10,7 +10,7 @@ import (
 
 const unknown = "–"
 
-// known gives the text of a figure, a dash where it is not known.
+// known returns the text of a figure, a dash where it is not known.
 func known[T any](figure *T, text func(T) string) string {
 	if figure == nil {
 		return unknown
@@ -41,21 +41,22 @@ func size(bytes float64) string {
 }
 
 // part is "11.9 of 15.0 GiB", a small part in MiB.
-func part(bytes, whole float64) string {
+func part(bytes, total float64) string {
 	if bytes < 0.095*units.GiB {
-		return fmt.Sprintf("%.0f MiB of %s", bytes/units.MiB, inGiB(whole))
+		return fmt.Sprintf("%.0f MiB of %s", bytes/units.MiB, inGiB(total))
 	}
-	return fmt.Sprintf("%.1f of %s", bytes/units.GiB, inGiB(whole))
+	return fmt.Sprintf("%.1f of %s", bytes/units.GiB, inGiB(total))
 }
 
 // intoRun is "0:07:31", "2 d 03:10:00": seconds from the run's start.
 func intoRun(seconds float64) string {
-	whole := int64(math.RoundToEven(seconds))
-	days, rest := whole/86400, whole%86400
+	rounded := int64(math.RoundToEven(seconds))
+	days, remainder := rounded/86400, rounded%86400
 	if days > 0 {
-		return fmt.Sprintf("%d d %02d:%02d:%02d", days, rest/3600, rest/60%60, rest%60)
+		return fmt.Sprintf("%d d %02d:%02d:%02d", days, remainder/3600, remainder/60%60,
+			remainder%60)
 	}
-	return fmt.Sprintf("%d:%02d:%02d", rest/3600, rest/60%60, rest%60)
+	return fmt.Sprintf("%d:%02d:%02d", remainder/3600, remainder/60%60, remainder%60)
 }
 
 // clock is "2026-11-22 14:20:05" by this machine's clock.
@@ -79,7 +80,7 @@ func rough(x float64) string {
 	return fmt.Sprintf("%.2g", x)
 }
 
-// amount gives figures of one unit: "61 W".
+// amount returns figures of one unit: "61 W".
 func amount(unit string) func(float64) string {
 	return func(x float64) string { return short(x) + " " + unit }
 }
@@ -119,7 +120,8 @@ func epochs(n float64) string {
 	return fmt.Sprintf("%.6g epochs", n)
 }
 
-// roundStep is 1, 2 or 5 times a power of ten, so that a few marks fit below top; without a usable top one mark does.
+// roundStep is 1, 2 or 5 times a power of ten, so that a few marks fit below top; without a usable
+// top one mark does.
 func roundStep(top float64) float64 {
 	if !(top > 1e-100 && top < 1e100) {
 		return max(1, 2*top)

@@ -66,7 +66,7 @@ const (
 	longName   = 40 // columns of a name beside a bar
 )
 
-// One tells whether there is a single bar without a name.
+// One reports whether there is a single bar without a name.
 func (b bars) One() bool { return len(b.Rows) == 1 && b.Rows[0].Name == "" }
 
 // Drawn is the picture of a row.
@@ -75,10 +75,12 @@ func (b bars) Drawn(i int) picture {
 	if b.One() {
 		height = tallBar
 	}
-	p := picture{Label: strings.TrimSpace(r.Name + " " + b.Title), Words: b.words(r), Height: height + 4}
+	p := picture{Label: strings.TrimSpace(r.Name + " " + b.Title), Words: b.words(r),
+		Height: height + 4}
 	for _, l := range b.Levels {
 		if l.Class == "end" {
-			p.Shapes = append(p.Shapes, box{W: l.At / b.Top, Y: 2, H: height, Class: "shade", Opacity: 0.07})
+			p.Shapes = append(p.Shapes, box{W: l.At / b.Top, Y: 2, H: height, Class: "shade",
+				Opacity: 0.07})
 		}
 	}
 	start := 0.0
@@ -90,7 +92,8 @@ func (b bars) Drawn(i int) picture {
 		p.Shapes = append(p.Shapes, b.whisker(*r.Low, *r.High, height)...)
 	}
 	for _, l := range b.Levels {
-		p.Shapes = append(p.Shapes, stroke{X1: l.At / b.Top, X2: l.At / b.Top, Y1: 0, Y2: height + 4, Class: l.class(), Dashed: l.Limit, Title: l.Name + " " + l.Text})
+		p.Shapes = append(p.Shapes, stroke{X1: l.At / b.Top, X2: l.At / b.Top, Y1: 0, Y2: height +
+			4, Class: l.class(), Dashed: l.Limit, Title: l.Name + " " + l.Text})
 	}
 	if b.Ticks {
 		p.Shapes = append(p.Shapes, b.ticks(height+tickHeight)...)
@@ -130,9 +133,11 @@ func (b bars) segment(r barRow, s segment, start, height float64) []shape {
 	case r.Pale:
 		class = "bar pale"
 	}
-	shapes := []shape{box{X: x, W: min(w, 1-min(x, 1)), Y: 2, H: height, Class: class, Colour: s.Colour, Title: strings.TrimSpace(s.Name + ": " + s.Text)}}
+	shapes := []shape{box{X: x, W: min(w, 1-min(x, 1)), Y: 2, H: height, Class: class,
+		Colour: s.Colour, Title: strings.TrimSpace(s.Name + ": " + s.Text)}}
 	if s.Label != "" && w >= labelled*float64(max(1, columns(s.Label)-1)) {
-		shapes = append(shapes, label{X: x + w/2, Y: height/2 + 6, Anchor: "middle", Class: "number", Text: s.Label, Colour: ink(s.Colour)})
+		shapes = append(shapes, label{X: x + w/2, Y: height/2 + 6, Anchor: "middle",
+			Class: "number", Text: s.Label, Colour: ink(s.Colour)})
 	}
 	return shapes
 }
@@ -153,7 +158,8 @@ func (b bars) ticks(y float64) []shape {
 	step := roundStep(b.Top / unit)
 	for n := 1; float64(n) <= b.Top/unit/step; n++ {
 		if x := float64(n) * step * unit / b.Top; x > 0.1 && x < 0.985 {
-			shapes = append(shapes, label{X: x, Y: y, Anchor: "middle", Class: "label", Text: fmt.Sprintf("%.6g", float64(n)*step)})
+			shapes = append(shapes, label{X: x, Y: y, Anchor: "middle", Class: "label",
+				Text: fmt.Sprintf("%.6g", float64(n)*step)})
 		}
 	}
 	return shapes
@@ -207,7 +213,8 @@ func (b bars) lines(width int) []string {
 		wide = max(wide, min(columns(r.Name), longName))
 	}
 	for _, r := range b.Rows {
-		line := fmt.Sprintf("  %s |%s| %s", padded(clipped(r.Name, longName), wide), padded(bar(r.Parts[0].Value/b.Top, barColumns), barColumns), r.Text)
+		line := fmt.Sprintf("  %s |%s| %s", padded(clipped(r.Name, longName), wide),
+			padded(bar(r.Parts[0].Value/b.Top, barColumns), barColumns), r.Text)
 		lines = append(lines, wrap(line, width, "    ")...)
 	}
 	return lines
@@ -224,7 +231,8 @@ func (b bars) stacked(int) []string {
 			filled = max(1, to-from)
 		}
 		names, texts, notes = append(names, s.Name), append(texts, s.Text), append(notes, s.Note)
-		drawn = append(drawn, strings.Repeat(" ", min(from, barColumns-1))+strings.Repeat("█", filled))
+		drawn = append(drawn, strings.Repeat(" ", min(from, barColumns-1))+
+			strings.Repeat("█", filled))
 		start += s.Value
 	}
 	for _, l := range b.Levels {
@@ -238,7 +246,9 @@ func (b bars) stacked(int) []string {
 	lines := make([]string, len(names))
 	for i := range names {
 		bar := []rune(padded(drawn[i], barColumns))[:barColumns]
-		lines[i] = strings.TrimRight(fmt.Sprintf("%s %s |%s| %s", padded(clipped(names[i], longName), wide), aligned(texts[i], figure), string(bar), notes[i]), " ")
+		lines[i] = strings.TrimRight(fmt.Sprintf("%s %s |%s| %s",
+			padded(clipped(names[i], longName), wide), aligned(texts[i], figure), string(bar),
+			notes[i]), " ")
 	}
 	return lines
 }

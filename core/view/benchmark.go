@@ -74,7 +74,6 @@ type side struct {
 	CPUUse    *spreadOf          `json:"cpu_use"`
 	Padding   *float64           `json:"padding"`
 	Shares    map[string]float64 `json:"shares"`
-	Queueing  *float64           `json:"queueing"`
 	Peak      *float64           `json:"peak_bytes"`
 }
 
@@ -87,7 +86,8 @@ type loading struct {
 	AgainS    float64   `json:"again_s"`
 }
 
-// option is one change to the plan. Verdict is "faster", "slower", …; WhyNot is why it was not tried.
+// option is one change to the plan. Verdict is "faster", "slower", …; WhyNot is why it was not
+// tried.
 type option struct {
 	Option  string    `json:"option"`
 	Value   string    `json:"value"`
@@ -109,12 +109,14 @@ type finding struct {
 
 // stepParts are those of a step with their colours.
 var stepParts = []struct{ name, colour string }{
-	{"waiting", "#f28e2b"}, {"forward", "#4e79a7"}, {"backward", "#59a14f"}, {"optimizer", "#b07aa1"}, {"other", otherColour},
+	{"waiting", "#f28e2b"}, {"forward", "#4e79a7"}, {"backward", "#59a14f"},
+	{"optimizer", "#b07aa1"}, {"other", otherColour},
 }
 
 func benchmark(r benchmarkRecord) Document {
 	result := cut{resultLines, r.result()}
-	doc := Document{Title: r.headline(), Blocks: []Block{result}, Brief: []Block{said(r.headline()), result}}
+	doc := Document{Title: r.headline(), Blocks: []Block{result},
+		Brief: []Block{said(r.headline()), result}}
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
 	add(said(r.how()...))
 	add(section{Title: "What holds the plan back", Body: r.heldBack()})
@@ -159,24 +161,27 @@ func (r benchmarkRecord) sides() []side {
 
 // tiles are an epoch of each side and the speed-up.
 func (r benchmarkRecord) tiles() tiles {
-	var found tiles
+	var figures tiles
 	for _, s := range r.sides() {
-		found = append(found, s.tile(r.Setting.EpochClips))
+		figures = append(figures, s.tile(r.Setting.EpochClips))
 	}
 	if s := r.Speedup; s != nil {
-		found = append(found, tile{Name: "speedup", Value: factor(s.Median), Note: fmt.Sprintf("%.2f to %.2f", s.Low, s.High)})
+		figures = append(figures, tile{Name: "speedup", Value: factor(s.Median),
+			Note: fmt.Sprintf("%.2f to %.2f", s.Low, s.High)})
 	}
 	if s := r.CPUSpeedup; s != nil {
-		found = append(found, tile{Name: "speedup", Value: factor(s.Median), Note: "by processor time"})
+		figures = append(figures, tile{Name: "speedup", Value: factor(s.Median),
+			Note: "by processor time"})
 	}
-	return found
+	return figures
 }
 
 func (s side) tile(clips int) tile {
 	if s.ClipsPerS == nil {
 		return tile{Name: s.Name, Value: or(s.Problem, "not measured")}
 	}
-	return tile{Name: s.Name, Value: short(s.ClipsPerS.Median) + " /s", Note: s.epoch(clips) + " an epoch"}
+	return tile{Name: s.Name, Value: short(s.ClipsPerS.Median) + " /s", Note: s.epoch(clips) +
+		" an epoch"}
 }
 
 // how is how it was measured.
@@ -192,10 +197,12 @@ func (r benchmarkRecord) how() []string {
 		audio = ", " + r.held(*r.Plan.AudioS)
 	}
 	return []string{
-		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are %s", s.RowKind.Count(s.EpochClips), s.RowKind.Nouns()),
+		fmt.Sprintf("times are of an epoch, %s, steps alone; samples are %s",
+			s.RowKind.Count(s.EpochClips), s.RowKind.Nouns()),
 		fmt.Sprintf("%s; %s; %s UTC", s.Device, strings.Join(versions, ", "), s.Date),
 		fmt.Sprintf("%s; %s a step on both sides", name(s.Model), s.RowKind.Count(s.Batch)),
-		fmt.Sprintf("blocks of %d steps, the same %s in each%s, after %d for warm-up; both sides in turns, %s; medians, lowest and highest",
+		fmt.Sprintf("blocks of %d steps, the same %s in each%s, after %d for warm-up; both sides "+
+			"in turns, %s; medians, lowest and highest",
 			s.Steps, s.RowKind.Count(r.Plan.Clips), audio, s.WarmUp, count(s.Rounds, "round")),
 	}
 }
@@ -218,21 +225,24 @@ func (r benchmarkRecord) rates() (rows, lengths string) {
 }
 
 // lengths is a figure in seconds of audio, or in tokens.
-func (r benchmarkRecord) lengths(seconds float64) string { return short(r.Setting.RowKind.In(seconds)) }
+func (r benchmarkRecord) lengths(seconds float64) string {
+	return short(r.Setting.RowKind.In(seconds))
+}
 
 func (r benchmarkRecord) heldBack() []Block {
-	var found []Block
+	var notices []Block
 	if f := r.Bottleneck; f != nil {
 		lines := advice(f.Evidence, "")
 		if r.NextChange != "" {
 			lines = append(lines, "→ next: "+r.NextChange)
 		}
-		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: lines})
+		notices = append(notices, notice{Level: levelOf(f.Severity), What: f.Title, Lines: lines})
 	}
 	for _, f := range r.Findings {
-		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: advice(f.Evidence, "")})
+		notices = append(notices, notice{Level: levelOf(f.Severity), What: f.Title,
+			Lines: advice(f.Evidence, "")})
 	}
-	return found
+	return notices
 }
 
 func (r benchmarkRecord) bothSides() []Block {
@@ -258,15 +268,17 @@ func (r benchmarkRecord) bothSides() []Block {
 	if r.Original == nil {
 		title = "The plan"
 	}
-	found := []Block{section{Title: title, Body: append(body, plain(r.figures()))}}
+	sections := []Block{section{Title: title, Body: append(body, plain(r.figures()))}}
 	if rows := r.settings(); len(rows) > 1 {
-		found = append(found, section{Title: "Settings that differ", Body: []Block{plain(rows)}})
+		sections = append(sections, section{Title: "Settings that differ",
+			Body: []Block{plain(rows)}})
 	}
-	return found
+	return sections
 }
 
-func (s spreadOf) bar(what, text string) barRow {
-	return barRow{Name: what, Text: text, Parts: []segment{{Value: s.Median}}, Low: &s.Low, High: &s.High}
+func (s spreadOf) bar(label, text string) barRow {
+	return barRow{Name: label, Text: text, Parts: []segment{{Value: s.Median}}, Low: &s.Low,
+		High: &s.High}
 }
 
 // roomFor is what the width stands for, with some space behind the longest.
@@ -280,16 +292,17 @@ func roomFor(rows []barRow) float64 {
 
 // parts are what a side's steps consist of, as shares of a step.
 func (s side) parts() barRow {
-	whole, found := 0.0, barRow{Name: s.Name}
+	total, bar := 0.0, barRow{Name: s.Name}
 	for _, part := range stepParts {
-		whole += s.Shares[part.name]
+		total += s.Shares[part.name]
 	}
 	for _, part := range stepParts {
 		if share := s.Shares[part.name]; share > 0 {
-			found.Parts = append(found.Parts, segment{Name: part.name, Value: share / max(1, whole), Colour: part.colour, Label: units.Percent(share), Text: units.Percent(share)})
+			bar.Parts = append(bar.Parts, segment{Name: part.name, Value: share / max(1, total),
+				Colour: part.colour, Label: units.Percent(share), Text: units.Percent(share)})
 		}
 	}
-	return found
+	return bar
 }
 
 // figures are what was measured of both sides, a row each; what nobody knows is left out.
@@ -300,18 +313,22 @@ func (r benchmarkRecord) figures() [][]string {
 		head = append(head, s.Name)
 	}
 	rows := [][]string{head}
-	add := func(what string, of func(side) string) {
-		cells, told := []string{what}, false
+	add := func(label string, figure func(side) string) {
+		cells, measured := []string{label}, false
 		for _, s := range sides {
-			text := of(s)
-			cells, told = append(cells, text), told || text != unknown
+			text := figure(s)
+			cells, measured = append(cells, text), measured || text != unknown
 		}
-		if told {
+		if measured {
 			rows = append(rows, cells)
 		}
 	}
-	spanned := func(of func(side) *spreadOf, text func(float64) string) func(side) string {
-		return func(s side) string { return known(of(s), func(x spreadOf) string { return x.spanned(text) }) }
+	spanned := func(figure func(side) *spreadOf, text func(float64) string) func(side) string {
+		return func(s side) string {
+			return known(figure(s), func(x spreadOf) string {
+				return x.spanned(text)
+			})
+		}
 	}
 	add("samples/s", spanned(func(s side) *spreadOf { return s.ClipsPerS }, short))
 	_, lengths := r.rates()
@@ -329,8 +346,8 @@ func (r benchmarkRecord) figures() [][]string {
 	add("RAM", func(s side) string { return known(s.Readings.RAM, size) })
 	for _, part := range stepParts {
 		add("of a step: "+part.name, func(s side) string {
-			share, told := s.Shares[part.name]
-			if !told {
+			share, ok := s.Shares[part.name]
+			if !ok {
 				return unknown
 			}
 			return units.Percent(share)
@@ -360,19 +377,19 @@ func (s side) microBatches() string {
 
 // settings are those that differ between the sides.
 func (r benchmarkRecord) settings() [][]string {
-	head, seen := []string{""}, map[string]bool{}
+	head, names := []string{""}, map[string]bool{}
 	for _, s := range r.sides() {
 		head = append(head, s.Name)
-		for each := range s.Settings {
-			seen[each] = true
+		for setting := range s.Settings {
+			names[setting] = true
 		}
 	}
 	rows := [][]string{head}
-	for _, each := range sortedKeys(seen) {
-		cells, differ := []string{each}, false
+	for _, setting := range sortedKeys(names) {
+		cells, differ := []string{setting}, false
 		for _, s := range r.sides() {
 			text := unknown
-			if value := s.Settings[each]; value != nil {
+			if value := s.Settings[setting]; value != nil {
 				text = fmt.Sprint(value)
 			}
 			differ = differ || len(cells) > 1 && text != cells[1]
@@ -391,7 +408,8 @@ func (r benchmarkRecord) loaderAlone() []Block {
 	}
 	perSecond, lengths := r.rates()
 	b := bars{Kind: "bars", Title: perSecond, Unit: perSecond}
-	rows := [][]string{{"workers", "prefetch", perSecond, lengths, "first batch", "with persistent workers"}}
+	rows := [][]string{{"workers", "prefetch", perSecond, lengths, "first batch",
+		"with persistent workers"}}
 	for _, l := range r.Loader {
 		prefetch := known(l.Prefetch, func(n int) string { return fmt.Sprintf("%d", n) })
 		way := "no workers"
@@ -400,21 +418,28 @@ func (r benchmarkRecord) loaderAlone() []Block {
 		}
 		b.Rows = append(b.Rows, l.ClipsPerS.bar(way, short(l.ClipsPerS.Median)))
 		audio := known(l.AudioPerS, func(s spreadOf) string { return s.spanned(r.lengths) })
-		rows = append(rows, []string{fmt.Sprintf("%d", l.Workers), prefetch, l.ClipsPerS.spanned(short), audio, units.Duration(l.StartS), units.Duration(l.AgainS)})
+		rows = append(rows, []string{fmt.Sprintf("%d", l.Workers), prefetch,
+			l.ClipsPerS.spanned(short), audio, units.Duration(l.StartS), units.Duration(l.AgainS)})
 	}
 	b.Top = roomFor(b.Rows)
-	return []Block{section{Title: "Loading data alone", Body: []Block{b, fold{Summary: "all figures", Body: []Block{plain(rows)}}}}}
+	return []Block{section{Title: "Loading data alone",
+		Body: []Block{b, fold{Summary: "all figures", Body: []Block{plain(rows)}}}}}
 }
 
-// changes are the speed of each beside the plan's, which is the line; and what was not tried, and why.
+// changes are the speed of each beside the plan's, which is the line; and what was not tried, and
+// why.
 func (r benchmarkRecord) changes() []Block {
-	b := bars{Kind: "bars", Title: "speed relative to the plan", Unit: "times the plan's", Levels: []level{{Name: "the plan", At: 1, Limit: true}}, Legend: false}
+	b := bars{Kind: "bars", Title: "speed relative to the plan", Unit: "times the plan's",
+		Levels: []level{{Name: "the plan", At: 1, Limit: true}}, Legend: false}
 	var rows [][]string
-	var left []string
-	byProcessor := slices.ContainsFunc(r.Options, func(o option) bool { return o.CPUGain != nil && o.WhyNot == "" })
+	var skipped []string
+	byProcessor := slices.ContainsFunc(r.Options, func(o option) bool {
+		return o.CPUGain != nil && o.WhyNot == ""
+	})
 	for _, o := range r.Options {
 		if o.WhyNot != "" {
-			left = append(left, fmt.Sprintf("%s: %s", strings.TrimSpace(o.Option+" "+o.Value), o.WhyNot))
+			skipped = append(skipped, fmt.Sprintf("%s: %s", strings.TrimSpace(o.Option+" "+o.Value),
+				o.WhyNot))
 			continue
 		}
 		if o.Gain != nil {
@@ -440,11 +465,12 @@ func (r benchmarkRecord) changes() []Block {
 		}
 		body = append(body, plain(append([][]string{append(head, "")}, rows...)))
 	}
-	if len(left) > 0 {
-		body = append(body, fold{Summary: "not tried", Body: []Block{said(left...)}})
+	if len(skipped) > 0 {
+		body = append(body, fold{Summary: "not tried", Body: []Block{said(skipped...)}})
 	}
 	if len(body) == 0 {
 		return nil
 	}
-	return []Block{section{Title: "Single changes to the plan", Note: "one at a time, each between two blocks of the plan", Body: body}}
+	return []Block{section{Title: "Single changes to the plan",
+		Note: "one at a time, each between two blocks of the plan", Body: body}}
 }

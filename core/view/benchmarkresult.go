@@ -19,16 +19,20 @@ func (r benchmarkRecord) headline() string {
 	where := fmt.Sprintf("%s on %s", name(r.Setting.Model), name(r.Setting.Device))
 	switch {
 	case r.Speedup != nil && r.Original != nil:
-		return fmt.Sprintf("%s %s: %s; %s", factor(r.Speedup.Median), r.Original.Name, r.Original.shape(), where)
+		return fmt.Sprintf("%s %s: %s; %s", factor(r.Speedup.Median), r.Original.Name,
+			r.Original.shape(), where)
 	case r.Original != nil && r.Original.Problem != "":
-		return fmt.Sprintf("%s with %s: %s; the plan trains; %s", r.Original.Problem, r.Original.Name, r.Original.shape(), where)
+		return fmt.Sprintf("%s with %s: %s; the plan trains; %s", r.Original.Problem,
+			r.Original.Name, r.Original.shape(), where)
 	}
-	return fmt.Sprintf("%s samples/s with the plan; %s", known(r.Plan.ClipsPerS, spreadOf.middle), where)
+	return fmt.Sprintf("%s samples/s with the plan; %s", known(r.Plan.ClipsPerS, spreadOf.middle),
+		where)
 }
 
 // result is what to do, what it gives, warnings, and the differences that matter.
 func (r benchmarkRecord) result() []Block {
-	body := append([]Block{said(r.advice(), r.gives()), inHTML{[]Block{r.tiles()}}}, r.warnings()...)
+	body := append([]Block{said(r.advice(), r.gives()), inHTML{[]Block{r.tiles()}}},
+		r.warnings()...)
 	if rows := r.differences(); len(rows) > 1 {
 		body = append(body, plain(rows[:min(len(rows), 1+differences)]))
 	}
@@ -84,10 +88,13 @@ func (r benchmarkRecord) advice() string {
 func (r benchmarkRecord) gives() string {
 	if r.Speedup == nil || r.Original == nil || r.Original.ClipsPerS == nil {
 		rate := known(r.Plan.ClipsPerS, func(s spreadOf) string { return s.spanned(short) })
-		return fmt.Sprintf("%s samples/s, an epoch of %s in %s", rate, r.Setting.RowKind.Count(r.Setting.EpochClips), r.Plan.epoch(r.Setting.EpochClips))
+		return fmt.Sprintf("%s samples/s, an epoch of %s in %s", rate,
+			r.Setting.RowKind.Count(r.Setting.EpochClips), r.Plan.epoch(r.Setting.EpochClips))
 	}
-	text := fmt.Sprintf("%s samples/s instead of %s; %.2f to %s in %s", known(r.Plan.ClipsPerS, spreadOf.middle),
-		r.Original.ClipsPerS.middle(), r.Speedup.Low, factor(r.Speedup.High), count(r.Speedup.Count, "round"))
+	text := fmt.Sprintf("%s samples/s instead of %s; %.2f to %s in %s",
+		known(r.Plan.ClipsPerS, spreadOf.middle),
+		r.Original.ClipsPerS.middle(), r.Speedup.Low, factor(r.Speedup.High),
+		count(r.Speedup.Count, "round"))
 	if r.CPUSpeedup != nil {
 		text += ", by processor time " + factor(r.CPUSpeedup.Median)
 	}
@@ -97,29 +104,36 @@ func (r benchmarkRecord) gives() string {
 func (s spreadOf) middle() string { return short(s.Median) }
 
 func (s side) epoch(clips int) string {
-	return known(s.ClipsPerS, func(x spreadOf) string { return units.Duration(float64(clips) / x.Median) })
+	return known(s.ClipsPerS, func(x spreadOf) string {
+		return units.Duration(float64(clips) / x.Median)
+	})
 }
 
-// warnings are what makes the figures doubtful or partial, and what was not as asked; a few of them.
+// warnings are what makes the figures doubtful or partial, and what was not as asked; a few of
+// them.
 func (r benchmarkRecord) warnings() []Block {
-	var found []Block
-	add := func(level, text string) { found = append(found, notice{Level: level, What: text}) }
+	var notices []Block
+	add := func(level, text string) { notices = append(notices, notice{Level: level, What: text}) }
 	if r.TooFew {
-		add("warning", fmt.Sprintf("too few rounds: %s of at least 5; chance alone can give such figures", count(r.rounds(), "measured round")))
+		add("warning", fmt.Sprintf(
+			"too few rounds: %s of at least 5; chance alone can give such figures",
+			count(r.rounds(), "measured round")))
 	}
 	if len(r.Unfinished) > 0 {
 		add("warning", r.ended()+"; unfinished: "+strings.Join(r.Unfinished, ", "))
 	}
 	if r.Original != nil && r.Original.Adapted != "" {
-		add("warning", fmt.Sprintf("%s: %s; measured with %s", r.Original.Name, r.Original.Adapted, r.Original.batch()))
+		add("warning", fmt.Sprintf("%s: %s; measured with %s", r.Original.Name, r.Original.Adapted,
+			r.Original.batch()))
 	}
 	for _, note := range r.Notes {
 		add("note", note)
 	}
-	if len(found) > warnings {
-		return []Block{found[0], found[1], found[2], inHTML{found[warnings:]}, inText{fmt.Sprintf("  … and %d more", len(found)-warnings)}}
+	if len(notices) > warnings {
+		return []Block{notices[0], notices[1], notices[2], inHTML{notices[warnings:]},
+			inText{fmt.Sprintf("  … and %d more", len(notices)-warnings)}}
 	}
-	return found
+	return notices
 }
 
 func (r benchmarkRecord) rounds() int {
@@ -133,7 +147,10 @@ func (r benchmarkRecord) ended() string {
 	if r.Stopped {
 		return "stopped by Ctrl-C"
 	}
-	return fmt.Sprintf("ended after %s (--minutes)", known(r.Setting.Minutes, func(minutes float64) string { return units.Duration(60 * minutes) }))
+	return fmt.Sprintf("ended after %s (--minutes)",
+		known(r.Setting.Minutes, func(minutes float64) string {
+			return units.Duration(60 * minutes)
+		}))
 }
 
 // differences are the settings and figures in which the sides differ, those first that decide most.
@@ -142,7 +159,7 @@ func (r benchmarkRecord) differences() [][]string {
 		return nil
 	}
 	rows := [][]string{{"", r.Original.Name, r.Plan.Name}}
-	for _, each := range []struct {
+	for _, figure := range []struct {
 		name string
 		of   func(side) string
 	}{
@@ -157,8 +174,9 @@ func (r benchmarkRecord) differences() [][]string {
 		{"loader workers", func(s side) string { return s.setting("dataloader_num_workers") }},
 		{"peak of PyTorch", func(s side) string { return known(s.Peak, size) }},
 	} {
-		if a, b := each.of(*r.Original), each.of(r.Plan); a != b && (a != unknown || b != unknown) {
-			rows = append(rows, []string{each.name, a, b})
+		if a, b := figure.of(*r.Original), figure.of(r.Plan); a != b &&
+			(a != unknown || b != unknown) {
+			rows = append(rows, []string{figure.name, a, b})
 		}
 	}
 	return rows
@@ -174,13 +192,14 @@ func (s side) shape() string {
 }
 
 func (s side) batch() string {
-	return s.setting("per_device_train_batch_size") + " × " + s.setting("gradient_accumulation_steps")
+	return s.setting("per_device_train_batch_size") + " × " +
+		s.setting("gradient_accumulation_steps")
 }
 
 func (s side) precision() string {
-	for _, each := range []string{"fp16", "bf16"} {
-		if s.on(each) {
-			return each
+	for _, setting := range []string{"fp16", "bf16"} {
+		if s.on(setting) {
+			return setting
 		}
 	}
 	return "fp32"

@@ -11,17 +11,19 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// briefLines are the most lines of a short form: a command adds one, what to do next, and a screen of 15 lines is full.
+// briefLines are the most lines of a short form: a command adds one, what to do next, and a screen
+// of 15 lines is full.
 const briefLines = 14
 
-// brief is a document's short form: what to do and what it gives, what matters most, what to look out for.
+// brief is a document's short form: what to do and what it gives, what matters most, what to look
+// out for.
 func (d Document) brief(width int) []string {
 	if d.Brief == nil {
 		return d.lines(width)
 	}
 	lines := linesOf(d.Brief, width)
-	if left := len(lines) - briefLines + 1; left > 1 {
-		lines = append(lines[:briefLines-1], fmt.Sprintf("… and %d more lines", left))
+	if surplus := len(lines) - briefLines + 1; surplus > 1 {
+		lines = append(lines[:briefLines-1], fmt.Sprintf("… and %d more lines", surplus))
 	}
 	return lines
 }
@@ -40,8 +42,8 @@ func (o oneLine) lines(width int) []string {
 }
 
 // few are the first so many of some lines, whole, so that a hint can be run, and how many are left.
-func few(lines []string, most int) facts {
-	return facts{Items: lines, Brief: most}
+func few(lines []string, limit int) facts {
+	return facts{Items: lines, Brief: limit}
 }
 
 // shortCautions are the most serious cautions, each with its remedy.
@@ -50,24 +52,28 @@ func (r planRecord) shortCautions() facts {
 	for _, level := range []string{"serious", "warning"} {
 		for _, c := range r.Cautions {
 			if c.Level == level {
-				lines = append(lines, strings.Join(append([]string{marks[level] + " " + c.What}, advice("", c.Remedy)...), " "))
+				lines = append(lines, strings.Join(append([]string{marks[level] + " " + c.What},
+					advice("", c.Remedy)...), " "))
 			}
 		}
 	}
 	return few(lines, 2)
 }
 
-// deciding are the settings that make most of a plan's speed, where the reader has not changed others.
-var deciding = []string{"gradient_checkpointing", "micro_batching", "length_handling", "per_device_train_batch_size", "fp16", "bf16"}
+// deciding are the settings that make most of a plan's speed, where the reader has not changed
+// others.
+var deciding = []string{"gradient_checkpointing", "micro_batching", "length_handling",
+	"per_device_train_batch_size", "fp16", "bf16"}
 
 // shortDecisions are what was changed, what gains most, and the batch: three lines.
 func (r planRecord) shortDecisions() oneLine {
-	var found []string
+	var lines []string
 	take := func(matters func(decision) bool) {
 		for _, setting := range deciding {
 			for _, d := range r.Decisions {
-				if line := d.short(); d.Setting == setting && matters(d) && len(found) < 3 && !slices.Contains(found, line) {
-					found = append(found, line)
+				if line := d.short(); d.Setting == setting && matters(d) && len(lines) < 3 &&
+					!slices.Contains(lines, line) {
+					lines = append(lines, line)
 				}
 			}
 		}
@@ -75,10 +81,11 @@ func (r planRecord) shortDecisions() oneLine {
 	take(func(d decision) bool { return d.Overridden })
 	take(func(d decision) bool { return d.Gain != "" })
 	take(func(d decision) bool { return d.Value != "false" })
-	return found
+	return lines
 }
 
-// short is "gradient_checkpointing = false, 1.30× faster than on: 3 clips of 25 s fit with it off, 7 with it on".
+// short is "gradient_checkpointing = false, 1.30× faster than on: 3 clips of 25 s fit with it off,
+// 7 with it on".
 func (d decision) short() string {
 	text := fmt.Sprintf("  %s = %s", d.Setting, or(d.Value, unknown))
 	switch {
@@ -91,23 +98,25 @@ func (d decision) short() string {
 }
 
 // inputs are what the plan was made from, a line each.
-func (r planRecord) inputs() (found []Block) {
+func (r planRecord) inputs() (blocks []Block) {
 	if r.Hardware != nil {
-		found = append(found, oneLine{machineLine(*r.Hardware)})
+		blocks = append(blocks, oneLine{machineLine(*r.Hardware)})
 	}
 	if d := r.Dataset; d != nil {
 		line := datasetFacts(*d)[0]
 		if d.MeasuredCount > 0 {
 			r := d.RowKind
-			line = fmt.Sprintf("%s, %s, %s–%s %s, mean %s %s (%s)", r.Count(d.SampleCount), r.Amount(d.TotalHours), r.Figure("%.2f", d.MinS), r.Figure("%.2f", d.MaxS), r.Unit(),
+			line = fmt.Sprintf("%s, %s, %s–%s %s, mean %s %s (%s)", r.Count(d.SampleCount),
+				r.Amount(d.TotalHours), r.Figure("%.2f", d.MinS), r.Figure("%.2f", d.MaxS),
+				r.Unit(),
 				r.Figure("%.2f", d.MeanS), r.Unit(), d.Source)
 		}
-		found = append(found, oneLine{line})
+		blocks = append(blocks, oneLine{line})
 	}
 	if r.Model != nil {
-		found = append(found, oneLine(modelLines(*r.Model)[:1]))
+		blocks = append(blocks, oneLine(modelLines(*r.Model)[:1]))
 	}
-	return found
+	return blocks
 }
 
 // machineLine is "2 × Tesla T4, 15.0 GiB; CPU 2 cores, RAM 20.3 GiB available of 23.5 GiB".
@@ -117,7 +126,8 @@ func machineLine(h profile.Hardware) string {
 	}
 	var names []string
 	for _, g := range h.GPUs {
-		names = append(names, fmt.Sprintf("%s, %s", name(g.Name), inGiB(float64(g.MemoryTotalBytes))))
+		names = append(names, fmt.Sprintf("%s, %s", name(g.Name),
+			inGiB(float64(g.MemoryTotalBytes))))
 	}
 	return several(names) + "; " + hostLine(h)
 }
@@ -145,75 +155,88 @@ func (p gpuPlan) expense() float64 {
 
 // brief is the cheapest and the fastest machine, and the rows that fit: of many the cheapest.
 func (r comparisonRecord) brief(title string) []Block {
-	t := table{Head: []string{"GPU", "plan", "peak of memory", "hours a run", "cost, $", "bound by"}, Brief: shownRows}
-	plans := r.Rows
+	t := table{Head: []string{"GPU", "plan", "peak of memory", "hours a run", "cost, $",
+		"bound by"}, Brief: shownRows}
+	plans := r.plans()
 	if len(plans) > shownRows {
-		plans = slices.SortedStableFunc(slices.Values(plans), func(a, b gpuPlan) int { return cmp.Compare(a.expense(), b.expense()) })
+		plans = slices.SortedStableFunc(slices.Values(plans), func(a, b gpuPlan) int {
+			return cmp.Compare(a.expense(), b.expense())
+		})
 	}
 	for _, plan := range plans {
 		if plan.Fits {
-			t.Rows = append(t.Rows, row{Cells: []cell{{Text: plan.name(), Class: "tight"}, {Text: plan.short()},
-				{Text: fmt.Sprintf("%.1f of %s", plan.Peak/units.GiB, inGiB(plan.Memory)), Class: "tight"},
-				{Text: around(plan.RunHours), Class: "tight"}, {Text: known(plan.Cost, func(c profile.Range) string { return number(c.Likely) }), Class: "tight"}, {Text: plan.bound()}}})
+			t.Rows = append(t.Rows, row{Cells: []cell{{Text: plan.name(), Class: "tight"},
+				{Text: plan.short()},
+				{Text: fmt.Sprintf("%.1f of %s", float64(plan.PeakBytes)/units.GiB,
+					inGiB(float64(plan.MemoryBytes))), Class: "tight"},
+				{Text: around(plan.RunHours), Class: "tight"},
+				{Text: known(plan.Cost, func(c profile.Range) string {
+					return number(c.Likely)
+				}), Class: "tight"}, {Text: plan.bound()}}})
 		}
 	}
-	var rest []string
+	var others []string
 	if more := len(t.Rows) - shownRows; more > 0 {
-		rest = append(rest, fmt.Sprintf("%d more that fit", more))
+		others = append(others, fmt.Sprintf("%d more that fit", more))
 	}
 	if unfit := len(r.Rows) - len(t.Rows); unfit > 0 {
-		rest = append(rest, fmt.Sprintf("%d on which it does not fit", unfit))
+		others = append(others, fmt.Sprintf("%d on which it does not fit", unfit))
 	}
-	found := []Block{oneLine{title}, oneLine{strings.Join(r.best(), "; ")}, t}
-	if rest != nil {
-		found = append(found, oneLine{"… and " + strings.Join(rest, ", ")})
+	blocks := []Block{oneLine{title}, oneLine{strings.Join(r.best(), "; ")}, t}
+	if others != nil {
+		blocks = append(blocks, oneLine{"… and " + strings.Join(others, ", ")})
 	}
-	return found
+	return blocks
 }
 
 // brief is the verdict, the figures, and what holds the memory.
 func (r memoryRecord) brief(title string) []Block {
 	var holds []string
-	for _, each := range ordered(r.AtPeak.Components) {
-		bytes := r.AtPeak.Components[each]
-		holds = append(holds, fmt.Sprintf("%s %s (%.0f%%)", strings.ReplaceAll(each, "_", " "), units.Size(bytes), 100*bytes/max(r.PeakAllocated, 1)))
+	for _, component := range ordered(r.AtPeak.Components) {
+		bytes := r.AtPeak.Components[component]
+		holds = append(holds, fmt.Sprintf("%s %s (%.0f%%)", strings.ReplaceAll(component, "_", " "),
+			units.Size(bytes), 100*bytes/max(r.PeakAllocated, 1)))
 	}
-	found := []Block{said(title), r.verdict(), said(r.peaks())}
+	blocks := []Block{said(title), r.verdict(), said(r.peaks())}
 	if len(holds) > 0 {
-		found = append(found, said("held by "+strings.Join(holds, ", ")))
+		blocks = append(blocks, said("held by "+strings.Join(holds, ", ")))
 	}
-	return append(found, few(r.remarks().Items, 4))
+	return append(blocks, few(r.remarks().Items, 4))
 }
 
-// briefDataset is how much there is, its lengths in a line, what padding costs, and what is wrong with it.
+// briefDataset is how much there is, its lengths in a line, what padding costs, and what is wrong
+// with it.
 func briefDataset(d profile.Dataset, facts []string) []Block {
-	found := []Block{oneLine(facts)}
+	blocks := []Block{oneLine(facts)}
 	if drawable(d) {
 		edges, r := d.Histogram.EdgesS, d.RowKind
-		found = append(found, oneLine{fmt.Sprintf("%s: %s %s %s %s %s", byLength(r), r.Figure("%.3g", edges[0]), r.Unit(), heights(d.Histogram.Counts), r.Figure("%.3g", edges[len(edges)-1]), r.Unit())})
+		blocks = append(blocks, oneLine{fmt.Sprintf("%s: %s %s %s %s %s", byLength(r),
+			r.Figure("%.3g", edges[0]), r.Unit(), heights(d.Histogram.Counts),
+			r.Figure("%.3g", edges[len(edges)-1]), r.Unit())})
 	}
 	if d.MeasuredCount > 1 && len(d.Padding) > 0 {
-		found = append(found, oneLine{paddingWords(d)})
+		blocks = append(blocks, oneLine{paddingWords(d)})
 	}
 	var wrong []string
 	for _, warning := range d.Warnings {
 		wrong = append(wrong, marks["warning"]+" "+warning)
 	}
 	if d.BadCount > 0 {
-		wrong = append(wrong, fmt.Sprintf("%s %s left out", marks["warning"], count(d.BadCount, badNoun(d))))
+		wrong = append(wrong, fmt.Sprintf("%s %s left out", marks["warning"],
+			count(d.BadCount, badNoun(d))))
 		for _, bad := range d.BadFiles[:min(len(d.BadFiles), 3)] {
 			wrong = append(wrong, fmt.Sprintf("   %s: %s", bad.Path, bad.Error))
 		}
 	}
-	return append(found, few(wrong, 7))
+	return append(blocks, few(wrong, 7))
 }
 
 // heights are counts as blocks of a height, the highest for the most; nothing for none.
 func heights(counts []int) string {
-	most := max(1, slices.Max(counts))
+	tallest := max(1, slices.Max(counts))
 	drawn := make([]rune, len(counts))
 	for i, n := range counts {
-		drawn[i] = blocks[(n*(len(blocks)-1)+most-1)/most]
+		drawn[i] = blocks[(n*(len(blocks)-1)+tallest-1)/tallest]
 	}
 	return string(drawn)
 }

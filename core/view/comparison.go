@@ -5,74 +5,38 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/compare"
+	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// comparisonRecord is one training on several GPUs.
+// comparisonRecord is one training on several GPUs, of a model whose counts may be made by hand.
 type comparisonRecord struct {
-	Model       modelRecord   `json:"model"`
-	RowKind     units.RowKind `json:"row_kind"`
-	Clips       int           `json:"clips"`
-	Hours       float64       `json:"hours"`
-	LongestS    float64       `json:"longest_s"`
-	Target      int           `json:"target_batch_size"`
-	Epochs      float64       `json:"epochs"`
-	Rows        []gpuPlan     `json:"rows"`
-	Assumptions []string      `json:"assumptions"`
+	compare.Comparison
+	Model modelRecord `json:"model"`
 }
 
-type gpuPlan struct {
-	GPU          string         `json:"gpu"`
-	Count        int            `json:"count"`
-	Memory       float64        `json:"memory_bytes"`
-	Budget       float64        `json:"budget_bytes"`
-	Unverified   bool           `json:"unverified"`
-	Fits         bool           `json:"fits"`
-	Precision    string         `json:"precision"`
-	Checkpoint   bool           `json:"gradient_checkpointing"`
-	EveryN       int            `json:"every_n_layers"`
-	Offload      bool           `json:"offload_checkpoints"`
-	Optimizer    string         `json:"optimizer"`
-	LoraRank     int            `json:"lora_rank"`
-	Batch        int            `json:"per_device_train_batch_size"`
-	Accumulation int            `json:"gradient_accumulation_steps"`
-	Largest      int            `json:"largest_batch"`
-	Peak         float64        `json:"peak_bytes"`
-	RunHours     *profile.Range `json:"run_hours"`
-	Bound        string         `json:"bound"`
-	Calibrated   bool           `json:"calibrated"`
-	Measured     string         `json:"measured"`
-	Price        *price         `json:"price"`
-	Cost         *profile.Range `json:"cost_usd"`
-	Energy       *profile.Range `json:"energy_kwh"`
-	Cheapest     bool           `json:"cheapest"`
-	Fastest      bool           `json:"fastest"`
-	Notes        []string       `json:"notes"`
-	Remedies     []remedy       `json:"remedies"`
-}
+type gpuPlan compare.Row
 
-type price struct {
-	GPU      string  `json:"gpu"`
-	Dollars  float64 `json:"usd_per_hour"`
-	Provider string  `json:"provider"`
-	Date     string  `json:"date"`
-	Source   string  `json:"source"`
-}
-
-// remedy is a change, and what the training would then take of one GPU.
-type remedy struct {
-	What string  `json:"what"`
-	Peak float64 `json:"peak_bytes"`
-	Fits bool    `json:"fits"`
+// plans are the rows of the comparison, in their order.
+func (r comparisonRecord) plans() []gpuPlan {
+	plans := make([]gpuPlan, len(r.Rows))
+	for i, row := range r.Rows {
+		plans[i] = gpuPlan(row)
+	}
+	return plans
 }
 
 func comparison(r comparisonRecord) Document {
-	doc := Document{Title: fmt.Sprintf("%s: %s, %s, longest %s; effective batch %d, %s", r.Model.label(), r.RowKind.Count(r.Clips), r.amount(), r.longest(), r.Target, epochs(r.Epochs))}
+	doc := Document{Title: fmt.Sprintf("%s: %s, %s, longest %s; effective batch %d, %s",
+		r.Model.label(), r.RowKind.Count(r.Clips), r.amount(), r.longest(), r.Target,
+		epochs(r.Epochs))}
 	doc.Brief = r.brief(doc.Title)
-	t := table{Head: []string{"GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $", "kWh", "bound by"}}
+	t := table{Head: []string{"GPU", "plan", "largest", "peak of memory", "hours a run", "cost, $",
+		"kWh", "bound by"}}
 	var others []Block
-	for _, plan := range r.Rows {
+	for _, plan := range r.plans() {
 		if plan.Fits {
 			t.Rows = append(t.Rows, plan.row())
 		} else {
@@ -84,7 +48,7 @@ func comparison(r comparisonRecord) Document {
 	}
 	doc.Blocks = append(append(doc.Blocks, r.best()), others...)
 	var notes []string
-	for _, plan := range r.Rows {
+	for _, plan := range r.plans() {
 		for _, note := range plan.Notes {
 			notes = append(notes, "· "+plan.name()+": "+note)
 		}
@@ -115,7 +79,7 @@ func (r comparisonRecord) longest() string {
 // best are the cheapest and the fastest, which marks tell in HTML.
 func (r comparisonRecord) best() inText {
 	var lines inText
-	for _, plan := range r.Rows {
+	for _, plan := range r.plans() {
 		if plan.Cheapest {
 			lines = append(lines, "cheapest: "+plan.name())
 		}
@@ -149,12 +113,16 @@ func (p gpuPlan) row() row {
 	if p.Fastest {
 		who.Marks = append(who.Marks, "fastest")
 	}
-	used := p.Peak / max(p.Memory, 1)
+	used := float64(p.PeakBytes) / max(float64(p.MemoryBytes), 1)
 	return row{Cells: []cell{
-		who, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.Largest)},
-		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", p.Peak/units.GiB, inGiB(p.Memory), 100*used), Class: "tight", Meter: used, Limit: p.Budget / max(p.Memory, 1)},
+		who, {Text: p.short()}, {Text: fmt.Sprintf("%d", p.LargestBatch)},
+		{Text: fmt.Sprintf("%.1f of %s, %.0f%%", float64(p.PeakBytes)/units.GiB,
+			inGiB(float64(p.MemoryBytes)), 100*used), Class: "tight", Meter: used,
+			Limit: float64(p.BudgetBytes) / max(float64(p.MemoryBytes), 1)},
 		{Text: around(p.RunHours), Class: "tight"}, {Text: around(p.Cost), Class: "tight"},
-		{Text: known(p.Energy, func(r profile.Range) string { return number(r.Likely) })}, {Text: p.bound()},
+		{Text: known(p.EnergyKWh, func(r profile.Range) string {
+			return number(r.Likely)
+		})}, {Text: p.bound()},
 	}}
 }
 
@@ -172,14 +140,14 @@ func (p gpuPlan) bound() string {
 // short is "8 × 4, bf16", with what else the plan needs.
 func (p gpuPlan) short() string {
 	parts := []string{fmt.Sprintf("%d × %d", p.Batch, p.Accumulation), p.Precision}
-	if p.Checkpoint {
-		parts = append(parts, profile.CheckpointingOf(true, p.EveryN, p.Offload).Name())
+	if p.Checkpointing {
+		parts = append(parts, profile.CheckpointingOf(true, p.EveryNLayers, p.Offload).Name())
 	}
 	if strings.Contains(p.Optimizer, "8bit") {
 		parts = append(parts, "8-bit")
 	}
-	if p.LoraRank > 0 {
-		parts = append(parts, fmt.Sprintf("LoRA %d", p.LoraRank))
+	if p.LoRARank > 0 {
+		parts = append(parts, fmt.Sprintf("LoRA %d", p.LoRARank))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -205,13 +173,15 @@ func number(x float64) string {
 }
 
 func (p gpuPlan) unfit() notice {
-	n := notice{Level: "warning", What: fmt.Sprintf("%s (%s of %s to use): does not fit", p.name(), inGiB(p.Budget), inGiB(p.Memory))}
+	n := notice{Level: "warning", What: fmt.Sprintf("%s (%s of %s to use): does not fit", p.name(),
+		inGiB(float64(p.BudgetBytes)), inGiB(float64(p.MemoryBytes)))}
 	for _, w := range p.Remedies {
 		sign := "✗"
 		if w.Fits {
 			sign = "→"
 		}
-		n.Lines = append(n.Lines, fmt.Sprintf("%s %s: %s", sign, w.What, inGiB(w.Peak)))
+		n.Lines = append(n.Lines, fmt.Sprintf("%s %s: %s", sign, w.What,
+			inGiB(float64(w.PeakBytes))))
 	}
 	return n
 }
@@ -219,7 +189,7 @@ func (p gpuPlan) unfit() notice {
 // foot are prices with their sources, and what the figures rest on.
 func (r comparisonRecord) foot() []string {
 	cards, order := map[string][]string{}, []string(nil)
-	for _, plan := range r.Rows {
+	for _, plan := range r.plans() {
 		if plan.Price == nil {
 			continue
 		}
@@ -227,7 +197,8 @@ func (r comparisonRecord) foot() []string {
 		if cards[where] == nil {
 			order = append(order, where)
 		}
-		if card := fmt.Sprintf("%s %.2f", plan.Price.GPU, plan.Price.Dollars); !slices.Contains(cards[where], card) {
+		if card := fmt.Sprintf("%s %.2f", plan.Price.GPU,
+			plan.Price.Hour); !slices.Contains(cards[where], card) {
 			cards[where] = append(cards[where], card)
 		}
 	}
@@ -238,15 +209,18 @@ func (r comparisonRecord) foot() []string {
 	if len(order) > 0 {
 		lines = append(lines, "dollars per hour and GPU: "+strings.Join(order, "; "))
 	}
-	if slices.ContainsFunc(r.Rows, func(p gpuPlan) bool { return p.Fits && p.Unverified }) {
-		lines = append(lines, "some published figures of these cards were not checked against a source")
+	if slices.ContainsFunc(r.plans(), func(p gpuPlan) bool { return p.Fits && p.Unverified }) {
+		lines = append(lines, "some published figures of these cards were not checked against a "+
+			"source")
 	}
 	return append(lines, r.Assumptions...)
 }
 
 // joined are the texts that are there, with commas.
 func joined(texts ...string) string {
-	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), ", ")
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool {
+		return text == ""
+	}), ", ")
 }
 
 // largestRecord are the known models on one GPU, the largest first.
@@ -256,11 +230,11 @@ type largestRecord struct {
 	Seconds  float64 `json:"seconds"`
 	LoraRank int     `json:"lora_rank"`
 	Models   []struct {
-		Name       string  `json:"name"`
-		Parameters float64 `json:"parameters"`
-		Full       remedy  `json:"full"`
-		EightBit   remedy  `json:"eight_bit"`
-		Lora       remedy  `json:"lora"`
+		Name       string          `json:"name"`
+		Parameters float64         `json:"parameters"`
+		Full       estimate.Remedy `json:"full"`
+		EightBit   estimate.Remedy `json:"eight_bit"`
+		Lora       estimate.Remedy `json:"lora"`
 	} `json:"models"`
 }
 
@@ -269,22 +243,24 @@ func largest(r largestRecord) Document {
 	best := []string{"none", "none", "none"}
 	t := table{Head: append([]string{"model", "parameters"}, changes...)}
 	for _, m := range r.Models {
-		shown := row{Cells: []cell{{Text: name(m.Name)}, {Text: parameters(m.Parameters), Class: "tight"}}}
-		for i, w := range []remedy{m.Full, m.EightBit, m.Lora} {
+		cells := row{Cells: []cell{{Text: name(m.Name)},
+			{Text: parameters(m.Parameters), Class: "tight"}}}
+		for i, w := range []estimate.Remedy{m.Full, m.EightBit, m.Lora} {
 			if w.Fits && best[i] == "none" {
 				best[i] = name(m.Name)
 			}
 			c := fitting(w.Fits)
-			c.Text = strings.Fields(c.Text)[0] + " " + inGiB(w.Peak)
-			shown.Cells = append(shown.Cells, c)
+			c.Text = strings.Fields(c.Text)[0] + " " + inGiB(float64(w.PeakBytes))
+			cells.Cells = append(cells.Cells, c)
 		}
-		t.Rows = append(t.Rows, shown)
+		t.Rows = append(t.Rows, cells)
 	}
 	var first []string
 	for i, words := range changes {
 		first = append(first, fmt.Sprintf("largest, %s: %s", words, best[i]))
 	}
-	doc := Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing", name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{said(first...), t}}
+	doc := Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing",
+		name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{said(first...), t}}
 	t.Brief = shownRows
 	doc.Brief = []Block{oneLine{doc.Title}, oneLine(first), t}
 	return doc

@@ -13,11 +13,12 @@ var spreadColumns = []string{"clips_per_s", "audio_per_s", "step_s", "cpu_use", 
 
 // csvColumns are those of a benchmark's table.
 func csvColumns() []string {
-	found := []string{"what", "name", "value", "problem"}
-	for _, each := range spreadColumns {
-		found = append(found, each, each+"_low", each+"_high")
+	columns := []string{"what", "name", "value", "problem"}
+	for _, column := range spreadColumns {
+		columns = append(columns, column, column+"_low", column+"_high")
 	}
-	return append(found, "padding", "gpu_use", "gpu_memory_bytes", "peak_bytes", "ram_bytes", "waiting", "forward", "backward", "optimizer", "other", "start_s", "again_s")
+	return append(columns, "padding", "gpu_use", "gpu_memory_bytes", "peak_bytes", "ram_bytes",
+		"waiting", "forward", "backward", "optimizer", "other", "start_s", "again_s")
 }
 
 // csvRow holds cells by their columns; unknown values are empty.
@@ -82,10 +83,12 @@ func benchmarkCSV(r benchmarkRecord) (string, error) {
 
 func (c csvRow) side(s side) {
 	c.text("problem", s.Problem)
-	for column, s := range map[string]*spreadOf{"clips_per_s": s.ClipsPerS, "audio_per_s": s.AudioPerS, "step_s": s.StepS, "cpu_use": s.CPUUse} {
+	for column, s := range map[string]*spreadOf{"clips_per_s": s.ClipsPerS,
+		"audio_per_s": s.AudioPerS, "step_s": s.StepS, "cpu_use": s.CPUUse} {
 		c.spread(column, s)
 	}
-	for column, figure := range map[string]*float64{"padding": s.Padding, "gpu_use": s.Readings.GPUUse, "gpu_memory_bytes": s.Readings.GPUMemory,
+	for column, figure := range map[string]*float64{"padding": s.Padding,
+		"gpu_use": s.Readings.GPUUse, "gpu_memory_bytes": s.Readings.GPUMemory,
 		"peak_bytes": s.Peak, "ram_bytes": s.Readings.RAM} {
 		c.number(column, figure)
 	}

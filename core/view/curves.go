@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// curves is a chart of lines over time, steps or events: axes with their labels in a gutter, a limit, spans and marks.
+// curves is a chart of lines over time, steps or events: axes with their labels in a gutter, a
+// limit, spans and marks.
 type curves struct {
 	Kind   string   `json:"kind"` // "curves"
 	Title  string   `json:"title"`
@@ -33,7 +34,8 @@ type tick struct {
 	Text string  `json:"text"`
 }
 
-// Series is a line in pieces without gaps, each of places (x, y); of Stacked ones each lies on those before it.
+// Series is a line in pieces without gaps, each of places (x, y); of Stacked ones each lies on
+// those before it.
 type Series struct {
 	Name    string         `json:"name"`
 	Colour  string         `json:"colour"` // "" is that of text
@@ -57,8 +59,9 @@ type Span struct {
 	Text string  `json:"text"`
 }
 
-// event is something at a moment: Level "serious" and "warning" are an alert that held Until, numbered by Label; "out of
-// memory" a full line, "phase" a dotted one with its name, and "" a short one.
+// event is something at a moment: Level "serious" and "warning" are an alert that held Until,
+// numbered by Label; "out of memory" a full line, "phase" a dotted one with its name, and "" a
+// short one.
 type event struct {
 	At    float64  `json:"at"`
 	Until *float64 `json:"until"`
@@ -77,7 +80,7 @@ const (
 	sparkline   = 70    // characters
 )
 
-// Empty tells whether nothing is known of any line.
+// Empty reports whether nothing is known of any line.
 func (c curves) Empty() bool {
 	for _, s := range c.Series {
 		if len(s.Pieces) > 0 {
@@ -100,16 +103,16 @@ func (c curves) top() float64 {
 	return 1
 }
 
-// limited tells whether there is a limit low enough to be in the picture.
+// limited reports whether there is a limit low enough to be in the picture.
 func (c curves) limited() bool { return c.Limit != nil && c.Limit.At <= c.top() }
 
 func (c curves) heights() []float64 {
 	step := roundStep(c.top())
-	var found []float64
+	var heights []float64
 	for n := 1.0; n*step <= c.top()*(1+1e-9); n++ {
-		found = append(found, n*step)
+		heights = append(heights, n*step)
 	}
-	return found
+	return heights
 }
 
 // Gutter has the labels of the vertical axis, the unit with the highest.
@@ -121,9 +124,11 @@ func (c curves) Gutter() picture {
 		if i == len(heights)-1 {
 			text += " " + c.Unit
 		}
-		p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(h) + 4, Anchor: "end", Class: "label", Text: text})
+		p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(h) + 4, Anchor: "end", Class: "label",
+			Text: text})
 	}
-	p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(0) + 4, Anchor: "end", Class: "label", Text: "0"})
+	p.Shapes = append(p.Shapes, label{X: 1, Y: c.y(0) + 4, Anchor: "end", Class: "label",
+		Text: "0"})
 	return p
 }
 
@@ -137,17 +142,20 @@ func (c curves) Drawn() picture {
 	p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: floor, Y2: floor, Class: "floor"})
 	for _, s := range c.Spans {
 		x := c.at(s.From)
-		p.Shapes = append(p.Shapes, box{X: x, W: max(c.at(s.To)-x, 0.0012), Y: curveTop, H: curveHeight, Class: s.Kind, Title: s.Text})
+		p.Shapes = append(p.Shapes, box{X: x, W: max(c.at(s.To)-x, 0.0012), Y: curveTop,
+			H: curveHeight, Class: s.Kind, Title: s.Text})
 	}
 	p.Shapes = append(p.Shapes, stretched{Y: curveTop, H: curveHeight, Paths: c.paths()})
 	if c.limited() {
 		y := c.y(c.Limit.At)
-		p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: y, Y2: y, Class: "limit", Dashed: true, Title: c.Limit.Name})
+		p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: y, Y2: y, Class: "limit", Dashed: true,
+			Title: c.Limit.Name})
 	}
 	p.Shapes = append(p.Shapes, c.events(floor)...)
 	for _, t := range c.X.Ticks {
 		x := c.at(t.At)
-		p.Shapes = append(p.Shapes, label{X: x, Y: floor + 13, Anchor: anchor(x), Class: "label", Text: t.Text})
+		p.Shapes = append(p.Shapes, label{X: x, Y: floor + 13, Anchor: anchor(x), Class: "label",
+			Text: t.Text})
 	}
 	return p
 }
@@ -177,11 +185,13 @@ func (c curves) paths() []path {
 		switch {
 		case s.Stacked:
 			above := sum(s.Pieces, below)
-			paths = append(paths, path{D: c.stacked(above, below), Colour: s.Colour, Area: true, Class: "stacked", Title: s.Name})
+			paths = append(paths, path{D: c.stacked(above, below), Colour: s.Colour, Area: true,
+				Class: "stacked", Title: s.Name})
 			below = above
 		default:
 			if s.Area {
-				paths = append(paths, path{D: c.area(s.Pieces), Colour: s.Colour, Area: true, Class: "under"})
+				paths = append(paths, path{D: c.area(s.Pieces), Colour: s.Colour, Area: true,
+					Class: "under"})
 			}
 			paths = append(paths, path{D: c.line(s.Pieces), Colour: s.Colour, Title: s.Name})
 			if alone := s.alone(); len(alone) > 0 {
@@ -193,13 +203,13 @@ func (c curves) paths() []path {
 }
 
 // alone are the pieces of a single place: a line as thin as the others would not be seen.
-func (s Series) alone() (found [][][2]float64) {
+func (s Series) alone() (pieces [][][2]float64) {
 	for _, piece := range s.Pieces {
 		if len(piece) == 1 {
-			found = append(found, piece)
+			pieces = append(pieces, piece)
 		}
 	}
-	return found
+	return pieces
 }
 
 // sum lies a line on the one below it, which has the same places.
@@ -276,10 +286,12 @@ func (c curves) walk(out []byte, piece [][2]float64) []byte {
 }
 
 func (c curves) place(p [2]float64) (int, int) {
-	return int(pathWidth*c.at(p[0]) + 0.5), int(math.RoundToEven(pathHeight * (1 - between(p[1], 0, c.top()))))
+	return int(pathWidth*c.at(p[0]) + 0.5), int(math.RoundToEven(pathHeight * (1 - between(p[1], 0,
+		c.top()))))
 }
 
-// events are lines; alerts also a bar above for as long as they held, and their number where there is room.
+// events are lines; alerts also a bar above for as long as they held, and their number where there
+// is room.
 func (c curves) events(floor float64) []shape {
 	var shapes []shape
 	last, free := -1.0, 0.0
@@ -287,24 +299,31 @@ func (c curves) events(floor float64) []shape {
 		x := c.at(e.At)
 		switch e.Level {
 		case "phase":
-			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "grid phase", Dashed: true, Title: e.Text})
+			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor,
+				Class: "grid phase", Dashed: true, Title: e.Text})
 			if x >= free {
-				shapes = append(shapes, label{X: x, DX: 2, Y: floor + 13, Anchor: "start", Class: "label", Text: e.Text})
+				shapes = append(shapes, label{X: x, DX: 2, Y: floor + 13, Anchor: "start",
+					Class: "label", Text: e.Text})
 				free = x + 0.011*float64(columns(e.Text)) + 0.012
 			}
 		case "out of memory":
-			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "limit", Title: e.Text})
+			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "limit",
+				Title: e.Text})
 		case "":
-			shapes = append(shapes, stroke{X1: x, X2: x, Y1: floor - 14, Y2: floor, Class: "level thin", Title: e.Text})
+			shapes = append(shapes, stroke{X1: x, X2: x, Y1: floor - 14, Y2: floor,
+				Class: "level thin", Title: e.Text})
 		default:
 			end := 1.0
 			if e.Until != nil {
 				end = c.at(*e.Until)
 			}
-			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "alert " + e.Level, Dashed: true},
-				box{X: x, W: max(end-x, 0.002), Y: curveTop - 3, H: 3, Class: "alert " + e.Level, Title: e.Text})
+			shapes = append(shapes, stroke{X1: x, X2: x, Y1: curveTop, Y2: floor, Class: "alert " +
+				e.Level, Dashed: true},
+				box{X: x, W: max(end-x, 0.002), Y: curveTop - 3, H: 3, Class: "alert " + e.Level,
+					Title: e.Text})
 			if x-last > apart {
-				shapes = append(shapes, label{X: x, Y: curveTop - 5, Anchor: anchor(max(x, 0.5)), Class: "number " + e.Level, Text: e.Label})
+				shapes = append(shapes, label{X: x, Y: curveTop - 5, Anchor: anchor(max(x, 0.5)),
+					Class: "number " + e.Level, Text: e.Label})
 				last = x
 			}
 		}
@@ -330,7 +349,8 @@ func (c curves) Keys() []key {
 
 var blocks = []rune(" ▁▂▃▄▅▆▇█")
 
-// lines are the first line alone, as blocks of a height up to the limit or the top; a space where nothing is known.
+// lines are the first line alone, as blocks of a height up to the limit or the top; a space where
+// nothing is known.
 func (c curves) lines(int) []string {
 	if c.Empty() {
 		return nil
@@ -350,12 +370,13 @@ func (c curves) lines(int) []string {
 				to = max(from, int(c.at(piece[i+1][0])*sparkline)-1)
 			}
 			level := blocks[1+int(7.999*between(place[1], 0, top))]
-			for at := from; at <= min(to, sparkline-1); at++ {
-				cells[at] = max(cells[at], level)
+			for column := from; column <= min(to, sparkline-1); column++ {
+				cells[column] = max(cells[column], level)
 			}
 		}
 	}
-	return []string{fmt.Sprintf("%s |%s| %s %s", padded(clipped(c.Title, 22), 18), string(cells), short(top), c.Unit)}
+	return []string{fmt.Sprintf("%s |%s| %s %s", padded(clipped(c.Title, 22), 18), string(cells),
+		short(top), c.Unit)}
 }
 
 // first is the line that text shows: of stacked ones their sum, which is drawn last.
@@ -363,11 +384,11 @@ func (c curves) first() [][][2]float64 {
 	if !c.Series[0].Stacked {
 		return c.Series[0].Pieces
 	}
-	var whole [][2]float64
+	var total [][2]float64
 	for _, s := range c.Series {
 		if s.Stacked {
-			whole = sum(s.Pieces, whole)
+			total = sum(s.Pieces, total)
 		}
 	}
-	return [][][2]float64{whole}
+	return [][][2]float64{total}
 }

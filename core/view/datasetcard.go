@@ -14,11 +14,13 @@ const (
 	listedBad = 5  // in text
 )
 
-var orders = map[string]string{"random": "random", "grouped": "grouped by length", "bucketed": "in 10 buckets", "sorted": "sorted"}
+var orders = map[string]string{"random": "random", "grouped": "grouped by length",
+	"bucketed": "in 10 buckets", "sorted": "sorted"}
 
 func dataset(d profile.Dataset) Document {
 	facts := datasetFacts(d)
-	doc := Document{Title: facts[0], Blocks: []Block{said(facts[1:]...)}, Brief: briefDataset(d, facts)}
+	doc := Document{Title: facts[0], Blocks: []Block{said(facts[1:]...)},
+		Brief: briefDataset(d, facts)}
 	if drawable(d) {
 		h := durations(d, nil, nil)
 		h.Note = paddingWords(d)
@@ -26,23 +28,26 @@ func dataset(d profile.Dataset) Document {
 	}
 	doc.Blocks = append(doc.Blocks, padding(d)...)
 	for _, warning := range d.Warnings {
-		what, why, _ := strings.Cut(warning, ". ")
-		doc.Blocks = append(doc.Blocks, notice{Level: "warning", What: what, Lines: advice(why, "")})
+		headline, reason, _ := strings.Cut(warning, ". ")
+		doc.Blocks = append(doc.Blocks, notice{Level: "warning", What: headline,
+			Lines: advice(reason, "")})
 	}
 	if n := d.Duplicates.Count; n > 0 {
 		var groups []string
 		for _, group := range d.Duplicates.Groups {
 			groups = append(groups, strings.Join(group, ", "))
 		}
-		doc.Blocks = append(doc.Blocks, inHTML{[]Block{fold{Summary: counted(n, "likely copy", "likely copies"), Body: []Block{said(groups...)}}}})
+		doc.Blocks = append(doc.Blocks, inHTML{[]Block{fold{Summary: counted(n, "likely copy",
+			"likely copies"), Body: []Block{said(groups...)}}}})
 	}
 	doc.Blocks = append(doc.Blocks, badFiles(d)...)
 	return doc
 }
 
-// drawable tells whether there is a histogram: of measured clips, with an edge more than counts.
+// drawable reports whether there is a histogram: of measured clips, with an edge more than counts.
 func drawable(d profile.Dataset) bool {
-	return d.MeasuredCount > 0 && len(d.Histogram.Counts) > 0 && len(d.Histogram.EdgesS) == len(d.Histogram.Counts)+1
+	return d.MeasuredCount > 0 && len(d.Histogram.Counts) > 0 &&
+		len(d.Histogram.EdgesS) == len(d.Histogram.Counts)+1
 }
 
 // datasetFacts are how much there is, how long it is, and of what kind.
@@ -63,9 +68,13 @@ func datasetFacts(d profile.Dataset) []string {
 func audioFacts(d profile.Dataset) []string {
 	p := d.PercentilesS
 	return []string{
-		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"), d.TotalHours, units.Size(float64(d.SizeBytes)), units.Size(float64(d.DecodedBytes)), d.Source),
-		fmt.Sprintf("durations %.2f–%.2f s, mean %.2f s, median %.2f s, 95 %% under %.2f s", d.MinS, d.MaxS, d.MeanS, p["p50"], p["p95"]),
-		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
+		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"),
+			d.TotalHours, units.Size(float64(d.SizeBytes)), units.Size(float64(d.DecodedBytes)),
+			d.Source),
+		fmt.Sprintf("durations %.2f–%.2f s, mean %.2f s, median %.2f s, 95 %% under %.2f s", d.MinS,
+			d.MaxS, d.MeanS, p["p50"], p["p95"]),
+		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S,
+			mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
 	}
 }
 
@@ -73,7 +82,8 @@ func textFacts(d profile.Dataset) []string {
 	r, p := d.RowKind, d.PercentilesS
 	return []string{
 		fmt.Sprintf("%s, %s (%s)", r.Count(d.SampleCount), r.Amount(d.TotalHours), d.Source),
-		fmt.Sprintf("lengths %s to %s, mean %s, median %s, 95 %% under %s", r.Figure("", d.MinS), r.Length(d.MaxS), r.Figure("", d.MeanS), r.Figure("", p["p50"]), r.Length(p["p95"])),
+		fmt.Sprintf("lengths %s to %s, mean %s, median %s, 95 %% under %s", r.Figure("", d.MinS),
+			r.Length(d.MaxS), r.Figure("", d.MeanS), r.Figure("", p["p50"]), r.Length(p["p95"])),
 	}
 }
 
@@ -86,24 +96,27 @@ func sampled(d profile.Dataset) []string {
 	if s.Shards > 0 {
 		drawn += fmt.Sprintf(", from %s of a stream", count(s.Shards, "shard"))
 	}
-	return []string{drawn, fmt.Sprintf("with 95 %% certainty: mean %s–%s %s, at most %.2g %% over %s %s", d.RowKind.Figure("%.2f", s.MeanLowS), d.RowKind.Figure("%.2f", *s.MeanHighS), d.RowKind.Unit(),
+	return []string{drawn, fmt.Sprintf(
+		"with 95 %% certainty: mean %s–%s %s, at most %.2g %% over %s %s",
+		d.RowKind.Figure("%.2f", s.MeanLowS), d.RowKind.Figure("%.2f", *s.MeanHighS),
+		d.RowKind.Unit(),
 		100*s.LongerShare, d.RowKind.Figure("%.2f", d.MaxS), d.RowKind.Unit())}
 }
 
 // mix is "16000 Hz ×300, 8000 Hz ×4", the most frequent first.
 func mix(counts map[string]int, unit string) string {
 	names := make([]string, 0, len(counts))
-	for each := range counts {
-		names = append(names, each)
+	for value := range counts {
+		names = append(names, value)
 	}
 	sort.Slice(names, func(i, j int) bool {
 		a, b := names[i], names[j]
 		return counts[a] > counts[b] || counts[a] == counts[b] && a < b
 	})
-	for i, each := range names {
-		names[i] = each + unit
+	for i, value := range names {
+		names[i] = value + unit
 		if len(counts) > 1 {
-			names[i] += fmt.Sprintf(" ×%d", counts[each])
+			names[i] += fmt.Sprintf(" ×%d", counts[value])
 		}
 	}
 	if len(names) == 0 {
@@ -112,22 +125,27 @@ func mix(counts map[string]int, unit string) string {
 	return units.Listed(names, ", ", 8)
 }
 
-// durations is the histogram with the median, the 95th percentile, and what a plan adds: in seconds, of texts in tokens.
+// durations is the histogram with the median, the 95th percentile, and what a plan adds: in
+// seconds, of texts in tokens.
 func durations(d profile.Dataset, marks []mark, ranges []clipRange) histogram {
 	r, p := d.RowKind, d.PercentilesS
 	say := func(seconds float64) string { return r.Figure("%.2f", seconds) + " " + r.Unit() }
 	h := histogram{
-		Kind: "histogram", Title: byLength(r), Unit: r.Unit(), Noun: r.Noun(), Edges: scaled(r, d.Histogram.EdgesS), Counts: d.Histogram.Counts,
-		Marks: []mark{{At: p["p50"], Text: "median " + r.Figure("%.3g", p["p50"]) + " " + r.Unit()}, {At: p["p95"], Text: "95 % under " + r.Figure("%.3g", p["p95"]) + " " + r.Unit()}},
-		Words: fmt.Sprintf("%s from %s to %s, half of them under %s, 95 %% under %s", r.Count(d.MeasuredCount), r.Figure("%.2f", d.MinS), say(d.MaxS), say(p["p50"]), say(p["p95"])),
+		Kind: "histogram", Title: byLength(r), Unit: r.Unit(), Noun: r.Noun(),
+		Edges: scaled(r, d.Histogram.EdgesS), Counts: d.Histogram.Counts,
+		Marks: []mark{{At: p["p50"], Text: "median " + r.Figure("%.3g", p["p50"]) + " " + r.Unit()},
+			{At: p["p95"], Text: "95 % under " + r.Figure("%.3g", p["p95"]) + " " + r.Unit()}},
+		Words: fmt.Sprintf("%s from %s to %s, half of them under %s, 95 %% under %s",
+			r.Count(d.MeasuredCount), r.Figure("%.2f", d.MinS), say(d.MaxS), say(p["p50"]),
+			say(p["p95"])),
 	}
 	h.Marks = append(h.Marks, marks...)
 	for i := range h.Marks {
 		h.Marks[i].At = r.In(h.Marks[i].At)
 	}
-	for _, each := range ranges {
-		each.UpTo = r.In(each.UpTo)
-		h.Ranges = append(h.Ranges, each)
+	for _, clips := range ranges {
+		clips.UpTo = r.In(clips.UpTo)
+		h.Ranges = append(h.Ranges, clips)
 	}
 	return h
 }
@@ -156,7 +174,7 @@ func paddingWords(d profile.Dataset) string {
 }
 
 func orderWords(p profile.Padding) string {
-	if words, known := orders[p.Order]; known {
+	if words, ok := orders[p.Order]; ok {
 		return words
 	}
 	return p.Order
@@ -167,15 +185,20 @@ func padding(d profile.Dataset) []Block {
 	if d.MeasuredCount <= 1 || len(d.Padding) == 0 {
 		return nil
 	}
-	b := bars{Kind: "bars", Title: fmt.Sprintf("padding in batches of %d", d.BatchSize), Unit: "%", Top: 1}
+	b := bars{Kind: "bars", Title: fmt.Sprintf("padding in batches of %d", d.BatchSize), Unit: "%",
+		Top: 1}
 	for _, p := range d.Padding {
-		b.Rows = append(b.Rows, barRow{Name: orderWords(p), Text: fmt.Sprintf("%.1f%%", 100*p.Waste), Parts: []segment{{Value: p.Waste}}})
+		b.Rows = append(b.Rows, barRow{Name: orderWords(p),
+			Text: fmt.Sprintf("%.1f%%", 100*p.Waste), Parts: []segment{{Value: p.Waste}}})
 	}
-	found := []Block{b}
+	blocks := []Block{b}
 	if o := d.Outliers; o != nil {
-		found = append(found, said(fmt.Sprintf("%s %.0f%% of the padded time", counted(o.Count, fmt.Sprintf("%s over %s holds", d.RowKind.Noun(), d.RowKind.Length(o.OverS)), fmt.Sprintf("%s over %s hold", d.RowKind.Nouns(), d.RowKind.Length(o.OverS))), 100*o.PaddedShare)))
+		blocks = append(blocks, said(fmt.Sprintf("%s %.0f%% of the padded time",
+			counted(o.Count, fmt.Sprintf("%s over %s holds", d.RowKind.Noun(),
+				d.RowKind.Length(o.OverS)), fmt.Sprintf("%s over %s hold", d.RowKind.Nouns(),
+				d.RowKind.Length(o.OverS))), 100*o.PaddedShare)))
 	}
-	return found
+	return blocks
 }
 
 // badNoun is "bad file", "bad text".
@@ -195,5 +218,6 @@ func badFiles(d profile.Dataset) []Block {
 	for _, bad := range d.BadFiles[:min(len(d.BadFiles), shownBad)] {
 		lines = append(lines, fmt.Sprintf("%s: %s", bad.Path, bad.Error))
 	}
-	return []Block{fold{Summary: count(d.BadCount, badNoun(d)) + " left out", Body: []Block{facts{Items: lines, Brief: listedBad, More: d.BadCount - len(lines)}}}}
+	return []Block{fold{Summary: count(d.BadCount, badNoun(d)) + " left out",
+		Body: []Block{facts{Items: lines, Brief: listedBad, More: d.BadCount - len(lines)}}}}
 }

@@ -12,10 +12,10 @@ type decisions []decision
 
 func (decisions) look() string { return "decisions" }
 
-// Told tells whether a row has an alternative or a gain.
+// Told reports whether a row has an alternative or a gain.
 func (d decisions) Told() bool {
-	for _, each := range d {
-		if each.Alternative != "" || each.Gain != "" {
+	for _, decision := range d {
+		if decision.Alternative != "" || decision.Gain != "" {
 			return true
 		}
 	}
@@ -24,13 +24,14 @@ func (d decisions) Told() bool {
 
 func (d decisions) lines(width int) []string {
 	var lines []string
-	for _, each := range d {
+	for _, decision := range d {
 		changed := ""
-		if each.Overridden {
-			changed = fmt.Sprintf(" (overridden; planned: %s)", each.Planned)
+		if decision.Overridden {
+			changed = fmt.Sprintf(" (overridden; planned: %s)", decision.Planned)
 		}
-		lines = append(lines, wrap(fmt.Sprintf("%s = %s%s", each.Setting, or(each.Value, unknown), changed), width, "  ")...)
-		for _, under := range each.under() {
+		lines = append(lines, wrap(fmt.Sprintf("%s = %s%s", decision.Setting,
+			or(decision.Value, unknown), changed), width, "  ")...)
+		for _, under := range decision.under() {
 			lines = append(lines, indented(wrap(under, width-4, "  "), "    ")...)
 		}
 	}
@@ -38,19 +39,19 @@ func (d decisions) lines(width int) []string {
 }
 
 func (d decision) under() []string {
-	var found []string
+	var lines []string
 	if d.Reason != "" {
-		found = append(found, d.Reason)
+		lines = append(lines, d.Reason)
 	}
 	switch {
 	case d.Alternative != "" && d.Gain != "":
-		found = append(found, fmt.Sprintf("instead of %s: %s", d.Alternative, d.Gain))
+		lines = append(lines, fmt.Sprintf("instead of %s: %s", d.Alternative, d.Gain))
 	case d.Alternative != "":
-		found = append(found, "instead of "+d.Alternative)
+		lines = append(lines, "instead of "+d.Alternative)
 	case d.Gain != "":
-		found = append(found, d.Gain)
+		lines = append(lines, d.Gain)
 	}
-	return found
+	return lines
 }
 
 func or(text, otherwise string) string {
@@ -70,11 +71,11 @@ func decisionGroups(all []decision) []Block {
 		}
 		groups[d.Group] = append(groups[d.Group], d)
 	}
-	var found []Block
+	var folds []Block
 	for _, group := range order {
-		found = append(found, decisionGroup(group, groups[group]))
+		folds = append(folds, decisionGroup(group, groups[group]))
 	}
-	return found
+	return folds
 }
 
 func decisionGroup(group string, rows decisions) fold {

@@ -5,13 +5,15 @@ import (
 	"strings"
 )
 
-// Block is a part of a document. It knows its look as text; the template that it names is its look as HTML.
+// Block is a part of a document. It knows its look as text; the template that it names is its look
+// as HTML.
 type Block interface {
 	lines(width int) []string
 	look() string
 }
 
-// Document is what a view makes of a record: a headline, and blocks in the order in which they are read.
+// Document is what a view makes of a record: a headline, and blocks in the order in which they are
+// read.
 type Document struct {
 	Title    string
 	Untitled bool // as text
@@ -55,7 +57,8 @@ func (s section) lines(width int) []string {
 	return append([]string{"", title}, indented(body, "  ")...)
 }
 
-// facts are small lines. Of many, text shows the first Brief, HTML all that are there; More were left out before.
+// facts are small lines. Of many, text shows the first Brief, HTML all that are there; More were
+// left out before.
 type facts struct {
 	Items []string
 	Brief int
@@ -66,15 +69,15 @@ func (facts) look() string { return "facts" }
 
 func (f facts) lines(width int) []string {
 	var lines []string
-	shown := f.Items
-	if f.Brief > 0 && len(shown) > f.Brief {
-		shown = shown[:f.Brief]
+	items := f.Items
+	if f.Brief > 0 && len(items) > f.Brief {
+		items = items[:f.Brief]
 	}
-	for _, item := range shown {
+	for _, item := range items {
 		lines = append(lines, wrap(item, width, "  ")...)
 	}
-	if left := len(f.Items) + f.More - len(shown); left > 0 {
-		lines = append(lines, fmt.Sprintf("… and %d more", left))
+	if hidden := len(f.Items) + f.More - len(items); hidden > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more", hidden))
 	}
 	return lines
 }
@@ -85,7 +88,8 @@ func said(items ...string) facts { return facts{Items: items} }
 var signs = map[string]string{"serious": "✖", "warning": "⚠", "note": "ℹ", "good": "✓"}
 var marks = map[string]string{"serious": "!!", "warning": "!", "note": "·", "good": "✓"}
 
-// notice is something to look out for, or a verdict: Level is "serious", "warning", "note" or "good".
+// notice is something to look out for, or a verdict: Level is "serious", "warning", "note" or
+// "good".
 type notice struct {
 	Level, What string
 	Lines       []string
@@ -114,10 +118,10 @@ func levelOf(severity string) string {
 }
 
 // advice is what a notice says beside what is the case: why, and what to do.
-func advice(why, remedy string) []string {
+func advice(reason, remedy string) []string {
 	var lines []string
-	if why != "" {
-		lines = append(lines, why)
+	if reason != "" {
+		lines = append(lines, reason)
 	}
 	if remedy != "" {
 		lines = append(lines, "→ "+remedy)
@@ -136,8 +140,8 @@ func (badges) look() string { return "badges" }
 
 func (b badges) lines(width int) []string {
 	var parts []string
-	for _, each := range b {
-		parts = append(parts, strings.TrimSpace(each.Sign()+" "+each.Text))
+	for _, entry := range b {
+		parts = append(parts, strings.TrimSpace(entry.Sign()+" "+entry.Text))
 	}
 	if len(parts) == 0 {
 		return nil
@@ -157,12 +161,14 @@ func (tiles) look() string { return "tiles" }
 
 func (t tiles) lines(width int) []string {
 	wide, value := 0, 0
-	for _, each := range t {
-		wide, value = max(wide, columns(each.Name)), max(value, columns(each.Value))
+	for _, entry := range t {
+		wide, value = max(wide, columns(entry.Name)), max(value, columns(entry.Value))
 	}
 	var lines []string
-	for _, each := range t {
-		lines = append(lines, wrap(padded(each.Name, min(wide, longName))+"  "+strings.TrimRight(padded(each.Value, min(value, longName))+"  "+each.Note, " "), width, "  ")...)
+	for _, entry := range t {
+		lines = append(lines, wrap(padded(entry.Name, min(wide, longName))+"  "+
+			strings.TrimRight(padded(entry.Value, min(value, longName))+"  "+entry.Note, " "),
+			width, "  ")...)
 	}
 	return lines
 }
@@ -174,12 +180,13 @@ func (pairs) look() string { return "pairs" }
 
 func (p pairs) lines(width int) []string {
 	wide := 0
-	for _, each := range p {
-		wide = max(wide, columns(each[0]))
+	for _, entry := range p {
+		wide = max(wide, columns(entry[0]))
 	}
 	var lines []string
-	for _, each := range p {
-		lines = append(lines, wrap(padded(each[0], min(wide, longName))+"  "+each[1], width, strings.Repeat(" ", min(wide, 20)+2))...)
+	for _, entry := range p {
+		lines = append(lines, wrap(padded(entry[0], min(wide, longName))+"  "+entry[1], width,
+			strings.Repeat(" ", min(wide, 20)+2))...)
 	}
 	return lines
 }
@@ -235,7 +242,8 @@ type preformatted []string
 func (preformatted) look() string         { return "preformatted" }
 func (p preformatted) lines(int) []string { return p }
 
-// cell is one of a table: a text, a note under it, marks beside it in HTML, a meter of 0 to 1 with its limit.
+// cell is one of a table: a text, a note under it, marks beside it in HTML, a meter of 0 to 1 with
+// its limit.
 type cell struct {
 	Text, Note, Class string
 	Marks             []string
@@ -247,7 +255,8 @@ type row struct {
 	Class string
 }
 
-// table is a head and rows. As text, columns that Skip names are left out, and rows behind the first Brief, where it is not 0.
+// table is a head and rows. As text, columns that Skip names are left out, and rows behind the
+// first Brief, where it is not 0.
 type table struct {
 	Head  []string
 	Rows  []row
@@ -262,7 +271,8 @@ func (t table) lines(width int) []string {
 	var tight []bool
 	for i := range t.Head {
 		if !t.Skip[i] {
-			tight = append(tight, len(t.Rows) > 0 && strings.HasPrefix(t.Rows[0].Cells[i].Class, "tight"))
+			tight = append(tight, len(t.Rows) > 0 &&
+				strings.HasPrefix(t.Rows[0].Cells[i].Class, "tight"))
 		}
 	}
 	for i, r := range t.Rows {

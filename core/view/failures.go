@@ -3,32 +3,25 @@ package view
 import (
 	"fmt"
 
+	estimates "github.com/asrconfig/asrconfig-go/core/memory"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// failure is what a training held by module when GPU memory ran out, and what was predicted for that moment; core/memory
-// compares. Sizes are bytes.
+// failure is what a training held by module when GPU memory ran out, and what was predicted for
+// that moment; core/memory compares. Sizes are bytes.
 type failure struct {
-	Place     string       `json:"place"`
-	Step      int          `json:"step"`
-	Rank      int          `json:"rank"`
-	Samples   *float64     `json:"samples"`
-	Seconds   *float64     `json:"seconds"`
-	Phase     string       `json:"phase"`
-	Module    string       `json:"module"`
-	Reserved  float64      `json:"reserved"`
-	Held      float64      `json:"held"`
-	Predicted *float64     `json:"predicted"`
-	Moment    *moment      `json:"moment"`
-	Rows      []failureRow `json:"rows"`
-}
-
-// moment is that of the predicted run.
-type moment struct {
-	Phase  string `json:"phase"`
-	Op     string `json:"op"`
-	Module string `json:"module"`
-	Step   int    `json:"step"`
+	Place     string            `json:"place"`
+	Step      int               `json:"step"`
+	Rank      int               `json:"rank"`
+	Samples   *float64          `json:"samples"`
+	Seconds   *float64          `json:"seconds"`
+	Phase     string            `json:"phase"`
+	Module    string            `json:"module"`
+	Reserved  float64           `json:"reserved"`
+	Held      float64           `json:"held"`
+	Predicted *float64          `json:"predicted"`
+	Moment    *estimates.Moment `json:"moment"`
+	Rows      []failureRow      `json:"rows"`
 }
 
 type failureRow struct {
@@ -43,7 +36,8 @@ const (
 	unnamed    = "others" // what a running training cannot tell apart
 )
 
-var partWords = map[string]string{unnamed: "activations and others", "optimizer": "optimizer state", "…": "all others"}
+var partWords = map[string]string{unnamed: "activations and others", "optimizer": "optimizer state",
+	"…": "all others"}
 
 // failures are a table for each error: the largest differences first, then the sum.
 func failures(all []failure) []Block {
@@ -65,12 +59,15 @@ func (f failure) words() []string {
 	if f.Module != "" {
 		where += " in " + f.Module
 	}
-	lines := []string{fmt.Sprintf("%s: %s held of %s reserved", where, units.Size(f.Held), units.Size(f.Reserved))}
+	lines := []string{fmt.Sprintf("%s: %s held of %s reserved", where, units.Size(f.Held),
+		units.Size(f.Reserved))}
 	if p, m := f.Predicted, f.Moment; p != nil && m != nil {
-		at := fmt.Sprintf("step %d, %s, %s in %s", m.Step, m.Phase, m.Op, or(m.Module, noModule))
-		lines = append(lines, fmt.Sprintf("predicted of %s × %s s at that moment (%s): %s", short(orZero(f.Samples)), short(orZero(f.Seconds)), at, units.Size(*p)))
+		place := fmt.Sprintf("step %d, %s, %s in %s", m.Step, m.Phase, m.Op, or(m.Module, noModule))
+		lines = append(lines, fmt.Sprintf("predicted of %s × %s s at that moment (%s): %s",
+			short(orZero(f.Samples)), short(orZero(f.Seconds)), place, units.Size(*p)))
 	} else {
-		lines = append(lines, "nothing was predicted for it: manager.attach(trainer, memory=True) predicts the steps of a training")
+		lines = append(lines, "nothing was predicted for it: manager.attach(trainer, "+
+			"memory=True) predicts the steps of a training")
 	}
 	for _, r := range f.Rows {
 		if r.Component == unnamed && r.Module != allModules {
@@ -90,7 +87,8 @@ func (f failure) table() table {
 
 func (r failureRow) cells() []cell {
 	module := map[string]string{allModules: "all", "": "outside modules"}
-	texts := []string{r.difference(), sizeOrNone(r.Held), known(r.Predicted, sizeOrNone), or(partWords[r.Component], r.Component), or(module[r.Module], r.Module)}
+	texts := []string{r.difference(), sizeOrNone(r.Held), known(r.Predicted, sizeOrNone),
+		or(partWords[r.Component], r.Component), or(module[r.Module], r.Module)}
 	var cells []cell
 	for i, text := range texts {
 		c := cell{Text: text}

@@ -31,7 +31,8 @@ type mark struct {
 	Cuts  bool    `json:"-"`
 }
 
-// clipRange is a range of values that ends at UpTo, with a short label and what is to be known of it.
+// clipRange is a range of values that ends at UpTo, with a short label and what is to be known of
+// it.
 type clipRange struct {
 	UpTo        float64
 	Label, Text string
@@ -56,28 +57,30 @@ func (h histogram) tallest() float64 {
 
 // Drawn is the picture: ranges, bars, marks with their labels above, values below.
 func (h histogram) Drawn() picture {
-	shown := h.shown()
-	top := markHeight * float64(len(shown))
+	marks := h.shown()
+	top := markHeight * float64(len(marks))
 	if len(h.Ranges) > 0 {
 		top += markHeight
 	}
 	floor := top + histogramHeight
 	p := picture{Label: h.Title, Words: h.Words, Height: floor + tickHeight}
 	p.Shapes = append(h.ranges(floor), h.bars(floor)...)
-	for i, m := range shown {
-		y := top - markHeight*float64(len(shown)-i)
+	for i, m := range marks {
+		y := top - markHeight*float64(len(marks)-i)
 		class := "level thin"
 		if m.Limit {
 			class = "limit"
 		}
-		p.Shapes = append(p.Shapes, stroke{X1: h.at(m.At), X2: h.at(m.At), Y1: y + 2, Y2: floor, Class: class, Dashed: m.Limit})
+		p.Shapes = append(p.Shapes, stroke{X1: h.at(m.At), X2: h.at(m.At), Y1: y + 2, Y2: floor,
+			Class: class, Dashed: m.Limit})
 	}
-	for i, m := range shown {
-		at := label{X: h.at(m.At), DX: 4, Y: top - markHeight*float64(len(shown)-i) + 11, Anchor: "start", Class: "label", Text: m.Text}
-		if at.X > 0.5 {
-			at.DX, at.Anchor = -4, "end"
+	for i, m := range marks {
+		text := label{X: h.at(m.At), DX: 4, Y: top - markHeight*float64(len(marks)-i) + 11,
+			Anchor: "start", Class: "label", Text: m.Text}
+		if text.X > 0.5 {
+			text.DX, text.Anchor = -4, "end"
 		}
-		p.Shapes = append(p.Shapes, at)
+		p.Shapes = append(p.Shapes, text)
 	}
 	p.Shapes = append(p.Shapes, stroke{X1: 0, X2: 1, Y1: floor, Y2: floor, Class: "floor"})
 	every := max(1, (len(h.Edges)+4)/8)
@@ -87,12 +90,14 @@ func (h histogram) Drawn() picture {
 			text += " " + h.Unit
 		}
 		x := h.at(h.Edges[i])
-		p.Shapes = append(p.Shapes, label{X: x, Y: floor + 14, Anchor: anchor(x), Class: "label", Text: text})
+		p.Shapes = append(p.Shapes, label{X: x, Y: floor + 14, Anchor: anchor(x), Class: "label",
+			Text: text})
 	}
 	return p
 }
 
-// shown are the marks inside the picture. Labels lie inwards of their lines, so that in this order no line crosses a label.
+// shown are the marks inside the picture. Labels lie inwards of their lines, so that in this order
+// no line crosses a label.
 func (h histogram) shown() []mark {
 	var inside []mark
 	for _, m := range h.Marks {
@@ -123,7 +128,8 @@ func (h histogram) bars(floor float64) []shape {
 			class = "bar pale"
 		}
 		title := fmt.Sprintf("%.6g–%.6g %s: %s", low, high, h.Unit, count(n, h.Noun))
-		shapes = append(shapes, box{X: h.at(low), W: 0.92 * (h.at(high) - h.at(low)), Y: floor - tall, H: tall, Class: class, Title: title})
+		shapes = append(shapes, box{X: h.at(low), W: 0.92 * (h.at(high) - h.at(low)),
+			Y: floor - tall, H: tall, Class: class, Title: title})
 	}
 	return shapes
 }
@@ -144,16 +150,19 @@ func (h histogram) ranges(floor float64) []shape {
 	low := 0.0
 	for i, r := range h.Ranges {
 		high := h.at(r.UpTo)
-		shapes = append(shapes, box{X: low, W: high - low, H: floor, Class: "shade", Opacity: []float64{0.03, 0.09}[i%2], Title: r.Text})
+		shapes = append(shapes, box{X: low, W: high - low, H: floor, Class: "shade",
+			Opacity: []float64{0.03, 0.09}[i%2], Title: r.Text})
 		if high-low >= rangeLabelled {
-			shapes = append(shapes, label{X: (low + high) / 2, Y: 11, Anchor: "middle", Class: "label", Text: r.Label})
+			shapes = append(shapes, label{X: (low + high) / 2, Y: 11, Anchor: "middle",
+				Class: "label", Text: r.Label})
 		}
 		low = high
 	}
 	return shapes
 }
 
-// edge is that of a bar as text, all as wide as the others: seconds with their hundredths, tokens whole.
+// edge is that of a bar as text, all as wide as the others: seconds with their hundredths, tokens
+// whole.
 func (h histogram) edge(i int) string {
 	if h.Unit == units.Texts.Unit() {
 		return fmt.Sprintf("%5.0f", h.Edges[i])
@@ -168,7 +177,8 @@ func (h histogram) lines(int) []string {
 		if n > 0 {
 			filled = max(1, filled)
 		}
-		lines = append(lines, fmt.Sprintf("%s–%s %s |%s| %d", h.edge(i), h.edge(i+1), h.Unit, padded(strings.Repeat("█", filled), barColumns), n))
+		lines = append(lines, fmt.Sprintf("%s–%s %s |%s| %d", h.edge(i), h.edge(i+1), h.Unit,
+			padded(strings.Repeat("█", filled), barColumns), n))
 	}
 	for _, m := range h.Marks {
 		if m.Limit {

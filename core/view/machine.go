@@ -10,7 +10,8 @@ import (
 )
 
 func hardware(h profile.Hardware) Document {
-	return Document{Title: "Hardware", Untitled: true, Blocks: []Block{preformatted(hardwareLines(h))}, Brief: []Block{said(machineLine(h))}}
+	return Document{Title: "Hardware", Untitled: true,
+		Blocks: []Block{preformatted(hardwareLines(h))}, Brief: []Block{said(machineLine(h))}}
 }
 
 func hardwareLines(h profile.Hardware) []string {
@@ -20,7 +21,8 @@ func hardwareLines(h profile.Hardware) []string {
 		if g.MemoryFreeBytes != nil {
 			free = fmt.Sprintf(", %s free", inGiB(float64(*g.MemoryFreeBytes)))
 		}
-		lines = append(lines, fmt.Sprintf("GPU %d: %s, %s, compute capability %s%s", g.Index, name(g.Name), inGiB(float64(g.MemoryTotalBytes)), g.ComputeCapability, free))
+		lines = append(lines, fmt.Sprintf("GPU %d: %s, %s, compute capability %s%s", g.Index,
+			name(g.Name), inGiB(float64(g.MemoryTotalBytes)), g.ComputeCapability, free))
 	}
 	if len(lines) == 0 {
 		lines = []string{fmt.Sprintf("no GPU (%s)", h.NoGPUReason)}
@@ -29,7 +31,8 @@ func hardwareLines(h profile.Hardware) []string {
 		lines = append(lines, h.OrderNote)
 	}
 	if h.DriverVersion != nil && *h.DriverVersion != "" {
-		lines = append(lines, fmt.Sprintf("driver %s, CUDA up to %s", *h.DriverVersion, profile.Or(h.CUDAVersion, "unknown")))
+		lines = append(lines, fmt.Sprintf("driver %s, CUDA up to %s", *h.DriverVersion,
+			profile.Or(h.CUDAVersion, "unknown")))
 	}
 	return append(lines, hostLine(h))
 }
@@ -43,7 +46,8 @@ func hostLine(h profile.Hardware) string {
 	if h.Memory.LimitSource != "" {
 		limited = fmt.Sprintf(" (limited by %s)", h.Memory.LimitSource)
 	}
-	return fmt.Sprintf("CPU %s, RAM %s available of %s%s", cores, inGiB(float64(h.Memory.AvailableBytes)), inGiB(float64(h.Memory.TotalBytes)), limited)
+	return fmt.Sprintf("CPU %s, RAM %s available of %s%s", cores,
+		inGiB(float64(h.Memory.AvailableBytes)), inGiB(float64(h.Memory.TotalBytes)), limited)
 }
 
 // modelRecord is a profile whose counts may be made by hand.
@@ -60,7 +64,8 @@ type modelRecord struct {
 
 func model(m modelRecord) Document {
 	lines := modelLines(m)
-	return Document{Title: "Model", Untitled: true, Blocks: []Block{preformatted(lines)}, Brief: []Block{oneLine(lines[:1])}}
+	return Document{Title: "Model", Untitled: true, Blocks: []Block{preformatted(lines)},
+		Brief: []Block{oneLine(lines[:1])}}
 }
 
 func modelLines(m modelRecord) []string {
@@ -68,7 +73,8 @@ func modelLines(m modelRecord) []string {
 	if m.TrainableParameters != nil {
 		trainable = *m.TrainableParameters
 	}
-	lines := []string{fmt.Sprintf("%s: %s parameters, %s trainable", m.label(), parameters(m.TotalParameters), parameters(trainable))}
+	lines := []string{fmt.Sprintf("%s: %s parameters, %s trainable", m.label(),
+		parameters(m.TotalParameters), parameters(trainable))}
 	if m.ParameterBytes == nil {
 		return lines
 	}
@@ -79,7 +85,9 @@ func modelLines(m modelRecord) []string {
 		}
 	}
 	slices.Sort(states)
-	return append(lines, fmt.Sprintf("parameters %s, gradients %s, optimizer state: %s", known(m.ParameterBytes, units.Size), known(m.GradientBytes, units.Size), strings.Join(states, ", ")))
+	return append(lines, fmt.Sprintf("parameters %s, gradients %s, optimizer state: %s",
+		known(m.ParameterBytes, units.Size), known(m.GradientBytes, units.Size),
+		strings.Join(states, ", ")))
 }
 
 // parameters is "315.5 M", "8.2 k", "0".

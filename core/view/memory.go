@@ -69,7 +69,8 @@ type phasePeak struct {
 	PeakAllocated float64 `json:"peak_allocated"`
 }
 
-// eventTimeline is the memory after some of the run's events; Phase is a place in the record's phases.
+// eventTimeline is the memory after some of the run's events; Phase is a place in the record's
+// phases.
 type eventTimeline struct {
 	Event      []float64            `json:"event"`
 	Phase      []int                `json:"phase"`
@@ -93,8 +94,10 @@ var estimators = map[string]string{
 	"published": "published formula: a rough guess that ignores length",
 }
 
-// componentOrder is that in which shares of memory are drawn: what stays first, what comes and goes last.
-var componentOrder = []string{"training", "model and optimizer", "parameters", "buffers", "gradients", "optimizer", "activations", "temporaries", "logits_loss", "outputs"}
+// componentOrder is that in which shares of memory are drawn: what stays first, what comes and goes
+// last.
+var componentOrder = []string{"training", "model and optimizer", "parameters", "buffers",
+	"gradients", "optimizer", "activations", "temporaries", "logits_loss", "outputs"}
 
 const (
 	noModule     = "(inputs and others outside modules)"
@@ -103,7 +106,8 @@ const (
 )
 
 func memory(r memoryRecord) Document {
-	doc := Document{Title: fmt.Sprintf("%s, %s, %s (%s)", name(or(r.Model, "model")), or(r.Shape, "as recorded"), r.Settings, or(estimators[r.Estimator], r.Estimator))}
+	doc := Document{Title: fmt.Sprintf("%s, %s, %s (%s)", name(or(r.Model, "model")),
+		or(r.Shape, "as recorded"), r.Settings, or(estimators[r.Estimator], r.Estimator))}
 	doc.Brief = r.brief(doc.Title)
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
 	add(r.verdict(), said(r.peaks()), r.bar())
@@ -133,7 +137,9 @@ func (r memoryRecord) verdict() notice {
 	default:
 		n.Level = "serious"
 		if s := r.OutOfMemory; s != nil {
-			n.Lines = []string{fmt.Sprintf("it would stop in %s at %s%s, asking for %s with %s allocated", s.Phase, s.Op, in(s.Module), units.Size(s.Wanted), units.Size(s.Allocated))}
+			n.Lines = []string{fmt.Sprintf(
+				"it would stop in %s at %s%s, asking for %s with %s allocated", s.Phase, s.Op,
+				in(s.Module), units.Size(s.Wanted), units.Size(s.Allocated))}
 		}
 	}
 	return n
@@ -152,13 +158,15 @@ func (r memoryRecord) shortVerdict() string {
 	}
 	need, available := known(r.PeakDevice, units.Size), known(r.Target.Available, units.Size)
 	if !*r.Fits {
-		return fmt.Sprintf("does not fit %s: needs %s, has %s", name(r.Target.Name), need, available)
+		return fmt.Sprintf("does not fit %s: needs %s, has %s", name(r.Target.Name), need,
+			available)
 	}
 	tight := ""
 	if r.Retries > 0 {
 		tight = ", after emptying the allocator's cache " + times(r.Retries)
 	}
-	return fmt.Sprintf("fits %s: %s of %s, %s to spare%s", name(r.Target.Name), need, available, units.Size(*r.Headroom), tight)
+	return fmt.Sprintf("fits %s: %s of %s, %s to spare%s", name(r.Target.Name), need, available,
+		units.Size(*r.Headroom), tight)
 }
 
 // peaks are the three figures that other tools show, told apart.
@@ -169,30 +177,32 @@ func (r memoryRecord) peaks() string {
 		if r.Target.ContextSource == "measured" {
 			source = ""
 		}
-		device = fmt.Sprintf(", device %s with %s of context%s", known(r.PeakDevice, units.Size), units.Size(*c), source)
+		device = fmt.Sprintf(", device %s with %s of context%s", known(r.PeakDevice, units.Size),
+			units.Size(*c), source)
 	}
 	host := ""
 	if pinned := orZero(r.Pinned); pinned > 0 {
 		host = fmt.Sprintf("; %s of host memory pinned", units.Size(pinned))
 	}
-	return fmt.Sprintf("peak: allocated %s, reserved %s%s%s", units.Size(r.PeakAllocated), units.Size(r.PeakReserved), device, host)
+	return fmt.Sprintf("peak: allocated %s, reserved %s%s%s", units.Size(r.PeakAllocated),
+		units.Size(r.PeakReserved), device, host)
 }
 
 // ordered are the shares of memory that hold any, in the order in which they are drawn.
 func ordered(components map[string]float64) []string {
-	var found []string
-	for each, bytes := range components {
+	var names []string
+	for component, bytes := range components {
 		if bytes > 0 {
-			found = append(found, each)
+			names = append(names, component)
 		}
 	}
-	slices.SortFunc(found, byComponent)
-	return found
+	slices.SortFunc(names, byComponent)
+	return names
 }
 
 func byComponent(a, b string) int {
-	place := func(each string) int {
-		if i := slices.Index(componentOrder, each); i >= 0 {
+	place := func(component string) int {
+		if i := slices.Index(componentOrder, component); i >= 0 {
 			return i
 		}
 		return len(componentOrder)
@@ -202,42 +212,51 @@ func byComponent(a, b string) int {
 
 // bar is what holds the peak, against the GPU's memory where one is known.
 func (r memoryRecord) bar() bars {
-	b := bars{Kind: "bars", Title: "memory at the peak", Unit: "bytes", Rows: []barRow{{}}, Ticks: true, Legend: true, Aside: true}
-	held := 0.0
-	add := func(what string, bytes float64, note string) {
-		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(what, "_", " "), Value: bytes, Text: units.Size(bytes), Colour: colourOf(what),
-			Label: fmt.Sprintf("%d", len(b.Rows[0].Parts)+1), Note: note})
+	b := bars{Kind: "bars", Title: "memory at the peak", Unit: "bytes", Rows: []barRow{{}},
+		Ticks: true, Legend: true, Aside: true}
+	sum := 0.0
+	add := func(component string, bytes float64, note string) {
+		b.Rows[0].Parts = append(b.Rows[0].Parts,
+			segment{Name: strings.ReplaceAll(component, "_", " "), Value: bytes,
+				Text: units.Size(bytes), Colour: colourOf(component),
+				Label: fmt.Sprintf("%d", len(b.Rows[0].Parts)+1), Note: note})
 	}
-	for _, each := range ordered(r.AtPeak.Components) {
-		bytes := r.AtPeak.Components[each]
-		add(each, bytes, fmt.Sprintf("%.0f%%", 100*bytes/max(r.PeakAllocated, 1)))
-		held += bytes
+	for _, component := range ordered(r.AtPeak.Components) {
+		bytes := r.AtPeak.Components[component]
+		add(component, bytes, fmt.Sprintf("%.0f%%", 100*bytes/max(r.PeakAllocated, 1)))
+		sum += bytes
 	}
-	if slack := r.PeakReserved - held; slack > 0 {
+	if slack := r.PeakReserved - sum; slack > 0 {
 		add("reserved, not held", slack, "")
 	}
 	if c := r.Target.Context; c != nil {
 		add("context", *c, "")
 	}
-	whole := max(orZero(r.Target.Available), orZero(r.PeakDevice), r.PeakReserved, held, 1)
-	b.Top = 1.02 * whole
+	total := max(orZero(r.Target.Available), orZero(r.PeakDevice), r.PeakReserved, sum, 1)
+	b.Top = 1.02 * total
 	if a := r.Target.Available; a != nil {
 		b.Levels = []level{{Name: "available", At: *a, Text: units.Size(*a), Limit: true}}
 	}
 	return b
 }
 
-// overEvents is the components stacked over the run's events, the reserved memory above them, the limit, and the phases.
+// overEvents is the components stacked over the run's events, the reserved memory above them, the
+// limit, and the phases.
 func (r memoryRecord) overEvents(t eventTimeline) curves {
-	highest := max(slices.Max(append([]float64{1}, t.Reserved...)), slices.Max(append([]float64{1}, t.Allocated...)))
+	highest := max(slices.Max(append([]float64{1}, t.Reserved...)),
+		slices.Max(append([]float64{1}, t.Allocated...)))
 	unit, unitName := binary(highest)
-	c := curves{Kind: "curves", Title: "Over the events of the run", Unit: unitName, XUnit: "allocations and frees", X: axis{Low: t.Event[0], High: max(t.Event[len(t.Event)-1], t.Event[0]+1)}}
+	c := curves{Kind: "curves", Title: "Over the events of the run", Unit: unitName,
+		XUnit: "allocations and frees", X: axis{Low: t.Event[0],
+			High: max(t.Event[len(t.Event)-1], t.Event[0]+1)}}
 	tallest := map[string]float64{}
-	for each, held := range t.Components {
-		tallest[each] = slices.Max(append([]float64{0}, held...))
+	for component, values := range t.Components {
+		tallest[component] = slices.Max(append([]float64{0}, values...))
 	}
-	for _, each := range ordered(tallest) {
-		c.Series = append(c.Series, Series{Name: strings.ReplaceAll(each, "_", " "), Colour: colourOf(each), Stacked: true, Pieces: t.piece(t.Components[each], unit)})
+	for _, component := range ordered(tallest) {
+		c.Series = append(c.Series, Series{Name: strings.ReplaceAll(component, "_", " "),
+			Colour: colourOf(component), Stacked: true,
+			Pieces: t.piece(t.Components[component], unit)})
 	}
 	c.Series = append(c.Series, Series{Name: "reserved", Pieces: t.piece(t.Reserved, unit)})
 	if l := r.Target.Limit; l != nil {
@@ -250,7 +269,8 @@ func (r memoryRecord) overEvents(t eventTimeline) curves {
 	before := -1
 	for i, phase := range t.Phase[:min(len(t.Phase), len(t.Event))] {
 		if phase != before && phase >= 0 && phase < len(r.Phases) {
-			c.Events = append(c.Events, event{At: t.Event[i], Level: "phase", Text: r.Phases[phase].Phase})
+			c.Events = append(c.Events, event{At: t.Event[i], Level: "phase",
+				Text: r.Phases[phase].Phase})
 		}
 		before = phase
 	}
@@ -280,7 +300,7 @@ func (r memoryRecord) byPhase() string {
 	highest := map[string]float64{}
 	var order []string
 	for _, p := range r.Phases {
-		if _, seen := highest[p.Phase]; !seen {
+		if _, ok := highest[p.Phase]; !ok {
 			order = append(order, p.Phase)
 		}
 		highest[p.Phase] = max(highest[p.Phase], p.PeakAllocated)
@@ -293,8 +313,11 @@ func (r memoryRecord) byPhase() string {
 
 // words are one batch, what stays of each sample, and a whole evaluation of a thousand samples.
 func (v evaluation) words(rows units.RowKind) string {
-	text := fmt.Sprintf("evaluation, %d × %s %s: %s allocated; of each sample the Trainer keeps %s, so 1000 samples take %s on the GPU and %s of host RAM "+
-		"(eval_accumulation_steps or preprocess_logits_for_metrics avoid it)", v.Batch, rows.Figure("%.6g", v.Seconds), rows.Unit(), units.Size(v.PeakAllocated), units.Size(v.OutputsSample), units.Size(v.GPU1000), units.Size(v.Host1000))
+	text := fmt.Sprintf("evaluation, %d × %s %s: %s allocated; of each sample the Trainer keeps "+
+		"%s, so 1000 samples take %s on the GPU and %s of host RAM "+
+		"(eval_accumulation_steps or preprocess_logits_for_metrics avoid it)", v.Batch,
+		rows.Figure("%.6g", v.Seconds), rows.Unit(), units.Size(v.PeakAllocated),
+		units.Size(v.OutputsSample), units.Size(v.GPU1000), units.Size(v.Host1000))
 	if v.Generation != nil && *v.Generation > 0 {
 		text += fmt.Sprintf("; generating keeps %s of keys and values", units.Size(*v.Generation))
 	}
@@ -322,10 +345,13 @@ func (r memoryRecord) remarks() facts {
 // doubt: whether it fits may hang on what the context takes, which a table knows only roughly.
 func (r memoryRecord) doubt() []string {
 	t := r.Target
-	if r.Fits == nil || !*r.Fits || t.Context == nil || t.ContextHigh == nil || orZero(r.Headroom) >= *t.ContextHigh-*t.Context {
+	if r.Fits == nil || !*r.Fits || t.Context == nil || t.ContextHigh == nil ||
+		orZero(r.Headroom) >= *t.ContextHigh-*t.Context {
 		return nil
 	}
-	return []string{fmt.Sprintf("the CUDA context may take up to %s, and then it would not fit; calibrate on the GPU to know", units.Size(*t.ContextHigh))}
+	return []string{fmt.Sprintf(
+		"the CUDA context may take up to %s, and then it would not fit; calibrate on the GPU to "+
+			"know", units.Size(*t.ContextHigh))}
 }
 
 func (r memoryRecord) modules() []Block {

@@ -60,19 +60,21 @@ func panel(r panelRecord) Document {
 		doc.Blocks = append(doc.Blocks, progress{Done: float64(r.Step) / float64(r.Steps)})
 	}
 	doc.Blocks = append(doc.Blocks, r.alerts()...)
-	doc.Blocks = append(doc.Blocks, r.tiles(), section{Title: "Memory", Note: "used share, PyTorch's cache included", Body: []Block{r.overTime()}})
+	doc.Blocks = append(doc.Blocks, r.tiles(),
+		section{Title: "Memory", Note: "used share, PyTorch's cache included",
+			Body: []Block{r.overTime()}})
 	return doc
 }
 
 func (r panelRecord) headline() string {
-	where, left := "Step", ""
+	where, remaining := "Step", ""
 	if r.Stopped {
 		where = "Stopped after step"
 	}
 	if r.LeftS != nil {
-		left = fmt.Sprintf(" · about %s left", units.Duration(roughly(*r.LeftS)))
+		remaining = fmt.Sprintf(" · about %s left", units.Duration(roughly(*r.LeftS)))
 	}
-	return fmt.Sprintf("%s %d of %d%s", where, r.Step, r.Steps, left)
+	return fmt.Sprintf("%s %d of %d%s", where, r.Step, r.Steps, remaining)
 }
 
 // roughly is whole seconds, of longer times whole minutes.
@@ -85,50 +87,55 @@ func roughly(seconds float64) float64 {
 
 // alerts are the newest that hold, the last first.
 func (r panelRecord) alerts() []Block {
-	var found []Block
-	for i := len(r.Alerts) - 1; i >= 0 && len(found) < shownAlerts; i-- {
+	var blocks []Block
+	for i := len(r.Alerts) - 1; i >= 0 && len(blocks) < shownAlerts; i-- {
 		if a := r.Alerts[i]; a.ClearedS == nil {
-			found = append(found, notice{Level: levelOf(a.Severity), What: a.Text, Lines: advice("", a.Advice)})
+			blocks = append(blocks, notice{Level: levelOf(a.Severity), What: a.Text,
+				Lines: advice("", a.Advice)})
 		}
 	}
-	return found
+	return blocks
 }
 
 func (r panelRecord) tiles() tiles {
-	var found tiles
+	var figures tiles
 	for i, g := range r.Shot.GPUs {
-		what := "GPU"
+		title := "GPU"
 		if len(r.Shot.GPUs) > 1 {
-			what = fmt.Sprintf("GPU %d", i)
+			title = fmt.Sprintf("GPU %d", i)
 		}
-		found = append(found, memoryTile(what+" memory", g.Used, g.Total, "with PyTorch's cache"),
+		figures = append(figures, memoryTile(title+" memory", g.Used, g.Total,
+			"with PyTorch's cache"),
 			tile{Name: "headroom", Value: known(g.Headroom, inGiB), Note: "unused cache is free"})
 		if i < len(r.Activity.GPUs) && r.Activity.GPUs[i].Utilization != nil {
-			found = append(found, r.Activity.GPUs[i].tile())
+			figures = append(figures, r.Activity.GPUs[i].tile())
 		}
 	}
-	found = append(found, memoryTile("host memory", r.Shot.HostUsed, r.Shot.HostTotal, ""))
+	figures = append(figures, memoryTile("host memory", r.Shot.HostUsed, r.Shot.HostTotal, ""))
 	if a := r.Activity; a.CPU != nil {
-		found = append(found, tile{Name: "CPU", Value: units.Percent(*a.CPU), Note: "this training " + known(a.TreeCPU, units.Percent), Meter: a.CPU})
+		figures = append(figures, tile{Name: "CPU", Value: units.Percent(*a.CPU),
+			Note: "this training " + known(a.TreeCPU, units.Percent), Meter: a.CPU})
 	}
 	if w := r.Activity.Workers; w != nil && *w > 0 {
-		found = append(found, tile{Name: "loader's workers", Value: inGiB(*w), Note: "RAM"})
+		figures = append(figures, tile{Name: "loader's workers", Value: inGiB(*w), Note: "RAM"})
 	}
 	if r.MFU != nil {
-		found = append(found, useful(*r.MFU))
+		figures = append(figures, useful(*r.MFU))
 	}
 	if r.Waited != nil {
-		found = append(found, tile{Name: "waits for the loader", Value: fmt.Sprintf("%.0f %%", 100**r.Waited), Note: "of the time"})
+		figures = append(figures, tile{Name: "waits for the loader",
+			Value: fmt.Sprintf("%.0f %%", 100**r.Waited), Note: "of the time"})
 	}
-	return found
+	return figures
 }
 
-func memoryTile(what string, used, total *float64, note string) tile {
+func memoryTile(title string, used, total *float64, note string) tile {
 	share := shareOf(used, total)
 	if share == nil {
-		return tile{Name: what, Value: "unknown", Note: note}
+		return tile{Name: title, Value: "unknown", Note: note}
 	}
-	return tile{Name: what, Value: fmt.Sprintf("%.1f of %s", *used/units.GiB, inGiB(*total)), Note: note, Meter: share}
+	return tile{Name: title, Value: fmt.Sprintf("%.1f of %s", *used/units.GiB, inGiB(*total)),
+		Note: note, Meter: share}
 }
 
 func (a gpuActivity) tile() tile {
@@ -142,19 +149,23 @@ func (a gpuActivity) tile() tile {
 	if a.Temperature != nil {
 		facts = append(facts, fmt.Sprintf("%.0f °C", *a.Temperature))
 	}
-	return tile{Name: "busy", Value: fmt.Sprintf("%.0f %%", 100**a.Utilization), Note: strings.Join(facts, " · "), Meter: a.Utilization}
+	return tile{Name: "busy", Value: fmt.Sprintf("%.0f %%", 100**a.Utilization),
+		Note: strings.Join(facts, " · "), Meter: a.Utilization}
 }
 
 // overTime is a line for each GPU and one for the host, as shares, since the start.
 func (r panelRecord) overTime() curves {
 	h := r.History
-	c := curves{Kind: "curves", Title: "used share of memory", Unit: "%", XUnit: "s", Top: 100, X: axis{High: 1}}
+	c := curves{Kind: "curves", Title: "used share of memory", Unit: "%", XUnit: "s", Top: 100,
+		X: axis{High: 1}}
 	if len(h.Times) > 0 {
 		end := h.Times[len(h.Times)-1]
-		c.X = axis{High: max(end, 1e-9), Ticks: []tick{{At: 0, Text: "start"}, {At: end, Text: units.Duration(end)}}}
+		c.X = axis{High: max(end, 1e-9), Ticks: []tick{{At: 0, Text: "start"},
+			{At: end, Text: units.Duration(end)}}}
 	}
 	for i, g := range h.GPUs {
-		c.Series = append(c.Series, shareOver(fmt.Sprintf("GPU %d", i), lineColours[i%len(lineColours)], h.Times, g.Used, g.Total)...)
+		c.Series = append(c.Series, shareOver(fmt.Sprintf("GPU %d", i),
+			lineColours[i%len(lineColours)], h.Times, g.Used, g.Total)...)
 	}
 	c.Series = append(c.Series, shareOver("host", otherColour, h.Times, h.HostUsed, h.HostTotal)...)
 	c.Limit = &Limit{At: 100, Name: "all of it"}
@@ -162,14 +173,14 @@ func (r panelRecord) overTime() curves {
 }
 
 // shareOver is a line in pieces, with gaps where nothing is known; nothing where the whole is not.
-func shareOver(what, colour string, times []float64, used []*float64, total float64) []Series {
+func shareOver(title, colour string, times []float64, used []*float64, total float64) []Series {
 	if total <= 0 {
 		return nil
 	}
-	s, piece := Series{Name: what, Colour: colour}, [][2]float64(nil)
-	for i, at := range times[:min(len(times), len(used))] {
+	s, piece := Series{Name: title, Colour: colour}, [][2]float64(nil)
+	for i, atS := range times[:min(len(times), len(used))] {
 		if used[i] != nil {
-			piece = append(piece, [2]float64{at, 100 * min(1, *used[i]/total)})
+			piece = append(piece, [2]float64{atS, 100 * min(1, *used[i]/total)})
 		} else if piece != nil {
 			s.Pieces, piece = append(s.Pieces, piece), nil
 		}

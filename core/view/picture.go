@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// shape is a part of a picture. Places across are shares of the width, so that texts keep their size on narrow screens;
-// places down are pixels.
+// shape is a part of a picture. Places across are shares of the width, so that texts keep their
+// size on narrow screens; places down are pixels.
 type shape interface{ look() string }
 
 type box struct {
@@ -81,7 +81,8 @@ func anchor(x float64) string {
 	return "middle"
 }
 
-// ink is black or white, whichever contrasts more with a colour #rrggbb: relative luminance of WCAG 2.
+// ink is black or white, whichever contrasts more with a colour #rrggbb: relative luminance of WCAG
+// 2.
 func ink(colour string) string {
 	var r, g, b int
 	if n, err := fmt.Sscanf(colour, "#%02x%02x%02x", &r, &g, &b); n != 3 || err != nil {
@@ -104,17 +105,21 @@ func linear(channel int) float64 {
 
 // The colours of shares of memory in every picture; and of lines, in their order.
 var partColours = map[string]string{
-	"parameters": "#4e79a7", "model and optimizer": "#4e79a7", "training": "#4e79a7", "buffers": "#86bcb6", "gradients": "#f28e2b",
-	"optimizer": "#b07aa1", "activations": "#59a14f", "temporaries": "#edc948", "logits_loss": "#ff9da7", "outputs": "#ff9da7",
-	"inputs": "#76b7b2", "workspaces": "#9c755f", "cached": "#d0d0d0", "reserved, not held": "#d0d0d0", "context": "#7f7f7f",
+	"parameters": "#4e79a7", "model and optimizer": "#4e79a7", "training": "#4e79a7",
+	"buffers": "#86bcb6", "gradients": "#f28e2b",
+	"optimizer": "#b07aa1", "activations": "#59a14f", "temporaries": "#edc948",
+	"logits_loss": "#ff9da7", "outputs": "#ff9da7",
+	"inputs": "#76b7b2", "workspaces": "#9c755f", "cached": "#d0d0d0",
+	"reserved, not held": "#d0d0d0", "context": "#7f7f7f",
 }
 
-var lineColours = []string{"#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#9c755f", "#76b7b2", "#ff9da7", "#edc948"}
+var lineColours = []string{"#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#9c755f", "#76b7b2",
+	"#ff9da7", "#edc948"}
 
 const otherColour = "#8c8c8c"
 
 func colourOf(part string) string {
-	if colour, known := partColours[part]; known {
+	if colour, ok := partColours[part]; ok {
 		return colour
 	}
 	return otherColour

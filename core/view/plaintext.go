@@ -34,7 +34,8 @@ func indented(lines []string, indent string) []string {
 	return out
 }
 
-// wrap breaks a text into lines no wider than width; those after the first begin with hanging. What fits keeps its spaces.
+// wrap breaks a text into lines no wider than width; those after the first begin with hanging. What
+// fits keeps its spaces.
 func wrap(text string, width int, hanging string) []string {
 	if columns(text) <= width {
 		return []string{text}
@@ -65,20 +66,20 @@ func wrap(text string, width int, hanging string) []string {
 
 // words splits a text behind its spaces, which stay with the word before them.
 func words(text string) []string {
-	var found []string
+	var parts []string
 	start, spaced := 0, false
 	for i, r := range text {
 		if spaced && !unicode.IsSpace(r) {
-			found = append(found, text[start:i])
+			parts = append(parts, text[start:i])
 			start = i
 		}
 		spaced = unicode.IsSpace(r)
 	}
-	return append(found, text[start:])
+	return append(parts, text[start:])
 }
 
-// grid is a table as lines: columns as wide as their widest cell, the widest ones wrapped where there is no room, those
-// that are tight last.
+// grid is a table as lines: columns as wide as their widest cell, the widest ones wrapped where
+// there is no room, those that are tight last.
 func grid(rows [][]string, tight []bool, width int) []string {
 	if len(rows) < 2 {
 		return nil
@@ -95,7 +96,8 @@ func grid(rows [][]string, tight []bool, width int) []string {
 		tight     bool
 		narrowest int
 	}{{false, 20}, {true, 14}, {true, 8}} {
-		for i := widest(widths, tight, pass.tight); over > 0 && i >= 0 && widths[i] > pass.narrowest; i = widest(widths, tight, pass.tight) {
+		for i := widest(widths, tight, pass.tight); over > 0 && i >= 0 &&
+			widths[i] > pass.narrowest; i = widest(widths, tight, pass.tight) {
 			widths[i]--
 			over--
 		}
@@ -107,15 +109,16 @@ func grid(rows [][]string, tight []bool, width int) []string {
 	return lines
 }
 
-// widest is the place of the widest column, or -1; of a tight one only if all of the others are as narrow as they may be.
+// widest is the place of the widest column, or -1; of a tight one only if all of the others are as
+// narrow as they may be.
 func widest(widths []int, tight []bool, last bool) int {
-	at := -1
+	index := -1
 	for i, w := range widths {
-		if (last || !tight[i]) && (at < 0 || w > widths[at]) {
-			at = i
+		if (last || !tight[i]) && (index < 0 || w > widths[index]) {
+			index = i
 		}
 	}
-	return at
+	return index
 }
 
 func gridRow(row []string, widths []int) []string {

@@ -9,7 +9,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// planRecord is an explanation of a plan: the plan, what it was made from, and what to look out for.
+// planRecord is an explanation of a plan: the plan, what it was made from, and what to look out
+// for.
 type planRecord struct {
 	Hardware  *profile.Hardware `json:"hardware"`
 	Dataset   *profile.Dataset  `json:"dataset"`
@@ -17,11 +18,13 @@ type planRecord struct {
 	Memory    plannedMemory     `json:"memory"`
 	Decisions []decision        `json:"decisions"`
 	Cautions  []caution         `json:"cautions"`
-	Stale     []string          `json:"stale"` // overridden settings that the predictions do not know of
-	Config    profile.Config    `json:"config"`
+	// overridden settings that the predictions do not know of
+	Stale  []string       `json:"stale"`
+	Config profile.Config `json:"config"`
 }
 
-// plannedMemory is that of the tightest device; Parts add up to the peak, Others were in use before.
+// plannedMemory is that of the tightest device; Parts add up to the peak, Others were in use
+// before.
 type plannedMemory struct {
 	Parts  []memoryPart `json:"parts"`
 	Peak   float64      `json:"peak_bytes"`
@@ -37,14 +40,10 @@ type memoryPart struct {
 }
 
 type decision struct {
-	Group       string `json:"group"`
-	Setting     string `json:"setting"`
-	Value       string `json:"value"`
-	Planned     string `json:"planned"`
-	Reason      string `json:"reason"`
-	Alternative string `json:"alternative"`
-	Gain        string `json:"gain"`
-	Overridden  bool   `json:"overridden"`
+	profile.Decision
+	Group      string `json:"group"`
+	Planned    string `json:"planned"`
+	Overridden bool   `json:"overridden"`
 }
 
 type caution struct {
@@ -55,7 +54,8 @@ type caution struct {
 }
 
 func plan(r planRecord) Document {
-	doc := Document{Title: r.what() + "; " + r.gives(), Blocks: []Block{r.badges()}, Brief: r.brief()}
+	doc := Document{Title: r.what() + "; " + r.gives(), Blocks: []Block{r.badges()},
+		Brief: r.brief()}
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
 	add(r.cautions(true)...)
 	var machine []string
@@ -69,7 +69,8 @@ func plan(r planRecord) Document {
 		add(section{Title: "Hardware and model", Body: []Block{said(machine...)}})
 	}
 	add(r.devices()...)
-	add(beside{r.data(), append(r.memory(), r.times()...)}, section{Title: "Decisions", Body: decisionGroups(r.Decisions)})
+	add(beside{r.data(), append(r.memory(), r.times()...)},
+		section{Title: "Decisions", Body: decisionGroups(r.Decisions)})
 	add(r.alternatives()...)
 	add(section{Title: "Cautions", Body: r.cautions(false)})
 	return doc
@@ -78,7 +79,8 @@ func plan(r planRecord) Document {
 // what is "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing off".
 func (r planRecord) what() string {
 	c := r.Config
-	return fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), precision(c), checkpointing(c))
+	return fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), precision(c),
+		checkpointing(c))
 }
 
 // gives is "peak 11.9 of 15.0 GiB; an epoch in about 7.2 min (5–9)".
@@ -124,9 +126,9 @@ func (r planRecord) step() string {
 		if c.DeviceCount > 1 {
 			factors += fmt.Sprintf(" × %d", c.DeviceCount)
 		}
-		whole := c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps * max(1, c.DeviceCount)
+		total := c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps * max(1, c.DeviceCount)
 		if strings.Contains(factors, " ") {
-			factors += fmt.Sprintf(" = %d", whole)
+			factors += fmt.Sprintf(" = %d", total)
 		}
 		text = fmt.Sprintf("%s %s a step", factors, c.RowKind.Nouns())
 	}
@@ -138,22 +140,23 @@ func (r planRecord) step() string {
 
 // unequal is "22 + 10 = 32 clips a step" where GPUs differ, and nobody has changed that.
 func (r planRecord) unequal() string {
-	whole, same := 0, true
+	total, same := 0, true
 	var parts []string
 	for _, d := range r.Config.Devices {
 		parts = append(parts, fmt.Sprintf("%d", d.Samples))
-		whole += d.Samples
+		total += d.Samples
 		same = same && d.Samples == r.Config.Devices[0].Samples
 	}
 	for _, d := range r.Decisions {
-		if d.Overridden && (d.Setting == "per_device_train_batch_size" || d.Setting == "gradient_accumulation_steps" || d.Setting == "device_count") {
+		if d.Overridden && (d.Setting == "per_device_train_batch_size" ||
+			d.Setting == "gradient_accumulation_steps" || d.Setting == "device_count") {
 			return ""
 		}
 	}
 	if same {
 		return ""
 	}
-	return fmt.Sprintf("%s = %s a step", strings.Join(parts, " + "), r.Config.RowKind.Count(whole))
+	return fmt.Sprintf("%s = %s a step", strings.Join(parts, " + "), r.Config.RowKind.Count(total))
 }
 
 // device is "Tesla T4", "2 × Tesla T4", "NVIDIA L4 + Tesla T4", "the CPU".
@@ -178,16 +181,16 @@ func device(c profile.Config) string {
 func several(names []string) string {
 	counts := map[string]int{}
 	var order []string
-	for _, each := range names {
-		if counts[each] == 0 {
-			order = append(order, each)
+	for _, gpu := range names {
+		if counts[gpu] == 0 {
+			order = append(order, gpu)
 		}
-		counts[each]++
+		counts[gpu]++
 	}
-	for i, each := range order {
-		order[i] = name(each)
-		if n := counts[each]; n > 1 {
-			order[i] = fmt.Sprintf("%d × %s", n, name(each))
+	for i, gpu := range order {
+		order[i] = name(gpu)
+		if n := counts[gpu]; n > 1 {
+			order[i] = fmt.Sprintf("%d × %s", n, name(gpu))
 		}
 	}
 	return strings.Join(order, " + ")
@@ -203,7 +206,8 @@ func hours(r profile.Range) string {
 	default:
 		unit, scale = "s", 3600
 	}
-	return ranged(profile.Range{Low: r.Low * scale, Likely: r.Likely * scale, High: r.High * scale}, " "+unit)
+	return ranged(profile.Range{Low: r.Low * scale, Likely: r.Likely * scale, High: r.High * scale},
+		" "+unit)
 }
 
 // ranged is "1.3 US$ (0.8–2.1)".
@@ -229,13 +233,14 @@ func (r planRecord) badges() badges {
 }
 
 func (r planRecord) cautions(serious bool) []Block {
-	var found []Block
+	var notices []Block
 	for _, c := range r.Cautions {
 		if (c.Level == "serious") == serious {
-			found = append(found, notice{Level: c.Level, What: c.What, Lines: advice(c.Why, c.Remedy)})
+			notices = append(notices, notice{Level: c.Level, What: c.What,
+				Lines: advice(c.Why, c.Remedy)})
 		}
 	}
-	return found
+	return notices
 }
 
 // devices is a row for each of several GPUs; meters show the peaks in their budgets.
@@ -243,12 +248,15 @@ func (r planRecord) devices() []Block {
 	if len(r.Config.Devices) < 2 {
 		return nil
 	}
-	t := table{Head: []string{"GPU", "name", r.Config.RowKind.Nouns() + " a step", "micro-batch", "peak", "budget"}}
+	t := table{Head: []string{"GPU", "name", r.Config.RowKind.Nouns() + " a step", "micro-batch",
+		"peak", "budget"}}
 	for _, d := range r.Config.Devices {
 		filled := float64(d.PeakBytes) / max(1, float64(d.BudgetBytes))
 		t.Rows = append(t.Rows, row{Cells: []cell{
-			{Text: fmt.Sprintf("%d", d.Index)}, {Text: name(d.Name)}, {Text: fmt.Sprintf("%d", d.Samples)}, {Text: fmt.Sprintf("%d", d.MicroBatchSize)},
-			{Text: inGiB(float64(d.PeakBytes)), Class: "tight", Meter: filled}, {Text: inGiB(float64(d.BudgetBytes)), Class: "tight"},
+			{Text: fmt.Sprintf("%d", d.Index)}, {Text: name(d.Name)},
+			{Text: fmt.Sprintf("%d", d.Samples)}, {Text: fmt.Sprintf("%d", d.MicroBatchSize)},
+			{Text: inGiB(float64(d.PeakBytes)), Class: "tight", Meter: filled},
+			{Text: inGiB(float64(d.BudgetBytes)), Class: "tight"},
 		}})
 	}
 	return []Block{section{Title: "Devices", Body: []Block{t}}}
@@ -287,7 +295,8 @@ func (r planRecord) data() []Block {
 func percentiles(d profile.Dataset) string {
 	var parts []string
 	for _, p := range []string{"5", "25", "75", "90", "99"} {
-		parts = append(parts, fmt.Sprintf("%s %% %s", p, d.RowKind.Figure("%.3g", d.PercentilesS["p"+p])))
+		parts = append(parts, fmt.Sprintf("%s %% %s", p,
+			d.RowKind.Figure("%.3g", d.PercentilesS["p"+p])))
 	}
 	if d.RowKind.AreTexts() {
 		return "percentiles in tokens: " + strings.Join(parts, ", ")
@@ -297,30 +306,36 @@ func percentiles(d profile.Dataset) string {
 
 // limitsOf are where clips are left out or cut.
 func limitsOf(c profile.Config) []mark {
-	limit := func(seconds float64) string { return c.RowKind.Figure("%.6g", seconds) + " " + c.RowKind.Unit() }
-	var found []mark
+	limit := func(seconds float64) string {
+		return c.RowKind.Figure("%.6g", seconds) + " " + c.RowKind.Unit()
+	}
+	var marks []mark
 	if s := c.MaxLengthS; s != nil {
-		found = append(found, mark{At: *s, Text: fmt.Sprintf("longer than %s: left out", limit(*s)), Limit: true, Cuts: true})
+		marks = append(marks, mark{At: *s, Text: fmt.Sprintf("longer than %s: left out", limit(*s)),
+			Limit: true, Cuts: true})
 	}
 	if s := c.ChunkLengthS; s != nil {
-		found = append(found, mark{At: *s, Text: fmt.Sprintf("longer than %s: cut", limit(*s)), Limit: true})
+		marks = append(marks, mark{At: *s, Text: fmt.Sprintf("longer than %s: cut", limit(*s)),
+			Limit: true})
 	}
-	return found
+	return marks
 }
 
 func (r planRecord) ranges() []clipRange {
-	var found []clipRange
+	var ranges []clipRange
 	rows, low := r.Config.RowKind, 0.0
 	for _, b := range r.Config.LengthBuckets {
-		fits, said := "", "unknown"
+		fits, words := "", "unknown"
 		if b.MicroBatch != nil {
 			fits = fmt.Sprintf("%d", *b.MicroBatch)
-			said = fits
+			words = fits
 		}
-		found = append(found, clipRange{b.UpToS, fits, fmt.Sprintf("%s–%s: %s, micro-batch %s", rows.Figure("%.4g", low), rows.Length(b.UpToS), rows.Count(b.Clips), said)})
+		ranges = append(ranges, clipRange{b.UpToS, fits,
+			fmt.Sprintf("%s–%s: %s, micro-batch %s", rows.Figure("%.4g", low), rows.Length(b.UpToS),
+				rows.Count(b.Clips), words)})
 		low = b.UpToS
 	}
-	return found
+	return ranges
 }
 
 func (r planRecord) buckets() []Block {
@@ -331,43 +346,56 @@ func (r planRecord) buckets() []Block {
 	rows := [][]string{{kind.Lengths(), kind.Nouns(), "micro-batch"}}
 	for _, b := range r.Config.LengthBuckets {
 		fits := known(b.MicroBatch, func(n int) string { return fmt.Sprintf("%d", n) })
-		rows = append(rows, []string{fmt.Sprintf("%s–%s %s", kind.Figure("%.3g", low), kind.Figure("%.3g", b.UpToS), kind.Unit()), fmt.Sprintf("%d", b.Clips), fits})
+		rows = append(rows, []string{fmt.Sprintf("%s–%s %s", kind.Figure("%.3g", low),
+			kind.Figure("%.3g", b.UpToS), kind.Unit()), fmt.Sprintf("%d", b.Clips), fits})
 		low = b.UpToS
 	}
 	return []Block{fold{Summary: count(len(rows)-1, "length bucket"), Body: []Block{plain(rows)}}}
 }
 
-// memory is one bar of the parts behind what was in use, against the worst order, the budget and the end of memory.
+// memory is one bar of the parts behind what was in use, against the worst order, the budget and
+// the end of memory.
 func (r planRecord) memory() []Block {
 	m := r.Memory
 	if m.Peak <= 0 {
 		return nil
 	}
 	extent := max(m.Others+max(m.Peak, orZero(m.High), orZero(m.Budget)), orZero(m.Total), 1)
-	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes", Top: 1.02 * extent, Rows: []barRow{{}}, Ticks: true, Legend: true}
+	b := bars{Kind: "bars", Title: "memory of a device", Unit: "bytes", Top: 1.02 * extent,
+		Rows: []barRow{{}}, Ticks: true, Legend: true}
 	if m.Others > 0 {
-		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: "in use already", Value: m.Others, Text: units.Size(m.Others), Colour: "before"})
+		b.Rows[0].Parts = append(b.Rows[0].Parts,
+			segment{Name: "in use already", Value: m.Others, Text: units.Size(m.Others),
+				Colour: "before"})
 	}
 	slices.SortStableFunc(m.Parts, func(a, b memoryPart) int { return byComponent(a.Name, b.Name) })
 	for i, p := range m.Parts {
-		b.Rows[0].Parts = append(b.Rows[0].Parts, segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: p.Bytes, Text: units.Size(p.Bytes), Colour: colourOf(p.Name),
-			Label: fmt.Sprintf("%d", i+1), Note: fmt.Sprintf("%.0f%%", 100*p.Bytes/max(m.Peak, 1))})
+		b.Rows[0].Parts = append(b.Rows[0].Parts,
+			segment{Name: strings.ReplaceAll(p.Name, "_", " "), Value: p.Bytes,
+				Text: units.Size(p.Bytes), Colour: colourOf(p.Name),
+				Label: fmt.Sprintf("%d", i+1),
+				Note:  fmt.Sprintf("%.0f%%", 100*p.Bytes/max(m.Peak, 1))})
 	}
-	b.Levels = append(b.Levels, level{Name: "peak", At: m.Others + m.Peak, Text: units.Size(m.Peak)})
+	b.Levels = append(b.Levels, level{Name: "peak", At: m.Others + m.Peak,
+		Text: units.Size(m.Peak)})
 	if m.High != nil && *m.High > m.Peak {
-		b.Levels = append(b.Levels, level{Name: "worst order", At: m.Others + *m.High, Text: units.Size(*m.High), Class: "worst"})
+		b.Levels = append(b.Levels, level{Name: "worst order", At: m.Others + *m.High,
+			Text: units.Size(*m.High), Class: "worst"})
 	}
 	if m.Budget != nil {
-		b.Levels = append(b.Levels, level{Name: "budget", At: m.Others + *m.Budget, Text: units.Size(*m.Budget), Limit: true})
+		b.Levels = append(b.Levels, level{Name: "budget", At: m.Others + *m.Budget,
+			Text: units.Size(*m.Budget), Limit: true})
 	}
 	if m.Total != nil {
-		b.Levels = append(b.Levels, level{Name: "total", At: *m.Total, Text: units.Size(*m.Total), Class: "end"})
+		b.Levels = append(b.Levels, level{Name: "total", At: *m.Total, Text: units.Size(*m.Total),
+			Class: "end"})
 	}
 	where := r.Config.GPUName
 	if where == "" {
 		where = "RAM"
 	}
-	return []Block{section{Title: "Memory of a device", Note: "predicted, " + name(where), Body: []Block{b}}}
+	return []Block{section{Title: "Memory of a device", Note: "predicted, " + name(where),
+		Body: []Block{b}}}
 }
 
 // times are tiles of what training takes.
@@ -376,15 +404,16 @@ func (r planRecord) times() []Block {
 	if t == nil {
 		return nil
 	}
-	found := tiles{
-		spread("epoch", hours(t.EpochHours)), spread("run of "+epochs(r.Config.NumTrainEpochs), hours(t.RunHours)), spread("step", ranged(t.StepS, " s")),
+	figures := tiles{
+		spread("epoch", hours(t.EpochHours)), spread("run of "+epochs(r.Config.NumTrainEpochs),
+			hours(t.RunHours)), spread("step", ranged(t.StepS, " s")),
 		pace(r.Config.RowKind, t.AudioRate), spread("bound by", t.Bound),
 	}
 	if t.CostUSD != nil {
-		found = append(found, spread("cost of run", ranged(*t.CostUSD, " US$")))
+		figures = append(figures, spread("cost of run", ranged(*t.CostUSD, " US$")))
 	}
 	if t.EnergyKWh != nil {
-		found = append(found, spread("energy of run", ranged(*t.EnergyKWh, " kWh")))
+		figures = append(figures, spread("energy of run", ranged(*t.EnergyKWh, " kWh")))
 	}
 	note := "estimate with its range"
 	if t.Calibrated {
@@ -393,31 +422,33 @@ func (r planRecord) times() []Block {
 		note = "by kernels measured on " + t.Measured + ", with its range"
 	}
 	note += runShares(t.RunParts)
-	return []Block{section{Title: "Times", Note: note, Body: []Block{found}}}
+	return []Block{section{Title: "Times", Note: note, Body: []Block{figures}}}
 }
 
 // pace is a tile of how much is trained on a second: seconds of audio, or tokens.
 func pace(kind units.RowKind, r profile.Range) tile {
 	if kind.AreTexts() {
-		return spread(kind.Unit(), ranged(profile.Range{Low: kind.In(r.Low), Likely: kind.In(r.Likely), High: kind.In(r.High)}, " /s"))
+		return spread(kind.Unit(), ranged(profile.Range{Low: kind.In(r.Low),
+			Likely: kind.In(r.Likely), High: kind.In(r.High)}, " /s"))
 	}
 	return spread(kind.Content(), ranged(r, " s/s"))
 }
 
 // runShares says what a run's time goes to; nothing of a plan that does not say.
 func runShares(p profile.RunParts) string {
-	whole := p.Training.Likely + p.Evaluation.Likely + p.Checkpoints.Likely + p.StartUp.Likely
-	if !(whole > 0) {
+	total := p.Training.Likely + p.Evaluation.Likely + p.Checkpoints.Likely + p.StartUp.Likely
+	if !(total > 0) {
 		return ""
 	}
-	share := func(r profile.Range) string { return fmt.Sprintf("%.2g %%", 100*r.Likely/whole) }
-	return fmt.Sprintf(", run: %s training, %s evaluation, %s checkpoints, %s start", share(p.Training), share(p.Evaluation), share(p.Checkpoints), share(p.StartUp))
+	share := func(r profile.Range) string { return fmt.Sprintf("%.2g %%", 100*r.Likely/total) }
+	return fmt.Sprintf(", run: %s training, %s evaluation, %s checkpoints, %s start",
+		share(p.Training), share(p.Evaluation), share(p.Checkpoints), share(p.StartUp))
 }
 
 // spread is a tile of "1.2 h (0.7–2.1)", its range below.
-func spread(what, text string) tile {
+func spread(title, text string) tile {
 	value, around, _ := strings.Cut(text, " (")
-	return tile{Name: what, Value: value, Note: strings.TrimSuffix(around, ")")}
+	return tile{Name: title, Value: value, Note: strings.TrimSuffix(around, ")")}
 }
 
 // alternatives are the plan and the other ways, each epoch with a meter.
@@ -439,14 +470,16 @@ func (r planRecord) alternatives() []Block {
 	}
 	yes, peak := true, c.PredictedBytes
 	t := table{Head: []string{"option", "what", "fits", "peak", "an epoch", "against the plan"}}
-	mine := alternativeRow(profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes, PeakBytes: &peak, EpochHours: own}, longest)
+	mine := alternativeRow(profile.Alternative{Name: "this plan", What: r.short(), Fits: &yes,
+		PeakBytes: &peak, EpochHours: own}, longest)
 	mine.Class = "mine"
 	t.Rows = append(t.Rows, mine)
 	var faster []string
 	for _, a := range c.Alternatives {
 		t.Rows = append(t.Rows, alternativeRow(a, longest))
 		if a.Speed != nil && a.Why != "" && againstPlan(*a.Speed) != "as fast" {
-			faster = append(faster, fmt.Sprintf("· %s: %s, but %s", name(a.Name), againstPlan(*a.Speed), a.Why))
+			faster = append(faster, fmt.Sprintf("· %s: %s, but %s", name(a.Name),
+				againstPlan(*a.Speed), a.Why))
 		}
 	}
 	body := []Block{t}
@@ -473,7 +506,8 @@ func alternativeRow(a profile.Alternative, longest float64) row {
 		against.Text = againstPlan(*a.Speed)
 	}
 	peak := known(a.PeakBytes, func(bytes int64) string { return inGiB(float64(bytes)) })
-	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits, {Text: peak, Class: "tight"}, epoch, against}}
+	return row{Cells: []cell{{Text: name(a.Name)}, {Text: a.What}, fits,
+		{Text: peak, Class: "tight"}, epoch, against}}
 }
 
 // againstPlan is "42 % slower", "as fast" or "11 % faster", by the rows of an hour.
@@ -499,7 +533,8 @@ func fitting(fits bool) cell {
 // short is "8 × 4, fp16, checkpointing": the plan beside its alternatives.
 func (r planRecord) short() string {
 	c := r.Config
-	parts := []string{fmt.Sprintf("%d × %d", c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps), precision(c)}
+	parts := []string{fmt.Sprintf("%d × %d", c.PerDeviceTrainBatchSize,
+		c.GradientAccumulationSteps), precision(c)}
 	if c.GradientCheckpointing {
 		parts = append(parts, checkpointing(c).Name())
 	}

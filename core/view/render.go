@@ -1,6 +1,6 @@
-// Package view shows records to people: as text for terminals, as cards and pages of HTML with inline SVG, as CSV, and
-// as charts for other programs to draw. A view turns a record into a document of few kinds of blocks; how these look is
-// in one place. It knows no device and no file.
+// Package view shows records to people: as text for terminals, as cards and pages of HTML with
+// inline SVG, as CSV, and as charts for other programs to draw. A view turns a record into a
+// document of few kinds of blocks; how these look is in one place. It knows no device and no file.
 package view
 
 import (
@@ -13,7 +13,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Request asks for a record of a kind in a format: "text", "brief", "html" (a card), "page", "title", "charts" or "csv".
+// Request asks for a record of a kind in a format: "text", "brief", "html" (a card), "page",
+// "title", "charts" or "csv".
 type Request struct {
 	Kind   string          `json:"kind"`   // the name of a view, such as "plan" or "memory run"
 	Format string          `json:"format"` // text, brief, html, page, title, csv or charts
@@ -69,12 +70,14 @@ func read[R, A any](show func(R) (A, error)) func([]byte) (A, error) {
 
 // Render shows a record.
 func Render(r Request) (Shown, error) {
-	show, known := kinds[r.Kind]
-	if !known {
-		return Shown{}, fault.New(fault.InvalidArgument, "choose one of "+names(kinds), "showing a record: there is no view of kind %q", clipped(r.Kind, nameLength))
+	show, ok := kinds[r.Kind]
+	if !ok {
+		return Shown{}, fault.New(fault.InvalidArgument, "choose one of "+names(kinds),
+			"showing a record: there is no view of kind %q", clipped(r.Kind, nameLength))
 	}
 	if r.Width != 0 && (r.Width < narrowest || r.Width > broadest) {
-		return Shown{}, fault.New(fault.InvalidArgument, "pass 20 to 1000 columns, or 0 for 110", "showing a %s: invalid width %d", r.Kind, r.Width)
+		return Shown{}, fault.New(fault.InvalidArgument, "pass 20 to 1000 columns, or 0 for 110",
+			"showing a %s: invalid width %d", r.Kind, r.Width)
 	}
 	if r.Format == "csv" && show.csv != nil {
 		table, err := show.csv(r.Record)
@@ -82,18 +85,19 @@ func Render(r Request) (Shown, error) {
 	}
 	doc, err := show.document(r.Record)
 	if err != nil {
-		return Shown{}, fault.Wrap(err, fault.InvalidArgument, "pass the record as its to_json gives it", "showing a %s: reading the record", r.Kind)
+		return Shown{}, fault.Wrap(err, fault.InvalidArgument,
+			"pass the record as its to_json gives it", "showing a %s: reading the record", r.Kind)
 	}
 	return doc.as(r)
 }
 
-func names(of map[string]view) string {
-	var found []string
-	for each := range of {
-		found = append(found, each)
+func names(views map[string]view) string {
+	var kinds []string
+	for kind := range views {
+		kinds = append(kinds, kind)
 	}
-	slices.Sort(found)
-	return strings.Join(found, ", ")
+	slices.Sort(kinds)
+	return strings.Join(kinds, ", ")
 }
 
 // Shown is a record as it was asked for.
@@ -120,25 +124,27 @@ func (d Document) as(r Request) (Shown, error) {
 		}
 		return Shown{Text: text}, nil
 	}
-	return Shown{}, fault.New(fault.InvalidArgument, "choose text, brief, html, page, title or charts", "showing a %s: there is no format %q", r.Kind, clipped(r.Format, nameLength))
+	return Shown{}, fault.New(fault.InvalidArgument,
+		"choose text, brief, html, page, title or charts", "showing a %s: there is no format %q",
+		r.Kind, clipped(r.Format, nameLength))
 }
 
 // charts are those that other programs draw, in their order.
 func charts(blocks []Block) []chart {
-	var found []chart
+	var drawn []chart
 	for _, b := range blocks {
-		switch each := b.(type) {
+		switch block := b.(type) {
 		case chart:
-			if each.plotted() {
-				found = append(found, each)
+			if block.plotted() {
+				drawn = append(drawn, block)
 			}
 		case section:
-			found = append(found, charts(each.Body)...)
+			drawn = append(drawn, charts(block.Body)...)
 		case beside:
-			for _, part := range each {
-				found = append(found, charts(part)...)
+			for _, part := range block {
+				drawn = append(drawn, charts(part)...)
 			}
 		}
 	}
-	return found
+	return drawn
 }

@@ -13,7 +13,8 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// RunCharts are the charts of a run on one axis: seconds, minutes, hours or days of it, or optimizer steps.
+// RunCharts are the charts of a run on one axis: seconds, minutes, hours or days of it, or
+// optimizer steps.
 type RunCharts struct {
 	By     string     `json:"by"` // "time" or "steps"
 	Low    float64    `json:"low"`
@@ -38,7 +39,8 @@ func (s RunSpan) titled() Span {
 // GroupTraining is the group of the charts of what the Trainer logged.
 const GroupTraining = "training"
 
-// RunPanel is one chart. Where is the label of its GPU, "" for the host; groups "fold" and "more GPUs" lie behind folds.
+// RunPanel is one chart. Where is the label of its GPU, "" for the host; groups "fold" and "more
+// GPUs" lie behind folds.
 type RunPanel struct {
 	Title  string   `json:"title"`
 	Where  string   `json:"where"`
@@ -50,7 +52,8 @@ type RunPanel struct {
 }
 
 // gravest are the kinds of events that stay where there are too many; others come last.
-var gravest = []string{"out_of_memory", "xid", "ecc", "gpu_lost", "clean_up", "guard", "throttled", "gpu_back", "nonsense", "clock"}
+var gravest = []string{"out_of_memory", "xid", "ecc", "gpu_lost", "clean_up", "guard", "throttled",
+	"gpu_back", "nonsense", "clock"}
 
 const mostEvents = 80 // in a chart
 
@@ -86,7 +89,8 @@ func (r runRecord) overTime() section {
 		body = append(body, pairOf(training))
 	}
 	for _, where := range sortedKeys(folds) {
-		body = append(body, inHTML{[]Block{fold{Summary: "power and temperature of " + where, Body: []Block{pairOf(folds[where])}}}})
+		body = append(body, inHTML{[]Block{fold{Summary: "power and temperature of " + where,
+			Body: []Block{pairOf(folds[where])}}}})
 	}
 	if len(more) > 0 {
 		gpus := map[string]bool{}
@@ -95,18 +99,19 @@ func (r runRecord) overTime() section {
 				gpus[p.Where] = true
 			}
 		}
-		body = append(body, inHTML{[]Block{fold{Summary: count(len(gpus), "more GPU") + ", with more headroom", Body: more}}})
+		body = append(body, inHTML{[]Block{fold{Summary: count(len(gpus), "more GPU") +
+			", with more headroom", Body: more}}})
 	}
 	return section{Title: title, Body: append(body, pairOf(host))}
 }
 
 // pairOf are charts two in a row where there is room.
 func pairOf(charts []Block) beside {
-	var found beside
+	var pairs beside
 	for _, c := range charts {
-		found = append(found, []Block{c})
+		pairs = append(pairs, []Block{c})
 	}
-	return found
+	return pairs
 }
 
 func (r runRecord) chart(p RunPanel) curves {
@@ -114,7 +119,8 @@ func (r runRecord) chart(p RunPanel) curves {
 	if p.Where != "" {
 		title = p.Where + ": " + p.Title
 	}
-	c := curves{Kind: "curves", Title: title, Unit: p.Unit, XUnit: r.Charts.Unit, Top: p.Top, Series: p.Series, Limit: p.Limit}
+	c := curves{Kind: "curves", Title: title, Unit: p.Unit, XUnit: r.Charts.Unit, Top: p.Top,
+		Series: p.Series, Limit: p.Limit}
 	for _, s := range r.Charts.Spans {
 		c.Spans = append(c.Spans, s.titled())
 	}
@@ -134,15 +140,15 @@ func (r runRecord) moments(where string) []event {
 	slices.SortStableFunc(chosen, func(a, b Moment) int { return grave(a) - grave(b) })
 	chosen = chosen[:min(len(chosen), mostEvents)]
 	slices.SortStableFunc(chosen, func(a, b Moment) int { return cmp.Compare(a.X, b.X) })
-	var found []event
+	var events []event
 	for _, m := range chosen {
 		e := event{At: m.X, Text: intoRun(m.AtS) + " " + m.Where + " " + m.Text}
 		if m.Kind == "out_of_memory" {
 			e.Level = "out of memory"
 		}
-		found = append(found, e)
+		events = append(events, e)
 	}
-	return found
+	return events
 }
 
 func grave(m Moment) int {
@@ -153,13 +159,14 @@ func grave(m Moment) int {
 }
 
 func (r runRecord) alertsOf(where string) []event {
-	var found []event
+	var events []event
 	for i, a := range r.Alerts {
 		if a.Where == where {
-			found = append(found, event{At: a.X, Until: a.UntilX, Level: alertLevel(a.Severity), Label: strconv.Itoa(i + 1), Text: a.Text})
+			events = append(events, event{At: a.X, Until: a.UntilX, Level: alertLevel(a.Severity),
+				Label: strconv.Itoa(i + 1), Text: a.Text})
 		}
 	}
-	return found
+	return events
 }
 
 func alertLevel(severity string) string {
@@ -172,19 +179,19 @@ func alertLevel(severity string) string {
 // ticks are round values, the first with the unit.
 func (c RunCharts) ticks() []tick {
 	step := c.tickStep()
-	var found []tick
-	for n := max(0, math.Ceil(c.Low/step-1e-9)); n*step <= c.High*(1+1e-9) && len(found) < 50; n++ {
+	var ticks []tick
+	for n := max(0, math.Ceil(c.Low/step-1e-9)); n*step <= c.High*(1+1e-9) && len(ticks) < 50; n++ {
 		text := short(n * step)
-		if len(found) == 0 {
+		if len(ticks) == 0 {
 			if c.By == "steps" {
 				text = "step " + text
 			} else {
 				text += " " + c.Unit
 			}
 		}
-		found = append(found, tick{At: n * step, Text: text})
+		ticks = append(ticks, tick{At: n * step, Text: text})
 	}
-	return found
+	return ticks
 }
 
 func (c RunCharts) tickStep() float64 {
@@ -212,7 +219,8 @@ func (r runRecord) legend() legend {
 		}
 	}
 	if len(r.Alerts) > 0 {
-		keys = append(keys, key{Name: "alert, by its number above, and how long it held", Line: "number", Label: "1"})
+		keys = append(keys, key{Name: "alert, by its number above, and how long it held",
+			Line: "number", Label: "1"})
 	}
 	if slices.ContainsFunc(r.Events, func(m Moment) bool { return m.Kind == "out_of_memory" }) {
 		keys = append(keys, key{Name: "out of memory", Line: "oom"})
@@ -246,7 +254,8 @@ func (a Alert) Became() string {
 		return "still held at the end of the run"
 	case "came true":
 		if a.Seconds != nil {
-			return fmt.Sprintf("came true %s later (warned of %s)", after, units.Duration(*a.Seconds))
+			return fmt.Sprintf("came true %s later (warned of %s)", after,
+				units.Duration(*a.Seconds))
 		}
 		return fmt.Sprintf("came true %s later", after)
 	case "averted":
@@ -262,8 +271,9 @@ func (all alerts) lines(width int) []string {
 		if where != "" {
 			where += ": "
 		}
-		what := fmt.Sprintf("%d. %s  %s%s", i+1, a.At(), where, a.Text)
-		lines = append(lines, notice{Level: alertLevel(a.Severity), What: what, Lines: advice(a.Became(), a.Advice)}.lines(width)...)
+		line := fmt.Sprintf("%d. %s  %s%s", i+1, a.At(), where, a.Text)
+		lines = append(lines, notice{Level: alertLevel(a.Severity), What: line,
+			Lines: advice(a.Became(), a.Advice)}.lines(width)...)
 	}
 	return lines
 }

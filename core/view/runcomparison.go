@@ -12,9 +12,10 @@ import (
 
 // RunComparison is two runs beside each other; core/report works it out.
 type RunComparison struct {
-	A        ComparedRun       `json:"a"`
-	B        ComparedRun       `json:"b"`
-	First    *uint64           `json:"first"` // the steps that both made, which figures are of; null: none, and they are of whole runs
+	A ComparedRun `json:"a"`
+	B ComparedRun `json:"b"`
+	// the steps that both made, which figures are of; null: none, and they are of whole runs
+	First    *uint64           `json:"first"`
 	Last     *uint64           `json:"last"`
 	Figures  []ComparedFigure  `json:"figures"`
 	Settings []ComparedSetting `json:"settings"` // those that differ
@@ -33,9 +34,10 @@ type ComparedRun struct {
 
 // ComparedFigure is a figure of both runs; null is not known. Ratio is B over A.
 type ComparedFigure struct {
-	Key   string   `json:"key"`
-	Name  string   `json:"name"`
-	Unit  string   `json:"unit"` // "bytes", "share", "s", "Wh", "count", or "" for what its name says
+	Key  string `json:"key"`
+	Name string `json:"name"`
+	// "bytes", "share", "s", "Wh", "count", or "" for what its name says
+	Unit  string   `json:"unit"`
 	A     *float64 `json:"a"`
 	B     *float64 `json:"b"`
 	Ratio *float64 `json:"ratio"`
@@ -75,13 +77,15 @@ func compareRuns(r RunComparison) Document {
 	short := figures
 	short.Brief = shownRows
 	doc.Brief = append([]Block{said(doc.Title)}, append(doc.Blocks, short)...)
-	doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Figures", Body: []Block{figures}}}}, inText(figures.lines(defaultWidth)), r.settings())
+	doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Figures",
+		Body: []Block{figures}}}}, inText(figures.lines(defaultWidth)), r.settings())
 	if r.Charts != nil && len(r.Charts.Panels) > 0 {
 		var drawn []Block
 		for _, p := range r.Charts.Panels {
 			drawn = append(drawn, runRecord{Charts: *r.Charts}.chart(p))
 		}
-		doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Over optimizer steps", Body: []Block{pairOf(drawn)}}}})
+		doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Over optimizer steps",
+			Body: []Block{pairOf(drawn)}}}})
 	}
 	return doc
 }
@@ -89,13 +93,18 @@ func compareRuns(r RunComparison) Document {
 // headline is how many times what B was of A, by what counts most.
 func (r RunComparison) headline() string {
 	var parts []string
-	for _, key := range []string{"steps_per_s", "used_peak_bytes", "eval_wer", "eval_loss", "loss"} {
-		i := slices.IndexFunc(r.Figures, func(f ComparedFigure) bool { return f.Key == key && f.Ratio != nil })
+	for _, key := range []string{"steps_per_s", "used_peak_bytes", "eval_wer", "eval_loss",
+		"loss"} {
+		i := slices.IndexFunc(r.Figures, func(f ComparedFigure) bool {
+			return f.Key == key && f.Ratio != nil
+		})
 		if i >= 0 && len(parts) < 3 {
-			parts = append(parts, fmt.Sprintf("%s × %s", ratioText(*r.Figures[i].Ratio), r.Figures[i].Name))
+			parts = append(parts, fmt.Sprintf("%s × %s", ratioText(*r.Figures[i].Ratio),
+				r.Figures[i].Name))
 		}
 	}
-	return fmt.Sprintf("%s against %s: %s", name(r.B.Name), name(r.A.Name), or(strings.Join(parts, ", "), "nothing is known of both"))
+	return fmt.Sprintf("%s against %s: %s", name(r.B.Name), name(r.A.Name),
+		or(strings.Join(parts, ", "), "nothing is known of both"))
 }
 
 // ratioText has two digits behind the point, or three that count.
@@ -123,26 +132,29 @@ func (r RunComparison) facts() []string {
 }
 
 func (r RunComparison) figures() table {
-	t := table{Head: []string{"", clipped(r.A.Name, headLength), clipped(r.B.Name, headLength), "ratio"}}
+	t := table{Head: []string{"", clipped(r.A.Name, headLength), clipped(r.B.Name, headLength),
+		"ratio"}}
 	for _, f := range r.Figures {
-		shown := row{}
+		cells := row{}
 		for _, text := range []string{f.Name, f.text(f.A), f.text(f.B), known(f.Ratio, ratioText)} {
-			shown.Cells = append(shown.Cells, cell{Text: text, Class: "tight"})
+			cells.Cells = append(cells.Cells, cell{Text: text, Class: "tight"})
 		}
-		shown.Cells[0].Class = "" // so that ratios stay in sight on narrow screens
-		t.Rows = append(t.Rows, shown)
+		cells.Cells[0].Class = "" // so that ratios stay in sight on narrow screens
+		t.Rows = append(t.Rows, cells)
 	}
 	return t
 }
 
 func (r RunComparison) settings() section {
-	t := table{Head: []string{"setting", clipped(r.A.Name, headLength), clipped(r.B.Name, headLength)}, Brief: listedSettings}
+	t := table{Head: []string{"setting", clipped(r.A.Name, headLength),
+		clipped(r.B.Name, headLength)}, Brief: listedSettings}
 	for _, s := range r.Settings {
-		t.Rows = append(t.Rows, row{Cells: []cell{{Text: s.Name}, {Text: setting(s.A)}, {Text: setting(s.B)}}})
+		t.Rows = append(t.Rows, row{Cells: []cell{{Text: s.Name}, {Text: setting(s.A)},
+			{Text: setting(s.B)}}})
 	}
 	body := []Block{t}
-	if left := len(t.Rows) - listedSettings; left > 0 {
-		body = append(body, inText{fmt.Sprintf("… and %d more", left)})
+	if hidden := len(t.Rows) - listedSettings; hidden > 0 {
+		body = append(body, inText{fmt.Sprintf("… and %d more", hidden)})
 	}
 	if len(t.Rows) == 0 {
 		body = []Block{said(r.unchanged())}

@@ -8,7 +8,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// runRecord is the report of a run: its figures, what held it back, what was warned of, and its charts.
+// runRecord is the report of a run: its figures, what held it back, what was warned of, and its
+// charts.
 type runRecord struct {
 	RunFigures
 	Findings []finding `json:"findings"`
@@ -21,24 +22,27 @@ type runRecord struct {
 	Failures []failure `json:"out_of_memory"`
 }
 
-// RunFigures are what follows from a run's logs; core/report works it out. Sizes are bytes, times seconds from the run's start.
+// RunFigures are what follows from a run's logs; core/report works it out. Sizes are bytes, times
+// seconds from the run's start.
 type RunFigures struct {
-	Start      float64       `json:"start_unix_s"`
-	Duration   float64       `json:"duration_s"`
-	GapS       float64       `json:"gap_s"` // without samples
-	Gaps       int           `json:"gaps"`
-	Samples    int           `json:"samples"`
-	Errors     int           `json:"errors"`
-	Interval   float64       `json:"interval_s"`
-	EnergyWh   *float64      `json:"energy_wh"` // of all GPUs that tell their power; what was not sampled is not counted
-	Steps      StepFigures   `json:"steps"`
-	GPUs       []GPUFigures  `json:"gpus"`
-	Hosts      []HostFigures `json:"hosts"`
-	Alerts     []Alert       `json:"alerts"`
-	Events     []Moment      `json:"events"`
-	Bands      []Band        `json:"bands"`
-	Monitors   []string      `json:"monitors"`
-	Unfinished bool          `json:"unfinished"` // a training that began, and of whose end nothing is known
+	Start    float64 `json:"start_unix_s"`
+	Duration float64 `json:"duration_s"`
+	GapS     float64 `json:"gap_s"` // without samples
+	Gaps     int     `json:"gaps"`
+	Samples  int     `json:"samples"`
+	Errors   int     `json:"errors"`
+	Interval float64 `json:"interval_s"`
+	// of all GPUs that tell their power; what was not sampled is not counted
+	EnergyWh *float64      `json:"energy_wh"`
+	Steps    StepFigures   `json:"steps"`
+	GPUs     []GPUFigures  `json:"gpus"`
+	Hosts    []HostFigures `json:"hosts"`
+	Alerts   []Alert       `json:"alerts"`
+	Events   []Moment      `json:"events"`
+	Bands    []Band        `json:"bands"`
+	Monitors []string      `json:"monitors"`
+	// a training that began, and of whose end nothing is known
+	Unfinished bool `json:"unfinished"`
 }
 
 // StepFigures are optimizer steps, evaluation batches and checkpoints, with seconds that they took.
@@ -51,36 +55,41 @@ type StepFigures struct {
 	TrainS      *float64 `json:"train_s"`
 	EvaluationS *float64 `json:"evaluation_s"`
 	CheckpointS *float64 `json:"checkpoint_s"`
-	StepsPerS   *float64 `json:"steps_per_s"`             // of the time of training steps alone, as AudioRate
-	AudioRate   *float64 `json:"audio_rate"`              // seconds of audio a second
-	Padding     *float64 `json:"padding"`                 // share of computed audio that is none
-	Waited      *float64 `json:"waited"`                  // share of time that steps waited for the loader
-	MFU         *float64 `json:"model_flops_utilization"` // what the model's arithmetic takes at the published rate, of the time of training steps
+	// of the time of training steps alone, as AudioRate
+	StepsPerS *float64 `json:"steps_per_s"`
+	AudioRate *float64 `json:"audio_rate"` // seconds of audio a second
+	Padding   *float64 `json:"padding"`    // share of computed audio that is none
+	// share of time that steps waited for the loader
+	Waited *float64 `json:"waited"`
+	// what the model's arithmetic takes at the published rate, of the time of training steps
+	MFU         *float64 `json:"model_flops_utilization"`
 	LongestClip *float64 `json:"longest_clip_s"`
 }
 
 // GPUFigures are those of one GPU; shares are 0 to 1, means are over time.
 type GPUFigures struct {
-	Label        string             `json:"label"`
-	Name         string             `json:"name"`
-	Total        *float64           `json:"total_bytes"`
-	UsedMean     *float64           `json:"used_mean_bytes"`
-	UsedPeak     *float64           `json:"used_peak_bytes"`
-	UsedPeakAt   *float64           `json:"used_peak_at_s"`
-	Allocated    *float64           `json:"allocated_peak_bytes"`
-	Reserved     *float64           `json:"reserved_peak_bytes"`
-	Headroom     *float64           `json:"headroom_lowest_bytes"` // at the peak of a step; what PyTorch's cache holds unused is free
-	HeadroomAt   *float64           `json:"headroom_lowest_at_s"`
-	Others       *float64           `json:"others_peak_bytes"`
-	Utilization  *float64           `json:"utilization"`
-	MemoryBusy   *float64           `json:"memory_busy"`
-	SMActive     *float64           `json:"sm_active"`
-	TensorActive *float64           `json:"tensor_active"`
-	Power        *float64           `json:"power_w"`
-	EnergyWh     *float64           `json:"energy_wh"`
-	Hottest      *float64           `json:"temperature_peak_c"`
-	ClockMHz     *float64           `json:"clock_mhz"`
-	Throttled    map[string]float64 `json:"throttled"` // share of time that each reason held the clock back
+	Label      string   `json:"label"`
+	Name       string   `json:"name"`
+	Total      *float64 `json:"total_bytes"`
+	UsedMean   *float64 `json:"used_mean_bytes"`
+	UsedPeak   *float64 `json:"used_peak_bytes"`
+	UsedPeakAt *float64 `json:"used_peak_at_s"`
+	Allocated  *float64 `json:"allocated_peak_bytes"`
+	Reserved   *float64 `json:"reserved_peak_bytes"`
+	// at the peak of a step; what PyTorch's cache holds unused is free
+	Headroom     *float64 `json:"headroom_lowest_bytes"`
+	HeadroomAt   *float64 `json:"headroom_lowest_at_s"`
+	Others       *float64 `json:"others_peak_bytes"`
+	Utilization  *float64 `json:"utilization"`
+	MemoryBusy   *float64 `json:"memory_busy"`
+	SMActive     *float64 `json:"sm_active"`
+	TensorActive *float64 `json:"tensor_active"`
+	Power        *float64 `json:"power_w"`
+	EnergyWh     *float64 `json:"energy_wh"`
+	Hottest      *float64 `json:"temperature_peak_c"`
+	ClockMHz     *float64 `json:"clock_mhz"`
+	// share of time that each reason held the clock back
+	Throttled map[string]float64 `json:"throttled"`
 }
 
 // HostFigures are those of one machine.
@@ -105,8 +114,8 @@ type HostFigures struct {
 	NetSent     *float64 `json:"net_sent_bytes_s"`
 }
 
-// Alert is a warning and its outcome: "came true" (memory ran out, or what was warned of was used up, AfterS later), "averted"
-// (cleared by a clean-up), "cleared", or "held" until the end.
+// Alert is a warning and its outcome: "came true" (memory ran out, or what was warned of was used
+// up, AfterS later), "averted" (cleared by a clean-up), "cleared", or "held" until the end.
 type Alert struct {
 	runlog.Alert
 	Where   string   `json:"where"` // the label of a GPU, "" for the host
@@ -157,12 +166,13 @@ const (
 
 func run(r runRecord) Document {
 	doc := Document{Title: r.Headline(), Blocks: []Block{r.badges(), said(r.facts()...), r.tiles()}}
-	var found []Block
+	var notices []Block
 	for _, f := range r.Findings {
-		found = append(found, notice{Level: levelOf(f.Severity), What: f.Title, Lines: advice(f.Evidence, f.Change)})
+		notices = append(notices, notice{Level: levelOf(f.Severity), What: f.Title,
+			Lines: advice(f.Evidence, f.Change)})
 	}
-	doc.Brief = append([]Block{said(doc.Title)}, found...)
-	doc.Blocks = append(doc.Blocks, section{Title: "Findings", Body: found})
+	doc.Brief = append([]Block{said(doc.Title)}, notices...)
+	doc.Blocks = append(doc.Blocks, section{Title: "Findings", Body: notices})
 	doc.Blocks = append(doc.Blocks, failures(r.Failures)...)
 	if len(r.Alerts) > 0 {
 		doc.Blocks = append(doc.Blocks, section{Title: "Alerts", Body: []Block{alerts(r.Alerts)}})
@@ -176,7 +186,8 @@ func run(r runRecord) Document {
 	return doc
 }
 
-// Headline is the run in one sentence: steps and time, where, how busy, what was left of the memory.
+// Headline is the run in one sentence: steps and time, where, how busy, what was left of the
+// memory.
 func (r RunFigures) Headline() string {
 	done := ""
 	if r.Steps.Train > 0 {
@@ -186,7 +197,7 @@ func (r RunFigures) Headline() string {
 	if s := r.Steps.StepsPerS; s != nil {
 		parts = append(parts, short(*s)+" steps/s")
 	}
-	if mean, _, _, known := r.busy(); known {
+	if mean, _, _, ok := r.busy(); ok {
 		parts = append(parts, fmt.Sprintf("GPU %s busy", units.Percent(mean)))
 	}
 	outs, tight := 0, r.tightest()
@@ -220,7 +231,7 @@ func (r RunFigures) machines() string {
 }
 
 // busy is the mean of the GPUs' utilisation, the lowest and the highest.
-func (r RunFigures) busy() (mean, low, high float64, known bool) {
+func (r RunFigures) busy() (mean, low, high float64, ok bool) {
 	n := 0
 	for _, g := range r.GPUs {
 		if u := g.Utilization; u != nil {
@@ -235,13 +246,13 @@ func (r RunFigures) busy() (mean, low, high float64, known bool) {
 
 // tightest is the GPU that had the least headroom.
 func (r RunFigures) tightest() *GPUFigures {
-	var found *GPUFigures
+	var gpu *GPUFigures
 	for i, g := range r.GPUs {
-		if g.Headroom != nil && (found == nil || *g.Headroom < *found.Headroom) {
-			found = &r.GPUs[i]
+		if g.Headroom != nil && (gpu == nil || *g.Headroom < *gpu.Headroom) {
+			gpu = &r.GPUs[i]
 		}
 	}
-	return found
+	return gpu
 }
 
 func (r runRecord) badges() badges {
@@ -276,18 +287,22 @@ func (r runRecord) facts() []string {
 	if r.Errors > 0 {
 		failed = ", " + count(r.Errors, "failed reading")
 	}
-	lines := []string{fmt.Sprintf("%s to %s; %s, one each %s%s", clock(r.Start), clock(r.Start+r.Duration), count(r.Samples, "sample"), units.Duration(r.Interval), failed)}
+	lines := []string{fmt.Sprintf("%s to %s; %s, one each %s%s", clock(r.Start),
+		clock(r.Start+r.Duration), count(r.Samples, "sample"), units.Duration(r.Interval), failed)}
 	if r.GapS > 0 {
-		lines = append(lines, fmt.Sprintf("no samples for %s, in %s", units.Duration(r.GapS), count(r.Gaps, "gap")))
+		lines = append(lines, fmt.Sprintf("no samples for %s, in %s", units.Duration(r.GapS),
+			count(r.Gaps, "gap")))
 	}
 	if len(r.Monitors) > 1 {
-		lines = append(lines, fmt.Sprintf("%d monitors: %s", len(r.Monitors), units.Listed(r.Monitors, ", ", 8)))
+		lines = append(lines, fmt.Sprintf("%d monitors: %s", len(r.Monitors),
+			units.Listed(r.Monitors, ", ", 8)))
 	}
 	if r.Trainer != nil {
 		lines = append(lines, r.Trainer.words())
 	}
 	if r.Unfinished {
-		lines = append(lines, "no end of the training was told: its process was killed, or it still trains")
+		lines = append(lines, "no end of the training was told: its process was killed, or it "+
+			"still trains")
 	}
 	if r.Guard != nil {
 		lines = append(lines, "guard: memory "+ranOut(len(r.Guard.Events)+len(r.Guard.Restarts)))
@@ -298,7 +313,8 @@ func (r runRecord) facts() []string {
 			}
 		}
 		for _, file := range snapshots[:min(shownSnapshots, len(snapshots))] {
-			lines = append(lines, "memory snapshot of that moment, for pytorch.org/memory_viz: "+file)
+			lines = append(lines, "memory snapshot of that moment, for pytorch.org/memory_viz: "+
+				file)
 		}
 	}
 	for _, batch := range r.BadClips {
@@ -313,12 +329,12 @@ func (t trainer) words() string {
 		step += fmt.Sprintf(" of %d", *t.Steps)
 	}
 	parts := []string{step}
-	for _, each := range []struct {
+	for _, figure := range []struct {
 		name  string
 		value *float64
 	}{{"epoch", t.Epoch}, {"last loss", t.LastLoss}, {"best metric", t.Best}} {
-		if each.value != nil {
-			parts = append(parts, each.name+" "+short(*each.value))
+		if figure.value != nil {
+			parts = append(parts, figure.name+" "+short(*figure.value))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -327,34 +343,40 @@ func (t trainer) words() string {
 // tiles are the figures that are known.
 func (r runRecord) tiles() tiles {
 	s := r.Steps
-	found := tiles{{Name: "time", Value: units.Duration(r.Duration), Note: count(s.Train, "step")}}
+	figures := tiles{{Name: "time", Value: units.Duration(r.Duration),
+		Note: count(s.Train, "step")}}
 	if s.StepsPerS != nil && *s.StepsPerS > 0 {
-		found = append(found, tile{Name: "a step", Value: units.Duration(1 / *s.StepsPerS), Note: short(*s.StepsPerS) + " steps/s"})
+		figures = append(figures, tile{Name: "a step", Value: units.Duration(1 / *s.StepsPerS),
+			Note: short(*s.StepsPerS) + " steps/s"})
 	}
 	if s.AudioRate != nil {
 		note := ""
 		if s.Padding != nil {
 			note = units.Percent(*s.Padding) + " padding"
 		}
-		found = append(found, tile{Name: "audio", Value: short(*s.AudioRate) + " s/s", Note: note})
+		figures = append(figures, tile{Name: "audio", Value: short(*s.AudioRate) + " s/s",
+			Note: note})
 	}
 	if s.Waited != nil {
-		found = append(found, tile{Name: "loader wait", Value: units.Percent(*s.Waited), Note: "of step time"})
+		figures = append(figures, tile{Name: "loader wait", Value: units.Percent(*s.Waited),
+			Note: "of step time"})
 	}
 	if s.MFU != nil {
-		found = append(found, useful(*s.MFU))
+		figures = append(figures, useful(*s.MFU))
 	}
-	found = append(found, r.gpuTiles()...)
+	figures = append(figures, r.gpuTiles()...)
 	var fullest *HostFigures
 	for i, h := range r.Hosts {
-		if h.UsedPeak != nil && (fullest == nil || filled(h.UsedPeak, h.Total) > filled(fullest.UsedPeak, fullest.Total)) {
+		if h.UsedPeak != nil && (fullest == nil ||
+			filled(h.UsedPeak, h.Total) > filled(fullest.UsedPeak, fullest.Total)) {
 			fullest = &r.Hosts[i]
 		}
 	}
 	if fullest != nil {
-		found = append(found, tile{Name: "host RAM", Value: size(*fullest.UsedPeak), Note: "peak, of " + known(fullest.Total, size)})
+		figures = append(figures, tile{Name: "host RAM", Value: size(*fullest.UsedPeak),
+			Note: "peak, of " + known(fullest.Total, size)})
 	}
-	return found
+	return figures
 }
 
 // useful is a tile of model FLOPs utilization.
@@ -366,45 +388,51 @@ func useful(share float64) tile {
 func filled(used, total *float64) float64 { return orZero(shareOf(used, total)) }
 
 func (r runRecord) gpuTiles() tiles {
-	var found tiles
-	if mean, low, high, known := r.busy(); known {
+	var figures tiles
+	if mean, low, high, ok := r.busy(); ok {
 		note := "of the time"
 		if units.Percent(low) != units.Percent(high) {
 			note = units.Percent(low) + " to " + units.Percent(high)
 		}
-		found = append(found, tile{Name: "GPU busy", Value: units.Percent(mean), Note: note})
+		figures = append(figures, tile{Name: "GPU busy", Value: units.Percent(mean), Note: note})
 	}
 	var fullest *GPUFigures
 	for i, g := range r.GPUs {
-		if g.UsedPeak != nil && (fullest == nil || filled(g.UsedPeak, g.Total) > filled(fullest.UsedPeak, fullest.Total)) {
+		if g.UsedPeak != nil && (fullest == nil ||
+			filled(g.UsedPeak, g.Total) > filled(fullest.UsedPeak, fullest.Total)) {
 			fullest = &r.GPUs[i]
 		}
 	}
 	if fullest != nil {
-		found = append(found, tile{Name: "GPU memory", Value: size(*fullest.UsedPeak), Note: "peak, of " + known(fullest.Total, size)})
+		figures = append(figures, tile{Name: "GPU memory", Value: size(*fullest.UsedPeak),
+			Note: "peak, of " + known(fullest.Total, size)})
 	}
 	if t := r.tightest(); t != nil {
-		found = append(found, tile{Name: "headroom", Value: size(*t.Headroom), Note: "least, at " + intoRun(orZero(t.HeadroomAt))})
+		figures = append(figures, tile{Name: "headroom", Value: size(*t.Headroom),
+			Note: "least, at " + intoRun(orZero(t.HeadroomAt))})
 	}
 	if r.EnergyWh != nil {
 		watts := 0.0
 		for _, g := range r.GPUs {
 			watts += orZero(g.Power)
 		}
-		found = append(found, tile{Name: "energy", Value: energy(*r.EnergyWh), Note: fmt.Sprintf("mean %s W", short(watts))})
+		figures = append(figures, tile{Name: "energy", Value: energy(*r.EnergyWh),
+			Note: fmt.Sprintf("mean %s W", short(watts))})
 	}
-	return found
+	return figures
 }
 
-// gpus is a row for each, with a meter of the peak in the total; of a single one text has a line for each figure.
+// gpus is a row for each, with a meter of the peak in the total; of a single one text has a line
+// for each figure.
 func (r runRecord) gpus() []Block {
 	if len(r.GPUs) == 0 {
 		return nil
 	}
-	t := table{Head: []string{"GPU", "name", "busy", "memory, peak", "allocated", "reserved", "headroom, lowest", "power", "energy", "hottest", "held back by", "others' memory"}}
+	t := table{Head: []string{"GPU", "name", "busy", "memory, peak", "allocated", "reserved",
+		"headroom, lowest", "power", "energy", "hottest", "held back by", "others' memory"}}
 	for _, g := range r.GPUs {
 		cells := g.cells()
-		shown := row{}
+		gpuRow := row{}
 		for i, text := range cells {
 			c := cell{Text: text, Class: "tight"}
 			if i == 1 || i >= 10 {
@@ -413,9 +441,9 @@ func (r runRecord) gpus() []Block {
 			if i == 3 {
 				c.Meter = filled(g.UsedPeak, g.Total)
 			}
-			shown.Cells = append(shown.Cells, c)
+			gpuRow.Cells = append(gpuRow.Cells, c)
 		}
-		t.Rows = append(t.Rows, shown)
+		t.Rows = append(t.Rows, gpuRow)
 	}
 	if len(r.GPUs) > 1 {
 		t.Skip = map[int]bool{1: true, 4: true, 5: true, 10: true, 11: true}
@@ -425,45 +453,55 @@ func (r runRecord) gpus() []Block {
 	for i, cells := 1, r.GPUs[0].cells(); i < len(cells); i++ {
 		lines = append(lines, [2]string{t.Head[i], cells[i]})
 	}
-	return []Block{section{Title: "GPU", Body: []Block{inHTML{[]Block{t}}, inText(lines.lines(defaultWidth))}}}
+	return []Block{section{Title: "GPU", Body: []Block{inHTML{[]Block{t}},
+		inText(lines.lines(defaultWidth))}}}
 }
 
 func (g GPUFigures) cells() []string {
-	var held []string
+	var throttles []string
 	for _, reason := range sortedKeys(g.Throttled) {
-		held = append(held, reason+" "+units.Percent(g.Throttled[reason]))
+		throttles = append(throttles, reason+" "+units.Percent(g.Throttled[reason]))
 	}
 	return []string{
-		g.Label, name(g.Name), known(g.Utilization, units.Percent), known(g.UsedPeak, size) + " of " + known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
-		known(g.Headroom, size), known(g.Power, amount("W")), known(g.EnergyWh, energy), known(g.Hottest, amount("°C")), or(strings.Join(held, ", "), unknown),
+		g.Label, name(g.Name), known(g.Utilization, units.Percent), known(g.UsedPeak, size) +
+			" of " + known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
+		known(g.Headroom, size), known(g.Power, amount("W")), known(g.EnergyWh, energy),
+		known(g.Hottest, amount("°C")), or(strings.Join(throttles, ", "), unknown),
 		known(g.Others, size),
 	}
 }
 
 func (r runRecord) hosts() pairs {
-	var found pairs
+	var rows pairs
 	for _, h := range r.Hosts {
 		limit := ""
 		if h.Contained {
 			limit = ", the container's limit"
 		}
-		for _, each := range [][2]string{
-			{"RAM", fmt.Sprintf("%s at the peak of %s%s", known(h.UsedPeak, size), known(h.Total, size), limit)},
+		for _, pair := range [][2]string{
+			{"RAM", fmt.Sprintf("%s at the peak of %s%s", known(h.UsedPeak, size),
+				known(h.Total, size), limit)},
 			{"available, lowest", known(h.Available, size)},
-			{"this training", fmt.Sprintf("%s, its loader workers %s", known(h.Tree, size), known(h.Workers, size))},
-			{"/dev/shm", fmt.Sprintf("%s at the peak of %s", known(h.SharedPeak, size), known(h.SharedTotal, size))},
+			{"this training", fmt.Sprintf("%s, its loader workers %s", known(h.Tree, size),
+				known(h.Workers, size))},
+			{"/dev/shm", fmt.Sprintf("%s at the peak of %s", known(h.SharedPeak, size),
+				known(h.SharedTotal, size))},
 			{"swap", known(h.Swap, size) + " at the peak"},
-			{"processors", fmt.Sprintf("%s of %d, this training %s, the busiest core %s", known(h.CPU, units.Percent), h.CPUs, known(h.TreeCPU, units.Percent), known(h.BusiestCore, units.Percent))},
-			{"disk", fmt.Sprintf("read %s, written %s", known(h.DiskRead, units.Rate), known(h.DiskWritten, units.Rate))},
-			{"network", fmt.Sprintf("received %s, sent %s", known(h.NetReceived, units.Rate), known(h.NetSent, units.Rate))},
+			{"processors", fmt.Sprintf("%s of %d, this training %s, the busiest core %s",
+				known(h.CPU, units.Percent), h.CPUs, known(h.TreeCPU, units.Percent),
+				known(h.BusiestCore, units.Percent))},
+			{"disk", fmt.Sprintf("read %s, written %s", known(h.DiskRead, units.Rate),
+				known(h.DiskWritten, units.Rate))},
+			{"network", fmt.Sprintf("received %s, sent %s", known(h.NetReceived, units.Rate),
+				known(h.NetSent, units.Rate))},
 		} {
 			if h.Label != "" {
-				each[0] = h.Label + ": " + each[0]
+				pair[0] = h.Label + ": " + pair[0]
 			}
-			found = append(found, each)
+			rows = append(rows, pair)
 		}
 	}
-	return found
+	return rows
 }
 
 func (r runRecord) events() []Block {
@@ -481,19 +519,21 @@ func (r runRecord) events() []Block {
 			if where != "" {
 				where += ": "
 			}
-			lines = append(lines, wrap(aligned(intoRun(e.AtS), 9)+"  "+where+e.Text, defaultWidth-2, "           ")...)
+			lines = append(lines, wrap(aligned(intoRun(e.AtS), 9)+"  "+where+e.Text, defaultWidth-2,
+				"           ")...)
 		}
 	}
-	if left := len(r.Events) - listedEvents; left > 0 {
-		lines = append(lines, fmt.Sprintf("… and %d more", left))
+	if hidden := len(r.Events) - listedEvents; hidden > 0 {
+		lines = append(lines, fmt.Sprintf("… and %d more", hidden))
 	}
 	body := []Block{plain(rows)}
-	if left := len(r.Events) - shownEvents; left > 0 {
-		body = append(body, said(fmt.Sprintf("… and %d more in the run's file", left)))
+	if hidden := len(r.Events) - shownEvents; hidden > 0 {
+		body = append(body, said(fmt.Sprintf("… and %d more in the run's file", hidden)))
 	}
 	summary := count(len(r.Events), "event")
 	if r.GapS > 0 {
 		summary += fmt.Sprintf(", %s without samples", units.Duration(r.GapS))
 	}
-	return []Block{section{Title: "Events", Body: []Block{lines, inHTML{[]Block{fold{Summary: summary, Body: body}}}}}}
+	return []Block{section{Title: "Events", Body: []Block{lines,
+		inHTML{[]Block{fold{Summary: summary, Body: body}}}}}}
 }

@@ -10,7 +10,8 @@ import (
 
 const shownProcesses = 6
 
-// screenRecord is a reading of a machine for a terminal of Width columns and Height lines; Brief is one line, for what is no terminal.
+// screenRecord is a reading of a machine for a terminal of Width columns and Height lines; Brief is
+// one line, for what is no terminal.
 type screenRecord struct {
 	Reading  reading `json:"reading"`
 	Width    int     `json:"width"`
@@ -69,7 +70,8 @@ type hostReading struct {
 }
 
 const (
-	unusual     = runlog.ThrottleHeat | runlog.ThrottleBrake // cards run at their power limit whenever they are busy
+	// cards run at their power limit whenever they are busy
+	unusual     = runlog.ThrottleHeat | runlog.ThrottleBrake
 	full, tight = 0.95, 0.90
 )
 
@@ -91,28 +93,29 @@ func (t toned) lines(width int) []string {
 	return []string{text}
 }
 
-// screen is each GPU in a few lines, or in one where there is no room for more; then the host and alerts.
+// screen is each GPU in a few lines, or in one where there is no room for more; then the host and
+// alerts.
 func screen(r screenRecord) Document {
-	now := r.Reading
+	current := r.Reading
 	if r.Brief {
-		return Document{Title: now.brief()}
+		return Document{Title: current.brief()}
 	}
 	wide := gaugeWidth(r.Width)
-	tail := append(now.host(wide), now.alerts()...)
+	tail := append(current.host(wide), current.alerts()...)
 	var gpus []toned
-	for i, g := range now.GPUs {
+	for i, g := range current.GPUs {
 		gpus = append(gpus, g.tall(i, wide)...)
 	}
 	if len(gpus) > r.Height-len(tail)-2 {
 		gpus = nil
-		for i, g := range now.GPUs {
+		for i, g := range current.GPUs {
 			gpus = append(gpus, g.single(i, min(24, wide)))
 		}
 	}
 	if len(gpus) == 0 {
 		gpus = []toned{{Text: "no GPU"}}
 	}
-	all := append(append([]toned{now.head()}, gpus...), tail...)
+	all := append(append([]toned{current.head()}, gpus...), tail...)
 	if len(all) >= r.Height {
 		all = append(all[:min(len(all), max(1, r.Height-2))], toned{Text: "…"})
 	}
@@ -140,9 +143,12 @@ func (n reading) head() toned {
 func (n reading) brief() string {
 	parts := []string{n.time()}
 	for i, g := range n.GPUs {
-		parts = append(parts, fmt.Sprintf("GPU %d %s of %s %s %s %s", i, known(g.Used, size), known(g.Total, size), known(g.Utilization, units.Percent), known(g.Power, amount("W")), known(g.Temperature, amount("°C"))))
+		parts = append(parts, fmt.Sprintf("GPU %d %s of %s %s %s %s", i, known(g.Used, size),
+			known(g.Total, size), known(g.Utilization, units.Percent), known(g.Power, amount("W")),
+			known(g.Temperature, amount("°C"))))
 	}
-	parts = append(parts, fmt.Sprintf("RAM %s of %s", known(n.Host.Used, size), known(n.Host.Total, size)), "CPU "+known(n.Host.CPU, units.Percent))
+	parts = append(parts, fmt.Sprintf("RAM %s of %s", known(n.Host.Used, size),
+		known(n.Host.Total, size)), "CPU "+known(n.Host.CPU, units.Percent))
 	for _, a := range n.Alerts {
 		parts = append(parts, marks[alertLevel(a.Severity)]+" "+a.Text)
 	}
@@ -183,25 +189,31 @@ func (g gpuReading) tall(i, wide int) []toned {
 	part := shareOf(g.Used, g.Total)
 	lines := []toned{
 		{Text: fmt.Sprintf("GPU %d  %s", i, name(g.Name)), Tone: "bold"},
-		{Text: fmt.Sprintf("  memory  %s %s of %s, %s, headroom %s", gauge(part, wide), known(g.Used, size), known(g.Total, size), known(part, units.Percent), known(g.Headroom, size)), Tone: toneOf(part)},
-		{Text: fmt.Sprintf("  busy    %s %s", gauge(g.Utilization, wide), known(g.Utilization, units.Percent))}, g.physics(),
+		{Text: fmt.Sprintf("  memory  %s %s of %s, %s, headroom %s", gauge(part, wide),
+			known(g.Used, size), known(g.Total, size), known(part, units.Percent),
+			known(g.Headroom, size)), Tone: toneOf(part)},
+		{Text: fmt.Sprintf("  busy    %s %s", gauge(g.Utilization, wide),
+			known(g.Utilization, units.Percent))}, g.physics(),
 	}
 	if len(g.Processes) > 0 {
-		var told []string
+		var processes []string
 		for _, p := range g.Processes {
-			told = append(told, fmt.Sprintf("%d %s %s", p.PID, p.Name, known(p.Memory, size)))
+			processes = append(processes, fmt.Sprintf("%d %s %s", p.PID, p.Name,
+				known(p.Memory, size)))
 		}
-		lines = append(lines, toned{Text: "  processes  " + units.Listed(told, ", ", shownProcesses)})
+		lines = append(lines, toned{Text: "  processes  " +
+			units.Listed(processes, ", ", shownProcesses)})
 	}
 	return lines
 }
 
 // physics are watts, degrees, clocks, and what holds the clock back.
 func (g gpuReading) physics() toned {
-	parts := []string{known(g.Power, amount("W")) + ofLimit(g.PowerLimit), known(g.Temperature, amount("°C")), known(g.Clock, amount("MHz")) + ofLimit(g.MaxClock)}
+	parts := []string{known(g.Power, amount("W")) + ofLimit(g.PowerLimit),
+		known(g.Temperature, amount("°C")), known(g.Clock, amount("MHz")) + ofLimit(g.MaxClock)}
 	line := toned{}
-	if held := g.held(); held != "" {
-		parts = append(parts, "held back by "+held)
+	if reasons := g.held(); reasons != "" {
+		parts = append(parts, "held back by "+reasons)
 	}
 	if int(orZero(g.Throttle))&unusual != 0 {
 		line.Tone = "warn"
@@ -218,21 +230,23 @@ func ofLimit(limit *float64) string {
 }
 
 func (g gpuReading) held() string {
-	var found []string
+	var reasons []string
 	for _, reason := range runlog.Throttles {
 		if int(orZero(g.Throttle))&reason.Bit != 0 {
-			found = append(found, reason.Name)
+			reasons = append(reasons, reason.Name)
 		}
 	}
-	return strings.Join(found, ", ")
+	return strings.Join(reasons, ", ")
 }
 
 func (g gpuReading) single(i, wide int) toned {
 	part := shareOf(g.Used, g.Total)
-	text := fmt.Sprintf("GPU %-2d %s %s of %s", i, gauge(part, wide), known(g.Used, size), known(g.Total, size))
-	text += fmt.Sprintf("  %s  %s  %s", aligned(known(g.Utilization, units.Percent), 5), aligned(known(g.Power, amount("W")), 6), aligned(known(g.Temperature, amount("°C")), 5))
-	if held := g.held(); held != "" {
-		text += "  " + held
+	text := fmt.Sprintf("GPU %-2d %s %s of %s", i, gauge(part, wide), known(g.Used, size),
+		known(g.Total, size))
+	text += fmt.Sprintf("  %s  %s  %s", aligned(known(g.Utilization, units.Percent), 5),
+		aligned(known(g.Power, amount("W")), 6), aligned(known(g.Temperature, amount("°C")), 5))
+	if reasons := g.held(); reasons != "" {
+		text += "  " + reasons
 	}
 	return toned{Text: text, Tone: toneOf(part)}
 }
@@ -252,13 +266,22 @@ func (n reading) host(wide int) []toned {
 	}
 	lines := []toned{
 		{Text: "Host", Tone: "bold"},
-		{Text: fmt.Sprintf("  RAM     %s %s of %s%s, %s available", gauge(part, wide), known(h.Used, size), known(h.Total, size), limit, known(h.Available, size)), Tone: toneOf(part)},
-		{Text: fmt.Sprintf("  CPU     %s %s of %s cores, the busiest %s", gauge(h.CPU, wide), known(h.CPU, units.Percent), cores, known(h.BusiestCore, units.Percent))},
-		{Text: fmt.Sprintf("  swap %s · /dev/shm %s of %s", known(h.Swap, size), known(h.Shared, size), known(shared, size))},
-		{Text: fmt.Sprintf("  disk %s read, %s written · network %s in, %s out", known(h.DiskRead, units.Rate), known(h.DiskWritten, units.Rate), known(h.NetReceived, units.Rate), known(h.NetSent, units.Rate))},
+		{Text: fmt.Sprintf("  RAM     %s %s of %s%s, %s available", gauge(part, wide),
+			known(h.Used, size), known(h.Total, size), limit, known(h.Available, size)),
+			Tone: toneOf(part)},
+		{Text: fmt.Sprintf("  CPU     %s %s of %s cores, the busiest %s", gauge(h.CPU, wide),
+			known(h.CPU, units.Percent), cores, known(h.BusiestCore, units.Percent))},
+		{Text: fmt.Sprintf("  swap %s · /dev/shm %s of %s", known(h.Swap, size),
+			known(h.Shared, size), known(shared, size))},
+		{Text: fmt.Sprintf("  disk %s read, %s written · network %s in, %s out",
+			known(h.DiskRead, units.Rate), known(h.DiskWritten, units.Rate),
+			known(h.NetReceived, units.Rate), known(h.NetSent, units.Rate))},
 	}
 	if n.PID != nil {
-		lines = append(lines, toned{Text: fmt.Sprintf("  process %d: CPU %s, RAM %s, of that its children %s; GPU memory %s", *n.PID, known(h.TreeCPU, units.Percent), known(h.Tree, size), known(h.Workers, size), known(n.TreeGPU, size))})
+		lines = append(lines, toned{Text: fmt.Sprintf(
+			"  process %d: CPU %s, RAM %s, of that its children %s; GPU memory %s", *n.PID,
+			known(h.TreeCPU, units.Percent), known(h.Tree, size), known(h.Workers, size),
+			known(n.TreeGPU, size))})
 	}
 	return lines
 }

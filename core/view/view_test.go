@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 // record is the record of a kind in testdata, as Python sends it.
@@ -29,7 +32,8 @@ func rendered(t testing.TB, kind, format string, raw []byte) Shown {
 	return answer
 }
 
-// sound fails on HTML whose elements are not closed in order, and gives the names of its elements and its texts.
+// sound fails on HTML whose elements are not closed in order, and gives the names of its elements
+// and its texts.
 func sound(t testing.TB, page string) (elements map[string]int, text string) {
 	page = strings.NewReplacer("<!DOCTYPE html>", "", `<meta charset="utf-8">`, "", `<meta name="viewport" content="width=device-width">`, "", "<br>", "", "<details open>", "<details>").Replace(page)
 	decoder := xml.NewDecoder(strings.NewReader("<all>" + page + "</all>"))
@@ -55,7 +59,8 @@ func sound(t testing.TB, page string) (elements map[string]int, text string) {
 	}
 }
 
-// What each view must show, as text and as HTML: key figures of the records in testdata, and how many pictures.
+// What each view must show, as text and as HTML: key figures of the records in testdata, and how
+// many pictures.
 var golden = map[string]struct {
 	figures  []string
 	pictures int
@@ -134,7 +139,8 @@ func TestHostileTextsDoNothingInAnyView(t *testing.T) {
 				for _, harm := range []string{"\u202e", "\u2066", "\x00", "\ufeff"} {
 					require.NotContains(t, got, harm, "%s as %s", kind, format)
 				}
-				if (format == "text" || format == "brief") && kind != "screen" { // which colours by escapes where it is asked to
+				if (format == "text" || format == "brief") && kind != "screen" {
+					// which colours by escapes where it is asked to
 					require.NotContains(t, got, "\x1b", kind)
 				}
 				if format == "html" || format == "page" {
@@ -171,7 +177,8 @@ func TestAnyNumbersCanBeShown(t *testing.T) {
 			raw, err := json.Marshal(numbered(v, number))
 			require.NoError(t, err)
 			for _, format := range []string{"text", "html", "charts"} {
-				answer, err := Render(Request{Kind: kind, Format: format, Record: raw}) // or an error: half a clip is none
+				// or an error: half a clip is none
+				answer, err := Render(Request{Kind: kind, Format: format, Record: raw})
 				if err == nil && format == "html" {
 					sound(t, answer.Text)
 					require.NotContains(t, answer.Text, "NaN%")
@@ -243,14 +250,7 @@ func TestACardTakesLessThanATenthOfASecond(t *testing.T) {
 	for range 20 {
 		rendered(t, "plan", "html", raw)
 	}
-	require.Less(t, time.Since(begin), 20*100*time.Millisecond, "a card takes far less; benchmarks tell how much")
-}
-
-func BenchmarkPlanCard(b *testing.B) {
-	raw := record(b, "plan")
-	for b.Loop() {
-		rendered(b, "plan", "html", raw)
-	}
+	require.Less(t, time.Since(begin), 20*100*time.Millisecond, "a card takes far less")
 }
 
 func FuzzRender(f *testing.F) {
@@ -276,5 +276,196 @@ func TestListsStayShort(t *testing.T) {
 	require.Len(t, gpu.Processes, 5000)
 	for _, line := range gpu.tall(0, 10) {
 		require.Less(t, len(line.Text), 300)
+	}
+}
+
+// ofSpeech are words that do not belong into a view of texts.
+var ofSpeech = regexp.MustCompile(`(?i)\b(clips?|audio|durations?|sample rates?|codecs?)\b`)
+
+// asTexts is a record of testdata that says that its rows are texts, wherever it has rows.
+func asTexts(t *testing.T, kind string) []byte {
+	var told map[string]any
+	require.NoError(t, json.Unmarshal(record(t, kind), &told))
+	told["row_kind"] = "texts"
+	for _, inside := range []string{"config", "dataset", "setting"} {
+		if part, ok := told[inside].(map[string]any); ok {
+			part["row_kind"] = "texts"
+			delete(part, "source")
+			delete(part, "warnings")
+			delete(part, "bad_files")
+			delete(part, "alternatives")
+		}
+	}
+	for _, spoken := range []string{"decisions", "cautions", "bad_files", "source", "warnings", "shape_words", "assumptions", "notes", "findings", "bottleneck", "next_change", "options"} {
+		delete(told, spoken) // texts of the record's own
+	}
+	raw, err := json.Marshal(told)
+	require.NoError(t, err)
+	return raw
+}
+
+func TestViewsOfTextsCountTokens(t *testing.T) {
+	for kind, figure := range map[string]string{"dataset": " tokens", "plan": " texts a step", "comparison": " tokens; effective batch", "memory run": " tokens, ", "benchmark": " texts"} {
+		raw := asTexts(t, kind)
+		for _, format := range []string{"text", "brief", "html", "page"} {
+			shown := rendered(t, kind, format, raw).Text
+			if format == "html" || format == "page" {
+				_, shown = sound(t, regexp.MustCompile(`(?s)<style.*?</style>`).ReplaceAllString(shown, ""))
+			}
+			require.Empty(t, ofSpeech.FindAllString(shown, -1), "%s as %s: %s", kind, format, shown)
+			if format == "text" {
+				require.Contains(t, strings.ReplaceAll(shown, "\n", " "), figure, kind)
+			}
+		}
+	}
+}
+
+// What the short forms must say of the records in testdata.
+var inBrief = map[string][]string{
+	"plan":           {"22 + 10 = 32 clips a step", "peak 11.9 of 15.0 GiB", "3 epochs in", "US$", "  gradient_checkpointing = "},
+	"hardware":       {"NVIDIA L4, 22.5 GiB", "CPU "},
+	"model":          {"M parameters"},
+	"dataset":        {"clips by duration: ", "█", "padding in batches of"},
+	"memory":         {"fits NVIDIA L4", "held by ", "activations"},
+	"comparison":     {"cheapest: ", "fastest: ", "RTX 4090", "3.62 (2.13–6.26)", "on which it does not fit"},
+	"largest models": {"largest, fully: ", "✓"},
+	"run":            {"steps in 10 min", "→ "},
+	"run comparison": {"bf16 against base: ", "× steps/s", "peak GPU memory"},
+	"benchmark":      {"3.00× your settings: batch 8 × 4, fp32", "200 samples/s instead of 66.7"},
+}
+
+func TestShortForms(t *testing.T) {
+	for kind, figures := range inBrief {
+		t.Run(kind, func(t *testing.T) {
+			lines := strings.Split(rendered(t, kind, "brief", record(t, kind)).Text, "\n")
+			require.LessOrEqual(t, len(lines), briefLines)
+			for _, line := range lines {
+				require.LessOrEqual(t, columns(line), defaultWidth, line)
+			}
+			for _, figure := range figures {
+				require.Contains(t, strings.Join(lines, "\n"), figure)
+			}
+		})
+	}
+}
+
+func TestShortFormsStayShort(t *testing.T) {
+	d := profile.Dataset{SampleCount: 3, MeasuredCount: 0, BadCount: 900}
+	for i := range 900 {
+		d.BadFiles = append(d.BadFiles, profile.BadFile{Path: fmt.Sprintf("clip%d.wav", i), Error: "is empty"})
+		d.Warnings = append(d.Warnings, strings.Repeat("long ", 100))
+	}
+	raw, err := json.Marshal(d)
+	require.NoError(t, err)
+	lines := strings.Split(rendered(t, "dataset", "brief", raw).Text, "\n")
+	require.LessOrEqual(t, len(lines), briefLines)
+	require.Contains(t, lines[len(lines)-1], "more")
+}
+
+// figures are what the groups of a pattern find.
+func figures(t *testing.T, text, pattern string) []string {
+	found := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	require.NotNil(t, found, "%s in\n%s", pattern, text)
+	return found[1:]
+}
+
+// printed returns the least and the most that a printed number stands for.
+func printed(t *testing.T, text string) (low, high float64) {
+	value, err := strconv.ParseFloat(text, 64)
+	require.NoError(t, err)
+	_, decimals, _ := strings.Cut(text, ".")
+	half := 0.5
+	for range decimals {
+		half /= 10
+	}
+	return value - half, value + half
+}
+
+func requireRatio(t *testing.T, ratio, over, under string) {
+	low, high := printed(t, ratio)
+	overLow, overHigh := printed(t, over)
+	underLow, underHigh := printed(t, under)
+	require.LessOrEqual(t, overLow/underHigh, high, "%s / %s = %s", over, under, ratio)
+	require.GreaterOrEqual(t, overHigh/underLow, low, "%s / %s = %s", over, under, ratio)
+}
+
+// The recorded one is of a real run with an even number of rounds, of which a median is between
+// two.
+func TestASpeedUpIsTheRatioOfThePrintedRates(t *testing.T) {
+	for _, kind := range []string{"benchmark", "benchmark_recorded"} {
+		text := rendered(t, "benchmark", "text", record(t, kind)).Text
+		speedup := figures(t, text, `^([\d.]+)×`)[0]
+		rates := figures(t, text, `(?m)^([\d.]+) samples/s instead of ([\d.]+);`)
+		requireRatio(t, speedup, rates[0], rates[1])
+		row := figures(t, text, `(?m)^  samples/s +([\d.]+) .*?\)  +([\d.]+)`)
+		require.Equal(t, []string{rates[1], rates[0]}, row)
+		steps := figures(t, text, `(?m)^  a step +([\d.]+) ms .*?\)  +([\d.]+) ms`)
+		requireRatio(t, speedup, steps[0], steps[1])
+	}
+}
+
+// changed is the benchmark's record with other values.
+func changed(t *testing.T, change func(map[string]any)) []byte {
+	var r map[string]any
+	require.NoError(t, json.Unmarshal(record(t, "benchmark"), &r))
+	change(r)
+	raw, err := json.Marshal(r)
+	require.NoError(t, err)
+	return raw
+}
+
+func TestAResultTakesFifteenLines(t *testing.T) {
+	long := strings.Repeat("a very long remark on what was left out of it ", 8)
+	crowded := changed(t, func(r map[string]any) {
+		r["too_few_rounds"], r["unfinished"] = true, []string{"both sides", "loading data", "single changes", "the profile"}
+		r["notes"] = []string{long, long, long, long, long}
+		r["setting"].(map[string]any)["model"], r["setting"].(map[string]any)["device"] = "organisation/"+long, long
+		original := r["original"].(map[string]any)
+		original["adapted"] = "8 × 1 ran out of memory on this device; 4 × 2 ran out of memory on this device"
+		original["settings"] = map[string]any{"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "gradient_checkpointing": true}
+	})
+	for _, raw := range [][]byte{crowded, record(t, "benchmark"), record(t, "benchmark_recorded")} {
+		lines := strings.Split(rendered(t, "benchmark", "brief", raw).Text, "\n")
+		require.LessOrEqual(t, len(lines), briefLines, strings.Join(lines, "\n"))
+	}
+	require.Contains(t, rendered(t, "benchmark", "brief", crowded).Text, "too few rounds")
+}
+
+func TestAResultSaysWhatToDoAndWhatIsDoubtful(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(map[string]any)
+		want   []string
+	}{
+		{"slower", func(r map[string]any) { r["verdict"] = "slower" }, []string{"Keep your settings"}},
+		{"undecided", func(r map[string]any) { r["verdict"] = "undecided" }, []string{"It is not clear that the plan is faster"}},
+		{"few rounds", func(r map[string]any) {
+			r["too_few_rounds"] = true
+			r["plan"].(map[string]any)["clips_per_s"].(map[string]any)["count"] = 2
+		}, []string{"too few rounds: 2 measured rounds of at least 5", "2.91 to 3.09×"}},
+		{"out of time", func(r map[string]any) {
+			r["unfinished"] = []string{"loading data", "single changes"}
+			r["setting"].(map[string]any)["minutes"] = 1
+		}, []string{"ended after 60 s (--minutes); unfinished: loading data, single changes"}},
+		{"Ctrl-C", func(r map[string]any) {
+			r["stopped"], r["unfinished"] = true, []string{"both sides"}
+		}, []string{"stopped by Ctrl-C; unfinished: both sides"}},
+		{"a batch that did not fit", func(r map[string]any) {
+			r["original"].(map[string]any)["name"] = "the Trainer's defaults"
+			r["original"].(map[string]any)["adapted"] = "16 × 2 ran out of memory on this device"
+		}, []string{"3.00× the Trainer's defaults: batch 8 × 4, fp32", "the Trainer's defaults: 16 × 2 ran out of memory on this device; measured with 8 × 4"}},
+		{"a baseline that does not fit", func(r map[string]any) {
+			r["original"].(map[string]any)["problem"], r["speedup"] = "out of memory", nil
+		}, []string{"out of memory with your settings: batch 8 × 4, fp32; the plan trains"}},
+		{"the plan alone", func(r map[string]any) { r["original"], r["verdict"] = nil, "" }, []string{"200 samples/s with the plan", "Train with the plan: batch 8 × 4, fp16"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			raw := changed(t, test.change)
+			_, said := sound(t, rendered(t, "benchmark", "html", raw).Text)
+			for _, want := range test.want {
+				require.Contains(t, rendered(t, "benchmark", "brief", raw).Text, want)
+				require.Contains(t, said, want)
+			}
+		})
 	}
 }

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ._base.checks import checked
 from ._base.choices import StartMethod
+from ._base.errors import InvalidArgumentError
 from .plan.plan_record import PlanRecord
 
 if TYPE_CHECKING:
@@ -25,12 +29,12 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(repr=False)
 class TrainingConfig(PlanRecord):
-    """A whole training configuration, named as in ``transformers.TrainingArguments`` where a name exists there.
+    """A training configuration, with the names of ``transformers.TrainingArguments`` where they exist there.
 
     Assigning an attribute checks its type and range and raises ``InvalidArgumentError``; unknown names are refused with
     the nearest known one. Where the batch alone is overridden, ``gradient_accumulation_steps`` follows, so that a step
-    keeps its clips; where both are, both count. An ``OverrideWarning`` says which predictions no longer hold, and what
-    the learning rate would be for another effective batch. Sizes are bytes, durations seconds.
+    keeps its clips; where both are overridden, both count. An ``OverrideWarning`` names the predictions that no longer
+    hold, and the learning rate for another effective batch. Sizes are bytes, durations seconds.
 
     >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
     >>> config.learning_rate = 1e-4
@@ -83,19 +87,37 @@ class TrainingConfig(PlanRecord):
         must then be picklable, and a script needs ``if __name__ == "__main__"``. Raises ``InvalidArgumentError`` for
         one that this system does not have.
         """
-        from .apply.loader_settings import loader_settings
+        import torch
 
-        return loader_settings(self, start_method)
+        methods = multiprocessing.get_all_start_methods()
+        if start_method is not None and start_method not in methods:
+            raise InvalidArgumentError(
+                f"start_method = {start_method!r} is not known here", "choose one of " + ", ".join(methods)
+            )
+        # Without a GPU there is nothing to copy to, and torch warns of every loader.
+        pinned = self.dataloader_pin_memory and torch.cuda.is_available()
+        settings: dict[str, Any] = {"num_workers": self.dataloader_num_workers, "pin_memory": pinned}
+        if self.dataloader_num_workers > 0:  # torch refuses these without workers
+            settings["persistent_workers"] = self.dataloader_persistent_workers
+            if self.dataloader_prefetch_factor is not None:
+                settings["prefetch_factor"] = self.dataloader_prefetch_factor
+            if start_method is not None:
+                settings["multiprocessing_context"] = start_method
+        return settings
 
     def clip_loader(self) -> Callable[[Any], Any]:
-        """What reads a clip, for ``load`` of a collator: a ``DecodedCache`` where ``cache_dataset`` is set.
+        """The function that reads a clip, for ``load`` of a collator: a ``DecodedCache`` with ``cache_dataset``.
 
-        It keeps decoded clips in memory, within this machine's free RAM with the safety margin, for each loader worker
-        a part of it. Without ``cache_dataset`` it is ``load_audio``, which decodes a clip each time.
+        The cache keeps decoded clips in this machine's free RAM within the safety margin, shared by the loader workers.
+        Without ``cache_dataset`` it is ``load_audio``, which decodes a clip each time.
         """
-        from .apply.loader_settings import clip_loader
+        from .loading import DecodedCache, load_audio
+        from .machine.hardware import HardwareProfile
 
-        return clip_loader(self)
+        if not self.cache_dataset:
+            return load_audio
+        free = HardwareProfile.detect().memory.available_bytes * self.safety_margin
+        return DecodedCache(max(1, int(free / max(1, self.dataloader_num_workers))))
 
     def select(
         self,
@@ -115,8 +137,8 @@ class TrainingConfig(PlanRecord):
         the 448 positions of its decoder. The rows of pieces name a part of a file, ``talk.flac#t=12.5,30``, as
         ``load_audio``, the collators and ``scan_audio`` read it.
 
-        Where nothing is left out or cut, the dataset itself is given. Raises ``InvalidArgumentError`` for dictionaries
-        and streams (see ``stream``), ``EmptyDatasetError`` when nothing is left.
+        Where nothing is left out or cut, the dataset itself is returned. Raises ``InvalidArgumentError`` for
+        dictionaries and streams (see ``stream``), ``EmptyDatasetError`` when nothing is left.
         """
         from .plan.selection import select
 
@@ -147,9 +169,10 @@ class TrainingConfig(PlanRecord):
         So newer Trainers count; transformers 4.46 leaves out an epoch's last step if it is not whole. A streamed
         dataset has no length, so the Trainer wants ``max_steps=config.max_steps(clips)``.
         """
-        from .apply.loader_settings import max_steps
-
-        return max_steps(self, clips)
+        if checked("clips", clips, int) < 1:
+            raise InvalidArgumentError(f"clips = {clips} is less than one", "pass the number of clips to train on")
+        batches = math.ceil(clips / (self.per_device_train_batch_size * self.device_count))
+        return math.ceil(self.num_train_epochs * math.ceil(batches / self.gradient_accumulation_steps))
 
     def launch_files(self, folder: str | os.PathLike[str], **options: Unpack[LaunchSettings]) -> LaunchFiles:
         """Write the plan for torchrun, accelerate, DeepSpeed and clusters: see ``asrconfig_go.launch.launch_files``."""

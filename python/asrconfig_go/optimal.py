@@ -72,9 +72,12 @@ def create_optimal_config(
     from .plan.plan_record import PlanRecord
     from .view.units import say
 
-    known = [*create_optimal_config.__annotations__, *PlanSettings.__annotations__]
+    accepted = [*create_optimal_config.__annotations__, *PlanSettings.__annotations__]
     check_keywords(
-        settings, [name for name in known if name not in _OF_PYTHON], "create_optimal_config", json_fields(PlanRecord)
+        settings,
+        [name for name in accepted if name not in _OF_PYTHON],
+        "create_optimal_config",
+        json_fields(PlanRecord),
     )
     bars = verbose if progress is None else progress
     options = PlanOptions(target_batch_size, safety_margin, **settings)
@@ -83,17 +86,17 @@ def create_optimal_config(
     say(verbose, "Hardware", manager.hardware)
     # The model first: a wrong name should not come to light after a long scan.
     source, label = (model_name, None) if model is None else (model, model_name)
-    found = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
+    profile = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
     rows = dataset.source if isinstance(dataset, ScanResult) else dataset
-    given = collator is not None or batch_fn is not None
-    batches = collator if given else processor_examples(rows, processor, model, _splits)
+    own_batches = collator is not None or batch_fn is not None
+    batches = collator if own_batches else processor_examples(rows, processor, model, _splits)
     measured = manager.profile_dataset(
         dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
     )
     say(verbose, "Dataset", measured)
     dataset = rows
-    manager._training_check().plan(dataset, model, processor, collator, manager.durations)
-    say(verbose, "Model", found)
+    manager._training_check.plan(dataset, model, processor, collator, manager.durations)
+    say(verbose, "Model", profile)
     searched = options.policy == "fastest" and bool(manager.hardware.gpus)
     if searched and options.loader_rate is None and not isinstance(dataset, DatasetProfile):
         manager.measure_loader(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
 import signal
-import struct
 import wave
+from array import array
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,12 @@ def heard_ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@cache
+def tone(samples: int) -> bytes:
+    """16-bit samples of a tone, the same for all tests that ask for as many."""
+    return array("h", [int(8000 * math.sin(i / 8)) for i in range(samples)]).tobytes()
+
+
 @pytest.fixture
 def make_wav(tmp_path: Path) -> WavMaker:
     """A function (name, seconds, rate) that writes a 16-bit mono WAV file of a tone."""
@@ -52,20 +60,24 @@ def make_wav(tmp_path: Path) -> WavMaker:
     def make(name: str, seconds: float = 1.0, rate: int = 16_000) -> Path:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        samples = (int(8000 * math.sin(i / 8)) for i in range(round(seconds * rate)))
         with wave.open(str(path), "wb") as file:
             file.setnchannels(1)
             file.setsampwidth(2)
             file.setframerate(rate)
-            file.writeframes(b"".join(struct.pack("<h", s) for s in samples))
+            file.writeframes(tone(round(seconds * rate)))
         return path
 
     return make
 
 
-@pytest.fixture
-def plan() -> ac.TrainingConfig:
-    """A plan for a T4 from arrays of 8 s and a model made by hand."""
+@pytest.fixture(scope="session")
+def t4_plan() -> ac.TrainingConfig:
     clips = [[0.0] * 8000 for _ in range(40)]
     model = ModelProfile(total_parameters=300_000_000)
     return ac.create_optimal_config(clips, model, gpu="T4", sampling_rate=1000, verbose=False)[0]
+
+
+@pytest.fixture
+def plan(t4_plan: ac.TrainingConfig) -> ac.TrainingConfig:
+    """A plan for a T4 from arrays of 8 s and a model made by hand; a copy for each test."""
+    return copy.deepcopy(t4_plan)

@@ -25,7 +25,8 @@ type amrKind struct {
 	multi bool     // a number of channels follows the magic
 }
 
-// Sizes: RFC 4867, 3GPP TS 26.101 and 26.201. 8 or 9 is comfort noise, 14 of wideband a lost frame, 15 no data: all play 20 ms.
+// Sizes: RFC 4867, 3GPP TS 26.101 and 26.201. 8 or 9 is comfort noise, 14 of wideband a lost frame,
+// 15 no data: all play 20 ms.
 var (
 	amrNB = [16]byte{13, 14, 16, 18, 20, 21, 27, 32, 6, 0, 0, 0, 0, 0, 0, 1}
 	amrWB = [16]byte{18, 24, 33, 37, 41, 47, 51, 59, 61, 6, 0, 0, 0, 0, 1, 1}
@@ -38,7 +39,7 @@ var (
 	}
 )
 
-// Parse walks the frames of an AMR file, whose header says nothing about its length. Source: RFC 4867, section 5.
+// Parse walks the frames of an AMR file, whose header has no length. Source: RFC 4867, section 5.
 func Parse(s *media.File, base int64) (media.Info, error) {
 	kind, off := amrMagic(s, base)
 	if kind == nil {
@@ -61,11 +62,12 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		frames = int64(float64(frames) * float64(s.Size-off) / float64(end-off))
 	}
 	channels, perFrame := int64(info.Channels), int64(kind.rate/amrPerS)
-	held, claimed := frames/channels, int64(0)
-	if info.Method == "walked" && (cut || frames%channels != 0) { // the frame that a type byte announces is not there
-		claimed = held + 1
+	samples, claimed := frames/channels, int64(0)
+	if info.Method == "walked" && (cut || frames%channels != 0) {
+		// the frame that a type byte announces is not there
+		claimed = samples + 1
 	}
-	return media.Finish(info, held*perFrame, claimed*perFrame)
+	return media.Finish(info, samples*perFrame, claimed*perFrame)
 }
 
 func amrMagic(s *media.File, base int64) (*amrKind, int64) {
@@ -78,13 +80,13 @@ func amrMagic(s *media.File, base int64) (*amrKind, int64) {
 	return nil, 0
 }
 
-// amrFrames counts the whole frames of all channels from off on, up to the end that it tells, and says whether the last is
-// cut. Bytes of a reserved type hold no frame: decoders skip them.
+// amrFrames counts the whole frames of all channels from off on, and returns where they end and
+// whether the last is cut. Bytes of a reserved type hold no frame: decoders skip them.
 func amrFrames(s *media.File, sizes *[16]byte, off int64) (frames, end int64, cut bool) {
-	for left := amrWalk; left > 0 && off < s.Size; {
+	for budget := amrWalk; budget > 0 && off < s.Size; {
 		b := s.At(off, amrWindow)
 		i := 0
-		for ; i < len(b) && left > 0; left-- {
+		for ; i < len(b) && budget > 0; budget-- {
 			n := int(sizes[b[i]>>3&0xf])
 			if n > len(b)-i {
 				break

@@ -18,9 +18,11 @@ func amrFrame(kind byte) []byte { return append([]byte{kind<<3 | 4}, make([]byte
 
 func TestAMRFixtures(t *testing.T) {
 	audiotest.Agree(t, []audiotest.Decoded{
-		// With comfort noise and untransmitted frames, which FFmpeg's decoder leaves out; opencore-amr (sox) plays them.
+		// With comfort noise and untransmitted frames, which FFmpeg's decoder leaves out;
+		// opencore-amr (sox) plays them.
 		{File: "tone_8k.amr", Samples: 8800, Want: media.Info{SampleRate: 8000, Channels: 1, Codec: "amr_nb", Method: "walked"}, Start: 6, PerByte: 160},
-		{File: "tone.awb", Samples: 3200, Want: media.Info{SampleRate: 16000, Channels: 1, Codec: "amr_wb", Method: "walked"}, Start: 9, PerByte: 320.0 / 18}, // one frame of every rate
+		// one frame of every rate
+		{File: "tone.awb", Samples: 3200, Want: media.Info{SampleRate: 16000, Channels: 1, Codec: "amr_wb", Method: "walked"}, Start: 9, PerByte: 320.0 / 18},
 	})
 }
 
@@ -53,7 +55,8 @@ func TestAMRLength(t *testing.T) {
 	}
 }
 
-// TestAMRLong reads a file whose frames lie across the windows of the walk, and one too long to walk.
+// TestAMRLong reads a file whose frames lie across the windows of the walk, and one too long to
+// walk.
 func TestAMRLong(t *testing.T) {
 	long := bytes.Repeat(amrFrame(4), 12500) // frames across the reads
 	info, err := audiotest.Bytes("x", append([]byte("#!AMR\n"), long...))
@@ -62,7 +65,8 @@ func TestAMRLong(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "x.awb")
 	require.NoError(t, os.WriteFile(path, []byte("#!AMR-WB\n"), 0o600))
-	require.NoError(t, os.Truncate(path, 9+18*50*86400*2)) // two days of frames of 18 bytes, all zero
+	// two days of frames of 18 bytes, all zero
+	require.NoError(t, os.Truncate(path, 9+18*50*86400*2))
 	info, _, err = audiotest.File(path)
 	require.NoError(t, err)
 	assert.Equal(t, "estimated", info.Method)

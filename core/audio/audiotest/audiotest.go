@@ -1,9 +1,9 @@
-// Package audiotest holds what the tests of audio formats share: fixtures, the checks that every parser must pass, and WAV files
-// built chunk by chunk.
+// Package audiotest holds what the tests of audio formats share: fixtures, the checks that every
+// parser must pass, and WAV files built chunk by chunk.
 //
-// Parsers are tested through the entry that callers use, package audio, so that a test sees a format recognised, and its errors
-// named. audio imports the parsers, and their tests cannot import it in turn: an external test of each package hands it over
-// (see Use).
+// Parsers are tested through the entry that callers use, package audio, so that a test sees a
+// format recognised, and its errors named. audio imports the parsers, and their tests cannot import
+// it in turn: an external test of each package hands it over (see Use).
 package audiotest
 
 import (
@@ -29,7 +29,8 @@ var (
 )
 
 // Use sets the entry; call it from an init.
-func Use(bytes func(string, []byte) (media.Info, error), file func(string) (media.Info, int64, error)) {
+func Use(bytes func(string, []byte) (media.Info, error),
+	file func(string) (media.Info, int64, error)) {
 	Bytes, File = bytes, file
 }
 
@@ -37,7 +38,8 @@ func Use(bytes func(string, []byte) (media.Info, error), file func(string) (medi
 var families = func() map[string]string {
 	folders := make(map[string]string)
 	for family, extensions := range map[string]string{
-		"riff": "wav w64 aiff aifc caf", "pcm": "au sph", "amr": "amr awb", "mpeg": "mp3 mp2 aac", "flac": "flac", "ogg": "ogg oga opus spx",
+		"riff": "wav w64 aiff aifc caf", "pcm": "au sph", "amr": "amr awb", "mpeg": "mp3 mp2 aac",
+		"flac": "flac", "ogg": "ogg oga opus spx",
 		"isobmff": "m4a mp4 mov 3gp", "matroska": "mka webm",
 	} {
 		for _, extension := range strings.Fields(extensions) {
@@ -47,10 +49,10 @@ var families = func() map[string]string {
 	return folders
 }()
 
-// Path finds a fixture: it lies beside the parser of its family.
+// Path returns the path of a fixture, beside the parser of its family.
 func Path(name string) string {
-	_, here, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(here), "..", families[filepath.Ext(name)], "testdata", name)
+	_, source, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(source), "..", families[filepath.Ext(name)], "testdata", name)
 }
 
 // Write puts b into a file of its own.
@@ -69,7 +71,8 @@ func Fixture(t testing.TB, name string) []byte {
 	return b
 }
 
-// RefusedAs checks the error of a file that cannot be used: its code, its hint, and a message that starts with the name of the file.
+// RefusedAs checks the error of a file that cannot be used: its code, its hint, and a message that
+// starts with the name of the file.
 func RefusedAs(t *testing.T, err error, code fault.Code, prefix, text string) {
 	t.Helper()
 	var f *fault.Error
@@ -104,7 +107,7 @@ func Sane(t *testing.T, b []byte) {
 	}
 }
 
-// SamplesOf also gives the duration in samples.
+// SamplesOf also returns the duration in samples.
 func SamplesOf(b []byte) (media.Info, int64, error) {
 	info, err := Bytes("x", b)
 	return info, int64(info.DurationS*float64(info.SampleRate) + 0.5), err

@@ -11,8 +11,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Decoded is a fixture and what decoders make of it: the samples per channel that sox and ffmpeg wrote, counted when it was
-// made, and for the truncations where its samples start and how many of them a byte can hold at most.
+// Decoded is a fixture and what decoders make of it: the samples per channel that sox and ffmpeg
+// wrote, counted when it was made, and for the truncations where its samples start and how many of
+// them a byte can hold at most.
 type Decoded struct {
 	File    string
 	Samples int
@@ -63,7 +64,7 @@ func Plays(t *testing.T, cases []Whole) {
 	}
 }
 
-// Told is a file, and what its header and its size tell; claimed is 0 for no claim.
+// Told is a file, with what its header and size claim; claimed is 0 for no claim.
 type Told struct {
 	B                []byte
 	Seconds, Claimed float64
@@ -76,7 +77,8 @@ func Tells(t *testing.T, cases map[string]Told) {
 	for name, c := range cases {
 		info, err := Bytes(name, c.B)
 		require.NoError(t, err, name)
-		assert.Equal(t, []any{c.Seconds, c.Codec, c.Method}, []any{info.DurationS, info.Codec, info.Method}, name)
+		assert.Equal(t, []any{c.Seconds, c.Codec, c.Method},
+			[]any{info.DurationS, info.Codec, info.Method}, name)
 		if c.Claimed == 0 {
 			assert.Nil(t, info.ClaimedS, name)
 		} else if assert.NotNil(t, info.ClaimedS, name) {
@@ -104,7 +106,8 @@ func Refuses(t *testing.T, file string, cases []Refusal) {
 	}
 }
 
-// everyCut checks every truncation: an error, or no more than the bytes hold and a sign that something is missing.
+// everyCut checks every truncation: an error, or no more than the bytes hold and a sign that
+// something is missing.
 func everyCut(t *testing.T, b []byte, c Decoded) {
 	t.Helper()
 	unclaimed := 0
@@ -127,7 +130,8 @@ func everyCut(t *testing.T, b []byte, c Decoded) {
 	}
 }
 
-// everyFlip checks every file that differs in one bit of its first bytes or, by chance, of the others.
+// everyFlip checks every file that differs in one bit of its first bytes or, by chance, of the
+// others.
 func everyFlip(t *testing.T, b []byte) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -19,7 +19,7 @@ func (w *WAV) Chunk(id string, body []byte) *WAV {
 	return w
 }
 
-// Claim adds a chunk whose size field says something of its own.
+// Claim adds a chunk whose size field differs from its size.
 func (w *WAV) Claim(id string, size uint32, body []byte) *WAV {
 	w.Encoded = append(binary.LittleEndian.AppendUint32(append(w.Encoded, id...), size), body...)
 	return w

@@ -1,4 +1,5 @@
-// Package codec tells how many samples a packet plays and what the header of a codec says, for the containers that carry it.
+// Package codec counts the samples of a packet and parses the headers of codecs, for the containers
+// that carry them.
 package codec
 
 import "encoding/binary"
@@ -9,7 +10,8 @@ var (
 )
 
 // AACRates are the sample rates by index. Source: ISO/IEC 14496-3, table 1.18.
-var AACRates = [13]int{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350}
+var AACRates = [13]int{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025,
+	8000, 7350}
 
 // AACChannels are the channels by configuration; 0: a list of them follows, or reserved.
 var AACChannels = [16]int{0, 1, 2, 3, 4, 5, 6, 8, 0, 0, 0, 7, 8, 24, 8}
@@ -40,22 +42,22 @@ type AAC struct {
 	Frame    int64 // samples of a frame at the core's rate; 0 when not known
 }
 
-// BitReader reads bits from the high end of each byte; behind the end it gives zeros.
+// BitReader reads bits from the high end of each byte; past the end it returns zeros.
 type BitReader struct {
-	B  []byte
-	at int
+	B   []byte
+	pos int
 }
 
-func (r *BitReader) left() int { return 8*len(r.B) - r.at }
+func (r *BitReader) remaining() int { return 8*len(r.B) - r.pos }
 
-// Read gives the number in the next n bits.
+// Read returns the number in the next n bits.
 func (r *BitReader) Read(n int) (x int) {
 	for range n {
 		x <<= 1
-		if r.at < 8*len(r.B) {
-			x |= int(r.B[r.at/8] >> (7 - r.at%8) & 1)
+		if r.pos < 8*len(r.B) {
+			x |= int(r.B[r.pos/8] >> (7 - r.pos%8) & 1)
 		}
-		r.at++
+		r.pos++
 	}
 	return x
 }
@@ -112,7 +114,8 @@ func (c *AAC) special(r *BitReader, object, layout int) {
 		c.Codec = "mp4als"
 	case object == aotELD:
 		c.Frame = 512 - 32*int64(r.Read(1))
-	case object == aotLD, object >= 1 && object <= 4, object == 6, object == 7, object >= 17 && object <= 22:
+	case object == aotLD, object >= 1 && object <= 4, object == 6, object == 7, object >= 17 &&
+		object <= 22:
 		short := int64(r.Read(1))
 		c.Frame = 1024 - 64*short
 		if object == aotLD {
@@ -128,7 +131,8 @@ func (c *AAC) special(r *BitReader, object, layout int) {
 	}
 }
 
-// ProgramChannels counts the channels of a program config element. Source: ISO/IEC 14496-3, 4.4.1.1.
+// ProgramChannels counts the channels of a program config element. Source: ISO/IEC 14496-3,
+// 4.4.1.1.
 func ProgramChannels(r *BitReader) (n int) {
 	r.Read(4 + 2 + 4) // tag, object type, rate
 	elements := r.Read(4) + r.Read(4) + r.Read(4)
@@ -146,19 +150,20 @@ func ProgramChannels(r *BitReader) (n int) {
 	return n + low
 }
 
-// extension looks for the SBR and PS headers that old decoders pass over, as FFmpeg does; stereo is what PS makes of mono.
+// extension looks for the SBR and PS headers that old decoders pass over, as FFmpeg does; stereo is
+// what PS makes of mono.
 func (c *AAC) extension(r *BitReader) (stereo bool) {
-	for r.left() > 15 {
-		at := r.at
+	for r.remaining() > 15 {
+		start := r.pos
 		if r.Read(11) != syncSBR {
-			r.at = at + 1
+			r.pos = start + 1
 			continue
 		}
 		if r.objectType() == aotSBR && r.Read(1) == 1 {
 			if rate := r.rate(); rate > 0 {
 				c.Rate = rate
 			}
-			return r.left() > 11 && r.Read(11) == syncPS && r.Read(1) == 1
+			return r.remaining() > 11 && r.Read(11) == syncPS && r.Read(1) == 1
 		}
 		return false
 	}

@@ -5,7 +5,8 @@ import (
 )
 
 const (
-	OpusRate       = 48000 // of every position, and of what decoders give, whatever the rate before encoding was
+	// of every position, and of what decoders give, whatever the rate before encoding was
+	OpusRate       = 48000
 	opusHeadLen    = 19
 	MaxOpusSamples = 5760 // samples in a packet: 120 ms
 	opusVersions   = 0xf0 // a version below 16 is read as 1
@@ -17,8 +18,8 @@ type Opus struct {
 	PreSkip  int64 // samples at the start that decoders drop
 }
 
-// ParseOpus reads the identification header, the first packet. The sample rate in it is that of the source before encoding, and only a remark: decoders
-// give 48000 Hz. Source: RFC 7845, section 5.1.
+// ParseOpus reads the identification header, the first packet. The sample rate in it is that of the
+// source before encoding, and only a remark: decoders give 48000 Hz. Source: RFC 7845, section 5.1.
 func ParseOpus(b []byte) (Opus, error) {
 	if len(b) < opusHeadLen {
 		return Opus{}, media.Corrupt("ends inside its Opus header")
@@ -32,7 +33,8 @@ func ParseOpus(b []byte) (Opus, error) {
 	return Opus{Channels: int(b[9]), PreSkip: int64(le.Uint16(b[10:]))}, nil
 }
 
-// OpusSamples gives the samples of a packet by its first one or two bytes. Source: RFC 6716, section 3.1.
+// OpusSamples returns the samples of a packet by its first one or two bytes. Source: RFC 6716,
+// section 3.1.
 func OpusSamples(packet []byte) int64 {
 	if len(packet) == 0 {
 		return 0

@@ -6,18 +6,21 @@ const vorbisHeadLen = 30
 
 // Vorbis is the identification header of a stream, and what is needed to count packets.
 //
-// jfreymuth/oggvorbis could tell the length too, but it reads 64 KiB and builds the codebooks first, believes a last page that
-// is cut, mixes up streams, and panics on a page without segments. It serves as the judge in the tests.
+// jfreymuth/oggvorbis could tell the length too, but it reads 64 KiB and builds the codebooks
+// first, believes a last page that is cut, mixes up streams, and panics on a page without segments.
+// It serves as the judge in the tests.
 type Vorbis struct {
-	Rate     int   // Hz, > 0
-	Channels int   // > 0
-	short    int64 // block sizes in samples; a packet adds a quarter of its own and of the one before
-	long     int64
-	modes    modes
-	before   int64 // block size of the packet before
+	Rate     int // Hz, > 0
+	Channels int // > 0
+	// block sizes in samples; a packet adds a quarter of its own and of the one before
+	short  int64
+	long   int64
+	modes  modes
+	before int64 // block size of the packet before
 }
 
-// ParseVorbis reads the identification header, the first packet. Source: Vorbis I specification, 4.2.2.
+// ParseVorbis reads the identification header, the first packet. Source: Vorbis I specification,
+// 4.2.2.
 func ParseVorbis(b []byte) (*Vorbis, error) {
 	if len(b) < vorbisHeadLen {
 		return nil, media.Corrupt("ends inside its Vorbis header")
@@ -39,8 +42,8 @@ func ParseVorbis(b []byte) (*Vorbis, error) {
 // Most: no packet gives more samples.
 func (v *Vorbis) Most() int64 { return v.long / 2 }
 
-// Setup takes the modes from the last VorbisSetupLen bytes of the setup header, or from all of it, and says whether they are there.
-// The next packet is the first.
+// Setup takes the modes from the last VorbisSetupLen bytes of the setup header, or from all of it,
+// and reports whether they are there. The next packet is the first.
 func (v *Vorbis) Setup(header []byte) bool {
 	v.modes, v.before = findModes(header), 0
 	return v.modes.count > 0

@@ -43,20 +43,20 @@ func withTotal(b []byte, total uint64) []byte {
 
 func TestFLACCutCountsWhatADecoderPlays(t *testing.T) {
 	for _, name := range []string{"tone.flac", "unknown_length.flac", "ffmpeg_piped_stereo_44k.flac"} {
-		whole := audiotest.Fixture(t, name)
-		_, held, err := audiotest.SamplesOf(whole)
+		full := audiotest.Fixture(t, name)
+		_, samples, err := audiotest.SamplesOf(full)
 		require.NoError(t, err)
-		require.Equal(t, held, decodable(t, whole))
-		for _, keep := range []int{len(whole) - 1, len(whole) - 700, len(whole) * 3 / 4, len(whole) / 2, len(whole) * 2 / 5} {
-			cut := whole[:keep]
-			info, held, err := audiotest.SamplesOf(cut)
+		require.Equal(t, samples, decodable(t, full))
+		for _, keep := range []int{len(full) - 1, len(full) - 700, len(full) * 3 / 4, len(full) / 2, len(full) * 2 / 5} {
+			cut := full[:keep]
+			info, samples, err := audiotest.SamplesOf(cut)
 			want := decodable(t, cut)
 			if want == 0 {
 				audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "holds no audio")
 				continue
 			}
 			require.NoError(t, err, "%s cut to %d", name, keep)
-			assert.Equal(t, want, held, "%s cut to %d", name, keep)
+			assert.Equal(t, want, samples, "%s cut to %d", name, keep)
 			assert.Equal(t, "tail", info.Method)
 			if name == "tone.flac" && assert.NotNil(t, info.ClaimedS) {
 				assert.InDelta(t, 1.1, *info.ClaimedS, 1e-9)
@@ -67,7 +67,8 @@ func TestFLACCutCountsWhatADecoderPlays(t *testing.T) {
 
 func TestFLACVariants(t *testing.T) {
 	tone := audiotest.Fixture(t, "tone.flac")
-	id3 := append([]byte("ID3\x03\x00\x00\x00\x00\x4e\x10"), make([]byte, 0x4e<<7+0x10)...) // longer than the head that is read
+	// longer than the head that is read
+	id3 := append([]byte("ID3\x03\x00\x00\x00\x00\x4e\x10"), make([]byte, 0x4e<<7+0x10)...)
 	tag := append([]byte("TAG"), make([]byte, 125)...)
 	ape := append(append([]byte("some items"), "APETAGEX\xd0\x07\x00\x00\x2a\x00\x00\x00"...), make([]byte, 16)...)
 	cases := map[string][]byte{
@@ -90,7 +91,7 @@ func TestFLACVariants(t *testing.T) {
 
 func TestFLACRefused(t *testing.T) {
 	tone := audiotest.Fixture(t, "tone.flac")
-	edit := func(at int, b byte) []byte { c := bytes.Clone(tone); c[at] = b; return c }
+	edit := func(offset int, b byte) []byte { c := bytes.Clone(tone); c[offset] = b; return c }
 	noRate := bytes.Clone(tone)
 	noRate[18], noRate[19], noRate[20] = 0, 0, noRate[20]&0x0f
 	endless := append([]byte(nil), tone[:42]...)
@@ -127,7 +128,8 @@ func withRate(b []byte, rate int) []byte {
 	return b
 }
 
-// TestFLACLies: of the length, the frames are believed, as FFmpeg does; the header's word is shown beside it.
+// TestFLACLies: of the length, the frames are believed, as FFmpeg does; the header's word is shown
+// beside it.
 func TestFLACLies(t *testing.T) {
 	tone := audiotest.Fixture(t, "tone.flac")
 	blocks := bytes.Clone(tone)
@@ -151,9 +153,9 @@ func TestFLACLies(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			info, held, err := audiotest.SamplesOf(c.b)
+			info, samples, err := audiotest.SamplesOf(c.b)
 			require.NoError(t, err)
-			assert.EqualValues(t, 17600, held)
+			assert.EqualValues(t, 17600, samples)
 			if c.claimed == 0 {
 				assert.Nil(t, info.ClaimedS)
 			} else if assert.NotNil(t, info.ClaimedS) {
@@ -163,7 +165,8 @@ func TestFLACLies(t *testing.T) {
 	}
 }
 
-// encoded makes a FLAC file of uncompressed frames with these block sizes. Nothing closes it: its header claims nothing.
+// encoded makes a FLAC file of uncompressed frames with these block sizes. Nothing closes it: its
+// header claims nothing.
 func encoded(t *testing.T, fixed bool, sizes ...uint16) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -188,14 +191,14 @@ func encoded(t *testing.T, fixed bool, sizes ...uint16) []byte {
 
 func TestFLACVariableBlocks(t *testing.T) {
 	b := encoded(t, false, 4000, 16, 300, 5000, 1234, 77)
-	info, held, err := audiotest.SamplesOf(b)
+	info, samples, err := audiotest.SamplesOf(b)
 	require.NoError(t, err)
-	assert.EqualValues(t, 4000+16+300+5000+1234+77, held)
-	assert.Equal(t, decodable(t, b), held)
+	assert.EqualValues(t, 4000+16+300+5000+1234+77, samples)
+	assert.Equal(t, decodable(t, b), samples)
 	assert.Equal(t, "tail", info.Method)
-	_, held, err = audiotest.SamplesOf(b[:len(b)-10])
+	_, samples, err = audiotest.SamplesOf(b[:len(b)-10])
 	require.NoError(t, err)
-	assert.EqualValues(t, 4000+16+300+5000+1234, held)
+	assert.EqualValues(t, 4000+16+300+5000+1234, samples)
 }
 
 // TestFLACPiece: frames cut from the middle of a file keep their numbers.
@@ -203,13 +206,13 @@ func TestFLACPiece(t *testing.T) {
 	b := encoded(t, true, 1000, 1000, 1000, 1000, 400)
 	second := bytes.Index(b[60:], []byte("\xff\xf8")) + 60
 	piece := append(withTotal(b[:42], 4400), b[second:]...) // FFmpeg's copy keeps the header too
-	info, held, err := audiotest.SamplesOf(piece)
+	info, samples, err := audiotest.SamplesOf(piece)
 	require.NoError(t, err)
-	assert.EqualValues(t, 3400, held)
+	assert.EqualValues(t, 3400, samples)
 	if assert.NotNil(t, info.ClaimedS) {
 		assert.InDelta(t, 4400.0/16000, *info.ClaimedS, 1e-9)
 	}
-	assert.Equal(t, decodable(t, piece), held)
+	assert.Equal(t, decodable(t, piece), samples)
 }
 
 // TestFLACLargePictures: metadata of many megabytes is hopped over.
@@ -220,9 +223,9 @@ func TestFLACLargePictures(t *testing.T) {
 		b = append(append(b, 6, 0x7f, 0xff, 0xff), make([]byte, 0x7fffff)...)
 	}
 	b = append(b, tone[42:]...)
-	info, held, err := audiotest.SamplesOf(b)
+	info, samples, err := audiotest.SamplesOf(b)
 	require.NoError(t, err)
-	assert.EqualValues(t, 17600, held)
+	assert.EqualValues(t, 17600, samples)
 	assert.Equal(t, "header", info.Method)
 	_, err = audiotest.Bytes("x", b[:1<<20])
 	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "ends inside its metadata")
@@ -249,19 +252,19 @@ func TestFLACCutAnywhere(t *testing.T) {
 		require.GreaterOrEqual(t, len(frames), 4)
 		offsets = append(offsets[1:], len(c.b))
 		for keep := 0; keep < len(c.b); keep += c.step {
-			info, held, err := audiotest.SamplesOf(c.b[:keep])
-			whole := int64(0)
+			info, samples, err := audiotest.SamplesOf(c.b[:keep])
+			complete := int64(0)
 			for i, end := range offsets {
 				if end <= keep {
-					whole = frames[i].end()
+					complete = frames[i].end()
 				}
 			}
-			if whole == 0 {
+			if complete == 0 {
 				require.Error(t, err, "cut to %d", keep)
 				continue
 			}
 			require.NoError(t, err, "cut to %d", keep)
-			require.Equal(t, whole, held, "cut to %d", keep)
+			require.Equal(t, complete, samples, "cut to %d", keep)
 			assert.Equal(t, si.NSamples > 0, info.ClaimedS != nil)
 		}
 	}
@@ -269,9 +272,9 @@ func TestFLACCutAnywhere(t *testing.T) {
 
 func TestFLACBitFlips(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, whole := range [][]byte{audiotest.Fixture(t, "tone.flac"), encoded(t, false, 400, 16, 300)} {
+	for _, original := range [][]byte{audiotest.Fixture(t, "tone.flac"), encoded(t, false, 400, 16, 300)} {
 		for range 2000 {
-			b := bytes.Clone(whole)
+			b := bytes.Clone(original)
 			for range 1 + random.IntN(3) {
 				b[random.IntN(min(len(b), 60))] ^= 1 << random.IntN(8)
 				b[random.IntN(len(b))] ^= 1 << random.IntN(8)
@@ -335,7 +338,8 @@ func TestFrameHeaderCodes(t *testing.T) {
 	}
 }
 
-// TestChecksums uses the check values of the catalogue of CRC algorithms (CRC-8/SMBUS and CRC-16/UMTS over "123456789").
+// TestChecksums uses the check values of the catalogue of CRC algorithms (CRC-8/SMBUS and
+// CRC-16/UMTS over "123456789").
 func TestChecksums(t *testing.T) {
 	assert.EqualValues(t, 0xf4, crc8([]byte("123456789")))
 	assert.EqualValues(t, 0xfee8, crc16([]byte("123456789")))

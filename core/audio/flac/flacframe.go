@@ -7,10 +7,12 @@ type Frame struct{ first, Samples int64 }
 
 func (f Frame) end() int64 { return f.first + f.Samples }
 
-// Code tables of the frame header, RFC 9639 section 9.1. 0: take it from the stream info; -1: reserved.
+// Code tables of the frame header, RFC 9639 section 9.1. 0: take it from the stream info; -1:
+// reserved.
 var (
-	frameRates = [12]int{0, 88200, 176400, 192000, 8000, 16000, 22050, 24000, 32000, 44100, 48000, 96000}
-	frameBits  = [8]int{0, 8, 12, -1, 16, 20, 24, 32}
+	frameRates = [12]int{0, 88200, 176400, 192000, 8000, 16000, 22050, 24000, 32000, 44100, 48000,
+		96000}
+	frameBits = [8]int{0, 8, 12, -1, 16, 20, 24, 32}
 )
 
 const (
@@ -19,8 +21,8 @@ const (
 	maxStereo    = 10   // channel codes 8 to 10: two channels, as left/side, side/right, mid/side
 )
 
-// ParseFrameHeader reads a frame header that fits the stream info. The checksum and the fields that must agree make it
-// practically certain: of random bytes, less than one in 10^9 passes.
+// ParseFrameHeader reads a frame header that fits the stream info. The checksum and the fields that
+// must agree make it practically certain: of random bytes, less than one in 10^9 passes.
 func ParseFrameHeader(b []byte, si *meta.StreamInfo) (Frame, bool) {
 	if len(b) < 6 || b[0] != 0xff || b[1]&0xfe != frameSync || b[3]&1 != 0 {
 		return Frame{}, false
@@ -32,12 +34,12 @@ func ParseFrameHeader(b []byte, si *meta.StreamInfo) (Frame, bool) {
 	if n == 0 {
 		return Frame{}, false
 	}
-	rest, used := b[4+n:], 0
-	samples, k := blockSamples(b[2]>>4, rest)
+	coded, used := b[4+n:], 0
+	samples, k := blockSamples(b[2]>>4, coded)
 	used += k
-	rate, k := sampleRate(b[2]&15, rest[min(used, len(rest)):])
+	rate, k := sampleRate(b[2]&15, coded[min(used, len(coded)):])
 	used += k
-	if samples == 0 || rate < 0 || rate != 0 && rate != int(si.SampleRate) || len(rest) <= used {
+	if samples == 0 || rate < 0 || rate != 0 && rate != int(si.SampleRate) || len(coded) <= used {
 		return Frame{}, false
 	}
 	if head := 4 + n + used; head >= MaxFrameHead || crc8(b[:head]) != b[head] {
@@ -49,20 +51,21 @@ func ParseFrameHeader(b []byte, si *meta.StreamInfo) (Frame, bool) {
 	return Frame{number, samples}, true
 }
 
-// frameRate gives the sample rate that a frame names, 0 for the stream's own, when b starts with a frame header of any stream.
+// frameRate returns the sample rate that a frame names, 0 for the stream's own, when b starts with
+// a frame header of any stream.
 func frameRate(b []byte) (rate int, ok bool) {
 	if len(b) < 6 || b[0] != 0xff || b[1]&0xfe != frameSync || b[3]&1 != 0 {
 		return 0, false
 	}
 	_, n := codedNumber(b[4:])
-	rest := b[4+n:]
-	_, k := blockSamples(b[2]>>4, rest)
-	rate, m := sampleRate(b[2]&15, rest[min(k, len(rest)):])
+	coded := b[4+n:]
+	_, k := blockSamples(b[2]>>4, coded)
+	rate, m := sampleRate(b[2]&15, coded[min(k, len(coded)):])
 	head := 4 + n + k + m
 	return rate, n > 0 && rate >= 0 && head < len(b) && crc8(b[:head]) == b[head]
 }
 
-// sameShape says whether channels and sample size are those of the stream.
+// sameShape reports whether channels and sample size are those of the stream.
 func sameShape(b []byte, si *meta.StreamInfo) bool {
 	code := int(b[3] >> 4)
 	channels := code + 1
@@ -76,7 +79,8 @@ func sameShape(b []byte, si *meta.StreamInfo) bool {
 	return channels == int(si.NChannels) && (bits == 0 || bits == int(si.BitsPerSample))
 }
 
-// codedNumber decodes the frame or sample number, UTF-8 stretched to 36 bits, and says how many bytes it took; 0 if none.
+// codedNumber decodes the frame or sample number, UTF-8 stretched to 36 bits, and returns how many
+// bytes it took; 0 if none.
 func codedNumber(b []byte) (number int64, n int) {
 	if b[0] < 0x80 {
 		return int64(b[0]), 1
@@ -96,7 +100,8 @@ func codedNumber(b []byte) (number int64, n int) {
 	return number, n
 }
 
-// blockSamples gives the samples in a block by its code and, for codes 6 and 7, the n bytes behind the number; 0 if reserved.
+// blockSamples returns the samples in a block by its code and, for codes 6 and 7, the n bytes
+// behind the number; 0 if reserved.
 func blockSamples(code byte, b []byte) (samples int64, n int) {
 	switch {
 	case code == 1:
@@ -113,7 +118,8 @@ func blockSamples(code byte, b []byte) (samples int64, n int) {
 	return 0, 0
 }
 
-// sampleRate gives the rate in Hz by its code and, for codes 12 to 14, n more bytes; 0 for the stream's own, -1 if invalid.
+// sampleRate returns the rate in Hz by its code and, for codes 12 to 14, n more bytes; 0 for the
+// stream's own, -1 if invalid.
 func sampleRate(code byte, b []byte) (rate, n int) {
 	switch {
 	case int(code) < len(frameRates):

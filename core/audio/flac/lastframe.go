@@ -11,8 +11,8 @@ import (
 
 const (
 	MaxFrameSamples = 65535 // no FLAC frame holds more
-	// Hostile files have many frame headers: how many are tried from the end, how many look like one at first, and how many
-	// bytes are summed.
+	// Hostile files have many frame headers: how many are tried from the end, how many look like
+	// one at first, and how many bytes are summed.
 	maxTried      = 32
 	maxSyncs      = 1 << 12
 	maxFrameSum   = 8 << 20
@@ -30,10 +30,12 @@ type flacStream struct {
 	sync  string // how every frame begins
 }
 
-// look reads the header of the first frame. It must fit the stream info; of the block size, the frames are believed.
+// look reads the header of the first frame. It must fit the stream info; of the block size, the
+// frames are believed.
 func (f *flacStream) look(b []byte) error {
 	if rate, ok := frameRate(b); ok && rate != 0 && rate != int(f.si.SampleRate) {
-		return media.Corrupt("has frames of %d Hz, though its header says %d Hz", rate, f.si.SampleRate)
+		return media.Corrupt("has frames of %d Hz, though its header says %d Hz", rate,
+			f.si.SampleRate)
 	}
 	head, ok := ParseFrameHeader(b, f.si)
 	if !ok {
@@ -48,8 +50,9 @@ func (f *flacStream) look(b []byte) error {
 	return nil
 }
 
-// end gives the position behind the last whole frame, by looking for frame headers backwards from the end of the file.
-func (f *flacStream) end() (position int64, seen bool) {
+// end returns the position behind the last whole frame, by looking for frame headers backwards from
+// the end of the file.
+func (f *flacStream) end() (position int64, ok bool) {
 	window := int64(16 << 10)
 	if f.si.FrameSizeMax > 0 {
 		window = int64(f.si.FrameSizeMax) + 256 // and a tag
@@ -57,8 +60,8 @@ func (f *flacStream) end() (position int64, seen bool) {
 	for ; ; window *= 4 {
 		off := max(f.start, f.s.Size-min(window, media.MaxRead))
 		tail := f.s.Alone(off, int(f.s.Size-off))
-		position, seen = f.lastFrame(tail[:len(tail)-tagLen(tail)])
-		if seen || off == f.start {
+		position, ok = f.lastFrame(tail[:len(tail)-tagLen(tail)])
+		if ok || off == f.start {
 			return position, true
 		}
 		if window >= media.MaxRead {
@@ -67,8 +70,9 @@ func (f *flacStream) end() (position int64, seen bool) {
 	}
 }
 
-// lastBefore finds the last frame before hi by halving, as there is other matter behind it for as far as one read reaches.
-func (f *flacStream) lastBefore(hi int64) (position int64, seen bool) {
+// lastBefore finds the last frame before hi by binary search, as foreign data fills the last
+// MaxRead bytes.
+func (f *flacStream) lastBefore(hi int64) (position int64, ok bool) {
 	lo := f.start
 	for hi-lo > flacProbe {
 		mid := lo + (hi-lo)/2
@@ -97,11 +101,13 @@ func (f *flacStream) frameIn(b []byte) bool {
 	return false
 }
 
-// lastFrame finds the last whole frame in b. A frame is whole when its checksum is right up to the end of b or up to the next
-// frame, or else when it can be decoded. A last frame that is cut does not count, as no decoder plays it.
-func (f *flacStream) lastFrame(b []byte) (position int64, seen bool) {
+// lastFrame finds the last whole frame in b. A frame is whole when its checksum is right up to the
+// end of b or up to the next frame, or else when it can be decoded. A last frame that is cut does
+// not count, as no decoder plays it.
+func (f *flacStream) lastFrame(b []byte) (position int64, ok bool) {
 	next, summed, decoded := len(b), 0, 0
-	for i, tried, syncs := len(b), 0, 0; tried < maxTried && syncs < maxSyncs && summed < maxFrameSum; syncs++ {
+	for i, tried, syncs := len(b), 0, 0; tried < maxTried && syncs < maxSyncs &&
+		summed < maxFrameSum; syncs++ {
 		if i = media.LastIndex(b[:i], f.sync); i < 0 {
 			break
 		}
@@ -128,7 +134,7 @@ func (f *flacStream) lastFrame(b []byte) (position int64, seen bool) {
 	return 0, false
 }
 
-// decodes says whether a whole frame starts b.
+// decodes reports whether a whole frame starts b.
 func (f *flacStream) decodes(b []byte) (ok bool) {
 	defer func() {
 		if recover() != nil { // the decoder is not made for hostile bytes
@@ -145,8 +151,8 @@ func (f *flacStream) decodes(b []byte) (ok bool) {
 	return one.Parse() == nil
 }
 
-// tagLen is the length of the ID3v1 or APEv2 tag that some taggers append. Unlike tagsEnd it looks at bytes that were read
-// already, and saves every file a system call.
+// tagLen is the length of the ID3v1 or APEv2 tag that some taggers append. Unlike tagsEnd it looks
+// at bytes that were read already, and saves every file a system call.
 func tagLen(tail []byte) int {
 	n := len(tail)
 	if n >= 128 && string(tail[n-128:n-125]) == "TAG" {

@@ -26,7 +26,7 @@ func (b box) size() int64         { return b.end - b.body }
 // boxReader reads boxes through a window.
 type boxReader struct{ *media.Window }
 
-// boxes gives the boxes that lie from off to end, up to the first that is none.
+// boxes returns the boxes that lie from off to end, up to the first that is none.
 func (w boxReader) boxes(off, end int64) iter.Seq[box] {
 	return func(yield func(box) bool) {
 		for end-off >= boxHead && w.Spend(media.StepsHead) {
@@ -68,7 +68,7 @@ func (w boxReader) box(off, end int64) (box, bool) {
 	return b, true
 }
 
-// find gives the first box of a kind inside another.
+// find returns the first box of a kind inside another.
 func (w boxReader) find(parent box, kind string) (box, bool) {
 	for b := range w.boxes(parent.body, parent.end) {
 		if b.is(kind) {
@@ -90,7 +90,8 @@ func (w boxReader) path(parent box, kinds ...string) (box, bool) {
 	return parent, true
 }
 
-// full reads the head of a full box (version and flags) and the n bytes behind it, fewer where the box is shorter.
+// full reads the head of a full box (version and flags) and the n bytes behind it, fewer where the
+// box is shorter.
 func (w boxReader) full(b box, n int) (version byte, flags uint32, body []byte) {
 	h := w.At(b.body, int(min(int64(4+n), b.size())))
 	if len(h) < 4 {

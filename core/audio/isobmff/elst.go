@@ -12,9 +12,9 @@ const maxEdits = 1024
 // edit is a stretch of the media that plays, in ticks of the track.
 type edit struct{ start, end int64 }
 
-// parseEdits reads an edit list. Empty edits, which say when playing starts, play nothing: no decoder makes samples of them.
-// all is the length of the media, to which an end goes that is off by less than the movie's clock can tell; 0 when it is not
-// known. Source: ISO/IEC 14496-12, 8.6.6.
+// parseEdits reads an edit list. Empty edits delay the start and play nothing: no decoder makes
+// samples of them. all is the length of the media, 0 when unknown; an end that differs from it by
+// less than the movie's clock resolves is set to it. Source: ISO/IEC 14496-12, 8.6.6.
 func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) {
 	version, _, h := w.full(list, 4)
 	width := int64(12)
@@ -39,7 +39,8 @@ func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) 
 			continue
 		}
 		end := int64(media.MaxTicks) // a duration of 0 means all
-		if length := float64(duration) * float64(scale) / float64(movie); duration > 0 && length < media.MaxTicks/2 {
+		if length := float64(duration) * float64(scale) / float64(movie); duration > 0 &&
+			length < media.MaxTicks/2 {
 			end = start + int64(length+0.5)
 		}
 		if tick := scale/movie + 1; all > 0 && end >= all-tick && end <= all+tick {
@@ -50,7 +51,7 @@ func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) 
 	return edits
 }
 
-// play gives the ticks that are heard of the first ticks of the media.
+// play returns the ticks that are heard of the first ticks of the media.
 func (t *track) play(ticks int64) (sum int64) {
 	if len(t.edits) == 0 {
 		return ticks
@@ -61,11 +62,12 @@ func (t *track) play(ticks int64) (sum int64) {
 	return sum
 }
 
-// edited says whether the edit list takes anything off.
+// edited reports whether the edit list takes anything off.
 func (t *track) edited(all int64) bool { return len(t.edits) > 0 && t.play(all) != all }
 
-// gapless looks for the iTunSMPB tag, in which iTunes and others put priming, padding and length where they write no edit
-// list: " 00000000 00000840 000001CA 00000000003F31F6 ...", in hexadecimal samples.
+// gapless looks for the iTunSMPB tag, in which iTunes and others put priming, padding and length
+// where they write no edit list: " 00000000 00000840 000001CA 00000000003F31F6 ...", in hexadecimal
+// samples.
 func (w boxReader) gapless(moov box, all int64) (edit, bool) {
 	meta, ok := w.path(moov, "udta", "meta")
 	if !ok {

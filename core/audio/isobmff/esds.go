@@ -28,8 +28,8 @@ func descriptor(b []byte) (tag byte, body []byte, ok bool) {
 	return 0, nil, false
 }
 
-// parseESDS reads the codec of an mp4a entry, and for AAC what its own header says. What cannot be read leaves what the
-// sample entry said.
+// parseESDS reads the codec of an mp4a entry, and for AAC its own header. What cannot be read keeps
+// the sample entry's value.
 func (t *track) parseESDS(b []byte) {
 	tag, b, ok := descriptor(b)
 	if ok && tag == tagES && len(b) >= 3 {
@@ -58,7 +58,7 @@ func (t *track) parseESDS(b []byte) {
 	}
 }
 
-// parseAAC takes over what the AudioSpecificConfig says.
+// parseAAC applies the AudioSpecificConfig.
 func (t *track) parseAAC(b []byte) {
 	c, ok := codec.ParseAAC(b)
 	if !ok {

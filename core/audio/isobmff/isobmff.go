@@ -1,4 +1,5 @@
-// Package isobmff measures MP4, M4A, 3GP and QuickTime files: the ISO base media file format, made of boxes.
+// Package isobmff measures MP4, M4A, 3GP and QuickTime files: the ISO base media file format, made
+// of boxes.
 package isobmff
 
 import (
@@ -19,18 +20,19 @@ func Is(h []byte) bool {
 
 // movie is what is known of a file while its top level is walked.
 type movie struct {
-	w          boxReader
-	moov       bool
-	timescale  int64 // ticks per second of the movie's clock, in which edits are timed; 0 when not known
+	w    boxReader
+	moov bool
+	// ticks per second of the movie's clock, in which edits are timed; 0 when not known
+	timescale  int64
 	track      *track
 	fragmented bool
-	whole      bool // the media data that the index speaks of is all there
+	complete   bool // the media data that the index speaks of is all there
 	data       []box
 	fragments
 }
 
-// Parse takes the duration of the first audio track from its sample table, cut by its edit list, or adds up its
-// fragments. Source: ISO/IEC 14496-12; Apple, QuickTime File Format.
+// Parse takes the duration of the first audio track from its sample table, cut by its edit list, or
+// adds up its fragments. Source: ISO/IEC 14496-12; Apple, QuickTime File Format.
 func Parse(s *media.File, base int64) (media.Info, error) {
 	m := &movie{w: boxReader{media.NewWindow(s)}}
 	return m.bounded(m.parse(base))
@@ -46,9 +48,11 @@ func (m *movie) parse(base int64) (media.Info, error) {
 	}
 	switch {
 	case !m.moov && m.starts > 0:
-		return media.Info{}, media.Corrupt("is a piece of a fragmented file without its header (moov box)")
+		return media.Info{}, media.Corrupt(
+			"is a piece of a fragmented file without its header (moov box)")
 	case !m.moov:
-		return media.Info{}, media.Corrupt("has no moov box, its index: the recording or the transfer was cut short")
+		return media.Info{}, media.Corrupt(
+			"has no moov box, its index: the recording or the transfer was cut short")
 	case m.track == nil:
 		return media.Info{}, media.Corrupt("holds no audio track")
 	case m.fragmented:
@@ -65,7 +69,7 @@ func (m *movie) bounded(info media.Info, err error) (media.Info, error) {
 	return info, err
 }
 
-// top looks at one box of the top level. done: nothing behind it need be looked at.
+// top reads one box of the top level. done means that nothing behind it matters.
 func (m *movie) top(b box) (done bool, err error) {
 	switch string(b.kind[:]) {
 	case "moov":
@@ -119,14 +123,14 @@ func (m *movie) index(moov box) error {
 	return m.track.settle(m.w, moov, m.timescale)
 }
 
-// settled says whether the media data that holds the last sample was seen.
+// settled reports whether the media data that holds the last sample was seen.
 func (m *movie) settled() bool {
 	if m.track == nil {
 		return true
 	}
 	for _, b := range m.data {
 		if m.track.last >= b.body && m.track.last < b.end {
-			m.whole = !b.cut && !b.open
+			m.complete = !b.cut && !b.open
 			return true
 		}
 	}
@@ -135,29 +139,29 @@ func (m *movie) settled() bool {
 
 // tableLength is the length of a file whose sample table is all in its index.
 func (m *movie) tableLength() (media.Info, error) {
-	held, all, err := m.tableTicks()
+	present, all, err := m.tableTicks()
 	if err != nil {
 		return media.Info{}, err
 	}
-	if held < all {
+	if present < all {
 		m.track.info.Method = "walked"
 	}
-	return m.track.finish(held, all, m.track.header)
+	return m.track.finish(present, all, m.track.header)
 }
 
-// tableTicks gives how long the samples of the table play: those that the file holds, and all.
-func (m *movie) tableTicks() (held, all int64, err error) {
+// tableTicks returns how long the samples of the table play: those that the file holds, and all.
+func (m *movie) tableTicks() (present, all int64, err error) {
 	t := m.track
 	if all, err = t.ticks(m.w, t.samples); err != nil {
 		return 0, 0, err
 	}
-	if u := t.unit(); m.whole && t.samples/max(1, u.samples) <= m.w.File.Size/max(1, u.bytes) {
+	if u := t.unit(); m.complete && t.samples/max(1, u.samples) <= m.w.File.Size/max(1, u.bytes) {
 		return all, all, nil
 	}
 	n, err := t.heldSamples(m.w)
 	if err != nil || n == t.samples {
 		return all, all, err
 	}
-	held, err = t.ticks(m.w, n)
-	return held, all, err
+	present, err = t.ticks(m.w, n)
+	return present, all, err
 }

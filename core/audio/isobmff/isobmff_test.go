@@ -15,10 +15,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// TestMP4Fixtures holds the length against the sound that was encoded, and against what FFmpeg 5.1 decodes
-// (ffmpeg -i FILE -map 0:a -f s16le - | wc -c). FFmpeg plays the last frame out even where the file says that only part of it
-// is sound, passes over the edit list of fragments, and knows iTunSMPB's priming but not its length: it may be longer, but by
-// less than that.
+// TestMP4Fixtures holds the length against the sound that was encoded, and against what FFmpeg 5.1
+// decodes (ffmpeg -i FILE -map 0:a -f s16le - | wc -c). FFmpeg plays the last frame out even where
+// the file says that only part of it is sound, passes over the edit list of fragments, and knows
+// iTunSMPB's priming but not its length: it may be longer, but by less than that.
 func TestMP4Fixtures(t *testing.T) {
 	cases := []struct {
 		file    string
@@ -57,32 +57,33 @@ func TestMP4Fixtures(t *testing.T) {
 	}
 }
 
-// TestMP4Truncated cuts a file whose index is in front at every byte: what is left counts by whole samples, and is flagged.
+// TestMP4Truncated cuts a file whose index is in front at every byte: what is left counts by whole
+// samples, and is flagged.
 func TestMP4Truncated(t *testing.T) {
 	b := audiotest.Fixture(t, "front.m4a")
-	at := func(kind string) int { return bytes.Index(b, []byte(kind)) + 4 }
-	data := at("mdat")
-	first := int(be.Uint32(b[at("stco")+8:]))
-	sizes := b[at("stsz")+12:]
+	bodyOf := func(kind string) int { return bytes.Index(b, []byte(kind)) + 4 }
+	data := bodyOf("mdat")
+	first := int(be.Uint32(b[bodyOf("stco")+8:]))
+	sizes := b[bodyOf("stsz")+12:]
 	const samples, frame, priming, total = 19, 1024, 1024, 17600
 	for n := range len(b) {
-		held, end := 0, first
+		present, end := 0, first
 		for i := range samples {
 			if end += int(be.Uint32(sizes[4*i:])); end <= n {
-				held = min((i+1)*frame-priming, total)
+				present = min((i+1)*frame-priming, total)
 			}
 		}
 		info, err := audiotest.Bytes("cut", b[:n])
 		switch {
-		case held <= 0:
+		case present <= 0:
 			audiotest.RefusedAs(t, err, fault.Corrupt, "cut: ", "")
 			if n >= data {
 				assert.ErrorContains(t, err, "holds no audio, though its header claims 1.100 s")
 			}
 		default:
 			require.NoError(t, err, n)
-			assert.InDelta(t, float64(held)/16000, info.DurationS, 1e-9, n)
-			if held < total {
+			assert.InDelta(t, float64(present)/16000, info.DurationS, 1e-9, n)
+			if present < total {
 				require.NotNil(t, info.ClaimedS, n)
 				assert.InDelta(t, 1.1, *info.ClaimedS, 1e-9)
 				assert.Equal(t, "walked", info.Method)
@@ -101,7 +102,7 @@ func TestMP4Truncated(t *testing.T) {
 func TestMP4FragmentsTruncated(t *testing.T) {
 	for _, name := range []string{"fragments.m4a", "fragments_opus.mp4"} {
 		b := audiotest.Fixture(t, name)
-		whole, err := audiotest.Bytes(name, b)
+		full, err := audiotest.Bytes(name, b)
 		require.NoError(t, err)
 		before := 0.0
 		for n := bytes.Index(b, []byte("moof")) - 4; n < len(b); n++ {
@@ -112,13 +113,13 @@ func TestMP4FragmentsTruncated(t *testing.T) {
 				continue
 			}
 			assert.GreaterOrEqual(t, info.DurationS, before, n)
-			assert.LessOrEqual(t, info.DurationS, whole.DurationS)
+			assert.LessOrEqual(t, info.DurationS, full.DurationS)
 			if info.ClaimedS != nil {
 				assert.Greater(t, *info.ClaimedS, info.DurationS)
 			}
 			before = info.DurationS
 		}
-		assert.Equal(t, whole.DurationS, before, "what is behind the last sample is not missed")
+		assert.Equal(t, full.DurationS, before, "what is behind the last sample is not missed")
 		_, err = audiotest.Bytes(name, append(bytes.Clone(b[:24]), b[bytes.Index(b, []byte("moof"))-4:]...))
 		audiotest.RefusedAs(t, err, fault.Corrupt, name+": ", "piece of a fragmented file without its header")
 	}
@@ -137,7 +138,8 @@ func words(values ...uint32) (b []byte) {
 	return b
 }
 
-// mp4Maker builds a small file of PCM or any other codec whose samples are 2 bytes; each part can be replaced.
+// mp4Maker builds a small file of PCM or any other codec whose samples are 2 bytes; each part can
+// be replaced.
 type mp4Maker struct {
 	start, mvhd, mdhd, hdlr, elst, entry, stts, stsc, stsz, stco, mvex []byte
 	data                                                               int
@@ -168,7 +170,8 @@ func maker() *mp4Maker {
 	}
 }
 
-// bytes puts the file together; chunk i starts 1000 i bytes into the media data, if stco does not say otherwise.
+// bytes puts the file together; chunk i starts 1000 i bytes into the media data, if stco does not
+// say otherwise.
 func (m *mp4Maker) bytes() []byte {
 	index := func(base uint32) []byte {
 		stco := m.stco
@@ -195,9 +198,9 @@ func (m *mp4Maker) bytes() []byte {
 func TestMP4Odd(t *testing.T) {
 	long := func(m *mp4Maker) []byte { // media data with a size of 64 bits
 		b := m.bytes()
-		at := bytes.Index(b, []byte("mdat"))
+		mdat := bytes.Index(b, []byte("mdat"))
 		wide := append(append(words(1), "mdat"...), be.AppendUint64(nil, uint64(m.data+16))...)
-		return bytes.Join([][]byte{b[:at-4], wide, b[at+4:]}, nil)
+		return bytes.Join([][]byte{b[:mdat-4], wide, b[mdat+4:]}, nil)
 	}
 	open := func(m *mp4Maker) []byte {
 		m.front = true
@@ -328,7 +331,7 @@ func TestMP4PCMNames(t *testing.T) {
 		{"sowt", 16, pcmFormat{}, "pcm_s16le"}, {"twos", 16, pcmFormat{}, "pcm_s16be"}, {"twos", 8, pcmFormat{}, "pcm_s8"}, {"raw ", 8, pcmFormat{}, "pcm_u8"},
 		{"in24", 16, pcmFormat{}, "pcm_s24be"}, {"in24", 16, pcmFormat{little: true}, "pcm_s24le"}, {"in32", 16, pcmFormat{}, "pcm_s32be"},
 		{"fl32", 16, pcmFormat{little: true}, "pcm_f32le"}, {"fl64", 16, pcmFormat{}, "pcm_f64be"}, {"ipcm", 24, pcmFormat{little: true}, "pcm_s24le"},
-		{"fpcm", 32, pcmFormat{}, "pcm_f32be"}, {"lpcm", 32, pcmFormat{known: true, float: true}, "pcm_f32le"}, {"lpcm", 20, pcmFormat{known: true, signed: true, big: true}, "pcm_s24be"},
+		{"fpcm", 32, pcmFormat{}, "pcm_f32be"}, {"lpcm", 32, pcmFormat{explicit: true, float: true}, "pcm_f32le"}, {"lpcm", 20, pcmFormat{explicit: true, signed: true, big: true}, "pcm_s24be"},
 	}
 	for _, c := range cases {
 		got, bits := c.pcm.name(c.kind, c.bits)
@@ -343,10 +346,10 @@ func TestMP4BitFlips(t *testing.T) {
 		b := audiotest.Fixture(t, name)
 		sound := bytes.Index(b, []byte("mdat")) + 4
 		for i := range 8 * len(b) {
-			if at := i / 8; at < sound || at > sound+2000 {
-				b[at] ^= 1 << (i % 8)
+			if pos := i / 8; pos < sound || pos > sound+2000 {
+				b[pos] ^= 1 << (i % 8)
 				audiotest.Sane(t, b)
-				b[at] ^= 1 << (i % 8)
+				b[pos] ^= 1 << (i % 8)
 			}
 		}
 	}

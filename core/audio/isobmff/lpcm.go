@@ -7,14 +7,15 @@ import (
 
 // pcmFormat is how uncompressed sound is stored.
 type pcmFormat struct {
-	known              bool // the flags of a lpcm entry say it all
+	explicit           bool // the flags of a lpcm entry say it all
 	float, big, signed bool
 	little             bool // what enda or pcmC say
 }
 
-// name gives FFmpeg's name of the codec and the bits of a sample. Source: Apple, QuickTime File Format, sound sample descriptions.
+// name returns FFmpeg's name of the codec and the bits of a sample. Source: Apple, QuickTime File
+// Format, sound sample descriptions.
 func (p pcmFormat) name(kind string, bits int) (string, int) {
-	if !p.known {
+	if !p.explicit {
 		p.signed, p.big = true, !p.little
 		switch kind {
 		case "sowt":

@@ -8,7 +8,7 @@ import (
 type fragments struct {
 	starts  int64 // moof boxes seen
 	all     int64 // ticks that they tell of
-	held    int64 // ticks of samples that the file holds
+	present int64 // ticks of samples that the file holds
 	cut     bool  // a sample was missing: nothing behind it counts
 	first   int64 // decode time of the first one, in ticks
 	timed   bool  // first is known
@@ -47,16 +47,16 @@ func (m *movie) fragment(moof box) error {
 		m.cut = true
 		return nil
 	}
-	at := moof.off
+	next := moof.off
 	for b := range m.w.boxes(moof.body, moof.end) {
 		if !b.is("traf") {
 			continue
 		}
-		end, err := m.trackFragment(moof, b, at)
+		end, err := m.trackFragment(moof, b, next)
 		if err != nil {
 			return err
 		}
-		at = end
+		next = end
 	}
 	return nil
 }
@@ -64,11 +64,12 @@ func (m *movie) fragment(moof box) error {
 // traf is one track of a fragment.
 type traf struct {
 	duration, size int64 // of a sample that does not say
-	at             int64 // where its next sample lies
+	next           int64 // where its next sample lies
 	base           int64 // what the offsets of its runs count from
 }
 
-// trackFragment adds the runs of a traf box when it is of the audio track. after is where the data of the one before ended.
+// trackFragment adds the runs of a traf box when it is of the audio track. after is where the data
+// of the one before ended.
 func (m *movie) trackFragment(moof, b box, after int64) (end int64, err error) {
 	var f traf
 	ours := false
@@ -95,7 +96,7 @@ func (m *movie) trackFragment(moof, b box, after int64) (end int64, err error) {
 			}
 		}
 	}
-	return f.at, nil
+	return f.next, nil
 }
 
 // header reads a tfhd box behind the track's number.
@@ -121,23 +122,23 @@ func (m *movie) header(flags uint32, h []byte, moof, after int64, defaults [2]in
 	if x := field(tfhdSize, 4); x != nil {
 		f.size = int64(be.Uint32(x))
 	}
-	f.at = f.base
+	f.next = f.base
 	return f
 }
 
 // sidx adds the duration that a segment index claims: a hint only, for a file whose end is missing.
 func (m *movie) sidx(b box) {
 	version, _, h := m.w.full(b, 28)
-	at := 16 + 8*int(version&1)
-	if m.track == nil || len(h) < at+4 {
+	offset := 16 + 8*int(version&1)
+	if m.track == nil || len(h) < offset+4 {
 		return
 	}
-	scale, n := int64(be.Uint32(h[4:])), int64(be.Uint16(h[at+2:]))
+	scale, n := int64(be.Uint32(h[4:])), int64(be.Uint16(h[offset+2:]))
 	if scale == 0 {
 		return
 	}
 	var sum int64
-	entries := b.body + 4 + int64(at) + 4
+	entries := b.body + 4 + int64(offset) + 4
 	for i := range min(n, (b.end-entries)/12) {
 		if e := m.w.At(entries+12*i, 8); len(e) == 8 {
 			sum += int64(be.Uint32(e[4:]))
@@ -151,12 +152,12 @@ func (m *movie) rescale(ticks, scale int64) int64 {
 	return int64(min(float64(ticks)*float64(m.track.scale)/float64(scale), media.MaxTicks))
 }
 
-// fragmentLength is the length of a file of fragments: those of its index, if any, and all that follow. Edits of a piece
-// that starts later than its media does have been played before it.
+// fragmentLength is the length of a file of fragments: those of its index, if any, and all that
+// follow. Edits of a piece that starts later than its media does have been played before it.
 func (m *movie) fragmentLength() (media.Info, error) {
 	t := m.track
 	m.settled()
-	held, all, err := m.tableTicks()
+	present, all, err := m.tableTicks()
 	if err != nil {
 		return media.Info{}, err
 	}
@@ -169,5 +170,5 @@ func (m *movie) fragmentLength() (media.Info, error) {
 	if m.mehd > 0 && m.timescale > 0 {
 		claimed = m.rescale(m.mehd, m.timescale)
 	}
-	return t.finish(held+m.held, all+m.all, claimed)
+	return t.finish(present+m.present, all+m.all, claimed)
 }

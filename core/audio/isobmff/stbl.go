@@ -11,7 +11,8 @@ type table struct {
 	width int // bytes of an entry; 0: 4 bits
 }
 
-// table finds the entries of a full box: head bytes that end with their number, then as many as the box really holds.
+// table finds the entries of a full box: head bytes that end with their number, then as many as the
+// box really holds.
 func (w boxReader) table(b box, head, width int) table {
 	_, _, h := w.full(b, head)
 	if len(h) < head {
@@ -34,7 +35,8 @@ func (w boxReader) compactSizes(b box) table {
 	return table{b.body + 12, min(int64(be.Uint32(h[4:])), (b.size()-12)*8/bits), int(bits / 8)}
 }
 
-// value gives entry i, or the first 4 bytes of wider entries that are no 64-bit numbers; 0 behind the end of the file.
+// value returns entry i, or the first 4 bytes of wider entries that are no 64-bit numbers; 0 behind
+// the end of the file.
 func (t table) value(w boxReader, i int64) int64 {
 	if t.width == 0 {
 		if b := w.At(t.off+i/2, 1); len(b) == 1 {
@@ -56,8 +58,8 @@ func (t table) value(w boxReader, i int64) int64 {
 	return int64(be.Uint32(b))
 }
 
-// ticks adds up the durations of the first n samples. A sample counts with no more than its codec can play: a longer one
-// stands before a gap, which no decoder fills.
+// ticks adds up the durations of the first n samples. A sample counts with no more than its codec
+// can play: a longer one stands before a gap, which no decoder fills.
 func (t *track) ticks(w boxReader, n int64) (sum int64, err error) {
 	for i := int64(0); i < t.stts.n && n > 0; i++ {
 		e := w.At(t.stts.off+8*i, 8)
@@ -77,7 +79,8 @@ func (t *track) ticks(w boxReader, n int64) (sum int64, err error) {
 	return sum, nil
 }
 
-// run is one entry of the sample-to-chunk table: chunks from first on, counted from 0, hold samples each.
+// run is one entry of the sample-to-chunk table: chunks from first on, counted from 0, hold samples
+// each.
 type run struct{ first, last, samples int64 }
 
 func (t *track) run(w boxReader, i int64) (run, bool) {

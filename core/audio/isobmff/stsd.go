@@ -7,20 +7,28 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-// codecs maps the kind of a sample entry to FFmpeg's codec name. mp4a is told further by its esds box.
+// codecs maps the kind of a sample entry to FFmpeg's codec name. The esds box refines mp4a.
 var codecs = map[string]string{
-	"mp4a": "aac", "alac": "alac", "Opus": "opus", "fLaC": "flac", "samr": "amr_nb", "sawb": "amr_wb", "ac-3": "ac3", "ec-3": "eac3",
-	"ac-4": "ac4", "dtsc": "dts", "dtsh": "dts", "dtsl": "dts", "dtse": "dts", "mlpa": "truehd", "mha1": "mpegh_3d_audio",
-	"mhm1": "mpegh_3d_audio", ".mp3": "mp3", "ms\x00\x55": "mp3", ".mp2": "mp2", "ms\x00\x02": "adpcm_ms", "ms\x00\x11": "adpcm_ima_wav",
-	"ima4": "adpcm_ima_qt", "agsm": "gsm", "MAC3": "mace3", "MAC6": "mace6", "QDM2": "qdm2", "QDMC": "qdmc", "Qclp": "qcelp",
-	"sqcp": "qcelp", "sevc": "evrc", "ulaw": "pcm_mulaw", "alaw": "pcm_alaw", "spex": "speex", "WMA2": "wmav2",
-	"sowt": "pcm_", "twos": "pcm_", "raw ": "pcm_", "NONE": "pcm_", "in24": "pcm_", "in32": "pcm_", "fl32": "pcm_", "fl64": "pcm_",
+	"mp4a": "aac", "alac": "alac", "Opus": "opus", "fLaC": "flac", "samr": "amr_nb",
+	"sawb": "amr_wb", "ac-3": "ac3", "ec-3": "eac3",
+	"ac-4": "ac4", "dtsc": "dts", "dtsh": "dts", "dtsl": "dts", "dtse": "dts", "mlpa": "truehd",
+	"mha1": "mpegh_3d_audio",
+	"mhm1": "mpegh_3d_audio", ".mp3": "mp3", "ms\x00\x55": "mp3", ".mp2": "mp2",
+	"ms\x00\x02": "adpcm_ms", "ms\x00\x11": "adpcm_ima_wav",
+	"ima4": "adpcm_ima_qt", "agsm": "gsm", "MAC3": "mace3", "MAC6": "mace6", "QDM2": "qdm2",
+	"QDMC": "qdmc", "Qclp": "qcelp",
+	"sqcp": "qcelp", "sevc": "evrc", "ulaw": "pcm_mulaw", "alaw": "pcm_alaw", "spex": "speex",
+	"WMA2": "wmav2",
+	"sowt": "pcm_", "twos": "pcm_", "raw ": "pcm_", "NONE": "pcm_", "in24": "pcm_", "in32": "pcm_",
+	"fl32": "pcm_", "fl64": "pcm_",
 	"lpcm": "pcm_", "ipcm": "pcm_", "fpcm": "pcm_",
 }
 
-// objectTypes maps the object type of an esds box (MP4 registration authority) to the codec; 0x40 and 0x66 to 0x68 are AAC.
+// objectTypes maps the object type of an esds box (MP4 registration authority) to the codec; 0x40
+// and 0x66 to 0x68 are AAC.
 var objectTypes = map[byte]string{
-	0x69: "mp3", 0x6b: "mp3", 0xa5: "ac3", 0xa6: "eac3", 0xa9: "dts", 0xac: "dts", 0xad: "opus", 0xdd: "vorbis", 0xe1: "qcelp", 0xa0: "evrc",
+	0x69: "mp3", 0x6b: "mp3", 0xa5: "ac3", 0xa6: "eac3", 0xa9: "dts", 0xac: "dts", 0xad: "opus",
+	0xdd: "vorbis", 0xe1: "qcelp", 0xa0: "evrc",
 }
 
 // sampleEntry is the fixed part of a sample entry for sound.
@@ -50,15 +58,15 @@ func (t *track) parseDescription(w boxReader, b box) error {
 	return nil
 }
 
-// parseEntry reads the fixed part. QuickTime lengthens it in versions 1 and 2; in an MP4 file of a newer kind of stsd box,
-// version 1 is the plain one.
+// parseEntry reads the fixed part. QuickTime lengthens it in versions 1 and 2; in an MP4 file of a
+// newer kind of stsd box, version 1 is the plain one.
 func (t *track) parseEntry(w boxReader, entry box, table byte) (sampleEntry, error) {
 	e := sampleEntry{kind: string(entry.kind[:])}
-	codec, known := codecs[e.kind]
+	codec, ok := codecs[e.kind]
 	switch {
 	case e.kind == "enca" || e.kind == "drms" || e.kind == "aavd":
 		return e, media.Unsupported("is encrypted")
-	case !known:
+	case !ok:
 		return e, media.Unsupported("holds audio of an unknown codec (%q)", e.kind)
 	}
 	h := w.At(entry.body, int(min(64, entry.size())))
@@ -66,7 +74,8 @@ func (t *track) parseEntry(w boxReader, entry box, table byte) (sampleEntry, err
 		return e, media.Corrupt("ends inside its sample description (%q)", e.kind)
 	}
 	t.info.Codec = codec
-	t.info.Channels, t.info.Bits, t.info.SampleRate = int(be.Uint16(h[16:])), int(be.Uint16(h[18:])), int(be.Uint32(h[24:])>>16)
+	t.info.Channels, t.info.Bits, t.info.SampleRate =
+		int(be.Uint16(h[16:])), int(be.Uint16(h[18:])), int(be.Uint32(h[24:])>>16)
 	head := int64(28)
 	switch version := be.Uint16(h[8:]); {
 	case version == 1 && table == 0 && len(h) >= 44:
@@ -79,7 +88,8 @@ func (t *track) parseEntry(w boxReader, entry box, table byte) (sampleEntry, err
 		}
 		t.info.Channels, t.info.Bits = int(int32(be.Uint32(h[40:]))), int(be.Uint32(h[48:])&0xff)
 		flags := be.Uint32(h[52:])
-		e.pcm = pcmFormat{known: true, float: flags&1 != 0, big: flags&2 != 0, signed: flags&4 != 0}
+		e.pcm = pcmFormat{explicit: true, float: flags&1 != 0, big: flags&2 != 0,
+			signed: flags&4 != 0}
 	}
 	e.content = box{body: min(entry.body+head, entry.end), end: entry.end}
 	return e, nil
@@ -120,16 +130,19 @@ func (t *track) parseCodecBoxes(w boxReader, in box, e *sampleEntry) error {
 func (t *track) parseCodecBox(kind string, h []byte) error {
 	switch {
 	case kind == "alac" && len(h) >= 28: // Apple, ALACMagicCookieDescription
-		t.info.Bits, t.info.Channels, t.info.SampleRate = int(h[9]), int(h[13]), int(be.Uint32(h[24:]))
+		t.info.Bits, t.info.Channels, t.info.SampleRate =
+			int(h[9]), int(h[13]), int(be.Uint32(h[24:]))
 		t.limit(int64(be.Uint32(h[4:])), int64(t.info.SampleRate))
-	case kind == "dOps" && len(h) >= 4: // Encapsulation of Opus in ISO Base Media File Format, 4.3.2
+	case kind == "dOps" && len(h) >= 4:
+		// Encapsulation of Opus in ISO Base Media File Format, 4.3.2
 		t.info.Channels, t.preSkip = int(h[1]), int64(be.Uint16(h[2:]))
 	case kind == "dfLa" && len(h) >= 4:
 		si, err := flac.ParseStreamInfo(h[4:])
 		if err != nil {
 			return err
 		}
-		t.info.SampleRate, t.info.Channels, t.info.Bits = int(si.SampleRate), int(si.NChannels), int(si.BitsPerSample)
+		t.info.SampleRate, t.info.Channels, t.info.Bits =
+			int(si.SampleRate), int(si.NChannels), int(si.BitsPerSample)
 		t.limit(int64(si.BlockSizeMax), int64(si.SampleRate))
 	case kind == "dac3" && len(h) >= 3: // ETSI TS 102 366, F.4
 		x := uint32(h[0])<<16 | uint32(h[1])<<8 | uint32(h[2])
@@ -162,7 +175,8 @@ func (t *track) finishEntry(e *sampleEntry) {
 		t.info.SampleRate, t.info.Bits = 48000, 0
 		t.limit(5760, 48000)
 	case "amr_nb", "amr_wb":
-		t.info.SampleRate, t.info.Channels, t.info.Bits = map[string]int{"amr_nb": 8000, "amr_wb": 16000}[codec], 1, 0
+		t.info.SampleRate, t.info.Channels, t.info.Bits = map[string]int{"amr_nb": 8000,
+			"amr_wb": 16000}[codec], 1, 0
 	case "adpcm_ima_qt", "adpcm_ima_wav", "adpcm_ms":
 		t.info.Bits = 4
 	case "alac", "flac":
@@ -177,7 +191,7 @@ func (t *track) finishEntry(e *sampleEntry) {
 	}
 }
 
-// limit says how many samples at rate one packet of the codec plays.
+// limit returns how many samples at rate one packet of the codec plays.
 func (t *track) limit(samples, rate int64) {
 	if samples > 0 && rate > 0 {
 		t.longest = (samples*t.scale + rate - 1) / rate

@@ -6,22 +6,24 @@ import (
 
 // track is the first audio track.
 type track struct {
-	info      media.Info
-	id        uint32
-	scale     int64      // ticks per second, > 0
-	header    int64      // ticks that the media header claims; 0 for none
-	longest   int64      // ticks that one sample can play by its codec; 0 when the codec does not say
+	info   media.Info
+	id     uint32
+	scale  int64 // ticks per second, > 0
+	header int64 // ticks that the media header claims; 0 for none
+	// ticks that one sample can play by its codec; 0 when the codec does not say
+	longest   int64
 	samples   int64      // in the table of the index
 	last      int64      // where the last chunk of them starts
 	constant  int64      // size of every sample in bytes; 0 when the table lists them
 	described sampleUnit // size that the description of the sound tells
-	preSkip   int64      // Opus: samples at 48 kHz that decoders drop at the start, where no edit list does
-	edits     []edit
-	edts      box
-	stts      table
-	stsc      table
-	stsz      table
-	chunks    table
+	// Opus: samples at 48 kHz that decoders drop at the start, where no edit list does
+	preSkip int64
+	edits   []edit
+	edts    box
+	stts    table
+	stsc    table
+	stsz    table
+	chunks  table
 }
 
 // clock reads the time scale and the duration of a movie or media header; 0 where it does not know.
@@ -58,8 +60,8 @@ func (w boxReader) parseTrack(trak box) (*track, error) {
 	}
 	if header, ok := w.find(trak, "tkhd"); ok {
 		version, _, h := w.full(header, 20)
-		if at := 8 + 8*int(version&1); len(h) >= at+4 {
-			t.id = be.Uint32(h[at:])
+		if offset := 8 + 8*int(version&1); len(h) >= offset+4 {
+			t.id = be.Uint32(h[offset:])
 		}
 	}
 	t.edts, _ = w.path(trak, "edts", "elst")
@@ -103,7 +105,8 @@ func (t *track) parseTable(w boxReader, table box) error {
 	return nil
 }
 
-// settle counts the samples of the table and reads the edits, now that the clock of the movie is known.
+// settle counts the samples of the table and reads the edits, now that the clock of the movie is
+// known.
 func (t *track) settle(w boxReader, moov box, movie int64) error {
 	covered, err := t.covered(w)
 	if err != nil {
@@ -129,10 +132,12 @@ func (t *track) settle(w boxReader, moov box, movie int64) error {
 	return nil
 }
 
-// finish gives the answer for held of all ticks of media; header is what another part of the file claims, 0 for nothing.
-func (t *track) finish(held, all, header int64) (media.Info, error) {
-	play, claimed := t.play(held), t.play(all)
-	if slack := int64(media.ClaimSlack * float64(t.scale)); header > 0 && (header > max(all, claimed)+slack || header < min(all, claimed)-slack) {
+// finish returns the info of a file that has present of all ticks of media; header is what another
+// part of the file claims, 0 for nothing.
+func (t *track) finish(present, all, header int64) (media.Info, error) {
+	play, claimed := t.play(present), t.play(all)
+	if slack := int64(media.ClaimSlack * float64(t.scale)); header > 0 &&
+		(header > max(all, claimed)+slack || header < min(all, claimed)-slack) {
 		claimed = header
 	}
 	return media.FinishAt(t.info, play, claimed, t.scale)

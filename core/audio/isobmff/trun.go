@@ -12,7 +12,7 @@ func (m *movie) run(f *traf, b box, ours bool) error {
 	}
 	count, off := int64(be.Uint32(h)), b.body+8
 	if flags&trunOffset != 0 && len(h) >= 8 {
-		f.at = f.base + int64(int32(be.Uint32(h[4:])))
+		f.next = f.base + int64(int32(be.Uint32(h[4:])))
 		off += 4
 	}
 	if flags&trunFirstFlags != 0 {
@@ -51,16 +51,16 @@ func (m *movie) equal(f *traf, count int64, ours bool) error {
 	if f.size == 0 { // samples of nothing
 		return nil
 	}
-	whole := min(count, max(0, m.w.File.Size-f.at)/f.size)
-	if err := m.samples(f, whole, f.duration, f.size, ours); err != nil || whole == count {
+	present := min(count, max(0, m.w.File.Size-f.next)/f.size)
+	if err := m.samples(f, present, f.duration, f.size, ours); err != nil || present == count {
 		return err
 	}
-	return m.samples(f, count-whole, f.duration, f.size, ours)
+	return m.samples(f, count-present, f.duration, f.size, ours)
 }
 
 // samples adds n samples of the same duration and size, all of them in the file or none.
 func (m *movie) samples(f *traf, n, duration, size int64, ours bool) error {
-	f.at += n * size
+	f.next += n * size
 	if !ours || n == 0 || size == 0 {
 		return nil
 	}
@@ -71,9 +71,9 @@ func (m *movie) samples(f *traf, n, duration, size int64, ours bool) error {
 		return media.Corrupt("claims samples that play for more than 2^53 ticks")
 	}
 	m.all += n * duration
-	m.cut = m.cut || f.at > m.w.File.Size
+	m.cut = m.cut || f.next > m.w.File.Size
 	if !m.cut {
-		m.held += n * duration
+		m.present += n * duration
 	}
 	return nil
 }

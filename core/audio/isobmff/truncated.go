@@ -6,7 +6,8 @@ type sampleUnit struct {
 	samples int64 // > 1 for compressed sound of QuickTime, whose table counts what is decoded
 }
 
-// unit is what samples of constant size are read by. QuickTime's table says 1 byte where the description knows better.
+// unit is the size in which samples of constant size are read. QuickTime's table has 1 byte where
+// the description has the real size.
 func (t *track) unit() sampleUnit {
 	if t.constant == 1 && t.described.bytes > 0 && t.described.samples > 0 {
 		return t.described
@@ -39,20 +40,21 @@ func (t *track) heldSamples(w boxReader) (int64, error) {
 	return n, nil
 }
 
-// inChunk counts how many of the want samples from number n on, which lie from off on, the file holds.
+// inChunk counts how many of the want samples from number n on, which lie from off on, the file
+// holds.
 func (t *track) inChunk(w boxReader, off, n, want int64) (got int64, err error) {
-	rest := w.File.Size - off
-	if rest <= 0 || off <= 0 {
+	remaining := w.File.Size - off
+	if remaining <= 0 || off <= 0 {
 		return 0, nil
 	}
 	if u := t.unit(); u.bytes > 0 {
-		return min(want, rest/u.bytes*u.samples), nil
+		return min(want, remaining/u.bytes*u.samples), nil
 	}
 	for got < want {
 		if !w.Spend(1) {
 			return 0, w.Spent()
 		}
-		if rest -= t.stsz.value(w, n+got); rest < 0 {
+		if remaining -= t.stsz.value(w, n+got); remaining < 0 {
 			break
 		}
 		got++

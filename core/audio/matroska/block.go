@@ -13,13 +13,14 @@ const (
 )
 
 const (
-	blockPeek  = 1024 // bytes of a block: its head, the lengths of its frames, the start of the first
+	// bytes of a block: its head, the lengths of its frames, the start of the first
+	blockPeek  = 1024
 	maxLaced   = 256
 	laceStep   = 255
 	blockFixed = 3 // timestamp and flags behind the track's number
 )
 
-// group reads a block with what is said of it.
+// group reads a block together with its group's elements.
 func (m *document) group(e element) {
 	var block element
 	var duration, discard float64
@@ -45,16 +46,17 @@ func (m *document) group(e element) {
 func (m *document) block(e element, duration, discard float64) {
 	h := m.w.At(e.body, int(min(16, e.size())))
 	number, n, _ := vint(h)
-	if m.track == nil || n == 0 || number != m.track.number || len(h) < n+blockFixed || e.cut || e.end > m.w.File.Size {
+	if m.track == nil || n == 0 || number != m.track.number || len(h) < n+blockFixed || e.cut ||
+		e.end > m.w.File.Size {
 		return
 	}
 	m.blocks++
 	m.w.Spend(media.StepsBlock)
-	at := (m.cluster + float64(int16(be.Uint16(h[n:])))) * m.scale / nanos
+	start := (m.cluster + float64(int16(be.Uint16(h[n:])))) * m.scale / nanos
 	frames := m.laces(e, e.body+int64(n+blockFixed), int(h[n+2]>>1&3))
 	rate := float64(m.track.info.SampleRate)
 	var samples int64
-	told := len(frames) > 0
+	counted := len(frames) > 0
 	for i, f := range frames {
 		if i > 0 && !m.w.Spend(media.StepsHead) {
 			return
@@ -63,11 +65,11 @@ func (m *document) block(e element, duration, discard float64) {
 		if !m.track.opaque {
 			k = m.track.packets.samples(m.peek(f), f.size())
 		}
-		told = told && (k > 0 || m.track.packets.vorbis != nil)
+		counted = counted && (k > 0 || m.track.packets.vorbis != nil)
 		samples += k
 	}
 	length := float64(samples) / rate
-	if !told {
+	if !counted {
 		m.unknown = true
 		if length = duration; length == 0 {
 			length = m.track.fallback * float64(len(frames))
@@ -76,13 +78,13 @@ func (m *document) block(e element, duration, discard float64) {
 	drop := min(int64(discard*rate+0.5), int64(length*rate+0.5))
 	m.samples, m.discard = m.samples+samples, m.discard+drop
 	if !m.any || m.mute {
-		m.any, m.first = true, at
-		m.mute = told && samples == 0
+		m.any, m.first = true, start
+		m.mute = counted && samples == 0
 	}
-	m.end = max(m.end, at+length)
+	m.end = max(m.end, start+length)
 }
 
-// peek gives the first bytes of a frame, with those in front that were stripped from all.
+// peek returns the first bytes of a frame, with those in front that were stripped from all.
 func (m *document) peek(f element) []byte {
 	b := m.w.At(f.body, int(min(packetPeek, f.size())))
 	if len(m.track.prefix) > 0 {
@@ -91,7 +93,7 @@ func (m *document) peek(f element) []byte {
 	return b
 }
 
-// laces gives the frames of a block, which start at off. They are valid until the next call.
+// laces returns the frames of a block, which start at off. They are valid until the next call.
 func (m *document) laces(e element, off int64, lacing int) []element {
 	m.frames = m.frames[:0]
 	if lacing == lacingNone {
@@ -108,15 +110,16 @@ func (m *document) laces(e element, off int64, lacing int) []element {
 	if !ok {
 		return nil
 	}
-	at := off + 1 + int64(used)
+	pos := off + 1 + int64(used)
 	for _, size := range sizes[:count] {
-		m.frames = append(m.frames, element{body: at, end: at + size})
-		at += size
+		m.frames = append(m.frames, element{body: pos, end: pos + size})
+		pos += size
 	}
 	return m.frames
 }
 
-// laceSizes reads the sizes of frames, which with h itself take total bytes; the last one has what is left.
+// laceSizes reads the sizes of frames, which with h itself take total bytes; the last one has what
+// is left.
 func laceSizes(h []byte, sizes []int64, lacing int, total int64) (used int, ok bool) {
 	count := len(sizes)
 	if lacing == lacingFixed {
@@ -159,7 +162,8 @@ func xiphSize(b []byte) (size int64, n int) {
 	return 0, 0
 }
 
-// ebmlSize reads a size, or with difference how it differs from the one before: a number with its middle at 0.
+// ebmlSize reads a size, or with difference how it differs from the one before: a number with its
+// middle at 0.
 func ebmlSize(b []byte, difference bool) (size int64, n int) {
 	x, n, _ := vint(b)
 	if difference && n > 0 {

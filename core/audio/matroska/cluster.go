@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// wholeWalk is the size of a file up to which every block is looked at. In a larger one, whose clusters say their sizes, the
-	// first and the last cluster tell.
+	// wholeWalk is the file size up to which every block is read. In a larger file whose clusters
+	// have sizes, the first and the last cluster suffice.
 	wholeWalk   = 1 << 20
 	maxClusters = 1 << 16
 )
@@ -24,26 +24,28 @@ type skipping struct {
 	blocks  int64     // of the track, since the last ones that were skipped
 }
 
-// enter gives the offset at which to go on at a cluster: inside, behind, or at the last cluster. Of a live recording, whose
-// clusters do not say where they end, every block is looked at as long as there is time.
+// enter returns the offset at which to continue at a cluster: inside it, behind it, or at the last
+// cluster. In a live recording, whose clusters have no sizes, every block is read while there is
+// time.
 func (m *document) enter(e element, end int64) int64 {
 	live := e.open || len(m.passed) >= maxClusters
 	if m.every || !m.any || e.cut || live && m.w.Steps > media.MaxSteps/2 {
 		return e.body
 	}
 	if live {
-		at := m.jump(e.body, end)
-		if at > e.body {
+		target := m.jump(e.body, end)
+		if target > e.body {
 			m.skipped, m.blocks = true, 0
 		}
-		return at
+		return target
 	}
 	m.w.Step = media.HopLen
 	m.passed, m.skipped, m.blocks = append(m.passed, e), true, 0
 	return m.jump(e.end, end)
 }
 
-// jump gives, once, the offset of the last cluster, where it is found near the end and behind from; else from.
+// jump returns, once, the offset of the last cluster if that lies near the end and behind from;
+// else from.
 func (m *document) jump(from, end int64) int64 {
 	if m.jumped {
 		return from
@@ -53,7 +55,8 @@ func (m *document) jump(from, end int64) int64 {
 		off := max(from, end-n)
 		b := m.w.Load(off, int(end-off))
 		for i := len(b); i > 0 && m.w.Spend(media.StepsHead); {
-			if i = bytes.LastIndex(b[:i], clusterMagic); i >= 0 && m.startsCluster(off+int64(i), end) {
+			if i = bytes.LastIndex(b[:i], clusterMagic); i >= 0 &&
+				m.startsCluster(off+int64(i), end) {
 				m.near = len(m.passed)
 				return off + int64(i)
 			}
@@ -65,8 +68,8 @@ func (m *document) jump(from, end int64) int64 {
 	return from
 }
 
-// startsCluster says whether the bytes at off, which look like the ID of a cluster, are one: its clock comes first, or after a
-// checksum, and behind it another element or the end.
+// startsCluster reports whether the bytes at off, which look like the ID of a cluster, are one: its
+// clock comes first, or after a checksum, and behind it another element or the end.
 func (m *document) startsCluster(off, end int64) bool {
 	e, ok := m.w.element(off, end)
 	if !ok || e.cut && !m.cut {
@@ -83,8 +86,8 @@ func (m *document) startsCluster(off, end int64) bool {
 	return ok || e.end == end
 }
 
-// lastCluster looks into the clusters that were passed, from the last one back, until one holds a block of the track. Where
-// none behind the jump does, the segment is walked cluster by cluster.
+// lastCluster looks into the clusters that were passed, from the last one back, until one holds a
+// block of the track. Where none behind the jump does, the segment is walked cluster by cluster.
 func (m *document) lastCluster(end int64) error {
 	m.w.Step = media.WindowLen
 	for {

@@ -13,15 +13,18 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-// codecs maps Matroska's name of a codec, up to a slash where it has variants, to FFmpeg's. Source: RFC 9559 and the codec
-// mappings beside it.
+// codecs maps Matroska's name of a codec, up to a slash where it has variants, to FFmpeg's. Source:
+// RFC 9559 and the codec mappings beside it.
 var codecs = map[string]string{
-	"A_OPUS": "opus", "A_VORBIS": "vorbis", "A_AAC": "aac", "A_FLAC": "flac", "A_MPEG/L3": "mp3", "A_MPEG/L2": "mp2", "A_MPEG/L1": "mp1",
-	"A_AC3": "ac3", "A_EAC3": "eac3", "A_ALAC": "alac", "A_DTS": "dts", "A_TRUEHD": "truehd", "A_MLP": "mlp", "A_TTA1": "tta",
-	"A_WAVPACK4": "wavpack", "A_PCM/INT/LIT": "pcm_", "A_PCM/INT/BIG": "pcm_", "A_PCM/FLOAT/IEEE": "pcm_",
+	"A_OPUS": "opus", "A_VORBIS": "vorbis", "A_AAC": "aac", "A_FLAC": "flac", "A_MPEG/L3": "mp3",
+	"A_MPEG/L2": "mp2", "A_MPEG/L1": "mp1",
+	"A_AC3": "ac3", "A_EAC3": "eac3", "A_ALAC": "alac", "A_DTS": "dts", "A_TRUEHD": "truehd",
+	"A_MLP": "mlp", "A_TTA1": "tta",
+	"A_WAVPACK4": "wavpack", "A_PCM/INT/LIT": "pcm_", "A_PCM/INT/BIG": "pcm_",
+	"A_PCM/FLOAT/IEEE": "pcm_",
 }
 
-// packets tells how many samples a packet plays: a fixed number, a number by its bytes, or by its first ones.
+// packets returns how many samples a packet plays: a fixed number, or by its size or first bytes.
 type packets struct {
 	fixed  int64
 	bytes  int64 // of a sample of all channels
@@ -32,11 +35,11 @@ type packets struct {
 
 // codec reads the codec's own header.
 func (t *track) codec(w ebmlReader) error {
-	name, known := codecs[t.id]
-	if root, _, _ := strings.Cut(t.id, "/"); !known {
-		name, known = codecs[root] // "A_AAC/MPEG4/LC", "A_DTS/EXPRESS"
+	name, ok := codecs[t.id]
+	if root, _, _ := strings.Cut(t.id, "/"); !ok {
+		name, ok = codecs[root] // "A_AAC/MPEG4/LC", "A_DTS/EXPRESS"
 	}
-	if !known {
+	if !ok {
 		return media.Unsupported("holds audio of an unknown codec (%q)", t.id)
 	}
 	t.info.Codec, t.packets.codec = name, name
@@ -77,23 +80,24 @@ func (t *track) opus(private []byte) error {
 	return nil
 }
 
-// vorbis takes apart the three headers: a count of 2, the lengths of the first two in steps of 255, then all three.
+// vorbis takes apart the three headers: a count of 2, the lengths of the first two in steps of 255,
+// then all three.
 func (t *track) vorbis(w ebmlReader, private []byte) error {
 	t.info.Bits = 0
 	if len(private) < 3 || private[0] != 2 {
 		return media.Corrupt("has a Vorbis track without its headers")
 	}
-	at := 1
+	pos := 1
 	for range 2 {
-		for at < len(private) && private[at] == 255 {
-			at++
+		for pos < len(private) && private[pos] == 255 {
+			pos++
 		}
-		at++
+		pos++
 	}
-	if at > len(private) || !bytes.HasPrefix(private[at:], []byte("\x01vorbis")) {
+	if pos > len(private) || !bytes.HasPrefix(private[pos:], []byte("\x01vorbis")) {
 		return media.Corrupt("has a Vorbis track without its headers")
 	}
-	head, err := codec.ParseVorbis(private[at:])
+	head, err := codec.ParseVorbis(private[pos:])
 	if err != nil {
 		return err
 	}
@@ -113,7 +117,8 @@ func (t *track) flac(private []byte) error {
 	if err != nil {
 		return err
 	}
-	t.info.SampleRate, t.info.Channels, t.info.Bits = int(si.SampleRate), int(si.NChannels), int(si.BitsPerSample)
+	t.info.SampleRate, t.info.Channels, t.info.Bits =
+		int(si.SampleRate), int(si.NChannels), int(si.BitsPerSample)
 	t.packets.flac = si
 	return nil
 }
@@ -156,10 +161,10 @@ func (t *track) aac(private []byte) {
 	t.packets.fixed = c.Frame * int64(c.Rate) / int64(c.Core)
 }
 
-// packetPeek is how much of the start of a packet is looked at.
+// packetPeek is how much of the start of a packet is read.
 const packetPeek = 16
 
-// samples gives those of a packet of size bytes by its first ones; 0 when it does not tell.
+// samples returns the samples of a packet of size bytes from its first bytes; 0 when unknown.
 func (p *packets) samples(head []byte, size int64) int64 {
 	switch {
 	case p.bytes > 0:
@@ -185,8 +190,9 @@ func (p *packets) samples(head []byte, size int64) int64 {
 	return p.fixed
 }
 
-// snap takes the rounding of timestamps off a length where packets allow only some lengths: a tick for the first and the last
-// one together, and ms at the least, as files are often made from others.
+// snap takes the rounding of timestamps off a length where packets allow only some lengths: a tick
+// for the first and the last one together, and ms at the least, as files are often made from
+// others.
 func (p *packets) snap(samples, tick float64) int64 {
 	grain := float64(p.fixed)
 	switch p.codec {

@@ -53,7 +53,8 @@ func (w ebmlReader) element(off, end int64) (element, bool) {
 	return e, true
 }
 
-// vint reads a number of variable length and says how many bytes it took, 0 if there is none; ones are all bits set.
+// vint reads a number of variable length and returns how many bytes it took, 0 if there is none;
+// ones are all bits set.
 func vint(b []byte) (x uint64, n int, ones bool) {
 	if len(b) == 0 || b[0] == 0 {
 		return 0, 0, false
@@ -69,7 +70,7 @@ func vint(b []byte) (x uint64, n int, ones bool) {
 	return x, n, x == 1<<(7*n)-1
 }
 
-// elements gives the children of an element of known size, up to the first that is none.
+// elements returns the children of an element of known size, up to the first that is none.
 func (w ebmlReader) elements(parent element) iter.Seq[element] {
 	return func(yield func(element) bool) {
 		for off := parent.body; off < parent.end && w.Spend(media.StepsHead); {
@@ -90,7 +91,7 @@ func (w ebmlReader) number(e element) (x uint64) {
 	return x
 }
 
-// real reads a floating-point number of 4 or 8 bytes; 0 if it is none that is finite.
+// real reads a floating-point number of 4 or 8 bytes; 0 if it is not finite.
 func (w ebmlReader) real(e element) (x float64) {
 	switch e.size() {
 	case 4:

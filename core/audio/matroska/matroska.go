@@ -45,7 +45,7 @@ type document struct {
 	skipping
 }
 
-// heard is what the blocks of the track that were looked at add up to.
+// heard sums up the blocks of the track that were read.
 type heard struct {
 	samples int64   // that a decoder makes of them
 	unknown bool    // there were blocks that do not tell
@@ -56,8 +56,9 @@ type heard struct {
 	end     float64 // s at which the last one ends
 }
 
-// Parse counts the blocks of the first audio track: what the header claims is rounded, leaves out what decoders drop,
-// is about the longest track, and is missing from live recordings. Source: RFC 9559.
+// Parse counts the blocks of the first audio track: what the header claims is rounded, leaves out
+// what decoders drop, is about the longest track, and is missing from live recordings. Source: RFC
+// 9559.
 func Parse(s *media.File, base int64) (media.Info, error) {
 	m := &document{w: ebmlReader{media.NewWindow(s)}}
 	head, ok := m.w.element(base, s.Size)
@@ -105,8 +106,8 @@ func (m *document) segment(e element) (media.Info, error) {
 	return m.length()
 }
 
-// walk looks at the elements from off to end. Clusters and what is in them are taken as one row: a live recording does not
-// say where its clusters end.
+// walk reads the elements from off to end. Clusters and their children are treated as one sequence:
+// a live recording does not have the sizes of its clusters.
 func (m *document) walk(off, end int64) error {
 	for off < end && m.w.Spend(media.StepsHead) {
 		e, ok := m.w.element(off, end)
@@ -156,15 +157,18 @@ func (m *document) info(e element) {
 	m.claimed = max(0, ticks*m.scale/nanos)
 }
 
-// contradicted says whether the header claims another length than the end of the last block, of a file that holds only sound.
+// contradicted reports whether the header claims another length than the end of the last block, of
+// a file that holds only sound.
 func (m *document) contradicted() bool {
-	return m.others == 0 && !m.cut && m.claimed > 0 && (m.claimed > m.end+media.ClaimSlack || m.claimed < m.end-media.ClaimSlack)
+	return m.others == 0 && !m.cut && m.claimed > 0 &&
+		(m.claimed > m.end+media.ClaimSlack || m.claimed < m.end-media.ClaimSlack)
 }
 
-// plausible says whether so many bytes can hold as much sound as first and last block say: 120 ms of Opus take some bytes.
+// plausible reports whether so many bytes can hold as much sound as first and last block say: 120
+// ms of Opus take some bytes.
 func (m *document) plausible() bool { return (m.end-m.first)/0.12 <= float64(m.w.File.Size)/4 }
 
-// length puts together what the file holds.
+// length computes the duration from all that was read.
 func (m *document) length() (media.Info, error) {
 	t := m.track
 	rate := float64(t.info.SampleRate)
@@ -172,32 +176,34 @@ func (m *document) length() (media.Info, error) {
 		m.end, t.info.Method = m.claimed, "header"
 	}
 	if (m.unknown || m.skipped) && !m.plausible() {
-		return media.Info{}, media.Corrupt("ends after %.0f s, more than %d bytes can hold", m.end, m.w.File.Size)
+		return media.Info{}, media.Corrupt("ends after %.0f s, more than %d bytes can hold", m.end,
+			m.w.File.Size)
 	}
-	held := int64((m.end-m.first)*rate + 0.5)
+	samples := int64((m.end-m.first)*rate + 0.5)
 	switch {
 	case t.info.Method == "header":
 	case m.skipped:
 		t.info.Method = "tail"
-		held = t.packets.snap((m.end-m.first)*rate, 1.5*rate*max(m.scale/nanos, 0.001))
+		samples = t.packets.snap((m.end-m.first)*rate, 1.5*rate*max(m.scale/nanos, 0.001))
 	default:
 		t.info.Method = "walked"
 		if !m.unknown {
-			held = m.samples
+			samples = m.samples
 		}
 	}
-	held -= min(held, t.skip()+m.discard)
-	return media.Finish(t.info, held, m.otherClaim(rate))
+	samples -= min(samples, t.skip()+m.discard)
+	return media.Finish(t.info, samples, m.otherClaim(rate))
 }
 
-// otherClaim gives the samples that the header claims, 0 where that is what the file holds, but for rounding. In a film it may
-// be the pictures that last longer.
+// otherClaim returns the samples that the header claims, 0 where that is what the file holds, but
+// for rounding. In a film it may be the pictures that last longer.
 func (m *document) otherClaim(rate float64) int64 {
 	slack := media.ClaimSlack
 	if m.cut {
 		slack = 0.002
 	}
-	if m.claimed <= 0 || m.claimed > media.MaxTicks/rate || m.others > 0 && !m.cut || math.Abs(m.claimed-m.end) <= slack {
+	if m.claimed <= 0 || m.claimed > media.MaxTicks/rate || m.others > 0 && !m.cut ||
+		math.Abs(m.claimed-m.end) <= slack {
 		return 0
 	}
 	return int64(m.claimed * rate)

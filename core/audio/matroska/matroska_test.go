@@ -13,7 +13,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// TestMatroskaFixtures holds the length against what FFmpeg decodes: ffmpeg -i FILE -map 0:a -f s16le - | wc -c.
+// TestMatroskaFixtures holds the length against what FFmpeg decodes: ffmpeg -i FILE -map 0:a -f
+// s16le - | wc -c.
 func TestMatroskaFixtures(t *testing.T) {
 	audiotest.Plays(t, []audiotest.Whole{
 		{File: "opus.webm", Samples: 52800, Want: media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
@@ -23,7 +24,8 @@ func TestMatroskaFixtures(t *testing.T) {
 		{File: "flac_0.3s.mka", Samples: 4800, Want: media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "walked"}},
 		{File: "alac_8k_0.7s.mka", Samples: 5600, Want: media.Info{SampleRate: 8000, Channels: 1, Bits: 16, Codec: "alac", Method: "walked"}},
 		{File: "laced_mp3.mka", Samples: 19584, Want: media.Info{SampleRate: 16000, Channels: 1, Codec: "mp3", Method: "walked"}},
-		{File: "aac_delay.mka", Samples: 18432, Want: media.Info{SampleRate: 16000, Channels: 2, Codec: "aac", Method: "walked"}}, // by FFmpeg 8.0; 5.1 passes over CodecDelay
+		// by FFmpeg 8.0; 5.1 passes over CodecDelay
+		{File: "aac_delay.mka", Samples: 18432, Want: media.Info{SampleRate: 16000, Channels: 2, Codec: "aac", Method: "walked"}},
 	})
 }
 
@@ -41,10 +43,11 @@ func TestMatroskaTruncated(t *testing.T) {
 				assert.Zero(t, before, n)
 				continue
 			}
-			if want, told := points[n]; told {
+			if want, ok := points[n]; ok {
 				assert.InDelta(t, want/48000, info.DurationS, 1e-9)
 			}
-			if n < len(b)-60 { // where what to drop of the last packet is missing, the file plays longer
+			if n < len(b)-60 {
+				// where what to drop of the last packet is missing, the file plays longer
 				assert.GreaterOrEqual(t, info.DurationS, before, n)
 			}
 			before = info.DurationS
@@ -89,18 +92,18 @@ func film(number uint64) []byte {
 
 func info(duration float64) []byte { return elem(idInfo, realElem(idDuration, duration)) }
 
-func blockBody(track byte, at int16, lacing byte, body ...[]byte) []byte {
-	return append(be.AppendUint16([]byte{0x80 | track}, uint16(at)), append([]byte{lacing << 1}, bytes.Join(body, nil)...)...)
+func blockBody(track byte, timestamp int16, lacing byte, body ...[]byte) []byte {
+	return append(be.AppendUint16([]byte{0x80 | track}, uint16(timestamp)), append([]byte{lacing << 1}, bytes.Join(body, nil)...)...)
 }
 
 // pcmBlock holds n samples.
-func pcmBlock(at int16, n int) []byte {
-	return elem(idSimpleBlock, blockBody(1, at, 0, make([]byte, 2*n)))
+func pcmBlock(timestamp int16, n int) []byte {
+	return elem(idSimpleBlock, blockBody(1, timestamp, 0, make([]byte, 2*n)))
 }
 
 // cluster of k blocks of 100 ms each.
-func cluster(at uint64, k int) []byte {
-	parts := [][]byte{uintElem(idTimestamp, at)}
+func cluster(timestamp uint64, k int) []byte {
+	parts := [][]byte{uintElem(idTimestamp, timestamp)}
 	for i := range k {
 		parts = append(parts, pcmBlock(int16(100*i), 100))
 	}
@@ -117,8 +120,8 @@ func TestMatroskaOdd(t *testing.T) {
 		return elem(idTrackEntry, uintElem(idTrackNumber, 1), uintElem(idTrackType, 2), elem(idCodecID, []byte("A_OPUS")), bytes.Join(more, nil))
 	}
 	group := func(parts ...[]byte) []byte { return elem(idBlockGroup, parts...) }
-	at := uintElem(idTimestamp, 0)
-	whole := matroskaFile(info(500), elem(idTracks, pcmTrack()), cluster(0, 5))
+	timestamp := uintElem(idTimestamp, 0)
+	original := matroskaFile(info(500), elem(idTracks, pcmTrack()), cluster(0, 5))
 	tracks := elem(idTracks, pcmTrack())
 	two := [][]byte{{0, 0}, {0, 0, 0, 0}}
 	cases := []struct {
@@ -127,30 +130,30 @@ func TestMatroskaOdd(t *testing.T) {
 		seconds float64
 		claimed float64
 	}{
-		{"plain", whole, 0.5, 0},
-		{"cut inside the last block", whole[:len(whole)-1], 0.4, 0.5},
+		{"plain", original, 0.5, 0},
+		{"cut inside the last block", original[:len(original)-1], 0.4, 0.5},
 		{"header claims more", matroskaFile(info(5000), tracks, cluster(0, 5)), 0.5, 5},
 		{"header claims less", matroskaFile(info(1), tracks, cluster(0, 9)), 0.9, 0.001},
 		{"pictures last longer", matroskaFile(info(5000), elem(idTracks, film(2), pcmTrack()), cluster(0, 5)), 0.5, 0},
 		{"no length", matroskaFile(tracks, cluster(0, 5)), 0.5, 0},
-		{"all sizes unknown", append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, openElem(idCluster, at, pcmBlock(0, 100)), openElem(idCluster, uintElem(idTimestamp, 100), pcmBlock(0, 50)))...), 0.15, 0},
-		{"another document behind", append(bytes.Clone(whole), whole...), 0.5, 0},
-		{"another document inside an open one", append(append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, cluster(0, 2))...), whole...), 0.2, 0},
-		{"garbage behind", append(bytes.Clone(whole), make([]byte, 50)...), 0.5, 0},
+		{"all sizes unknown", append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, openElem(idCluster, timestamp, pcmBlock(0, 100)), openElem(idCluster, uintElem(idTimestamp, 100), pcmBlock(0, 50)))...), 0.15, 0},
+		{"another document behind", append(bytes.Clone(original), original...), 0.5, 0},
+		{"another document inside an open one", append(append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, cluster(0, 2))...), original...), 0.2, 0},
+		{"garbage behind", append(bytes.Clone(original), make([]byte, 50)...), 0.5, 0},
 		{"garbage inside", matroskaFile(tracks, cluster(0, 3), make([]byte, 50)), 0.3, 0},
 		{"starts late", matroskaFile(info(60_500), tracks, cluster(60_000, 5)), 0.5, 0},
-		{"other tracks between", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(2, 0, 0, make([]byte, 900))), pcmBlock(0, 100))), 0.1, 0},
+		{"other tracks between", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(2, 0, 0, make([]byte, 900))), pcmBlock(0, 100))), 0.1, 0},
 		{"clock of 10 us", matroskaFile(elem(idInfo, uintElem(idScale, 10_000), realElem(idDuration, 50_000)), tracks, cluster(0, 5)), 0.5, 0},
-		{"groups with padding", matroskaFile(tracks, elem(idCluster, at, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, 30_000_000)))), 0.07, 0},
-		{"padding below 0", matroskaFile(tracks, elem(idCluster, at, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, math.MaxUint64-5)))), 0.1, 0},
+		{"groups with padding", matroskaFile(tracks, elem(idCluster, timestamp, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, 30_000_000)))), 0.07, 0},
+		{"padding below 0", matroskaFile(tracks, elem(idCluster, timestamp, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, math.MaxUint64-5)))), 0.1, 0},
 		{"delay", matroskaFile(elem(idTracks, pcmTrack(uintElem(idCodecDelay, 20_000_000))), cluster(0, 1)), 0.08, 0},
-		{"Xiph lacing", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{2, 255, 1, 2}, make([]byte, 256+2+42))))), 0.15, 0},
-		{"fixed lacing", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 2, []byte{2}, make([]byte, 300))))), 0.15, 0},
-		{"EBML lacing", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 3, []byte{2, 0x40, 200, 0x5f, 0xff - 100}, make([]byte, 200+100+6))))), 0.153, 0},
-		{"frames of one byte", matroskaFile(tracks, elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{1, 2}, bytes.Join(two, nil))))), 0.003, 0},
-		{"stripped heads", matroskaFile(elem(idTracks, opus(stripped)), elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 0, []byte{1, 2})), elem(idSimpleBlock, blockBody(1, 20, 0, []byte{1, 2})))), 0.04, 0},
-		{"frames that do not tell, with lengths", matroskaFile(elem(idTracks, opus(uintElem(idDefaultDuration, 20_000_000))), elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 0)), group(elem(idBlock, blockBody(1, 20, 0)), uintElem(idBlockDuration, 30)))), 0.05, 0},
-		{"frames that do not tell, with the header", matroskaFile(info(77), elem(idTracks, opus()), elem(idCluster, at, elem(idSimpleBlock, blockBody(1, 0, 0)), elem(idSimpleBlock, blockBody(1, 20, 0)))), 0.077, 0},
+		{"Xiph lacing", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{2, 255, 1, 2}, make([]byte, 256+2+42))))), 0.15, 0},
+		{"fixed lacing", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 2, []byte{2}, make([]byte, 300))))), 0.15, 0},
+		{"EBML lacing", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 3, []byte{2, 0x40, 200, 0x5f, 0xff - 100}, make([]byte, 200+100+6))))), 0.153, 0},
+		{"frames of one byte", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{1, 2}, bytes.Join(two, nil))))), 0.003, 0},
+		{"stripped heads", matroskaFile(elem(idTracks, opus(stripped)), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0, []byte{1, 2})), elem(idSimpleBlock, blockBody(1, 20, 0, []byte{1, 2})))), 0.04, 0},
+		{"frames that do not tell, with lengths", matroskaFile(elem(idTracks, opus(uintElem(idDefaultDuration, 20_000_000))), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0)), group(elem(idBlock, blockBody(1, 20, 0)), uintElem(idBlockDuration, 30)))), 0.05, 0},
+		{"frames that do not tell, with the header", matroskaFile(info(77), elem(idTracks, opus()), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0)), elem(idSimpleBlock, blockBody(1, 20, 0)))), 0.077, 0},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -169,11 +172,11 @@ func TestMatroskaOdd(t *testing.T) {
 // TestMatroskaLong: of a large file only the first and the last cluster with sound are looked into.
 func TestMatroskaLong(t *testing.T) {
 	pad := make([]byte, 60_000)
-	silent := func(at uint64) []byte {
-		return elem(idCluster, elem(idChecksum, []byte("abcd")), uintElem(idTimestamp, at), elem(idSimpleBlock, blockBody(2, 0, 0, pad)))
+	silent := func(timestamp uint64) []byte {
+		return elem(idCluster, elem(idChecksum, []byte("abcd")), uintElem(idTimestamp, timestamp), elem(idSimpleBlock, blockBody(2, 0, 0, pad)))
 	}
-	filled := func(at uint64) []byte {
-		return elem(idCluster, elem(idChecksum, []byte("abcd")), uintElem(idTimestamp, at), pcmBlock(0, 500), elem(idSimpleBlock, blockBody(2, 0, 0, pad)), pcmBlock(500, 500))
+	filled := func(timestamp uint64) []byte {
+		return elem(idCluster, elem(idChecksum, []byte("abcd")), uintElem(idTimestamp, timestamp), pcmBlock(0, 500), elem(idSimpleBlock, blockBody(2, 0, 0, pad)), pcmBlock(500, 500))
 	}
 	sound := [][]byte{info(40_000), elem(idTracks, film(2), pcmTrack())}
 	for i := range 40 {

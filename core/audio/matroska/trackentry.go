@@ -122,7 +122,7 @@ func (t *track) parseAudio(w ebmlReader, e element) {
 	}
 }
 
-// hertz rounds a sample rate; 0 if it is none.
+// hertz rounds a sample rate; 0 if it is out of range.
 func hertz(x float64) int {
 	if x < 1 || x > 1<<31 {
 		return 0
@@ -130,7 +130,8 @@ func hertz(x float64) int {
 	return int(x + 0.5)
 }
 
-// parseEncodings reads what was done to every frame: mkvmerge used to strip bytes that all frames start with.
+// parseEncodings reads what was done to every frame: mkvmerge used to strip bytes that all frames
+// start with.
 func (t *track) parseEncodings(w ebmlReader, e element) error {
 	for c := range w.elements(e) {
 		for c := range w.elements(c) {
@@ -144,7 +145,8 @@ func (t *track) parseEncodings(w ebmlReader, e element) error {
 					case idAlgorithm:
 						algorithm = w.number(c)
 					case idSettings:
-						t.prefix = append([]byte(nil), w.At(c.body, int(min(c.size(), packetPeek)))...)
+						t.prefix = append([]byte(nil),
+							w.At(c.body, int(min(c.size(), packetPeek)))...)
 					}
 				}
 				t.opaque = algorithm != stripsHeaders
@@ -154,7 +156,7 @@ func (t *track) parseEncodings(w ebmlReader, e element) error {
 	return nil
 }
 
-// skip gives the samples that decoders drop at the start.
+// skip returns the samples that decoders drop at the start.
 func (t *track) skip() int64 {
 	if t.preSkip > 0 {
 		return t.preSkip

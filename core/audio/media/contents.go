@@ -28,8 +28,8 @@ var others = []struct{ magic, name string }{
 	{"SQLite format 3\x00", "an SQLite database"},
 }
 
-// Contents names what a file holds that is not what was expected, which often tells how it came to be. It never quotes the
-// file: a list may name any file, and errors are shown, logged and sent on.
+// Contents names what a file contains instead of audio, which often explains its origin. It never
+// quotes the file: a list may name any file, and errors are shown, logged and sent on.
 func Contents(head []byte) string {
 	for _, o := range others {
 		if strings.HasPrefix(string(head), o.magic) {
@@ -52,7 +52,8 @@ func Contents(head []byte) string {
 func isText(head []byte) bool {
 	for len(head) > 0 {
 		r, n := utf8.DecodeRune(head)
-		if r == utf8.RuneError && n == 1 && utf8.FullRune(head) || r < ' ' && !strings.ContainsRune("\t\r\n\f", r) {
+		if r == utf8.RuneError && n == 1 && utf8.FullRune(head) ||
+			r < ' ' && !strings.ContainsRune("\t\r\n\f", r) {
 			return false
 		}
 		head = head[n:]

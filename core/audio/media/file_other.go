@@ -14,7 +14,8 @@ type handle = *os.File
 
 var noFile handle
 
-// Open opens path if it is a regular file and reads its head. What it is must be known before: opening a device can act.
+// Open opens path if it is a regular file and reads its head. What it is must be known before:
+// opening a device can act.
 func (s *File) Open(path string, _ bool, first int64, st *Stat) error {
 	s.reset()
 	if err := simulated(path); err != nil {
@@ -46,7 +47,7 @@ func Look(path string) (Stat, error) {
 	case !info.Mode().IsRegular():
 		return UnknownStat, errors.New("is a pipe, socket or device, not a regular file")
 	}
-	// The time of a change of anything but the content is not told here; that of the content stands in for it.
+	// The change time of the inode is not available here; the modification time replaces it.
 	changed := info.ModTime().UnixNano()
 	return Stat{Size: info.Size(), ModNS: changed, ChangeNS: changed}, nil
 }
@@ -59,7 +60,8 @@ func (s *File) Close() {
 	}
 }
 
-// pread fills p from off as far as the file goes and says how far that was. An error is kept in s.Err.
+// pread fills p from off up to the end of the file and returns the number of bytes. It keeps an
+// error in s.Err.
 func (s *File) pread(p []byte, off int64) int {
 	got, err := s.fd.ReadAt(p, s.start+off)
 	if err != nil && err != io.EOF && s.Err == nil {

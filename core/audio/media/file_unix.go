@@ -13,27 +13,29 @@ type handle = int
 
 const noFile handle = -1
 
-// Plain system calls instead of os.File: for the small reads of a scan, the poller and the finalizer cost more than the read.
+// Plain system calls instead of os.File: for the small reads of a scan, the poller and the
+// finalizer cost more than the read.
 
-// Open opens path if it is a regular file and reads its head. Opening a pipe would end its writer's wait and opening a device
-// can act (rewind a tape, start a watchdog), so what path is must be known before: from st, filled a moment ago by Look,
-// from the folder that lists it as a regular file, or, where first is not 0, from a name that ends like an audio file's: pipes and devices of such
-// names are made by hand alone, but links of such names to them come in archives and are not followed unasked. Otherwise
-// the system is asked first.
+// Open opens path if it is a regular file and reads its head. Opening a pipe would wake its writer,
+// and opening a device can have effects (rewind a tape, start a watchdog), so Open must first know
+// what path is: from st, filled by a recent Look; from the folder, which lists it as a regular
+// file; or, where first is not 0, from an audio extension, which pipes and devices never have by
+// accident. Links with such names do occur in archives, and are not followed unchecked. Otherwise
+// Open calls stat first.
 func (s *File) Open(path string, listed bool, first int64, st *Stat) error {
 	s.reset()
 	if err := simulated(path); err != nil {
 		return err
 	}
-	known := listed || st.Size >= 0
+	isRegular := listed || st.Size >= 0
 	err := syscall.ELOOP
-	if known || first > 0 {
-		err = s.openFile(path, !known)
+	if isRegular || first > 0 {
+		err = s.openFile(path, !isRegular)
 	}
 	if err == syscall.ELOOP { // a link, or nothing is known
-		var found error
-		if *st, found = Look(path); found != nil {
-			return found
+		var errno error
+		if *st, errno = Look(path); errno != nil {
+			return errno
 		}
 		err = s.openFile(path, false)
 	}
@@ -54,8 +56,8 @@ func (s *File) Open(path string, listed bool, first int64, st *Stat) error {
 	return nil
 }
 
-// ask fills st: with the size alone where no more is wanted, which takes less than half the time. Of what is no regular file,
-// only block devices and some folders have one.
+// ask fills st: with the size alone where no more is wanted, which takes less than half the time.
+// Of what is no regular file, only block devices and some folders have one.
 func (s *File) ask(st *Stat) error {
 	if s.SizeOnly {
 		size, err := syscall.Seek(s.fd, 0, io.SeekEnd)
@@ -69,7 +71,7 @@ func (s *File) ask(st *Stat) error {
 
 var errFolder = errors.New("is a folder, not a file")
 
-// openFile opens path; ELOOP says that it is a link and links are not wanted.
+// openFile opens path; ELOOP means that it is a link, and links were not wanted.
 func (s *File) openFile(path string, noLink bool) syscall.Errno {
 	flags := syscall.O_RDONLY | syscall.O_CLOEXEC | syscall.O_NONBLOCK | syscall.O_NOCTTY
 	if noLink {
@@ -124,7 +126,8 @@ func (s *File) Close() {
 	}
 }
 
-// pread fills p from off as far as the file goes and says how far that was. An error is kept in s.err.
+// pread fills p from off up to the end of the file and returns the number of bytes. It keeps an
+// error in s.err.
 func (s *File) pread(p []byte, off int64) int {
 	got := 0
 	for got < len(p) {
@@ -158,7 +161,8 @@ func regular(st *syscall.Stat_t) error {
 
 func readable(err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EINVAL):
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR),
+		errors.Is(err, syscall.EINVAL):
 		return errors.New("no such file")
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return errors.New("permission denied")

@@ -2,7 +2,8 @@ package media
 
 import "bytes"
 
-// LastIndex is bytes.LastIndex made of searches forward through short pieces, which the processor does many times faster.
+// LastIndex is bytes.LastIndex made of searches forward through short pieces, which the processor
+// does many times faster.
 func LastIndex(b []byte, sep string) int {
 	const piece = 256
 	want := []byte(sep)

@@ -32,7 +32,8 @@ func Unsupported(format string, args ...any) error {
 	return Refused(fault.Unsupported, "convert it: ffmpeg -i INPUT OUTPUT.flac", format, args...)
 }
 
-// Named puts the file's name in front: the fault that callers see. errors.Unwrap gives the bare reason.
+// Named puts the file's name in front: the fault that callers see. errors.Unwrap returns the bare
+// reason.
 func Named(name string, err error) error {
 	var r *reason
 	if !errors.As(err, &r) {

@@ -16,21 +16,25 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// unanswered are the system's errors of a disk, a network folder or a mounted drive that does not answer, whatever the file.
+// unanswered are the system's errors of a disk, a network folder or a mounted drive that does not
+// answer, whatever the file.
 var unanswered = []syscall.Errno{
-	syscall.EIO, syscall.ENOTCONN, syscall.ESTALE, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETDOWN,
-	syscall.ENETUNREACH, syscall.ENETRESET, syscall.ECONNABORTED, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ESHUTDOWN,
+	syscall.EIO, syscall.ENOTCONN, syscall.ESTALE, syscall.ETIMEDOUT, syscall.EHOSTDOWN,
+	syscall.EHOSTUNREACH, syscall.ENETDOWN,
+	syscall.ENETUNREACH, syscall.ENETRESET, syscall.ECONNABORTED, syscall.ECONNRESET,
+	syscall.ECONNREFUSED, syscall.ESHUTDOWN,
 }
 
 const remoteIO = syscall.Errno(121) // EREMOTEIO, which only Linux has
 
 // StoragePauses lie between the attempts to read. Mounted drives often come back within seconds.
-var StoragePauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second}
+var StoragePauses = []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second,
+	4 * time.Second}
 
 var sleep = time.Sleep // replaced in tests
 
-// Simulated is empty but in tests, where it says by which error a file cannot be opened.
-// It is atomic as readers may outlast a scan that ends early.
+// Simulated is set only in tests: it returns the error with which a file fails to open. It is
+// atomic because readers may outlast a scan that ends early.
 var Simulated atomic.Pointer[func(path string) error]
 
 func simulated(path string) error {
@@ -41,14 +45,16 @@ func simulated(path string) error {
 	return (*fails)(path)
 }
 
-// Unanswered says whether err is of storage that does not answer: it tells nothing about the file.
+// Unanswered reports whether err comes from storage that does not answer, which says nothing about
+// the file.
 func Unanswered(err error) bool {
 	var number syscall.Errno
-	return errors.As(err, &number) && (slices.Contains(unanswered, number) || runtime.GOOS == "linux" && number == remoteIO)
+	return errors.As(err, &number) && (slices.Contains(unanswered, number) ||
+		runtime.GOOS == "linux" && number == remoteIO)
 }
 
-// Answered calls read, which reads path, until the storage answers, a few times with growing pauses. Then the error has the
-// code Storage and names where the storage is mounted.
+// Answered calls read, which reads path, until the storage answers, a few times with growing
+// pauses. Then the error has the code Storage and names where the storage is mounted.
 func Answered(path string, read func() error) error {
 	err := read()
 	for _, pause := range StoragePauses {
@@ -74,13 +80,15 @@ func StorageFault(path string, err error) error {
 	if errors.As(err, &number) { // without the file's name, which stands beside it
 		err = number
 	}
-	hint := "mount it again, or copy the data to a local disk; if other files there can be read, the disk is damaged: leave this one out"
-	return fault.Wrap(err, fault.Storage, hint, "the storage under %s does not answer after %s: %s", fault.Printable(mountOf(path)),
+	hint := "mount it again, or copy the data to a local disk; if other files there can be read, " +
+		"the disk is damaged: leave this one out"
+	return fault.Wrap(err, fault.Storage, hint, "the storage under %s does not answer after %s: %s",
+		fault.Printable(mountOf(path)),
 		fault.Plural(len(StoragePauses)+1, "attempt"), fault.Printable(path))
 }
 
-// mountOf is where the file system of path is mounted, its folder where that is not known. The file system is not asked: it
-// might not answer.
+// mountOf returns the mount point of path, or its folder where that is unknown. It does not touch
+// the file system, which might hang.
 func mountOf(path string) string {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -93,8 +101,9 @@ func mountOf(path string) string {
 		if len(fields) < 2 {
 			continue
 		}
-		if at := unescaped(fields[1]); len(at) > len(longest) && (absolute == at || strings.HasPrefix(absolute, at+"/")) {
-			longest = at
+		if mount := unescaped(fields[1]); len(mount) > len(longest) &&
+			(absolute == mount || strings.HasPrefix(absolute, mount+"/")) {
+			longest = mount
 		}
 	}
 	if longest == "" {

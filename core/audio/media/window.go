@@ -3,13 +3,15 @@ package media
 const (
 	WindowLen = 16 << 10 // one read of a window: the index of most short files
 	HopLen    = 4 << 10  // one read while hopping from header to header
-	// MaxSteps bounds the steps taken in one file: some 40 ms. A table entry is one; what takes longer counts for more.
+	// MaxSteps bounds the steps taken in one file: some 40 ms. A table entry is one; what takes
+	// longer counts for more.
 	MaxSteps   = 1 << 22
 	StepsHead  = 4 // the head of a box or an element
 	StepsBlock = 8 // a block of Matroska
 )
 
-// Window remembers the last stretch read of a source: a walk over small neighbouring structures then costs few reads.
+// Window remembers the last stretch read of a source: a walk over small neighbouring structures
+// then costs few reads.
 type Window struct {
 	File  *File
 	Step  int    // least bytes of a read
@@ -22,12 +24,13 @@ type Window struct {
 // NewWindow starts without a stretch.
 func NewWindow(s *File) *Window { return &Window{File: s, Step: WindowLen, Steps: MaxSteps} }
 
-// Beside gives a second window on the same source: each keeps its stretch while the other reads.
+// Beside returns a second window on the same source: each keeps its stretch while the other reads.
 func (w *Window) Beside() *Window {
 	return &Window{File: w.File, Step: HopLen, Steps: MaxSteps / 2, own: make([]byte, HopLen)}
 }
 
-// At gives up to n bytes from off, fewer at the end of the file. They are valid until the next call.
+// At returns up to n bytes from off, fewer at the end of the file. They are valid until the next
+// call.
 func (w *Window) At(off int64, n int) []byte {
 	if off < 0 || off >= w.File.Size || n <= 0 {
 		return nil
@@ -46,7 +49,7 @@ func (w *Window) At(off int64, n int) []byte {
 	return w.b[from:min(from+n, len(w.b))]
 }
 
-// Loaded gives the offset of the stretch that is remembered; false when there is none.
+// Loaded returns the offset of the stretch that is remembered; false when there is none.
 func (w *Window) Loaded() (int64, bool) { return w.off, w.b != nil }
 
 // Load reads n bytes from off, fewer at the end of the file, as the stretch that is remembered.
@@ -58,7 +61,7 @@ func (w *Window) Load(off int64, n int) []byte {
 // Forget drops the stretch, which windows beside this one have overwritten.
 func (w *Window) Forget() { w.b = nil }
 
-// Spend takes steps off those that are left and says whether there were as many.
+// Spend subtracts steps from those that remain and reports whether there were enough.
 func (w *Window) Spend(steps int) bool {
 	w.Steps -= steps
 	return w.Steps >= 0

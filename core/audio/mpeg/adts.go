@@ -12,11 +12,14 @@ const (
 	dualChannels = 2
 )
 
-// parseADTSHead reads the header of an ADTS frame. Source: ISO/IEC 13818-7, 6.2, and 14496-3, 1.A.2.
+// parseADTSHead reads the header of an ADTS frame. Source: ISO/IEC 13818-7, 6.2, and 14496-3,
+// 1.A.2.
 //
-// The rate is that of the core: HE-AAC plays at the doubled one, which only a decoder finds out. The duration is the same.
+// The rate is that of the core: HE-AAC plays at the doubled one, which only a decoder finds out.
+// The duration is the same.
 func parseADTSHead(b []byte) (syncFrame, bool) {
-	if len(b) < adtsHeadLen || b[0] != 0xff || b[1]&0xf6 != 0xf0 || int(b[2]>>2&15) >= len(codec.AACRates) {
+	if len(b) < adtsHeadLen || b[0] != 0xff || b[1]&0xf6 != 0xf0 ||
+		int(b[2]>>2&15) >= len(codec.AACRates) {
 		return syncFrame{}, false
 	}
 	f := syncFrame{
@@ -35,8 +38,9 @@ func adtsHead(b []byte) int {
 	return adtsHeadLen
 }
 
-// adtsChannels gives the channels of the frame that b starts with. A header may leave them to a program config element at the
-// start of the data. Without one the frame is two single channels, as in Japanese broadcasts (ARIB STD-B32).
+// adtsChannels returns the channels of the frame that b starts with. A header may leave them to a
+// program config element at the start of the data. Without one the frame is two single channels, as
+// in Japanese broadcasts (ARIB STD-B32).
 func adtsChannels(b []byte) int {
 	if len(b) < adtsHeadLen {
 		return dualChannels // the file shrank

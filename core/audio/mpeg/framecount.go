@@ -5,8 +5,9 @@ import (
 )
 
 const (
-	walkAnyway   = 64 << 10 // bytes of audio that are read in one go rather than looked at in places
-	places       = 6        // looked at for a constant bit rate, beside the end
+	// bytes of audio that are read in one go rather than looked at in places
+	walkAnyway   = 64 << 10
+	places       = 6 // looked at for a constant bit rate, beside the end
 	tailLen      = 16 << 10
 	maxSpan      = 1 << 46 // bytes for which sums here do not overflow
 	samplings    = 64      // places of a very long file
@@ -14,8 +15,8 @@ const (
 	maxSyncFrame = 8 << 10 // bytes of a frame, at most
 )
 
-// count gives the samples in all frames from start on, of which first is one, and how they were found. dense is false when
-// most of the bytes are no frames.
+// count returns the samples in all frames from start on, of which first is one, and how they were
+// found. dense is false when most of the bytes are no frames.
 func (r *frames) count(first syncFrame, start int64) (samples int64, method string, dense bool) {
 	span := r.end - start
 	switch {
@@ -35,31 +36,33 @@ func (r *frames) count(first syncFrame, start int64) (samples int64, method stri
 	return samples, "estimated", dense
 }
 
-// constant counts the frames of a stream of one bit rate without reading it: frame i starts at i times the mean size, rounded
-// by the padding. A frame of another size anywhere, or anything between frames, moves all later ones off that grid.
+// constant counts the frames of a stream of one bit rate without reading it: frame i starts at i
+// times the mean size, rounded by the padding. A frame of another size anywhere, or anything
+// between frames, moves all later ones off that grid.
 func (r *frames) constant(first syncFrame, start int64) (n int64, ok bool) {
 	bitrate := mpegBitrate(r.from(start, start, adtsHeadLen), first)
 	if bitrate == 0 {
 		return 0, false
 	}
-	grid := frameGrid{first.kind, bitrate, int64(first.samples) * int64(bitrate) / 8, int64(first.rate()), int64(mpegSlot(first))}
+	grid := frameGrid{first.kind, bitrate, int64(first.samples) * int64(bitrate) / 8,
+		int64(first.rate()), int64(mpegSlot(first))}
 	for k := range int64(places) {
-		f, at, ok := r.place(first, start+(r.end-start)/places*k)
-		if _, on := grid.number(r, f, at, start); !ok || !on {
+		f, pos, ok := r.place(first, start+(r.end-start)/places*k)
+		if _, on := grid.number(r, f, pos, start); !ok || !on {
 			return 0, false
 		}
 	}
-	f, at, ok := r.place(first, max(start, r.end-tailLen))
+	f, pos, ok := r.place(first, max(start, r.end-tailLen))
 	for ok {
-		i, on := grid.number(r, f, at, start)
+		i, on := grid.number(r, f, pos, start)
 		if !on {
 			return 0, false
 		}
-		at += int64(f.size)
-		if at > r.end-mpegHeadLen {
+		pos += int64(f.size)
+		if pos > r.end-mpegHeadLen {
 			return i + 1, true
 		}
-		f, ok = r.at(at, at)
+		f, ok = r.parse(pos, pos)
 	}
 	return 0, false
 }
@@ -79,13 +82,13 @@ type frameGrid struct {
 	slot    int64 // the unit of padding
 }
 
-// number gives the number of the frame f at at, if it is one of the stream and lies where it should: within two slots, for
-// encoders round differently.
-func (g frameGrid) number(r *frames, f syncFrame, at, start int64) (i int64, ok bool) {
-	if f.kind != g.kind || mpegBitrate(r.from(at, at, adtsHeadLen), f) != g.bitrate {
+// number returns the number of the frame f at pos, if it belongs to the stream and lies where it
+// should: within two slots, for encoders round differently.
+func (g frameGrid) number(r *frames, f syncFrame, pos, start int64) (i int64, ok bool) {
+	if f.kind != g.kind || mpegBitrate(r.from(pos, pos, adtsHeadLen), f) != g.bitrate {
 		return 0, false
 	}
-	off := (at - start) * g.rate
+	off := (pos - start) * g.rate
 	i = (off + g.size/2) / g.size
 	miss := off - i*g.size
 	return i, max(miss, -miss) <= 2*g.slot*g.rate
@@ -101,7 +104,8 @@ func (r *frames) estimate(first syncFrame, start int64) (samples int64, dense bo
 		r.chunk = sampledLen
 		t := r.walk(first, pos, min(pos+sampledLen, r.end))
 		from, to := pos, min(pos+sampledLen, r.end)
-		if t.first >= 0 && t.first-from < maxSyncFrame && to-t.last < maxSyncFrame { // a piece of a frame at either end
+		if t.first >= 0 && t.first-from < maxSyncFrame && to-t.last < maxSyncFrame {
+			// a piece of a frame at either end
 			from, to = t.first, t.last
 		}
 		sum, bytes, span = sum+t.samples, bytes+t.bytes, span+to-from

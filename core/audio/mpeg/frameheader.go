@@ -1,10 +1,12 @@
 package mpeg
 
 var (
-	// mpegRates are in Hz, of version 1; version 2 halves them and version 2.5 once more. Index 3 is reserved.
+	// mpegRates are in Hz, of version 1; version 2 halves them and version 2.5 once more. Index 3
+	// is reserved.
 	mpegRates = [4]int{44100, 48000, 32000, 0}
 	mpegShift = [4]int{2, 0, 1, 0} // by version bits; 1 is reserved
-	// mpegBitrates are in kbit/s: version 1 layers I to III, then versions 2 and 2.5. 0: free format.
+	// mpegBitrates are in kbit/s: version 1 layers I to III, then versions 2 and 2.5. 0: free
+	// format.
 	mpegBitrates = [2][4][15]int{
 		{
 			1: {0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448},
@@ -21,8 +23,8 @@ var (
 	mpegCodecs  = [4]string{1: "mp1", 2: "mp2", 3: "mp3"}
 )
 
-// headers holds every frame without padding, by the bits of version and layer, bit rate and sampling rate. Samples are 0
-// where these are reserved.
+// headers holds every frame without padding, by the bits of version and layer, bit rate and
+// sampling rate. Samples are 0 where these are reserved.
 var headers = func() (t [1 << 10]syncFrame) {
 	for i := range t {
 		version, layer, code, rate := i>>8, 4-i>>6&3, i>>2&15, i&3
@@ -32,7 +34,8 @@ var headers = func() (t [1 << 10]syncFrame) {
 		f := syncFrame{kind: uint32(i)>>6<<9 | uint32(rate)<<2}
 		f.samples = int32(mpegSamples[mpegLow(f)][layer])
 		slot := mpegSlot(f)
-		f.size = int32(int(f.samples) * mpegBitrates[mpegLow(f)][layer][code] * 1000 / (8 * slot * f.rate()) * slot)
+		bitrate := mpegBitrates[mpegLow(f)][layer][code] * 1000
+		f.size = int32(int(f.samples) * bitrate / (8 * slot * f.rate()) * slot)
 		if code == 0 {
 			f.kind |= kindFree
 		}
@@ -57,8 +60,8 @@ func mpegSlot(f syncFrame) int {
 	return 1
 }
 
-// parseMPEGHead reads the header of an MPEG audio frame. Sources: ISO/IEC 11172-3 and 13818-3; version 2.5 is Fraunhofer's
-// extension to lower rates.
+// parseMPEGHead reads the header of an MPEG audio frame. Sources: ISO/IEC 11172-3 and 13818-3;
+// version 2.5 is Fraunhofer's extension to lower rates.
 func parseMPEGHead(b []byte) (syncFrame, bool) {
 	f := headers[int(b[1]&0x1e)<<5|int(b[2]>>2)]
 	if b[2]&2 != 0 {
@@ -70,7 +73,7 @@ func parseMPEGHead(b []byte) (syncFrame, bool) {
 	return f, f.samples > 0 && b[1] >= 0xe0
 }
 
-// mpegBitrate gives the bit/s of the MPEG audio frame that b starts with, 0 for free format.
+// mpegBitrate returns the bit/s of the MPEG audio frame that b starts with, 0 for free format.
 func mpegBitrate(b []byte, f syncFrame) int {
 	if f.isADTS() || len(b) < mpegHeadLen {
 		return 0

@@ -2,9 +2,9 @@ package mpeg
 
 import "bytes"
 
-// sync looks for a frame from pos up to limit that others follow: fewer are enough for one of the known kind, and near the
-// end of the audio still fewer.
-func (r *frames) sync(pos, limit int64, known uint32) (syncFrame, int64, bool) {
+// sync looks for a frame from pos up to limit that others follow: fewer are enough for a frame of
+// the given kind, and near the end of the audio still fewer.
+func (r *frames) sync(pos, limit int64, kind uint32) (syncFrame, int64, bool) {
 	for pos < min(limit, r.end-mpegHeadLen) && r.work > 0 {
 		b := r.from(pos, pos, adtsHeadLen)
 		i := bytes.IndexByte(b[:min(int64(len(b)), limit-pos)], 0xff)
@@ -17,13 +17,13 @@ func (r *frames) sync(pos, limit int64, known uint32) (syncFrame, int64, bool) {
 		}
 		pos += int64(i)
 		r.work--
-		if f, ok := r.at(pos, pos); ok {
+		if f, ok := r.parse(pos, pos); ok {
 			need := confirmStart
-			if f.kind == known {
+			if f.kind == kind {
 				need = confirmSame
 			}
 			r.work--
-			if n, end := r.follow(f, pos, need); n == need || end && f.kind == known {
+			if n, end := r.follow(f, pos, need); n == need || end && f.kind == kind {
 				return f, pos, true
 			}
 		}
@@ -32,8 +32,8 @@ func (r *frames) sync(pos, limit int64, known uint32) (syncFrame, int64, bool) {
 	return syncFrame{}, 0, false
 }
 
-// found is what a walk found.
-type found struct {
+// walkResult is what a walk found.
+type walkResult struct {
 	samples     int64 // of whole frames, at the rate of the first
 	cut         int64 // samples of a last frame that is cut short
 	bytes       int64 // of frames
@@ -41,13 +41,14 @@ type found struct {
 	done        bool  // the end was reached
 }
 
-// walk hops from frame to frame from pos up to to, and over what is no frame. like is a frame of the stream.
-func (r *frames) walk(like syncFrame, pos, to int64) found {
-	t := found{first: -1}
+// walk hops from frame to frame from pos up to to, and over what is no frame. like is a frame of
+// the stream.
+func (r *frames) walk(like syncFrame, pos, to int64) walkResult {
+	t := walkResult{first: -1}
 	run := like // the frames that the walk is among; samples of them in the sum
 	sum := int64(0)
 	for pos <= to-mpegHeadLen && r.work > 0 {
-		f, ok := r.at(pos, pos)
+		f, ok := r.parse(pos, pos)
 		if !ok || f.kind != run.kind {
 			if f, pos, ok = r.sync(pos, to, run.kind); !ok {
 				break

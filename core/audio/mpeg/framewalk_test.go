@@ -35,7 +35,8 @@ func TestConstantBitRate(t *testing.T) {
 		"much behind":             {join(stream(high, 1500), make([]byte, 100<<10)), 1500, "walked"},
 		"from the middle":         {stream(high, 3001)[200:], 3000, "tail"},
 		"from the middle, silent": {join(stream(low, 2000), stream(high, 2000))[60:], 3999, "walked"},
-		"false syncs between":     {join(stream(high, 1500), bytes.Repeat([]byte(high), 5000), stream(high, 1500)), 3001, "walked"}, // the first of them is where a frame should be
+		// the first of them is where a frame should be
+		"false syncs between": {join(stream(high, 1500), bytes.Repeat([]byte(high), 5000), stream(high, 1500)), 3001, "walked"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +64,8 @@ func TestJoinedStreams(t *testing.T) {
 	assert.Equal(t, "walked", info.Method)
 }
 
-// TestFramesWithBitFlips: a broken header costs its frame, and those that its wrong size covers, not the rest of the file.
+// TestFramesWithBitFlips: a broken header costs its frame, and those that its wrong size covers,
+// not the rest of the file.
 func TestFramesWithBitFlips(t *testing.T) {
 	for _, c := range []struct {
 		file   string
@@ -71,25 +73,25 @@ func TestFramesWithBitFlips(t *testing.T) {
 	}{
 		{"vbr_untagged_44k.mp3", 5}, {"tone.mp2", 4}, {"tone.aac", 45}, {"lame_vbr_44k_stereo.mp3", 0},
 	} {
-		name, whole := c.file, audiotest.Fixture(t, c.file)
+		name, original := c.file, audiotest.Fixture(t, c.file)
 		if c.frames > 40 {
-			whole = bytes.Repeat(whole, 4)
+			original = bytes.Repeat(original, 4)
 		}
-		want, err := audiotest.Bytes(name, whole)
+		want, err := audiotest.Bytes(name, original)
 		require.NoError(t, err)
-		f, _ := parseSyncFrame(whole)
+		f, _ := parseSyncFrame(original)
 		frame := float64(f.samples) / float64(f.rate())
-		for i := 2000; i < min(len(whole), 6000); i++ {
+		for i := 2000; i < min(len(original), 6000); i++ {
 			for bit := range 8 {
-				b := bytes.Clone(whole)
+				b := bytes.Clone(original)
 				b[i] ^= 1 << bit
 				got, err := audiotest.Bytes(name, b)
 				require.NoError(t, err)
 				assert.InDelta(t, want.DurationS, got.DurationS, (c.frames+0.01)*frame, "%s: bit %d of byte %d", name, bit, i)
 			}
 		}
-		for i := range min(2000, len(whole)) {
-			b := bytes.Clone(whole)
+		for i := range min(2000, len(original)) {
+			b := bytes.Clone(original)
 			b[i] ^= 0xff
 			audiotest.Sane(t, b)
 		}
@@ -119,7 +121,8 @@ func TestTooLongToWalk(t *testing.T) {
 	}
 }
 
-// TestFramesReadLittle: a header that agrees with the file is enough, and so are some places of a constant rate.
+// TestFramesReadLittle: a header that agrees with the file is enough, and so are some places of a
+// constant rate.
 func TestFramesReadLittle(t *testing.T) {
 	tone := audiotest.Fixture(t, "lame_vbr_44k_stereo.mp3")
 	for name, c := range map[string]struct {
@@ -141,7 +144,8 @@ func TestFramesReadLittle(t *testing.T) {
 	}
 }
 
-// TestHugeSparseFile finds a frame at the start of a file that is nothing else, and does not read the rest.
+// TestHugeSparseFile finds a frame at the start of a file that is nothing else, and does not read
+// the rest.
 func TestHugeSparseFile(t *testing.T) {
 	path := audiotest.Write(t, stream(high, 500))
 	require.NoError(t, os.Truncate(path, 1<<40))

@@ -1,4 +1,5 @@
-// Package mpeg measures streams of frames without a container, MPEG audio (MP3, MP2, MP1) and AAC in ADTS, with their tags.
+// Package mpeg measures streams of frames without a container, MPEG audio (MP3, MP2, MP1) and AAC
+// in ADTS, with their tags.
 package mpeg
 
 import (
@@ -13,10 +14,11 @@ var (
 	le = binary.LittleEndian
 )
 
-// Bytes of a free format frame: 8 kbit/s at the highest rate, 640 kbit/s (the most that LAME makes) at the lowest.
+// Bytes of a free format frame: 8 kbit/s at the highest rate, 640 kbit/s (the most that LAME makes)
+// at the lowest.
 const minFree, maxFree = 24, 5760
 
-// IsADTS says whether h starts with a frame of ADTS.
+// IsADTS reports whether h starts with a frame of ADTS.
 func IsADTS(h []byte) bool {
 	_, ok := parseADTSHead(h)
 	return ok
@@ -28,8 +30,8 @@ func IsMPEG(h []byte) bool {
 	return ok && !f.isADTS() || bytes.HasPrefix(h, []byte("ID3"))
 }
 
-// Parse reads MPEG audio and ADTS, also where something else comes before the first frame: padding behind a tag, or
-// the rest of a frame that a stream was cut in.
+// Parse reads MPEG audio and ADTS, also where something else comes before the first frame: padding
+// behind a tag, or the rest of a frame that a stream was cut in.
 func Parse(s *media.File, base int64) (media.Info, error) {
 	r := newFrames(s)
 	first, pos, ok := r.start(base + frontAPE(s, base))
@@ -55,12 +57,13 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		info.Method = "header"
 		return media.Finish(info, tag.claim(perFrame), 0)
 	}
-	held, method, dense := r.count(first, audio)
+	samples, method, dense := r.count(first, audio)
 	if !dense && base == 0 && pos > 0 {
-		return media.Info{}, media.NotAudio(s) // a film perhaps, with some frames of sound between its pictures
+		// a film perhaps, with some frames of sound between its pictures
+		return media.Info{}, media.NotAudio(s)
 	}
 	info.Method = method
-	return media.Finish(info, tag.play(held, perFrame), tag.claim(perFrame))
+	return media.Finish(info, tag.play(samples, perFrame), tag.claim(perFrame))
 }
 
 // start finds the first frame. At base itself one other that follows is enough, or the end.
@@ -75,11 +78,13 @@ func (r *frames) start(base int64) (syncFrame, int64, bool) {
 			return f, base, true
 		}
 	}
-	r.free = 0 // only believed at the start: sync bits and zeros are all that such a header is made of
+	// only believed at the start: sync bits and zeros are all that such a header is made of
+	r.free = 0
 	return r.sync(base, base+maxJunk, noKind)
 }
 
-// freeFormat finds the size of a frame that does not tell it: the distance to the next three headers of its kind.
+// freeFormat finds the size of a free-format frame: the distance to the next three headers of its
+// kind.
 func (r *frames) freeFormat(f syncFrame, pos int64) (syncFrame, bool) {
 	pad := f.size
 	for n := int32(minFree); n <= maxFree; n++ {
@@ -88,7 +93,7 @@ func (r *frames) freeFormat(f syncFrame, pos int64) (syncFrame, bool) {
 		if b := r.from(pos+int64(f.size), pos, 2); len(b) < 2 || b[0] != 0xff || b[1]&0xe0 != 0xe0 {
 			continue
 		}
-		if found, _ := r.follow(f, pos, confirmStart); found == confirmStart {
+		if count, _ := r.follow(f, pos, confirmStart); count == confirmStart {
 			return f, true
 		}
 	}
@@ -96,9 +101,10 @@ func (r *frames) freeFormat(f syncFrame, pos int64) (syncFrame, bool) {
 	return f, false
 }
 
-// describe takes channels from the first frame of audio where it can be read: that of a tag may have others.
+// describe takes channels from the first frame of audio where it can be read: that of a tag may
+// have others.
 func (r *frames) describe(f syncFrame, pos, audio int64) media.Info {
-	if g, ok := r.at(audio, pos); ok && g.kind == f.kind {
+	if g, ok := r.parse(audio, pos); ok && g.kind == f.kind {
 		pos = audio
 	}
 	b := r.from(pos, pos, adtsHeadLen+maxPCELen)
@@ -111,7 +117,7 @@ func (r *frames) describe(f syncFrame, pos, audio int64) media.Info {
 	return info
 }
 
-// frontAPE gives the length of an APEv2 tag in front, 0 without one.
+// frontAPE returns the length of an APEv2 tag in front, 0 without one.
 func frontAPE(s *media.File, base int64) int64 {
 	if b := s.At(base, apeFootLen); len(b) == apeFootLen && string(b[:8]) == "APETAGEX" {
 		return apeFootLen + int64(le.Uint32(b[12:]))
@@ -119,7 +125,7 @@ func frontAPE(s *media.File, base int64) int64 {
 	return 0
 }
 
-// noFrames says why there is nothing to play.
+// noFrames explains why there is nothing to play.
 func noFrames(s *media.File, base int64) error {
 	if h := s.At(base, 10); bytes.HasPrefix(h, []byte("ID3")) {
 		return media.Corrupt("ends inside its ID3 tag and holds no audio")

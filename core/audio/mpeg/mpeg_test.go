@@ -16,7 +16,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// TestFrameFixtures holds the samples against what FFmpeg 5.1 decodes; free format, which it refuses, against mpg123 1.31.
+// TestFrameFixtures holds the samples against what FFmpeg 5.1 decodes; free format, which it
+// refuses, against mpg123 1.31.
 func TestFrameFixtures(t *testing.T) {
 	audiotest.Plays(t, []audiotest.Whole{
 		{File: "tone.mp3", Samples: 17600, Want: media.Info{SampleRate: 16000, Channels: 1, Codec: "mp3", Method: "header"}},
@@ -31,7 +32,8 @@ func TestFrameFixtures(t *testing.T) {
 		{File: "tone.aac", Samples: 19456, Want: media.Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "walked"}},
 		{File: "mpeg2_stereo_44k.aac", Samples: 50176, Want: media.Info{SampleRate: 44100, Channels: 2, Codec: "aac", Method: "walked"}},
 		{File: "checksums.aac", Samples: 20480, Want: media.Info{SampleRate: 16000, Channels: 1, Codec: "aac", Method: "walked"}},
-		{File: "sbr_ps_44k.aac", Samples: 57344 / 2, Want: media.Info{SampleRate: 22050, Channels: 1, Codec: "aac", Method: "walked"}}, // plays at 44.1 kHz, stereo
+		// plays at 44.1 kHz, stereo
+		{File: "sbr_ps_44k.aac", Samples: 57344 / 2, Want: media.Info{SampleRate: 22050, Channels: 1, Codec: "aac", Method: "walked"}},
 		{File: "six_channels_by_pce.aac", Samples: 19456, Want: media.Info{SampleRate: 16000, Channels: 6, Codec: "aac", Method: "walked"}},
 	})
 }
@@ -71,7 +73,8 @@ func TestMPEGHeads(t *testing.T) {
 	}
 }
 
-// stream makes n silent frames that start with head, padded as encoders do where size is no whole number.
+// stream makes n silent frames that start with head, padded as encoders do where size is no whole
+// number.
 func stream(head string, n int) []byte {
 	var out []byte
 	f, _ := parseSyncFrame([]byte(head))
@@ -102,7 +105,8 @@ func id3(body []byte, flags byte) []byte {
 }
 
 const (
-	low, high, mono = "\xff\xfb\x10\x00", "\xff\xfb\x90\x00", "\xff\xfb\x90\xc0" // 44.1 kHz at 32 and 128 kbit/s
+	// 44.1 kHz at 32 and 128 kbit/s
+	low, high, mono = "\xff\xfb\x10\x00", "\xff\xfb\x90\x00", "\xff\xfb\x90\xc0"
 )
 
 func TestFrontAndTailTags(t *testing.T) {
@@ -131,7 +135,8 @@ func TestFrontAndTailTags(t *testing.T) {
 				require.NoError(t, err)
 				expected := want
 				if want.Method == "header" && len(tail) > len(audio)/16 {
-					expected.DurationS = (44*1152 - 1105) / 44100. // for FFmpeg another stream follows: it does not know where this one ends
+					// for FFmpeg another stream follows: it does not know where this one ends
+					expected.DurationS = (44*1152 - 1105) / 44100.
 				}
 				assert.Equal(t, expected, got, "%s: %s in front, %s behind", name, front, behind)
 			}
@@ -145,8 +150,8 @@ func TestFrontAndTailTags(t *testing.T) {
 	}
 }
 
-// TestSomethingBeforeTheFirstFrame: FFmpeg takes no tag from a frame that something else than ID3v2 comes before, and then
-// plays every frame whole: 44 and the tag's.
+// TestSomethingBeforeTheFirstFrame: FFmpeg takes no tag from a frame that something else than ID3v2
+// comes before, and then plays every frame whole: 44 and the tag's.
 func TestSomethingBeforeTheFirstFrame(t *testing.T) {
 	tagged, plain := audiotest.Fixture(t, "lame_vbr_44k_stereo.mp3"), audiotest.Fixture(t, "vbr_untagged_44k.mp3")
 	ape := []byte("APETAGEX\xd0\x07\x00\x00\x08\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\xa0\x00\x00\x00\x00\x00\x00\x00\x00datadata")
@@ -177,7 +182,8 @@ func TestSomethingBeforeTheFirstFrame(t *testing.T) {
 	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "holds no audio behind its ID3 tag")
 }
 
-// TestFrameCutAtEveryByte: of MPEG audio FFmpeg plays a cut frame once its header is whole, of ADTS it does not.
+// TestFrameCutAtEveryByte: of MPEG audio FFmpeg plays a cut frame once its header is whole, of ADTS
+// it does not.
 func TestFrameCutAtEveryByte(t *testing.T) {
 	for _, c := range []struct {
 		file       string
@@ -185,12 +191,12 @@ func TestFrameCutAtEveryByte(t *testing.T) {
 	}{
 		{"lame_vbr_44k_stereo.mp3", 1, 1105}, {"vbr_untagged_44k.mp3", 0, 0}, {"tone.mp2", 0, 0}, {"tone.aac", 0, 0},
 	} {
-		whole := audiotest.Fixture(t, c.file)
-		want, err := audiotest.Bytes(c.file, whole)
+		original := audiotest.Fixture(t, c.file)
+		want, err := audiotest.Bytes(c.file, original)
 		require.NoError(t, err)
 		frames, perFrame, pos := -c.skip, int64(0), 0
-		for k := range whole {
-			f, ok := parseSyncFrame(whole[pos:])
+		for k := range original {
+			f, ok := parseSyncFrame(original[pos:])
 			require.True(t, ok)
 			perFrame = int64(f.samples)
 			started, ended := k >= pos+mpegHeadLen, k == pos+int(f.size)
@@ -198,12 +204,12 @@ func TestFrameCutAtEveryByte(t *testing.T) {
 				frames, pos = frames+1, k
 				started = false
 			}
-			held := frames
+			complete := frames
 			if started && !f.isADTS() {
-				held++
+				complete++
 			}
-			info, samples, err := audiotest.SamplesOf(whole[:k])
-			if c.skip == 0 && frames == 0 || held*perFrame <= c.drop {
+			info, samples, err := audiotest.SamplesOf(original[:k])
+			if c.skip == 0 && frames == 0 || complete*perFrame <= c.drop {
 				require.Error(t, err, "%s cut to %d", c.file, k)
 				continue
 			}
@@ -211,7 +217,7 @@ func TestFrameCutAtEveryByte(t *testing.T) {
 			if c.skip > 0 && samples == 48510 {
 				continue // only padding is missing
 			}
-			require.Equal(t, held*perFrame-c.drop, samples, "%s cut to %d", c.file, k)
+			require.Equal(t, complete*perFrame-c.drop, samples, "%s cut to %d", c.file, k)
 			if c.skip > 0 {
 				require.NotNil(t, info.ClaimedS)
 				assert.Equal(t, want.DurationS, *info.ClaimedS)
@@ -235,13 +241,13 @@ func FuzzTailTag(f *testing.F) {
 	f.Add([]byte("APETAGEX\xd0\x07\x00\x00\x20\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Add([]byte("3DI\x04\x00\x10\x00\x00\x00\x14"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		whole := join(audio, b)
+		file := join(audio, b)
 		s := new(media.File)
-		s.Hold(whole)
+		s.Hold(file)
 		end := tagsEnd(s, int64(len(audio)))
 		assert.GreaterOrEqual(t, end, int64(len(audio)))
 		assert.LessOrEqual(t, end, s.Size)
-		audiotest.Sane(t, whole)
+		audiotest.Sane(t, file)
 	})
 }
 

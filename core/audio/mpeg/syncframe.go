@@ -5,18 +5,21 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-// MPEG audio and ADTS are streams of frames without a container. Each frame starts with sync bits and tells its own length.
+// MPEG audio and ADTS are streams of frames without a container. Each frame starts with sync bits
+// and has its own length.
 
 const (
 	mpegHeadLen = 4
 	adtsHeadLen = 7
-	// Frames behind a candidate that must be of its kind before it is believed: sync bits alone occur in any data.
+	// Frames behind a candidate that must be of its kind before it is believed: sync bits alone
+	// occur in any data.
 	confirmStart, confirmSame = 3, 2
 	maxJunk                   = 256 << 10 // searched for the first frame
 	maxChunk                  = 256 << 10 // of one read of a walk
-	maxWalk                   = 256 << 20 // bytes of a file that are walked; of a longer one, places are looked at
-	maxEnd                    = 1 << 62   // of a sparse file: sums of positions shall not overflow
-	maxWork                   = 2 << 20   // frames and candidates looked at in one file: some 30 ms
+	// bytes of a file that are walked; of a longer one, places are looked at
+	maxWalk = 256 << 20
+	maxEnd  = 1 << 62 // of a sparse file: sums of positions shall not overflow
+	maxWork = 2 << 20 // frames and candidates looked at in one file: some 30 ms
 )
 
 // syncFrame is what a walk needs of a frame header. Small, for it is made millions of times.
@@ -26,7 +29,7 @@ type syncFrame struct {
 	samples int32
 }
 
-// sync frames of different layers and versions are told apart by these bits of kind.
+// These bits of kind distinguish sync frames of different layers and versions.
 const (
 	kindLayer = 6 << 8  // 0 for ADTS
 	kindFree  = 1 << 16 // free format
@@ -35,7 +38,7 @@ const (
 
 func (f syncFrame) isADTS() bool { return f.kind&kindLayer == 0 }
 
-// HeadLen is how many bytes of a frame tell its size.
+// HeadLen is how many bytes of a frame contain its size.
 func (f syncFrame) headLen() int64 {
 	if f.isADTS() {
 		return adtsHeadLen
@@ -86,16 +89,17 @@ func (r *frames) cutTags(start int64) {
 	r.b = nil // may lie in the buffer that was read into
 }
 
-// from gives the loaded bytes from at on: at least n of them, unless the audio ends. Bytes from keep on stay loaded.
-func (r *frames) from(at, keep int64, n int) []byte {
-	if i := at - r.off; i >= 0 && i+int64(n) <= int64(len(r.b)) {
+// from returns the loaded bytes from pos on: at least n of them, unless the audio ends. Bytes from
+// keep on stay loaded.
+func (r *frames) from(pos, keep int64, n int) []byte {
+	if i := pos - r.off; i >= 0 && i+int64(n) <= int64(len(r.b)) {
 		return r.b[i:]
 	}
-	if at >= r.end {
+	if pos >= r.end {
 		return nil
 	}
-	r.load(keep, int(at-keep)+n)
-	return r.b[min(at-r.off, int64(len(r.b))):]
+	r.load(keep, int(pos-keep)+n)
+	return r.b[min(pos-r.off, int64(len(r.b))):]
 }
 
 // load reads from pos on, need bytes or more. The reads grow: most files need one short one.
@@ -109,8 +113,8 @@ func (r *frames) load(pos int64, need int) {
 	r.off, r.b = pos, r.s.At(pos, int(min(int64(n), r.end-pos)))
 }
 
-// at parses the header at pos, keeping what is loaded from keep on.
-func (r *frames) at(pos, keep int64) (syncFrame, bool) {
+// parse parses the header at pos, keeping what is loaded from keep on.
+func (r *frames) parse(pos, keep int64) (syncFrame, bool) {
 	b := r.b
 	if i := pos - r.off; i >= 0 && i+adtsHeadLen <= int64(len(b)) {
 		b = b[i:]
@@ -125,18 +129,19 @@ func (r *frames) at(pos, keep int64) (syncFrame, bool) {
 	return f, ok
 }
 
-// follow counts the frames of the same kind that come right behind f at pos, up to n. end says that the audio ends before.
-func (r *frames) follow(f syncFrame, pos int64, n int) (found int, end bool) {
-	for at := pos; found < n; found++ {
-		at += int64(f.size)
-		if at > r.end-f.headLen() {
-			return found, found > 0 || at <= r.end
+// follow counts the frames of the same kind that come right behind f at pos, up to n. end means
+// that the audio ends before.
+func (r *frames) follow(f syncFrame, pos int64, n int) (count int, end bool) {
+	for off := pos; count < n; count++ {
+		off += int64(f.size)
+		if off > r.end-f.headLen() {
+			return count, count > 0 || off <= r.end
 		}
-		next, ok := r.at(at, pos)
+		next, ok := r.parse(off, pos)
 		if !ok || next.kind != f.kind {
-			return found, false
+			return count, false
 		}
 		f = next
 	}
-	return found, false
+	return count, false
 }

@@ -11,13 +11,15 @@ const (
 	maxHeadTags = 16
 )
 
-// SkipID3 gives the offset behind the ID3v2 tags at the start, 0 without one. Some taggers write them before FLAC too. Only
-// their headers are read. A tag that claims the whole file or more is not skipped: then it is wrong, or all there is.
+// SkipID3 returns the offset behind the ID3v2 tags at the start, 0 without one. Some taggers write
+// them before FLAC too. Only their headers are read. A tag that claims the whole file or more is
+// not skipped: then it is wrong, or all there is.
 func SkipID3(s *media.File) int64 {
 	var off int64
 	for range maxHeadTags {
 		h := s.At(off, id3HeadLen)
-		if len(h) < id3HeadLen || string(h[:3]) != "ID3" || h[3] == 0xff || h[4] == 0xff || (h[6]|h[7]|h[8]|h[9])&0x80 != 0 {
+		if len(h) < id3HeadLen || string(h[:3]) != "ID3" || h[3] == 0xff || h[4] == 0xff ||
+			(h[6]|h[7]|h[8]|h[9])&0x80 != 0 {
 			break
 		}
 		n := id3HeadLen + syncsafe(h[6:])
@@ -35,10 +37,12 @@ func SkipID3(s *media.File) int64 {
 const (
 	id3v1Len, id3v1PlusLen, apeFootLen = 128, 227, 32
 	maxTailTags                        = 8
-	maxLyrics                          = 5100 // of Lyrics3 version 1, which does not tell its length
+	// of Lyrics3 version 1, which does not tell its length
+	maxLyrics = 5100
 )
 
-// tagsEnd gives where the audio ends: before the tags at the end of the file. Nothing before start is taken for one.
+// tagsEnd returns where the audio ends: before the tags at the end of the file. Nothing before
+// start is taken for one.
 func tagsEnd(s *media.File, start int64) int64 {
 	end := s.Size
 	for range maxTailTags {
@@ -51,13 +55,14 @@ func tagsEnd(s *media.File, start int64) int64 {
 	return end
 }
 
-// tailTag gives the length of the tag that ends at end, 0 without one. Sources: id3.org (ID3v1, ID3v2.4, Lyrics3), the
-// APEv2 specification.
+// tailTag returns the length of the tag that ends at end, 0 without one. Sources: id3.org (ID3v1,
+// ID3v2.4, Lyrics3), the APEv2 specification.
 func tailTag(s *media.File, end int64) int64 {
 	b := s.At(max(0, end-id3v1Len), int(min(end, id3v1Len)))
 	n := len(b)
 	if n == id3v1Len && string(b[:3]) == "TAG" {
-		if end >= id3v1Len+id3v1PlusLen && bytes.HasPrefix(s.At(end-id3v1Len-id3v1PlusLen, 4), []byte("TAG+")) {
+		if end >= id3v1Len+id3v1PlusLen && bytes.HasPrefix(s.At(end-id3v1Len-id3v1PlusLen, 4),
+			[]byte("TAG+")) {
 			return id3v1Len + id3v1PlusLen
 		}
 		return id3v1Len

@@ -1,11 +1,14 @@
 package mpeg
 
 const (
-	vbrTagLen    = 4 + 32 + 16 + 100 + 4 + 24 // frame header, side information, the longest tag with its LAME extension
-	decoderDelay = 529                        // samples that every Layer III decoder puts in front; gapless ones drop them again
+	// frame header, side information, the longest tag with its LAME extension
+	vbrTagLen = 4 + 32 + 16 + 100 + 4 + 24
+	// samples that every Layer III decoder puts in front; gapless ones drop them again
+	decoderDelay = 529
 )
 
-// vbrTag is what an encoder wrote into the first frame, in place of audio. The zero value is: nothing.
+// vbrTag is what an encoder wrote into the first frame, in place of audio. The zero value is:
+// nothing.
 type vbrTag struct {
 	skip          bool // the frame is not audio
 	constant      bool // "Info": all frames have one bit rate
@@ -14,8 +17,9 @@ type vbrTag struct {
 	delay, pad    int64 // samples to drop in front and at the end of the last frame
 }
 
-// parseVBRTag reads the tag of a frame of size bytes in rest bytes of file. Sources: LAME's "Mp3 Info Tag", Fraunhofer's VBRI.
-func parseVBRTag(b []byte, f syncFrame, rest int64) (t vbrTag) {
+// parseVBRTag reads the tag of frame f; remaining is the bytes of the file from it on. Sources:
+// LAME's "Mp3 Info Tag", Fraunhofer's VBRI.
+func parseVBRTag(b []byte, f syncFrame, remaining int64) (t vbrTag) {
 	if f.isADTS() || f.layer() != 3 {
 		return t
 	}
@@ -32,7 +36,7 @@ func parseVBRTag(b []byte, f syncFrame, rest int64) (t vbrTag) {
 		t.bytes, t.frames = int64(be.Uint32(b[36+10:])), int64(be.Uint32(b[36+14:]))
 	}
 	t.skip = t.frames > 0 || t.bytes > 0
-	if over := rest - mpegHeadLen - t.bytes; t.bytes > 0 && over > t.bytes/16 {
+	if over := remaining - mpegHeadLen - t.bytes; t.bytes > 0 && over > t.bytes/16 {
 		t.pad = 0 // more comes behind, joined: what was the end is not, for FFmpeg too
 	}
 	return t
@@ -65,7 +69,8 @@ func (t *vbrTag) parseXing(b []byte) {
 	}
 }
 
-// parseGaps takes what encoder and decoder add from the LAME extension, as FFmpeg does: of the encoders it names only.
+// parseGaps takes what encoder and decoder add from the LAME extension, as FFmpeg does: of the
+// encoders it names only.
 func (t *vbrTag) parseGaps(b []byte) {
 	if len(b) < 24 {
 		return
@@ -74,18 +79,18 @@ func (t *vbrTag) parseGaps(b []byte) {
 	t.pad = max(0, int64(b[22]&15)<<8+int64(b[23])-decoderDelay)
 }
 
-// play gives how many of the samples in all frames are heard. Padding is dropped where the tag says the end is, even when
-// more follows.
-func (t *vbrTag) play(held, perFrame int64) int64 {
+// play returns how many of the samples in all frames are heard. Padding is dropped at the end that
+// the tag has, even when more follows.
+func (t *vbrTag) play(samples, perFrame int64) int64 {
 	end := t.frames * perFrame
 	drop := t.delay
 	if end > 0 && t.pad > 0 {
-		drop += max(0, min(held, end)-max(0, end-t.pad))
+		drop += max(0, min(samples, end)-max(0, end-t.pad))
 	}
-	return max(0, held-drop)
+	return max(0, samples-drop)
 }
 
-// claim gives the samples that would be heard of as many frames as the tag says; 0 when it does not.
+// claim returns the samples that would be heard of the tag's frame count; 0 without one.
 func (t *vbrTag) claim(perFrame int64) int64 {
 	if t.frames == 0 {
 		return 0
@@ -93,8 +98,8 @@ func (t *vbrTag) claim(perFrame int64) int64 {
 	return t.play(t.frames*perFrame, perFrame)
 }
 
-// agrees says whether the tag of the frame at pos tells both lengths, and they fit the audio that is there: its bytes, and
-// the bit rates that there are. Only then it is believed without a look at the frames.
+// agrees reports whether the tag of the frame at pos has both lengths, and they agree with the
+// bytes and bit rates of the audio. Only then is it trusted without walking the frames.
 func (r *frames) agrees(t vbrTag, f syncFrame, pos int64) bool {
 	have, size := r.end-pos, int64(f.size)
 	if !t.xing || t.frames == 0 || f.kind&kindFree != 0 || t.bytes != have && t.bytes != have-size {
@@ -103,15 +108,16 @@ func (r *frames) agrees(t vbrTag, f syncFrame, pos int64) bool {
 	rates := &mpegBitrates[mpegLow(f)][3]
 	lowest, highest := rates[1]*1000, rates[len(rates)-1]*1000
 	if t.constant {
-		next, ok := r.at(pos+size, pos)
+		next, ok := r.parse(pos+size, pos)
 		if !ok || next.kind != f.kind {
 			return false
 		}
 		lowest = mpegBitrate(r.from(pos+size, pos, adtsHeadLen), next)
 		highest = lowest
 	}
-	bits := (have - size) * 8 * int64(f.rate()) // times the rate, as frames have no whole number of bytes
-	least := (t.frames - 1) * int64(f.samples) * int64(lowest)
-	most := (t.frames + 1) * int64(f.samples) * int64(highest)
-	return least <= bits && bits <= most
+	// times the rate, as frames have no whole number of bytes
+	bits := (have - size) * 8 * int64(f.rate())
+	lower := (t.frames - 1) * int64(f.samples) * int64(lowest)
+	upper := (t.frames + 1) * int64(f.samples) * int64(highest)
+	return lower <= bits && bits <= upper
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// xingAt is where the tag of lame_vbr_44k_stereo.mp3 starts: 44 frames, 1105 samples of delay, 1073 of padding.
+// xingAt is where the tag of lame_vbr_44k_stereo.mp3 starts: 44 frames, 1105 samples of delay, 1073
+// of padding.
 const xingAt, vbrFrames = 36, 44
 
 func taggedWith(t *testing.T, edit func(tag []byte)) []byte {
@@ -22,7 +23,7 @@ func taggedWith(t *testing.T, edit func(tag []byte)) []byte {
 
 func TestXingClaims(t *testing.T) {
 	tone := audiotest.Fixture(t, "lame_vbr_44k_stereo.mp3")
-	number := func(at int, n uint32) func([]byte) { return func(b []byte) { be.PutUint32(b[at:], n) } }
+	number := func(offset int, n uint32) func([]byte) { return func(b []byte) { be.PutUint32(b[offset:], n) } }
 	const all, gapless = vbrFrames * 1152, 48510
 	cases := map[string]struct {
 		b       []byte

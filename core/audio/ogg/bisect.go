@@ -11,25 +11,27 @@ const (
 	bisectCost  = 16       // pages that could be walked in the time of one look
 )
 
-// bisect goes from a page of a long link near the end of it by halving: its pages come before all those of other streams. It is
-// for files whose links differ in their serial numbers; the page's own number tells where one comes again.
-func (w *walk) bisect(l *link, here page) {
-	if w.s.Size-here.off < bisectMin {
+// bisect skips by binary search from a page of a long link to one near its end: all pages of a link
+// come before those of the next. It is for files whose links have different serial numbers; page
+// numbers detect a serial number that occurs again.
+func (w *walk) bisect(l *link, current page) {
+	if w.s.Size-current.off < bisectMin {
 		return
 	}
 	w.b = nil
-	for hi := w.s.Size; hi-here.off > bisectEnd && w.pages < maxWalked; w.pages += bisectCost {
-		mid := here.off + (hi-here.off)/2
-		if p, ok := w.near(l, mid); ok && p.serial == l.audio.serial && p.number > here.number {
-			here = p
+	for hi := w.s.Size; hi-current.off > bisectEnd && w.pages < maxWalked; w.pages += bisectCost {
+		mid := current.off + (hi-current.off)/2
+		if p, ok := w.near(l, mid); ok && p.serial == l.audio.serial && p.number > current.number {
+			current = p
 		} else {
 			hi = mid
 		}
 	}
-	w.off = here.off
+	w.off = current.off
 }
 
-// near finds the first page behind off that is of another link, or is of the audio and has a position.
+// near finds the first page behind off that is of another link, or is of the audio and has a
+// position.
 func (w *walk) near(l *link, off int64) (page, bool) {
 	end := off + bisectPiece
 	for range bisectTries {

@@ -16,24 +16,25 @@ const (
 
 // walk goes over a file page by page, header by header.
 type walk struct {
-	s             *media.File
-	off           int64
-	pages, jumped int64 // pages seen, bytes read to find the next
-	held, claimed float64
-	links         int
-	foreign       bool   // the file ends with another stream than it starts with
-	b             []byte // read ahead, at offset bOff; gone after any other read
-	bOff          int64
+	s                *media.File
+	off              int64
+	pages, jumped    int64 // pages seen, bytes read to find the next
+	seconds, claimed float64
+	links            int
+	foreign          bool   // the file ends with another stream than it starts with
+	b                []byte // read ahead, at offset bOff; gone after any other read
+	bOff             int64
 }
 
 func (w *walk) page() (page, bool) {
-	if at := w.off - w.bOff; at < 0 || at+pageHead+255 > int64(len(w.b)) {
+	if i := w.off - w.bOff; i < 0 || i+pageHead+255 > int64(len(w.b)) {
 		w.b, w.bOff = w.s.At(w.off, walkPiece), w.off
 	}
 	return pageAt(w.b[w.off-w.bOff:], w.off)
 }
 
-// walkLinks adds up the lengths of streams one after another. first is the link at base, and last what the end of the file says.
+// walkLinks adds up the lengths of streams one after another. first is the link at base, and last
+// describes the end of the file.
 func walkLinks(s *media.File, base int64, first *link, last lastPage) (media.Info, error) {
 	w := &walk{s: s, off: first.body, foreign: last.foreign}
 	for link := first; link != nil; {
@@ -44,29 +45,29 @@ func walkLinks(s *media.File, base int64, first *link, last lastPage) (media.Inf
 		link = next
 	}
 	if w.links == 1 && !last.lost && !last.foreign {
-		held, claimed, err := first.length(s, last.granule, last.claimed)
+		samples, claimed, err := first.length(s, last.granule, last.claimed)
 		if err != nil {
 			return media.Info{}, err
 		}
-		return media.Finish(first.info(held), held, claimed)
+		return media.Finish(first.info(samples), samples, claimed)
 	}
 	info := first.audio.info
 	info.Method = "walked"
 	if w.pages >= maxWalked {
 		info.Method = "estimated"
-		w.held *= float64(s.Size-base) / float64(w.off-base)
+		w.seconds *= float64(s.Size-base) / float64(w.off-base)
 	}
-	if w.held <= 0 {
+	if w.seconds <= 0 {
 		return media.Info{}, media.Corrupt("holds no audio")
 	}
-	info.DurationS = w.held
-	if w.claimed != w.held && info.Method == "walked" {
+	info.DurationS = w.seconds
+	if w.claimed != w.seconds && info.Method == "walked" {
 		info.ClaimedS = &w.claimed
 	}
 	return info, nil
 }
 
-// add counts one link and gives the next, nil at the end.
+// add counts one link and returns the next, nil at the end.
 func (w *walk) add(l *link, tail *lastPage) (next *link, err error) {
 	last, before := w.follow(l)
 	w.b = nil
@@ -86,42 +87,45 @@ func (w *walk) add(l *link, tail *lastPage) (next *link, err error) {
 		}
 		end = lastPage{page: last}
 	}
-	held, claimed, err := l.length(w.s, end.granule, end.claimed)
+	samples, claimed, err := l.length(w.s, end.granule, end.claimed)
 	if err != nil {
 		return nil, err
 	}
 	if claimed == 0 {
-		claimed = held
+		claimed = samples
 	}
 	rate := float64(l.audio.info.SampleRate)
-	w.held, w.claimed, w.links = w.held+float64(held)/rate, w.claimed+float64(claimed)/rate, w.links+1
+	w.seconds, w.claimed, w.links =
+		w.seconds+float64(samples)/rate, w.claimed+float64(claimed)/rate, w.links+1
 	return next, nil
 }
 
-// follow goes to the end of a link and gives its last two pages with a position of the audio.
+// follow goes to the end of a link and returns its last two pages that have an audio position.
 func (w *walk) follow(l *link) (last, before page) {
-	var here page
+	var current page
 	positions := 0
 	for ; w.pages < maxWalked && w.off < w.s.Size; w.pages++ {
 		p, ok := w.page()
 		if !ok || p.next() > w.s.Size {
 			w.b = nil
-			if here.head > 0 && !w.intact(here) { // it is cut, and another stream's page lies in it
-				w.off = here.off
-				if last.off == here.off {
+			if current.head > 0 && !w.intact(current) {
+				// it is cut, and another stream's page lies in it
+				w.off = current.off
+				if last.off == current.off {
 					last = before
 				}
 			}
 			if !w.skip() {
 				break
 			}
-			here = page{}
+			current = page{}
 			continue
 		}
 		if p.flags&flagBOS != 0 {
 			break
 		}
-		if here = p; l.audio != nil && p.serial == l.audio.serial && p.granule != noPosition && p.off >= l.first.off {
+		if current = p; l.audio != nil && p.serial == l.audio.serial && p.granule != noPosition &&
+			p.off >= l.first.off {
 			before, last = last, p
 			if positions++; positions == bisectAfter && w.foreign {
 				w.bisect(l, p)
@@ -135,7 +139,7 @@ func (w *walk) follow(l *link) (last, before page) {
 
 func (w *walk) intact(p page) bool { return intact(w.s.At(p.off, int(p.len()))) }
 
-// skip goes on to the next whole page behind other matter; false if there is none within reach.
+// skip moves to the next whole page behind foreign data; false if there is none within reach.
 func (w *walk) skip() bool {
 	for off := w.off + 1; off < w.s.Size && w.jumped < maxSkipped; {
 		b := w.s.At(off, skipPiece)

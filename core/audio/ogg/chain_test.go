@@ -24,9 +24,9 @@ func TestOggChained(t *testing.T) {
 			assert.Equal(t, a.want.Codec, info.Codec)
 			assert.Nil(t, info.ClaimedS)
 		}
-		whole := audiotest.Fixture(t, a.file)
+		first := audiotest.Fixture(t, a.file)
 		for n := 2; n < 6; n++ {
-			info, err := audiotest.Bytes("x", bytes.Repeat(whole, n))
+			info, err := audiotest.Bytes("x", bytes.Repeat(first, n))
 			require.NoError(t, err, "%s %d times with one serial number", a.file, n)
 			assert.InDelta(t, float64(n)*seconds(i), info.DurationS, 1e-9, "%s %d times with one serial number", a.file, n)
 		}
@@ -98,9 +98,9 @@ func TestOggMultiplexed(t *testing.T) {
 		}
 		out = bytes.Replace(out, film(0, other, 1<<50), nil, 1) // all first pages come first
 		out = append(out, bytes.Repeat(film(0, other, -1), 3)...)
-		info, held, err := audiotest.SamplesOf(out)
+		info, samples, err := audiotest.SamplesOf(out)
 		require.NoError(t, err, c.file)
-		assert.Equal(t, c.samples, held, c.file)
+		assert.Equal(t, c.samples, samples, c.file)
 		assert.Equal(t, c.want.Codec, info.Codec)
 	}
 }
@@ -150,7 +150,8 @@ func long(t *testing.T, serial uint32, pageCount int) []byte {
 	return out
 }
 
-// TestOggLeap: more pages than are ever walked, and yet counted to the sample; the short links between are not overlooked.
+// TestOggLeap: more pages than are ever walked, and yet counted to the sample; the short links
+// between are not overlooked.
 func TestOggLeap(t *testing.T) {
 	const many = 75_000
 	a, b, short := long(t, 1, many), long(t, 2, many), audiotest.Fixture(t, "tone.spx")

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	flacMappingHead = 9  // magic, version and number of header packets, in front of the native magic
+	// magic, version and number of header packets, in front of the native magic
+	flacMappingHead = 9
 	flacMappingLen  = 51 // all of the first packet
 )
 
@@ -31,15 +32,17 @@ func parseFLACHead(b []byte) (*stream, error) {
 	if headers > 0 {
 		headers++ // this one is not among them
 	}
-	return &stream{mapping: flacMapping{si}, info: flac.InfoOf(si), headers: headers, claimed: int64(si.NSamples)}, nil
+	return &stream{mapping: flacMapping{si}, info: flac.InfoOf(si), headers: headers,
+		claimed: int64(si.NSamples)}, nil
 }
 
 // parseOldFLAC: before 2004, frames were put into Ogg without a mapping.
 func parseOldFLAC([]byte) (*stream, error) {
-	return nil, media.Unsupported("is FLAC inside Ogg of before version 1.1.1, which is not supported")
+	return nil, media.Unsupported(
+		"is FLAC inside Ogg of before version 1.1.1, which is not supported")
 }
 
-func (flacMapping) most() int64                    { return flac.MaxFrameSamples }
+func (flacMapping) maxSamples() int64              { return flac.MaxFrameSamples }
 func (flacMapping) setup(*media.File, int64) error { return nil }
 
 // plain: the frames of a stream are nearly always of one length.

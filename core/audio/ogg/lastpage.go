@@ -6,12 +6,13 @@ import (
 
 const (
 	minWindow = 4 << 10 // read first at the end
-	// Sums of checksums that are tried in the end of a file, in bytes: hostile files have many pages that are none.
+	// Sums of checksums that are tried in the end of a file, in bytes: hostile files have many
+	// pages that are none.
 	maxSummed = 4 << 20
 	maxPageNo = 4096 // "OggS" that are looked at
 )
 
-// lastPage is what the last pages say.
+// lastPage is what the last pages of a file contain.
 type lastPage struct {
 	page          // the last whole page of the audio that has a position
 	claimed int64 // the position that a broken last page would have reached; 0 without one
@@ -19,11 +20,12 @@ type lastPage struct {
 	lost    bool  // no page found within reach of the end
 }
 
-// searchTail looks for pages backwards from the end of the file. The window is as long as the pages at the front let expect.
+// searchTail looks for pages backwards from the end of the file. The first window is sized by the
+// pages at the front.
 func (l *link) searchTail(s *media.File) lastPage {
 	front := max(l.body, l.first.off)
-	if at, ok := l.hop(s); ok {
-		if t, done := l.searchPages(s.Head[at:], at, 0); done {
+	if off, ok := l.hop(s); ok {
+		if t, done := l.searchPages(s.Head[off:], off, 0); done {
 			return t
 		}
 	}
@@ -41,7 +43,8 @@ func (l *link) searchTail(s *media.File) lastPage {
 	}
 }
 
-// hop goes from page to page of a file that was read whole to the one that ends it, which is quicker than a search.
+// hop goes from page to page of a file that was read whole to the one that ends it, which is
+// quicker than a search.
 func (l *link) hop(s *media.File) (off int64, ok bool) {
 	if l.first.head == 0 || int64(len(s.Head)) < s.Size {
 		return 0, false
@@ -57,8 +60,8 @@ func (l *link) hop(s *media.File) (off int64, ok bool) {
 	}
 }
 
-// searchPages looks in b, the end of the file, from off on, for pages at i and before. done is false when no whole page of the audio
-// is there.
+// searchPages looks in b, the end of the file, from off on, for pages at i and before. done is
+// false when no whole page of the audio is there.
 func (l *link) searchPages(b []byte, off int64, i int) (t lastPage, done bool) {
 	broken := page{granule: noPosition}
 	summed := 0
@@ -74,13 +77,13 @@ func (l *link) searchPages(b []byte, off int64, i int) (t lastPage, done bool) {
 		if !ok {
 			continue
 		}
-		whole := int64(len(b)-i) >= p.len()
-		if whole {
+		complete := int64(len(b)-i) >= p.len()
+		if complete {
 			summed += int(p.len())
-			whole = intact(b[i : i+int(p.len())])
+			complete = intact(b[i : i+int(p.len())])
 		}
 		switch {
-		case !whole:
+		case !complete:
 			if p.serial == l.audio.serial && broken.granule == noPosition {
 				broken = p
 			}
@@ -96,26 +99,31 @@ func (l *link) searchPages(b []byte, off int64, i int) (t lastPage, done bool) {
 	return t, false
 }
 
-// pageStub reads the header of a page that is cut inside it, of which no more than the position and the stream count.
+// pageStub reads the header of a page that is cut inside it. Only its position and its stream are
+// valid.
 func pageStub(b []byte, off int64) (page, bool) {
-	const known = 18
-	if len(b) < known || len(b) >= pageHead+255 || b[4] != 0 {
+	const stubLen = 18
+	if len(b) < stubLen || len(b) >= pageHead+255 || b[4] != 0 {
 		return page{}, false
 	}
 	granule, serial := int64(le.Uint64(b[6:])), le.Uint32(b[14:])
-	return page{off: off, granule: granule, serial: serial, packets: 255, head: pageHead + 255}, true
+	return page{off: off, granule: granule, serial: serial, packets: 255, head: pageHead + 255},
+		true
 }
 
-// claimOf gives the position that a broken page claims, if its packets could reach it from there; else 0.
+// claimOf returns the position that a broken page claims, if its packets could reach it from there;
+// else 0.
 func (l *link) claimOf(broken page, from int64) int64 {
-	if reach := broken.granule - from; reach <= 0 || reach > int64(broken.packets+1)*l.audio.most() {
+	if reach := broken.granule - from; reach <= 0 ||
+		reach > int64(broken.packets+1)*l.audio.maxSamples() {
 		return 0
 	}
 	return broken.granule
 }
 
-// repeats says whether there is so much before the last page that its number cannot be right for a single stream, as when
-// files with the same serial number were joined. It may be wrong where page sizes vary a lot: a walk tells.
+// repeats reports whether there is too much data before the last page for its number, as when files
+// with the same serial number were joined. It may be wrong where page sizes vary a lot; a walk
+// decides.
 func (l *link) repeats(last lastPage) bool {
 	if l.streams > 1 || l.first.head == 0 || last.off < l.first.off {
 		return false

@@ -13,7 +13,7 @@ const (
 	headPeek     = 80  // bytes of a first packet that any codec needs
 )
 
-// stream is one audio stream, as its first packet tells.
+// stream is one audio stream, as described by its first packet.
 type stream struct {
 	mapping
 	serial  uint32
@@ -26,12 +26,13 @@ type stream struct {
 
 // mapping counts the samples that a decoder makes of packets.
 type mapping interface {
-	most() int64 // no packet gives more
-	// plain says by a look at the first page with sound, and at the first bytes of its first packet, that it starts at sample 0.
+	maxSamples() int64 // no packet gives more
+	// plain reports, from the first page with sound and the first bytes of its first packet,
+	// whether it starts at sample 0.
 	plain(p page, packet []byte) bool
 	// setup is called before samples, with the offset at which the last header packet ends.
 	setup(s *media.File, end int64) error
-	// samples gives those of a packet by its first bytes. Packets are shown in their order.
+	// samples returns the samples of a packet, from its first bytes. Packets come in order.
 	samples(packet []byte) int64
 }
 
@@ -40,7 +41,8 @@ var mappings = []struct {
 	magic string
 	parse func(b []byte) (*stream, error)
 }{
-	{"\x01vorbis", parseVorbisHead}, {"OpusHead", parseOpusHead}, {"\x7fFLAC", parseFLACHead}, {"Speex   ", parseSpeexHead},
+	{"\x01vorbis", parseVorbisHead}, {"OpusHead", parseOpusHead}, {"\x7fFLAC", parseFLACHead},
+	{"Speex   ", parseSpeexHead},
 	{"fLaC", parseOldFLAC},
 }
 
@@ -63,7 +65,8 @@ func (l *link) has(serial uint32) bool {
 	return false
 }
 
-// linkAt reads the first pages of all streams that start at off. An error is about an audio stream among them.
+// linkAt reads the first pages of all streams that start at off. An error is about an audio stream
+// among them.
 func linkAt(s *media.File, off int64) (*link, error) {
 	l := &link{body: off}
 	for range maxBOS {
@@ -75,7 +78,8 @@ func linkAt(s *media.File, off int64) (*link, error) {
 		l.streams++
 		if l.audio == nil {
 			var err error
-			if l.audio, err = parseHead(s.At(p.off+p.head, int(min(p.body, headPeek)))); err != nil {
+			if l.audio, err = parseHead(s.At(p.off+p.head,
+				int(min(p.body, headPeek)))); err != nil {
 				return l, err
 			}
 			if l.audio != nil {
@@ -96,8 +100,9 @@ func parseHead(packet []byte) (*stream, error) {
 	return nil, nil
 }
 
-// begin finds the first page with sound and the sample position at which the stream begins: 0, except in a piece cut from a
-// longer stream that kept its positions, as recordings of radio do. That page tells: it ends later than its packets reach.
+// begin finds the first page with sound and the sample position at which the stream begins: 0,
+// except in a piece cut from a longer stream that kept its positions, such as a radio recording.
+// Such a page ends later than its packets reach.
 func (l *link) begin(s *media.File) error {
 	a := l.audio
 	off, headers, end := l.body, a.headers-1, int64(0)
@@ -120,14 +125,16 @@ func (l *link) begin(s *media.File) error {
 	return nil
 }
 
-// findStart counts the samples up to the first page that has a position. headers packets are still to come before the sound.
+// findStart counts the samples up to the first page that has a position. headers packets are still
+// to come before the sound.
 func (l *link) findStart(s *media.File, headers int, end int64) error {
 	a, p := l.audio, l.first
-	if headers == 0 && p.granule >= 0 && p.flags&flagContinued == 0 && a.plain(p, s.At(p.off+p.head, flac.MaxFrameHead)) {
+	if headers == 0 && p.granule >= 0 && p.flags&flagContinued == 0 &&
+		a.plain(p, s.At(p.off+p.head, flac.MaxFrameHead)) {
 		return nil
 	}
 	if err := a.setup(s, end); err != nil {
-		if p.granule > int64(p.packets)*a.most() {
+		if p.granule > int64(p.packets)*a.maxSamples() {
 			return err
 		}
 		return nil
@@ -160,8 +167,9 @@ func (l *link) findStart(s *media.File, headers int, end int64) error {
 	return nil
 }
 
-// startBefore gives the position at which samples before the end of page p begin; last of them are from its last packet. Copying
-// a part of a file with FFmpeg leaves positions before 0, which libvorbis and FFmpeg play but for a packet, or all.
+// startBefore returns the position at which samples before the end of page p begin; last of them
+// are from its last packet. Copying a part of a file with FFmpeg leaves positions before 0, which
+// libvorbis and FFmpeg play but for a packet, or all.
 func (a *stream) startBefore(p page, samples, last int64) int64 {
 	start := p.granule - samples
 	switch {
@@ -175,7 +183,8 @@ func (a *stream) startBefore(p page, samples, last int64) int64 {
 	return start
 }
 
-// split shows every packet of a whole page: its bytes there, and whether it begins and ends on the page.
+// split shows every packet of a whole page: its bytes there, and whether it begins and ends on the
+// page.
 func (p page) split(page []byte, show func(packet []byte, begins, ends bool)) {
 	body := page[p.head:]
 	begins, n := p.flags&flagContinued == 0, 0

@@ -44,8 +44,8 @@ func TestOggFixtures(t *testing.T) {
 	}
 }
 
-// TestOggCutAnywhere: a cut file plays what its whole pages hold, as with opusdec, oggdec and FFmpeg, and says that it is cut
-// as soon as enough of the next page is there to tell.
+// TestOggCutAnywhere: a cut file plays what its whole pages hold, as with opusdec, oggdec and
+// FFmpeg, and says that it is cut as soon as enough of the next page is there to tell.
 func TestOggCutAnywhere(t *testing.T) {
 	for _, c := range oggFixtures {
 		b := audiotest.Fixture(t, c.file)
@@ -56,13 +56,13 @@ func TestOggCutAnywhere(t *testing.T) {
 		var end, position int64 // of the page before
 		for _, page := range all {
 			for keep := end; keep < end+int64(len(page)); keep++ {
-				info, held, err := audiotest.SamplesOf(b[:keep])
+				info, samples, err := audiotest.SamplesOf(b[:keep])
 				if position <= c.skip {
 					require.Error(t, err, "%s cut to %d", c.file, keep)
 					continue
 				}
 				require.NoError(t, err, "%s cut to %d", c.file, keep)
-				require.Equal(t, position-c.skip, held, "%s cut to %d", c.file, keep)
+				require.Equal(t, position-c.skip, samples, "%s cut to %d", c.file, keep)
 				if keep >= end+18 {
 					require.NotNil(t, info.ClaimedS, "%s cut to %d", c.file, keep)
 					require.Greater(t, *info.ClaimedS, info.DurationS)
@@ -84,14 +84,14 @@ func TestShrunk(t *testing.T) {
 		b := audiotest.Fixture(t, file)
 		_, full, err := audiotest.SamplesOf(b)
 		require.NoError(t, err)
-		for left := 4; left < len(b); left += 41 {
+		for length := 4; length < len(b); length += 41 {
 			for _, size := range []int{len(b), 10 * len(b)} {
 				s := new(media.File)
-				s.Hold(b[:left:left])
+				s.Hold(b[:length:length])
 				s.Size = int64(size)
 				if info, err := parse(s, 0); err == nil {
-					held := info.DurationS * float64(info.SampleRate)
-					require.LessOrEqual(t, held, float64(full)+0.5, "%s, %d bytes of %d", file, left, size)
+					samples := info.DurationS * float64(info.SampleRate)
+					require.LessOrEqual(t, samples, float64(full)+0.5, "%s, %d bytes of %d", file, length, size)
 				}
 			}
 		}
@@ -112,52 +112,54 @@ func TestOggGarbageBehind(t *testing.T) {
 	}
 	for _, c := range oggFixtures {
 		for name, garbage := range behind {
-			info, held, err := audiotest.SamplesOf(append(audiotest.Fixture(t, c.file), garbage...))
+			info, samples, err := audiotest.SamplesOf(append(audiotest.Fixture(t, c.file), garbage...))
 			require.NoError(t, err, "%s and %s", c.file, name)
-			assert.Equal(t, c.samples, held, "%s and %s", c.file, name)
+			assert.Equal(t, c.samples, samples, "%s and %s", c.file, name)
 			assert.Nil(t, info.ClaimedS, "%s and %s", c.file, name)
 		}
 	}
 }
 
-// TestOggLastPageBroken: a page with a wrong checksum is not played, and its position is only a claim.
+// TestOggLastPageBroken: a page with a wrong checksum is not played, and its position is only a
+// claim.
 func TestOggLastPageBroken(t *testing.T) {
 	b := audiotest.Fixture(t, "stereo_3.3s.opus")
-	at := bytes.LastIndex(b, []byte("OggS"))
-	for _, bit := range []int{at + 60, at + 7, at + 5, len(b) - 1} {
+	last := bytes.LastIndex(b, []byte("OggS"))
+	for _, bit := range []int{last + 60, last + 7, last + 5, len(b) - 1} {
 		broken := bytes.Clone(b)
 		broken[bit] ^= 0x10
-		info, held, err := audiotest.SamplesOf(broken)
+		info, samples, err := audiotest.SamplesOf(broken)
 		require.NoError(t, err)
-		assert.EqualValues(t, 144000-312, held, "bit in byte %d", bit)
+		assert.EqualValues(t, 144000-312, samples, "bit in byte %d", bit)
 		require.NotNil(t, info.ClaimedS)
 		assert.Greater(t, *info.ClaimedS, info.DurationS)
 	}
 	far := bytes.Clone(b)
-	le.PutUint64(far[at+6:], 1<<60)
-	info, held, err := audiotest.SamplesOf(far)
+	le.PutUint64(far[last+6:], 1<<60)
+	info, samples, err := audiotest.SamplesOf(far)
 	require.NoError(t, err)
-	assert.EqualValues(t, 144000-312, held)
+	assert.EqualValues(t, 144000-312, samples)
 	assert.Nil(t, info.ClaimedS, "no page reaches so far: the position is broken too")
 }
 
-// TestOggPiece: a piece cut from a live stream plays from its first whole page. Lengths are those of opusdec and FFmpeg, flac -d,
-// and oggdec.
+// TestOggPiece: a piece cut from a live stream plays from its first whole page. Lengths are those
+// of opusdec and FFmpeg, flac -d, and oggdec.
 func TestOggPiece(t *testing.T) {
 	for file, want := range map[string]int64{"stereo_3.3s.opus": 110400, "tone_ffmpeg.oga": 1472, "stereo_44k_4.4s.ogg": 159544} {
 		all := pages(t, audiotest.Fixture(t, file))
 		piece := append(bytes.Join(all[:2], nil), bytes.Join(all[3:], nil)...)
-		_, held, err := audiotest.SamplesOf(piece)
+		_, samples, err := audiotest.SamplesOf(piece)
 		require.NoError(t, err, file)
-		assert.Equal(t, want, held, file)
-		_, held, err = audiotest.SamplesOf(reserial(t, piece, 5, 1<<40))
+		assert.Equal(t, want, samples, file)
+		_, samples, err = audiotest.SamplesOf(reserial(t, piece, 5, 1<<40))
 		require.NoError(t, err, file)
-		assert.Equal(t, want, held, file)
+		assert.Equal(t, want, samples, file)
 	}
 }
 
-// TestOggBeforeZero: positions before 0, as copying a part of a file with FFmpeg leaves them. Measured on these very bytes: oggdec
-// and libsndfile drop up to a packet of the Vorbis file, FFmpeg plays all of Opus and FLAC; libopusfile refuses the Opus one.
+// TestOggBeforeZero: positions before 0, as copying a part of a file with FFmpeg leaves them.
+// Measured on these very bytes: oggdec and libsndfile drop up to a packet of the Vorbis file,
+// FFmpeg plays all of Opus and FLAC; libopusfile refuses the Opus one.
 func TestOggBeforeZero(t *testing.T) {
 	cases := []struct {
 		file       string
@@ -169,18 +171,18 @@ func TestOggBeforeZero(t *testing.T) {
 	}
 	for _, c := range cases {
 		moved := reserial(t, audiotest.Fixture(t, c.file), 3, c.move)
-		info, held, err := audiotest.SamplesOf(moved)
+		info, samples, err := audiotest.SamplesOf(moved)
 		require.NoError(t, err)
-		assert.Equal(t, c.held, held, "%s moved by %d", c.file, c.move)
+		assert.Equal(t, c.held, samples, "%s moved by %d", c.file, c.move)
 		assert.Nil(t, info.ClaimedS)
 	}
 }
 
 // lying writes header pages: those of fixture, with its first packet edited.
-func lying(t *testing.T, file string, at int, b ...byte) []byte {
+func lying(t *testing.T, file string, offset int, b ...byte) []byte {
 	t.Helper()
 	all := pages(t, audiotest.Fixture(t, file))
-	copy(all[0][28+at:], b)
+	copy(all[0][28+offset:], b)
 	return reserial(t, bytes.Join(all, nil), 1, 0)
 }
 
@@ -216,9 +218,9 @@ func TestOggCodecsRefused(t *testing.T) {
 
 func TestOggFLACClaimsMore(t *testing.T) {
 	b := lying(t, "tone.oga", 31, 0x00, 0x01, 0x00, 0x00) // 65536 samples
-	info, held, err := audiotest.SamplesOf(b)
+	info, samples, err := audiotest.SamplesOf(b)
 	require.NoError(t, err)
-	assert.EqualValues(t, 17600, held)
+	assert.EqualValues(t, 17600, samples)
 	assert.Equal(t, "tail", info.Method)
 	if assert.NotNil(t, info.ClaimedS) {
 		assert.InDelta(t, 65536.0/16000, *info.ClaimedS, 1e-9)
@@ -240,9 +242,9 @@ func TestPageSum(t *testing.T) {
 func TestOggBitFlips(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, c := range oggFixtures {
-		whole := audiotest.Fixture(t, c.file)
+		original := audiotest.Fixture(t, c.file)
 		for range 1000 {
-			b := bytes.Clone(whole)
+			b := bytes.Clone(original)
 			for range 1 + random.IntN(3) {
 				b[random.IntN(min(len(b), 600))] ^= 1 << random.IntN(8)
 				b[random.IntN(len(b))] ^= 1 << random.IntN(8)
@@ -266,7 +268,8 @@ func FuzzOpus(f *testing.F)    { fuzzOgg(f, "tone.opus", "tone_opusenc.opus") }
 func FuzzSpeex(f *testing.F)   { fuzzOgg(f, "tone.spx", "narrow_5s.spx") }
 func FuzzOggFLAC(f *testing.F) { fuzzOgg(f, "tone.oga", "tone_ffmpeg.oga") }
 
-// FuzzOggSealed gives every page the checksum that it should have, to reach what lies behind that check.
+// FuzzOggSealed returns every page the checksum that it should have, to reach what lies behind that
+// check.
 func FuzzOggSealed(f *testing.F) {
 	for _, c := range oggFixtures {
 		f.Add(audiotest.Fixture(f, c.file))

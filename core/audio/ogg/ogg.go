@@ -23,9 +23,11 @@ const (
 
 // page is the header of one page. Source: RFC 3533.
 type page struct {
-	off     int64
-	flags   byte
-	granule int64 // samples per channel up to the end of the last packet that ends here, for audio; -1 when none ends here
+	off   int64
+	flags byte
+	// samples per channel up to the end of the last packet that ends here, for audio; -1 when none
+	// ends here
+	granule int64
 	serial  uint32
 	number  uint32
 	packets int   // that end here
@@ -46,8 +48,9 @@ func pageAt(b []byte, off int64) (page, bool) {
 		return page{}, false
 	}
 	p := page{
-		off: off, flags: b[5], granule: int64(le.Uint64(b[6:])), serial: le.Uint32(b[14:]), number: le.Uint32(b[18:]),
-		head: int64(pageHead + n),
+		off: off, flags: b[5], granule: int64(le.Uint64(b[6:])), serial: le.Uint32(b[14:]),
+		number: le.Uint32(b[18:]),
+		head:   int64(pageHead + n),
 	}
 	for _, lace := range b[pageHead : pageHead+n] {
 		p.body += int64(lace)
@@ -61,11 +64,13 @@ func pageAt(b []byte, off int64) (page, bool) {
 // readPage parses the page header at off.
 func readPage(s *media.File, off int64) (page, bool) { return pageAt(s.At(off, pageHead+255), off) }
 
-// intact says whether b, a whole page, has the checksum that it names. Decoders drop a page without.
+// intact reports whether b, a whole page, has the checksum that it names. Decoders drop a page
+// without.
 func intact(b []byte) bool { return len(b) >= pageHead && checksum(b) == le.Uint32(b[22:]) }
 
-// checksum is that of a whole page. Its polynomial, 0x04c11db7, is that of crc32 with every bit order turned round, so that turned
-// bytes go through the processor's own instructions. Source: RFC 3533, section 6.
+// checksum is that of a whole page. Its polynomial, 0x04c11db7, is that of crc32 with every bit
+// order turned round, so that turned bytes go through the processor's own instructions. Source: RFC
+// 3533, section 6.
 func checksum(b []byte) uint32 {
 	turned := turnedBytes.Get().(*[1 << 10]byte)
 	defer turnedBytes.Put(turned)
@@ -96,8 +101,8 @@ func turn(b []byte) {
 // turnedBytes keeps scratch buffers, which would else be allocated for every page.
 var turnedBytes = sync.Pool{New: func() any { return new([1 << 10]byte) }}
 
-// Parse reads the streams that start the file and takes the length of the first audio among them from its last page. Only a
-// file of several streams one after another is walked page by page.
+// Parse reads the streams that start the file and takes the length of the first audio among them
+// from its last page. Only a file of several streams one after another is walked page by page.
 func Parse(s *media.File, base int64) (media.Info, error) {
 	link, err := linkAt(s, base)
 	switch {
@@ -105,7 +110,8 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		return media.Info{}, err
 	case link.streams == 0:
 		if _, ok := readPage(s, base); ok {
-			return media.Info{}, media.Corrupt("starts in the middle of an Ogg stream, whose header is missing")
+			return media.Info{},
+				media.Corrupt("starts in the middle of an Ogg stream, whose header is missing")
 		}
 		return media.Info{}, media.Corrupt("ends inside its first Ogg page")
 	case link.audio == nil:
@@ -118,35 +124,36 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 	if last.lost || last.foreign || s.Size <= media.HeadLen || link.repeats(last) {
 		return walkLinks(s, base, link, last)
 	}
-	held, claimed, err := link.length(s, last.granule, last.claimed)
+	samples, claimed, err := link.length(s, last.granule, last.claimed)
 	if err != nil {
 		return media.Info{}, err
 	}
-	return media.Finish(link.info(held), held, claimed)
+	return media.Finish(link.info(samples), samples, claimed)
 }
 
-// info says how the length is known: by the header when the stream's own header has one and the last page agrees.
-func (l *link) info(held int64) media.Info {
+// info sets the method: "header" when the stream's own header has the length and the last page
+// agrees.
+func (l *link) info(samples int64) media.Info {
 	info := l.audio.info
 	info.Method = "tail"
-	if l.audio.claimed == held {
+	if l.audio.claimed == samples {
 		info.Method = "header"
 	}
 	return info
 }
 
-// length gives the samples between the start of the stream and position end, and those that its header or a cut last page
-// claims, 0 when nothing does.
-func (l *link) length(s *media.File, end, cut int64) (held, claimed int64, err error) {
+// length returns the samples between the start of the stream and position end, and those that its
+// header or a cut last page claims, 0 when nothing does.
+func (l *link) length(s *media.File, end, cut int64) (samples, claimed int64, err error) {
 	a := l.audio
 	front := l.start + a.skip
-	held = max(0, end-front)
-	if held/a.most() > s.Size {
+	samples = max(0, end-front)
+	if samples/a.maxSamples() > s.Size {
 		return 0, 0, media.Corrupt("ends at sample %d, more than %d bytes can hold", end, s.Size)
 	}
 	claimed = a.claimed
 	if cut != 0 {
 		claimed = max(claimed, cut-front)
 	}
-	return held, claimed, nil
+	return samples, claimed, nil
 }

@@ -25,7 +25,8 @@ func pages(t *testing.T, b []byte) (all [][]byte) {
 	return all
 }
 
-// reserial gives a copy with another serial number and every audio position moved. Checksums are made again.
+// reserial returns a copy with another serial number and every audio position moved. Checksums are
+// made again.
 func reserial(t *testing.T, b []byte, serial uint32, move int64) []byte {
 	t.Helper()
 	var out []byte
@@ -109,20 +110,22 @@ func TestVorbisChained(t *testing.T) {
 // TestVorbisPiece: pieces of a radio stream keep the positions of the whole.
 func TestVorbisPiece(t *testing.T) {
 	for _, name := range []string{"tone.ogg", "stereo_44k_4.4s.ogg"} {
-		whole := audiotest.Fixture(t, name)
-		_, samples, err := audiotest.SamplesOf(whole)
+		original := audiotest.Fixture(t, name)
+		_, samples, err := audiotest.SamplesOf(original)
 		require.NoError(t, err)
-		moved := reserial(t, whole, 5, 3600*48000)
+		moved := reserial(t, original, 5, 3600*48000)
 		_, err = oggvorbis.NewReader(bytes.NewReader(moved))
 		require.NoError(t, err, "the file is valid")
 		_, got, err := audiotest.SamplesOf(moved)
 		require.NoError(t, err)
-		// The last page of a short file may also cut the end, which its one audio page cannot tell from a late start.
+		// The last page of a short file may also cut the end, which its one audio page cannot tell
+		// from a late start.
 		assert.InDelta(t, samples, got, 1024, name)
 	}
 }
 
-// TestVorbisBlockSizes: the block sizes of the first audio page give exactly its position, as the stream starts at 0.
+// TestVorbisBlockSizes: the block sizes of the first audio page give exactly its position, as the
+// stream starts at 0.
 func TestVorbisBlockSizes(t *testing.T) {
 	for _, move := range []int64{0, 123456} {
 		b := reserial(t, audiotest.Fixture(t, "stereo_44k_4.4s.ogg"), 8, move)
@@ -139,7 +142,7 @@ func TestVorbisBlockSizes(t *testing.T) {
 
 func TestOggRefused(t *testing.T) {
 	tone := audiotest.Fixture(t, "tone.ogg")
-	edit := func(at int, b ...byte) []byte { c := bytes.Clone(tone); copy(c[at:], b); return c }
+	edit := func(offset int, b ...byte) []byte { c := bytes.Clone(tone); copy(c[offset:], b); return c }
 	all := pages(t, tone)
 	huge := audiotest.Fixture(t, "stereo_44k_4.4s.ogg")
 	last := huge[bytes.LastIndex(huge, []byte("OggS")):]

@@ -17,10 +17,11 @@ func parseOpusHead(b []byte) (*stream, error) {
 		return nil, err
 	}
 	info := media.Info{SampleRate: codec.OpusRate, Channels: head.Channels, Codec: "opus"}
-	return &stream{mapping: opusMapping{}, info: info, headers: opusHeaders, skip: head.PreSkip}, nil
+	return &stream{mapping: opusMapping{}, info: info, headers: opusHeaders, skip: head.PreSkip},
+		nil
 }
 
-func (opusMapping) most() int64                    { return codec.MaxOpusSamples }
+func (opusMapping) maxSamples() int64              { return codec.MaxOpusSamples }
 func (opusMapping) setup(*media.File, int64) error { return nil }
 func (opusMapping) samples(packet []byte) int64    { return codec.OpusSamples(packet) }
 

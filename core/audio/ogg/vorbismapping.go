@@ -17,15 +17,17 @@ func parseVorbisHead(b []byte) (*stream, error) {
 		return nil, err
 	}
 	info := media.Info{SampleRate: head.Rate, Channels: head.Channels, Codec: "vorbis"}
-	return &stream{mapping: vorbisMapping{head}, info: info, headers: vorbisHeaders, trims: true}, nil
+	return &stream{mapping: vorbisMapping{head}, info: info, headers: vorbisHeaders, trims: true},
+		nil
 }
 
-func (v vorbisMapping) most() int64                 { return v.head.Most() }
+func (v vorbisMapping) maxSamples() int64           { return v.head.Most() }
 func (v vorbisMapping) samples(packet []byte) int64 { return v.head.Samples(packet) }
 
-// plain: a later start shows when the packets cannot reach so far. Where the page lies within the first read, they are counted.
+// plain: a later start shows when the packets cannot reach so far. Where the page lies within the
+// first read, they are counted.
 func (v vorbisMapping) plain(p page, _ []byte) bool {
-	return p.granule <= int64(p.packets)*v.most() && p.next() > media.HeadLen
+	return p.granule <= int64(p.packets)*v.maxSamples() && p.next() > media.HeadLen
 }
 
 // setup finds the modes at the end of the setup header, the last packet before the sound.

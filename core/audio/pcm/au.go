@@ -8,9 +8,11 @@ import (
 
 const auHead = 24
 
-// IsAU: ".snd", and the same backwards as little-endian writers have it: "dns." of libsndfile, "\0ds." of DEC and sox.
+// IsAU: ".snd", and the same backwards as little-endian writers have it: "dns." of libsndfile,
+// "\0ds." of DEC and sox.
 func IsAU(h []byte) bool {
-	return len(h) >= 4 && (string(h[:4]) == ".snd" || string(h[:4]) == "dns." || string(h[:4]) == "\x00ds." || string(h[:4]) == ".sd\x00")
+	return len(h) >= 4 && (string(h[:4]) == ".snd" || string(h[:4]) == "dns." ||
+		string(h[:4]) == "\x00ds." || string(h[:4]) == ".sd\x00")
 }
 
 // auPlain are the encodings with whole bytes: name and bytes per sample.
@@ -18,7 +20,8 @@ var auPlain = map[uint32]struct {
 	codec string
 	width int64
 }{
-	1: {"pcm_mulaw", 1}, 2: {"pcm_s8", 1}, 3: {"pcm_s16", 2}, 4: {"pcm_s24", 3}, 5: {"pcm_s32", 4}, 6: {"pcm_f32", 4}, 7: {"pcm_f64", 8},
+	1: {"pcm_mulaw", 1}, 2: {"pcm_s8", 1}, 3: {"pcm_s16", 2}, 4: {"pcm_s24", 3}, 5: {"pcm_s32", 4},
+	6: {"pcm_f32", 4}, 7: {"pcm_f64", 8},
 	27: {"pcm_alaw", 1},
 }
 
@@ -52,25 +55,27 @@ func ParseAU(s *media.File, base int64) (media.Info, error) {
 	if err != nil {
 		return media.Info{}, err
 	}
-	rest := max(0, s.Size-start)
-	if size == 0xffffffff || size == 0 || size > rest && IsOpen32(size) { // not known, or never filled in
+	available := max(0, s.Size-start)
+	if size == 0xffffffff || size == 0 || size > available && IsOpen32(size) {
+		// not known, or never filled in
 		info.Method = "tail"
-		return media.Finish(info, p.Frames(rest), 0)
+		return media.Finish(info, p.Frames(available), 0)
 	}
-	return media.Finish(info, p.Frames(min(size, rest)), p.Frames(size))
+	return media.Finish(info, p.Frames(min(size, available)), p.Frames(size))
 }
 
 func auEncoding(info *media.Info, encoding uint32, suffix string) (Packing, error) {
-	if e, known := auPlain[encoding]; known {
+	if e, ok := auPlain[encoding]; ok {
 		info.Codec, info.Bits = e.codec, int(8*e.width)
 		if encoding >= 3 && encoding <= 7 {
 			info.Codec += suffix
 		}
 		return PlainPacking(info.Channels, e.width), nil
 	}
-	if e, known := auPacked[encoding]; known {
+	if e, ok := auPacked[encoding]; ok {
 		info.Codec, info.Bits = e.codec, e.bits
 		return BitPacking(info.Channels, e.bits), nil
 	}
-	return Packing{}, media.Unsupported("is an AU file with the encoding %d, which is not supported", encoding)
+	return Packing{}, media.Unsupported(
+		"is an AU file with the encoding %d, which is not supported", encoding)
 }

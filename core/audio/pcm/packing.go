@@ -1,4 +1,5 @@
-// Package pcm measures files of samples behind a simple header, Sun AU and NIST SPHERE, and counts the samples in a number of bytes.
+// Package pcm measures files of samples behind a simple header, Sun AU and NIST SPHERE, and counts
+// the samples in a number of bytes.
 package pcm
 
 import "encoding/binary"
@@ -8,7 +9,8 @@ var (
 	le = binary.LittleEndian
 )
 
-// Packing is how a codec packs samples into bytes: one sample of every channel at a time, or blocks when compressed.
+// Packing is how a codec packs samples into bytes: one sample of every channel at a time, or blocks
+// when compressed.
 type Packing struct {
 	Align   int64 // bytes of a block; > 0
 	Samples int64 // per channel in a whole block; > 0
@@ -17,10 +19,12 @@ type Packing struct {
 	HeadSamples int64 // samples per channel in that head
 	Step        int64 // the smallest group of bytes behind it that gives whole samples, and
 	StepSamples int64 // how many per channel
-	bits        int64 // instead of all these: bits of one sample of every channel, packed without gaps
+	// instead of all these: bits of one sample of every channel, packed without gaps
+	bits int64
 }
 
-// MaxClaim bounds the sizes that headers claim: no sum or product of a claim and a packing overflows below it.
+// MaxClaim bounds the sizes that headers claim: no sum or product of a claim and a packing
+// overflows below it.
 const MaxClaim = 1 << 48
 
 // PlainPacking is for samples of a fixed number of bytes.
@@ -54,9 +58,11 @@ func (p Packing) cut(n int64) int64 {
 	}
 }
 
-// IsOpen32 says whether a 32-bit size is one of those that writers leave when they cannot seek back, more or less a header:
-// FFmpeg and RF64 all ones, sox, espeak-ng and mplayer 0x7ffff000, sox's AIFF 0x7f000000, libraries with signed sizes the
-// largest of those, arecord one more, lame all ones less its header.
+// IsOpen32 reports whether a 32-bit size is one of those that writers leave when they cannot seek
+// back, more or less a header: FFmpeg and RF64 all ones, sox, espeak-ng and mplayer 0x7ffff000,
+// sox's AIFF 0x7f000000, libraries with signed sizes the largest of those, arecord one more, lame
+// all ones less its header.
 func IsOpen32(n int64) bool {
-	return n >= 0xfffff000 || n >= 0x7fffe000 && n <= 0x80001000 || n >= 0x7f000000 && n <= 0x7f001000
+	return n >= 0xfffff000 || n >= 0x7fffe000 && n <= 0x80001000 ||
+		n >= 0x7f000000 && n <= 0x7f001000
 }

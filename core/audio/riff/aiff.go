@@ -16,9 +16,10 @@ type aiff struct {
 	start  int64 // of the samples
 }
 
-// IsAIFF says whether h starts an AIFF or AIFC file.
+// IsAIFF reports whether h starts an AIFF or AIFC file.
 func IsAIFF(h []byte) bool {
-	return len(h) >= 12 && string(h[:4]) == "FORM" && (string(h[8:12]) == "AIFF" || string(h[8:12]) == "AIFC")
+	return len(h) >= 12 && string(h[:4]) == "FORM" &&
+		(string(h[8:12]) == "AIFF" || string(h[8:12]) == "AIFC")
 }
 
 // ParseAIFF walks the chunks of an AIFF or AIFC file to COMM and SSND, which may come in any order.
@@ -28,7 +29,7 @@ func ParseAIFF(s *media.File, base int64) (media.Info, error) {
 	compressed := string(s.At(base+8, 4)) == "AIFC"
 	off := base + 12
 	for range maxChunks {
-		c, ok := rifxChunks.at(s, off)
+		c, ok := rifxChunks.read(s, off)
 		if !ok {
 			break
 		}
@@ -38,7 +39,8 @@ func ParseAIFF(s *media.File, base int64) (media.Info, error) {
 				return media.Info{}, err
 			}
 		case id == "SSND" && a.ssnd.body == 0:
-			if len(c.peek) >= 4 { // offset and block size count even where the chunk's own size was never filled in
+			if len(c.peek) >= 4 {
+				// offset and block size count even where the chunk's own size was never filled in
 				a.start = int64(be.Uint32(c.peek))
 			}
 			a.start += c.body + 8
@@ -58,8 +60,8 @@ func ParseAIFF(s *media.File, base int64) (media.Info, error) {
 
 // soundSize settles how many bytes an SSND chunk claims.
 func (a *aiff) soundSize(s *media.File, c chunk) int64 {
-	rest := s.Size - c.body
-	if rifxChunks.isOpen(s, c) || c.size == 0 && rest > 8 && !rifxChunks.reachEnd(s, c.body) {
+	available := s.Size - c.body
+	if rifxChunks.isOpen(s, c) || c.size == 0 && available > 8 && !rifxChunks.reachEnd(s, c.body) {
 		return openSize
 	}
 	return c.size
@@ -70,7 +72,8 @@ func (a *aiff) common(b []byte, compressed bool) error {
 	if len(b) < 18 {
 		return media.Corrupt("has a COMM chunk of %d bytes instead of 18 or more", len(b))
 	}
-	a.info = media.Info{Channels: int(be.Uint16(b)), Bits: int(be.Uint16(b[6:])), SampleRate: extended(b[8:18]), Method: "header"}
+	a.info = media.Info{Channels: int(be.Uint16(b)), Bits: int(be.Uint16(b[6:])),
+		SampleRate: extended(b[8:18]), Method: "header"}
 	a.frames = int64(be.Uint32(b[2:]))
 	switch {
 	case a.info.SampleRate <= 0:
@@ -81,7 +84,8 @@ func (a *aiff) common(b []byte, compressed bool) error {
 	kind := "NONE"
 	if compressed {
 		if len(b) < 22 {
-			return media.Corrupt("has a COMM chunk of %d bytes, too short to name its codec", len(b))
+			return media.Corrupt("has a COMM chunk of %d bytes, too short to name its codec",
+				len(b))
 		}
 		kind = string(b[18:22])
 	}
@@ -93,9 +97,11 @@ func (a *aiff) codec(kind string) error {
 	width := int64(a.info.Bits+7) / 8
 	switch strings.ToUpper(kind) {
 	case "NONE", "TWOS":
-		a.info.Codec = map[int64]string{1: "pcm_s8", 2: "pcm_s16be", 3: "pcm_s24be", 4: "pcm_s32be"}[width]
+		a.info.Codec = map[int64]string{1: "pcm_s8", 2: "pcm_s16be", 3: "pcm_s24be",
+			4: "pcm_s32be"}[width]
 	case "SOWT":
-		a.info.Codec = map[int64]string{1: "pcm_s8", 2: "pcm_s16le", 3: "pcm_s24le", 4: "pcm_s32le"}[width]
+		a.info.Codec = map[int64]string{1: "pcm_s8", 2: "pcm_s16le", 3: "pcm_s24le",
+			4: "pcm_s32le"}[width]
 	default:
 		return a.otherCodec(kind)
 	}
@@ -106,65 +112,73 @@ func (a *aiff) codec(kind string) error {
 	return nil
 }
 
-// aiffPlain are the codecs with samples of a fixed size of their own, whatever the bits say.
+// aiffPlain are the codecs whose sample size is fixed, whatever the bits field has.
 var aiffPlain = map[string]struct {
 	codec string
 	width int64
 }{
-	"RAW ": {"pcm_u8", 1}, "ULAW": {"pcm_mulaw", 1}, "ALAW": {"pcm_alaw", 1}, "IN24": {"pcm_s24be", 3}, "42NI": {"pcm_s24le", 3},
-	"IN32": {"pcm_s32be", 4}, "23NI": {"pcm_s32le", 4}, "FL32": {"pcm_f32be", 4}, "FL64": {"pcm_f64be", 8},
+	"RAW ": {"pcm_u8", 1}, "ULAW": {"pcm_mulaw", 1}, "ALAW": {"pcm_alaw", 1},
+	"IN24": {"pcm_s24be", 3}, "42NI": {"pcm_s24le", 3},
+	"IN32": {"pcm_s32be", 4}, "23NI": {"pcm_s32le", 4}, "FL32": {"pcm_f32be", 4},
+	"FL64": {"pcm_f64be", 8},
 }
 
-// aiffBlocks are those with blocks, of so many bytes per channel.
+// aiffBlocks are the codecs with blocks of so many bytes per channel.
 var aiffBlocks = map[string]struct {
 	codec          string
 	bytes, samples int64
 }{
-	"IMA4": {"adpcm_ima_qt", 34, 64}, "MAC3": {"mace3", 2, 6}, "MAC6": {"mace6", 1, 6}, "GSM ": {"gsm", 33, 160}, "AGSM": {"gsm", 33, 160},
+	"IMA4": {"adpcm_ima_qt", 34, 64}, "MAC3": {"mace3", 2, 6}, "MAC6": {"mace6", 1, 6},
+	"GSM ": {"gsm", 33, 160}, "AGSM": {"gsm", 33, 160},
 }
 
 func (a *aiff) otherCodec(kind string) error {
 	channels := int64(a.info.Channels)
-	if p, known := aiffPlain[strings.ToUpper(kind)]; known {
-		a.info.Codec, a.info.Bits, a.Packing = p.codec, int(8*p.width), pcm.PlainPacking(a.info.Channels, p.width)
+	if p, ok := aiffPlain[strings.ToUpper(kind)]; ok {
+		a.info.Codec, a.info.Bits, a.Packing =
+			p.codec, int(8*p.width), pcm.PlainPacking(a.info.Channels, p.width)
 		return nil
 	}
-	if p, known := aiffBlocks[strings.ToUpper(kind)]; known {
+	if p, ok := aiffBlocks[strings.ToUpper(kind)]; ok {
 		a.info.Codec, a.Packing = p.codec, pcm.FixedPacking(p.bytes*channels, p.samples)
 		return nil
 	}
 	return media.Unsupported("is an AIFC file with the codec %q, which is not supported", kind)
 }
 
-// length tells how much audio the SSND chunk holds. Decoders play all of it, whatever COMM says.
+// length returns how much audio the SSND chunk holds. Decoders play all of it, whatever COMM
+// claims.
 func (a *aiff) length(s *media.File) (media.Info, error) {
-	held, claimed := a.Packing.Frames(max(0, s.Size-a.start)), int64(0)
+	samples, claimed := a.Packing.Frames(max(0, s.Size-a.start)), int64(0)
 	if a.ssnd.size == openSize {
 		a.info.Method = "tail"
-		return media.Finish(a.info, held, 0)
+		return media.Finish(a.info, samples, 0)
 	}
 	sound := a.ssnd.body + a.ssnd.size - a.start
 	if sound < 0 {
-		return media.Info{}, media.Corrupt("has an SSND chunk of %d bytes whose samples start behind it", a.ssnd.size)
+		return media.Info{}, media.Corrupt(
+			"has an SSND chunk of %d bytes whose samples start behind it", a.ssnd.size)
 	}
 	claimed = a.Packing.Frames(sound)
-	held = min(held, claimed)
-	told := a.frames
-	if packets := told * a.Samples; told > 0 && packets != claimed && (told > claimed || told <= claimed-a.Samples) {
-		claimed = told
+	samples = min(samples, claimed)
+	declared := a.frames
+	if packets := declared * a.Samples; declared > 0 && packets != claimed &&
+		(declared > claimed || declared <= claimed-a.Samples) {
+		claimed = declared
 	}
-	return media.Finish(a.info, held, claimed)
+	return media.Finish(a.info, samples, claimed)
 }
 
-// extended gives a rate of 80 bits (IEEE 754 extended, big endian), rounded to whole Hz; 0 when it is none below 2^32.
+// extended returns a rate of 80 bits (IEEE 754 extended, big endian), rounded to whole Hz; 0 when
+// it is negative, not a number or at least 2^32.
 func extended(b []byte) int {
 	exponent, mantissa := int(be.Uint16(b))-16383, be.Uint64(b[2:])
 	if exponent < 0 || exponent > 31 { // negative, not a number, below 1 or too large
 		return 0
 	}
-	whole := mantissa >> (63 - exponent)
+	hz := mantissa >> (63 - exponent)
 	if mantissa>>(62-exponent)&1 == 1 {
-		whole++
+		hz++
 	}
-	return int(whole)
+	return int(hz)
 }

@@ -19,18 +19,20 @@ const (
 // caf is what the chunks of a Core Audio file say.
 type caf struct {
 	pcm.Packing
-	info   media.Info
-	packet int64 // samples per channel in a packet of a codec whose packets vary in size; 0: they do not
+	info media.Info
+	// samples per channel in a packet of a codec whose packets vary in size; 0: they do not
+	packet int64
 	data   chunk
 	table  chunk // of packets
 }
 
-// ParseCAF walks the chunks of a Core Audio file. Source: Apple "Core Audio Format Specification" 1.0.
+// ParseCAF walks the chunks of a Core Audio file. Source: Apple "Core Audio Format Specification"
+// 1.0.
 func ParseCAF(s *media.File, base int64) (media.Info, error) {
 	var a caf
 	off := base + cafHead
 	for range maxChunks {
-		c, ok := cafChunks.at(s, off)
+		c, ok := cafChunks.read(s, off)
 		if !ok {
 			break
 		}
@@ -40,7 +42,8 @@ func ParseCAF(s *media.File, base int64) (media.Info, error) {
 				return media.Info{}, err
 			}
 		case id == "data" && a.data.body == 0:
-			if rest := s.Size - c.body; c.size <= cafEditCount && rest > cafEditCount && !cafChunks.reachEnd(s, c.body+c.size) {
+			if available := s.Size - c.body; c.size <= cafEditCount && available > cafEditCount &&
+				!cafChunks.reachEnd(s, c.body+c.size) {
 				c.size = openSize // a recording that was never closed
 			}
 			a.data = c
@@ -60,13 +63,13 @@ func ParseCAF(s *media.File, base int64) (media.Info, error) {
 	case a.packet > 0:
 		return a.varying(s)
 	}
-	rest := max(0, s.Size-a.data.body-cafEditCount)
+	available := max(0, s.Size-a.data.body-cafEditCount)
 	if a.data.size == openSize { // allowed, for the last chunk
 		a.info.Method = "tail"
-		return media.Finish(a.info, a.Frames(rest), 0)
+		return media.Finish(a.info, a.Frames(available), 0)
 	}
 	claim := max(0, a.data.size-cafEditCount)
-	return media.Finish(a.info, a.Frames(min(rest, claim)), a.Frames(claim))
+	return media.Finish(a.info, a.Frames(min(available, claim)), a.Frames(claim))
 }
 
 // description reads the desc chunk.
@@ -75,14 +78,16 @@ func (a *caf) description(b []byte) error {
 		return media.Corrupt("has a desc chunk of %d bytes instead of 32", len(b))
 	}
 	rate, kind, flags := math.Float64frombits(be.Uint64(b)), string(b[8:12]), be.Uint32(b[12:])
-	packetLen, packet, channels := int64(be.Uint32(b[16:])), int64(be.Uint32(b[20:])), be.Uint32(b[24:])
+	packetLen, packet, channels :=
+		int64(be.Uint32(b[16:])), int64(be.Uint32(b[20:])), be.Uint32(b[24:])
 	switch {
 	case !(rate >= 1 && rate < 1<<32):
 		return media.Corrupt("has a sample rate of %g Hz", rate)
 	case channels == 0 || channels > 0xffff:
 		return media.Corrupt("has %d channels", channels)
 	}
-	a.info = media.Info{SampleRate: int(math.Round(rate)), Channels: int(channels), Bits: int(be.Uint32(b[28:])), Method: "header"}
+	a.info = media.Info{SampleRate: int(math.Round(rate)), Channels: int(channels),
+		Bits: int(be.Uint32(b[28:])), Method: "header"}
 	switch kind {
 	case "lpcm":
 		return a.linear(flags, packetLen)
@@ -98,7 +103,9 @@ func (a *caf) description(b []byte) error {
 			a.info.Codec = kind
 		}
 		if packet == 0 || packet > maxCafPacket || packetLen != 0 {
-			return media.Unsupported("is a CAF file with %s in packets of %d samples and %d bytes, which is not supported", kind, packet, packetLen)
+			return media.Unsupported(
+				"is a CAF file with %s in packets of %d samples and %d bytes, which is not "+
+					"supported", kind, packet, packetLen)
 		}
 	default:
 		return media.Unsupported("is a CAF file with the codec %q, which is not supported", kind)
@@ -115,7 +122,8 @@ func (a *caf) linear(flags uint32, packetLen int64) error {
 	}
 	a.info.Codec, a.Packing = names[width], pcm.PlainPacking(a.info.Channels, width)
 	if a.info.Codec == "" || packetLen < a.Align || packetLen > 2*a.Align {
-		return media.Corrupt("has samples of %d bits and packets of %d bytes for %d channels, which is inconsistent", a.info.Bits, packetLen, a.info.Channels)
+		return media.Corrupt("has samples of %d bits and packets of %d bytes for %d channels, "+
+			"which is inconsistent", a.info.Bits, packetLen, a.info.Channels)
 	}
 	a.Align = packetLen
 	if width > 1 {
@@ -128,40 +136,49 @@ func (a *caf) linear(flags uint32, packetLen int64) error {
 func (a *caf) varying(s *media.File) (media.Info, error) {
 	const head = 24 // packets, valid samples, priming, remainder
 	if len(a.table.peek) < head && a.table.size != openSize {
-		return media.Info{}, media.Corrupt("ends before its packet table, without which its %s cannot be split into packets", a.info.Codec)
+		return media.Info{}, media.Corrupt(
+			"ends before its packet table, without which its %s cannot be split into packets",
+			a.info.Codec)
 	}
 	b := s.At(a.table.body, head)
 	if len(b) < head {
 		return media.Info{}, media.Corrupt("ends inside its packet table")
 	}
-	packets, valid, priming := int64(be.Uint64(b)), int64(be.Uint64(b[8:])), int64(int32(be.Uint32(b[16:])))
+	packets, valid, priming := int64(be.Uint64(b)), int64(be.Uint64(b[8:])),
+		int64(int32(be.Uint32(b[16:])))
 	size := min(a.table.size, s.Size-a.table.body) - head
 	switch {
 	case size > media.MaxRead:
-		return media.Info{}, media.Unsupported("has a packet table of %d bytes, too long to check", size)
-	case packets < 0 || packets > size || valid < 0 || priming < 0 || priming > valid || valid > packets*a.packet:
-		return media.Info{}, media.Corrupt("has a packet table of %d bytes that claims %d packets and %d samples", size, packets, valid)
+		return media.Info{}, media.Unsupported("has a packet table of %d bytes, too long to check",
+			size)
+	case packets < 0 || packets > size || valid < 0 || priming < 0 || priming > valid ||
+		valid > packets*a.packet:
+		return media.Info{}, media.Corrupt(
+			"has a packet table of %d bytes that claims %d packets and %d samples", size, packets,
+			valid)
 	}
-	rest := min(a.data.size, s.Size-a.data.body) - cafEditCount
+	remaining := min(a.data.size, s.Size-a.data.body) - cafEditCount
 	if a.data.size == openSize {
-		rest = s.Size - a.data.body - cafEditCount
+		remaining = s.Size - a.data.body - cafEditCount
 	}
-	held, last, next := int64(0), int64(0), a.data.body+cafEditCount
-	for table := s.At(a.table.body+head, int(size)); held < packets && len(table) > 0; held++ {
+	complete, last, next := int64(0), int64(0), a.data.body+cafEditCount
+	for table := s.At(a.table.body+head, int(size)); complete < packets &&
+		len(table) > 0; complete++ {
 		n, used := varint(table)
-		if rest -= n; rest < 0 || used == 0 {
+		if remaining -= n; remaining < 0 || used == 0 {
 			break
 		}
 		last, next, table = next, next+n, table[used:]
 	}
-	samples := held * a.packet
-	if a.info.Codec == "alac" && held == packets {
+	samples := complete * a.packet
+	if a.info.Codec == "alac" && complete == packets {
 		samples -= a.packet - codec.ALACSamples(s.At(last, 7), a.packet)
 	}
 	return media.Finish(a.info, min(valid, samples-priming), valid)
 }
 
-// varint reads a number of 7 bits a byte, the highest first. used is 0 when it does not end in b or is no packet's size.
+// varint reads a number of 7 bits a byte, the highest first. used is 0 when it does not end in b or
+// is no packet's size.
 func varint(b []byte) (n int64, used int) {
 	for i, c := range b[:min(5, len(b))] {
 		n = n<<7 | int64(c&0x7f)

@@ -1,4 +1,5 @@
-// Package riff measures files made of chunks: RIFF, RIFX and RF64 (WAV), Sony Wave64, AIFF and Core Audio.
+// Package riff measures files made of chunks: RIFF, RIFX and RF64 (WAV), Sony Wave64, AIFF and Core
+// Audio.
 package riff
 
 import (
@@ -25,14 +26,16 @@ type chunkStyle struct {
 var (
 	riffChunks = chunkStyle{idLen: 4, order: binary.LittleEndian, pad: 2}
 	rifxChunks = chunkStyle{idLen: 4, order: binary.BigEndian, pad: 2}
-	w64Chunks  = chunkStyle{idLen: 16, order: binary.LittleEndian, pad: 8, wide: true, counted: true}
-	cafChunks  = chunkStyle{idLen: 4, order: binary.BigEndian, pad: 1, wide: true}
+	w64Chunks  = chunkStyle{idLen: 16, order: binary.LittleEndian, pad: 8, wide: true,
+		counted: true}
+	cafChunks = chunkStyle{idLen: 4, order: binary.BigEndian, pad: 1, wide: true}
 )
 
 const (
 	maxChunks = 1024 // more is no sound file
 	chunkPeek = 72   // enough for the bodies that are looked at
-	// openSize is the size of a chunk whose writer could not seek back to fill it in: it claims nothing.
+	// openSize is the size of a chunk whose writer could not seek back to fill it in: it claims
+	// nothing.
 	openSize = -1
 )
 
@@ -44,8 +47,8 @@ type chunk struct {
 	peek []byte
 }
 
-// at reads the head of the chunk at off. ok is false where the file ends.
-func (st *chunkStyle) at(s *media.File, off int64) (c chunk, ok bool) {
+// read reads the head of the chunk at off. ok is false where the file ends.
+func (st *chunkStyle) read(s *media.File, off int64) (c chunk, ok bool) {
 	head := st.headLen()
 	b := s.At(off, int(head)+chunkPeek)
 	if int64(len(b)) < head {
@@ -78,7 +81,7 @@ func (st *chunkStyle) size(b []byte) int64 {
 	return openSize
 }
 
-// next gives the place of the chunk behind c, or one behind the end of the file.
+// next returns the place of the chunk behind c, or one behind the end of the file.
 func (st *chunkStyle) next(s *media.File, c chunk) int64 {
 	end := c.body + c.size
 	if c.size == openSize || end >= s.Size {
@@ -91,24 +94,28 @@ func (st *chunkStyle) next(s *media.File, c chunk) int64 {
 	return end + st.pad - over
 }
 
-// unpadded says whether a writer forgot the padding byte: a known chunk starts right at off, where the padding should be.
+// unpadded reports whether a writer forgot the padding byte: a known chunk starts right at off,
+// where the padding should be.
 func (st *chunkStyle) unpadded(s *media.File, off int64) bool {
 	b := s.At(off, 4)
 	return st.pad == 2 && len(b) == 4 && commonChunks[string(b)]
 }
 
 var commonChunks = map[string]bool{
-	"fmt ": true, "data": true, "fact": true, "LIST": true, "JUNK": true, "bext": true, "cue ": true, "id3 ": true, "PEAK": true,
-	"COMM": true, "SSND": true, "NAME": true, "AUTH": true, "ANNO": true, "MARK": true, "INST": true, "COMT": true, "FVER": true,
+	"fmt ": true, "data": true, "fact": true, "LIST": true, "JUNK": true, "bext": true,
+	"cue ": true, "id3 ": true, "PEAK": true,
+	"COMM": true, "SSND": true, "NAME": true, "AUTH": true, "ANNO": true, "MARK": true,
+	"INST": true, "COMT": true, "FVER": true,
 }
 
-// reachEnd says whether only whole chunks follow off up to the end of the file: then a data chunk of size 0 is truly empty.
+// reachEnd reports whether only whole chunks follow off up to the end of the file: then a data
+// chunk of size 0 is truly empty.
 func (st *chunkStyle) reachEnd(s *media.File, off int64) bool {
 	for range maxChunks {
 		if off >= s.Size {
 			return true
 		}
-		c, ok := st.at(s, off)
+		c, ok := st.read(s, off)
 		if !ok || !printable(c.id) || c.size == openSize || c.body+c.size > s.Size {
 			return false
 		}
@@ -126,7 +133,8 @@ func printable(id [4]byte) bool {
 	return true
 }
 
-// isOpen says whether a chunk has a 32-bit size that means nothing: there is less, or more that is no chunk.
+// isOpen reports whether a chunk has a 32-bit size that means nothing: there is less, or more that
+// is no chunk.
 func (st *chunkStyle) isOpen(s *media.File, c chunk) bool {
 	return pcm.IsOpen32(c.size) && (c.body+c.size > s.Size || !st.reachEnd(s, st.next(s, c)))
 }

@@ -16,7 +16,8 @@ const (
 	w64Tail = "\xf3\xac\xd3\x11\x8c\xd1\x00\xc0\x4f\x8e\xdb\x8a"
 )
 
-// wave64 puts a file of one second of 16-bit mono together; the data chunk says size, and before goes in front of it.
+// wave64 puts a file of one second of 16-bit mono together; the data chunk says size, and before
+// goes in front of it.
 func wave64(size uint64, before []byte) []byte {
 	b := append(le.AppendUint64([]byte(w64Riff), 0), "wave"+w64Tail...)
 	b = append(b, w64Chunk("fmt ", 40, audiotest.FmtBody(tagPCM, 1, 16000, 2, 16))...)
@@ -34,7 +35,8 @@ func TestW64Fixtures(t *testing.T) {
 	piped.Method = "tail"
 	ima := media.Info{SampleRate: 16000, Channels: 1, Bits: 4, Codec: "adpcm_ima_wav", Method: "header"}
 	audiotest.Agree(t, []audiotest.Decoded{
-		{File: "short.w64", Samples: 804, Want: pcm, Start: 104, PerByte: 0.5}, // FFmpeg counts the padding as samples, and so do all decoders
+		// FFmpeg counts the padding as samples, and so do all decoders
+		{File: "short.w64", Samples: 804, Want: pcm, Start: 104, PerByte: 0.5},
 		{File: "piped.w64", Samples: 801, Want: piped, Start: 104, PerByte: 0.5},
 		{File: "short_ima.w64", Samples: 1017, Want: ima, Start: 136, PerByte: 2.1},
 	})
@@ -71,11 +73,11 @@ func TestW64(t *testing.T) {
 }
 
 func TestW64Refused(t *testing.T) {
-	whole := wave64(24+32000, nil)
+	original := wave64(24+32000, nil)
 	for text, b := range map[string][]byte{
-		"without waves":                                    whole[:30],
-		"ends before its data chunk":                       whole[:80],
-		"holds no audio, though its header claims 1.000 s": whole[:104],
+		"without waves":                                    original[:30],
+		"ends before its data chunk":                       original[:80],
+		"holds no audio, though its header claims 1.000 s": original[:104],
 		"ends before its data":                             wave64(24+32000, w64Chunk("junk", 1<<63, nil)),
 	} {
 		_, err := audiotest.Bytes("x.w64", b)

@@ -6,7 +6,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/pcm"
 )
 
-// IsWAV says whether h starts a WAV file, of any of its kinds.
+// IsWAV reports whether h starts a WAV file, of any of its kinds.
 func IsWAV(h []byte) bool {
 	if len(h) < 12 || string(h[8:12]) != "WAVE" {
 		return false
@@ -15,8 +15,9 @@ func IsWAV(h []byte) bool {
 	return id == "RIFF" || id == "RF64" || id == "BW64" || id == "RIFX"
 }
 
-// ParseWAV reads RIFF, its big-endian twin RIFX, and the 64-bit RF64 and BW64. The RIFF size is not used: writers get it
-// wrong. Sources: Microsoft "Multiple Channel Audio Data and WAVE Files", EBU Tech 3306 (RF64), ITU-R BS.2088 (BW64).
+// ParseWAV reads RIFF, its big-endian twin RIFX, and the 64-bit RF64 and BW64. The RIFF size is not
+// used: writers get it wrong. Sources: Microsoft "Multiple Channel Audio Data and WAVE Files", EBU
+// Tech 3306 (RF64), ITU-R BS.2088 (BW64).
 func ParseWAV(s *media.File, base int64) (media.Info, error) {
 	style := &riffChunks
 	if string(s.At(base, 4)) == "RIFX" {
@@ -25,20 +26,20 @@ func ParseWAV(s *media.File, base int64) (media.Info, error) {
 	return parseWave(s, style, base+12)
 }
 
-// dataMark is how many bytes of the samples tell one recording from another.
+// dataMark is how many bytes of samples identify a recording.
 const dataMark = 256
 
 // wave is what the chunks of a WAV or Wave64 file say.
 type wave struct {
-	s     *media.File
-	style *chunkStyle
-	fmt   *wavFormat
-	fact  int64 // samples per channel, of a compressed file; 0: not told
-	long  int64 // the size of the data by a ds64 chunk; openSize
-	data  chunk // the first that is not empty
-	empty bool  // there is a data chunk, of size 0
-	more  int64 // bytes in further data chunks
-	whole bool  // only whole chunks follow up to the end of the file
+	s        *media.File
+	style    *chunkStyle
+	fmt      *wavFormat
+	fact     int64 // samples per channel, of a compressed file; 0: not told
+	long     int64 // the size of the data by a ds64 chunk; openSize
+	data     chunk // the first that is not empty
+	empty    bool  // there is a data chunk, of size 0
+	more     int64 // bytes in further data chunks
+	complete bool  // only whole chunks follow up to the end of the file
 }
 
 // parseWave walks the chunks from off on.
@@ -46,8 +47,9 @@ func parseWave(s *media.File, style *chunkStyle, off int64) (media.Info, error) 
 	w := wave{s: s, style: style, long: openSize}
 	n := 0
 	for ; n < maxChunks; n++ {
-		c, ok := style.at(s, off)
-		if !ok || w.data.body != 0 && !printable(c.id) { // what is no chunk behind the data is no matter of ours
+		c, ok := style.read(s, off)
+		if !ok || w.data.body != 0 && !printable(c.id) {
+			// what is no chunk behind the data is no matter of ours
 			break
 		}
 		if err := w.take(&c); err != nil {
@@ -69,7 +71,7 @@ func parseWave(s *media.File, style *chunkStyle, off int64) (media.Info, error) 
 	}
 }
 
-// take notes what one chunk says. It may correct the size of a data chunk.
+// take applies one chunk. It may correct the size of a data chunk.
 func (w *wave) take(c *chunk) (err error) {
 	switch string(c.id[:]) {
 	case "fmt ":
@@ -84,7 +86,8 @@ func (w *wave) take(c *chunk) (err error) {
 		}
 	case "LIST":
 		if len(c.peek) >= 4 && string(c.peek[:4]) == "wavl" {
-			return media.Unsupported("is a WAV file with a list of waves and silences inside, which is not supported")
+			return media.Unsupported(
+				"is a WAV file with a list of waves and silences inside, which is not supported")
 		}
 	case "data":
 		c.size = w.dataSize(*c)
@@ -100,7 +103,7 @@ func (w *wave) take(c *chunk) (err error) {
 	return err
 }
 
-// ds64DataSize gives the 64-bit size of the data chunk, openSize where a writer left it open.
+// ds64DataSize returns the 64-bit size of the data chunk, openSize where a writer left it open.
 func ds64DataSize(body []byte) int64 {
 	if len(body) < 16 {
 		return openSize
@@ -118,35 +121,38 @@ func (w *wave) dataSize(c chunk) int64 {
 		return w.long
 	case !w.style.wide && w.style.isOpen(w.s, c):
 		return openSize
-	case c.size != 0 || w.whole:
+	case c.size != 0 || w.complete:
 		return c.size
 	}
-	if w.whole = w.style.reachEnd(w.s, c.body); w.whole {
+	if w.complete = w.style.reachEnd(w.s, c.body); w.complete {
 		return 0
 	}
 	return openSize // a recording that was never closed
 }
 
-// length tells how much audio the data holds. No decoder plays further data chunks behind the first: they are a claim.
+// length returns how much audio the data holds. No decoder plays further data chunks: they only
+// count as a claim.
 func (w *wave) length() (media.Info, error) {
-	f, rest := w.fmt, max(0, w.s.Size-w.data.body)
+	f, available := w.fmt, max(0, w.s.Size-w.data.body)
 	if w.data.body+dataMark > int64(len(w.s.Head)) {
 		w.s.At(w.data.body, dataMark) // for the digest: long headers are often the same
 	}
 	if f.codec == "" {
-		return w.mpeg(rest)
+		return w.mpeg(available)
 	}
-	info := media.Info{SampleRate: f.rate, Channels: f.channels, Bits: f.bits, Codec: f.codec, Method: "header"}
+	info := media.Info{SampleRate: f.rate, Channels: f.channels, Bits: f.bits, Codec: f.codec,
+		Method: "header"}
 	if w.data.size == openSize {
 		info.Method = "tail"
-		return media.Finish(info, f.Frames(rest), 0)
+		return media.Finish(info, f.Frames(available), 0)
 	}
-	held := f.Frames(min(rest, w.data.size))
-	return media.Finish(info, held, w.claimed())
+	samples := f.Frames(min(available, w.data.size))
+	return media.Finish(info, samples, w.claimed())
 }
 
-// mpeg lets the frames of MPEG audio in the data tell their length and all else: fmt and fact chunks are often wrong there.
-func (w *wave) mpeg(rest int64) (media.Info, error) {
+// mpeg takes length and format from the MPEG frames in the data: fmt and fact chunks are often
+// wrong there.
+func (w *wave) mpeg(available int64) (media.Info, error) {
 	s, size := w.s, w.s.Size
 	if w.data.size != openSize {
 		s.Size = min(size, w.data.body+w.data.size)
@@ -154,21 +160,23 @@ func (w *wave) mpeg(rest int64) (media.Info, error) {
 	}
 	info, err := mpeg.Parse(s, w.data.body)
 	if err != nil {
-		return media.Info{}, media.Corrupt("is a WAV file with MPEG audio inside, but holds no frames of it")
+		return media.Info{}, media.Corrupt(
+			"is a WAV file with MPEG audio inside, but holds no frames of it")
 	}
-	if w.data.size > rest && info.ClaimedS == nil {
-		claimed := info.DurationS * float64(w.data.size) / float64(rest)
+	if w.data.size > available && info.ClaimedS == nil {
+		claimed := info.DurationS * float64(w.data.size) / float64(available)
 		info.ClaimedS = &claimed
 	}
 	return info, nil
 }
 
-// claimed counts the samples per channel that sizes and fact chunk claim. A fact chunk that ends inside the last block is
-// none: decoders play that block to its end.
+// claimed returns the samples per channel that sizes and fact chunk claim. A fact chunk that ends
+// inside the last block is ignored: decoders play that block to its end.
 func (w *wave) claimed() int64 {
 	f := w.fmt
 	claimed := f.Frames(w.data.size) + f.Frames(w.more)
-	if short := claimed - w.fact; f.Samples > 1 && w.fact > 0 && w.more == 0 && (short < 0 || short >= f.Samples) {
+	if short := claimed - w.fact; f.Samples > 1 && w.fact > 0 && w.more == 0 &&
+		(short < 0 || short >= f.Samples) {
 		if w.fact != claimed*int64(f.channels) { // counted over all channels by some
 			return w.fact
 		}

@@ -185,8 +185,8 @@ func TestWAVWithMPEG(t *testing.T) {
 
 	frames := audiotest.Fixture(t, "short_mp3_8k.wav")[104:]
 	tail := append([]byte("TAG"), make([]byte, 400)...)
-	whole := audiotest.NewWAV("RIFF").Fmt(0x55, 2, 44100, 1, 0).Chunk("data", frames).Chunk("LIST", append(frames, tail...))
-	info, err = audiotest.Bytes("x", whole.Encoded)
+	original := audiotest.NewWAV("RIFF").Fmt(0x55, 2, 44100, 1, 0).Chunk("data", frames).Chunk("LIST", append(frames, tail...))
+	info, err = audiotest.Bytes("x", original.Encoded)
 	require.NoError(t, err)
 	assert.Equal(t, []any{0.216, 8000, 1}, []any{info.DurationS, info.SampleRate, info.Channels}, "frames behind the data do not count")
 
@@ -228,7 +228,8 @@ func TestWAVLarge(t *testing.T) {
 	}
 }
 
-// TestWAVAgreesWithDecoder compares durations of plain PCM with go-audio/wav as encoder and as decoder.
+// TestWAVAgreesWithDecoder compares durations of plain PCM with go-audio/wav as encoder and as
+// decoder.
 func TestWAVAgreesWithDecoder(t *testing.T) {
 	for _, bits := range []int{8, 16, 24, 32} {
 		for _, channels := range []int{1, 2} {

@@ -45,7 +45,8 @@ func parseWAVFormat(b []byte, order binary.ByteOrder) (*wavFormat, error) {
 	}
 	if tag == tagExtensible {
 		if len(b) < 26 {
-			return nil, media.Corrupt("has an extensible fmt chunk of %d bytes, too short to name its codec", len(b))
+			return nil, media.Corrupt(
+				"has an extensible fmt chunk of %d bytes, too short to name its codec", len(b))
 		}
 		tag = int(order.Uint16(b[24:])) // the GUID of the subformat starts with the tag
 	}
@@ -59,14 +60,15 @@ func parseWAVFormat(b []byte, order binary.ByteOrder) (*wavFormat, error) {
 	if tag == tagPCM || tag == tagFloat || tag == tagALaw || tag == tagMuLaw {
 		return f, f.plain(tag, align, order)
 	}
-	told := int64(0) // samples per block
+	perBlock := int64(0) // samples per block
 	if len(b) >= 20 {
-		told = int64(order.Uint16(b[18:]))
+		perBlock = int64(order.Uint16(b[18:]))
 	}
-	return f, f.compressed(tag, align, told)
+	return f, f.compressed(tag, align, perBlock)
 }
 
-// plainCodec names a codec by its tag and the bytes per sample, little-endian; "" when there is none.
+// plainCodec names a codec by its tag and the bytes per sample, little-endian; "" when there is
+// none.
 func plainCodec(tag int, width int64) string {
 	switch {
 	case tag == tagALaw:
@@ -78,13 +80,14 @@ func plainCodec(tag int, width int64) string {
 	case tag == tagFloat && width == 8:
 		return "pcm_f64le"
 	case tag == tagPCM && 0 < width && width < 9:
-		return [9]string{1: "pcm_u8", 2: "pcm_s16le", 3: "pcm_s24le", 4: "pcm_s32le", 8: "pcm_s64le"}[width]
+		return [9]string{1: "pcm_u8", 2: "pcm_s16le", 3: "pcm_s24le", 4: "pcm_s32le",
+			8: "pcm_s64le"}[width]
 	}
 	return ""
 }
 
-// plain takes a codec with one sample of a fixed size per channel. Like every decoder it goes by the bits and not by the
-// block size, which many writers get wrong; but 24 bits may lie in 4 bytes.
+// plain takes a codec with one sample of a fixed size per channel. Like every decoder it goes by
+// the bits and not by the block size, which many writers get wrong; but 24 bits may lie in 4 bytes.
 func (f *wavFormat) plain(tag int, align int64, order binary.ByteOrder) error {
 	width := int64(f.bits+7) / 8
 	switch {
@@ -98,10 +101,11 @@ func (f *wavFormat) plain(tag int, align int64, order binary.ByteOrder) error {
 	}
 	f.codec, f.Packing = plainCodec(tag, width), pcm.PlainPacking(f.channels, width)
 	if f.codec == "" {
-		return media.Corrupt("has samples of %d bits and blocks of %d bytes for %d channels, which is inconsistent", f.bits, align, f.channels)
+		return media.Corrupt("has samples of %d bits and blocks of %d bytes for %d channels, "+
+			"which is inconsistent", f.bits, align, f.channels)
 	}
 	if order == binary.BigEndian {
-		if name, found := strings.CutSuffix(f.codec, "le"); found {
+		if name, ok := strings.CutSuffix(f.codec, "le"); ok {
 			f.codec = name + "be"
 		}
 	}
@@ -109,13 +113,13 @@ func (f *wavFormat) plain(tag int, align int64, order binary.ByteOrder) error {
 }
 
 // compressed takes a codec that packs samples into blocks or a few bits each.
-func (f *wavFormat) compressed(tag int, align, told int64) error {
+func (f *wavFormat) compressed(tag int, align, perBlock int64) error {
 	switch tag {
 	case 0x0002:
 		f.codec = "adpcm_ms"
-		return f.adpcm(align, told, 4, 7, 2, 1, 2)
+		return f.adpcm(align, perBlock, 4, 7, 2, 1, 2)
 	case 0x0011:
-		return f.ima(align, told)
+		return f.ima(align, perBlock)
 	case 0x0010, 0x0017:
 		return f.streamed("adpcm_ima_oki", 4)
 	case 0x0020:
@@ -135,30 +139,34 @@ func (f *wavFormat) compressed(tag int, align, told int64) error {
 	if name == "" {
 		name = "an unknown codec"
 	}
-	return media.Unsupported("is a WAV file with %s inside (format tag 0x%04x), which is not supported", name, tag)
+	return media.Unsupported("is a WAV file with %s inside (format tag 0x%04x), which is not "+
+		"supported", name, tag)
 }
 
-// ima takes IMA ADPCM: a head of 4 bytes and 1 sample per channel, then groups of 4 bytes per channel, or 12 and 20 where
-// 3 and 5 bits do not fit otherwise.
-func (f *wavFormat) ima(align, told int64) error {
+// ima takes IMA ADPCM: a head of 4 bytes and 1 sample per channel, then groups of 4 bytes per
+// channel, or 12 and 20 where 3 and 5 bits do not fit otherwise.
+func (f *wavFormat) ima(align, perBlock int64) error {
 	f.codec = "adpcm_ima_wav"
 	group := map[int][2]int64{2: {4, 16}, 3: {12, 32}, 4: {4, 8}, 5: {20, 32}}[f.bits]
-	return f.adpcm(align, told, f.bits, 4, 1, group[0], group[1])
+	return f.adpcm(align, perBlock, f.bits, 4, 1, group[0], group[1])
 }
 
-// adpcm takes blocks of align bytes with a head; sizes are per channel. told may be 0.
-func (f *wavFormat) adpcm(align, told int64, bits int, head, headSamples, step, stepSamples int64) error {
+// adpcm takes blocks of align bytes with a head; sizes are per channel. perBlock may be 0.
+func (f *wavFormat) adpcm(align, perBlock int64, bits int,
+	head, headSamples, step, stepSamples int64) error {
 	n := int64(f.channels)
 	switch {
 	case f.bits != bits || step == 0:
-		return media.Unsupported("is %s with %d bits a sample, which is not supported", f.codec, f.bits)
+		return media.Unsupported("is %s with %d bits a sample, which is not supported", f.codec,
+			f.bits)
 	case align < head*n:
 		return media.Corrupt("has %s blocks of %d bytes, shorter than their header", f.codec, align)
 	}
-	f.Packing = pcm.Packing{Align: align, Head: head * n, HeadSamples: headSamples, Step: step * n, StepSamples: stepSamples}
+	f.Packing = pcm.Packing{Align: align, Head: head * n, HeadSamples: headSamples, Step: step * n,
+		StepSamples: stepSamples}
 	f.Samples = headSamples + (align-f.Head)/f.Step*stepSamples
-	if told > 0 {
-		f.Samples = min(f.Samples, told)
+	if perBlock > 0 {
+		f.Samples = min(f.Samples, perBlock)
 	}
 	return nil
 }

@@ -1,14 +1,17 @@
-// Package allocator simulates the native CUDA caching allocator of PyTorch for one stream: what it would reserve from the
-// device, to the byte, for a sequence of allocations and frees. It holds no memory of its own, only the bookkeeping.
+// Package allocator simulates the native CUDA caching allocator of PyTorch for one stream: what it
+// would reserve from the device, to the byte, for a sequence of allocations and frees. It holds no
+// memory of its own, only the bookkeeping.
 //
-// The rules are those of c10/cuda/CUDACachingAllocator.cpp; docs/memory-model.md tells them in words, and how they were checked
-// against PyTorch's own. Out of scope: several streams and their events, private pools (CUDA graphs, MemPool), IPC, the backend
-// cudaMallocAsync, and PYTORCH_NO_CUDA_MEMORY_CACHING, with which every tensor is a cudaMalloc of its own.
+// The rules are those of c10/cuda/CUDACachingAllocator.cpp; docs/memory-model.md describes them,
+// and how they were checked against PyTorch's own. Out of scope: several streams and their events,
+// private pools (CUDA graphs, MemPool), IPC, the backend cudaMallocAsync, and
+// PYTORCH_NO_CUDA_MEMORY_CACHING, with which every tensor is a cudaMalloc of its own.
 //
-// Addresses rise with every segment and are never used twice. Best fit prefers the lower address among free blocks of one
-// size, so the choice between segments follows their age. From PyTorch 2.13 on that is the rule itself (a counter of the
-// segment comes before the address); up to 2.11 the driver's addresses decided, which rise mostly but not always, and 2.12
-// alone goes by the age of each block.
+// Addresses rise with every segment and are never used twice. Best fit prefers the lower address
+// among free blocks of one size, so the choice between segments follows their age. From PyTorch
+// 2.13 on that is the rule itself (a counter of the segment comes before the address); up to 2.11
+// the driver's addresses decided, which rise mostly but not always, and 2.12 alone goes by the age
+// of each block.
 //
 // An Allocator is not safe for use by several goroutines at once.
 package allocator
@@ -31,8 +34,8 @@ const (
 	lastAddress   = 1 << 63  // beyond it no segment starts
 )
 
-// Block is an allocation as Malloc hands it out. The zero Block is what an allocation of 0 bytes gives; freeing it does
-// nothing, as with a null pointer.
+// Block is an allocation as Malloc hands it out. The zero Block is an allocation of 0 bytes;
+// freeing it does nothing, as with a null pointer.
 type Block struct {
 	index      int32
 	generation uint32
@@ -61,18 +64,21 @@ func New(settings Settings) *Allocator {
 	return a
 }
 
-// Reset makes a new allocator of one that is no longer used, in its place. Blocks from before mean nothing to it.
+// Reset makes a new allocator of one that is no longer used, in its place. Blocks from before mean
+// nothing to it.
 func (a *Allocator) Reset(settings Settings) {
 	settings = settings.filled()
-	a.Watch, a.settings, a.maxSplit, a.allowed = nil, settings, settings.MaxSplitSize, settings.allowed()
+	a.Watch, a.settings, a.maxSplit, a.allowed =
+		nil, settings, settings.MaxSplitSize, settings.allowed()
 	a.collects = a.allowed != unlimited && settings.GarbageCollectionThreshold > 0
 	a.blocks, a.unused, a.nextAddress, a.stats = a.blocks[:1], a.unused[:0], smallSegment, Stats{}
 	a.small.reset(true, smallSegment)
 	a.large.reset(false, settings.LargeSegmentSize)
 }
 
-// Malloc finds room for a number of bytes, as cudaMalloc would be called for through the cache. It fails with
-// *OutOfMemory; the state is then as PyTorch leaves it, with the cache given back to the device.
+// Malloc finds room for a number of bytes, as cudaMalloc would be called for through the cache. It
+// fails with *OutOfMemory; the state is then as PyTorch leaves it, with the cache given back to the
+// device.
 func (a *Allocator) Malloc(bytes uint64) (Block, error) {
 	if bytes == 0 {
 		return Block{}, nil
@@ -82,33 +88,35 @@ func (a *Allocator) Malloc(bytes uint64) (Block, error) {
 	}
 	size := a.settings.roundSize(bytes)
 	p := a.poolFor(size)
-	found := a.takeFree(p, size)
-	if found == 0 {
-		if found = a.grow(p, size); found == 0 {
+	index := a.takeFree(p, size)
+	if index == 0 {
+		if index = a.grow(p, size); index == 0 {
 			return Block{}, a.outOfMemory(bytes, a.settings.segmentSize(size))
 		}
-		if a.shouldSplit(p, a.blocks[found].size-size, size) {
-			rest := found
-			found = a.splitFront(p, rest, size)
-			a.addFree(p, rest)
+		if a.shouldSplit(p, a.blocks[index].size-size, size) {
+			remainder := index
+			index = a.splitFront(p, remainder, size)
+			a.addFree(p, remainder)
 		}
 	}
-	b := &a.blocks[found]
+	b := &a.blocks[index]
 	b.allocated, b.requested = true, bytes
 	a.stats.allocate(b.size, bytes)
 	a.changed(Allocated, b.address, bytes)
-	return Block{index: found, generation: b.generation}, nil
+	return Block{index: index, generation: b.generation}, nil
 }
 
-// Free gives a block back to the cache, merged with its free neighbours. A block that was freed before changes nothing and
-// gives an error; callers whose events are known to be paired may ignore it. A block of another allocator is not always
-// told from one of this.
+// Free returns a block to the cache, merged with its free neighbours. A block that was freed
+// before changes nothing and returns an error; callers whose events are known to be paired may
+// ignore it. A block of another allocator is not always detected.
 func (a *Allocator) Free(handle Block) error {
 	if handle == (Block{}) {
 		return nil
 	}
-	if handle.index <= 0 || int(handle.index) >= len(a.blocks) || !a.blocks[handle.index].owns(handle) {
-		return fault.New(fault.InvalidArgument, "free every block once, on the allocator that made it",
+	if handle.index <= 0 || int(handle.index) >= len(a.blocks) ||
+		!a.blocks[handle.index].owns(handle) {
+		return fault.New(fault.InvalidArgument,
+			"free every block once, on the allocator that made it",
 			"freeing a block that is not allocated")
 	}
 	b := &a.blocks[handle.index]
@@ -120,28 +128,30 @@ func (a *Allocator) Free(handle Block) error {
 	return nil
 }
 
-// Borrow does what Malloc and then Free do where a free block serves both, which changes nothing but peaks: it gives the bytes
-// that are allocated between the two. Where it is not ok nothing was done, as where a watcher would miss it.
-func (a *Allocator) Borrow(bytes uint64) (held uint64, ok bool) {
+// Borrow does what Malloc and then Free would do where a free block serves both, which changes
+// nothing but peaks. It returns the bytes that are allocated between the two. Where it is not ok
+// nothing was done, as where a watcher would miss it.
+func (a *Allocator) Borrow(bytes uint64) (borrowed uint64, ok bool) {
 	if bytes == 0 || bytes >= tooLarge || a.collects || a.Watch != nil {
 		return 0, false
 	}
 	size := a.settings.roundSize(bytes)
 	p := a.poolFor(size)
-	at, ok := a.bestFit(p, size)
+	pos, ok := a.bestFit(p, size)
 	if !ok {
 		return 0, false
 	}
-	held = p.free.at(at).size
-	if a.shouldSplit(p, held-size, size) {
-		held = size
+	borrowed = p.free.entry(pos).size
+	if a.shouldSplit(p, borrowed-size, size) {
+		borrowed = size
 	}
-	a.stats.allocate(held, bytes)
-	a.stats.free(held, bytes)
-	return held, true
+	a.stats.allocate(borrowed, bytes)
+	a.stats.free(borrowed, bytes)
+	return borrowed, true
 }
 
-// EmptyCache gives every segment without a live block back to the device (torch.cuda.empty_cache).
+// EmptyCache returns every segment without a live block back to the device
+// (torch.cuda.empty_cache).
 func (a *Allocator) EmptyCache() { a.releaseCached() }
 
 func (a *Allocator) poolFor(size uint64) *pool {
@@ -158,8 +168,8 @@ func (a *Allocator) poolOf(b *block) *pool {
 	return &a.large
 }
 
-// shouldSplit tells whether what remains of a block beyond size goes back to the pool. In the large pool a rest of up to
-// 1 MiB stays with the allocation and counts as allocated.
+// shouldSplit reports whether what remains of a block beyond size goes back to the pool. In the
+// large pool a rest of up to 1 MiB stays with the allocation and counts as allocated.
 func (a *Allocator) shouldSplit(p *pool, remaining, size uint64) bool {
 	if p.small || a.settings.ExpandableSegments {
 		return remaining >= minBlock
@@ -176,11 +186,13 @@ type OutOfMemory struct {
 }
 
 func (e *OutOfMemory) Error() string {
-	return fmt.Sprintf("out of memory: %d bytes wanted, a segment of %d bytes needed; %d bytes are reserved, %d of them allocated",
+	return fmt.Sprintf("out of memory: %d bytes wanted, a segment of %d bytes needed; %d bytes "+
+		"are reserved, %d of them allocated",
 		e.Wanted, e.Segment, e.Reserved, e.Allocated)
 }
 
 func (a *Allocator) outOfMemory(wanted, segment uint64) error {
 	a.stats.OOMs++
-	return &OutOfMemory{Wanted: wanted, Segment: segment, Reserved: a.stats.Reserved, Allocated: a.stats.Allocated}
+	return &OutOfMemory{Wanted: wanted, Segment: segment, Reserved: a.stats.Reserved,
+		Allocated: a.stats.Allocated}
 }

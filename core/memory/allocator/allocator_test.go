@@ -10,7 +10,8 @@ import (
 
 const page = 20 * mib
 
-// script runs events on an allocator: sizes are born, negative numbers free the birth of that index (-1 the first).
+// script runs events on an allocator: sizes are born, negative numbers free the birth of that index
+// (-1 the first).
 func script(t *testing.T, s Settings, events ...int64) *Allocator {
 	t.Helper()
 	a := New(s)
@@ -48,27 +49,31 @@ func TestRules(t *testing.T) {
 		"a smaller large segment":      {Settings{LargeSegmentSize: 12 * mib}, []int64{2 * mib}, 12 * mib, 2 * mib},
 		"10 MiB with a larger segment": {Settings{LargeSegmentSize: 40 * mib}, []int64{10 * mib}, 10 * mib, 10 * mib},
 
-		// Large: a rest is split off when it is more than 1 MiB, else it stays with the allocation. 10 MiB of the 11 that 9
-		// leave in 20 leave exactly 1 MiB, which is not more.
+		// Large: a rest is split off when it is more than 1 MiB, else it stays with the allocation.
+		// 10 MiB of the 11 that 9 leave in 20 leave exactly 1 MiB, which is not more.
 		"a rest of 1 MiB stays":      {Settings{}, []int64{9 * mib, 10 * mib}, page, 20 * mib},
 		"19 MiB of a cached 20":      {Settings{}, []int64{20 * mib, -1, 19 * mib}, page, 20 * mib},
 		"a smaller request splits":   {Settings{}, []int64{20 * mib, -1, 19*mib - 512}, page, 19*mib - 512},
 		"the rest serves the next":   {Settings{}, []int64{20 * mib, -1, 10 * mib, 10 * mib}, page, 20 * mib},
 		"small splits from 512 B on": {Settings{}, []int64{2*mib - 512, -1, mib, mib - 512, 512}, 2*mib + page, 2 * mib},
 
-		// Best fit is the smallest block that is large enough: 12 MiB goes into 14 although 30 came first.
+		// Best fit is the smallest block that is large enough: 12 MiB goes into 14 although 30 came
+		// first.
 		"best fit": {Settings{}, []int64{30 * mib, 14 * mib, -1, -2, 12 * mib, 30 * mib}, 44 * mib, 42 * mib},
-		// A block between two free ones makes one of the three: 12 MiB in three pieces serves 12 again.
+		// A block between two free ones makes one of the three: 12 MiB in three pieces serves 12
+		// again.
 		"merging": {Settings{}, []int64{12 * mib, -1, 4 * mib, 4 * mib, 4 * mib, -2, -4, -3, 12 * mib}, 12 * mib, 12 * mib},
 
-		// 4 divisions of the powers of two: 1200 lies between 1024 and 2048, in steps of 256; but only above 512 B x 4.
+		// 4 divisions of the powers of two: 1200 lies between 1024 and 2048, in steps of 256; but
+		// only above 512 B x 4.
 		"divisions":          {divided(4), []int64{5 * 512}, 2 * mib, 5 * 512}, // 2560 = 2048 + 512
 		"divisions round up": {divided(4), []int64{5*512 + 1}, 2 * mib, 6 * 512},
 		"too small for them": {divided(4), []int64{1200}, 2 * mib, 1536},
 		"large ones":         {divided(4), []int64{33 * mib}, 40 * mib, 40 * mib}, // 32 + 8
 		"one division":       {divided(1), []int64{33 * mib}, 34 * mib, 34 * mib},
 
-		// Blocks from max_split_size on are not split, and serve requests from it on alone, up to the rounding above them.
+		// Blocks from max_split_size on are not split, and serve requests from it on alone, up to
+		// the rounding above them.
 		"oversize unsplit":   {Settings{MaxSplitSize: 30 * mib}, []int64{40 * mib, -1, 30 * mib}, 40 * mib, 40 * mib},
 		"kept from small":    {Settings{MaxSplitSize: 30 * mib}, []int64{40 * mib, -1, 28 * mib}, 68 * mib, 28 * mib},
 		"rounding excluded":  {Settings{MaxSplitSize: 30 * mib}, []int64{50 * mib, -1, 30 * mib}, 80 * mib, 30 * mib},
@@ -78,7 +83,8 @@ func TestRules(t *testing.T) {
 		"below, they split":  {Settings{MaxSplitSize: 30 * mib}, []int64{28 * mib, -1, 20 * mib}, 28 * mib, 20 * mib},
 		"small pool as ever": {Settings{MaxSplitSize: 30 * mib}, []int64{1, 1}, 2 * mib, 1024},
 
-		// Expandable: pages of 20 MiB (2 MiB small), the tail grows, every rest of 512 B is split off.
+		// Expandable: pages of 20 MiB (2 MiB small), the tail grows, every rest of 512 B is split
+		// off.
 		"first page":         {expandable, []int64{2 * mib}, page, 2 * mib},
 		"not rounded to 2":   {expandable, []int64{11*mib + 1, 9*mib - 512}, page, 20 * mib},
 		"grows by the rest":  {expandable, []int64{15 * mib, 10 * mib}, 2 * page, 25 * mib},
@@ -120,7 +126,8 @@ func TestEmptyCache(t *testing.T) {
 	require.Equal(t, uint64(36*mib), a.Stats().Reserved)
 	require.Equal(t, uint64(2), a.Stats().Segments)
 
-	// 45 MiB are 60 MiB of pages; freed, the pages from 20 to 60 MiB lie wholly in the free block behind the 5 MiB.
+	// 45 MiB are 60 MiB of pages; freed, the pages from 20 to 60 MiB lie wholly in the free block
+	// behind the 5 MiB.
 	a = script(t, expandable, 5*mib, 40*mib, -2)
 	a.EmptyCache()
 	checkInvariants(t, a)
@@ -134,7 +141,7 @@ func TestEmptyCache(t *testing.T) {
 
 func TestOutOfMemory(t *testing.T) {
 	a := New(Settings{Limit: 100 * mib})
-	kept, err := a.Malloc(40 * mib)
+	big, err := a.Malloc(40 * mib)
 	require.NoError(t, err)
 	cached, err := a.Malloc(30 * mib)
 	require.NoError(t, err)
@@ -154,7 +161,7 @@ func TestOutOfMemory(t *testing.T) {
 	require.ErrorContains(t, err, "63963136 bytes wanted")
 	require.Equal(t, uint64(1), a.Stats().OOMs)
 	require.Equal(t, uint64(40*mib), a.Stats().Reserved, "the cache was given back, and stays so")
-	require.NoError(t, a.Free(kept))
+	require.NoError(t, a.Free(big))
 	_, err = a.Malloc(1 << 60)
 	require.ErrorAs(t, err, &out)
 }
@@ -166,13 +173,14 @@ func TestMemoryFraction(t *testing.T) {
 	require.NoError(t, err)
 	_, err = a.Malloc(1)
 	require.Error(t, err)
-	whole := 1.0
-	a = New(Settings{MemoryFraction: &whole, DeviceTotal: 100 * mib})
+	full := 1.0
+	a = New(Settings{MemoryFraction: &full, DeviceTotal: 100 * mib})
 	_, err = a.Malloc(200 * mib)
 	require.NoError(t, err, "1 sets no limit of PyTorch's own")
 }
 
-// A failed growth of an expandable segment keeps what was mapped before it, and takes none of its own pages.
+// A failed growth of an expandable segment keeps what was mapped before it, and takes none of its
+// own pages.
 func TestExpandableOutOfMemory(t *testing.T) {
 	a := New(Settings{ExpandableSegments: true, Limit: 50 * mib})
 	_, err := a.Malloc(30 * mib)
@@ -198,7 +206,8 @@ func TestThrowOnCudaMallocOOM(t *testing.T) {
 	}
 }
 
-// With max_split_size, the smallest oversize block that does is given back first, and the rest of the cache stays.
+// With max_split_size, the smallest oversize block that does is given back first, and the rest of
+// the cache stays.
 func TestReleaseAvailable(t *testing.T) {
 	a := New(Settings{MaxSplitSize: 30 * mib, Limit: 200 * mib})
 	for _, size := range []uint64{40, 60, 24} {
@@ -222,7 +231,8 @@ func TestReleaseAvailable(t *testing.T) {
 	require.NoError(t, err, "34 is the smallest oversize block that covers max_split_size")
 	require.Equal(t, uint64(194-34+10)*mib, a.Stats().Reserved)
 	require.Zero(t, a.Stats().Retries)
-	oversize(36, 30) // the cached 36 and a new 30, reserved 200: from here on both are needed for 60
+	// the cached 36 and a new 30, reserved 200: from here on both are needed for 60
+	oversize(36, 30)
 	_, err = a.Malloc(60 * mib)
 	require.NoError(t, err, "36 and 30 together")
 	require.Equal(t, uint64(200-66+60)*mib, a.Stats().Reserved)
@@ -231,8 +241,8 @@ func TestReleaseAvailable(t *testing.T) {
 
 // Ages count searches of the pool; blocks of at least the mean age go, all of them in a pass.
 func TestGarbageCollection(t *testing.T) {
-	whole := 0.999
-	a := New(Settings{MemoryFraction: &whole, DeviceTotal: 1000 * mib, GarbageCollectionThreshold: 0.1})
+	threshold := 0.999
+	a := New(Settings{MemoryFraction: &threshold, DeviceTotal: 1000 * mib, GarbageCollectionThreshold: 0.1})
 	free := func(size uint64) {
 		block, err := a.Malloc(size * mib)
 		require.NoError(t, err)
@@ -242,7 +252,8 @@ func TestGarbageCollection(t *testing.T) {
 	free(40) // search 2: nothing fits; reserved 20 is below 99.9
 	free(60) // search 3: reserved 60 is below
 	require.Equal(t, uint64(120*mib), a.Stats().Reserved)
-	// Search 4: reserved 120 is above 99.9 by 20.1. Ages are 3, 2, 1, the mean 2: the first two go, which is enough.
+	// Search 4: reserved 120 is above 99.9 by 20.1. Ages are 3, 2, 1, the mean 2: the first two go,
+	// which is enough.
 	free(80)
 	require.Equal(t, uint64(140*mib), a.Stats().Reserved)
 	require.Zero(t, a.Stats().Retries)
@@ -275,7 +286,8 @@ func TestSegments(t *testing.T) {
 	require.Empty(t, New(Settings{}).Segments())
 
 	a = script(t, expandable, 25*mib, 40*mib, 10*mib, -2)
-	a.EmptyCache() // of four pages the third, from 40 to 60 MiB, is wholly free and goes: two stretches are left
+	// of four pages the third, from 40 to 60 MiB, is wholly free and goes: two stretches are left
+	a.EmptyCache()
 	segments := a.Segments()
 	require.Len(t, segments, 2)
 	require.Equal(t, []uint64{2 * page, 2 * page}, []uint64{segments[0].Size, segments[1].Size + page})

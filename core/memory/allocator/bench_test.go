@@ -19,15 +19,16 @@ func (s *sequence) birth(bytes int64) int64 {
 
 func (s *sequence) death(id int64) { s.events = append(s.events, -id-1) }
 
-// steps is what training does to an encoder of 24 layers: parameters, then steps of their own length each, whose forward
-// passes keep activations and drop temporaries and whose backward passes give them back from the last layer to the first.
+// steps is what training does to an encoder of 24 layers: parameters, then steps of their own
+// length each, whose forward passes keep activations and drop temporaries and whose backward passes
+// give them back from the last layer to the first.
 func steps(n int) []int64 {
 	r, s := rand.New(rand.NewPCG(7, 7)), &sequence{}
 	for range 24 * 16 {
 		s.birth(4 * mib)
 	}
 	for len(s.events) < n {
-		var kept []int64
+		var activations []int64
 		frames, batch := int64(200+r.IntN(500)), int64(8)
 		sizes := []int64{frames * 1024 * 2 * batch, frames * 4096 * 2 * batch, frames * frames * 16 * batch, frames * 4 * batch, 4096}
 		for range 24 {
@@ -36,13 +37,13 @@ func steps(n int) []int64 {
 				if op%3 == 0 {
 					s.death(id)
 				} else {
-					kept = append(kept, id)
+					activations = append(activations, id)
 				}
 			}
 		}
-		for i := len(kept) - 1; i >= 0; i-- {
+		for i := len(activations) - 1; i >= 0; i-- {
 			gradient := s.birth(sizes[i%len(sizes)])
-			s.death(kept[i])
+			s.death(activations[i])
 			s.death(gradient)
 		}
 	}
@@ -58,9 +59,9 @@ func shuffled(n, live int) []int64 {
 			alive = append(alive, s.birth(int64(randomSize(r))))
 			continue
 		}
-		at := r.IntN(len(alive))
-		s.death(alive[at])
-		alive[at] = alive[len(alive)-1]
+		i := r.IntN(len(alive))
+		s.death(alive[i])
+		alive[i] = alive[len(alive)-1]
 		alive = alive[:len(alive)-1]
 	}
 	return s.events
@@ -92,8 +93,8 @@ func BenchmarkStep(b *testing.B) { run(b, steps(30_000)) }
 
 func BenchmarkShuffled(b *testing.B) { run(b, shuffled(30_000, 600)) }
 
-// BenchmarkManyFree frees every second of 60 000 blocks first, so that tens of thousands of free blocks lie in the pools
-// while the last events run.
+// BenchmarkManyFree frees every second of 60 000 blocks first, so that tens of thousands of free
+// blocks lie in the pools while the last events run.
 func BenchmarkManyFree(b *testing.B) {
 	r, s := rand.New(rand.NewPCG(8, 8)), &sequence{}
 	size := func() int64 { return int64(512 * (1 + r.IntN(1500))) }

@@ -1,12 +1,14 @@
 package allocator
 
-// block is a piece of a segment: allocated, free in its pool, or address space without memory behind it (unmapped, in
-// expandable segments alone). The blocks of a segment tile it and are linked in the order of their addresses.
+// block is a piece of a segment: allocated, free in its pool, or address space without memory
+// behind it (unmapped, in expandable segments alone). The blocks of a segment tile it and are
+// linked in the order of their addresses.
 type block struct {
-	address    uint64
-	size       uint64
-	requested  uint64 // what the caller asked for; 0 unless allocated
-	sinceCall  uint64 // the pool's count of searches when the block became free; its age is the searches since
+	address   uint64
+	size      uint64
+	requested uint64 // what the caller asked for; 0 unless allocated
+	// the pool's count of searches when the block became free; its age is the searches since
+	sinceCall  uint64
 	prev, next int32  // neighbours in the segment, 0 when there is none
 	generation uint32 // changes when an allocation ends, so that its handle no longer fits
 	live       bool   // false for an index that waits to be used again
@@ -31,7 +33,8 @@ func (a *Allocator) newBlock(p *pool, address, size uint64) int32 {
 	}
 	b := &a.blocks[index] // set field by field, as this is much of the work of a split
 	b.address, b.size, b.requested, b.prev, b.next = address, size, 0, 0, 0
-	b.live, b.small, b.allocated, b.mapped, b.expandable = true, p.small, false, true, a.settings.ExpandableSegments
+	b.live, b.small, b.allocated, b.mapped, b.expandable =
+		true, p.small, false, true, a.settings.ExpandableSegments
 	return index
 }
 
@@ -51,17 +54,18 @@ func (a *Allocator) link(index, before, after int32) {
 	}
 }
 
-// splitFront cuts size bytes off the front of a block whose rest the caller puts back into the pool.
-func (a *Allocator) splitFront(p *pool, rest int32, size uint64) int32 {
-	front := a.newBlock(p, a.blocks[rest].address, size)
-	a.link(front, a.blocks[rest].prev, rest)
-	a.blocks[rest].address += size
-	a.blocks[rest].size -= size
+// splitFront cuts size bytes off the front of a block. The caller puts the remainder back into the
+// pool.
+func (a *Allocator) splitFront(p *pool, remainder int32, size uint64) int32 {
+	front := a.newBlock(p, a.blocks[remainder].address, size)
+	a.link(front, a.blocks[remainder].prev, remainder)
+	a.blocks[remainder].address += size
+	a.blocks[remainder].size -= size
 	return front
 }
 
-// merge takes a neighbour into a block that is itself in no list, where the neighbour is not allocated and both or neither
-// have memory behind them.
+// merge takes a neighbour into a block that is itself in no list, where the neighbour is not
+// allocated and both or neither have memory behind them.
 func (a *Allocator) merge(p *pool, into, neighbour int32) {
 	if !a.joins(into, neighbour) {
 		return
@@ -74,7 +78,7 @@ func (a *Allocator) merge(p *pool, into, neighbour int32) {
 	a.absorb(into, neighbour)
 }
 
-// joins tells whether a block takes a neighbour in, which may be 0.
+// joins reports whether a block merges with a neighbour, which may be 0.
 func (a *Allocator) joins(into, neighbour int32) bool {
 	n := &a.blocks[neighbour]
 	return neighbour != 0 && !n.allocated && n.mapped == a.blocks[into].mapped

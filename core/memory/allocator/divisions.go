@@ -5,9 +5,10 @@ import (
 	"strconv"
 )
 
-// readDivisions reads roundup_power2_divisions: one power of two for all sizes, or a list of "MB:divisions" with powers of
-// two of MB, where ">" stands for everything above the last one. The first entry counts for all sizes below it too; sizes
-// between two entries of the list that are not named get none.
+// readDivisions reads roundup_power2_divisions: one power of two for all sizes, or a list of
+// "MB:divisions" with powers of two of MB, where ">" stands for everything above the last one. The
+// first entry counts for all sizes below it too; sizes between two entries of the list that are not
+// named get none.
 func readDivisions(s *Settings, v value) error {
 	s.RoundupPower2Divisions = [divisionIntervals]uint64{}
 	if v.list {
@@ -27,7 +28,8 @@ func readDivisionList(s *Settings, v value) error {
 	wrong := v.wrong("a list such as [256:1,512:2,>:8], of powers of two; divisions may be 0")
 	table, last, first := &s.RoundupPower2Divisions, 0, true
 	for i := 0; i < len(v.words); i += 4 {
-		if len(v.words) < i+3 || v.words[i+1] != ":" || (len(v.words) > i+3 && v.words[i+3] != ",") {
+		if len(v.words) < i+3 || v.words[i+1] != ":" ||
+			(len(v.words) > i+3 && v.words[i+3] != ",") {
 			return wrong
 		}
 		divisions, ok := powerOfTwo(v.words[i+2])

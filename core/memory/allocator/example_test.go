@@ -9,7 +9,8 @@ import (
 
 const mib = 1 << 20
 
-// A device of 64 MiB: 12 MiB take a segment of their own, 1 MiB one of 2 MiB, and the cache goes back before an error.
+// A device of 64 MiB: 12 MiB take a segment of their own, 1 MiB one of 2 MiB, and the cache goes
+// back before an error.
 func Example() {
 	settings, err := allocator.ParseSettings("garbage_collection_threshold:0.8")
 	if err != nil {

@@ -3,14 +3,16 @@ package allocator
 // unboundedRange is the address space of an expandable segment on a device of unknown size.
 const unboundedRange = 1 << 42
 
-// allocateExpandable maps pages behind the first run of free and unmapped blocks that is long enough, and takes the block
-// that this gives. What was mapped before a failure stays, as free memory.
+// allocateExpandable maps pages behind the first run of free and unmapped blocks that is long
+// enough, and takes the block that this gives. What was mapped before a failure stays, as free
+// memory.
 func (a *Allocator) allocateExpandable(p *pool, size uint64) int32 {
 	candidate := a.expandableRun(p, size)
 	if candidate == 0 {
 		return 0
 	}
-	if !a.blocks[candidate].mapped && !a.mapPages(p, candidate, min(size, a.blocks[candidate].size)) {
+	if !a.blocks[candidate].mapped && !a.mapPages(p, candidate,
+		min(size, a.blocks[candidate].size)) {
 		return 0
 	}
 	for a.blocks[candidate].size < size {
@@ -24,8 +26,8 @@ func (a *Allocator) allocateExpandable(p *pool, size uint64) int32 {
 	return candidate
 }
 
-// expandableRun gives the first block of the run at the lowest address: an unmapped block or the free block before one. It
-// makes a new segment where no run is long enough.
+// expandableRun returns the first block of the run at the lowest address: an unmapped block or the
+// free block before one. It makes a new segment where no run is long enough.
 func (a *Allocator) expandableRun(p *pool, size uint64) int32 {
 	for _, index := range p.unmapped {
 		if before := a.blocks[index].prev; before != 0 && !a.blocks[before].allocated {
@@ -53,7 +55,8 @@ func (a *Allocator) hasRoom(index int32, size uint64) bool {
 	return room >= size
 }
 
-// expandableRange is the address space of one expandable segment: 1 1/8 of the device's memory, in whole pages.
+// expandableRange is the address space of one expandable segment: 1 1/8 of the device's memory, in
+// whole pages.
 func (a *Allocator) expandableRange(p *pool) uint64 {
 	size := uint64(unboundedRange)
 	if total := a.settings.DeviceTotal; total > 0 {
@@ -62,15 +65,16 @@ func (a *Allocator) expandableRange(p *pool) uint64 {
 	return (size + p.page - 1) / p.page * p.page
 }
 
-// mapPages puts memory behind the first size bytes of an unmapped block, rounded up to pages, all or nothing.
+// mapPages puts memory behind the first size bytes of an unmapped block, rounded up to pages, all
+// or nothing.
 func (a *Allocator) mapPages(p *pool, index int32, size uint64) bool {
 	size = (size + p.page - 1) / p.page * p.page
 	if !a.reserve(size) {
 		return false
 	}
 	p.removeUnmapped(a.blocks, index)
-	if rest := a.blocks[index].size - size; rest > 0 {
-		after := a.newBlock(p, a.blocks[index].address+size, rest)
+	if remainder := a.blocks[index].size - size; remainder > 0 {
+		after := a.newBlock(p, a.blocks[index].address+size, remainder)
 		a.blocks[after].mapped = false
 		a.link(after, index, a.blocks[index].next)
 		p.addUnmapped(a.blocks, after)
@@ -84,7 +88,8 @@ func (a *Allocator) mapPages(p *pool, index int32, size uint64) bool {
 	return true
 }
 
-// unmap takes the memory from the pages that lie wholly inside a free block; what is left on either side stays free.
+// unmap takes the memory from the pages that lie wholly inside a free block; what is left on either
+// side stays free.
 func (a *Allocator) unmap(p *pool, index int32) {
 	b := a.blocks[index]
 	begin := (b.address + p.page - 1) / p.page * p.page
@@ -111,6 +116,7 @@ func (a *Allocator) unmap(p *pool, index int32) {
 	if a.blocks[index].split() {
 		p.addUnmapped(a.blocks, index)
 	} else {
-		a.dropBlock(index) // nothing of the segment is mapped any more, and its address space goes too
+		// nothing of the segment is mapped any more, and its address space goes too
+		a.dropBlock(index)
 	}
 }

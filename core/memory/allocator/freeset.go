@@ -5,16 +5,19 @@ import "math/bits"
 const (
 	classBits = 4 // a power of two and the next have 2^4 classes of sizes between them
 	perOctave = 1 << classBits
-	octaves   = 64 - 9 - classBits // of sizes in units of minBlock, those of less than perOctave units being the first
-	usualFree = 16                 // for how many blocks a class has room at first
+	// of sizes in units of minBlock, those of less than perOctave units being the first
+	octaves   = 64 - 9 - classBits
+	usualFree = 16 // for how many blocks a class has room at first
 )
 
-// freeSet holds the free blocks of a pool by size, then address, in classes of sizes. A class is found without a search, and the
-// hundreds of free blocks of a training have a few dozen sizes, so that few classes hold more than one.
+// freeSet holds the free blocks of a pool by size, then address, in classes of sizes. A class is
+// found without a search, and the hundreds of free blocks of a training have a few dozen sizes, so
+// that few classes hold more than one.
 type freeSet struct {
-	classes [octaves * perOctave][]entry // in falling order: the one that is taken first is the last
-	filled  [octaves]uint16              // a bit for each class that has entries
-	octaves uint64                       // a bit for each octave that has
+	// in falling order: the one that is taken first is the last
+	classes [octaves * perOctave][]entry
+	filled  [octaves]uint16 // a bit for each class that has entries
+	octaves uint64          // a bit for each octave that has
 }
 
 type entry struct {
@@ -43,7 +46,7 @@ func classOf(size uint64) int {
 
 func (s *freeSet) valid(c cursor) bool { return c.class < len(s.classes) }
 
-func (s *freeSet) at(c cursor) entry { return s.classes[c.class][c.index] }
+func (s *freeSet) entry(c cursor) entry { return s.classes[c.class][c.index] }
 
 func (s *freeSet) next(c cursor) cursor {
 	if c.index == 0 {
@@ -79,7 +82,7 @@ func (s *freeSet) largest() uint64 {
 	if s.octaves == 0 {
 		return 0
 	}
-	return s.at(s.last()).size
+	return s.entry(s.last()).size
 }
 
 // atLeast points at the first entry of that size or more.
@@ -100,7 +103,8 @@ func (s *freeSet) find(class int, size, address uint64) cursor {
 	return cursor{class, notBefore(s.classes[class], size, address) - 1}
 }
 
-// notBefore counts the entries that are not before (size, address), which stand first. There is no branch to predict in its loop.
+// notBefore counts the entries that are not before (size, address), which stand first. There is no
+// branch to predict in its loop.
 func notBefore(entries []entry, size, address uint64) int {
 	count := 0
 	for n := len(entries); n > 0; {
@@ -124,11 +128,11 @@ func (s *freeSet) insert(e entry) {
 			s.classes[class] = make([]entry, 0, usualFree)
 		}
 	}
-	at := notBefore(entries, e.size, e.address)
+	i := notBefore(entries, e.size, e.address)
 	s.classes[class] = append(s.classes[class], entry{})
 	entries = s.classes[class]
-	copy(entries[at+1:], entries[at:])
-	entries[at] = e
+	copy(entries[i+1:], entries[i:])
+	entries[i] = e
 }
 
 // remove takes out the entry of that size and address, which must be there.
@@ -149,8 +153,8 @@ func (s *freeSet) removeAt(c cursor) {
 // blocks lists the entries' blocks in order, for passes that change the set.
 func (s *freeSet) blocks() []int32 {
 	var all []int32
-	for at := s.first(0); s.valid(at); at = s.next(at) {
-		all = append(all, s.at(at).block)
+	for pos := s.first(0); s.valid(pos); pos = s.next(pos) {
+		all = append(all, s.entry(pos).block)
 	}
 	return all
 }

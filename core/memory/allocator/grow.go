@@ -1,7 +1,7 @@
 package allocator
 
-// grow gets memory from the device, and gives cached memory back to it where that is what it takes. It returns a block of
-// at least size bytes that is in no list, 0 when all fails.
+// grow takes memory from the device, after returning cached memory to it if necessary. It returns a
+// block of at least size bytes that is in no list, 0 when all fails.
 func (a *Allocator) grow(p *pool, size uint64) int32 {
 	if a.collects {
 		a.collectGarbage()
@@ -10,12 +10,12 @@ func (a *Allocator) grow(p *pool, size uint64) int32 {
 	if a.rejected(segment) {
 		return 0
 	}
-	if found := a.allocate(p, size, segment); found != 0 {
-		return found
+	if index := a.allocate(p, size, segment); index != 0 {
+		return index
 	}
 	if a.releaseAvailable(p, size) {
-		if found := a.allocate(p, size, segment); found != 0 {
-			return found
+		if index := a.allocate(p, size, segment); index != 0 {
+			return index
 		}
 	}
 	if a.settings.KeepCache {
@@ -26,10 +26,12 @@ func (a *Allocator) grow(p *pool, size uint64) int32 {
 	return a.allocate(p, size, segment)
 }
 
-// rejected tells whether throw_on_cudamalloc_oom fails the request before anything is tried: where reserved memory would
-// outgrow the device. With a fraction below 1 its own limit comes first.
+// rejected reports whether throw_on_cudamalloc_oom fails the request before anything is tried:
+// where reserved memory would outgrow the device. With a fraction below 1 its own limit comes
+// first.
 func (a *Allocator) rejected(segment uint64) bool {
-	return a.settings.ThrowOnCudaMallocOOM && a.settings.DeviceTotal > 0 && a.allowed == unlimited &&
+	return a.settings.ThrowOnCudaMallocOOM && a.settings.DeviceTotal > 0 &&
+		a.allowed == unlimited &&
 		a.stats.Reserved+segment > a.settings.DeviceTotal
 }
 
@@ -59,7 +61,7 @@ func (a *Allocator) reserve(bytes uint64) bool {
 	return true
 }
 
-// addressesLeft is how much more address space may be asked for, with room for its alignment.
+// addressesLeft is how much more address space may be reserved, with room for its alignment.
 func (a *Allocator) addressesLeft() uint64 { return lastAddress - min(a.nextAddress, lastAddress) }
 
 // addresses hands out address space that was never used before.

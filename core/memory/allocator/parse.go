@@ -13,8 +13,9 @@ import (
 // maxText bounds the text of the settings, in bytes.
 const maxText = 4096
 
-// options are the keys that PyTorch 2.15 knows, each with what reads its value. Those with ignored change nothing that a
-// single stream reserves: pinned host memory, locks, graphs, and how much address space expandable segments ask for.
+// options are the keys that PyTorch 2.15 knows, each with what reads its value. Those with ignored
+// change nothing that a single stream reserves: pinned host memory, locks, graphs, and how much
+// address space expandable segments ask for.
 var options = map[string]func(*Settings, value) error{
 	"backend":                      readBackend,
 	"max_split_size_mb":            readMaxSplit,
@@ -23,8 +24,12 @@ var options = map[string]func(*Settings, value) error{
 	"roundup_power2_divisions":     readDivisions,
 	"garbage_collection_threshold": readThreshold,
 	"per_process_memory_fraction":  readFraction,
-	"expandable_segments":          readBool(func(s *Settings, on bool) { s.ExpandableSegments = on }),
-	"throw_on_cudamalloc_oom":      readBool(func(s *Settings, on bool) { s.ThrowOnCudaMallocOOM = on }),
+	"expandable_segments": readBool(func(s *Settings, on bool) {
+		s.ExpandableSegments = on
+	}),
+	"throw_on_cudamalloc_oom": readBool(func(s *Settings, on bool) {
+		s.ThrowOnCudaMallocOOM = on
+	}),
 
 	"expandable_segments_reserve":          ignored,
 	"expandable_segments_reserve_by_class": ignored,
@@ -41,28 +46,30 @@ var options = map[string]func(*Settings, value) error{
 	"release_lock_on_hipmalloc":            ignored,
 }
 
-// ParseSettings reads the text of PYTORCH_CUDA_ALLOC_CONF, or PYTORCH_ALLOC_CONF: "key:value,key:[a:b,c:d]", white space
-// ignored, a later key over an earlier one. The empty text means the defaults. It is stricter than PyTorch, which reads
-// "21x" as 21; its errors name the key and the values that it takes.
+// ParseSettings reads the text of PYTORCH_CUDA_ALLOC_CONF, or PYTORCH_ALLOC_CONF:
+// "key:value,key:[a:b,c:d]", white space ignored, a later key over an earlier one. The empty text
+// means the defaults. It is stricter than PyTorch, which reads "21x" as 21; its errors name the key
+// and the values that it takes.
 func ParseSettings(text string) (Settings, error) {
 	s := Settings{}
 	if len(text) > maxText {
-		return s, fault.New(fault.InvalidArgument, "", "allocator settings of %d bytes; at most %d are read", len(text), maxText)
+		return s, fault.New(fault.InvalidArgument, "",
+			"allocator settings of %d bytes; at most %d are read", len(text), maxText)
 	}
 	tokens := tokenize(text)
 	for len(tokens) > 0 {
-		key, given, rest, err := nextOption(tokens)
+		key, v, tail, err := nextOption(tokens)
 		if err != nil {
 			return Settings{}, err
 		}
-		read, known := options[key]
-		if !known {
+		read, ok := options[key]
+		if !ok {
 			return Settings{}, unknownKey(key)
 		}
-		if err := read(&s, given); err != nil {
+		if err := read(&s, v); err != nil {
 			return Settings{}, err
 		}
-		tokens = rest
+		tokens = tail
 	}
 	if err := s.check(); err != nil {
 		return Settings{}, err
@@ -73,16 +80,19 @@ func ParseSettings(text string) (Settings, error) {
 // check refuses combinations that PyTorch reads but cannot work with.
 func (s Settings) check() error {
 	if s.MaxSplitSize > 0 && s.MaxSplitSize < s.filled().LargeSegmentSize {
-		return fault.New(fault.InvalidArgument, "raise max_split_size_mb", "max_split_size_mb is below large_segment_size_mb")
+		return fault.New(fault.InvalidArgument, "raise max_split_size_mb",
+			"max_split_size_mb is below large_segment_size_mb")
 	}
 	if s.ExpandableSegments && s.filled().LargeSegmentSize%roundLarge != 0 {
 		return fault.New(fault.InvalidArgument, "use an even number of MB",
-			"large_segment_size_mb with expandable_segments must be a multiple of the device's pages of 2 MB")
+			"large_segment_size_mb with expandable_segments must be a multiple of the device's "+
+				"pages of 2 MB")
 	}
 	return nil
 }
 
-// value is the value of one option: its key, and one word, or the words of a list with their ':' and ','.
+// value is the value of one option: its key, and one word, or the words of a list with their ':'
+// and ','.
 type value struct {
 	key   string
 	words []string
@@ -93,7 +103,8 @@ func (v value) text() string { return strings.Join(v.words, "") }
 
 // wrong is the error of a value that the option does not take.
 func (v value) wrong(takes string) error {
-	return fault.New(fault.InvalidArgument, v.key+" takes "+takes, "allocator setting %s:%s is not understood", v.key,
+	return fault.New(fault.InvalidArgument, v.key+" takes "+takes,
+		"allocator setting %s:%s is not understood", v.key,
 		fault.Shorten(v.text()))
 }
 
@@ -128,39 +139,43 @@ func tokenize(text string) []string {
 }
 
 // nextOption takes "key : value" and the comma after it off the front.
-func nextOption(tokens []string) (key string, given value, rest []string, err error) {
+func nextOption(tokens []string) (key string, v value, tail []string, err error) {
 	key = tokens[0]
-	malformed := fault.New(fault.InvalidArgument, `write "key:value,key:value", lists as "key:[a:b,c:d]"`,
+	malformed := fault.New(fault.InvalidArgument,
+		`write "key:value,key:value", lists as "key:[a:b,c:d]"`,
 		"allocator settings are not understood at %q", fault.Shorten(strings.Join(tokens, "")))
 	if isMark(key) || len(tokens) < 3 || tokens[1] != ":" {
 		return key, value{}, nil, malformed
 	}
-	given, rest = value{key: key, words: tokens[2:3]}, tokens[3:]
+	v, tail = value{key: key, words: tokens[2:3]}, tokens[3:]
 	if tokens[2] == "[" {
 		end := slices.Index(tokens, "]")
 		if end < 0 {
 			return key, value{}, nil, malformed
 		}
-		given, rest = value{key: key, words: tokens[3:end], list: true}, tokens[end+1:]
+		v, tail = value{key: key, words: tokens[3:end], list: true}, tokens[end+1:]
 	} else if isMark(tokens[2]) {
 		return key, value{}, nil, malformed
 	}
-	if len(rest) > 0 {
-		if rest[0] != "," {
+	if len(tail) > 0 {
+		if tail[0] != "," {
 			return key, value{}, nil, malformed
 		}
-		rest = rest[1:]
+		tail = tail[1:]
 	}
-	return key, given, rest, nil
+	return key, v, tail, nil
 }
 
 func isMark(token string) bool { return len(token) == 1 && strings.Contains(",:[]", token) }
 
 func unknownKey(key string) error {
-	known := slices.Sorted(maps.Keys(options))
+	keys := slices.Sorted(maps.Keys(options))
 	short := key[:min(len(key), 64)]
-	nearest := slices.MinFunc(known, func(a, b string) int { return fault.EditDistance(short, a) - fault.EditDistance(short, b) })
-	return fault.New(fault.InvalidArgument, "did you mean "+nearest+"?", "unknown allocator setting %q", fault.Shorten(key))
+	nearest := slices.MinFunc(keys, func(a, b string) int {
+		return fault.EditDistance(short, a) - fault.EditDistance(short, b)
+	})
+	return fault.New(fault.InvalidArgument, "did you mean "+nearest+"?",
+		"unknown allocator setting %q", fault.Shorten(key))
 }
 
 func ignored(*Settings, value) error { return nil }
@@ -171,7 +186,8 @@ func readBackend(_ *Settings, v value) error {
 		return nil
 	case "cudaMallocAsync":
 		return fault.New(fault.Unsupported, "leave the backend out, or plan with measured memory",
-			"the allocator backend cudaMallocAsync is not simulated: the driver decides what it reserves")
+			"the allocator backend cudaMallocAsync is not simulated: the driver decides what it "+
+				"reserves")
 	default:
 		return v.wrong("native or cudaMallocAsync")
 	}
@@ -187,12 +203,12 @@ func readBool(set func(*Settings, bool)) func(*Settings, value) error {
 	}
 }
 
-// readMegabytes reads a whole number of MiB of at least least. Above 2^40, more than any device has, the number does not
-// matter and could only overflow sums.
-func readMegabytes(v value, least uint64) (uint64, error) {
+// readMegabytes reads a whole number of MiB that is at least lowest. Above 2^40, more than any
+// device has, the number does not matter and could only overflow sums.
+func readMegabytes(v value, lowest uint64) (uint64, error) {
 	number, err := strconv.ParseUint(v.word(), 10, 64)
-	if err != nil || number < least {
-		return 0, v.wrong("a whole number of MB from " + strconv.FormatUint(least, 10) + " on")
+	if err != nil || number < lowest {
+		return 0, v.wrong("a whole number of MB from " + strconv.FormatUint(lowest, 10) + " on")
 	}
 	return min(number, tooLarge/mib) * mib, nil
 }

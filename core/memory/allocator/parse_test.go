@@ -11,16 +11,18 @@ import (
 
 func TestParseSettings(t *testing.T) {
 	fraction, nothing := 0.5, 0.0
-	list := Settings{} // index 8 is 256 MiB: what is below the first entry has its value, what no entry names has none
+	// index 8 is 256 MiB: what is below the first entry has its value, what no entry names has none
+	list := Settings{}
 	fill(list.RoundupPower2Divisions[:9], 1)
 	list.RoundupPower2Divisions[9] = 2
 	list.RoundupPower2Divisions[10] = 4
 	fill(list.RoundupPower2Divisions[11:], 8)
 	for text, want := range map[string]Settings{
-		"":                            {},
-		" \n":                         {},
-		"max_split_size_mb:128":       {MaxSplitSize: 128 * mib},
-		" max_split_size_mb : 1 28 ,": {MaxSplitSize: 128 * mib}, // white space is ignored, and a comma at the end
+		"":                      {},
+		" \n":                   {},
+		"max_split_size_mb:128": {MaxSplitSize: 128 * mib},
+		// white space is ignored, and a comma at the end
+		" max_split_size_mb : 1 28 ,":                                                              {MaxSplitSize: 128 * mib},
 		"max_split_size_mb:20,max_split_size_mb:30":                                                {MaxSplitSize: 30 * mib},
 		"max_split_size_mb:18446744073709551615":                                                   {MaxSplitSize: 1 << 60},
 		"max_non_split_rounding_mb:64,large_segment_size_mb:40":                                    {MaxNonSplitRounding: 64 * mib, LargeSegmentSize: 40 * mib},
@@ -81,10 +83,10 @@ func TestParseSettingsRefuses(t *testing.T) {
 	} {
 		settings, err := ParseSettings(text)
 		require.ErrorContains(t, err, row.message, text)
-		var known *fault.Error
-		require.True(t, errors.As(err, &known), text)
-		require.Equal(t, row.code, known.Code, text)
-		require.Contains(t, known.Hint, row.hint, text)
+		var failure *fault.Error
+		require.True(t, errors.As(err, &failure), text)
+		require.Equal(t, row.code, failure.Code, text)
+		require.Contains(t, failure.Hint, row.hint, text)
 		require.Zero(t, settings, text)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// randomSettings draws options that let all rules meet: tight devices, odd limits, every option on and off.
+// randomSettings draws options that let all rules meet: tight devices, odd limits, every option on
+// and off.
 func randomSettings(r *rand.Rand) Settings {
 	s := Settings{ExpandableSegments: r.IntN(3) == 0}
 	if r.IntN(2) == 0 {
@@ -37,7 +38,8 @@ func randomSettings(r *rand.Rand) Settings {
 	return s
 }
 
-// randomSize draws small, middle, large and repeated sizes, with the limits of the rules among them.
+// randomSize draws small, middle, large and repeated sizes, with the limits of the rules among
+// them.
 func randomSize(r *rand.Rand) uint64 {
 	switch r.IntN(8) {
 	case 0, 1:
@@ -98,7 +100,8 @@ func checkInvariants(t *testing.T, a *Allocator) {
 	require.Equal(t, sum.InactiveSplit, stats.InactiveSplit)
 	require.Len(t, append(a.small.free.blocks(), a.large.free.blocks()...), freeBlocks, "every free block is in its pool")
 	require.LessOrEqual(t, stats.Reserved, orElse(a.settings.Limit, unlimited))
-	if !a.settings.ExpandableSegments { // there PyTorch checks the segment's size, and maps whole pages
+	if !a.settings.ExpandableSegments {
+		// there PyTorch checks the segment's size, and maps whole pages
 		require.LessOrEqual(t, stats.Reserved, a.allowed)
 	}
 }
@@ -125,16 +128,16 @@ func usedBefore(seed uint64) *Allocator {
 // borrow compares Borrow with an allocation and its end, which leave the reference as it was.
 func borrow(t *testing.T, a *Allocator, slow *reference, size uint64) {
 	before := a.Stats()
-	held, ok := a.Borrow(size)
+	bytes, ok := a.Borrow(size)
 	if !ok {
 		require.Equal(t, before, a.Stats())
 		return
 	}
-	piece, found := slow.malloc(size)
-	require.True(t, found)
-	require.Equal(t, piece.size, held)
+	piece, exists := slow.malloc(size)
+	require.True(t, exists)
+	require.Equal(t, piece.size, bytes)
 	slow.free(piece)
-	before.PeakAllocated = max(before.PeakAllocated, before.Allocated+held)
+	before.PeakAllocated = max(before.PeakAllocated, before.Allocated+bytes)
 	before.PeakRequested = max(before.PeakRequested, before.Requested+size)
 	require.Equal(t, before, a.Stats())
 }
@@ -158,9 +161,9 @@ func compare(t *testing.T, seed uint64, events int) {
 		case choice < 50 || len(live) == 0:
 			size := randomSize(r)
 			block, err := a.Malloc(size)
-			piece, found := slow.malloc(size)
-			require.Equal(t, found, err == nil, "seed %d event %d", seed, event)
-			if found {
+			piece, ok := slow.malloc(size)
+			require.Equal(t, ok, err == nil, "seed %d event %d", seed, event)
+			if ok {
 				require.Equal(t, piece.address, a.blocks[block.index].address, "seed %d event %d", seed, event)
 				live, mirror = append(live, block), append(mirror, piece)
 			}

@@ -14,11 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAgreesWithPyTorch compares every event of random sequences with the allocator inside an installed PyTorch, which
-// testdata/real_allocator.cpp runs without a GPU. Build it as its first lines say and name it in
-// ASRCONFIG_REAL_ALLOCATOR. Addresses of segments fall there in every second sequence without expandable segments: from
-// PyTorch 2.13 on only the age of a segment counts. Older versions agree with the rising ones alone
-// (ASRCONFIG_REAL_ALLOCATOR_RISING=1), as do expandable segments, whose unmapped parts are sought by address.
+// TestAgreesWithPyTorch compares every event of random sequences with the allocator inside an
+// installed PyTorch, which testdata/real_allocator.cpp runs without a GPU. Build it as its first
+// lines say and name it in ASRCONFIG_REAL_ALLOCATOR. Addresses of segments fall there in every
+// second sequence without expandable segments: from PyTorch 2.13 on only the age of a segment
+// counts. Older versions agree with the rising ones alone (ASRCONFIG_REAL_ALLOCATOR_RISING=1), as
+// do expandable segments, whose unmapped parts are sought by address.
 func TestAgreesWithPyTorch(t *testing.T) {
 	program := os.Getenv("ASRCONFIG_REAL_ALLOCATOR")
 	if program == "" {
@@ -95,7 +96,7 @@ func randomText(r *rand.Rand) (text string, limit, total uint64) {
 	return strings.Join(words, ","), s.Limit, s.DeviceTotal
 }
 
-// record runs random events and gives them as the program's input, with what it should answer.
+// record runs random events and returns them as the program's input, with the expected output.
 func record(r *rand.Rand, settings Settings, events int) (input bytes.Buffer, want []string) {
 	a := New(settings)
 	var live []int
@@ -117,12 +118,12 @@ func record(r *rand.Rand, settings Settings, events int) (input bytes.Buffer, wa
 			blocks = append(blocks, block)
 			fmt.Fprintf(&input, "m %d\n", size)
 		default:
-			at := r.IntN(len(live))
-			if err := a.Free(blocks[live[at]]); err != nil {
+			i := r.IntN(len(live))
+			if err := a.Free(blocks[live[i]]); err != nil {
 				panic(err)
 			}
-			fmt.Fprintf(&input, "f %d\n", live[at])
-			live = append(live[:at], live[at+1:]...)
+			fmt.Fprintf(&input, "f %d\n", live[i])
+			live = append(live[:i], live[i+1:]...)
 		}
 		s := a.Stats()
 		want = append(want, fmt.Sprintf("%d %d %d %d %d", failed, s.Reserved, s.Allocated, s.Requested, s.Retries))

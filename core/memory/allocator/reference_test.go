@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// reference is the same allocator written a second time for comparison: segments as plain lists of pieces, every question
-// answered by looking at all of them.
+// reference is the same allocator written a second time for comparison: segments as plain lists of
+// pieces, every question answered by looking at all of them.
 type reference struct {
 	s                             Settings
 	segments                      []*refSegment
@@ -98,18 +98,18 @@ func (p place) piece() *refPiece { return p.segment.pieces[p.index] }
 
 // freePlaces lists the free pieces of a pool by size, then address.
 func (r *reference) freePlaces(small bool) []place {
-	var found []place
+	var places []place
 	for _, segment := range r.segments {
 		for i, piece := range segment.pieces {
 			if segment.small == small && piece.state == "free" {
-				found = append(found, place{segment, i})
+				places = append(places, place{segment, i})
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b place) int {
+	slices.SortFunc(places, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.piece().size, b.piece().size), cmp.Compare(a.piece().address, b.piece().address))
 	})
-	return found
+	return places
 }
 
 func (r *reference) growable(p place) uint64 {
@@ -124,45 +124,45 @@ func (r *reference) find(small bool, size uint64) *place {
 	if r.collects() {
 		r.searches[small]++
 	}
-	found := slices.DeleteFunc(r.freePlaces(small), func(p place) bool { return p.piece().size < size })
+	places := slices.DeleteFunc(r.freePlaces(small), func(p place) bool { return p.piece().size < size })
 	if r.s.ExpandableSegments {
-		for len(found) > 1 && r.growable(found[1]) < r.growable(found[0]) {
-			found = found[1:]
+		for len(places) > 1 && r.growable(places[1]) < r.growable(places[0]) {
+			places = places[1:]
 		}
 	}
-	if len(found) == 0 {
+	if len(places) == 0 {
 		return nil
 	}
-	best := found[0].piece().size
+	best := places[0].piece().size
 	if size < r.maxSplit() && best >= r.maxSplit() {
 		return nil
 	}
 	if size >= r.maxSplit() && best >= size+orElse(r.s.MaxNonSplitRounding, 20<<20) {
 		return nil
 	}
-	return &found[0]
+	return &places[0]
 }
 
 func (r *reference) malloc(n uint64) (*refPiece, bool) {
 	size := r.round(n)
 	small := size <= 1<<20
-	found := r.find(small, size)
-	if found == nil {
-		found = r.grow(small, size)
+	fit := r.find(small, size)
+	if fit == nil {
+		fit = r.grow(small, size)
 	}
-	if found == nil {
+	if fit == nil {
 		return nil, false
 	}
-	piece := found.piece()
-	rest := piece.size - size
-	split := size < r.maxSplit() && rest > 1<<20
+	piece := fit.piece()
+	remainder := piece.size - size
+	split := size < r.maxSplit() && remainder > 1<<20
 	if small || r.s.ExpandableSegments {
-		split = rest >= 512
+		split = remainder >= 512
 	}
 	if split {
 		piece.size = size
-		tail := &refPiece{address: piece.address + size, size: rest, state: "free", since: r.searches[small]}
-		found.segment.pieces = slices.Insert(found.segment.pieces, found.index+1, tail)
+		tail := &refPiece{address: piece.address + size, size: remainder, state: "free", since: r.searches[small]}
+		fit.segment.pieces = slices.Insert(fit.segment.pieces, fit.index+1, tail)
 	}
 	piece.state, piece.requested = "used", n
 	r.allocated += piece.size
@@ -183,12 +183,12 @@ func (r *reference) grow(small bool, size uint64) *place {
 	if _, limited := r.allowed(); r.s.ThrowOnCudaMallocOOM && !limited && r.total() > 0 && r.reserved()+segment > r.total() {
 		return nil
 	}
-	if found := r.fromDevice(small, size, segment); found != nil {
-		return found
+	if p := r.fromDevice(small, size, segment); p != nil {
+		return p
 	}
 	if r.releaseOversize(small, size) {
-		if found := r.fromDevice(small, size, segment); found != nil {
-			return found
+		if p := r.fromDevice(small, size, segment); p != nil {
+			return p
 		}
 	}
 	r.empty()
@@ -251,13 +251,13 @@ func (r *reference) fromPages(small bool, size uint64) *place {
 	return r.mapRun(place{made, 0}, size)
 }
 
-func (r *reference) mapRun(at place, size uint64) *place {
-	page := r.page(at.segment.small)
-	for at.piece().state != "free" || at.piece().size < size {
-		pieces, have := at.segment.pieces, uint64(0)
-		unmapped := at.index
-		if at.piece().state == "free" {
-			have, unmapped = at.piece().size, at.index+1
+func (r *reference) mapRun(first place, size uint64) *place {
+	page := r.page(first.segment.small)
+	for first.piece().state != "free" || first.piece().size < size {
+		pieces, have := first.segment.pieces, uint64(0)
+		unmapped := first.index
+		if first.piece().state == "free" {
+			have, unmapped = first.piece().size, first.index+1
 		}
 		target := pieces[unmapped]
 		bytes := (min(size-have, target.size) + page - 1) / page * page
@@ -270,16 +270,16 @@ func (r *reference) mapRun(at place, size uint64) *place {
 		if target.size == 0 {
 			pieces = slices.Delete(pieces, unmapped+1, unmapped+2)
 		}
-		at.segment.pieces = pieces
-		r.join(at.segment)
-		for i, piece := range at.segment.pieces { // where the mapped bytes are now
+		first.segment.pieces = pieces
+		r.join(first.segment)
+		for i, piece := range first.segment.pieces { // where the mapped bytes are now
 			if piece.address <= mapped.address && mapped.address < piece.address+piece.size {
-				at.index = i
+				first.index = i
 			}
 		}
-		at.piece().since = r.searches[at.segment.small]
+		first.piece().since = r.searches[first.segment.small]
 	}
-	return &at
+	return &first
 }
 
 // join merges all neighbours of one state.
@@ -299,7 +299,7 @@ func (r *reference) free(piece *refPiece) {
 	r.allocated -= piece.size
 	r.requested -= piece.requested
 	for _, segment := range r.segments {
-		if at := slices.Index(segment.pieces, piece); at >= 0 {
+		if i := slices.Index(segment.pieces, piece); i >= 0 {
 			piece.state = "free"
 			r.join(segment)
 			for _, p := range segment.pieces {
@@ -324,7 +324,8 @@ func (r *reference) empty() {
 			}
 			continue
 		}
-		mapped := len(segment.pieces) > 1 || segment.pieces[0].state == "free" // else a failed attempt left it: it stays
+		// else a failed attempt left it: it stays
+		mapped := len(segment.pieces) > 1 || segment.pieces[0].state == "free"
 		r.unmapPages(segment)
 		if mapped && len(segment.pieces) == 1 && segment.pieces[0].state == "unmapped" {
 			r.drop(segment)
@@ -360,17 +361,17 @@ func (r *reference) releaseOversize(small bool, size uint64) bool {
 		return false
 	}
 	wanted := max(size, r.maxSplit())
-	found := slices.DeleteFunc(r.freePlaces(small), func(p place) bool { return p.piece().size < r.maxSplit() })
-	for _, p := range found {
+	places := slices.DeleteFunc(r.freePlaces(small), func(p place) bool { return p.piece().size < r.maxSplit() })
+	for _, p := range places {
 		if p.piece().size >= wanted {
 			r.drop(p.segment)
 			return true
 		}
 	}
 	released := uint64(0)
-	for i := len(found) - 1; i >= 0 && released < wanted; i-- {
-		released += found[i].piece().size
-		r.drop(found[i].segment)
+	for i := len(places) - 1; i >= 0 && released < wanted; i-- {
+		released += places[i].piece().size
+		r.drop(places[i].segment)
 	}
 	return released >= wanted
 }
@@ -384,14 +385,14 @@ func (r *reference) collect() {
 	target, gone := r.reserved()-threshold, uint64(0)
 	age := func(p place) uint64 { return r.searches[false] - p.piece().since }
 	for gone < target {
-		whole := slices.DeleteFunc(r.freePlaces(false), func(p place) bool { return len(p.segment.pieces) > 1 })
+		unsplit := slices.DeleteFunc(r.freePlaces(false), func(p place) bool { return len(p.segment.pieces) > 1 })
 		sum := uint64(0)
-		for _, p := range whole {
+		for _, p := range unsplit {
 			sum += age(p)
 		}
 		before := gone
-		for _, p := range whole {
-			if !r.s.ExpandableSegments && float64(age(p)) >= float64(sum)/float64(len(whole)) {
+		for _, p := range unsplit {
+			if !r.s.ExpandableSegments && float64(age(p)) >= float64(sum)/float64(len(unsplit)) {
 				gone += p.piece().size
 				r.drop(p.segment)
 			}

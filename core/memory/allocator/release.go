@@ -1,7 +1,7 @@
 package allocator
 
-// releaseCached gives back every segment that is one free block, and every whole page of a free block in an expandable
-// segment; the large pool first.
+// releaseCached returns back every segment that is one free block, and every whole page of a free
+// block in an expandable segment; the large pool first.
 func (a *Allocator) releaseCached() {
 	for _, p := range []*pool{&a.large, &a.small} {
 		for _, index := range p.free.blocks() {
@@ -24,28 +24,31 @@ func (a *Allocator) release(p *pool, index int32) {
 	a.dropBlock(index)
 }
 
-// releaseAvailable, with max_split_size alone, frees oversize blocks of the pool: the smallest one that covers the request
-// or max_split_size, whichever is more; without one, from the largest down until their sum does. False when it does not.
+// releaseAvailable, with max_split_size alone, frees oversize blocks of the pool: the smallest one
+// that covers the request or max_split_size, whichever is more; without one, from the largest down
+// until their sum does. False when it does not.
 func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
-	if a.maxSplit == unlimited || a.settings.ExpandableSegments { // whose blocks cannot be given back whole
+	if a.maxSplit == unlimited || a.settings.ExpandableSegments {
+		// whose blocks cannot be given back whole
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	if at := p.free.atLeast(wanted); p.free.valid(at) {
-		a.release(p, p.free.at(at).block)
+	if pos := p.free.atLeast(wanted); p.free.valid(pos) {
+		a.release(p, p.free.entry(pos).block)
 		return true
 	}
 	released := uint64(0)
 	for released < wanted && p.free.largest() >= a.maxSplit {
 		released += p.free.largest()
-		a.release(p, p.free.at(p.free.last()).block)
+		a.release(p, p.free.entry(p.free.last()).block)
 	}
 	return released >= wanted
 }
 
-// collectGarbage runs before the device is asked, once reserved memory is above the threshold's share of what is allowed:
-// unsplit free blocks of the large pool whose age, counted in searches, is at least the mean are given back, all of them
-// in one pass, and again with the new mean until the excess is gone or nothing more goes.
+// collectGarbage runs before the device is asked, once reserved memory exceeds the threshold's
+// share of the limit: it releases unsplit free blocks of the large pool whose age, counted in
+// searches, is at least the mean, all of them in one pass, and again with the new mean until the
+// excess is gone or nothing more can go.
 func (a *Allocator) collectGarbage() {
 	threshold := uint64(a.settings.GarbageCollectionThreshold * float64(a.allowed))
 	if a.stats.Reserved <= threshold {
@@ -56,12 +59,12 @@ func (a *Allocator) collectGarbage() {
 	for freed := true; freed && collected < excess && len(candidates) > 0; {
 		freed = false
 		mean := float64(ages) / float64(len(candidates))
-		kept := candidates[:0]
+		young := candidates[:0]
 		for _, index := range candidates {
 			b := &a.blocks[index]
 			age := a.large.searches - b.sinceCall
 			if b.expandable || float64(age) < mean {
-				kept = append(kept, index)
+				young = append(young, index)
 				continue
 			}
 			freed = true
@@ -69,11 +72,12 @@ func (a *Allocator) collectGarbage() {
 			ages -= age
 			a.release(&a.large, index)
 		}
-		candidates = kept
+		candidates = young
 	}
 }
 
-// unsplit lists the free blocks of the large pool that are whole segments, with the sum of their ages.
+// unsplit lists the free blocks of the large pool that are whole segments, with the sum of their
+// ages.
 func (a *Allocator) unsplit() (candidates []int32, ages uint64) {
 	for _, index := range a.large.free.blocks() {
 		if b := &a.blocks[index]; !b.split() {

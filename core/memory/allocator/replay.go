@@ -8,23 +8,29 @@ import (
 
 // Sequence is a run of allocations to replay.
 type Sequence struct {
-	Events           []int64 `json:"events"`             // e >= 0: storage of e bytes is born, numbered from 0; e < 0: number -e-1 dies
-	EmptyCache       []int   `json:"empty_cache"`        // the cache is emptied before the events with these indices, in rising order
-	Settings         string  `json:"settings"`           // text of PYTORCH_CUDA_ALLOC_CONF
-	LimitBytes       *uint64 `json:"limit_bytes"`        // what cudaMalloc can give in all; null: no end
-	DeviceTotalBytes *uint64 `json:"device_total_bytes"` // the device's memory, for per_process_memory_fraction; null: limit_bytes
+	// e >= 0: storage of e bytes is born, numbered from 0; e < 0: number -e-1 dies
+	Events []int64 `json:"events"`
+	// the cache is emptied before the events with these indices, in rising order
+	EmptyCache []int  `json:"empty_cache"`
+	Settings   string `json:"settings"` // text of PYTORCH_CUDA_ALLOC_CONF
+	// what cudaMalloc can give in all; null: no end
+	LimitBytes *uint64 `json:"limit_bytes"`
+	// the device's memory, for per_process_memory_fraction; null: limit_bytes
+	DeviceTotalBytes *uint64 `json:"device_total_bytes"`
 }
 
 // Replayed is what the allocator did, to compare with a recorded run. Sizes are bytes.
 type Replayed struct {
-	Reserved  []uint64  `json:"reserved"`  // after each event
-	Allocated []uint64  `json:"allocated"` // after each event
-	Failed    []int     `json:"failed"`    // indices of the births that ran out of memory; such a storage may die like others
-	Stats     Stats     `json:"stats"`     // at the end
-	Segments  []Segment `json:"segments"`  // at the end
+	Reserved  []uint64 `json:"reserved"`  // after each event
+	Allocated []uint64 `json:"allocated"` // after each event
+	// indices of the births that ran out of memory; such a storage may die like others
+	Failed   []int     `json:"failed"`
+	Stats    Stats     `json:"stats"`    // at the end
+	Segments []Segment `json:"segments"` // at the end
 }
 
-// Replay runs a sequence through a new allocator. A death of what was not born, or is dead, is InvalidArgument.
+// Replay runs a sequence through a new allocator. A death of what was not born, or is dead, is
+// InvalidArgument.
 func Replay(sequence Sequence) (Replayed, error) {
 	settings, err := ParseSettings(sequence.Settings)
 	if err != nil {
@@ -46,17 +52,21 @@ func Replay(sequence Sequence) (Replayed, error) {
 func (s Sequence) check() error {
 	for _, size := range []*uint64{s.LimitBytes, s.DeviceTotalBytes} {
 		if size != nil && *size == 0 {
-			return fault.New(fault.InvalidArgument, "leave it out for a device without a limit", "a device of 0 bytes")
+			return fault.New(fault.InvalidArgument, "leave it out for a device without a limit",
+				"a device of 0 bytes")
 		}
 	}
-	if !slices.IsSorted(s.EmptyCache) || len(s.EmptyCache) > 0 && (s.EmptyCache[0] < 0 || s.EmptyCache[len(s.EmptyCache)-1] > len(s.Events)) {
-		return fault.New(fault.InvalidArgument, "", "empty_cache needs increasing indices from 0 to %d", len(s.Events))
+	if !slices.IsSorted(s.EmptyCache) || len(s.EmptyCache) > 0 &&
+		(s.EmptyCache[0] < 0 || s.EmptyCache[len(s.EmptyCache)-1] > len(s.Events)) {
+		return fault.New(fault.InvalidArgument, "",
+			"empty_cache needs increasing indices from 0 to %d", len(s.Events))
 	}
 	return nil
 }
 
 func (s Sequence) replay(a *Allocator) (Replayed, error) {
-	result := Replayed{Reserved: make([]uint64, len(s.Events)), Allocated: make([]uint64, len(s.Events)), Failed: []int{}}
+	result := Replayed{Reserved: make([]uint64, len(s.Events)),
+		Allocated: make([]uint64, len(s.Events)), Failed: []int{}}
 	var blocks []Block
 	empties := s.EmptyCache
 	for index, event := range s.Events {
@@ -69,8 +79,10 @@ func (s Sequence) replay(a *Allocator) (Replayed, error) {
 				result.Failed = append(result.Failed, index)
 			}
 			blocks = append(blocks, block)
-		} else if number := -(event + 1); number >= int64(len(blocks)) || a.Free(blocks[number]) != nil {
-			return Replayed{}, fault.New(fault.InvalidArgument, "free every storage once, after its allocation",
+		} else if number := -(event + 1); number >= int64(len(blocks)) ||
+			a.Free(blocks[number]) != nil {
+			return Replayed{}, fault.New(fault.InvalidArgument,
+				"free every storage once, after its allocation",
 				"event %d frees storage %d, which is not allocated", index, number)
 		}
 		result.Reserved[index], result.Allocated[index] = a.stats.Reserved, a.stats.Allocated

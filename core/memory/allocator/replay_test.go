@@ -57,8 +57,8 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// FuzzEvents turns bytes into settings and events: the seed draws the settings, every three bytes are an event. Whatever
-// comes, the invariants hold and the slow version agrees.
+// FuzzEvents turns bytes into settings and events: the seed draws the settings, every three bytes
+// are an event. Whatever comes, the invariants hold and the slow version agrees.
 func FuzzEvents(f *testing.F) {
 	f.Add(uint64(1), []byte{0, 1, 2, 200, 0, 0, 100, 255, 255, 255, 1, 1})
 	f.Add(uint64(7), make([]byte, 90))
@@ -83,9 +83,9 @@ func FuzzEvents(f *testing.F) {
 			default:
 				size := (number + 1) << (kind % 16)
 				block, err := a.Malloc(size)
-				piece, found := slow.malloc(size)
-				require.Equal(t, found, err == nil)
-				if found {
+				piece, ok := slow.malloc(size)
+				require.Equal(t, ok, err == nil)
+				if ok {
 					live, mirror = append(live, block), append(mirror, piece)
 				}
 			}

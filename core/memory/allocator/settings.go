@@ -7,25 +7,36 @@ import (
 
 const (
 	unlimited = math.MaxUint64
-	// divisionIntervals are the powers of two from 1 MiB on for which PyTorch keeps a number of divisions.
+	// divisionIntervals are the powers of two from 1 MiB on for which PyTorch keeps a number of
+	// divisions.
 	divisionIntervals = 16
 )
 
-// Settings are the options of PYTORCH_CUDA_ALLOC_CONF that change what is reserved, and the memory of the device. The zero
-// value is PyTorch's default on a device without end. Sizes are bytes; 0 means the default.
+// Settings are the options of PYTORCH_CUDA_ALLOC_CONF that change what is reserved, and the memory
+// of the device. The zero value is PyTorch's default on a device without end. Sizes are bytes; 0
+// means the default.
 type Settings struct {
-	MaxSplitSize               uint64                    // blocks from this size on are not split; default: all are
-	MaxNonSplitRounding        uint64                    // how much larger than the request an unsplit oversize block may be; default 20 MiB
-	LargeSegmentSize           uint64                    // segment for requests between 1 and 10 MiB, page of large expandable segments; default 20 MiB
-	RoundupPower2Divisions     [divisionIntervals]uint64 // by interval from 1 MiB on, the first also for all below; 0 and 1: none
-	GarbageCollectionThreshold float64                   // share of what is allowed, 0 to 1, above which old blocks go; 0: never
-	ExpandableSegments         bool                      //
-	ThrowOnCudaMallocOOM       bool                      // fail before cudaMalloc would
-	MemoryFraction             *float64                  // share of DeviceTotal that may be reserved, 0 to 1; nil and 1: no limit of PyTorch's own
+	// blocks from this size on are not split; default: all are
+	MaxSplitSize uint64
+	// how much larger than the request an unsplit oversize block may be; default 20 MiB
+	MaxNonSplitRounding uint64
+	// segment for requests between 1 and 10 MiB, page of large expandable segments; default 20 MiB
+	LargeSegmentSize uint64
+	// by interval from 1 MiB on, the first also for all below; 0 and 1: none
+	RoundupPower2Divisions [divisionIntervals]uint64
+	// share of what is allowed, 0 to 1, above which old blocks go; 0: never
+	GarbageCollectionThreshold float64
+	ExpandableSegments         bool //
+	ThrowOnCudaMallocOOM       bool // fail before cudaMalloc would
+	// share of DeviceTotal that may be reserved, 0 to 1; nil and 1: no limit of PyTorch's own
+	MemoryFraction *float64
 
-	Limit       uint64 // what cudaMalloc can give in all: the device's memory less the context and other processes; 0: no end
+	// what cudaMalloc can give in all: the device's memory less the context and other processes; 0:
+	// no end
+	Limit       uint64
 	DeviceTotal uint64 // the device's memory, of which MemoryFraction is a share; 0: Limit
-	KeepCache   bool   // fail instead of giving the whole cache back for one more attempt, which PyTorch does
+	// fail instead of giving the whole cache back for one more attempt, which PyTorch does
+	KeepCache bool
 }
 
 // filled puts the defaults in.
@@ -38,7 +49,8 @@ func (s Settings) filled() Settings {
 	set(&s.MaxSplitSize, unlimited)
 	set(&s.MaxNonSplitRounding, 20*mib)
 	set(&s.LargeSegmentSize, 20*mib)
-	s.MaxSplitSize = max(s.MaxSplitSize, s.LargeSegmentSize) // else PyTorch would free a part of a segment
+	// else PyTorch would free a part of a segment
+	s.MaxSplitSize = max(s.MaxSplitSize, s.LargeSegmentSize)
 	set(&s.DeviceTotal, s.Limit)
 	return s
 }
@@ -51,20 +63,23 @@ func (s Settings) allowed() uint64 {
 	return uint64(*s.MemoryFraction * float64(s.DeviceTotal))
 }
 
-// roundSize is the size of the block for a request: at least 512 B, a multiple of 512 B, or the next division of the power
-// of two below where divisions are set and the request is above 512 B x divisions.
+// roundSize is the size of the block for a request: at least 512 B, a multiple of 512 B, or the
+// next division of the power of two below where divisions are set and the request is above 512 B x
+// divisions.
 func (s *Settings) roundSize(bytes uint64) uint64 {
 	if bytes < minBlock {
 		return minBlock
 	}
 	interval := min(max(bits.Len64(bytes)-1, 20)-20, divisionIntervals-1)
-	if divisions := s.RoundupPower2Divisions[interval]; divisions > 1 && bytes > minBlock*divisions {
+	if divisions := s.RoundupPower2Divisions[interval]; divisions > 1 &&
+		bytes > minBlock*divisions {
 		return roundToDivision(bytes, divisions)
 	}
 	return (bytes + minBlock - 1) &^ (minBlock - 1)
 }
 
-// roundToDivision rounds up to a multiple of (power of two below) / divisions; 1200 with 4 divisions is 1280.
+// roundToDivision rounds up to a multiple of (power of two below) / divisions; 1200 with 4
+// divisions is 1280.
 func roundToDivision(bytes, divisions uint64) uint64 {
 	below := uint64(1) << (bits.Len64(bytes) - 1)
 	if below == bytes {
@@ -77,10 +92,11 @@ func roundToDivision(bytes, divisions uint64) uint64 {
 	return (bytes + step - 1) &^ (step - 1)
 }
 
-// Wanted is the number of bytes that PyTorch's out-of-memory error names when a request fails: of the segment that it needs.
+// Wanted is the number of bytes that PyTorch's out-of-memory error names when a request fails: of
+// the segment that it needs.
 func (s *Settings) Wanted(bytes uint64) uint64 { return s.segmentSize(s.roundSize(bytes)) }
 
-// segmentSize is what is asked of the device when a rounded size fits nowhere.
+// segmentSize is the size requested from the device when a rounded size fits nowhere.
 func (s *Settings) segmentSize(size uint64) uint64 {
 	switch {
 	case size <= maxSmall:

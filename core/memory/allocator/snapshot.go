@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Segment is memory of the device: what one cudaMalloc gave, or a mapped stretch of an expandable segment, as
-// torch.cuda.memory_snapshot lists it. Sizes are bytes.
+// Segment is memory of the device: what one cudaMalloc gave, or a mapped stretch of an expandable
+// segment, as torch.cuda.memory_snapshot lists it. Sizes are bytes.
 type Segment struct {
 	Address    uint64  `json:"address"` // of the simulation, good for order alone
 	Size       uint64  `json:"size"`
@@ -42,7 +42,8 @@ func (a *Allocator) segmentFrom(index int32) Segment {
 	for ; index != 0 && a.blocks[index].mapped; index = a.blocks[index].next {
 		b := &a.blocks[index]
 		s.Size += b.size
-		s.Blocks = append(s.Blocks, Piece{Size: b.size, Requested: b.requested, Allocated: b.allocated})
+		s.Blocks = append(s.Blocks, Piece{Size: b.size, Requested: b.requested,
+			Allocated: b.allocated})
 	}
 	return s
 }

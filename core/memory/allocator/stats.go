@@ -1,21 +1,26 @@
 package allocator
 
-// Stats is the state of an allocator in numbers, sizes in bytes. The names are those of torch.cuda.memory_stats.
+// Stats is the state of an allocator in numbers, sizes in bytes. The names are those of
+// torch.cuda.memory_stats.
 type Stats struct {
-	Allocated     uint64 `json:"allocated"`      // in live blocks, rounding and unsplit rests included
+	// in live blocks, rounding and unsplit rests included
+	Allocated     uint64 `json:"allocated"`
 	Requested     uint64 `json:"requested"`      // in live blocks, as callers asked for
 	Reserved      uint64 `json:"reserved"`       // taken from the device
 	PeakAllocated uint64 `json:"peak_allocated"` // peaks are since the start or the last ResetPeaks
 	PeakRequested uint64 `json:"peak_requested"`
 	PeakReserved  uint64 `json:"peak_reserved"`
-	Retries       uint64 `json:"retries"`        // attempts after the whole cache was given back (num_alloc_retries)
-	OOMs          uint64 `json:"ooms"`           // allocations that failed
-	Segments      uint64 `json:"segments"`       // from cudaMalloc; expandable segments are not counted, as in PyTorch
-	LargestFree   uint64 `json:"largest_free"`   // the largest block in the cache
-	InactiveSplit uint64 `json:"inactive_split"` // in free blocks that share a segment; 0 for expandable segments, as in PyTorch
+	// attempts after the whole cache was given back (num_alloc_retries)
+	Retries uint64 `json:"retries"`
+	OOMs    uint64 `json:"ooms"` // allocations that failed
+	// from cudaMalloc; expandable segments are not counted, as in PyTorch
+	Segments    uint64 `json:"segments"`
+	LargestFree uint64 `json:"largest_free"` // the largest block in the cache
+	// in free blocks that share a segment; 0 for expandable segments, as in PyTorch
+	InactiveSplit uint64 `json:"inactive_split"`
 }
 
-// Stats gives the figures of this moment.
+// Stats returns the figures of this moment.
 func (a *Allocator) Stats() Stats {
 	s := a.stats
 	s.LargestFree = max(a.small.free.largest(), a.large.free.largest())
@@ -23,7 +28,9 @@ func (a *Allocator) Stats() Stats {
 }
 
 // Held is what is allocated and what is reserved at this moment.
-func (a *Allocator) Held() (allocated, reserved uint64) { return a.stats.Allocated, a.stats.Reserved }
+func (a *Allocator) Held() (allocated, reserved uint64) {
+	return a.stats.Allocated, a.stats.Reserved
+}
 
 // ResetPeaks lets the peaks start again from what is in use now.
 func (a *Allocator) ResetPeaks() {

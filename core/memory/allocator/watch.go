@@ -3,8 +3,8 @@ package allocator
 // Action is a kind of change.
 type Action uint8
 
-// What an allocator does. torch.cuda.memory._snapshot calls them alloc, free_requested with free_completed, segment_alloc,
-// segment_free, segment_map and segment_unmap.
+// What an allocator does. torch.cuda.memory._snapshot calls them alloc, free_requested with
+// free_completed, segment_alloc, segment_free, segment_map and segment_unmap.
 const (
 	Allocated Action = iota
 	Freed
@@ -14,7 +14,8 @@ const (
 	SegmentUnmapped
 )
 
-// Change is what a watcher is told of. Bytes of a block are those that its caller asked for, as in PyTorch's own events.
+// Change is an event that a watcher sees. Bytes of a block are those that its caller requested, as
+// in PyTorch's own events.
 type Change struct {
 	Action  Action
 	Address uint64 // of the simulation, see Segment

@@ -44,7 +44,7 @@ func (l *ledger) changed(t *testing.T) func(Change) {
 
 func TestWatchedChangesAddUpToTheFigures(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	var seen [SegmentUnmapped + 1]int
+	var counts [SegmentUnmapped + 1]int
 	for range 60 {
 		a, l := New(randomSettings(r)), &ledger{blocks: map[uint64]uint64{}, segments: map[uint64]uint64{}}
 		a.Watch = l.changed(t)
@@ -58,19 +58,19 @@ func TestWatchedChangesAddUpToTheFigures(t *testing.T) {
 					live = append(live, b)
 				}
 			default:
-				at := r.IntN(len(live))
-				require.NoError(t, a.Free(live[at]))
-				live = append(live[:at], live[at+1:]...)
+				i := r.IntN(len(live))
+				require.NoError(t, a.Free(live[i]))
+				live = append(live[:i], live[i+1:]...)
 			}
 			require.Equal(t, a.Stats().Requested, l.allocated)
 			require.Equal(t, a.Stats().Reserved, l.reserved)
 		}
 		for i, n := range l.seen {
-			seen[i] += n
+			counts[i] += n
 		}
 		checkAddresses(t, a, l)
 	}
-	for action, n := range seen {
+	for action, n := range counts {
 		require.NotZero(t, n, "action %d", action)
 	}
 }
@@ -78,15 +78,15 @@ func TestWatchedChangesAddUpToTheFigures(t *testing.T) {
 // checkAddresses holds the blocks that are there against those that were told of.
 func checkAddresses(t *testing.T, a *Allocator, l *ledger) {
 	t.Helper()
-	found := map[uint64]uint64{}
+	sizes := map[uint64]uint64{}
 	for _, s := range a.Segments() {
 		address := s.Address
 		for _, b := range s.Blocks {
 			if b.Allocated {
-				found[address] = b.Requested
+				sizes[address] = b.Requested
 			}
 			address += b.Size
 		}
 	}
-	require.Equal(t, l.blocks, found)
+	require.Equal(t, l.blocks, sizes)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// points are what reports of out-of-memory errors with PyTorch 2 leave when allocated and cached memory are taken from what
-// the process had in use; each is good to about 15 MiB, because the messages round.
+// points are what reports of out-of-memory errors with PyTorch 2 leave when allocated and cached
+// memory are taken from what the process had in use; each is good to about 15 MiB, because the
+// messages round.
 var points = []struct {
 	card, capability string
 	mib              float64
@@ -35,7 +36,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Contexts without PyTorch, or without a kernel run yet, lie below the fit: ggml-org/llama.cpp#23604, invoke-ai/InvokeAI#9413.
+// Contexts without PyTorch, or without a kernel run yet, lie below the fit:
+// ggml-org/llama.cpp#23604, invoke-ai/InvokeAI#9413.
 func TestBareContextsAreSmaller(t *testing.T) {
 	for _, row := range []struct {
 		card, capability string
@@ -68,9 +70,9 @@ func TestMultiprocessors(t *testing.T) {
 		{gpu("NVIDIA X1", "13.0"), 10, 200},
 		{GPU{SMs: &eleven}, 11, 11},
 	} {
-		least, most, _, err := row.gpu.multiprocessors()
+		low, high, _, err := row.gpu.multiprocessors()
 		require.NoError(t, err)
-		require.Equal(t, []int{row.least, row.most}, []int{least, most}, row.gpu.Name)
+		require.Equal(t, []int{row.least, row.most}, []int{low, high}, row.gpu.Name)
 	}
 	_, _, _, err := GPU{SMs: &none}.multiprocessors()
 	require.ErrorContains(t, err, "0 multiprocessors")

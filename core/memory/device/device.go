@@ -1,8 +1,9 @@
-// Package device tells what a training process holds on a GPU beside PyTorch's caching allocator: the CUDA context with the
-// kernels loaded so far, and NCCL's buffers; and the workspaces of cuBLAS, which lie inside what the allocator reserves.
+// Package device estimates what a training process holds on a GPU besides PyTorch's caching
+// allocator: the CUDA context with the kernels loaded so far, and NCCL's buffers; and the
+// workspaces of cuBLAS, which lie inside what the allocator reserves.
 //
-// Nothing here is exact. Every figure carries a range and says whether it was measured on this machine or comes from a table
-// of what others published.
+// Nothing here is exact. Every figure carries a range and says whether it was measured on this
+// machine or comes from a table of what others published.
 package device
 
 import (
@@ -19,31 +20,35 @@ type Request struct {
 	NCCL  bool   `json:"nccl"`  // training on several GPUs
 	GPUs  *int   `json:"gpus"`  // how many take part, when known
 
-	// Both or neither: what NVML says that this process uses, and torch.cuda.memory_reserved() at the same moment, after the
-	// first training step, when the kernels are loaded.
+	// Both or neither: what NVML reports for this process, and torch.cuda.memory_reserved() at
+	// the same moment, after the first training step, when the kernels are loaded.
 	ProcessUsedBytes   *uint64 `json:"process_used_bytes"`
 	TorchReservedBytes *uint64 `json:"torch_reserved_bytes"`
-	NCCLIncluded       bool    `json:"nccl_included"` // the measurement was taken after the first collective operation
+	// the measurement was taken after the first collective operation
+	NCCLIncluded bool `json:"nccl_included"`
 }
 
 // GPU is a device of the hardware profile, with its multiprocessors where they are known.
 type GPU struct {
 	profile.GPU
-	SMs *int `json:"sms"` // streaming multiprocessors; absent: looked up by name, else a range for the compute capability
+	// streaming multiprocessors; absent: looked up by name, else a range for the compute capability
+	SMs *int `json:"sms"`
 }
 
 // Terms is what must be added to reserved memory. Sizes are bytes.
 type Terms struct {
-	ContextBytes uint64     `json:"context_bytes"`
-	NCCLBytes    uint64     `json:"nccl_bytes"` // 0 without NCCL, and where the measured context holds it already
-	Low          uint64     `json:"low"`        // of both together
-	High         uint64     `json:"high"`       // of both together
-	Source       string     `json:"source"`     // of the context: "measured" or "table"
-	Note         string     `json:"note"`       // how the context's figure came about
-	Figures      []Figure   `json:"figures"`    // each term by itself
-	Workspaces   Workspaces `json:"workspaces"` // not to be added: they are inside reserved memory
+	ContextBytes uint64 `json:"context_bytes"`
+	// 0 without NCCL, and where the measured context holds it already
+	NCCLBytes  uint64     `json:"nccl_bytes"`
+	Low        uint64     `json:"low"`        // of both together
+	High       uint64     `json:"high"`       // of both together
+	Source     string     `json:"source"`     // of the context: "measured" or "table"
+	Note       string     `json:"note"`       // how the context's figure came about
+	Figures    []Figure   `json:"figures"`    // each term by itself
+	Workspaces Workspaces `json:"workspaces"` // not to be added: they are inside reserved memory
 
-	Multiprocessors          int `json:"multiprocessors"` // the largest number known for such a card
+	// the largest number known for such a card
+	Multiprocessors          int `json:"multiprocessors"`
 	ThreadsPerMultiprocessor int `json:"threads_per_multiprocessor"`
 }
 
@@ -58,8 +63,8 @@ type Figure struct {
 	References []string `json:"references"` // where the figures behind it were published
 }
 
-// Describe gives the terms of a process. Errors: InvalidArgument for a malformed compute capability or version, for half a
-// measurement, and for one that cannot be.
+// Describe returns the terms of a process. Errors: InvalidArgument for a malformed compute
+// capability or version, for half a measurement, and for one that cannot be.
 func Describe(r Request) (Terms, error) {
 	workspaces, err := WorkspacesOf(r.GPU.ComputeCapability, r.Torch)
 	if err != nil {
@@ -69,13 +74,14 @@ func Describe(r Request) (Terms, error) {
 	if err != nil {
 		return Terms{}, err
 	}
-	_, most, _, err := r.GPU.multiprocessors()
+	_, sms, _, err := r.GPU.multiprocessors()
 	if err != nil {
 		return Terms{}, err
 	}
 	terms := Terms{
-		Multiprocessors: most, ThreadsPerMultiprocessor: r.GPU.residentThreads(),
-		ContextBytes: context.Bytes, Low: context.Low, High: context.High, Source: context.Source, Note: context.Note,
+		Multiprocessors: sms, ThreadsPerMultiprocessor: r.GPU.residentThreads(),
+		ContextBytes: context.Bytes, Low: context.Low, High: context.High, Source: context.Source,
+		Note:    context.Note,
 		Figures: []Figure{context}, Workspaces: workspaces,
 	}
 	if r.NCCL && (context.Source == "table" || !r.NCCLIncluded) {

@@ -5,44 +5,45 @@ import (
 	"math/bits"
 )
 
-// multiples gives every coefficient times one monomial of the tier that fits.
+// multiples returns every coefficient times one monomial of the tier that fits.
 func (f *Fitter) multiples(t tier, sizes []int64) (fitting []Formula) {
 	for _, c := range t {
-		if !proportional(sizes, c.at) {
+		if !proportional(sizes, c.values) {
 			continue
 		}
-		at := largest(c.at)
-		divisor := gcd(sizes[at], c.at[at])
-		if n := c.at[at] / divisor; n <= maxDivisor {
-			fitting = append(fitting, Formula{terms: []term{{c.monomial, sizes[at] / divisor}}, divisor: n})
+		i := largest(c.values)
+		divisor := gcd(sizes[i], c.values[i])
+		if n := c.values[i] / divisor; n <= maxDivisor {
+			fitting = append(fitting, Formula{terms: []term{{c.monomial, sizes[i] / divisor}},
+				divisor: n})
 		}
 	}
 	return fitting
 }
 
-// proportional tells whether a / b is the same number everywhere; both hold no negative number.
+// proportional reports whether a / b is the same number everywhere; both hold no negative number.
 func proportional(a, b []int64) bool {
-	at := largest(b)
+	top := largest(b)
 	for i := range a {
-		if uint64(a[i])*uint64(b[at]) != uint64(a[at])*uint64(b[i]) { // most candidates end here
+		if uint64(a[i])*uint64(b[top]) != uint64(a[top])*uint64(b[i]) { // most candidates end here
 			return false
 		}
-		high, _ := bits.Mul64(uint64(a[i]), uint64(b[at]))
-		if other, _ := bits.Mul64(uint64(a[at]), uint64(b[i])); high != other {
+		high, _ := bits.Mul64(uint64(a[i]), uint64(b[top]))
+		if other, _ := bits.Mul64(uint64(a[top]), uint64(b[i])); high != other {
 			return false
 		}
 	}
-	return b[at] > 0
+	return b[top] > 0
 }
 
 func largest(n []int64) int {
-	at := 0
+	top := 0
 	for i := range n {
-		if n[i] > n[at] {
-			at = i
+		if n[i] > n[top] {
+			top = i
 		}
 	}
-	return at
+	return top
 }
 
 func gcd(a, b int64) int64 {
@@ -52,20 +53,21 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// pairs gives the sums of two monomials that fit; at least one shape is left to prove them.
+// pairs returns the sums of two monomials that fit; at least one shape is left to prove them.
 func (f *Fitter) pairs(sizes []int64) (fitting []Formula) {
 	for j := range f.basis {
 		for i := range j {
-			if found, ok := f.sum(sizes, f.basis[i], f.basis[j]); ok {
-				fitting = append(fitting, found)
+			if sum, ok := f.sum(sizes, f.basis[i], f.basis[j]); ok {
+				fitting = append(fitting, sum)
 			}
 		}
 	}
 	return fitting
 }
 
-// triples gives the sums of three monomials that fit: those of the same variables as the last, or 1 and B, and a constant with
-// batches of two lengths, which is what a convolution's workspace holds. Else there would be thousands.
+// triples returns the sums of three monomials that fit: those of the same variables as the last, or
+// 1 and B, and a constant with batches of two lengths, which is what a convolution's workspace
+// holds. Else there would be thousands.
 func (f *Fitter) triples(sizes []int64) (fitting []Formula) {
 	for k := range f.basis {
 		for j := range k {
@@ -79,8 +81,8 @@ func (f *Fitter) triples(sizes []int64) (fitting []Formula) {
 				if !(covered && f.basis[k].covers(first)) && !(two && first == monomial{}) {
 					continue
 				}
-				if found, ok := f.sum(sizes, f.basis[i], f.basis[j], f.basis[k]); ok {
-					fitting = append(fitting, found)
+				if sum, ok := f.sum(sizes, f.basis[i], f.basis[j], f.basis[k]); ok {
+					fitting = append(fitting, sum)
 				}
 			}
 		}
@@ -92,14 +94,14 @@ func (m monomial) isBatchOfLength() bool {
 	return m.a == variableBatch && m.b != variableOne && m.c == variableOne
 }
 
-// covers tells whether the variables of other are among m's, the batch aside.
+// covers reports whether the variables of other are among m's, the batch aside.
 func (m monomial) covers(other monomial) bool {
 	has := func(n int16) bool { return n == variableOne || n == m.b || n == m.c }
 	return has(other.b) && has(other.c)
 }
 
-// sum solves for the coefficients of some monomials, rounds them to the finest allowed, and keeps them if they then give
-// every size exactly.
+// sum solves for the coefficients of some monomials, rounds them to the finest allowed, and keeps
+// them if they then yield every size exactly.
 func (f *Fitter) sum(sizes []int64, parts ...candidate) (Formula, bool) {
 	if len(sizes) <= len(parts) {
 		return Formula{}, false
@@ -108,7 +110,7 @@ func (f *Fitter) sum(sizes []int64, parts ...candidate) (Formula, bool) {
 	if !ok {
 		return Formula{}, false
 	}
-	found := Formula{divisor: maxDivisor}
+	fitted := Formula{divisor: maxDivisor}
 	divisor := int64(maxDivisor)
 	for i, x := range solved[:len(parts)] {
 		x *= maxDivisor
@@ -116,24 +118,24 @@ func (f *Fitter) sum(sizes []int64, parts ...candidate) (Formula, bool) {
 		if n == 0 || math.Abs(n) > 1<<52 || math.Abs(x-n) > 1e-3 {
 			return Formula{}, false
 		}
-		found.terms = append(found.terms, term{parts[i].monomial, int64(n)})
+		fitted.terms = append(fitted.terms, term{parts[i].monomial, int64(n)})
 		divisor = gcd(divisor, int64(math.Abs(n)))
 	}
-	for i := range found.terms {
-		found.terms[i].coefficient /= divisor
+	for i := range fitted.terms {
+		fitted.terms[i].coefficient /= divisor
 	}
-	found.divisor /= divisor
-	return found, f.exact(&found, sizes)
+	fitted.divisor /= divisor
+	return fitted, f.exact(&fitted, sizes)
 }
 
-func (f *Fitter) exact(found *Formula, sizes []int64) bool {
+func (f *Fitter) exact(fitted *Formula, sizes []int64) bool {
 	for i, p := range f.points {
 		sum, magnitude := int64(0), 0.0
-		for _, t := range found.terms {
+		for _, t := range fitted.terms {
 			sum += t.coefficient * t.value(p.values)
 			magnitude += math.Abs(float64(t.coefficient)) * t.float(p.values)
 		}
-		if magnitude > 1<<62 || sum != sizes[i]*found.divisor {
+		if magnitude > 1<<62 || sum != sizes[i]*fitted.divisor {
 			return false
 		}
 	}

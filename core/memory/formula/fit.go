@@ -36,24 +36,28 @@ func NewFitter(vars Variables, shapes []trace.Shape, confirmed Confirmed) (*Fitt
 	return f, nil
 }
 
-// probesOf gives shapes off the traced ones, longer and with other remainders, that stay where the traced ones never vary.
+// probesOf returns shapes off the traced ones, longer and with other remainders, that stay where
+// the traced ones never vary.
 func probesOf(shapes []trace.Shape) []trace.Shape {
-	most, least := shapes[0], shapes[0]
+	upper, lower := shapes[0], shapes[0]
 	for _, s := range shapes {
-		most = trace.Shape{Batch: max(most.Batch, s.Batch), Length: max(most.Length, s.Length), Labels: max(most.Labels, s.Labels)}
-		least = trace.Shape{Batch: min(least.Batch, s.Batch), Length: min(least.Length, s.Length), Labels: min(least.Labels, s.Labels)}
+		upper = trace.Shape{Batch: max(upper.Batch, s.Batch), Length: max(upper.Length, s.Length),
+			Labels: max(upper.Labels, s.Labels)}
+		lower = trace.Shape{Batch: min(lower.Batch, s.Batch), Length: min(lower.Length, s.Length),
+			Labels: min(lower.Labels, s.Labels)}
 	}
 	var probes []trace.Shape
 	for k := range int64(8) {
-		probe := trace.Shape{Batch: most.Batch + 1 + 3*k, Length: most.Length*2 + 61*k*k, Labels: most.Labels + 5 + 2*k*k}
-		if least.Batch == most.Batch {
-			probe.Batch = most.Batch
+		probe := trace.Shape{Batch: upper.Batch + 1 + 3*k, Length: upper.Length*2 + 61*k*k,
+			Labels: upper.Labels + 5 + 2*k*k}
+		if lower.Batch == upper.Batch {
+			probe.Batch = upper.Batch
 		}
-		if least.Length == most.Length {
-			probe.Length = most.Length
+		if lower.Length == upper.Length {
+			probe.Length = upper.Length
 		}
-		if least.Labels == most.Labels {
-			probe.Labels = most.Labels
+		if lower.Labels == upper.Labels {
+			probe.Labels = upper.Labels
 		}
 		probes = append(probes, probe)
 	}
@@ -67,15 +71,15 @@ func (f *Fitter) Fit(sizes []int64) Formula {
 	}
 	f.prepare()
 	for _, t := range f.tried.tiers {
-		if found, ok := f.best(f.multiples(t, sizes)); ok {
-			return found
+		if fitted, ok := f.best(f.multiples(t, sizes)); ok {
+			return fitted
 		}
 	}
-	if found, ok := f.best(f.pairs(sizes)); ok {
-		return found
+	if fitted, ok := f.best(f.pairs(sizes)); ok {
+		return fitted
 	}
-	if found, ok := f.best(f.triples(sizes)); ok {
-		return found
+	if fitted, ok := f.best(f.triples(sizes)); ok {
+		return fitted
 	}
 	return f.Approximate(sizes)
 }
@@ -102,25 +106,30 @@ func (k Confirmed) has(f Formula) bool {
 }
 
 // best prefers formulas of confirmed products, then whole coefficients, then the earlier one.
-func (f *Fitter) best(fitting []Formula) (found Formula, ok bool) {
+func (f *Fitter) best(fitting []Formula) (fitted Formula, ok bool) {
 	if len(fitting) == 0 {
 		return Formula{}, false
 	}
-	if known := slices.DeleteFunc(slices.Clone(fitting), func(x Formula) bool { return !f.confirmed.has(x) }); len(known) > 0 {
-		fitting = known
+	if confirmed := slices.DeleteFunc(slices.Clone(fitting), func(x Formula) bool {
+		return !f.confirmed.has(x)
+	}); len(confirmed) > 0 {
+		fitting = confirmed
 	}
-	found = fitting[0]
-	if whole := slices.IndexFunc(fitting, func(x Formula) bool { return x.divisor == 1 }); whole >= 0 {
-		found = fitting[whole]
+	fitted = fitting[0]
+	if i := slices.IndexFunc(fitting, func(x Formula) bool { return x.divisor == 1 }); i >= 0 {
+		fitted = fitting[i]
 	}
-	rivals := slices.DeleteFunc(slices.Clone(fitting), func(x Formula) bool { return !f.differ(&found, &x) })
-	if found.Ambiguous = len(rivals) > 0; found.Ambiguous {
-		found.rivals = rivals
+	rivals := slices.DeleteFunc(slices.Clone(fitting), func(x Formula) bool {
+		return !f.differ(&fitted, &x)
+	})
+	if fitted.Ambiguous = len(rivals) > 0; fitted.Ambiguous {
+		fitted.rivals = rivals
 	}
-	return found, true
+	return fitted, true
 }
 
-// differ tells whether two formulas are apart where it matters. Half of an odd length, rounded, is as good as its half.
+// differ reports whether two formulas differ where it matters. Half of an odd length, rounded, is
+// as good as its half.
 func (f *Fitter) differ(a, b *Formula) bool {
 	return slices.ContainsFunc(f.probes, func(p Point) bool {
 		x, y := float64(a.Size(p)), float64(b.Size(p))

@@ -72,10 +72,10 @@ func TestExactFormulas(t *testing.T) {
 		"fixed, and labels": {oneLong, func(s trace.Shape) int64 { return 4 * s.Batch * tracetest.Frames(s.Length) * s.Labels }, "2000·B·labels"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, f := fitting(t, c.shapes, c.size)
-			require.Equal(t, c.formula, found.Describe(f.vars))
-			require.False(t, found.Inexact)
-			require.False(t, found.Ambiguous)
+			fitted, f := fitting(t, c.shapes, c.size)
+			require.Equal(t, c.formula, fitted.Describe(f.vars))
+			require.False(t, fitted.Inexact)
+			require.False(t, fitted.Ambiguous)
 			for _, s := range elsewise {
 				if c.shapes[0].Length == c.shapes[1].Length {
 					s.Length = c.shapes[0].Length
@@ -85,7 +85,7 @@ func TestExactFormulas(t *testing.T) {
 				}
 				v, err := f.vars.At(s)
 				require.NoError(t, err)
-				require.Equal(t, uint64(c.size(s)), found.Size(v))
+				require.Equal(t, uint64(c.size(s)), fitted.Size(v))
 			}
 		})
 	}
@@ -94,30 +94,31 @@ func TestExactFormulas(t *testing.T) {
 func TestInexactFormulas(t *testing.T) {
 	noise := []int64{3, -2, 0, 5}
 	count := 0
-	found, f := fitting(t, several, func(s trace.Shape) int64 {
+	fitted, f := fitting(t, several, func(s trace.Shape) int64 {
 		count++
 		return 10 * (tracetest.Frames(s.Length)*s.Batch + noise[count-1])
 	})
-	require.True(t, found.Inexact)
-	require.InDelta(t, 0.01, found.Residual, 0.01)
+	require.True(t, fitted.Inexact)
+	require.InDelta(t, 0.01, fitted.Residual, 0.01)
 	v, err := f.vars.At(elsewise[0])
 	require.NoError(t, err)
-	require.InEpsilon(t, 10*tracetest.Frames(5002)*8, found.Size(v), 0.02)
+	require.InEpsilon(t, 10*tracetest.Frames(5002)*8, fitted.Size(v), 0.02)
 	for i := range several { // traced shapes keep what was traced there
-		require.Equal(t, uint64(found.traced[i].size), found.Size(f.points[i]))
+		require.Equal(t, uint64(fitted.traced[i].size), fitted.Size(f.points[i]))
 	}
 
 	// A kernel that rounds inside a sum: the sum is found, from above.
 	runs := func(s trace.Shape) int64 { n := tracetest.Frames(s.Length); return 64 * (n*n/10 + 73) }
-	found, f = fitting(t, several, runs)
-	require.True(t, found.Inexact)
-	require.LessOrEqual(t, found.Residual, 0.002)
+	fitted, f = fitting(t, several, runs)
+	require.True(t, fitted.Inexact)
+	require.LessOrEqual(t, fitted.Residual, 0.002)
 	v, err = f.vars.At(elsewise[0])
 	require.NoError(t, err)
-	require.InEpsilon(t, runs(elsewise[0]), found.Size(v), 0.002)
+	require.InEpsilon(t, runs(elsewise[0]), fitted.Size(v), 0.002)
 }
 
-// TestAmbiguousFormulas: where shapes do not tell formulas apart, the stated order decides and the fit says so.
+// TestAmbiguousFormulas: where shapes do not tell formulas apart, the stated order decides and the
+// fit says so.
 func TestAmbiguousFormulas(t *testing.T) {
 	// In all three shapes the frames round up to the same multiples of 32 and of 64.
 	alike := shapes(of{1, 246, 3}, of{1, 630, 5}, of{1, 1019, 8})
@@ -127,39 +128,39 @@ func TestAmbiguousFormulas(t *testing.T) {
 	for _, s := range alike {
 		require.Equal(t, tracetest.RoundUp(tracetest.Frames(s.Length), 32), tracetest.RoundUp(tracetest.Frames(s.Length), 64))
 	}
-	found, f := fitting(t, alike, padded(64))
-	require.True(t, found.Ambiguous)
-	require.Equal(t, "16·up32(length2)", found.Describe(f.vars))
+	fitted, f := fitting(t, alike, padded(64))
+	require.True(t, fitted.Ambiguous)
+	require.Equal(t, "16·up32(length2)", fitted.Describe(f.vars))
 
 	// Another template knows which.
 	f.confirmed = Confirmed{}
-	f.confirmed.Add(Formula{terms: []term{{monomial: monomial{a: variableBatch, b: int16(f.vars.at(2, 7))}}}})
+	f.confirmed.Add(Formula{terms: []term{{monomial: monomial{a: variableBatch, b: int16(f.vars.index(2, 7))}}}})
 	sizes := []int64{}
 	for _, s := range alike {
 		sizes = append(sizes, padded(64)(s))
 	}
-	found = f.Fit(sizes)
-	require.False(t, found.Ambiguous)
-	require.Equal(t, "16·up64(length2)", found.Describe(f.vars))
+	fitted = f.Fit(sizes)
+	require.False(t, fitted.Ambiguous)
+	require.Equal(t, "16·up64(length2)", fitted.Describe(f.vars))
 
 	// Batch and labels in step with each other.
 	inStep := shapes(of{2, 1231, 20}, of{3, 1943, 30}, of{5, 2792, 50})
-	found, f = fitting(t, inStep, func(s trace.Shape) int64 { return 40 * s.Batch })
-	require.True(t, found.Ambiguous)
-	require.Equal(t, "40·B", found.Describe(f.vars))
+	fitted, f = fitting(t, inStep, func(s trace.Shape) int64 { return 40 * s.Batch })
+	require.True(t, fitted.Ambiguous)
+	require.Equal(t, "40·B", fitted.Describe(f.vars))
 
 	// One length twice the other at every shape: the later one, and no fuss about half a frame.
-	found, f = fitting(t, shapes(of{2, 1220, 11}, of{3, 1946, 17}, of{5, 2792, 7}), func(s trace.Shape) int64 { return 128 * s.Batch * tracetest.Frames(s.Length) })
-	require.False(t, found.Ambiguous)
-	require.Equal(t, "128·B·length2", found.Describe(f.vars))
+	fitted, f = fitting(t, shapes(of{2, 1220, 11}, of{3, 1946, 17}, of{5, 2792, 7}), func(s trace.Shape) int64 { return 128 * s.Batch * tracetest.Frames(s.Length) })
+	require.False(t, fitted.Ambiguous)
+	require.Equal(t, "128·B·length2", fitted.Describe(f.vars))
 }
 
 func TestSizesDoNotOverflow(t *testing.T) {
-	found, f := fitting(t, several, func(s trace.Shape) int64 { return 32 * s.Batch * s.Length * s.Length })
-	most := shape(trace.MaxBatch, trace.MaxLength, trace.MaxLabels)
-	v, err := f.vars.At(most)
+	fitted, f := fitting(t, several, func(s trace.Shape) int64 { return 32 * s.Batch * s.Length * s.Length })
+	largestShape := shape(trace.MaxBatch, trace.MaxLength, trace.MaxLabels)
+	v, err := f.vars.At(largestShape)
 	require.NoError(t, err)
-	require.Equal(t, uint64(trace.TooLarge), found.Size(v))
+	require.Equal(t, uint64(trace.TooLarge), fitted.Size(v))
 
 	negative, f := fitting(t, several, func(s trace.Shape) int64 { return 8 * s.Batch * (s.Labels - 1) })
 	none := shape(4, 1231, 0)

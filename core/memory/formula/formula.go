@@ -1,5 +1,5 @@
-// Package formula computes the size of a storage at any shape from its sizes at a few: the simplest sum of products of batch
-// and lengths that gives all of them exactly.
+// Package formula computes the size of a storage at any shape from its sizes at a few: the simplest
+// sum of products of batch and lengths that gives all of them exactly.
 package formula
 
 import (
@@ -27,23 +27,25 @@ type term struct {
 }
 
 const (
-	maxTerms   = 3
-	maxDivisor = 16 // of the coefficients: sizes count bytes of whole elements, eight flags in a byte at the finest
+	maxTerms = 3
+	// of the coefficients: sizes count bytes of whole elements, eight flags in a byte at the finest
+	maxDivisor = 16
 )
 
-// Formula gives a size for any shape: the sum of its terms, divided. An inexact one has factors instead of coefficients, and
-// the sizes at the traced shapes.
+// Formula computes a size for any shape: the sum of its terms, divided. An inexact one has factors
+// instead of coefficients, and the sizes at the traced shapes.
 type Formula struct {
 	terms     []term
 	divisor   int64
 	Unit      trace.Unit // what the size counts
 	Inexact   bool
-	Ambiguous bool              // another formula as simple fits the traced shapes as well
-	Varies    bool              // differs between segments of one shape, as what depends on values does
-	factors   [maxTerms]float64 // of an inexact formula's terms
-	Residual  float64           // largest relative error of an inexact formula at the traced shapes
-	traced    []traced
-	rivals    []Formula // of an ambiguous one: those that fit as well, and differ elsewhere
+	Ambiguous bool // another formula as simple fits the traced shapes as well
+	// differs between segments of one shape, as what depends on values does
+	Varies   bool
+	factors  [maxTerms]float64 // of an inexact formula's terms
+	Residual float64           // largest relative error of an inexact formula at the traced shapes
+	traced   []traced
+	rivals   []Formula // of an ambiguous one: those that fit as well, and differ elsewhere
 }
 
 type traced struct {
@@ -55,11 +57,12 @@ type traced struct {
 func Constant(size int64) Formula { return Formula{terms: []term{{coefficient: size}}, divisor: 1} }
 
 // Bound is the formula of a size between two that does not follow from a shape: the larger one.
-func Bound(least, most int64) Formula {
-	return Formula{terms: []term{{}}, divisor: 1, Inexact: true, factors: [maxTerms]float64{float64(most)}, Residual: 1 - float64(least)/float64(most)}
+func Bound(low, high int64) Formula {
+	return Formula{terms: []term{{}}, divisor: 1, Inexact: true,
+		factors: [maxTerms]float64{float64(high)}, Residual: 1 - float64(low)/float64(high)}
 }
 
-// IsConstant tells whether the size is the same at every shape.
+// IsConstant reports whether the size is the same at every shape.
 func (f *Formula) IsConstant() bool {
 	return !f.Inexact && len(f.terms) == 1 && f.terms[0].monomial == monomial{}
 }
@@ -95,26 +98,28 @@ func (f *Formula) inexactSize(p Point) uint64 {
 	return uint64(min(math.Ceil(size), trace.TooLarge))
 }
 
-// extrapolated is how far off an inexact formula may be away from the traced shapes, in errors that it has at these.
+// extrapolated is how far off an inexact formula may be away from the traced shapes, in errors that
+// it has at these.
 const extrapolated = 10
 
-// Doubt is how far off the size may be at a point, in the formula's unit: 0 where it is exact, and where it was traced.
+// Doubt is how far off the size may be at a point, in the formula's unit: 0 where it is exact, and
+// where it was traced.
 func (f *Formula) Doubt(p Point) uint64 {
 	switch {
 	case f.Inexact && !f.isTraced(p):
 		return uint64(float64(f.Size(p)) * min(1, extrapolated*f.Residual))
 	case f.Ambiguous:
-		size, most := f.Size(p), uint64(0)
+		size, widest := f.Size(p), uint64(0)
 		for i := range f.rivals {
 			other := f.rivals[i].Size(p)
-			most = max(most, max(size, other)-min(size, other))
+			widest = max(widest, max(size, other)-min(size, other))
 		}
-		return most
+		return widest
 	}
 	return 0
 }
 
-// IsDoubtful tells whether there are points at which the size is not certain.
+// IsDoubtful reports whether there are points at which the size is not certain.
 func (f *Formula) IsDoubtful() bool { return f.Inexact || f.Ambiguous }
 
 func (f *Formula) isTraced(p Point) bool {

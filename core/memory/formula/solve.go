@@ -2,8 +2,8 @@ package formula
 
 import "math"
 
-// solve finds the coefficients with which as many rows as there are parts give their sizes, by elimination with the
-// largest pivot; false when the parts cannot be told apart.
+// solve finds the coefficients with which as many rows as there are parts yield their sizes, by
+// elimination with the largest pivot; false when the parts are linearly dependent.
 func solve(sizes []int64, parts []candidate) (x [maxTerms]float64, ok bool) {
 	n := len(parts)
 	var few [16][maxTerms + 1]float64 // shapes, as a trace has

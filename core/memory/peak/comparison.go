@@ -7,21 +7,25 @@ import (
 
 // Holding is memory that a run holds at a moment.
 type Holding struct {
-	Component string `json:"component"` // parameters, gradients, optimizer, buffers; anything else counts as "others"
-	Module    string `json:"module"`    // "" outside any module
-	Bytes     uint64 `json:"bytes"`     // of blocks
+	// parameters, gradients, optimizer, buffers; anything else counts as "others"
+	Component string `json:"component"`
+	Module    string `json:"module"` // "" outside any module
+	Bytes     uint64 `json:"bytes"`  // of blocks
 }
 
-// Others are activations, temporaries, inputs, workspaces and outputs: a running training cannot tell them apart.
+// Others are activations, temporaries, inputs, workspaces and outputs: a running training cannot
+// distinguish them.
 const Others = "others"
 
 // AllModules is the module of a row about the whole model.
 const AllModules = "*"
 
-// Row is what one part of a model holds in a run, beside what it was predicted to hold at that moment.
+// Row is what one part of a model holds in a run, and what was predicted for that moment.
 type Row struct {
-	Component string  `json:"component"` // that of a holding; "…" for all that do not fit into the table
-	Module    string  `json:"module"`    // as in memory.simulate; "*" for all of a component, "" outside any module
+	// that of a holding; "…" for all that do not fit into the table
+	Component string `json:"component"`
+	// as in memory.simulate; "*" for all of a component, "" outside any module
+	Module    string  `json:"module"`
 	Held      uint64  `json:"held"`
 	Predicted *uint64 `json:"predicted"` // null without a prediction
 }
@@ -29,33 +33,39 @@ type Row struct {
 // slight is a difference, in bytes, that makes no row of its own.
 const slight = 1 << 20
 
-// Compare gives rows by component and module, those with the largest difference first, at most so many. All of a component is
-// one row where no part differs by 1 MiB, and so are others where the run does not know their modules. Predicted is nil where
-// nothing is predicted: then the largest come first.
-func Compare(held, predicted []Holding, most int) []Row {
-	known := slices.ContainsFunc(held, func(h Holding) bool { return componentOf(h) == Others && h.Module != "" })
+// Compare returns rows by component and module, those with the largest difference first, at most so
+// many. All of a component is one row where no part differs by 1 MiB, and so are others where the
+// run does not know their modules. Predicted is nil where nothing is predicted: then the largest
+// come first.
+func Compare(measured, predicted []Holding, limit int) []Row {
+	hasModules := slices.ContainsFunc(measured, func(h Holding) bool {
+		return componentOf(h) == Others && h.Module != ""
+	})
 	var rows []Row
-	for _, group := range []func(string) string{layerOf, func(path string) string { return stackOf(layerOf(path)) }} {
-		rows = folded(compared(held, predicted, func(h Holding) string {
-			if componentOf(h) == Others && !known {
+	for _, group := range []func(string) string{layerOf, func(path string) string {
+		return stackOf(layerOf(path))
+	}} {
+		rows = folded(compared(measured, predicted, func(h Holding) string {
+			if componentOf(h) == Others && !hasModules {
 				return AllModules
 			}
 			return group(h.Module)
 		}))
-		if len(rows) <= most {
+		if len(rows) <= limit {
 			break
 		}
 	}
 	rows = slices.DeleteFunc(rows, func(r Row) bool { return r.Held == 0 && r.off() == 0 })
 	slices.SortFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(b.off(), a.off()), cmp.Compare(b.Held, a.Held), cmp.Compare(a.Component, b.Component), cmp.Compare(a.Module, b.Module))
+		return cmp.Or(cmp.Compare(b.off(), a.off()), cmp.Compare(b.Held, a.Held),
+			cmp.Compare(a.Component, b.Component), cmp.Compare(a.Module, b.Module))
 	})
-	if len(rows) > most {
-		rest := Row{Component: otherModules, Module: AllModules}
-		for _, r := range rows[most-1:] {
-			rest.add(r)
+	if len(rows) > limit {
+		others := Row{Component: otherModules, Module: AllModules}
+		for _, r := range rows[limit-1:] {
+			others.add(r)
 		}
-		rows = append(rows[:most-1], rest)
+		rows = append(rows[:limit-1], others)
 	}
 	return rows
 }
@@ -69,22 +79,22 @@ func componentOf(h Holding) string {
 }
 
 // compared sums up both sides by component and group of modules.
-func compared(held, predicted []Holding, group func(Holding) string) []Row {
+func compared(measured, predicted []Holding, group func(Holding) string) []Row {
 	var rows []Row
 	places := map[[2]string]int{}
 	row := func(h Holding) *Row {
 		key := [2]string{componentOf(h), group(h)}
-		at, is := places[key]
+		i, is := places[key]
 		if !is {
-			at, places[key] = len(rows), len(rows)
+			i, places[key] = len(rows), len(rows)
 			rows = append(rows, Row{Component: key[0], Module: key[1]})
 			if predicted != nil {
-				rows[at].Predicted = new(uint64)
+				rows[i].Predicted = new(uint64)
 			}
 		}
-		return &rows[at]
+		return &rows[i]
 	}
-	for _, h := range held {
+	for _, h := range measured {
 		row(h).Held += h.Bytes
 	}
 	for _, h := range predicted {
@@ -99,20 +109,21 @@ func folded(rows []Row) []Row {
 	for _, r := range rows {
 		differs[r.Component] = differs[r.Component] || r.off() >= slight || r.Predicted == nil
 	}
-	kept, whole := []Row{}, map[string]int{}
+	out, places := []Row{}, map[string]int{}
 	for _, r := range rows {
-		at, is := whole[r.Component]
+		i, is := places[r.Component]
 		switch {
 		case differs[r.Component]:
-			kept = append(kept, r)
+			out = append(out, r)
 		case is:
-			kept[at].add(r)
+			out[i].add(r)
 		default:
-			whole[r.Component] = len(kept)
-			kept = append(kept, Row{Component: r.Component, Module: AllModules, Held: r.Held, Predicted: r.Predicted})
+			places[r.Component] = len(out)
+			out = append(out, Row{Component: r.Component, Module: AllModules, Held: r.Held,
+				Predicted: r.Predicted})
 		}
 	}
-	return kept
+	return out
 }
 
 func (r *Row) add(other Row) {

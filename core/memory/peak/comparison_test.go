@@ -9,8 +9,8 @@ import (
 const mib = 1 << 20
 
 // row is one of a table; less than 0 predicted: nothing is.
-func row(component, module string, held, predicted int64) Row {
-	r := Row{Component: component, Module: module, Held: uint64(held) * mib}
+func row(component, module string, measured, predicted int64) Row {
+	r := Row{Component: component, Module: module, Held: uint64(measured) * mib}
 	if predicted >= 0 {
 		bytes := uint64(predicted) * mib
 		r.Predicted = &bytes
@@ -22,7 +22,7 @@ func TestCompare(t *testing.T) {
 	weights := []Holding{{"parameters", "w.layers.0.q", 5 * mib}, {"parameters", "w.layers.1.q", 5 * mib}, {"parameters", "head", mib}}
 	layers := []Holding{{"others", "w.layers.0.q", 7 * mib}, {"activations", "w.layers.0.k", mib}, {"temporaries", "w.layers.1", 9 * mib}, {"inputs", "", 2 * mib}}
 	nameless := []Holding{{"others", "", 30 * mib}}
-	for name, each := range map[string]struct {
+	for name, test := range map[string]struct {
 		held, predicted []Holding
 		most            int
 		want            []Row
@@ -40,13 +40,13 @@ func TestCompare(t *testing.T) {
 		"nothing held":                  {nil, nil, 9, []Row{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows := Compare(each.held, each.predicted, each.most)
-			require.Equal(t, each.want, rows)
-			held := uint64(0)
+			rows := Compare(test.held, test.predicted, test.most)
+			require.Equal(t, test.want, rows)
+			sum := uint64(0)
 			for _, r := range rows {
-				held += r.Held
+				sum += r.Held
 			}
-			require.Equal(t, Sum(each.held), held)
+			require.Equal(t, Sum(test.held), sum)
 		})
 	}
 }

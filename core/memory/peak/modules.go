@@ -8,7 +8,8 @@ import (
 
 // ModuleBytes is what a part of the model holds.
 type ModuleBytes struct {
-	Module string `json:"module"` // a path, with * for the number of a layer where all are one row; "" outside any module
+	// a path, with * for the number of a layer where all are one row; "" outside any module
+	Module string `json:"module"`
 	Bytes  uint64 `json:"bytes"`
 }
 
@@ -27,19 +28,20 @@ func Layers(modules []string) []string {
 	return layers
 }
 
-// ModuleRows sums the bytes of modules, whose layers are given, up by part of the model, largest first, in at most so many rows: a
-// layer each if they fit, else all layers of a stack in one row, and what is left in the last one.
-func ModuleRows(layers []string, bytes []uint64, most int) []ModuleBytes {
+// ModuleRows sums the bytes of modules, whose layers are given, up by part of the model, largest
+// first, in at most so many rows: a layer each if they fit, else all layers of a stack in one row,
+// and what is left in the last one.
+func ModuleRows(layers []string, bytes []uint64, limit int) []ModuleBytes {
 	rows := grouped(layers, bytes)
-	if len(rows) > most {
+	if len(rows) > limit {
 		rows = grouped(stacks(rows))
 	}
-	if len(rows) > most {
-		rest := ModuleBytes{Module: otherModules}
-		for _, r := range rows[most-1:] {
-			rest.Bytes += r.Bytes
+	if len(rows) > limit {
+		others := ModuleBytes{Module: otherModules}
+		for _, r := range rows[limit-1:] {
+			others.Bytes += r.Bytes
 		}
-		rows = append(rows[:most-1], rest)
+		rows = append(rows[:limit-1], others)
 	}
 	return rows
 }
@@ -68,7 +70,8 @@ func grouped(names []string, bytes []uint64) []ModuleBytes {
 	return rows
 }
 
-// layerOf cuts a path behind the first number: wav2vec2.encoder.layers.3 of wav2vec2.encoder.layers.3.attention.q_proj.
+// layerOf cuts a path behind the first number: wav2vec2.encoder.layers.3 of
+// wav2vec2.encoder.layers.3.attention.q_proj.
 func layerOf(path string) string {
 	steps := strings.Split(path, ".")
 	for i, step := range steps {
@@ -81,8 +84,8 @@ func layerOf(path string) string {
 
 // stackOf puts a * for the number at the end.
 func stackOf(layer string) string {
-	if at := strings.LastIndexByte(layer, '.'); at >= 0 && isNumber(layer[at+1:]) {
-		return layer[:at+1] + "*"
+	if dot := strings.LastIndexByte(layer, '.'); dot >= 0 && isNumber(layer[dot+1:]) {
+		return layer[:dot+1] + "*"
 	}
 	return layer
 }

@@ -16,17 +16,18 @@ const (
 	partialBytes   = 4   // of a partial sum: float32
 )
 
-// columnSum gives the bytes of the buffer for the partial sums of a rows × columns matrix (setReduceConfig and
-// ReduceConfig::global_memory_size in aten/src/ATen/native/cuda/Reduce.cuh): 0 when each block sums all of its columns' rows.
+// columnSum returns the bytes of the buffer for the partial sums of a rows × columns matrix
+// (setReduceConfig and ReduceConfig::global_memory_size in aten/src/ATen/native/cuda/Reduce.cuh): 0
+// when each block sums all of its columns' rows.
 func (r Rules) columnSum(columns int64, size uint64) uint64 {
 	if size == 0 || size >= trace.TooLarge {
 		return size
 	}
 	rows, vector := int64(size), vectorOf(columns)
 	outputs := columns / vector
-	most := reduceThreads / vector
-	height := min(floorPower(rows), most/min(floorPower(outputs), reduceWarp))
-	width := min(floorPower(outputs), most/height)
+	threads := reduceThreads / vector
+	height := min(floorPower(rows), threads/min(floorPower(outputs), reduceWarp))
+	width := min(floorPower(outputs), threads/height)
 	if rows < height*fewestOfThread && rows < mostOfThread {
 		return 0
 	}
@@ -35,7 +36,8 @@ func (r Rules) columnSum(columns int64, size uint64) uint64 {
 	if perThread < mostOfThread || grid > target {
 		return 0
 	}
-	blocks := max(min(ceilDiv(target, grid), ceilDiv(perThread, fewestOfThread)), ceilDiv(perThread, mostOfThread))
+	blocks := max(min(ceilDiv(target, grid), ceilDiv(perThread, fewestOfThread)),
+		ceilDiv(perThread, mostOfThread))
 	if blocks <= 1 {
 		return 0
 	}

@@ -39,7 +39,8 @@ func TestColumnSum(t *testing.T) {
 	}
 }
 
-// TestColumnSumEverywhere: no shape or GPU in range divides by zero or overflows, and what no machine has stays so.
+// TestColumnSumEverywhere: no shape or GPU in range divides by zero or overflows, and what no
+// machine has stays so.
 func TestColumnSumEverywhere(t *testing.T) {
 	for _, multiprocessors := range []int{1, 132, maxMultiprocessors} {
 		for _, threads := range []int{leastThreads, 1536, maxThreads} {
@@ -56,13 +57,15 @@ func TestColumnSumEverywhere(t *testing.T) {
 	}
 }
 
-// TestNoMachineHasSuchRows: rows beyond all arithmetic are refused by the allocator, not wrapped around.
+// TestNoMachineHasSuchRows: rows beyond all arithmetic are refused by the allocator, not wrapped
+// around.
 func TestNoMachineHasSuchRows(t *testing.T) {
 	_, err := allocator.New(allocator.Settings{}).Malloc(GPU{}.Rules().columnSum(trace.MaxColumns, math.MaxUint64>>1))
 	require.Error(t, err)
 }
 
-// TestNormBlocks: rows and columns as XLS-R's feature extractor has them, on an A100 and on a card too small to split them.
+// TestNormBlocks: rows and columns as XLS-R's feature extractor has them, on an A100 and on a card
+// too small to split them.
 func TestNormBlocks(t *testing.T) {
 	few := 16
 	for op, c := range map[string]struct {

@@ -5,21 +5,22 @@ import "github.com/asrconfig/asrconfig-go/core/memory/allocator"
 // placed is an input that is on the device before its micro-batch begins.
 type placed struct {
 	block allocator.Block
-	held  uint64 // bytes, where there is an observer
+	bytes uint64 // bytes, where there is an observer
 }
 
-// placeAhead puts the inputs of the window's other micro-batches on the device: the Trainer draws all batches of a step before
-// it computes with the first (transformers.Trainer.get_batch_samples), and only then lets go of those of the step before.
+// placeAhead puts the inputs of the window's other micro-batches on the device: the Trainer draws
+// all batches of a step before it computes with the first (transformers.Trainer.get_batch_samples),
+// and only then releases those of the step before.
 func (p *Player) placeAhead(s Segment) error {
 	p.ahead = p.ahead[:0]
 	for _, a := range s.Ahead {
-		at, err := p.variables.At(a.Shape)
+		shapePoint, err := p.variables.At(a.Shape)
 		if err != nil {
 			return err
 		}
 		for i := range a.Template.Inputs {
 			f := &a.Template.Formulas[a.Template.Storages[i].Formula]
-			if err := p.place(s, i, p.reduction.Bytes(f.Size(at), f.Unit)); err != nil {
+			if err := p.place(s, i, p.reduction.Bytes(f.Size(shapePoint), f.Unit)); err != nil {
 				return err
 			}
 		}
@@ -40,14 +41,15 @@ func (p *Player) place(s Segment, storage int32, bytes uint64) error {
 	input := placed{block: block}
 	if p.Observer != nil {
 		allocated, reserved := p.Allocator.Held()
-		input.held = p.Observer.count(storage, component, allocated, reserved)
+		input.bytes = p.Observer.count(storage, component, allocated, reserved)
 		p.Observer.sample()
 	}
 	p.ahead = append(p.ahead, input)
 	return nil
 }
 
-// takePlaced gives a micro-batch the inputs that were placed ahead, and the number of events that this spares.
+// takePlaced returns a micro-batch the inputs that were placed ahead, and the number of events that
+// this spares.
 func (p *Player) takePlaced(s Segment) int {
 	if s.Position.Order == 0 || len(p.ahead) == 0 || int(s.Template.Inputs) > len(p.ahead) {
 		return 0
@@ -56,7 +58,7 @@ func (p *Player) takePlaced(s Segment) int {
 	for i, input := range p.ahead[:n] {
 		p.blocks[i] = input.block
 		if p.Observer != nil {
-			p.Observer.held[i] = input.held
+			p.Observer.blockBytes[i] = input.bytes
 		}
 	}
 	p.ahead = p.ahead[n:]

@@ -51,7 +51,8 @@ func TestInputsArePlacedTogether(t *testing.T) {
 }
 
 func TestInputsOfAnAbandonedWindow(t *testing.T) {
-	for limit, want := range map[uint64]int{40 * mib: 0, 50 * mib: 1} { // while inputs are placed, in the first micro-batch
+	for limit, want := range map[uint64]int{40 * mib: 0, 50 * mib: 1} {
+		// while inputs are placed, in the first micro-batch
 		p := New(formula.Variables{}, allocator.Settings{Limit: limit, DeviceTotal: limit}, reduction.GPU{})
 		full, err := p.PlayAll(step(microBatch(), 0))
 		require.NoError(t, err)

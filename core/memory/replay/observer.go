@@ -5,22 +5,23 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
 
-// Observer follows what is allocated during a run and what for, and keeps the highest moment. A storage counts with its block's
-// size: rounding, and what the allocator did not split off.
+// Observer follows what is allocated during a run and what for, and keeps the highest moment. A
+// storage counts with its block's size: rounding, and what the allocator did not split off.
 type Observer struct {
 	peak                Moment
 	allocated, reserved uint64
 	components          [template.MaxComponents]uint64
 	modules             []uint64
-	rising              bool // what the peak consists of is still to be copied, before the next free
+	// what the peak consists of is still to be copied, before the next free
+	rising bool
 
 	mostReserved uint64
 	unallocated  uint64 // of that, when it was reserved
 	phases       []peak.Phase
 	timeline     *timeline // nil without
 
-	held []uint64 // by storage of the segment: bytes of its block
-	rows []int    // of the segment's phases, in phases
+	blockBytes []uint64 // by storage of the segment: bytes of its block
+	rows       []int    // of the segment's phases, in phases
 	segment
 }
 
@@ -49,7 +50,8 @@ func NewObserver(modules, points, events int) *Observer {
 
 // Reset makes a new observer of one that is no longer used.
 func (o *Observer) Reset(modules, points, events int) {
-	*o = Observer{modules: resized(o.modules, modules), held: o.held, rows: o.rows, peak: Moment{Modules: o.peak.Modules[:0]}}
+	*o = Observer{modules: resized(o.modules, modules), blockBytes: o.blockBytes, rows: o.rows,
+		peak: Moment{Modules: o.peak.Modules[:0]}}
 	clear(o.modules)
 	if points > 0 {
 		o.timeline = newTimeline(points, events)
@@ -57,7 +59,7 @@ func (o *Observer) Reset(modules, points, events int) {
 }
 
 func (o *Observer) begin(s Segment) {
-	o.held = resized(o.held, len(s.Template.Storages))
+	o.blockBytes = resized(o.blockBytes, len(s.Template.Storages))
 	o.segment = segment{Segment: s}
 	o.rows = o.rows[:0]
 	for _, p := range s.Template.Phases {
@@ -68,7 +70,7 @@ func (o *Observer) begin(s Segment) {
 
 // enter begins a phase of the segment.
 func (o *Observer) enter(phase int) {
-	o.phase, o.nextPhase = phase, int32(len(o.held))+1
+	o.phase, o.nextPhase = phase, int32(len(o.blockBytes))+1
 	if phases := o.Template.Phases; phase+1 < len(phases) {
 		o.nextPhase = phases[phase+1].Storage
 	}
@@ -85,20 +87,21 @@ func (o *Observer) row(kind, phase string) int {
 	return len(o.phases) - 1
 }
 
-// allocate takes down an allocation, after which so much is allocated and reserved.
+// allocate records an allocation, and how much is allocated and reserved after it.
 func (o *Observer) allocate(storage int32, component uint8, allocated, reserved uint64) {
 	for storage >= o.nextPhase {
 		o.enter(o.phase + 1)
 	}
-	o.held[storage] = o.count(storage, component, allocated, reserved)
+	o.blockBytes[storage] = o.count(storage, component, allocated, reserved)
 }
 
-// count adds what was allocated for a storage of the segment to what is there, and gives its bytes.
-func (o *Observer) count(storage int32, component uint8, allocated, reserved uint64) (held uint64) {
-	held = allocated - o.allocated
+// count adds what was allocated for a storage of the segment, and returns its bytes.
+func (o *Observer) count(storage int32, component uint8,
+	allocated, reserved uint64) (bytes uint64) {
+	bytes = allocated - o.allocated
 	o.allocated = allocated
-	o.components[component] += held
-	o.modules[o.Template.Storages[storage].Module] += held
+	o.components[component] += bytes
+	o.modules[o.Template.Storages[storage].Module] += bytes
 	if reserved > o.mostReserved {
 		o.mostReserved, o.unallocated = reserved, reserved-allocated
 	}
@@ -107,16 +110,17 @@ func (o *Observer) count(storage int32, component uint8, allocated, reserved uin
 	row.PeakAllocated = max(row.PeakAllocated, allocated)
 	row.PeakReserved = max(row.PeakReserved, reserved)
 	if allocated > o.peak.Allocated {
-		o.peak.Segment, o.peak.Storage, o.peak.Allocated, o.rising = o.Segment, storage, allocated, true
+		o.peak.Segment, o.peak.Storage, o.peak.Allocated, o.rising =
+			o.Segment, storage, allocated, true
 	}
-	return held
+	return bytes
 }
 
-func (o *Observer) free(held uint64, module int32, component uint8) {
+func (o *Observer) free(bytes uint64, module int32, component uint8) {
 	o.settle()
-	o.allocated -= held
-	o.components[component] -= held
-	o.modules[module] -= held
+	o.allocated -= bytes
+	o.components[component] -= bytes
+	o.modules[module] -= bytes
 }
 
 // settle copies what the peak consists of.
@@ -157,7 +161,7 @@ func (o *Observer) Phases() []peak.Phase {
 	return o.phases[:n]
 }
 
-// Timeline gives the points, with the components' names; nil without.
+// Timeline returns the points, with the components' names; nil without.
 func (o *Observer) Timeline(components []string) *peak.Timeline {
 	if o.timeline == nil {
 		return nil

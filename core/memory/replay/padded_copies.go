@@ -11,8 +11,8 @@ type source struct {
 	component uint8 // the copy's, in whose place it is kept
 }
 
-// leaveOutCopies finds the events of a segment: those of its template, without the padded copies that are not made where rows
-// fill up.
+// leaveOutCopies finds the events of a segment: those of its template, without the padded copies
+// that are not made where rows fill up.
 func (p *Player) leaveOutCopies(t *template.Template, value func(storage int32) int64) {
 	p.events = t.Events
 	clear(p.sources)
@@ -26,14 +26,14 @@ func (p *Player) leaveOutCopies(t *template.Template, value func(storage int32) 
 			p.events = p.changed
 		}
 		freed := pad.CopiedFreed
-		if known, moved := p.sources[pad.Copied]; moved {
-			freed = known.freed
+		if src, moved := p.sources[pad.Copied]; moved {
+			freed = src.freed
 		}
 		freed = pad.LeaveOut(p.events, freed)
 		p.sources[pad.Copied] = source{freed, t.Storages[pad.Copy].Component}
 		p.blocks[pad.Copy] = allocator.Block{}
 		if p.Observer != nil {
-			p.Observer.held[pad.Copy] = 0
+			p.Observer.blockBytes[pad.Copy] = 0
 		}
 	}
 }

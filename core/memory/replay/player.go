@@ -1,4 +1,5 @@
-// Package replay runs segments of a trace, at other shapes or as recorded, through a simulation of PyTorch's allocator.
+// Package replay runs segments of a trace, at other shapes or as recorded, through a simulation of
+// PyTorch's allocator.
 package replay
 
 import (
@@ -40,7 +41,7 @@ type Player struct {
 
 	variables formula.Variables
 	reduction reduction.Rules
-	left      survivors
+	survivors survivors
 	ahead     []placed // inputs of the window's later micro-batches, in their order
 
 	// Of the segment being replayed.
@@ -63,14 +64,15 @@ type Failure struct {
 
 // New is a player with an allocator of its own.
 func New(variables formula.Variables, settings allocator.Settings, gpu reduction.GPU) *Player {
-	return &Player{Allocator: allocator.New(settings), variables: variables, reduction: gpu.Rules(), sources: map[int32]source{}}
+	return &Player{Allocator: allocator.New(settings), variables: variables, reduction: gpu.Rules(),
+		sources: map[int32]source{}}
 }
 
 // Reset makes a new player of one that is no longer used, of the same variables.
 func (p *Player) Reset(settings allocator.Settings, gpu reduction.GPU) {
 	p.Allocator.Reset(settings)
 	p.Observer, p.Allocating, p.reduction, p.ahead = nil, nil, gpu.Rules(), p.ahead[:0]
-	p.left.forgetAll()
+	p.survivors.forgetAll()
 }
 
 // PlayAll replays segments until one runs out of memory.
@@ -83,36 +85,37 @@ func (p *Player) PlayAll(segments []Segment) (*Failure, error) {
 	return nil, nil
 }
 
-// Play replays one segment. A failure is the device running out of memory; the segment then ends there.
+// Play replays one segment. A failure is the device running out of memory; the segment then ends
+// there.
 func (p *Player) Play(s Segment) (*Failure, error) {
 	if err := p.prepare(s); err != nil {
 		return nil, err
 	}
 	pending, next := p.inherited, nextEvent(p.inherited)
 	spared, emptied := p.takePlaced(s), s.Template.FirstOf(trace.PhaseLoadAgain)
-	for at := 0; at < len(p.events); at++ {
-		e := p.events[at]
-		if at == int(s.Template.Inputs) && len(s.Ahead) > 0 {
+	for i := 0; i < len(p.events); i++ {
+		e := p.events[i]
+		if i == int(s.Template.Inputs) && len(s.Ahead) > 0 {
 			if err := p.placeAhead(s); err != nil {
-				return p.failed(s, 0, at, err)
+				return p.failed(s, 0, i, err)
 			}
 		}
-		if at >= next {
-			pending = p.freeUntil(pending, at)
+		if i >= next {
+			pending = p.freeUntil(pending, i)
 			next = nextEvent(pending)
 		}
-		if at < spared {
+		if i < spared {
 			continue
 		}
 		if e >= 0 && e == emptied {
 			p.Allocator.EmptyCache()
 		}
-		if p.freedNext(&s, at, next) && p.borrow(&s, e) {
-			at++
+		if p.freedNext(&s, i, next) && p.borrow(&s, e) {
+			i++
 			continue
 		}
 		if err := p.playEvent(&s, e); err != nil {
-			return p.failed(s, e, at, err)
+			return p.failed(s, e, i, err)
 		}
 	}
 	p.freeUntil(pending, math.MaxInt)
@@ -120,15 +123,18 @@ func (p *Player) Play(s Segment) (*Failure, error) {
 	return nil, nil
 }
 
-// freedNext tells whether an event allocates what the next one frees, with nothing of earlier segments between them.
-func (p *Player) freedNext(s *Segment, at, next int) bool {
-	end := at + 1
-	return end < len(p.events) && p.events[at] >= 0 && p.events[end] == ^p.events[at] && end < next && end != int(s.Template.Inputs)
+// freedNext reports whether an event allocates what the next one frees, with nothing of earlier
+// segments between them.
+func (p *Player) freedNext(s *Segment, i, next int) bool {
+	end := i + 1
+	return end < len(p.events) && p.events[i] >= 0 && p.events[end] == ^p.events[i] && end < next &&
+		end != int(s.Template.Inputs)
 }
 
-// borrow plays the events of a storage that is freed next, one in seven of a training, where that leaves nothing behind.
+// borrow plays the events of a storage that is freed next, one in seven of a training, where that
+// leaves nothing behind.
 func (p *Player) borrow(s *Segment, e int32) bool {
-	held, ok := p.Allocator.Borrow(p.sizes[e])
+	bytes, ok := p.Allocator.Borrow(p.sizes[e])
 	if !ok {
 		return false
 	}
@@ -136,9 +142,9 @@ func (p *Player) borrow(s *Segment, e int32) bool {
 	if o := p.Observer; o != nil {
 		component := p.component(s, e)
 		allocated, reserved := p.Allocator.Held()
-		o.allocate(e, component, allocated+held, reserved)
+		o.allocate(e, component, allocated+bytes, reserved)
 		o.sample()
-		o.free(held, s.Template.Storages[e].Module, component)
+		o.free(bytes, s.Template.Storages[e].Module, component)
 		o.sample()
 	}
 	return true
@@ -149,7 +155,7 @@ func (p *Player) playEvent(s *Segment, e int32) error {
 	if e < 0 {
 		_ = p.Allocator.Free(p.blocks[^e]) // the trace was checked: it is allocated
 		if o != nil {
-			o.free(o.held[^e], s.Template.Storages[^e].Module, p.component(s, ^e))
+			o.free(o.blockBytes[^e], s.Template.Storages[^e].Module, p.component(s, ^e))
 			o.sample()
 		}
 		return nil
@@ -184,12 +190,14 @@ func (p *Player) prepare(s Segment) error {
 	p.blocks, p.sizes = resized(p.blocks, len(t.Storages)), resized(p.sizes, len(t.Storages))
 	value := func(storage int32) int64 { return s.Recorded[storage] }
 	if s.Recorded == nil {
-		at, err := p.variables.At(s.Shape)
+		shapePoint, err := p.variables.At(s.Shape)
 		if err != nil {
 			return err
 		}
-		value = func(storage int32) int64 { return int64(t.Formulas[t.Storages[storage].Formula].Size(at)) }
-		p.computeSizes(t, at)
+		value = func(storage int32) int64 {
+			return int64(t.Formulas[t.Storages[storage].Formula].Size(shapePoint))
+		}
+		p.computeSizes(t, shapePoint)
 	} else {
 		for i, size := range s.Recorded {
 			p.sizes[i] = p.reduction.Bytes(uint64(size), t.Storages[i].Unit)
@@ -203,11 +211,11 @@ func (p *Player) prepare(s Segment) error {
 	return nil
 }
 
-func (p *Player) computeSizes(t *template.Template, at formula.Point) {
+func (p *Player) computeSizes(t *template.Template, shapePoint formula.Point) {
 	p.byFormula = resized(p.byFormula, len(t.Formulas))
 	for i := range t.Formulas {
 		f := &t.Formulas[i]
-		p.byFormula[i] = p.reduction.Bytes(f.Size(at), f.Unit)
+		p.byFormula[i] = p.reduction.Bytes(f.Size(shapePoint), f.Unit)
 	}
 	for i := range p.sizes {
 		p.sizes[i] = p.byFormula[t.Storages[i].Formula]

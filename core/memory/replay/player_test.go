@@ -36,7 +36,8 @@ func player(settings allocator.Settings) *Player {
 	return p
 }
 
-// TestInheritedFrees: the input of a window lives until its successor's second event, and the gradient to the end of its own.
+// TestInheritedFrees: the input of a window lives until its successor's second event, and the
+// gradient to the end of its own.
 func TestInheritedFrees(t *testing.T) {
 	steady := byHand([]int32{0, 1, ^1}, 0)
 	steady.Inherited = []template.Inherited{{Distance: template.Distance{Windows: 1, Role: template.Micro}, From: steady, Frees: []template.Free{{Event: 1}}}}
@@ -67,11 +68,12 @@ func TestLoadingAgain(t *testing.T) {
 	}
 }
 
-// TestRunningOutOfMemory: what a window that failed has allocated is gone; what it left for good before stays.
+// TestRunningOutOfMemory: what a window that failed has allocated is gone; what it left for good
+// before stays.
 func TestRunningOutOfMemory(t *testing.T) {
-	kept, large := byHand([]int32{0}, 0), byHand([]int32{0, 1, ^0, ^1})
+	small, large := byHand([]int32{0}, 0), byHand([]int32{0, 1, ^0, ^1})
 	p := player(allocator.Settings{Limit: 4 << 20, DeviceTotal: 4 << 20})
-	full, err := p.PlayAll([]Segment{micro(kept, 0, 1<<20), micro(large, 1, 512, 8<<20)})
+	full, err := p.PlayAll([]Segment{micro(small, 0, 1<<20), micro(large, 1, 512, 8<<20)})
 	require.NoError(t, err)
 	require.Equal(t, int32(1), full.Storage)
 	require.Equal(t, uint64(8<<20), full.Cause.Wanted)

@@ -24,7 +24,7 @@ func (l *survivors) forgetAll() {
 	l.spare, l.windows = append(l.spare, l.windows...), l.windows[:0]
 }
 
-// next is a segment of which nothing is taken down yet.
+// next returns an empty record for a segment.
 func (l *survivors) next() *played {
 	last := len(l.spare) - 1
 	if last < 0 {
@@ -35,7 +35,7 @@ func (l *survivors) next() *played {
 	return t
 }
 
-// played is what is left of a segment.
+// played is what outlives a segment.
 type played struct {
 	template *template.Template // by which others name its storages
 	position template.Position
@@ -44,7 +44,7 @@ type played struct {
 
 type survivor struct {
 	block     allocator.Block
-	held      uint64 // bytes, where there is an observer
+	bytes     uint64 // bytes, where there is an observer
 	module    int32
 	component uint8
 	allocated bool
@@ -69,21 +69,22 @@ func (p *Player) freeUntil(frees []inheritedFree, event int) []inheritedFree {
 		f := frees[0]
 		_ = p.Allocator.Free(f.block)
 		if p.Observer != nil {
-			p.Observer.free(f.held, f.module, f.component)
+			p.Observer.free(f.bytes, f.module, f.component)
 		}
 		frees = frees[1:]
 	}
 	return frees
 }
 
-// findInherited lists what of earlier segments is freed in a segment: where the trace shows it for these two templates, else
-// at the end of the segment in which it expires, and two windows later at the latest.
+// findInherited lists what of earlier segments is freed in a segment: where the trace shows it for
+// these two templates, else at the end of the segment in which it expires, and two windows later at
+// the latest.
 func (p *Player) findInherited(s Segment) {
 	p.inherited = p.inherited[:0]
 	p.expireBefore(s.Position.Window - template.MaxWindows)
 	for i := range s.Template.Inherited {
 		g := &s.Template.Inherited[i]
-		for _, t := range p.at(s.Position, g.Distance) {
+		for _, t := range p.segmentsAt(s.Position, g.Distance) {
 			if t.template == g.From {
 				for _, f := range g.Frees {
 					p.free(t, f.Survivor, f.Event)
@@ -104,48 +105,49 @@ func (p *Player) findInherited(s Segment) {
 	}
 }
 
-// at gives the segments at a distance from a position.
-func (p *Player) at(here template.Position, d template.Distance) []*played {
-	all := p.left.windows
+// segmentsAt returns the segments at a distance from a position.
+func (p *Player) segmentsAt(current template.Position, d template.Distance) []*played {
+	all := p.survivors.windows
 	switch {
 	case d.Segments > 0:
-		if at := len(all) - d.Segments; at >= 0 {
-			return all[at : at+1]
+		if i := len(all) - d.Segments; i >= 0 {
+			return all[i : i+1]
 		}
 		return nil
 	case d.Role == template.Load:
-		if p.left.load == nil {
+		if p.survivors.load == nil {
 			return nil
 		}
-		return []*played{p.left.load}
+		return []*played{p.survivors.load}
 	}
-	var found []*played
-	for i := len(all) - 1; i >= 0 && all[i].position.Window >= here.Window-d.Windows; i-- {
-		if q := all[i].position; q.Window == here.Window-d.Windows && q.Role == d.Role {
-			found = append(found, all[i])
+	var matches []*played
+	for i := len(all) - 1; i >= 0 && all[i].position.Window >= current.Window-d.Windows; i-- {
+		if q := all[i].position; q.Window == current.Window-d.Windows && q.Role == d.Role {
+			matches = append(matches, all[i])
 		}
 	}
-	return found
+	return matches
 }
 
-// withinReach is where to look for storages that expire in a segment. Windows of thousands of micro-batches are not searched
-// again for each of them.
-func (p *Player) withinReach(here template.Position) []*played {
-	all := p.left.windows
-	if here.Role.Kind() == trace.KindAccumulate && here.Order > 1 {
+// withinReach is where to look for storages that expire in a segment. Windows of thousands of
+// micro-batches are not searched again for each of them.
+func (p *Player) withinReach(current template.Position) []*played {
+	all := p.survivors.windows
+	if current.Role.Kind() == trace.KindAccumulate && current.Order > 1 {
 		return all[max(len(all)-template.MaxSegments, 0):]
 	}
 	return all
 }
 
-// expireBefore forgets segments of windows before one. What expires and is still there is freed now.
+// expireBefore forgets segments of windows before one. What expires and is still there is freed
+// now.
 func (p *Player) expireBefore(window int) {
 	n := 0
-	for ; n < len(p.left.windows) && p.left.windows[n].position.Window < window; n++ {
-		p.expire(p.left.windows[n])
+	for ; n < len(p.survivors.windows) && p.survivors.windows[n].position.Window < window; n++ {
+		p.expire(p.survivors.windows[n])
 	}
-	p.left.spare = append(p.left.spare, p.left.windows[:n]...)
-	p.left.windows = slices.Delete(p.left.windows, 0, n)
+	p.survivors.spare = append(p.survivors.spare, p.survivors.windows[:n]...)
+	p.survivors.windows = slices.Delete(p.survivors.windows, 0, n)
 }
 
 // expire frees all of a segment's survivors that are not there for good.
@@ -168,26 +170,28 @@ func (p *Player) free(t *played, number, event int32) {
 	}
 }
 
-// keepSurvivors takes down what outlives a segment that was played to its end.
+// keepSurvivors records what outlives a segment that was played to its end.
 func (p *Player) keepSurvivors(s Segment) {
-	t := p.left.next()
+	t := p.survivors.next()
 	t.template, t.position, t.storages = s.Template.Base(), s.Position, t.storages[:0]
 	for _, i := range s.Template.Survivors {
-		kept := survivor{block: p.blocks[i], module: s.Template.Storages[i].Module, component: p.component(&s, i), allocated: true}
+		entry := survivor{block: p.blocks[i], module: s.Template.Storages[i].Module,
+			component: p.component(&s, i), allocated: true}
 		if p.Observer != nil {
-			kept.held = p.Observer.held[i]
+			entry.bytes = p.Observer.blockBytes[i]
 		}
-		t.storages = append(t.storages, kept)
+		t.storages = append(t.storages, entry)
 	}
 	if s.Position.Role == template.Load {
-		p.left.load = t
+		p.survivors.load = t
 		return
 	}
-	p.left.windows = append(p.left.windows, t)
+	p.survivors.windows = append(p.survivors.windows, t)
 }
 
-// Abandon gives up the window that a segment failed in, and empties the cache: it frees what that segment allocated, and what
-// the window's earlier ones left that would expire. What is there for good stays. Freeing twice changes nothing.
+// Abandon returns up the window that a segment failed in, and empties the cache: it frees what that
+// segment allocated, and what the window's earlier ones left that would expire. What is there for
+// good stays. Freeing twice changes nothing.
 func (p *Player) Abandon(f *Failure) {
 	p.freeUntil(p.inherited, math.MaxInt)
 	for _, e := range p.events[:f.event] {
@@ -200,7 +204,7 @@ func (p *Player) Abandon(f *Failure) {
 		_ = p.Allocator.Free(input.block)
 	}
 	p.ahead = p.ahead[:0]
-	for _, t := range p.left.windows {
+	for _, t := range p.survivors.windows {
 		if t.position.Window == f.Segment.Position.Window {
 			p.expire(t)
 		}

@@ -28,17 +28,18 @@ func newTimeline(points, events int) *timeline {
 }
 
 // offer takes the state after the next event.
-func (s *timeline) offer(row int, allocated, reserved uint64, components *[template.MaxComponents]uint64) {
+func (s *timeline) offer(row int, allocated, reserved uint64,
+	components *[template.MaxComponents]uint64) {
 	if s.events == s.edge {
 		s.flush()
 		s.edge += s.width
 	}
-	most := max(reserved, s.best.reserved)
+	highest := max(reserved, s.best.reserved)
 	if !s.full || allocated > s.best.allocated {
 		s.best = point{s.events, row, allocated, reserved, *components}
 		s.full = true
 	}
-	s.best.reserved = most
+	s.best.reserved = highest
 	s.events++
 }
 
@@ -49,10 +50,11 @@ func (s *timeline) flush() {
 	s.best, s.full = point{}, false
 }
 
-// record gives what was kept; components that never held anything are left out.
+// record returns the timeline, without components that never held anything.
 func (s *timeline) record(components []string) *peak.Timeline {
 	s.flush()
-	t := &peak.Timeline{Event: []int{}, Phase: []int{}, Allocated: []uint64{}, Reserved: []uint64{}, Components: map[string][]uint64{}}
+	t := &peak.Timeline{Event: []int{}, Phase: []int{}, Allocated: []uint64{}, Reserved: []uint64{},
+		Components: map[string][]uint64{}}
 	for _, p := range s.points {
 		t.Event, t.Phase = append(t.Event, p.event), append(t.Phase, p.row)
 		t.Allocated, t.Reserved = append(t.Allocated, p.allocated), append(t.Reserved, p.reserved)

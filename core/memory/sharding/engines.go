@@ -2,39 +2,47 @@ package sharding
 
 import "fmt"
 
-// ddp keeps everything in each process. Its reducer copies gradients into flat buckets, allocated once for all trained
-// parameters and as wide as they are: a second copy, which only gradient_as_bucket_view saves, and the Trainer does not set
-// that (torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets; transformers/trainer.py passes
+// ddp keeps everything in each process. Its reducer copies gradients into flat buckets, allocated
+// once for all trained parameters and as wide as they are: a second copy, which only
+// gradient_as_bucket_view saves, and the Trainer does not set that
+// (torch/csrc/distributed/c10d/reducer.cpp, initialize_buckets; transformers/trainer.py passes
 // find_unused_parameters, bucket_cap_mb and broadcast_buffers on).
 func ddp(r Request, s *States) {
 	s.add(&s.Buffers, r.GradientBytes, "DDP's buckets, a second copy of the gradients")
 }
 
-// zero is DeepSpeed's ZeRO under the Trainer. The module is cast to the 16-bit type, buffers excepted, and computes without
-// autocast (accelerate/accelerator.py: native_amp is off); each process keeps a float32 copy of its share of the trained
-// parameters, in float32 training too, and the optimizer's state for that share. Gradients are 16-bit numbers unless
-// data_types.grad_accum_dtype says otherwise. For the step a process makes a float32 copy of its share of them, which
-// DeepSpeed's estimate_zero2_model_states_mem_needs counts as the 4 in 18 bytes a parameter.
+// zero is DeepSpeed's ZeRO under the Trainer. The module is cast to the 16-bit type, buffers
+// excepted, and computes without autocast (accelerate/accelerator.py: native_amp is off); each
+// process keeps a float32 copy of its share of the trained parameters, in float32 training too, and
+// the optimizer's state for that share. Gradients are 16-bit numbers unless
+// data_types.grad_accum_dtype says otherwise. For the step a process makes a float32 copy of its
+// share of them, which DeepSpeed's estimate_zero2_model_states_mem_needs counts as the 4 in 18
+// bytes a parameter.
 func zero(r Request, s *States, stage int) {
 	width, share := widths[r.Precision], fmt.Sprintf("1/%d", r.Devices)
 	s.set(&s.Buffers, 0, "autocast's copies, which the parameters are here")
-	parameters, gradients := min(r.ParameterBytes, width*r.Parameters), min(r.GradientBytes, width*r.Trainable)
+	parameters, gradients := min(r.ParameterBytes, width*r.Parameters),
+		min(r.GradientBytes, width*r.Trainable)
 	if stage == 3 {
-		s.set(&s.Parameters, r.share(parameters), share+" of the parameters, in the type of the computation")
+		s.set(&s.Parameters, r.share(parameters), share+
+			" of the parameters, in the type of the computation")
 	} else {
 		s.set(&s.Parameters, parameters, "parameters in the type of the computation")
 	}
 	if stage >= 2 {
-		s.set(&s.Gradients, r.share(gradients), share+" of the gradients, in the type of the computation")
+		s.set(&s.Gradients, r.share(gradients), share+
+			" of the gradients, in the type of the computation")
 	} else {
 		s.set(&s.Gradients, gradients, "gradients in the type of the computation")
 	}
 	s.set(&s.Optimizer, r.flatState(), share+" of the optimizer's state")
-	s.add(&s.Optimizer, r.share(4*r.Trainable), share+" of a float32 copy of the trained parameters")
+	s.add(&s.Optimizer, r.share(4*r.Trainable), share+
+		" of a float32 copy of the trained parameters")
 	s.Step = r.share(4 * r.Trainable)
 	s.add(&s.Buffers, width*ReduceBucket, "bucket in which gradients are reduced")
 	if stage == 1 {
-		return // what is copied into the bucket is freed before the bucket's copy is made that is sent
+		// what is copied into the bucket is freed before the bucket's copy is made that is sent
+		return
 	}
 	s.add(&s.Buffers, width*min(r.Trainable, ReduceBucket), "copy of the bucket that is sent")
 	if stage == 3 {
@@ -43,20 +51,24 @@ func zero(r Request, s *States, stage int) {
 	}
 }
 
-// fsdp is full sharding by layers (FSDP2; FSDP1 with the same units and transformers' NO_PREFETCH gathers a layer less). Accelerate makes the shards float32 whenever it
-// computes in 16 bits (fsdp2_prepare_model), gathers layers in 16 bits, and gives gradients back in float32. While one layer
-// computes, the next is gathered: two whole layers and the buffer of a collective; in the backward pass also a layer's whole
-// gradients and the copy of them that is sent. What lies outside of the layers stays gathered from forward to backward,
-// since the root is not resharded (fully_shard, reshard_after_forward).
+// fsdp is full sharding by layers (FSDP2; FSDP1 with the same units and transformers' NO_PREFETCH
+// gathers a layer less). Accelerate makes the shards float32 whenever it computes in 16 bits
+// (fsdp2_prepare_model), gathers layers in 16 bits, and gives gradients back in float32. While one
+// layer computes, the next is gathered: two whole layers and the buffer of a collective; in the
+// backward pass also a layer's whole gradients and the copy of them that is sent. What lies outside
+// of the layers stays gathered from forward to backward, since the root is not resharded
+// (fully_shard, reshard_after_forward).
 //
-// Where gradients are not sent with each micro-batch (no_sync, the Trainer's way unless sync_each_batch is set and the
-// Trainer knows it) they stay whole until the last one of an optimizer step.
+// Where gradients are not sent with each micro-batch (no_sync, the Trainer's way unless
+// sync_each_batch is set and the Trainer knows it) they stay whole until the last one of an
+// optimizer step.
 func fsdp(r Request, s *States) {
 	width, share := widths[r.Precision], fmt.Sprintf("1/%d", r.Devices)
 	s.set(&s.Buffers, 0, "autocast's copies, which the gathered layers are here")
 	parameters, gradients := r.ParameterBytes, r.GradientBytes
 	if width < 4 {
-		parameters, gradients = parameters+max(0, 4*r.Trainable-gradients), max(gradients, 4*r.Trainable)
+		parameters, gradients =
+			parameters+max(0, 4*r.Trainable-gradients), max(gradients, 4*r.Trainable)
 	}
 	s.set(&s.Parameters, r.share(parameters), share+" of the parameters")
 	s.set(&s.Gradients, r.share(gradients), share+" of the gradients")
@@ -65,19 +77,21 @@ func fsdp(r Request, s *States) {
 	if r.LargestBlock == 0 {
 		assumed = fmt.Sprintf(" (a layer is taken for 1/%d of the model)", assumedLayers)
 	}
-	s.add(&s.Buffers, width*min(r.Parameters, 3*block+r.outside()), "gathered layers and what lies outside of them"+assumed)
-	whole := 2 * block
+	s.add(&s.Buffers, width*min(r.Parameters, 3*block+r.outside()),
+		"gathered layers and what lies outside of them"+assumed)
+	unsharded := 2 * block
 	if r.DeferredSends {
-		whole = max(whole, r.Trainable)
+		unsharded = max(unsharded, r.Trainable)
 	}
-	s.add(&s.Buffers, width*min(r.Trainable, whole), "whole gradients, before they are sent")
+	s.add(&s.Buffers, width*min(r.Trainable, unsharded), "whole gradients, before they are sent")
 }
 
-// assumedLayers are those of the smallest speech models that anyone shards (wav2vec2-base, Whisper small's encoder); larger
-// models have more, and so smaller ones.
+// assumedLayers are those of the smallest speech models that anyone shards (wav2vec2-base, Whisper
+// small's encoder); larger models have more, and so smaller ones.
 const assumedLayers = 12
 
-// Block is the largest unit that FSDP gathers: LargestBlock, or where that is not known a twelfth of the model.
+// Block is the largest unit that FSDP gathers: LargestBlock, or where that is not known a twelfth
+// of the model.
 func (r Request) Block() int64 {
 	if r.LargestBlock > 0 {
 		return r.LargestBlock
@@ -92,8 +106,9 @@ func (r Request) outside() int64 {
 	return r.Block()
 }
 
-// flatState is one process's share of the optimizer's state. Shards are flat: Adafactor, which keeps means of rows and
-// columns, keeps a whole second moment of them instead (transformers/optimization.py: factored from two dimensions on).
+// flatState is one process's share of the optimizer's state. Shards are flat: Adafactor, which
+// keeps means of rows and columns, keeps a whole second moment of them instead
+// (transformers/optimization.py: factored from two dimensions on).
 func (r Request) flatState() int64 {
 	if r.Optimizer == "adafactor" {
 		return r.share(max(r.OptimizerBytes, 4*r.Trainable))

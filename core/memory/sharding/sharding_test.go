@@ -22,8 +22,9 @@ func whole(strategy string, devices int, precision string) Request {
 	}
 }
 
-// The states are ZeRO's 2 + 2 + 12 bytes a parameter, divided; buffers are buckets of 25 M elements (50 MB in 16 bits), what
-// is gathered (2 B x (50 + 20 + 25) M), and FSDP's 3 layers + outside and 2 layers of gradients.
+// The states are ZeRO's 2 + 2 + 12 bytes a parameter, divided; buffers are buckets of 25 M elements
+// (50 MB in 16 bits), what is gathered (2 B x (50 + 20 + 25) M), and FSDP's 3 layers + outside and
+// 2 layers of gradients.
 func TestByHand(t *testing.T) {
 	const gb, mb = 1_000_000_000, 1_000_000
 	for _, row := range []struct {
@@ -95,12 +96,12 @@ func TestWhatIsNotAllTrainedInFloat32(t *testing.T) {
 
 func TestFSDPWithoutSizesOrWithDeferredSends(t *testing.T) {
 	r := whole("fsdp", 4, "bf16")
-	known, err := Of(r)
+	sized, err := Of(r)
 	require.NoError(t, err)
 	r.DeferredSends = true
 	deferred, err := Of(r)
 	require.NoError(t, err)
-	require.EqualValues(t, 2*billion-2*40_000_000, deferred.Buffers-known.Buffers, "all gradients in 16 bits for two layers'")
+	require.EqualValues(t, 2*billion-2*40_000_000, deferred.Buffers-sized.Buffers, "all gradients in 16 bits for two layers'")
 
 	r.DeferredSends, r.LargestBlock, r.Outside = false, 0, 0
 	assumed, err := Of(r)
@@ -169,7 +170,8 @@ func TestMoreDevicesAndStagesNeedLess(t *testing.T) {
 	}
 }
 
-// randomRequest is a model of 0.3 to 3 billion parameters: of smaller ones the buffers outweigh what sharding saves.
+// randomRequest is a model of 0.3 to 3 billion parameters: of smaller ones the buffers outweigh
+// what sharding saves.
 func randomRequest(random *rand.Rand) Request {
 	parameters := int64(300_000_000 + random.IntN(2_700_000_000))
 	trainable := parameters - random.Int64N(parameters/3)

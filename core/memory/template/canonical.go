@@ -6,8 +6,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// canonical is a segment with its own storages numbered from 0, the frees between two allocations in order, and the frees of
-// earlier segments' storages apart. The order of frees says nothing: caches of the framework free in the order of addresses.
+// canonical is a segment with its own storages numbered from 0, the frees between two allocations
+// in order, and the frees of earlier segments' storages apart. The order of frees carries no
+// information: caches of the framework free in the order of addresses.
 type canonical struct {
 	segment *trace.Segment
 	events  []int32 // as Template.Events
@@ -24,7 +25,8 @@ type earlierFree struct {
 
 // canonicalOf sorts a segment's events; first is the number of its first storage.
 func canonicalOf(s *trace.Segment, first int64) *canonical {
-	c := &canonical{segment: s, events: make([]int32, 0, len(s.Events)), sizes: make([]int64, 0, len(s.Op)), phases: phasesOf(s)}
+	c := &canonical{segment: s, events: make([]int32, 0, len(s.Events)),
+		sizes: make([]int64, 0, len(s.Op)), phases: phasesOf(s)}
 	start := 0 // of the frees since the last allocation
 	for _, e := range s.Events {
 		switch storage := -(e + 1); {
@@ -65,10 +67,13 @@ func phasesOf(s *trace.Segment) []Phase {
 	return phases
 }
 
-// same tells whether two segments differ in nothing but sizes and in what they free of earlier segments.
+// same reports whether two segments differ in nothing but sizes and in what they free of earlier
+// segments.
 func (c *canonical) same(d *canonical) bool {
-	return c.segment.Kind == d.segment.Kind && slices.Equal(c.events, d.events) && slices.Equal(c.segment.Op, d.segment.Op) &&
-		slices.Equal(c.segment.Module, d.segment.Module) && slices.Equal(c.segment.Tag, d.segment.Tag) && slices.Equal(c.phases, d.phases)
+	return c.segment.Kind == d.segment.Kind && slices.Equal(c.events, d.events) &&
+		slices.Equal(c.segment.Op, d.segment.Op) &&
+		slices.Equal(c.segment.Module, d.segment.Module) &&
+		slices.Equal(c.segment.Tag, d.segment.Tag) && slices.Equal(c.phases, d.phases)
 }
 
 func (c *canonical) hash() uint64 {

@@ -19,12 +19,14 @@ const inputs = "inputs" // the component of a micro-batch's own tensors
 // MaxComponents bounds the components of a trace.
 const MaxComponents = trace.MaxTags + ownComponents
 
-// tagComponents names the component of a tag; a tag that is not here is a component of its own name.
+// tagComponents names the component of a tag; a tag that is not here is a component of its own
+// name.
 var tagComponents = map[string]string{
-	"parameter": "parameters", "buffer": "buffers", "gradient": "gradients", "input": inputs, "workspace": "workspaces", "output": "outputs",
+	"parameter": "parameters", "buffer": "buffers", "gradient": "gradients", "input": inputs,
+	"workspace": "workspaces", "output": "outputs",
 }
 
-// components gives the names of all components of a trace, and the component of each tag.
+// components returns the names of all components of a trace, and the component of each tag.
 func components(tags []string) (names []string, ofTag []uint8) {
 	names = []string{temporaries: "temporaries", activations: "activations"}
 	for _, tag := range tags {
@@ -33,15 +35,15 @@ func components(tags []string) (names []string, ofTag []uint8) {
 			continue
 		}
 		name := tag
-		if known, ok := tagComponents[tag]; ok {
-			name = known
+		if component, ok := tagComponents[tag]; ok {
+			name = component
 		}
-		at := slices.Index(names, name)
-		if at < 0 {
-			at = len(names)
+		i := slices.Index(names, name)
+		if i < 0 {
+			i = len(names)
 			names = append(names, name)
 		}
-		ofTag = append(ofTag, uint8(at))
+		ofTag = append(ofTag, uint8(i))
 	}
 	return names, ofTag
 }
@@ -58,7 +60,8 @@ func (t *Template) setComponents(ofTag []uint8, allocated, freed []int32) {
 			continue
 		}
 		s.Component = temporaries
-		if t.Phases[phase].Name == "forward" && (freed[i] < 0 || freed[i] > t.phaseEnd(phase, allocated)) {
+		if t.Phases[phase].Name == "forward" &&
+			(freed[i] < 0 || freed[i] > t.phaseEnd(phase, allocated)) {
 			s.Component = activations
 		}
 	}

@@ -2,10 +2,11 @@ package template
 
 import "slices"
 
-// compose makes the template of a first window at shapes at which it was not traced: the one of later windows, with the
-// storages that the traced first window left for good.
+// compose makes the template of a first window at shapes at which it was not traced: the one of
+// later windows, with the storages that the traced first window left for good.
 func compose(first, base *Template) *Template {
-	c := composer{Template: &Template{Kind: base.Kind, Recordings: base.Recordings, Formulas: slices.Clone(base.Formulas), expiries: base.expiries, base: base},
+	c := composer{Template: &Template{Kind: base.Kind, Recordings: base.Recordings,
+		Formulas: slices.Clone(base.Formulas), expiries: base.expiries, base: base},
 		first: first, additions: additions(first, base)}
 	events := c.copyEvents()
 	if n := base.Inputs; n > 0 && c.moved[n-1] == n-1 { // nothing comes between them
@@ -24,41 +25,46 @@ func compose(first, base *Template) *Template {
 
 type composer struct {
 	*Template
-	first     *Template
-	additions map[int32][]int32 // storages of first, by the storage of base that they come before; the last come after all
-	moved     []int32           // storages of base in the new template
-	added     []int32           // storages of the new template that come from first
+	first *Template
+	// storages of first, by the storage of base that they come before; the last come after all
+	additions map[int32][]int32
+	moved     []int32 // storages of base in the new template
+	added     []int32 // storages of the new template that come from first
 }
 
-// additions are the storages of a first window that stay and that later windows do not have, where to put them in base.
+// additions are the storages of a first window that stay and that later windows do not have, where
+// to put them in base.
 func additions(first, base *Template) map[int32][]int32 {
-	found := map[int32][]int32{}
+	added := map[int32][]int32{}
 	anchors := match(first.identities(nil), base.identities(nil))
 	before := int32(len(base.Storages))
 	for i := len(first.Storages) - 1; i >= 0; i-- {
 		if first.first.matches[i] < 0 && first.staysForGood(first.Storages[i].Survivor) {
-			found[before] = slices.Insert(found[before], 0, int32(i))
+			added[before] = slices.Insert(added[before], 0, int32(i))
 		} else if anchors[i] >= 0 {
 			before = anchors[i]
 		}
 	}
-	return found
+	return added
 }
 
-// staysForGood tells whether a survivor expires in no role.
+// staysForGood reports whether a survivor expires in no role.
 func (t *Template) staysForGood(survivor int32) bool {
 	if survivor < 0 {
 		return false
 	}
 	for _, expiries := range t.expiries {
-		if slices.ContainsFunc(expiries, func(e Expiry) bool { return slices.Contains(e.Survivors, survivor) }) {
+		if slices.ContainsFunc(expiries, func(e Expiry) bool {
+			return slices.Contains(e.Survivors, survivor)
+		}) {
 			return false
 		}
 	}
 	return true
 }
 
-// copyEvents copies the events of base with the additions between them, and gives the new place of each, and of the end.
+// copyEvents copies the events of base with the additions between them, and returns the new place
+// of each and of the end.
 func (c *composer) copyEvents() (places []int32) {
 	for _, e := range c.base.Events {
 		if e < 0 {
@@ -110,7 +116,8 @@ func (c *composer) copyPhases() {
 	c.Phases[0].Storage = 0
 }
 
-// setSurvivors keeps the order of the survivors of base, by which other templates free them, and puts the added ones behind.
+// setSurvivors keeps the order of the survivors of base, by which other templates free them, and
+// puts the added ones behind.
 func (c *composer) setSurvivors() {
 	for i := range c.Storages {
 		c.Storages[i].Survivor = -1

@@ -8,24 +8,25 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// Live is the most that a segment holds at once of its own storages at a point, and how much of that may be off.
+// Live is the most that a segment holds at once of its own storages at a point, and how much of
+// that may be off.
 func (t *Template) Live(p formula.Point, rules reduction.Rules) (bytes, doubt uint64) {
 	sizes, doubts := t.sizesAt(p, rules)
-	var held, uncertain uint64
+	var live, uncertain uint64
 	for _, e := range t.Events {
 		if e < 0 {
 			f := t.Storages[^e].Formula
-			held, uncertain = held-sizes[f], uncertain-doubts[f]
+			live, uncertain = live-sizes[f], uncertain-doubts[f]
 			continue
 		}
 		f := t.Storages[e].Formula
-		held, uncertain = held+sizes[f], uncertain+doubts[f]
-		bytes, doubt = max(bytes, held), max(doubt, uncertain)
+		live, uncertain = live+sizes[f], uncertain+doubts[f]
+		bytes, doubt = max(bytes, live), max(doubt, uncertain)
 	}
 	return bytes, doubt
 }
 
-// sizesAt gives for each formula the bytes at a point, and by how many they may be off.
+// sizesAt returns for each formula the bytes at a point, and by how many they may be off.
 func (t *Template) sizesAt(p formula.Point, rules reduction.Rules) (sizes, doubts []uint64) {
 	sizes, doubts = make([]uint64, len(t.Formulas)), make([]uint64, len(t.Formulas))
 	for i := range t.Formulas {
@@ -38,12 +39,13 @@ func (t *Template) sizesAt(p formula.Point, rules reduction.Rules) (sizes, doubt
 	return sizes, doubts
 }
 
-// IsCertain tells whether every size is exact at every point, as far as the traced shapes tell.
+// IsCertain reports whether every size is exact at every point, as far as the traced shapes show.
 func (t *Template) IsCertain() bool {
 	return !slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.IsDoubtful() })
 }
 
-// ExactnessAt counts formulas as Exactness does, by what they are at one point: what was traced there is exact.
+// ExactnessAt counts formulas as Exactness does, by what they are at one point: what was traced
+// there is exact.
 func (t *Template) ExactnessAt(p formula.Point) Exactness {
 	var n Exactness
 	for _, s := range t.Storages {

@@ -10,11 +10,11 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/parallel"
 )
 
-// fit finds the formulas of all templates. What one cannot tell apart, because its batch or its lengths vary too little,
-// another one may: such a template is fitted once more with what the others know.
+// fit finds the formulas of all templates. One whose batch or lengths vary too little to
+// distinguish formulas is fitted once more with those that other templates confirmed.
 func (b *builder) fit() error {
 	confirmed := formula.Confirmed{}
-	known, segments, vars := b.trace.Calls, b.trace.Segments, b.Variables
+	recorded, segments, vars := b.trace.Calls, b.trace.Segments, b.Variables
 	if err := b.fitEach(b.Templates, nil); err != nil {
 		return err
 	}
@@ -27,7 +27,9 @@ func (b *builder) fit() error {
 		}
 	}
 	for _, t := range b.Templates {
-		t.calls = sync.OnceValues(func() (calls, error) { return t.fitCalls(known, segments, vars) })
+		t.calls = sync.OnceValues(func() (calls, error) {
+			return t.fitCalls(recorded, segments, vars)
+		})
 		if slices.ContainsFunc(t.Formulas, func(f formula.Formula) bool { return f.Ambiguous }) {
 			doubtful = append(doubtful, t)
 		}
@@ -36,13 +38,15 @@ func (b *builder) fit() error {
 }
 
 func (b *builder) fitEach(templates []*Template, confirmed formula.Confirmed) error {
-	return parallel.Do(len(templates), func(i int) error { return templates[i].fit(b.Variables, confirmed) })
+	return parallel.Do(len(templates), func(i int) error {
+		return templates[i].fit(b.Variables, confirmed)
+	})
 }
 
-// fit finds the formulas of a template. Storages whose sizes are the same everywhere share one, so that a model of many equal
-// layers costs as much as one layer.
+// fit finds the formulas of a template. Storages whose sizes are the same everywhere share one, so
+// that a model of many equal layers costs as much as one layer.
 func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) (err error) {
-	shapes, of := t.Shapes()
+	shapes, shapeOf := t.Shapes()
 	var fitter *formula.Fitter // nil without shapes
 	if t.HasShapes() {
 		if fitter, err = formula.NewFitter(vars, shapes, confirmed); err != nil {
@@ -50,27 +54,28 @@ func (t *Template) fit(vars formula.Variables, confirmed formula.Confirmed) (err
 		}
 	}
 	t.Formulas = nil
-	known := map[string]int32{} // by unit and sizes
+	indices := map[string]int32{} // by unit and sizes
 	sizes, key := make([]int64, len(t.Recordings)), make([]byte, 0, 8+8*len(t.Recordings))
 	for i := range t.Storages {
 		s := &t.Storages[i]
 		for k, r := range t.Recordings {
 			sizes[k] = r.Sizes[i]
 		}
-		key = keyOf(binary.LittleEndian.AppendUint64(key[:0], uint64(s.Unit.Count)<<32|uint64(s.Unit.Columns)), sizes)
-		index, found := known[string(key)]
-		if !found {
-			f := formulaOf(sizes, of, fitter)
+		key = keyOf(binary.LittleEndian.AppendUint64(key[:0],
+			uint64(s.Unit.Count)<<32|uint64(s.Unit.Columns)), sizes)
+		index, ok := indices[string(key)]
+		if !ok {
+			f := formulaOf(sizes, shapeOf, fitter)
 			f.Unit = s.Unit
 			index = t.addFormula(f)
-			known[string(key)] = index
+			indices[string(key)] = index
 		}
 		s.Formula = index
 	}
 	return nil
 }
 
-// keyOf adds sizes to what storages are told apart by.
+// keyOf appends sizes to a storage's key.
 func keyOf(key []byte, sizes []int64) []byte {
 	for _, size := range sizes {
 		key = binary.LittleEndian.AppendUint64(key, uint64(size))
@@ -83,27 +88,27 @@ func (t *Template) addFormula(f formula.Formula) int32 {
 	return int32(len(t.Formulas) - 1)
 }
 
-// formulaOf fits the sizes of a storage in all recordings; of has the shape of each. A size that differs between two segments of
-// one shape depends on the data.
-func formulaOf(sizes []int64, of []int, fitter *formula.Fitter) formula.Formula {
-	least, most := slices.Min(sizes), slices.Max(sizes)
+// formulaOf fits the sizes of a storage in all recordings; shapeOf has the shape of each. A size
+// that differs between two segments of one shape depends on the data.
+func formulaOf(sizes []int64, shapeOf []int, fitter *formula.Fitter) formula.Formula {
+	low, high := slices.Min(sizes), slices.Max(sizes)
 	switch {
-	case least == most:
-		return formula.Constant(least)
+	case low == high:
+		return formula.Constant(low)
 	case fitter == nil:
-		return formula.Bound(least, most)
+		return formula.Bound(low, high)
 	}
-	byShape := slices.Repeat([]int64{-1}, slices.Max(of)+1)
+	byShape := slices.Repeat([]int64{-1}, slices.Max(shapeOf)+1)
 	depends := false
 	for i, size := range sizes {
-		known := &byShape[of[i]]
-		depends = depends || *known >= 0 && *known != size
-		*known = max(*known, size)
+		largest := &byShape[shapeOf[i]]
+		depends = depends || *largest >= 0 && *largest != size
+		*largest = max(*largest, size)
 	}
 	if depends {
-		found := fitter.Approximate(byShape)
-		found.Varies = true
-		return found
+		bound := fitter.Approximate(byShape)
+		bound.Varies = true
+		return bound
 	}
 	return fitter.Fit(byShape)
 }
@@ -116,7 +121,8 @@ type Exactness struct {
 
 // Plus adds two up.
 func (e Exactness) Plus(other Exactness) Exactness {
-	return Exactness{e.Exact + other.Exact, e.Inexact + other.Inexact, e.Ambiguous + other.Ambiguous, math.Max(e.WorstResidual, other.WorstResidual)}
+	return Exactness{e.Exact + other.Exact, e.Inexact + other.Inexact, e.Ambiguous +
+		other.Ambiguous, math.Max(e.WorstResidual, other.WorstResidual)}
 }
 
 // Exactness of the template's storages.

@@ -15,8 +15,8 @@ type Free struct {
 	Survivor int32 // of the earlier segment's template
 }
 
-// Expiry is when survivors are freed at the latest: in a later segment of a kind, so many windows or segments on. It holds
-// where a run puts templates together that never met in the trace.
+// Expiry is when survivors are freed at the latest: in a later segment of a kind, so many windows
+// or segments on. It applies where a run combines templates that were never adjacent in the trace.
 type Expiry struct {
 	Survivors []int32
 	kind      string
@@ -24,18 +24,19 @@ type Expiry struct {
 	segments  int
 }
 
-// IsIn tells whether survivors of a segment at one position expire in a segment at another.
-func (e *Expiry) IsIn(from, here Position) bool {
-	if e.kind != here.Role.Kind() {
+// IsIn reports whether survivors of a segment at one position expire in a segment at another.
+func (e *Expiry) IsIn(from, current Position) bool {
+	if e.kind != current.Role.Kind() {
 		return false
 	}
 	if e.segments > 0 {
-		return from.Window == here.Window && here.Order-from.Order == e.segments
+		return from.Window == current.Window && current.Order-from.Order == e.segments
 	}
-	return here.Window-from.Window == e.windows
+	return current.Window-from.Window == e.windows
 }
 
-// Expiries are those of a segment's survivors. A micro-batch between the first and the last may not have been traced.
+// Expiries are those of a segment's survivors. A micro-batch between the first and the last may not
+// have been traced.
 func (t *Template) Expiries(r Role) []Expiry {
 	if len(t.expiries[r]) == 0 && r == Middle {
 		r = Last
@@ -43,8 +44,8 @@ func (t *Template) Expiries(r Role) []Expiry {
 	return t.expiries[r]
 }
 
-// setInherited sorts the frees across segments into the templates: where exactly they were seen, and for each survivor where
-// it was first seen to be freed.
+// setInherited sorts the frees across segments into the templates: where exactly they were seen,
+// and for each survivor where it was first seen to be freed.
 func (b *builder) setInherited() {
 	type key struct {
 		template *Template
@@ -53,12 +54,12 @@ func (b *builder) setInherited() {
 	}
 	expires := map[key]bool{}
 	for i, c := range b.segments {
-		here := b.Positions[i]
+		current := b.Positions[i]
 		groups := b.earlierSegments(i)
 		for _, free := range c.earlier {
 			segment, number := b.home(free.storage)
 			from, there := b.Of[segment], b.Positions[segment]
-			d := here.distanceTo(there)
+			d := current.distanceTo(there)
 			if d.tooFar() || b.isTeardown(i, free, segment, number) {
 				continue
 			}
@@ -67,7 +68,8 @@ func (b *builder) setInherited() {
 			group.Frees = append(group.Frees, Free{free.event, survivor})
 			if k := (key{from, there.Role, survivor}); there.Role != Load && !expires[k] {
 				expires[k] = true
-				from.addExpiry(there.Role, Expiry{kind: here.Role.Kind(), windows: d.Windows, segments: d.Segments}, survivor)
+				from.addExpiry(there.Role, Expiry{kind: current.Role.Kind(), windows: d.Windows,
+					segments: d.Segments}, survivor)
 			}
 		}
 		b.Of[i].addInherited(groups)
@@ -75,37 +77,44 @@ func (b *builder) setInherited() {
 	for _, t := range b.Templates {
 		t.meetOwn(b.Templates)
 	}
-	for _, t := range b.Templates { // empty ones have done their duty in addInherited: a run looks for the others at every segment
-		t.Inherited = slices.DeleteFunc(t.Inherited, func(g Inherited) bool { return len(g.Frees) == 0 })
+	for _, t := range b.Templates {
+		// empty ones have done their duty in addInherited: a run looks for the others at every
+		// segment
+		t.Inherited = slices.DeleteFunc(t.Inherited, func(g Inherited) bool {
+			return len(g.Frees) == 0
+		})
 	}
 }
 
-// meetOwn adds what a segment frees of earlier ones of its own shape, where the trace has it behind other shapes alone: the same
-// storages at the same events.
+// meetOwn adds what a segment frees of earlier ones of its own shape, where the trace has it behind
+// other shapes alone: the same storages at the same events.
 func (t *Template) meetOwn(all []*Template) {
 	for _, g := range slices.Clone(t.Inherited) {
 		for _, own := range all {
-			if g.Distance.Windows > 0 && own.Kind == g.From.Kind && find(t.Inherited, g.Distance, own) == nil && t.sharesShape(own) {
-				t.Inherited = append(t.Inherited, g.of(own))
+			if g.Distance.Windows > 0 && own.Kind == g.From.Kind &&
+				find(t.Inherited, g.Distance, own) == nil && t.sharesShape(own) {
+				t.Inherited = append(t.Inherited, g.forTemplate(own))
 			}
 		}
 	}
 }
 
-// of gives the same frees of the same storages of another template.
-func (g Inherited) of(own *Template) Inherited {
+// forTemplate returns the same frees of the same storages of another template.
+func (g Inherited) forTemplate(own *Template) Inherited {
 	same := match(g.From.identities(nil), own.identities(nil))
-	found := Inherited{Distance: g.Distance, From: own}
+	inherited := Inherited{Distance: g.Distance, From: own}
 	for _, f := range g.Frees {
-		if at := same[g.From.Survivors[f.Survivor]]; at >= 0 && own.Storages[at].Survivor >= 0 {
-			found.Frees = append(found.Frees, Free{f.Event, own.Storages[at].Survivor})
+		if i := same[g.From.Survivors[f.Survivor]]; i >= 0 && own.Storages[i].Survivor >= 0 {
+			inherited.Frees = append(inherited.Frees, Free{f.Event, own.Storages[i].Survivor})
 		}
 	}
-	return found
+	return inherited
 }
 
 func (t *Template) sharesShape(other *Template) bool {
-	return slices.ContainsFunc(t.Recordings, func(r Recording) bool { return r.HasShape && other.traced(r.Shape) })
+	return slices.ContainsFunc(t.Recordings, func(r Recording) bool {
+		return r.HasShape && other.traced(r.Shape)
+	})
 }
 
 // earlierSegments lists those that a segment may free storages of: that it frees none counts too.
@@ -123,18 +132,19 @@ func (b *builder) earlierSegments(segment int) []Inherited {
 	return groups
 }
 
-// isTeardown tells the end of the recording from the end of a step: behind the last allocation of all, storages of earlier
-// windows are freed, and those of model and optimizer.
+// isTeardown distinguishes the end of the recording from the end of a step: after the last
+// allocation of all, storages of earlier windows are freed, and those of model and optimizer.
 func (b *builder) isTeardown(segment int, free earlierFree, home, number int) bool {
 	if segment != len(b.segments)-1 || int(free.event) <= b.Of[segment].lastAllocation() {
 		return false
 	}
 	tag := b.trace.Tags[b.Of[home].Storages[number].Tag]
-	return b.Positions[home].Window != b.Positions[segment].Window || tag == "parameter" || tag == "buffer" || tag == "optimizer"
+	return b.Positions[home].Window != b.Positions[segment].Window || tag == "parameter" ||
+		tag == "buffer" || tag == "optimizer"
 }
 
-// addInherited keeps what is new: the first segment that meets another decides, as later ones may be followed by something
-// else than training.
+// addInherited keeps what is new: the first segment that meets another decides, as later ones may
+// be followed by something else than training.
 func (t *Template) addInherited(groups []Inherited) {
 	for _, g := range groups {
 		if find(t.Inherited, g.Distance, g.From) == nil {
@@ -154,9 +164,9 @@ func find(groups []Inherited, d Distance, from *Template) *Inherited {
 
 func (t *Template) addExpiry(r Role, e Expiry, survivor int32) {
 	for i := range t.expiries[r] {
-		known := &t.expiries[r][i]
-		if known.kind == e.kind && known.windows == e.windows && known.segments == e.segments {
-			known.Survivors = append(known.Survivors, survivor)
+		expiry := &t.expiries[r][i]
+		if expiry.kind == e.kind && expiry.windows == e.windows && expiry.segments == e.segments {
+			expiry.Survivors = append(expiry.Survivors, survivor)
 			return
 		}
 	}

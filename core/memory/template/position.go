@@ -2,8 +2,9 @@ package template
 
 import "github.com/asrconfig/asrconfig-go/core/memory/trace"
 
-// Role is a segment's part in the loop. The accumulated micro-batches of a window share their structure, but not when their
-// storages are freed: the last one's loss lives on into the next window, for instance.
+// Role is a segment's part in the loop. The accumulated micro-batches of a window share their
+// structure, but not when their storages are freed: the last one's loss lives on into the next
+// window, for instance.
 type Role uint8
 
 // Roles of segments.
@@ -19,13 +20,15 @@ const (
 	roles = iota
 )
 
-var kinds = [roles]string{trace.KindLoad, trace.KindMicro, trace.KindAccumulate, trace.KindAccumulate, trace.KindStep, trace.KindIteration,
+var kinds = [roles]string{trace.KindLoad, trace.KindMicro, trace.KindAccumulate,
+	trace.KindAccumulate, trace.KindStep, trace.KindIteration,
 	trace.KindEvaluate, trace.KindGenerate}
 
 // Kind is that of the role's segments in a trace.
 func (r Role) Kind() string { return kinds[r] }
 
-// RoleOf is the role of a kind of segments; an accumulated micro-batch counts as the last until another one follows.
+// RoleOf is the role of a kind of segments; an accumulated micro-batch counts as the last until
+// another one follows.
 func RoleOf(kind string) Role {
 	if kind == trace.KindAccumulate {
 		return Last
@@ -42,8 +45,8 @@ func (r Role) trains() bool {
 	return r == Micro || r == Middle || r == Last || r == Step || r == Iteration
 }
 
-// Position is where a segment is in a run. A window is the micro-batches and the step of the optimizer that belong together;
-// every evaluation is one of its own, and loading is window -1.
+// Position is where a segment is in a run. A window is the micro-batches and the step of the
+// optimizer that belong together; every evaluation is one of its own, and loading is window -1.
 type Position struct {
 	Window int
 	Order  int // within the window
@@ -71,15 +74,17 @@ func positions(segments []trace.Segment) []Position {
 	return all
 }
 
-// Distance is from a segment back to an earlier one, in terms that hold for windows of any number of micro-batches.
+// Distance is from a segment back to an earlier one, in terms that hold for windows of any number
+// of micro-batches.
 type Distance struct {
-	Windows  int  // back
-	Role     Role // in that window
-	Segments int  // back, instead of the role, from one accumulated micro-batch to an earlier one of its window
+	Windows int  // back
+	Role    Role // in that window
+	// back, instead of the role, from one accumulated micro-batch to an earlier one of its window
+	Segments int
 }
 
-// A storage that is freed farther on than this stays for good: such a free is the end of the recording, or nothing that
-// repeats.
+// A storage that is freed farther on than this stays for good: such a free is the end of the
+// recording, or nothing that repeats.
 const (
 	MaxWindows  = 2
 	MaxSegments = 3 // within a window
@@ -87,7 +92,7 @@ const (
 
 func (d Distance) tooFar() bool { return d.Windows > MaxWindows || d.Segments > MaxSegments }
 
-// distanceTo gives the distance to an earlier position, or to the same.
+// distanceTo returns the distance to an earlier position, or to the same.
 func (p Position) distanceTo(earlier Position) Distance {
 	if earlier.Role == Load {
 		return Distance{Role: Load}

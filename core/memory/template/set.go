@@ -17,9 +17,11 @@ type Set struct {
 	Templates  []*Template // in the order of their first segments
 	Of         []*Template // of each segment
 	Positions  []Position  // likewise
-	Loop       string      // trace.KindMicro or trace.KindIteration: what training windows are made of; "" without any
-	State      *Template   // what an evaluation finds on the device, as one segment; nil without an evaluation
-	composed   sync.Map    // [2]*Template -> *Template
+	// trace.KindMicro or trace.KindIteration: what training windows are made of; "" without any
+	Loop string
+	// what an evaluation finds on the device, as one segment; nil without an evaluation
+	State    *Template
+	composed sync.Map // [2]*Template -> *Template
 }
 
 // builder sorts the segments of a trace.
@@ -36,7 +38,8 @@ func New(t *trace.Trace) (*Set, error) {
 	b.sort()
 	b.setInherited()
 	if err := b.fit(); err != nil {
-		return nil, fault.Wrap(err, fault.Corrupt, "record the trace again", "the lengths do not hold at a traced shape")
+		return nil, fault.Wrap(err, fault.Corrupt, "record the trace again",
+			"the lengths do not hold at a traced shape")
 	}
 	for _, s := range t.Segments {
 		if s.Kind == trace.KindMicro || s.Kind == trace.KindIteration && b.Loop == "" {
@@ -47,39 +50,42 @@ func New(t *trace.Trace) (*Set, error) {
 	return b.Set, b.borrowFormulas()
 }
 
-// sort gives each segment the template of its structure.
+// sort returns each segment the template of its structure.
 func (b *builder) sort() {
 	names, tagComponents := components(b.trace.Tags)
 	b.Components = names
 	ops := trace.ParseOps(b.trace.Ops)
-	known := map[uint64][]*Template{}
+	byHash := map[uint64][]*Template{}
 	storages := int64(0)
 	for i := range b.trace.Segments {
 		c := canonicalOf(&b.trace.Segments[i], storages)
 		h := c.hash()
-		at := slices.IndexFunc(known[h], func(t *Template) bool { return t.structure.same(c) })
-		if at < 0 {
-			at = len(known[h])
-			known[h] = append(known[h], newTemplate(c, tagComponents, ops))
-			known[h][at].countInputs(slices.Index(names, inputs))
-			b.Templates = append(b.Templates, known[h][at])
+		place := slices.IndexFunc(byHash[h], func(t *Template) bool { return t.structure.same(c) })
+		if place < 0 {
+			place = len(byHash[h])
+			byHash[h] = append(byHash[h], newTemplate(c, tagComponents, ops))
+			byHash[h][place].countInputs(slices.Index(names, inputs))
+			b.Templates = append(b.Templates, byHash[h][place])
 		}
-		t := known[h][at]
+		t := byHash[h][place]
 		shape, has := c.segment.Shape()
-		t.Recordings = append(t.Recordings, Recording{Segment: i, Position: b.Positions[i], Shape: shape, HasShape: has, Sizes: c.sizes})
-		b.Of, b.segments, b.first = append(b.Of, t), append(b.segments, c), append(b.first, storages)
+		t.Recordings = append(t.Recordings, Recording{Segment: i, Position: b.Positions[i],
+			Shape: shape, HasShape: has, Sizes: c.sizes})
+		b.Of, b.segments, b.first =
+			append(b.Of, t), append(b.segments, c), append(b.first, storages)
 		storages += int64(len(c.sizes))
 	}
 }
 
-// home gives the segment that allocated a storage of the trace, and its number there.
+// home returns the segment that allocated a storage of the trace, and its number there.
 func (b *builder) home(storage int64) (segment, number int) {
 	segment = sort.Search(len(b.first), func(i int) bool { return b.first[i] > storage }) - 1
 	return segment, int(storage - b.first[segment])
 }
 
-// stateBeforeEvaluation gathers what the first evaluation finds on the device: the model, the optimizer's state, workspaces.
-// Their sizes are those of the trace. It is nil for a trace without an evaluation.
+// stateBeforeEvaluation gathers what the first evaluation finds on the device: the model, the
+// optimizer's state, workspaces. Their sizes are those of the trace. It is nil for a trace without
+// an evaluation.
 func (b *builder) stateBeforeEvaluation() *Template {
 	alive := []bool{} // by storage
 	for _, s := range b.trace.Segments {

@@ -1,5 +1,5 @@
-// Package template finds the structure that segments of a trace share, and a formula for the size of each storage in it. With
-// these a segment of any shape can be replayed.
+// Package template finds the structure that segments of a trace share, and a formula for the size
+// of each storage in it. With these a segment of any shape can be replayed.
 package template
 
 import (
@@ -9,15 +9,16 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// Template is what segments have in common that allocate storages by the same operations and free them at the same events.
-// They differ in sizes, and in what they free of earlier segments.
+// Template is what segments have in common that allocate storages by the same operations and free
+// them at the same events. They differ in sizes, and in what they free of earlier segments.
 type Template struct {
-	Kind      string
-	Events    []int32 // n >= 0: storage n of the segment is allocated; n < 0: storage ^n is freed
-	Storages  []Storage
-	Phases    []Phase
-	Pads      []Pad
-	Inputs    int32             // how many storages, the first ones, are inputs: all are placed before anything else happens
+	Kind     string
+	Events   []int32 // n >= 0: storage n of the segment is allocated; n < 0: storage ^n is freed
+	Storages []Storage
+	Phases   []Phase
+	Pads     []Pad
+	// how many storages, the first ones, are inputs: all are placed before anything else happens
+	Inputs    int32
 	Survivors []int32           // the storages that no event frees
 	Inherited []Inherited       // frees of earlier segments' storages
 	Formulas  []formula.Formula // different ones
@@ -57,7 +58,8 @@ type Recording struct {
 
 // newTemplate makes the template of a segment. tagComponents has the component of each tag.
 func newTemplate(c *canonical, tagComponents []uint8, ops []trace.Op) *Template {
-	t := &Template{Kind: c.segment.Kind, Events: c.events, Phases: c.phases, Storages: make([]Storage, len(c.sizes)), structure: c}
+	t := &Template{Kind: c.segment.Kind, Events: c.events, Phases: c.phases,
+		Storages: make([]Storage, len(c.sizes)), structure: c}
 	allocated, freed := t.lifetimes()
 	for i := range t.Storages {
 		op, survivor := c.segment.Op[i], int32(-1)
@@ -65,9 +67,11 @@ func newTemplate(c *canonical, tagComponents []uint8, ops []trace.Op) *Template 
 			survivor = int32(len(t.Survivors))
 			t.Survivors = append(t.Survivors, int32(i))
 		}
-		t.Storages[i] = Storage{Op: op, Module: c.segment.Module[i], Tag: c.segment.Tag[i], Survivor: survivor, Unit: ops[op].Unit}
+		t.Storages[i] = Storage{Op: op, Module: c.segment.Module[i], Tag: c.segment.Tag[i],
+			Survivor: survivor, Unit: ops[op].Unit}
 		if pad := ops[op].Pad; pad.Multiple > 0 {
-			t.Pads = append(t.Pads, Pad{Multiple: pad.Multiple, Copied: int32(i) - pad.Back, Length: int32(i) - 1, Copy: int32(i)})
+			t.Pads = append(t.Pads, Pad{Multiple: pad.Multiple, Copied: int32(i) - pad.Back,
+				Length: int32(i) - 1, Copy: int32(i)})
 		}
 	}
 	t.placePads()
@@ -75,17 +79,17 @@ func newTemplate(c *canonical, tagComponents []uint8, ops []trace.Op) *Template 
 	return t
 }
 
-// lifetimes gives the events that allocate and free each storage, -1 for none.
+// lifetimes returns the events that allocate and free each storage, -1 for none.
 func (t *Template) lifetimes() (allocated, freed []int32) {
 	allocated, freed = make([]int32, len(t.Storages)), make([]int32, len(t.Storages))
 	for i := range freed {
 		freed[i] = -1
 	}
-	for at, e := range t.Events {
+	for i, e := range t.Events {
 		if e >= 0 {
-			allocated[e] = int32(at)
+			allocated[e] = int32(i)
 		} else {
-			freed[^e] = int32(at)
+			freed[^e] = int32(i)
 		}
 	}
 	return allocated, freed
@@ -93,9 +97,9 @@ func (t *Template) lifetimes() (allocated, freed []int32) {
 
 // lastAllocation is the event of it, -1 for none.
 func (t *Template) lastAllocation() int {
-	for at := len(t.Events) - 1; at >= 0; at-- {
-		if t.Events[at] >= 0 {
-			return at
+	for i := len(t.Events) - 1; i >= 0; i-- {
+		if t.Events[i] >= 0 {
+			return i
 		}
 	}
 	return -1
@@ -122,7 +126,8 @@ func (t *Template) FirstOf(phase string) int32 {
 	return -1
 }
 
-// Base is the template by which others name the survivors of this one: of a composed template the one of later windows.
+// Base is the template by which others name the survivors of this one: of a composed template the
+// one of later windows.
 func (t *Template) Base() *Template {
 	if t.base != nil {
 		return t.base
@@ -130,22 +135,22 @@ func (t *Template) Base() *Template {
 	return t
 }
 
-// HasShapes tells whether every recorded segment has a shape.
+// HasShapes reports whether every recorded segment has a shape.
 func (t *Template) HasShapes() bool {
 	return !slices.ContainsFunc(t.Recordings, func(r Recording) bool { return !r.HasShape })
 }
 
-// Shapes are the different shapes of the recordings; of has the index of each recording's own.
-func (t *Template) Shapes() (shapes []trace.Shape, of []int) { return shapesOf(t.Recordings) }
+// Shapes are the different shapes of the recordings; shapeOf has the index of each recording's own.
+func (t *Template) Shapes() (shapes []trace.Shape, shapeOf []int) { return shapesOf(t.Recordings) }
 
-func shapesOf(recordings []Recording) (shapes []trace.Shape, of []int) {
+func shapesOf(recordings []Recording) (shapes []trace.Shape, shapeOf []int) {
 	for _, r := range recordings {
-		at := slices.Index(shapes, r.Shape)
-		if at < 0 {
-			at = len(shapes)
+		i := slices.Index(shapes, r.Shape)
+		if i < 0 {
+			i = len(shapes)
 			shapes = append(shapes, r.Shape)
 		}
-		of = append(of, at)
+		shapeOf = append(shapeOf, i)
 	}
-	return shapes, of
+	return shapes, shapeOf
 }

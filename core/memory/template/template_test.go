@@ -31,7 +31,8 @@ func TestCanonicalOrder(t *testing.T) {
 	require.Equal(t, []Phase{{0, "forward"}, {2, "backward"}}, c.phases)
 }
 
-// TestStructureTellsTemplatesApart changes one thing in the last training window of an otherwise regular trace.
+// TestStructureTellsTemplatesApart changes one thing in the last training window of an otherwise
+// regular trace.
 func TestStructureTellsTemplatesApart(t *testing.T) {
 	count := func(change func(*trace.Segment)) int {
 		f := tracetest.Usual(1)
@@ -60,23 +61,25 @@ func TestPositions(t *testing.T) {
 func TestComponents(t *testing.T) {
 	loop := tracetest.Usual(1)
 	m := built(t, loop)
-	found := map[string]map[string]bool{} // by operation of a steady micro-batch
+	byOp := map[string]map[string]bool{} // by operation of a steady micro-batch
 	for _, s := range m.Of[3].Storages {
 		op := loop.Trace.Ops[s.Op]
-		if found[op] == nil {
-			found[op] = map[string]bool{}
+		if byOp[op] == nil {
+			byOp[op] = map[string]bool{}
 		}
-		found[op][m.Components[s.Component]] = true
+		byOp[op][m.Components[s.Component]] = true
 	}
 	require.Equal(t, map[string]map[string]bool{
-		"to":        {"inputs": true, "temporaries": true}, // casts of weights die in the forward pass
+		// casts of weights die in the forward pass
+		"to":        {"inputs": true, "temporaries": true},
 		"mm":        {"activations": true},
 		"attention": {"activations": true},
 		"backward":  {"gradients": true, "temporaries": true},
-	}, found)
+	}, byOp)
 }
 
-// TestUnrelatedFirstWindow: a first window that is not a later one with additions is not played at other shapes.
+// TestUnrelatedFirstWindow: a first window that is not a later one with additions is not played at
+// other shapes.
 func TestUnrelatedFirstWindow(t *testing.T) {
 	f := tracetest.New(3)
 	f.Layers = 1
@@ -95,7 +98,8 @@ func TestUnrelatedFirstWindow(t *testing.T) {
 	require.Same(t, m.Of[1], traced)
 }
 
-// TestStructureThatDependsOnTheLength: the shape that was traced itself decides, else what holds for more shapes.
+// TestStructureThatDependsOnTheLength: the shape that was traced itself decides, else what holds
+// for more shapes.
 func TestStructureThatDependsOnTheLength(t *testing.T) {
 	f := tracetest.New(2)
 	odd := shape(4, 2000, 9)

@@ -8,11 +8,14 @@ import (
 
 // Call is one kind of operation on the device; equal ones differ in their numbers alone.
 type Call struct {
-	Op      string `json:"op"`      // ATen's name, such as "aten.mm.default"
-	DType   string `json:"dtype"`   // "float16", …; "" without tensors
-	Phase   string `json:"phase"`   // as Segment.Phases
-	Layout  string `json:"layout"`  // "strided": a copy changes the order of elements; "repeated": an operand is expanded along the last dimension; ToPinned; OfHost
-	Numbers int    `json:"numbers"` // how many each call has, by which they are: see Moved, Row and Product
+	Op    string `json:"op"`    // ATen's name, such as "aten.mm.default"
+	DType string `json:"dtype"` // "float16", …; "" without tensors
+	Phase string `json:"phase"` // as Segment.Phases
+	// "strided": a copy changes the order of elements; "repeated": an operand is expanded along the
+	// last dimension; ToPinned; OfHost
+	Layout string `json:"layout"`
+	// how many each call has, by which they are: see Moved, Row and Product
+	Numbers int `json:"numbers"`
 }
 
 // What the numbers of a call are. Bytes read and written come last.
@@ -39,7 +42,8 @@ func checkCalls(calls []Call) error {
 	}
 	for i, c := range calls {
 		if c.Numbers != Moved && c.Numbers != Row && c.Numbers != Product {
-			return fmt.Errorf("call %d (%s) has %d numbers; 2, 3 or 6 are known", i, fault.Shorten(c.Op), c.Numbers)
+			return fmt.Errorf("call %d (%s) has %d numbers; 2, 3 or 6 are known", i,
+				fault.Shorten(c.Op), c.Numbers)
 		}
 	}
 	return nil
@@ -59,7 +63,8 @@ func (s *Segment) checkCalls(calls []Call) error {
 	}
 	for i, n := range s.Numbers {
 		if n < 0 || n > maxMoved {
-			return fmt.Errorf("number %d of the calls is %d; the range is 0 to %d", i, n, int64(maxMoved))
+			return fmt.Errorf("number %d of the calls is %d; the range is 0 to %d", i, n,
+				int64(maxMoved))
 		}
 	}
 	return nil

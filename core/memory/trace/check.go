@@ -33,12 +33,13 @@ func (t *Trace) check() error {
 		}
 	}
 	for _, names := range []struct {
-		what string
-		n    int
-		most int
-	}{{"ops", len(t.Ops), maxNames}, {"modules", len(t.Modules), maxNames}, {"tags", len(t.Tags), MaxTags}, {"segments", len(t.Segments), maxSegments}} {
-		if names.n == 0 || names.n > names.most {
-			return fmt.Errorf("%d %s; the range is 1 to %d", names.n, names.what, names.most)
+		label string
+		n     int
+		limit int
+	}{{"ops", len(t.Ops), maxNames}, {"modules", len(t.Modules), maxNames},
+		{"tags", len(t.Tags), MaxTags}, {"segments", len(t.Segments), maxSegments}} {
+		if names.n == 0 || names.n > names.limit {
+			return fmt.Errorf("%d %s; the range is 1 to %d", names.n, names.label, names.limit)
 		}
 	}
 	for _, op := range t.Ops {
@@ -57,7 +58,8 @@ func (t *Trace) check() error {
 
 func checkLengths(lengths []Length) error {
 	if len(lengths) == 0 || len(lengths) > MaxLengths {
-		return fmt.Errorf("%d lengths; the range is 1 to %d, the input's first", len(lengths), MaxLengths)
+		return fmt.Errorf("%d lengths; the range is 1 to %d, the input's first", len(lengths),
+			MaxLengths)
 	}
 	for i, r := range lengths {
 		if i == 0 {
@@ -69,9 +71,11 @@ func checkLengths(lengths []Length) error {
 		if r.Of == nil || *r.Of < 0 || *r.Of >= i {
 			return fmt.Errorf("length %d (%s) is not made of an earlier one", i, r.Name)
 		}
-		for _, n := range []struct{ value, least int64 }{{r.Kernel, 1}, {r.Stride, 1}, {r.Padding, 0}, {r.Dilation, 1}} {
-			if n.value < n.least || n.value > maxField {
-				return fmt.Errorf("length %d (%s): kernel %d, stride %d, padding %d, dilation %d", i, r.Name, r.Kernel, r.Stride, r.Padding, r.Dilation)
+		for _, n := range []struct{ value, low int64 }{{r.Kernel, 1}, {r.Stride, 1}, {r.Padding, 0},
+			{r.Dilation, 1}} {
+			if n.value < n.low || n.value > maxField {
+				return fmt.Errorf("length %d (%s): kernel %d, stride %d, padding %d, dilation %d",
+					i, r.Name, r.Kernel, r.Stride, r.Padding, r.Dilation)
 			}
 		}
 	}

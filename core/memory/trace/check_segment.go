@@ -5,9 +5,11 @@ import (
 	"slices"
 )
 
-var kinds = []string{KindLoad, KindMicro, KindAccumulate, KindStep, KindIteration, KindEvaluate, KindGenerate}
+var kinds = []string{KindLoad, KindMicro, KindAccumulate, KindStep, KindIteration, KindEvaluate,
+	KindGenerate}
 
-var phaseNames = []string{"load", PhaseLoadAgain, "forward", "backward", "optimizer", "evaluation", "generation"}
+var phaseNames = []string{"load", PhaseLoadAgain, "forward", "backward", "optimizer", "evaluation",
+	"generation"}
 
 func (t *Trace) checkSegments() error {
 	storages, ops := lifetimes{}, ParseOps(t.Ops)
@@ -57,16 +59,18 @@ func (s *Segment) check(t *Trace) error {
 		}
 	}
 	for _, column := range []struct {
-		what  string
+		label string
 		index []int32
 		names int
 	}{{"op", s.Op, len(t.Ops)}, {"module", s.Module, len(t.Modules)}, {"tag", s.Tag, len(t.Tags)}} {
 		if len(column.index) != allocations {
-			return fmt.Errorf("%d allocations, but %d entries in %s", allocations, len(column.index), column.what)
+			return fmt.Errorf("%d allocations, but %d entries in %s", allocations,
+				len(column.index), column.label)
 		}
 		for i, index := range column.index {
 			if index < 0 || int(index) >= column.names {
-				return fmt.Errorf("allocation %d: %s %d of %d", i, column.what, index, column.names)
+				return fmt.Errorf("allocation %d: %s %d of %d", i, column.label, index,
+					column.names)
 			}
 		}
 	}
@@ -88,12 +92,14 @@ func (s *Segment) checkPhases() error {
 	return nil
 }
 
-// checkPads wants the length of a row before each padded copy, and what it copies in the same segment.
+// checkPads wants the length of a row before each padded copy, and what it copies in the same
+// segment.
 func (s *Segment) checkPads(ops []Op) error {
 	for i, op := range s.Op {
 		back := int(ops[op].Pad.Back)
 		if back > 0 && (back > i || ops[s.Op[i-1]].Unit.Count != Elements) {
-			return fmt.Errorf("allocation %d: a padded copy without its length before it, or without what it copies", i)
+			return fmt.Errorf("allocation %d: a padded copy without its length before it, or "+
+				"without what it copies", i)
 		}
 	}
 	return nil
@@ -101,8 +107,8 @@ func (s *Segment) checkPads(ops []Op) error {
 
 // checkShape wants a shape where one is needed to answer for others.
 func (s *Segment) checkShape() error {
-	shape, given := s.Shape()
-	if !given {
+	shape, ok := s.Shape()
+	if !ok {
 		switch s.Kind {
 		case KindLoad, KindStep, KindIteration:
 			return nil

@@ -44,90 +44,102 @@ func readBounded(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fault.Wrap(err, fault.NotFound, "check the path, or record the trace again", "reading a trace")
+		return nil, fault.Wrap(err, fault.NotFound, "check the path, or record the trace again",
+			"reading a trace")
 	case err != nil:
-		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions", "reading a trace")
+		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
+			"reading a trace")
 	case !info.Mode().IsRegular():
-		return nil, fault.New(fault.InvalidArgument, "give the path of a trace file", "trace %q is not a file", path)
+		return nil, fault.New(fault.InvalidArgument, "give the path of a trace file",
+			"trace %q is not a file", path)
 	case info.Size() > maxFile:
 		return nil, tooBig(fmt.Sprintf("trace %q", path), "its size of %d MiB", info.Size()>>20)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions", "reading a trace")
+		return nil, fault.Wrap(err, fault.InvalidArgument, "check the path and its permissions",
+			"reading a trace")
 	}
 	return data, nil
 }
 
-func decode(data []byte, what string) (*Trace, error) {
+func decode(data []byte, label string) (*Trace, error) {
 	if len(data) > maxFile {
-		return nil, tooBig(what, "its size of %d MiB", len(data)>>20)
+		return nil, tooBig(label, "its size of %d MiB", len(data)>>20)
 	}
-	raw, err := unpack(data, what, maxUnpacked)
+	raw, err := unpack(data, label, maxUnpacked)
 	if err != nil {
 		return nil, err
 	}
 	var f file
-	steps := []func() error{func() error { return jsontext.Check(raw) }, func() error { return jsontext.Decode(raw, &f) }}
+	steps := []func() error{func() error {
+		return jsontext.Check(raw)
+	}, func() error { return jsontext.Decode(raw, &f) }}
 	if err = parallel.Do(len(steps), func(i int) error { return steps[i]() }); err != nil {
-		return nil, unreadable(raw, what, err)
+		return nil, unreadable(raw, label, err)
 	}
-	if err := checkHeader(f.Format, f.Version, what); err != nil {
+	if err := checkHeader(f.Format, f.Version, label); err != nil {
 		return nil, err
 	}
 	if err := f.Trace.check(); err != nil {
-		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s", what)
+		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s", label)
 	}
 	return &f.Trace, nil
 }
 
-func unpack(data []byte, what string, most int64) ([]byte, error) {
+func unpack(data []byte, label string, limit int64) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s is not a gzip file", what)
+		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s is not a gzip file", label)
 	}
-	raw, err := io.ReadAll(io.LimitReader(z, most+1))
+	raw, err := io.ReadAll(io.LimitReader(z, limit+1))
 	if err != nil {
-		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s ends early or is damaged", what)
+		return nil, fault.Wrap(err, fault.Corrupt, recordAgain, "%s ends early or is damaged",
+			label)
 	}
-	if int64(len(raw)) > most {
-		return nil, tooBig(what, "more than %d MiB unpacked", most>>20)
+	if int64(len(raw)) > limit {
+		return nil, tooBig(label, "more than %d MiB unpacked", limit>>20)
 	}
 	return raw, nil
 }
 
-// unreadable says why: a file of a newer version may well have fields that this one does not know.
-func unreadable(raw []byte, what string, err error) error {
+// unreadable explains why: a file of a newer version may have fields that this one does not know.
+func unreadable(raw []byte, label string, err error) error {
 	var head struct {
 		Format  string `json:"format"`
 		Version int    `json:"version"`
 	}
 	if json.Unmarshal(raw, &head) == nil {
-		if wrong := checkHeader(head.Format, head.Version, what); wrong != nil {
+		if wrong := checkHeader(head.Format, head.Version, label); wrong != nil {
 			return wrong
 		}
 	}
-	return fault.Wrap(err, fault.Corrupt, recordAgain, "%s", what)
+	return fault.Wrap(err, fault.Corrupt, recordAgain, "%s", label)
 }
 
-func checkHeader(format string, version int, what string) error {
+func checkHeader(format string, version int, label string) error {
 	switch {
 	case format != FormatName:
-		return fault.New(fault.Corrupt, recordAgain, "%s: its format is %q, not %q", what, fault.Shorten(format), FormatName)
+		return fault.New(fault.Corrupt, recordAgain, "%s: its format is %q, not %q", label,
+			fault.Shorten(format), FormatName)
 	case version > FormatVersion:
-		return fault.New(fault.VersionMismatch, "install a newer asrconfig-go, or record the trace with this one",
-			"%s has version %d; this library reads version %d", what, version, FormatVersion)
+		return fault.New(fault.VersionMismatch,
+			"install a newer asrconfig-go, or record the trace with this one",
+			"%s has version %d; this library reads version %d", label, version, FormatVersion)
 	case version < 1:
-		return fault.New(fault.Corrupt, recordAgain, "%s: version %d", what, version)
+		return fault.New(fault.Corrupt, recordAgain, "%s: version %d", label, version)
 	case version < FormatVersion:
-		return fault.New(fault.VersionMismatch, recordAgain, "%s has version %d, without what operations compute; this library reads version %d", what, version, FormatVersion)
+		return fault.New(fault.VersionMismatch, recordAgain,
+			"%s has version %d, without what operations compute; this library reads version %d",
+			label, version, FormatVersion)
 	}
 	return nil
 }
 
 const recordAgain = "record the trace again"
 
-func tooBig(what, format string, args ...any) error {
-	return fault.New(fault.Unsupported, "trace fewer shapes, or a model of fewer layers", "%s: "+format+" is more than this library reads",
-		append([]any{what}, args...)...)
+func tooBig(label, format string, args ...any) error {
+	return fault.New(fault.Unsupported, "trace fewer shapes, or a model of fewer layers", "%s: "+
+		format+" is more than this library reads",
+		append([]any{label}, args...)...)
 }

@@ -9,7 +9,8 @@ type Shape struct {
 	Labels int64 `json:"labels"`
 }
 
-// Bounds of a shape: far beyond any training, and small enough that no arithmetic on them overflows.
+// Bounds of a shape: far beyond any training, and small enough that no arithmetic on them
+// overflows.
 const (
 	MaxBatch  = 1 << 16
 	MaxLength = 1 << 32

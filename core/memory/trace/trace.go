@@ -1,9 +1,9 @@
-// Package trace reads recorded training steps: which storages were allocated and freed, in what order, by which operation
-// of which module. README.md has the file's format.
+// Package trace reads recorded training steps: which storages were allocated and freed, in what
+// order, by which operation of which module. README.md has the file's format.
 package trace
 
-// FormatName and FormatVersion head every trace file. The version rises with every change that an older reader would
-// misunderstand or refuse, new fields included.
+// FormatName and FormatVersion head every trace file. The version rises with every change that an
+// older reader would misunderstand or refuse, new fields included.
 const (
 	FormatName    = "asrconfig-trace"
 	FormatVersion = 2
@@ -11,43 +11,53 @@ const (
 
 // Kinds of segments.
 const (
-	KindLoad       = "load"       // the model moves to the device: once, first
-	KindMicro      = "micro"      // forward and backward of a window's first micro-batch
-	KindAccumulate = "accumulate" // the same of each further micro-batch before the optimizer's step
-	KindStep       = "step"       // the optimizer's step that ends a window
-	KindIteration  = "iteration"  // one whole step of a user's own loop
-	KindEvaluate   = "evaluate"   // a forward pass without gradients
-	KindGenerate   = "generate"   // one call that generates text
+	KindLoad  = "load"  // the model moves to the device: once, first
+	KindMicro = "micro" // forward and backward of a window's first micro-batch
+	// the same of each further micro-batch before the optimizer's step
+	KindAccumulate = "accumulate"
+	KindStep       = "step"      // the optimizer's step that ends a window
+	KindIteration  = "iteration" // one whole step of a user's own loop
+	KindEvaluate   = "evaluate"  // a forward pass without gradients
+	KindGenerate   = "generate"  // one call that generates text
 )
 
-// PhaseLoadAgain is the end of a loading segment: the model moves to the device where it is, after the cache was emptied, as
-// accelerate's prepare_model does in transformers.Trainer.train.
+// PhaseLoadAgain is the end of a loading segment: the model moves to the device where it is, after
+// the cache was emptied, as accelerate's prepare_model does in transformers.Trainer.train.
 const PhaseLoadAgain = "load_again"
 
-// Trace is one continuous recorded run. Storages are numbered from 0 in the order of their allocation over all segments.
+// Trace is one continuous recorded run. Storages are numbered from 0 in the order of their
+// allocation over all segments.
 type Trace struct {
-	About    map[string]any `json:"about"`   // settings and versions: strings, numbers, booleans, null
-	Ops      []string       `json:"ops"`     // names that Segment.Op points into; see ParseOp
-	Modules  []string       `json:"modules"` // names that Segment.Module points into; "" is outside any module
-	Tags     []string       `json:"tags"`    // names that Segment.Tag points into; "" is no tag
-	Lengths  []Length       `json:"lengths"` // the input's, and what each convolution over time makes of it
-	Calls    []Call         `json:"calls"`   // that Segment.Calls points into
-	Segments []Segment      `json:"segments"`
+	// settings and versions: strings, numbers, booleans, null
+	About map[string]any `json:"about"`
+	Ops   []string       `json:"ops"` // names that Segment.Op points into; see ParseOp
+	// names that Segment.Module points into; "" is outside any module
+	Modules []string `json:"modules"`
+	Tags    []string `json:"tags"` // names that Segment.Tag points into; "" is no tag
+	// the input's, and what each convolution over time makes of it
+	Lengths  []Length  `json:"lengths"`
+	Calls    []Call    `json:"calls"` // that Segment.Calls points into
+	Segments []Segment `json:"segments"`
 }
 
 // Segment is a part of the run: loading, a micro-batch, an optimizer's step.
 type Segment struct {
-	Kind   string  `json:"kind"`
-	Batch  *int64  `json:"batch,omitempty"`  // samples of the micro-batch; the three are absent where they do not apply
-	Length *int64  `json:"length,omitempty"` // of the longest input, in the model's own units: samples or frames
-	Labels *int64  `json:"labels,omitempty"` // of the longest transcript, in tokens; 0: none
-	Events []int64 `json:"events"`           // n >= 0: a storage of n bytes (of n units of its Op) is allocated; n < 0: storage number -n-1 is freed
-	Op     []int32 `json:"op"`               // of each allocation: what made it
-	Module []int32 `json:"module"`           // of each allocation: in which module
-	Tag    []int32 `json:"tag"`              // of each allocation: what for
-	Phases []Phase `json:"phases"`           // where they begin, the first at 0
+	Kind string `json:"kind"`
+	// samples of the micro-batch; the three are absent where they do not apply
+	Batch *int64 `json:"batch,omitempty"`
+	// of the longest input, in the model's own units: samples or frames
+	Length *int64 `json:"length,omitempty"`
+	Labels *int64 `json:"labels,omitempty"` // of the longest transcript, in tokens; 0: none
+	// n >= 0: a storage of n bytes (of n units of its Op) is allocated; n < 0: storage number -n-1
+	// is freed
+	Events []int64 `json:"events"`
+	Op     []int32 `json:"op"`     // of each allocation: what made it
+	Module []int32 `json:"module"` // of each allocation: in which module
+	Tag    []int32 `json:"tag"`    // of each allocation: what for
+	Phases []Phase `json:"phases"` // where they begin, the first at 0
 
-	Calls   []int32 `json:"calls,omitempty"`   // operations of forward and backward pass, in their order
+	// operations of forward and backward pass, in their order
+	Calls   []int32 `json:"calls,omitempty"`
 	Numbers []int64 `json:"numbers,omitempty"` // of one call after the other, as many as each has
 }
 
@@ -57,8 +67,8 @@ type Phase struct {
 	Name  string
 }
 
-// Length is floor((of + 2*padding - dilation*(kernel-1) - 1) / stride) + 1, as a convolution makes it of another length. The
-// first is the input's and has a name only.
+// Length is floor((of + 2*padding - dilation*(kernel-1) - 1) / stride) + 1, as a convolution makes
+// it of another length. The first is the input's and has a name only.
 type Length struct {
 	Name     string `json:"name"`
 	Of       *int   `json:"of,omitempty"` // the earlier length it is made of
@@ -68,5 +78,6 @@ type Length struct {
 	Dilation int64  `json:"dilation,omitempty"`
 }
 
-// TooLarge is a size that no machine has, returned where arithmetic would overflow. The allocator refuses it.
+// TooLarge is a size that no machine has, returned where arithmetic would overflow. The allocator
+// refuses it.
 const TooLarge = 1 << 60

@@ -4,9 +4,11 @@ import "cmp"
 
 // Work is what the kernels of one micro-batch do, by a play or a trace of its step.
 type Work struct {
-	Operations        []Operation `json:"operations"`         // of forward pass, recomputation and backward pass, equal ones together
-	TrainedParameters int64       `json:"trained_parameters"` // those with a gradient, which the optimizer updates
-	TrainedTensors    int64       `json:"trained_tensors"`    // how many tensors they are
+	// of forward pass, recomputation and backward pass, equal ones together
+	Operations []Operation `json:"operations"`
+	// those with a gradient, which the optimizer updates
+	TrainedParameters int64 `json:"trained_parameters"`
+	TrainedTensors    int64 `json:"trained_tensors"` // how many tensors they are
 }
 
 // Amount is what operations add up to. A multiplication and an addition count as two.
@@ -37,8 +39,9 @@ func (w Work) In(phase Phase) (a Amount) {
 	return a
 }
 
-// ModelFLOPs is the arithmetic of the model itself: its products forward and backward. Left out is what is computed again, by gradient
-// checkpointing or by fused attention, which computes its scores once more for the gradients.
+// ModelFLOPs is the arithmetic of the model itself: its products forward and backward. Left out is
+// what is computed again, by gradient checkpointing or by fused attention, which computes its
+// scores once more for the gradients.
 func (w Work) ModelFLOPs() (sum float64) {
 	for _, o := range w.Operations {
 		switch {
@@ -54,8 +57,10 @@ func (w Work) ModelFLOPs() (sum float64) {
 
 // Plus adds another amount some times over.
 func (a Amount) Plus(b Amount, times float64) Amount {
-	return Amount{a.Products + times*b.Products, a.WideProducts + times*b.WideProducts, a.Convolutions + times*b.Convolutions,
-		a.WideConvolutions + times*b.WideConvolutions, a.MovedBytes + times*b.MovedBytes, a.Kernels + times*b.Kernels}
+	return Amount{a.Products + times*b.Products, a.WideProducts + times*b.WideProducts,
+		a.Convolutions + times*b.Convolutions,
+		a.WideConvolutions + times*b.WideConvolutions, a.MovedBytes + times*b.MovedBytes,
+		a.Kernels + times*b.Kernels}
 }
 
 func amountOf(o Operation) Amount {
@@ -74,13 +79,14 @@ func amountOf(o Operation) Amount {
 	return a
 }
 
-// ForwardPass is the operations of the forward pass alone, as an evaluation runs them: without dropout, which only training has.
+// ForwardPass is the operations of the forward pass alone, as an evaluation runs them: without
+// dropout, which only training has.
 func (w Work) ForwardPass() []Operation {
-	kept := make([]Operation, 0, len(w.Operations))
+	forward := make([]Operation, 0, len(w.Operations))
 	for _, o := range w.Operations {
 		if o.Phase == Forward && o.Name != "dropout" {
-			kept = append(kept, o)
+			forward = append(forward, o)
 		}
 	}
-	return kept
+	return forward
 }

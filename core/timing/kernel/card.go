@@ -19,25 +19,32 @@ type Card struct {
 	architecture
 }
 
-// CardOf is a card with published figures. Errors: Unsupported without rate, bandwidth, multiprocessors or a known architecture.
+// CardOf is a card with published figures. Errors: Unsupported without rate, bandwidth,
+// multiprocessors or a known architecture.
 func CardOf(entry gpus.Entry) (Card, error) {
 	generation, modern := architectureOf(entry.ComputeCapability)
-	if !modern || entry.FP32TFLOPS == nil || entry.BandwidthGBs == nil || !(entry.Multiprocessors > 0) {
+	if !modern || entry.FP32TFLOPS == nil || entry.BandwidthGBs == nil ||
+		!(entry.Multiprocessors > 0) {
 		return Card{}, unknown(entry)
 	}
-	return Card{Key: entry.Key, Multiprocessors: entry.Multiprocessors, FP32: *entry.FP32TFLOPS * tera, TF32: profile.Or(entry.TF32TFLOPS, 0) * tera,
-		FP16: profile.Or(entry.TensorTFLOPS, 0) * tera, Bandwidth: *entry.BandwidthGBs * giga, L2: entry.L2MiB * (1 << 20),
-		Watts: profile.Or(entry.PowerWatts, 0), gddrWithECC: entry.GDDRWithECC, architecture: generation}, nil
+	return Card{Key: entry.Key, Multiprocessors: entry.Multiprocessors,
+		FP32: *entry.FP32TFLOPS * tera, TF32: profile.Or(entry.TF32TFLOPS, 0) * tera,
+		FP16: profile.Or(entry.TensorTFLOPS, 0) * tera, Bandwidth: *entry.BandwidthGBs * giga,
+		L2:    entry.L2MiB * (1 << 20),
+		Watts: profile.Or(entry.PowerWatts, 0), gddrWithECC: entry.GDDRWithECC,
+		architecture: generation}, nil
 }
 
 func unknown(entry gpus.Entry) error {
-	return fault.New(fault.Unsupported, `name a card with published figures, such as "T4"`, "no times of kernels are known for %s", fault.Shorten(entry.Key))
+	return fault.New(fault.Unsupported, `name a card with published figures, such as "T4"`,
+		"no times of kernels are known for %s", fault.Shorten(entry.Key))
 }
 
 // simtLimit is the share of the float32 rate that the power supply sustains.
 func (c Card) simtLimit() float64 { return c.limit(c.simtPerWatt, c.FP32) }
 
-// limit is the share of a rate that the board's power sustains at so much a watt; 1 where the power is unknown.
+// limit is the share of a rate that the board's power sustains at so much a watt; 1 where the power
+// is unknown.
 func (c Card) limit(perWatt, rate float64) float64 {
 	if c.Watts == 0 || perWatt == 0 {
 		return 1
@@ -45,11 +52,13 @@ func (c Card) limit(perWatt, rate float64) float64 {
 	return min(1, c.Watts*perWatt/rate)
 }
 
-// cycles is those of all multiprocessors in a second, from the published rate: a lane does two operations a cycle.
+// cycles is those of all multiprocessors in a second, from the published rate: a lane does two
+// operations a cycle.
 func (c Card) cycles() float64 { return c.FP32 / (2 * c.lanes) }
 
 // slotPower in watts is what a slot supplies alone.
 const slotPower = 75
 
-// onSlotPower tells of cards that live on it, and so lower their clock under load.
+// onSlotPower reports whether a card is powered by its slot alone, and so lowers its clock under
+// load.
 func (c Card) onSlotPower() bool { return c.Watts > 0 && c.Watts <= slotPower }

@@ -8,7 +8,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// Profile is what a table of measured kernels says of a card: how the model's times are corrected there.
+// Profile is what a table of measured kernels shows of a card: how to correct the model's times on
+// it.
 type Profile struct {
 	GPU       string   `json:"gpu"`        // key of the catalogue
 	Date      string   `json:"date"`       // of the measurement, 2026-01-31
@@ -43,11 +44,13 @@ func (o Operation) group() groupKey {
 	return groupKey{name, o.DType}
 }
 
-// fewestOfGroup rows make a factor. launchBound is how many times the launches a row must take to tell of its work.
+// fewestOfGroup rows are enough for a factor. A row counts when it takes at least launchBound times
+// its launches.
 const fewestOfGroup, launchBound = 3, 2.0
 
-// Profile fits a factor for each group: the median of measured over predicted time. A group of few rows has none.
-// Errors: those of card and checkRates, InvalidArgument for a table that lacks products or elementwise kernels.
+// Profile fits a factor for each group: the median of measured over predicted time. A group of few
+// rows has none. Errors: those of card and checkRates, InvalidArgument for a table that lacks
+// products or elementwise kernels.
 func (t Table) Profile() (Profile, error) {
 	card, err := t.card()
 	if err != nil {
@@ -57,7 +60,8 @@ func (t Table) Profile() (Profile, error) {
 	if err := t.checkRates(m); err != nil {
 		return Profile{}, err
 	}
-	p := Profile{GPU: card.Key, Date: t.Date, LaunchS: t.LaunchS, DispatchS: t.DispatchS, Factors: []Factor{}}
+	p := Profile{GPU: card.Key, Date: t.Date, LaunchS: t.LaunchS, DispatchS: t.DispatchS,
+		Factors: []Factor{}}
 	predicted, measured := map[groupKey][]timing.Range{}, map[groupKey][]float64{}
 	for _, row := range t.Kernels {
 		launches := t.LaunchS * row.launches()
@@ -70,7 +74,8 @@ func (t Table) Profile() (Profile, error) {
 			return Profile{}, err
 		}
 		key := row.group()
-		predicted[key], measured[key] = append(predicted[key], timing.Range{Likely: expected}), append(measured[key], row.Seconds-launches)
+		predicted[key], measured[key] = append(predicted[key], timing.Range{Likely: expected}),
+			append(measured[key], row.Seconds-launches)
 	}
 	for key, rows := range measured {
 		if len(rows) < fewestOfGroup {
@@ -82,7 +87,9 @@ func (t Table) Profile() (Profile, error) {
 		}
 		p.Factors = append(p.Factors, Factor{key.group, key.dtype, c})
 	}
-	slices.SortFunc(p.Factors, func(a, b Factor) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.DType, b.DType)) })
+	slices.SortFunc(p.Factors, func(a, b Factor) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.DType, b.DType))
+	})
 	if !p.has("linear") || !p.has(string(Elementwise)) {
 		return Profile{}, t.wrong("too few matrix products or elementwise kernels")
 	}
@@ -96,37 +103,44 @@ func (p Profile) has(group string) bool {
 // Factors that a card's kernels can differ by from the model, and how many there can be.
 const leastFactor, mostFactor, mostFactors = 0.02, 50.0, 200
 
-// Check refuses what no table says. Errors: InvalidArgument.
+// Check rejects profiles that no table yields. Errors: InvalidArgument.
 func (p Profile) Check() error {
 	if err := checkMeasured(p.GPU, p.Date, p.LaunchS, p.DispatchS); err != nil {
 		return err
 	}
 	if len(p.Factors) > mostFactors {
-		return fault.New(fault.InvalidArgument, profileAgain, "the profile of %s has %d factors; %d are the most", fault.Shorten(p.GPU), len(p.Factors), mostFactors)
+		return fault.New(fault.InvalidArgument, profileAgain,
+			"the profile of %s has %d factors; %d are the most", fault.Shorten(p.GPU),
+			len(p.Factors), mostFactors)
 	}
-	seen := map[groupKey]bool{}
+	keys := map[groupKey]bool{}
 	for _, f := range p.Factors {
 		key := groupKey{f.Group, f.DType}
-		if !(f.Low >= leastFactor && f.Low <= f.Factor && f.Factor <= f.High && f.High <= mostFactor) || f.DType.size() == 0 || seen[key] {
-			return fault.New(fault.InvalidArgument, profileAgain, "the profile of %s has the factor %v, %v to %v, for %q in %q", fault.Shorten(p.GPU),
+		if !(f.Low >= leastFactor && f.Low <= f.Factor && f.Factor <= f.High &&
+			f.High <= mostFactor) || f.DType.size() == 0 || keys[key] {
+			return fault.New(fault.InvalidArgument, profileAgain,
+				"the profile of %s has the factor %v, %v to %v, for %q in %q", fault.Shorten(p.GPU),
 				f.Factor, f.Low, f.High, fault.Shorten(f.Group), fault.Shorten(string(f.DType)))
 		}
-		seen[key] = true
+		keys[key] = true
 	}
 	return nil
 }
 
-// Corrected is the model by what was measured of its card. Errors: those of Profile.Check, InvalidArgument for another card's profile.
+// Corrected is the model by what was measured of its card. Errors: those of Profile.Check,
+// InvalidArgument for another card's profile.
 func (m *Model) Corrected(p Profile) (*Model, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
 	if p.GPU != m.card.Key {
-		return nil, fault.New(fault.InvalidArgument, "give the table that was measured on a "+m.card.Key, "the kernels were measured on a %s, and the plan is for a %s",
+		return nil, fault.New(fault.InvalidArgument, "give the table that was measured on a "+
+			m.card.Key, "the kernels were measured on a %s, and the plan is for a %s",
 			fault.Shorten(p.GPU), m.card.Key)
 	}
 	corrected := *m
-	corrected.launch, corrected.dispatch, corrected.factors = p.LaunchS, p.DispatchS, make(map[groupKey]timing.Calibration, len(p.Factors))
+	corrected.launch, corrected.dispatch, corrected.factors =
+		p.LaunchS, p.DispatchS, make(map[groupKey]timing.Calibration, len(p.Factors))
 	for _, f := range p.Factors {
 		corrected.factors[groupKey{f.Group, f.DType}] = f.Calibration
 	}

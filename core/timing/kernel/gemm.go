@@ -2,8 +2,9 @@ package kernel
 
 import "math"
 
-// Efficiency is how well products run on one card: the share of the peak rate that a multiprocessor reaches inside tiles of five
-// sizes, the k that a block's start and end are worth, and the share of the bandwidth.
+// Efficiency is how well products run on one card: the share of the peak rate that a multiprocessor
+// reaches inside tiles of five sizes, the k that a block's start and end are worth, and the share
+// of the bandwidth.
 type Efficiency struct {
 	Tiles     [5]float64 `json:"tiles"` // 128×128, 128×64, 64×64, 128×32, 32×32
 	Prologue  float64    `json:"prologue"`
@@ -22,8 +23,9 @@ var splits = []float64{1, 2, 4, 8}
 // partial is bytes of a partial sum of a divided product.
 const partial = 4
 
-// Seconds of a product is that of its best tile and split: blocks run in whole rounds over the multiprocessors, so that one tile too many costs
-// a round. Without quantization, work divides evenly. It is never less than its bytes take. rate is FLOP/s at a share of 1.
+// Seconds of a product is that of its best tile and split: blocks run in whole rounds over the
+// multiprocessors, so that one tile too many costs a round. Without quantization, work divides
+// evenly. It is never less than its bytes take. rate is FLOP/s at a share of 1.
 func (e Efficiency) Seconds(o Operation, card Card, rate float64, quantized bool) float64 {
 	batch, m, n, k := float64(o.Batch), float64(o.M), float64(o.N), float64(o.K)
 	bytes := o.Bytes()
@@ -42,7 +44,8 @@ func (e Efficiency) Seconds(o Operation, card Card, rate float64, quantized bool
 		blocks := batch * math.Ceil(m/tile.m) * math.Ceil(n/tile.n)
 		for _, split := range splits {
 			rounds := math.Ceil(blocks * split / card.Multiprocessors)
-			took := rounds * card.Multiprocessors * 2 * tile.m * tile.n * (k/split + e.Prologue) / (rate * e.Tiles[tile.share])
+			took := rounds * card.Multiprocessors * 2 * tile.m * tile.n * (k/split +
+				e.Prologue) / (rate * e.Tiles[tile.share])
 			if split > 1 {
 				took += (split + 1) * batch * m * n * partial / (card.Bandwidth * e.Bandwidth)
 			}
@@ -52,7 +55,8 @@ func (e Efficiency) Seconds(o Operation, card Card, rate float64, quantized bool
 	return max(best, moving)
 }
 
-// scaled is the same with every tile's share times a factor, none above what a multiprocessor can do.
+// scaled is the same with every tile's share times a factor, none above what a multiprocessor can
+// do.
 func (e Efficiency) scaled(factor float64) Efficiency {
 	for i := range e.Tiles {
 		e.Tiles[i] = min(e.Tiles[i]*factor, 1)
@@ -62,9 +66,9 @@ func (e Efficiency) scaled(factor float64) Efficiency {
 
 // peak is the largest share of the rate that any tile reaches.
 func (e Efficiency) peak() float64 {
-	most := 0.0
+	highest := 0.0
 	for _, share := range e.Tiles {
-		most = max(most, share)
+		highest = max(highest, share)
 	}
-	return most
+	return highest
 }

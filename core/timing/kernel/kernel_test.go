@@ -128,7 +128,8 @@ func TestTensorCoresByTypeAndCard(t *testing.T) {
 	}
 }
 
-// TestConvolutionsInHalfPrecisionAreCopied: into channels last and back, each element read and written once more, but for those over a single channel.
+// TestConvolutionsInHalfPrecisionAreCopied: into channels last and back, each element read and
+// written once more, but for those over a single channel.
 func TestConvolutionsInHalfPrecisionAreCopied(t *testing.T) {
 	m := modelOf(t, "A100-80GB SXM", Terms{})
 	convolution := func(d DType, channels int64) Operation {
@@ -148,7 +149,8 @@ func TestConvolutionsInHalfPrecisionAreCopied(t *testing.T) {
 }
 
 func TestPowerCapsTheRate(t *testing.T) {
-	weak, strong := modelOf(t, "A100-80GB PCIe", Terms{}), modelOf(t, "A100-80GB SXM", Terms{}) // 300 and 400 W
+	// 300 and 400 W
+	weak, strong := modelOf(t, "A100-80GB PCIe", Terms{}), modelOf(t, "A100-80GB SXM", Terms{})
 	big := gemm(Float16, 1, 8192, 8192, 8192)
 	assert.Greater(t, secondsOf(t, weak, big), 1.01*secondsOf(t, strong, big))
 	free := modelOf(t, "A100-80GB PCIe", Terms{NoPower: true})

@@ -18,10 +18,11 @@ type Table struct {
 	Driver      string  `json:"driver"`
 	Torch       string  `json:"torch"`
 	CUDA        string  `json:"cuda"`
-	Date        string  `json:"date"`       // 2026-01-31
-	LaunchS     float64 `json:"launch_s"`   // of a kernel with next to nothing to do, behind others
-	DispatchS   float64 `json:"dispatch_s"` // of the CPU for one kernel of a layer's forward and backward pass
-	Kernels     []Row   `json:"kernels"`
+	Date        string  `json:"date"`     // 2026-01-31
+	LaunchS     float64 `json:"launch_s"` // of a kernel with next to nothing to do, behind others
+	// of the CPU for one kernel of a layer's forward and backward pass
+	DispatchS float64 `json:"dispatch_s"`
+	Kernels   []Row   `json:"kernels"`
 }
 
 // Row is one kernel's time.
@@ -47,10 +48,12 @@ const (
 
 const profileAgain = "measure it again on an idle card: asrconfig profile-gpu"
 
-// ReadTable reads a table and checks what can be without knowing the card. Errors: Corrupt for what is no table, and those of check.
+// ReadTable reads a table and checks what can be without knowing the card. Errors: Corrupt for what
+// is no table, and those of check.
 func ReadTable(text []byte) (Table, error) {
 	if len(text) > mostTableBytes {
-		return Table{}, fault.New(fault.Corrupt, profileAgain, "a table of kernels with %d bytes; 4 MiB are the most", len(text))
+		return Table{}, fault.New(fault.Corrupt, profileAgain,
+			"a table of kernels with %d bytes; 4 MiB are the most", len(text))
 	}
 	var t Table
 	if err := jsontext.Decode(text, &t); err != nil {
@@ -61,7 +64,8 @@ func ReadTable(text []byte) (Table, error) {
 
 func (t Table) check() error {
 	if t.Version != tableVersion {
-		return fault.New(fault.InvalidArgument, "update asrconfig-go, or "+profileAgain, "a table of kernels of version %d; version %d is known", t.Version, tableVersion)
+		return fault.New(fault.InvalidArgument, "update asrconfig-go, or "+profileAgain,
+			"a table of kernels of version %d; version %d is known", t.Version, tableVersion)
 	}
 	if len(t.Kernels) < fewestRows || len(t.Kernels) > mostRows {
 		return t.wrong("%d kernels; %d to %d tell of a card", len(t.Kernels), fewestRows, mostRows)
@@ -69,19 +73,20 @@ func (t Table) check() error {
 	if err := checkMeasured(t.GPU, t.Date, t.LaunchS, t.DispatchS); err != nil {
 		return err
 	}
-	seen := make(map[Operation]float64, len(t.Kernels))
+	times := make(map[Operation]float64, len(t.Kernels))
 	for _, row := range t.Kernels {
-		if err := t.checkRow(row, seen); err != nil {
+		if err := t.checkRow(row, times); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkMeasured refuses what neither a table nor a profile can say of a card.
+// checkMeasured rejects values that neither a table nor a profile can have.
 func checkMeasured(gpu, date string, launch, dispatch float64) error {
-	wrong := func(what string, value any) error {
-		return fault.New(fault.InvalidArgument, profileAgain, "what was measured of %s has %s %v", fault.Shorten(gpu), what, value)
+	wrong := func(field string, value any) error {
+		return fault.New(fault.InvalidArgument, profileAgain, "what was measured of %s has %s %v",
+			fault.Shorten(gpu), field, value)
 	}
 	if _, err := time.Parse(time.DateOnly, date); err != nil {
 		return wrong("the date", fault.Shorten(date))
@@ -96,11 +101,12 @@ func checkMeasured(gpu, date string, launch, dispatch float64) error {
 }
 
 func (t Table) wrong(format string, values ...any) error {
-	return fault.New(fault.InvalidArgument, profileAgain, "the table of kernels of %s has %s", fault.Shorten(t.GPU), fmt.Sprintf(format, values...))
+	return fault.New(fault.InvalidArgument, profileAgain, "the table of kernels of %s has %s",
+		fault.Shorten(t.GPU), fmt.Sprintf(format, values...))
 }
 
 // checkRow refuses a row that is no time, or that another one contradicts.
-func (t Table) checkRow(row Row, seen map[Operation]float64) error {
+func (t Table) checkRow(row Row, times map[Operation]float64) error {
 	if err := row.Check(); err != nil {
 		return err
 	}
@@ -108,22 +114,25 @@ func (t Table) checkRow(row Row, seen map[Operation]float64) error {
 	if !(row.Seconds > 0 && row.Seconds <= longestKernel) {
 		return t.wrong("%v seconds for %q", row.Seconds, name)
 	}
-	if !(row.Low > 0 && row.Low <= row.Seconds && row.Seconds <= row.High && row.High <= longestKernel) {
+	if !(row.Low > 0 && row.Low <= row.Seconds && row.Seconds <= row.High &&
+		row.High <= longestKernel) {
 		return t.wrong("%v seconds for %q, between %v and %v", row.Seconds, name, row.Low, row.High)
 	}
 	row.Times = 0
-	before, repeated := seen[row.Operation]
+	before, repeated := times[row.Operation]
 	if repeated && math.Abs(math.Log(row.Seconds/before)) > math.Log(farthestRepetitions) {
-		return t.wrong("%v and %v seconds for the same %q: more than %v times apart", before, row.Seconds, name, farthestRepetitions)
+		return t.wrong("%v and %v seconds for the same %q: more than %v times apart", before,
+			row.Seconds, name, farthestRepetitions)
 	}
-	seen[row.Operation] = row.Seconds
+	times[row.Operation] = row.Seconds
 	return nil
 }
 
-// card is the one that the table names. Errors: NotFound for a card that the catalogue lacks, Unsupported without figures.
+// card is the one that the table names. Errors: NotFound for a card that the catalogue lacks,
+// Unsupported without figures.
 func (t Table) card() (Card, error) {
-	entry, known := gpus.Match(t.GPU, t.MemoryBytes)
-	if !known {
+	entry, ok := gpus.Match(t.GPU, t.MemoryBytes)
+	if !ok {
 		var err error
 		if entry, _, err = gpus.Parse(t.GPU); err != nil {
 			return Card{}, err
@@ -136,14 +145,16 @@ func (t Table) card() (Card, error) {
 func (t Table) checkRates(m *Model) error {
 	for _, row := range t.Kernels {
 		if peak := mostOfPeak * m.Rate(row.DType); row.product() && row.FLOPs()/row.Seconds > peak {
-			return t.wrong("%.3g FLOP/s for %q: more than twice the peak of a %s", row.FLOPs()/row.Seconds, fault.Shorten(row.Name), m.card.Key)
+			return t.wrong("%.3g FLOP/s for %q: more than twice the peak of a %s",
+				row.FLOPs()/row.Seconds, fault.Shorten(row.Name), m.card.Key)
 		}
-		most := mostOfPeak * m.card.Bandwidth
+		limit := mostOfPeak * m.card.Bandwidth
 		if row.Bytes() <= m.card.L2 {
-			most *= mostCacheGain
+			limit *= mostCacheGain
 		}
-		if row.Bytes()/row.Seconds > most {
-			return t.wrong("%.3g bytes/s for %q: more than twice the peak of a %s", row.Bytes()/row.Seconds, fault.Shorten(row.Name), m.card.Key)
+		if row.Bytes()/row.Seconds > limit {
+			return t.wrong("%.3g bytes/s for %q: more than twice the peak of a %s",
+				row.Bytes()/row.Seconds, fault.Shorten(row.Name), m.card.Key)
 		}
 	}
 	return nil

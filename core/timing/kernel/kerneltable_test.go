@@ -44,17 +44,17 @@ func suiteFor(t testing.TB, r SuiteRequest) []Sample {
 func TestTheSuiteHasEveryKindAndFitsTheCard(t *testing.T) {
 	for capability, types := range map[string]int{"": 1, "6.0": 2, "7.5": 2, "8.0": 4, "9.0": 4} {
 		suite := suiteFor(t, SuiteRequest{ComputeCapability: capability, MemoryBytes: 16e9})
-		kinds, found, seen := map[Kind]int{}, map[DType]bool{}, map[Operation]bool{}
+		kinds, dtypes, operations := map[Kind]int{}, map[DType]bool{}, map[Operation]bool{}
 		for _, s := range suite {
 			require.NoError(t, s.Operation.Check())
 			require.LessOrEqual(t, s.Operation.Bytes(), 4e9)
 			require.NotEmpty(t, s.Shape)
-			require.False(t, seen[s.Operation], "%v", s)
+			require.False(t, operations[s.Operation], "%v", s)
 			kinds[s.Operation.Kind]++
-			found[s.Operation.DType], seen[s.Operation] = true, true
+			dtypes[s.Operation.DType], operations[s.Operation] = true, true
 		}
 		assert.Len(t, kinds, 12, capability)
-		assert.Len(t, found, types, capability)
+		assert.Len(t, dtypes, types, capability)
 		assert.Greater(t, len(suite), fewestRows)
 	}
 	all := suiteFor(t, SuiteRequest{MemoryBytes: 16e9})

@@ -1,5 +1,6 @@
-// Package kernel gives the seconds of single GPU kernels, and of steps made of them: from what an operation computes and moves, the
-// card's specifications, and shares of them that were fitted on published measurements of operators (docs/timing.md). It does no I/O.
+// Package kernel predicts the seconds of single GPU kernels, and of steps made of them: from what
+// an operation computes and moves, the card's specifications, and shares of them that were fitted
+// on published measurements of operators (docs/timing.md). It does no I/O.
 package kernel
 
 import (
@@ -10,11 +11,14 @@ import (
 type Kind string
 
 const (
-	GEMM          Kind = "gemm"          // batch × (m×k by k×n)
-	Convolution   Kind = "convolution"   // as the product it amounts to: m outputs, n channels, k = channels × kernel
-	Attention     Kind = "attention"     // a fused kernel: batch·heads × (m×k by k×n) and back, without the scores in memory
-	Elementwise   Kind = "elementwise"   // contiguous operands
-	Broadcast     Kind = "broadcast"     // an operand repeated along an inner dimension, which needs an index calculation per element
+	GEMM Kind = "gemm" // batch × (m×k by k×n)
+	// as the product it amounts to: m outputs, n channels, k = channels × kernel
+	Convolution Kind = "convolution"
+	// a fused kernel: batch·heads × (m×k by k×n) and back, without the scores in memory
+	Attention   Kind = "attention"
+	Elementwise Kind = "elementwise" // contiguous operands
+	// an operand repeated along an inner dimension, which needs an index calculation per element
+	Broadcast     Kind = "broadcast"
 	Copy          Kind = "copy"          // from or to another layout
 	Reduction     Kind = "reduction"     // sums over rows or columns, losses
 	Softmax       Kind = "softmax"       // over rows; Row tells which of two kernels runs
@@ -22,7 +26,8 @@ const (
 	NormBackward  Kind = "norm_backward" // with the gradients of scale and shift
 	Gather        Kind = "gather"        // embeddings and their gradients
 	Optimizer     Kind = "optimizer"     // elementwise over lists of parameters
-	Transfer      Kind = "transfer"      // between the card and pinned host memory: read on one side, written on the other
+	// between the card and pinned host memory: read on one side, written on the other
+	Transfer Kind = "transfer"
 )
 
 // Phase is the part of a step that an operation belongs to.
@@ -73,13 +78,15 @@ type Operation struct {
 	Read    float64 `json:"read"`          // bytes
 	Written float64 `json:"written"`       // bytes
 	Kernels int64   `json:"kernels"`       // launched for it; 0 is taken for one
-	Times   float64 `json:"times"`         // how often it comes in the step, on average; 0 is taken for once
+	// how often it comes in the step, on average; 0 is taken for once
+	Times float64 `json:"times"`
 }
 
 // Bytes is what it moves.
 func (o Operation) Bytes() float64 { return o.Read + o.Written }
 
-// FLOPs is two for each multiply-add. Fused attention has two products forward and five backward, where the scores are computed again.
+// FLOPs is two for each multiply-add. Fused attention has two products forward and five backward,
+// where the scores are computed again.
 func (o Operation) FLOPs() float64 {
 	products := 1.0
 	if o.Kind == Attention && o.Phase == Backward {
@@ -92,10 +99,10 @@ func (o Operation) FLOPs() float64 {
 
 func (o Operation) launches() float64 { return float64(max(1, o.Kernels)) }
 
-// product tells whether it is bounded by arithmetic as well as by bytes.
+// product reports whether it is bounded by arithmetic as well as by bytes.
 func (o Operation) product() bool { return o.Kind.Product() }
 
-// Product tells whether operations of a kind have batch, m, n and k.
+// Product reports whether operations of a kind have batch, m, n and k.
 func (k Kind) Product() bool { return k == GEMM || k == Convolution || k == Attention }
 
 // mostBytes and mostElements bound what one operation can be given: beyond every card.
@@ -103,14 +110,15 @@ const mostBytes, mostElements = 1e15, int64(1) << 40
 
 // Check refuses what no operation can be. Errors: InvalidArgument.
 func (o Operation) Check() error {
-	least := int64(0)
+	lowest := int64(0)
 	if o.product() {
-		least = 1
+		lowest = 1
 	}
 	switch {
 	case o.DType.size() == 0:
 		return o.wrong("the data type", o.DType)
-	case o.Phase != Forward && o.Phase != Recomputation && o.Phase != Backward && o.Phase != OptimizerUpdate:
+	case o.Phase != Forward && o.Phase != Recomputation && o.Phase != Backward &&
+		o.Phase != OptimizerUpdate:
 		return o.wrong("the phase", o.Phase)
 	case !(o.Read >= 0 && o.Read <= mostBytes):
 		return o.wrong("bytes read", o.Read)
@@ -122,16 +130,18 @@ func (o Operation) Check() error {
 		return o.wrong("bytes moved", 0)
 	}
 	for _, field := range [...]struct {
-		name         string
-		value, least int64
-	}{{"batch", o.Batch, least}, {"m", o.M, least}, {"n", o.N, least}, {"k", o.K, least}, {"kernels", o.Kernels, 0}, {"a row of", o.Row, 0}} {
-		if field.value < field.least || field.value > mostElements {
+		name       string
+		value, low int64
+	}{{"batch", o.Batch, lowest}, {"m", o.M, lowest}, {"n", o.N, lowest}, {"k", o.K, lowest},
+		{"kernels", o.Kernels, 0}, {"a row of", o.Row, 0}} {
+		if field.value < field.low || field.value > mostElements {
 			return o.wrong(field.name, field.value)
 		}
 	}
 	return nil
 }
 
-func (o Operation) wrong(what string, value any) error {
-	return fault.New(fault.InvalidArgument, "record the operation again", "the operation %q has %s %v", fault.Shorten(o.Name), what, value)
+func (o Operation) wrong(field string, value any) error {
+	return fault.New(fault.InvalidArgument, "record the operation again",
+		"the operation %q has %s %v", fault.Shorten(o.Name), field, value)
 }

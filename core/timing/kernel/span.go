@@ -6,11 +6,12 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// Dispatch is what PyTorch takes on the CPU for one kernel in eager mode: Python, autograd, dispatcher and driver. Published profiles of eager
-// transformers have 5 to 12 µs (docs/timing.md).
+// Dispatch is what PyTorch takes on the CPU for one kernel in eager mode: Python, autograd,
+// dispatcher and driver. Published profiles of eager transformers have 5 to 12 µs (docs/timing.md).
 const Dispatch = 9e-6
 
-// Span is a part of a step on both sides. The GPU works while the CPU dispatches ahead, so that the slower side counts.
+// Span is a part of a step on both sides. The GPU works while the CPU dispatches ahead, so that the
+// slower side counts.
 type Span struct {
 	Products timing.Range // matrix products, convolutions and fused attention
 	Others   timing.Range // what reads, changes and writes tensors
@@ -28,7 +29,8 @@ func (s Span) Seconds() timing.Range {
 // Step is an iteration by its parts.
 type Step map[Phase]Span
 
-// Seconds is the whole iteration: a part begins when the one before has ended, as where a loss is read.
+// Seconds is the whole iteration: a part begins when the one before has ended, as where a loss is
+// read.
 func (s Step) Seconds() (sum timing.Range) {
 	for _, phase := range Phases {
 		sum = sum.Plus(s[phase].Seconds())
@@ -36,8 +38,9 @@ func (s Step) Seconds() (sum timing.Range) {
 	return sum
 }
 
-// Step adds up operations. Their bounds add up, too: what makes one slow makes the others slow. waits are further seconds of the CPU by phase, such as
-// those of cudaMalloc. Errors: InvalidArgument from Operation.Check.
+// Step adds up operations. Their bounds add up, too: what makes one slow makes the others slow.
+// waits are further seconds of the CPU by phase, such as those of cudaMalloc. Errors:
+// InvalidArgument from Operation.Check.
 func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, error) {
 	step := Step{}
 	for _, o := range operations {

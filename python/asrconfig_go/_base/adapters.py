@@ -16,19 +16,17 @@ _NEW_HEADS = ("lm_head", "ctc_head")  # of CTC: a fine-tuning gives them the row
 _OWN_TARGETS = (
     "give peft.get_peft_model(model, LoraConfig(target_modules=[…])) layers of it, and pass that without lora_rank"
 )
-_MOST = 4096  # as MAX_RANK of memory_settings
+_MAX_RANK = 4096  # as MAX_RANK of memory_settings
 
 
 def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
-    """``model`` as a ``peft.PeftModel`` that trains adapters of ``rank`` beside queries and values, and what is new.
+    """Return ``model`` as a ``peft.PeftModel`` that trains adapters of ``rank`` on the query and value projections.
 
-    New is a CTC head; of an audio LLM the projector between encoder and language model trains, too, as in its makers'
-    recipes.
-
-    The rest of the model is frozen; its layers are changed in place, so use what is returned. The adapters add nothing
-    before the first step; their weights depend on ``seed`` alone. What bitsandbytes has loaded in 8 or 4 bits is
-    prepared by ``peft.prepare_model_for_kbit_training``. Plan with the same rank (``lora_rank``) or with what is
-    returned, and call it before ``config.apply(model)``.
+    A CTC head trains, too, as does an audio LLM's projector between the encoder and the language model. Everything else
+    is frozen. The layers are changed in place, so use the returned model. The adapters change no output before the
+    first step; their initial weights depend on ``seed`` alone. Models that bitsandbytes loaded in 8 or 4 bits are
+    prepared by ``peft.prepare_model_for_kbit_training``. Plan with the same rank (``lora_rank``) or with the returned
+    model, and call this before ``config.apply(model)``.
 
     Raises ``UnsupportedError`` without PEFT, and for models whose attention would not run the adapters;
     ``InvalidArgumentError`` for a model that has adapters.
@@ -60,19 +58,38 @@ def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
 
 
 def check_task_type(model: Any) -> None:
-    """Raise ``InvalidArgumentError`` where PEFT adds ``input_ids`` to the batches of a model that hears."""
-    for each in (getattr(model, "peft_config", None) or {}).values():
+    """Raise ``InvalidArgumentError`` where PEFT would add ``input_ids`` to batches of audio."""
+    for adapter in (getattr(model, "peft_config", None) or {}).values():
         takes = getattr(bare(model), "main_input_name", "input_ids")
-        if getattr(each, "task_type", None) == "SEQ_2_SEQ_LM" and takes != "input_ids":
+        if getattr(adapter, "task_type", None) == "SEQ_2_SEQ_LM" and takes != "input_ids":
             raise InvalidArgumentError(
                 f"the adapters' task_type is SEQ_2_SEQ_LM, which adds input_ids to batches of {takes}",
                 "leave task_type out of the LoraConfig",
             )
 
 
+def adapter_options(model: Any, new_rank: int, policy: str) -> dict[str, Any]:
+    """The planner's options for a model that already has adapters; raises for ``new_rank`` of further ones."""
+    check_task_type(model)
+    rank = lora_rank(model)
+    if rank and new_rank:
+        raise InvalidArgumentError(f"the model has adapters of rank {rank} already", "leave lora_rank out")
+    return {"lora_rank": rank, "adapted": True} if rank and policy == "fastest" else {}  # "published" knows none
+
+
+def check_planned_adapters(model: Any, rank: int) -> None:
+    """Raise ``InvalidArgumentError`` for adapters that cannot train, and where a plan's of ``rank`` are missing."""
+    check_task_type(model)
+    if rank and not lora_rank(model):
+        raise InvalidArgumentError(
+            f"the plan trains adapters of rank {rank}, and the Trainer's {type(model).__name__} has none",
+            f"make them before the Trainer: model = asrconfig_go.apply.add_lora(model, {rank})",
+        )
+
+
 def _check(model: Any, rank: int) -> None:
-    if not 1 <= rank <= _MOST:
-        raise InvalidArgumentError(f"lora_rank = {rank} is not between 1 and {_MOST}", "pass 8 to 64")
+    if not 1 <= rank <= _MAX_RANK:
+        raise InvalidArgumentError(f"lora_rank = {rank} is not between 1 and {_MAX_RANK}", "pass 8 to 64")
     if lora_rank(model):
         raise InvalidArgumentError(
             f"the {type(bare(model)).__name__} has adapters of rank {lora_rank(model)}", "pass it without lora_rank"
@@ -84,18 +101,18 @@ def _check(model: Any, rank: int) -> None:
 def _targets(model: Any) -> tuple[str, str]:
     kind = type(model).__name__
     linear = {name.rpartition(".")[2] for name, m in model.named_modules() if hasattr(m, "in_features")}
-    found = next((pair for pair in _QUERIES_AND_VALUES if linear.issuperset(pair)), None)
-    if found is None:
-        raise UnsupportedError(f"{kind} has no projections to queries and values by a known name", _OWN_TARGETS)
+    chosen = next((pair for pair in _QUERIES_AND_VALUES if linear.issuperset(pair)), None)
+    if chosen is None:
+        raise UnsupportedError(f"{kind} has no query and value projections with a known name", _OWN_TARGETS)
     if kind.startswith("WavLM"):  # it hands their weights to one function of PyTorch's
         raise UnsupportedError(
             f"{kind} does not call its projections, so that adapters beside them never run", _OWN_TARGETS
         )
-    return found
+    return chosen
 
 
 def _projectors(model: Any) -> list[str]:
-    """Those whose weights are floating-point numbers: weights of 8 or 4 bits do not train."""
+    # Weights of 8 or 4 bits do not train.
     if not hasattr(model.config, "text_config"):
         return []
     parts = {name.rpartition(".")[2]: m for name, m in model.named_modules() if name.endswith(_PROJECTORS)}

@@ -10,21 +10,21 @@ from typing import Any
 
 from .errors import InvalidArgumentError
 
-_MOST_SECONDS = 86_400.0
+_MAX_SECONDS = 86_400.0
 MARGIN_RANGE = (0.70, 0.95)  # of the safety margin, as core/plan has it
 
 
 def checked(name: str, value: Any, hint: Any) -> Any:
-    """Give ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.
+    """Return ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.
 
-    A whole number becomes a float where one is wanted, and a number of NumPy's one of Python's. Truth values are no
-    numbers here, floats must be finite, and of a ``Literal`` the value must be one of its choices.
+    Whole numbers become floats where ``hint`` is float, and NumPy's numbers become Python's. Booleans are not accepted
+    as numbers, floats must be finite, and values of a ``Literal`` must be one of its choices.
     """
     value = plain(value)
     allowed = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
     if value is None and type(None) in allowed:
         return None
-    choices = [each for a in allowed if typing.get_origin(a) is typing.Literal for each in typing.get_args(a)]
+    choices = [choice for a in allowed if typing.get_origin(a) is typing.Literal for choice in typing.get_args(a)]
     if choices:
         return one_of(name, value, [False, True, *choices] if bool in allowed else choices)
     kind = next(a for a in allowed if a is not type(None))
@@ -39,7 +39,7 @@ def checked(name: str, value: Any, hint: Any) -> Any:
 
 
 def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
-    """Give ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
+    """Return ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
     if any(value is a or (isinstance(a, str) and isinstance(value, str) and value == a) for a in allowed):
         return value
     words = ", ".join(repr(a) for a in allowed)
@@ -47,7 +47,7 @@ def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
 
 
 def check_seed(seed: Any) -> None:
-    """Raise ``InvalidArgumentError`` for what torch, NumPy and the Trainer do not all take as a seed."""
+    """Raise ``InvalidArgumentError`` for seeds that torch, NumPy or the Trainer would refuse."""
     if not 0 <= checked("seed", seed, int) < 1 << 32:
         raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**32")
 
@@ -65,20 +65,20 @@ def listed(name: str, values: Any) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A NumPy scalar as Python's own number; anything else as it is."""
+    """Convert a NumPy scalar to Python's number; return anything else unchanged."""
     scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
     return value.item() if scalar else value
 
 
 def _words(kind: type) -> str:
-    known = {int: "a whole number", float: "a number", bool: "True or False", str: "text", dict: "a dictionary"}
-    return known.get(kind, f"a {kind.__name__}")
+    names = {int: "a whole number", float: "a number", bool: "True or False", str: "text", dict: "a dictionary"}
+    return names.get(kind, f"a {kind.__name__}")
 
 
 def check_seconds(name: str, seconds: Any) -> float:
-    """Give a duration above 0 and up to a day, else raise ``InvalidArgumentError``."""
+    """Return a duration above 0 and up to a day, else raise ``InvalidArgumentError``."""
     value: float = checked(name, seconds, float)
-    if not 0 < value <= _MOST_SECONDS:
+    if not 0 < value <= _MAX_SECONDS:
         raise InvalidArgumentError(
             f"{name} = {seconds!r} is not a duration above 0 and up to a day", "pass the longest clip in seconds"
         )

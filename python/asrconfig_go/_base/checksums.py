@@ -25,7 +25,7 @@ _HINT = "remove it to go without checksums"
 
 
 def write_checksums(checkpoint: Path) -> None:
-    """Keep size and CRC-32 of each file that ``checkpoint`` holds by now; in subfolders, of adapters' weights alone.
+    """Write the size and CRC-32 of each file in ``checkpoint``; in subfolders, of adapters' weights only.
 
     A CRC-32 finds every flipped bit and every zeroed block at some gigabytes a second; it is not a signature. Raises
     ``OSError``.
@@ -37,19 +37,19 @@ def write_checksums(checkpoint: Path) -> None:
 
 
 def damaged(checkpoint: Path) -> str:
-    """Which file is not what was written, and why; ``""`` when all are, and where there are no checksums."""
+    """Name the file that differs from what was written, and how; ``""`` if none does, or without checksums."""
     if not (checkpoint / NAME).is_file():
         return ""
     try:
-        told = read_object(checkpoint / NAME, "list of checksums", _HINT)
-        files = {str(name): (int(size), int(crc)) for name, (size, crc) in told["files"].items()}
+        content = read_object(checkpoint / NAME, "list of checksums", _HINT)
+        files = {str(name): (int(size), int(crc)) for name, (size, crc) in content["files"].items()}
         weights = {path.relative_to(checkpoint).as_posix() for path in weight_files(checkpoint)}
         if weights.isdisjoint(files):  # saved anew since, such as in shards: the files before are not needed any more
             files = {name: sums for name, sums in files.items() if not _was_weights(checkpoint / name)}
         for name, (size, _) in files.items():  # sizes first: they cost nothing
-            found = (checkpoint / name).stat().st_size
-            if found != size:
-                return f"{name} has {found} bytes, {size} were written"
+            current_size = (checkpoint / name).stat().st_size
+            if current_size != size:
+                return f"{name} has {current_size} bytes, {size} were written"
         wrong = [name for name, (_, crc) in files.items() if _crc32(checkpoint / name) != crc]
     except OSError as error:
         return f"{os.path.relpath(error.filename or checkpoint, checkpoint)} cannot be read: {error.strerror}"
@@ -59,7 +59,6 @@ def damaged(checkpoint: Path) -> str:
 
 
 def _was_weights(path: Path) -> bool:
-    """Whether a file that is gone held weights, or listed those that did."""
     return not path.exists() and (path.suffix in (".safetensors", ".bin") or path.name in INDICES)
 
 

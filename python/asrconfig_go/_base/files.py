@@ -8,28 +8,29 @@ import stat
 from pathlib import Path
 
 from .errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from .listing import shortened
 from .storage import from_storage
 
 
-def user_path(given: str | os.PathLike[str], what: str) -> Path:
-    """The path of the ``what`` ("dataset") that a user named, ``~`` expanded; there may be nothing.
+def user_path(name: str | os.PathLike[str], kind: str) -> Path:
+    """The path of the ``kind`` ("dataset") that a user named, with ``~`` expanded; it need not exist.
 
-    Whether something is there can be asked of it without another error: ``pathlib`` raises where a folder on the way is
-    not ours to read or a text is no file's name. Here that is ``NotFoundError``, and an empty name, which would be the
-    working folder, ``InvalidArgumentError``. ``StorageError`` is of a mount that does not answer.
+    Raises ``NotFoundError`` where ``pathlib`` could not even look (no permission, no valid file name),
+    ``InvalidArgumentError`` for an empty name, and ``StorageError`` for a mount that does not answer.
     """
-    if not isinstance(given, str | bytes | os.PathLike):
-        raise InvalidArgumentError(f"{given!r} is no {what}", "pass a path")
-    if not os.fsdecode(given):
-        raise InvalidArgumentError(f"the name of the {what} is empty", 'the working folder is "."')
+    if not isinstance(name, str | bytes | os.PathLike):
+        raise InvalidArgumentError(f"{name!r} is no {kind}", "pass a path")
+    if not os.fsdecode(name):
+        raise InvalidArgumentError(f"the name of the {kind} is empty", 'the working folder is "."')
     try:
-        path = Path(os.fsdecode(given)).expanduser()
+        path = Path(os.fsdecode(name)).expanduser()
         from_storage(path, path.stat)
     except (FileNotFoundError, NotADirectoryError):
         pass
     except (OSError, ValueError, RuntimeError) as error:  # ValueError: a zero byte; RuntimeError: nobody's home
         reason = getattr(error, "strerror", None) or error
-        raise NotFoundError(f"cannot read the {what} {_shortened(given)}: {reason}", "check the path") from error
+        text = shortened(os.fsdecode(name))
+        raise NotFoundError(f"cannot read the {kind} {text!r}: {reason}", "check the path") from error
     return path
 
 
@@ -42,18 +43,12 @@ def utf8(path: Path) -> str:
     return str(path)
 
 
-def _shortened(name: str | os.PathLike[str]) -> str:
-    text = os.fsdecode(name)
-    return repr(text if len(text) <= 200 else f"{text[:150]}…{text[-40:]}")
-
-
 def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Path | None = None) -> None:
-    """Write ``data`` to ``path`` through a temporary file, atomically: readers see the old file or the new one.
+    """Write ``data`` to ``path`` atomically: readers see the old file or the new one.
 
-    The temporary file, whose name ends in ``.part``, can be in another folder, ``by_way_of``. A power cut keeps the
-    promise only where it is ``durable``, which waits for the disk. The umask decides who may read the file, not
-    for ``tempfile``, whose files are their owner's alone. A link stays one, and what it leads to is replaced; a
-    terminal, a pipe or ``/dev/null`` is written to and stays what it is. Raises ``OSError`` as ``open`` does.
+    The temporary file, whose name ends in ``.part``, can be in another folder, ``by_way_of``. Only a ``durable`` write,
+    which waits for the disk, survives a power cut. The umask decides who may read the file, as ``tempfile`` would not
+    let it. The target of a link is replaced; terminals, pipes and ``/dev/null`` are written to. Raises ``OSError``.
     """
     path = path.resolve() if path.is_symlink() and path.is_file() else path
     if _is_stream(path):
@@ -73,10 +68,10 @@ def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Pat
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether bytes go through it; ``OSError`` for what can be neither written to nor replaced."""
+    """Whether ``path`` is a pipe or a device. Raises ``OSError`` for sockets and the like."""
     try:
         mode = path.stat().st_mode
-    except OSError:  # which writing tells better
+    except OSError:  # the write below reports it better
         return False
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
         raise OSError(errno.EINVAL, "Not a regular file", str(path))
@@ -94,7 +89,7 @@ def save_whole(path: Path, data: bytes) -> None:
 
 
 def cache_folder(part: str) -> Path:
-    """Where this user's cached files of one kind are: ``ASRCONFIG_CACHE``, else the XDG cache folder."""
+    """The folder of this user's cached files of one kind: in ``ASRCONFIG_CACHE``, else in the XDG cache folder."""
     override = os.environ.get("ASRCONFIG_CACHE")
     if override:
         return Path(override).expanduser() / part

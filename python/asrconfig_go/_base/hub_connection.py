@@ -46,7 +46,6 @@ def without_retries(unreachable: bool) -> Iterator[None]:
 
 
 def _modules() -> Iterator[Any]:
-    """Those that hold the switch."""
     for name in ("huggingface_hub.constants", "datasets.config"):
         module = sys.modules.get(name)
         if module is not None and hasattr(module, "HF_HUB_OFFLINE"):

@@ -15,16 +15,9 @@ from ._row_words import WORDS, RowKind, RowWords
 from .errors import InvalidArgumentError
 
 __all__ = [
-    "FRAMES_PER_SECOND",
-    "INPUTS",
-    "TOKENS_PER_SECOND",
-    "WORDS",
-    "InputUnit",
-    "RowKind",
-    "RowWords",
-    "audio_name",
+    "FRAMES_PER_SECOND", "INPUTS", "TOKENS_PER_SECOND", "WORDS", "InputUnit", "RowKind", "RowWords", "audio_name",
     "input_length",
-]
+]  # fmt: skip
 
 INPUTS: Final = ("input_values", "input_features", "input_ids")
 """What models of transformers call their input: samples, frames of features, tokens."""
@@ -35,15 +28,15 @@ FRAMES_PER_SECOND: Final = 100
 
 
 def audio_name(names: Iterable[str]) -> str | None:
-    """The first of the names of arguments or settings that is of audio; None of a model that hears nothing."""
+    """The first name of an argument or setting that stands for audio; None where no name does."""
     return next((name for name in names if any(part in name for part in _AUDIO)), None)
 
 
 @dataclass(frozen=True)
 class InputUnit:
-    """What the lengths of a model's input count: ``word``, so many a second; all are padded to ``fixed``, if any.
+    """The unit of a model's input lengths: ``per_second`` ``word``; all inputs are padded to ``fixed``, if set.
 
-    ``row_kind``: what people call the rows, ``"texts"`` where they hold tokens and nothing to hear.
+    ``row_kind``: ``"texts"`` where rows hold tokens and no audio.
     """
 
     word: str
@@ -52,14 +45,14 @@ class InputUnit:
     row_kind: RowKind = "clips"
 
     def seconds(self, length: int) -> float:
-        """How long an input of this length counts."""
+        """Convert an input length to seconds."""
         return (self.fixed or length) / self.per_second
 
     def __str__(self) -> str:
         if self.row_kind == "texts":
             return self.word if self.fixed is None else f"{self.fixed} {self.word} each"
-        each = f"{self.per_second:g} {self.word} a second"
-        return each if self.fixed is None else f"each of {self.seconds(0):g} s, {each}"
+        rate = f"{self.per_second:g} {self.word} a second"
+        return rate if self.fixed is None else f"each of {self.seconds(0):g} s, {rate}"
 
 
 def input_length(
@@ -77,13 +70,13 @@ def input_length(
     ``fixed`` is what all rows are padded to, ``longest`` what the model's positions allow; a longer row is cut where
     the model ``truncates``, else it is refused.
     """
-    length, most = math.ceil(seconds * per_second - 1e-6), fixed or longest
-    if most and length > most and not truncates:
+    length, allowed = math.ceil(seconds * per_second - 1e-6), fixed or longest
+    if allowed and length > allowed and not truncates:
         words = WORDS[row_kind]
-        limit, asked = words.length(most / per_second), words.length(length / per_second)
-        counted = "" if row_kind == "texts" else f": {length} samples or frames, not {most}"
+        limit, actual = words.length(allowed / per_second), words.length(length / per_second)
+        counted = "" if row_kind == "texts" else f": {length} samples or frames, not {allowed}"
         raise InvalidArgumentError(
-            f"{words.content} of {asked} is longer than the {limit} that {model} takes{counted}",
+            f"{words.content} of {actual} is longer than the {limit} that {model} takes{counted}",
             "split clips, truncate texts, or choose a model without fixed positions",
         )
     return fixed or min(length, longest or length)

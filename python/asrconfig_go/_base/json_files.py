@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from .errors import CorruptFileError, InvalidArgumentError, NotFoundError
@@ -14,28 +13,24 @@ from .storage import from_storage
 _LARGEST = 1 << 28  # bytes; what this package writes stays far under it
 
 
-def read_json(path: str | os.PathLike[str], what: str, hint: str) -> Any:
-    """What a file holds; ``what`` it should hold ("run log") is for the messages.
+def read_json(path: str | os.PathLike[str], kind: str, hint: str) -> Any:
+    """Parse a JSON file; ``kind`` ("run log") and ``hint`` are for the messages.
 
     Raises ``NotFoundError`` for a file that is missing or cannot be opened, ``CorruptFileError`` for one that is larger
-    than 256 MiB, empty, truncated, not UTF-8 or no JSON; each with ``hint``.
+    than 256 MiB, empty, truncated, not UTF-8 or not JSON.
     """
-    path = user_path(path, what)
+    path = user_path(path, kind)
+
+    def first_bytes() -> bytes:
+        with path.open("rb") as file:
+            return file.read(_LARGEST + 1)
+
     try:
-        data = from_storage(path, lambda: _first_bytes(path))
+        data = from_storage(path, first_bytes)
     except OSError as error:
-        raise NotFoundError(f"cannot read the {what} {str(path)!r}: {error.strerror}", hint) from error
+        raise NotFoundError(f"cannot read the {kind} {str(path)!r}: {error.strerror}", hint) from error
     if len(data) > _LARGEST:
         raise CorruptFileError(f"{path} has more than {_LARGEST >> 20} MiB: it is not what its name says", hint)
-    return _parsed(path, data, hint)
-
-
-def _first_bytes(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_LARGEST + 1)
-
-
-def _parsed(path: Path, data: bytes, hint: str) -> Any:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -52,18 +47,18 @@ def _parsed(path: Path, data: bytes, hint: str) -> Any:
         raise CorruptFileError(f"{path} {problem}", hint) from error
 
 
-def read_object(path: str | os.PathLike[str], what: str, hint: str) -> dict[str, Any]:
+def read_object(path: str | os.PathLike[str], kind: str, hint: str) -> dict[str, Any]:
     """``read_json`` of a file that must hold an object; ``CorruptFileError`` for anything else."""
-    told = read_json(path, what, hint)
-    if not isinstance(told, dict):
-        raise CorruptFileError(f"{path} holds no {what}", hint)
-    return told
+    content = read_json(path, kind, hint)
+    if not isinstance(content, dict):
+        raise CorruptFileError(f"{path} holds no {kind}", hint)
+    return content
 
 
 def config_values(config: Any) -> dict[str, Any]:
-    """What ``config.json`` of a configuration of transformers would hold.
+    """The content of ``config.json`` for a transformers configuration.
 
-    Raises ``InvalidArgumentError`` for an entry that JSON cannot hold, as a number of numpy: it could not be saved.
+    Raises ``InvalidArgumentError`` for an entry that JSON cannot hold, such as a NumPy number.
     """
     try:
         values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))

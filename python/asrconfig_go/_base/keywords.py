@@ -24,40 +24,41 @@ _SYNONYMS = (
 _PRECISIONS = ("fp16", "bf16", "fp32")
 
 
-def nearest(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.6) -> str:
+def nearest(name: str, names: Iterable[str], count: int = 1, cutoff: float = 0.6) -> str:
     """``did you mean 'epochs'?``; "" where no name is near."""
-    near = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
+    near = difflib.get_close_matches(name, list(names), n=count, cutoff=cutoff)
     return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def check_keywords(given: Mapping[str, Any], known: Iterable[str], what: str, planned: Iterable[str] = ()) -> None:
-    """Raise ``InvalidArgumentError`` for the first name that ``what`` does not take, with the one that is meant.
+def check_keywords(
+    settings: Mapping[str, Any], accepted: Iterable[str], owner: str, planned: Iterable[str] = ()
+) -> None:
+    """Raise ``InvalidArgumentError`` for the first setting that ``owner`` does not accept, with the likely name.
 
     ``planned`` are settings that a plan has once it is made.
     """
-    names = list(known)
-    for name, value in given.items():
+    names = list(accepted)
+    for name, value in settings.items():
         if name not in names:
-            raise InvalidArgumentError(f"{what} takes no {name!r}", _hint(name, value, names, set(planned)))
+            raise InvalidArgumentError(f"{owner} takes no {name!r}", _hint(name, value, names, set(planned)))
 
 
-def _hint(name: str, value: Any, known: list[str], planned: set[str]) -> str:
-    meant = next((other for group in _SYNONYMS if name in group for other in group if other in known), None)
+def _hint(name: str, value: Any, accepted: list[str], planned: set[str]) -> str:
+    meant = next((other for group in _SYNONYMS if name in group for other in group if other in accepted), None)
     if meant is not None:
         return f"did you mean {meant}={value!r}?"
-    if name in _PRECISIONS and "precision" in known:
+    if name in _PRECISIONS and "precision" in accepted:
         return f'did you mean precision="{name}"?'
     if name in planned:
         return f"set it in the plan: config.{name} = {value!r}"
     if planned and _of_arguments(name):
         others = "output_dir" if name == "output_dir" else f"output_dir, {name}={value!r}"
         return f"it is the Trainer's: config.to_training_arguments({others})"
-    near = nearest(name, known, cutoff=0.7)
-    return near if near else f"it takes {', '.join(known)}"
+    near = nearest(name, accepted, cutoff=0.7)
+    return near or f"it takes {', '.join(accepted)}"
 
 
 def _of_arguments(name: str) -> bool:
-    """Whether the installed TrainingArguments have it."""
     try:
         from transformers import TrainingArguments
     except ImportError:

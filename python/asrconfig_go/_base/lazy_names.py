@@ -18,7 +18,7 @@ def lazy_names(
     package: str, names: Mapping[str, tuple[str, ...]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package that has these ``names`` in its modules."""
-    module_of = {name: module for module, found in names.items() for name in found}
+    module_of = {name: module for module, members in names.items() for name in members}
     public = sorted(module_of)
 
     def look_up(name: str) -> Any:
@@ -32,7 +32,6 @@ def lazy_names(
         return value
 
     def listed() -> list[str]:
-        """Public names, looked up or not, for completion in notebooks."""
         return sorted({*vars(sys.modules[package]), *public})
 
     return look_up, listed, public

@@ -71,10 +71,10 @@ def _open(path: Path) -> ctypes.CDLL:
     except OSError as error:
         raise LibraryNotLoadedError(f"cannot load the native library {path}: {error}", _loading_hint()) from error
     _declare(library)
-    found = library.ac_abi_version()
-    if found != ABI_VERSION:
+    version = library.ac_abi_version()
+    if version != ABI_VERSION:
         raise LibraryNotLoadedError(
-            f"{path} has ABI version {found}, this package needs {ABI_VERSION}", "reinstall asrconfig-go"
+            f"{path} has ABI version {version}, this package needs {ABI_VERSION}", "reinstall asrconfig-go"
         )
     _check_version(library.ac_build_info().decode(), path)
     return library
@@ -107,10 +107,10 @@ def _in_checkout() -> bool:
 
 def _check_version(info: str, path: Path) -> None:
     """Both halves come from one build: an upgrade under a running kernel, or a file left over, mixes two."""
-    found = info.split()[1]
-    if _built_version and found not in (_built_version, _UNSET_VERSION) and not _in_checkout():
+    version = info.split()[1]
+    if _built_version and version not in (_built_version, _UNSET_VERSION) and not _in_checkout():
         raise VersionMismatchError(
-            f"{path} is of version {found}, this package of {_built_version}",
+            f"{path} is of version {version}, this package of {_built_version}",
             "after an upgrade restart the process (in a notebook, the kernel);"
             f" otherwise: pip install --force-reinstall {SOURCE}",
         )
@@ -131,12 +131,8 @@ def package_version() -> str:
 def _declare(library: ctypes.CDLL) -> None:
     library.ac_abi_version.restype = ctypes.c_uint32
     library.ac_call.restype = ctypes.c_int32
-    library.ac_call.argtypes = [
-        ctypes.c_char_p,
-        ctypes.c_size_t,
-        ctypes.POINTER(ctypes.c_void_p),
-        ctypes.POINTER(ctypes.c_size_t),
-    ]
+    pointers: list[Any] = [ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
+    library.ac_call.argtypes = [ctypes.c_char_p, ctypes.c_size_t, *pointers]
     library.ac_free.restype = None
     library.ac_free.argtypes = [ctypes.c_void_p]
     library.ac_stats_read.restype = ctypes.c_int32
@@ -161,15 +157,15 @@ def _load() -> ctypes.CDLL:
 
 
 def call(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> Any:
-    """Run one operation of core/api and give its result (see ``exchange``)."""
+    """Run one operation of core/api and return its result (see ``exchange``)."""
     return exchange(op, args, attached)[0]
 
 
 def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> tuple[Any, memoryview]:
-    """Run one operation of core/api and give its result, and the bytes that come with it.
+    """Run one operation of core/api and return its result, and the bytes that come with it.
 
-    ``attached`` are bytes for the operations that take some. Raises the exception of ``_errors`` that matches the
-    answer's code. Not a number and infinity are refused before the call: JSON has no word for them.
+    ``attached`` are bytes for the operations that take some. Raises the exception that matches the answer's error code,
+    and ``InvalidArgumentError`` for NaN and infinity, which JSON cannot express.
     """
     library = _load()
     try:
@@ -181,8 +177,10 @@ def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"")
         raise InvalidArgumentError(f"{op}: {error}", "pass numbers and text") from error
     answer, size = ctypes.c_void_p(), ctypes.c_size_t()
     rc = library.ac_call(request, len(request), ctypes.byref(answer), ctypes.byref(size))
+    if rc == POISONED:
+        raise PoisonedLibraryError(f"{op}: the library panicked earlier", "save your work and restart the process")
     if rc != 0:
-        raise _transport_error(op, rc)
+        raise InternalError(f"{op}: the library refused the call with code {rc}", "please report this as a defect")
     try:
         raw = ctypes.string_at(answer, size.value)
     finally:
@@ -196,17 +194,10 @@ def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"")
 
 
 def _plain(value: Any) -> Any:
-    """Encodes NumPy's numbers as Python's."""
-    given = plain(value)
-    if given is value:
+    number = plain(value)
+    if number is value:
         raise TypeError(f"a {type(value).__name__} is neither a number nor text")
-    return given
-
-
-def _transport_error(op: str, rc: int) -> Exception:
-    if rc == POISONED:
-        return PoisonedLibraryError(f"{op}: the library panicked earlier", "save your work and restart the process")
-    return InternalError(f"{op}: the library refused the call with code {rc}", "please report this as a defect")
+    return number
 
 
 def stats_reader(monitor: int, into: Stats) -> Any:

@@ -8,7 +8,6 @@ import logging
 import re
 import sys
 import traceback
-from types import TracebackType
 from typing import Any
 
 from . import native
@@ -19,24 +18,19 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 def classify(error: BaseException) -> dict[str, Any]:
-    """``{"class", "advice"}`` of an error by its type and text, or those of what it was raised from, of core/recovery.
+    """``{"class", "advice"}`` of an error, or of its cause, by type and text, as core/recovery classifies it.
 
     The class is ``"gpu_oom"``, ``"maybe"`` (it may have been), ``"host_oom"``, ``"poisoned"`` (this process cannot use
     the GPU any more) or ``"other"``.
     """
-    found = _classify(error)
-    cause = error.__cause__
-    # The loader says that a worker "exited unexpectedly", from the error that says why. Our own errors are final.
-    if found["class"] == "other" and cause is not None and not isinstance(error, AsrConfigError):
-        behind = classify(cause)
-        return behind if behind["class"] != "other" else found
-    return found
-
-
-def _classify(error: BaseException) -> dict[str, Any]:
     name = f"{type(error).__module__}.{type(error).__qualname__}"
-    found: dict[str, Any] = native.call("recovery.classify", {"type": name, "text": str(error)})
-    return found
+    answer: dict[str, Any] = native.call("recovery.classify", {"type": name, "text": str(error)})
+    cause = error.__cause__
+    # A loader's "worker exited unexpectedly" has the reason in its cause. Our own errors are final.
+    if answer["class"] == "other" and cause is not None and not isinstance(error, AsrConfigError):
+        behind = classify(cause)
+        return behind if behind["class"] != "other" else answer
+    return answer
 
 
 def clear_frames(error: BaseException) -> None:
@@ -46,22 +40,17 @@ def clear_frames(error: BaseException) -> None:
     cell.
     """
     chain: list[BaseException | None] = [error, getattr(sys, "last_value", None)]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while chain:
         current = chain.pop()
-        if current is not None and id(current) not in seen:
-            seen.add(id(current))
-            _clear(current.__traceback__)
+        if current is not None and id(current) not in visited:
+            visited.add(id(current))
+            for frame, _ in traceback.walk_tb(current.__traceback__):
+                with contextlib.suppress(RuntimeError):  # it is still running
+                    frame.clear()
+                    # Up to Python 3.12 a frame keeps the dict of locals once read, until it is read again.
+                    frame.f_locals.get("")
             chain += [current.__cause__, current.__context__]
-
-
-def _clear(trace: TracebackType | None) -> None:
-    while trace is not None:
-        with contextlib.suppress(RuntimeError):  # it is still running
-            trace.tb_frame.clear()
-            # Up to Python 3.12 a frame keeps the dict of locals that was looked at, until it is looked at again.
-            trace.tb_frame.f_locals.get("")
-        trace = trace.tb_next
 
 
 def without_frames(error: BaseException) -> str:
@@ -80,7 +69,7 @@ def without_frames(error: BaseException) -> str:
 
 
 def free_memory() -> None:
-    """Collect garbage and give the GPU's cached memory back."""
+    """Collect garbage and release the GPU's cached memory."""
     import torch
 
     gc.collect()

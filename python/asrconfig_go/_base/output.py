@@ -31,9 +31,9 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
 
 
 def _in_ascii(character: str, power: bool) -> str:
-    known = _ASCII.get(character)
-    if known is not None:
-        return known
+    replacement = _ASCII.get(character)
+    if replacement is not None:
+        return replacement
     for first, last, drawn in _DRAWN:
         if first <= character <= last:
             return drawn
@@ -61,15 +61,15 @@ def write(text: str, stream: IO[str] | None = None) -> bool:
     return True
 
 
-def show(what: object, stream: IO[str] | None = None) -> bool:
+def show(value: object, stream: IO[str] | None = None) -> bool:
     """``print(what)`` by ``write``."""
-    return write(f"{what}\n", stream)
+    return write(f"{value}\n", stream)
 
 
-def show_json(what: Any, *, indent: int | None = 2) -> bool:
+def show_json(value: Any, *, indent: int | None = 2) -> bool:
     """Print JSON; what the encoding lacks is escaped, so that nothing of it is lost."""
-    text = json.dumps(what, indent=indent, ensure_ascii=False)
-    return show(text if _fits(text, sys.stdout) else json.dumps(what, indent=indent))
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    return show(text if _fits(text, sys.stdout) else json.dumps(value, indent=indent))
 
 
 def _fits(text: str, stream: Any) -> bool:
@@ -93,7 +93,7 @@ def _encoding(stream: Any) -> str:
 @contextlib.contextmanager
 def forgiving_streams() -> Iterator[None]:
     """Let what others print to stdout and stderr, such as argparse its help, lose characters rather than fail."""
-    before = [(each, each.errors) for each in (sys.stdout, sys.stderr) if hasattr(each, "reconfigure")]
+    before = [(stream, stream.errors) for stream in (sys.stdout, sys.stderr) if hasattr(stream, "reconfigure")]
     for stream, _ in before:
         stream.reconfigure(errors=_ERRORS)
     try:

@@ -16,7 +16,7 @@ CHECKED_KEY: Final = "_asrconfig_checked"
 
 
 def override(owner: Any, name: str, function: Any) -> Callable[[], None]:
-    """Put ``function`` in the place of a method of one object; gives the way back."""
+    """Put ``function`` in the place of a method of one object; returns the function that restores it."""
     before = owner.__dict__.get(name)
     setattr(owner, name, function)
 

@@ -20,5 +20,5 @@ def single_process(trainer: Any) -> bool:
 
 
 def cannot_retry(trainer: Any) -> bool:
-    """Whether a step's forward and backward talk to other processes or GPUs, so that none can go back alone."""
+    """Whether forward and backward use collectives or several GPUs, so that one process cannot retry a step alone."""
     return sharded(trainer) or trainer.args.n_gpu > 1

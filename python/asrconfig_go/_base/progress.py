@@ -15,15 +15,14 @@ _DELAY_S = 0.5
 class ProgressBar:
     """A tqdm bar that shows only on work of more than half a second; nothing without tqdm.
 
-    tqdm is imported when the bar is shown: that takes longer than most short work. ``note`` gives what is shown behind
-    the time left.
+    tqdm is imported when the bar is shown: that takes longer than most short work. ``note`` returns the bar's postfix.
     """
 
     def __init__(
-        self, what: str, unit: str, total: int | None, shown: bool, note: Callable[[], str] = lambda: ""
+        self, label: str, unit: str, total: int | None, visible: bool, note: Callable[[], str] = lambda: ""
     ) -> None:
-        self._options = {"desc": what, "unit": unit, "total": total}
-        self._shown, self._note, self._started = shown, note, time.time()
+        self._options: dict[str, Any] = {"desc": label, "unit": unit, "total": total}
+        self._shown, self._note, self._started = visible, note, time.time()
         self._bar: Any = None
 
     def __enter__(self) -> Advance:
@@ -33,7 +32,11 @@ class ProgressBar:
         if not self._shown or time.time() < self._started + _DELAY_S:
             return
         try:
-            self._bar = self._bar if self._bar is not None else _tqdm(self._options, self._started)
+            if self._bar is None:
+                from tqdm.auto import tqdm
+
+                self._bar = tqdm(**self._options, delay=_DELAY_S, leave=False)
+                self._bar.start_t = self._bar.last_print_t = self._started  # the work began earlier
             self._bar.total = total
             self._bar.set_postfix_str(self._note(), refresh=False)
             self._bar.update(done - self._bar.n)
@@ -44,12 +47,3 @@ class ProgressBar:
         if self._bar is not None:
             with contextlib.suppress(OSError, ValueError):
                 self._bar.close()
-
-
-def _tqdm(options: dict[str, Any], started: float) -> Any:
-    """A bar of work that started earlier; the first update draws it."""
-    from tqdm.auto import tqdm
-
-    bar = tqdm(**options, delay=_DELAY_S, leave=False)
-    bar.start_t = bar.last_print_t = started
-    return bar

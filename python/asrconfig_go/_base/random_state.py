@@ -1,10 +1,9 @@
 """Saves and restores the global random number generators.
 
-Layer drop, masks of time and the orders of some samplers are drawn from the same generators of the CPU. While nothing
-fails the guard draws nothing from them. A step that is computed in several micro-batches draws more than the whole one:
-its first micro-batch draws what the whole one would, the others draw from seeds of their own, and the generators are
-then left as they were behind the first. What does not depend on a batch's size, as layer drop on a GPU does not, is so
-drawn as in a step that was not split. Generators of a GPU, which nothing but the model draws from, are left to run on.
+Layer drop, time masks and some samplers draw from the CPU's generators. The guard draws nothing from them while nothing
+fails. In a step that is split, the first micro-batch draws what the whole batch would, the others use seeds of their
+own, and the generators then continue from their state after the first. So draws that do not depend on the batch size
+are those of a step that was not split. A GPU's generators, which only the model draws from, are not restored.
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ import torch
 
 
 def seed_of(state: dict[str, Any]) -> int:
-    """A number from 0 to 2³¹ − 1 that follows from a state of ``cpu_state``; nothing is drawn from the generators."""
+    """Derive a seed below 2³¹ from a state of ``cpu_state``, without drawing from the generators."""
     generator = torch.Generator()
     generator.set_state(state["torch"])
     return int(torch.randint(2**31, (1,), generator=generator))
 
 
 def seed_cpu(seed: int) -> None:
-    """Start the CPU's generators again: Python's, numpy's and torch's."""
+    """Seed the CPU's generators: Python's, NumPy's and torch's."""
     random.seed(seed)
     np.random.seed(seed)
     torch.default_generator.manual_seed(seed)
 
 
 class _Twister:
-    """The state of a Mersenne twister, which takes 10 to 50 µs to give: asked for again only once something was drawn.
+    """Caches the state of a Mersenne twister, which takes 10 to 50 µs to read, until something is drawn.
 
-    That shows in the place among its words, and in any of these: all are others once each was drawn. The place comes
+    A draw changes the position among its words; once each word was drawn, all words change. The position is stored
     first or last.
     """
 
@@ -48,17 +47,14 @@ class _Twister:
         get: Callable[[], Any],
         waits: Callable[[Any], bool],
     ) -> None:
-        """The generator ``name`` of ``holder``, and the ``address`` of its words, if it has them.
-
-        ``waits``: whether in a state the second of two normal numbers waits, which is drawn unseen.
-        """
+        # ``waits``: whether a state holds the second of two normal numbers, which is drawn without changing the words.
         self._holder, self._name, self._address, self._get, self._waits = holder, name, address, get, waits
         self._of: Any = None
         self._words: Any = None
         self.forget()
 
     def forget(self) -> None:
-        """A state was put back: with the same words, a number may wait in it or not."""
+        """Drop the cached state, after another one was restored."""
         self._first = self._last = -1
         self._state: Any = None
 
@@ -85,7 +81,6 @@ _Words = ctypes.c_uint32 * 625  # 624, and the place among them, which comes fir
 
 
 def _in_python(generator: Any) -> int | None:
-    """Behind what every object has; None where that is not so."""
     begin = object.__basicsize__
     if type(generator).__basicsize__ < begin + ctypes.sizeof(_Words):
         return None
@@ -104,12 +99,12 @@ _numpy = _Twister(
 
 
 def cpu_state() -> dict[str, Any]:
-    """That of the CPU's generators."""
+    """The state of the CPU's generators."""
     return {"python": _python(), "numpy": _numpy(), "torch": torch.default_generator.get_state()}
 
 
 def set_cpu_state(state: dict[str, Any]) -> None:
-    """Put back what ``cpu_state`` gave. The torch seed, which the Trainer's sampler starts from, is part of it."""
+    """Restore a state of ``cpu_state``, including the torch seed from which the Trainer's sampler starts."""
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])
     _python.forget()
@@ -119,7 +114,7 @@ def set_cpu_state(state: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def cpu_generators_kept() -> Iterator[None]:
-    """Put the CPU's generators back, whatever happens in between."""
+    """Restore the CPU's generators at the end of the block."""
     state = cpu_state()
     try:
         yield
@@ -128,17 +123,17 @@ def cpu_generators_kept() -> Iterator[None]:
 
 
 def gpu_states() -> list[torch.Tensor]:
-    """Those of the GPUs' generators; none without a GPU that is in use."""
+    """The states of the GPUs' generators; empty without a GPU."""
     return torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
 
 
 def gpu_states_in_use() -> list[torch.Tensor]:
-    """The same where this process uses GPUs already, 16 bytes of each; cheap enough for every step."""
-    return [each.get_state() for each in torch.cuda.default_generators] if torch.cuda.is_initialized() else []
+    """The same, empty until this process has initialised CUDA: 16 bytes for each GPU, cheap enough for every step."""
+    return [g.get_state() for g in torch.cuda.default_generators] if torch.cuda.is_initialized() else []
 
 
 def set_gpu_states(states: list[torch.Tensor]) -> None:
-    """Put back what ``gpu_states`` gave."""
+    """Restore states of ``gpu_states``."""
     if states:
         torch.cuda.set_rng_state_all(states)
 
@@ -149,6 +144,6 @@ def rng_state() -> dict[str, Any]:
 
 
 def set_rng_state(state: dict[str, Any]) -> None:
-    """Put back what ``rng_state`` gave."""
+    """Restore a state of ``rng_state``."""
     set_cpu_state(state)
     set_gpu_states(state["cuda"])

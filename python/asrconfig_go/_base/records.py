@@ -6,24 +6,25 @@ A field with ``metadata={"local": True}`` exists in Python only.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import types
 import typing
 from typing import Any, TypeVar
 
 from .errors import CorruptFileError, InternalError
+from .listing import shortened
 
 T = TypeVar("T")
 _SCALARS = frozenset((bool, int, float, str, type(None)))
 _REINSTALL = "reinstall asrconfig-go"
-_HINTS: dict[type, dict[str, Any]] = {}  # a type's JSON fields, looked up once
 
 
 def from_json(cls: type[T], data: dict[str, Any]) -> T:
     """Build ``cls`` from a JSON object whose keys are exactly its fields.
 
-    Tuples and dictionaries may be null in JSON. A missing or an unknown key and a value of another type mean that
-    package and library differ, and are an ``InternalError``; see ``from_file`` for what people can change.
+    Tuples and dictionaries may be null in JSON. A missing or unknown key and a value of another type mean that package
+    and library differ, and raise an ``InternalError``; see ``from_file`` for files that people can change.
     """
     hints = json_fields(cls)
     if not isinstance(data, dict):
@@ -53,13 +54,11 @@ def from_file(cls: type[T], data: dict[str, Any], path: Any, hint: str) -> T:
 
 def json_fields(cls: Any) -> dict[str, Any]:
     """The fields of a dataclass that are in its JSON, in order, with their type hints."""
-    known = _HINTS.get(cls)
-    if known is None:
-        known = _HINTS[cls] = _remote_fields(cls)
-    return known
+    return _json_fields(cls)
 
 
-def _remote_fields(cls: Any) -> dict[str, Any]:
+@functools.cache
+def _json_fields(cls: Any) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if not field.metadata.get("local")}
 
@@ -87,18 +86,18 @@ def _container(origin: Any, arguments: tuple[Any, ...], value: Any) -> Any:
     if value is None and (origin is dict or arguments[-1] is Ellipsis):
         return origin()
     if origin is dict and isinstance(value, dict):
-        return {name: _value(arguments[1], each) for name, each in value.items()}
+        return {name: _value(arguments[1], item) for name, item in value.items()}
     if origin is dict or not isinstance(value, list):
         raise InternalError(f"{_shortened(value)} is not {_named(origin)}", _REINSTALL)
     if origin is tuple and arguments[-1] is not Ellipsis:
         if len(value) != len(arguments):
             raise InternalError(f"{_shortened(value)} has not {len(arguments)} values", _REINSTALL)
-        return tuple(_value(hint, each) for hint, each in zip(arguments, value, strict=True))
+        return tuple(_value(hint, item) for hint, item in zip(arguments, value, strict=True))
     return origin(_items(arguments[0], value))
 
 
 def _items(hint: Any, values: list[Any]) -> list[Any]:
-    """Columns of numbers are long: their types are looked at all at once."""
+    """Columns of numbers are long: their types are checked all at once."""
     kinds = set(map(type, values))
     kind = next((a for a in typing.get_args(hint) if a is not type(None)), hint)
     if kind in (int, str) and kinds <= {kind, *([type(None)] if kind is not hint else [])}:
@@ -120,13 +119,12 @@ def _float(value: int | float) -> float:
 
 
 def _named(kind: Any) -> str:
-    known = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "an object"}
-    return known.get(kind, "a list" if kind in (tuple, list) else getattr(kind, "__name__", str(kind)))
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "an object"}
+    return names.get(kind, "a list" if kind in (tuple, list) else getattr(kind, "__name__", str(kind)))
 
 
 def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return shortened(repr(value), 60)
 
 
 def to_json(record: Any) -> Any:

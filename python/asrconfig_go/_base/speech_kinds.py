@@ -10,7 +10,7 @@ _LANGUAGE_MODELS = ("MULTIMODAL_LM", "IMAGE_TEXT_TO_TEXT")  # the second where a
 
 
 def speech_kind(config: Any) -> SpeechKind | None:
-    """Of a transformers config: None for models of something else.
+    """The kind of speech recognition of a transformers config; None for other models.
 
     An audio LLM is a decoder without cross-attention, into whose prompt the audio's features go.
     """
@@ -31,9 +31,9 @@ def ends_with_frames(config: Any) -> bool:
 def class_for(config: Any) -> str:
     """The class that recognises speech with ``config``: the one it names, where that is for it, else its kind's."""
     tables = [*_TABLES, "SPEECH_SEQ_2_SEQ", *_LANGUAGE_MODELS]
-    known = [_table(name)[config.model_type] for name in tables if config.model_type in _table(name)]
+    classes = [_table(name)[config.model_type] for name in tables if config.model_type in _table(name)]
     named = (getattr(config, "architectures", None) or [None])[0]
-    return str(named if named in known else known[0])
+    return str(named if named in classes else classes[0])
 
 
 def _table(head: str) -> dict[str, str]:

@@ -41,11 +41,11 @@ T = TypeVar("T")
 
 
 def unanswered(error: BaseException | None, *, files_alone: bool = True) -> BaseException | None:
-    """What tells, of an exception and those that it came from, that storage did not answer; None where nothing does.
+    """The exception in the chain of ``error`` that says that storage did not answer; None where none does.
 
-    A socket's errors have such numbers, too: they count only where nothing but files was read (``files_alone``).
+    Sockets raise the same error numbers: they count only where nothing but files was read (``files_alone``).
     """
-    return next((each for each in _chain(error) if _tells(each, files_alone)), None)
+    return next((link for link in exception_chain(error) if _tells(link, files_alone)), None)
 
 
 def _tells(error: BaseException, files_alone: bool) -> bool:
@@ -54,14 +54,13 @@ def _tells(error: BaseException, files_alone: bool) -> bool:
     if isinstance(error, StorageError):
         return True
     text = str(error).lower() if getattr(error, "errno", None) is None else ""
-    return any(each in text for each in _TEXTS)
+    return any(fragment in text for fragment in _TEXTS)
 
 
 def from_storage(path: str | os.PathLike[str], read: Callable[[], T], *, files_alone: bool = True) -> T:
-    """What ``read``, which reads or writes ``path``, returns once the storage answers.
+    """Call ``read``, which reads or writes ``path``, a few times with growing pauses until the storage answers.
 
-    It is called a few times, with growing pauses. Raises ``StorageError`` where the storage does not answer, and the
-    errors of ``read`` that are about the file.
+    Raises ``StorageError`` where the storage does not answer, and the errors of ``read`` that are about the file.
     """
     for pause in (*PAUSES_S, None):
         try:
@@ -86,29 +85,29 @@ def pause_for(seconds: float) -> None:
 
 
 def storage_error(path: str | os.PathLike[str], reason: BaseException, attempts: int = 1) -> StorageError:
-    """That of a file which could not be read or written for ``reason``; an empty ``path`` is not known."""
+    """The error for a file that could not be read or written for ``reason``; ``path`` may be empty if unknown."""
     name = os.fsdecode(getattr(reason, "filename", None) or path)
     where = f"the storage under {mount_of(name)}" if name else "the storage that the data is read from"
     tried = f" after {attempts} attempts" if attempts > 1 else ""
-    what = f": {name}" * bool(name)
-    return StorageError(f"{where} does not answer{tried}{what}: {reason_of(reason)}", _HINT)
+    file = f": {name}" * bool(name)
+    return StorageError(f"{where} does not answer{tried}{file}: {reason_of(reason)}", _HINT)
 
 
 def reason_of(error: BaseException) -> str:
-    """The system's words."""
+    """The system's own message."""
     return str(getattr(error, "strerror", None) or (str(error).strip().splitlines() or [type(error).__name__])[-1])
 
 
 def read_through(path: str | os.PathLike[str]) -> None:
-    """Read a file to its end, for the error that storage which does not answer raises then."""
+    """Read a file to its end, so that storage which does not answer raises its error."""
     with Path(path).open("rb") as file:
         while file.read(1 << 20):
             pass
 
 
 def mount_of(path: str | os.PathLike[str]) -> str:
-    """Where the file system of ``path`` is mounted; its folder where that is not known. It is not asked itself."""
-    absolute = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 (resolving links would ask it)
+    """The mount point of ``path``, found without touching it; its folder where that is unknown."""
+    absolute = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 (resolving links would touch it)
     try:
         lines = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -124,10 +123,10 @@ def _unescaped(point: str) -> str:
     return point
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     """An exception and those that it was raised from."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -16,14 +16,14 @@ class CPUMoments:
         return end - begin
 
     def wait(self, end: float) -> None:
-        """They have passed."""
+        """Nothing to wait for: the CPU's moments are in the past."""
 
 
 class GPUMoments:
     """Moments in the queue of the GPU: what was queued between two of them has run when the second one has passed."""
 
     def mark(self) -> Any:
-        """This moment."""
+        """Record an event now."""
         import torch
 
         event = torch.cuda.Event(enable_timing=True)
@@ -40,6 +40,6 @@ class GPUMoments:
 
 
 def moments_of(model: Any) -> Any:
-    """Those of the device that ``model`` computes on."""
+    """The timer for the device that ``model`` computes on."""
     on_gpu = any(parameter.is_cuda for parameter in model.parameters())
     return GPUMoments() if on_gpu else CPUMoments()

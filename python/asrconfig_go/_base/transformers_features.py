@@ -21,7 +21,7 @@ def can_offload_checkpoints() -> bool:
 
 
 def checkpoint_options(every_n_layers: int, offload_checkpoints: bool) -> dict[str, Any]:
-    """What differs from checkpointing of every layer on the device, by transformers' names."""
+    """Transformers' keywords for checkpointing that differs from every layer on the device."""
     depth = {"every_n_layers": every_n_layers} if every_n_layers > 1 else {}
     return {**depth, **({"offload": True} if offload_checkpoints else {})}
 
@@ -33,9 +33,8 @@ def trainer_stops_caching() -> bool:
 
 @functools.cache
 def _says(module: str, text: str) -> bool:
-    """Whether a module of it contains a text; False without transformers."""
-    found = importlib.util.find_spec("transformers")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or spec.origin is None:
         return False
-    source = Path(found.origin).with_name(module)
+    source = Path(spec.origin).with_name(module)
     return source.exists() and text in source.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The files of a folder that transformers' Trainer and PEFT keep a model's weights in."""
+"""The files in which transformers' Trainer and PEFT save a model's weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MODEL_WEIGHTS = ("pytorch_model_fsdp.bin", "model.safetensors", "pytorch_model.
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that the Trainer reads the weights in ``folder`` from; empty where it has none.
+    """The files from which the Trainer reads the weights in ``folder``; empty where it has none.
 
     PEFT saves the adapter named "default" in ``folder`` itself, any other in a subfolder of its name. Shards that an
     index names are among the files even where they are missing, and so are the weights of an adapter whose

@@ -11,8 +11,8 @@ def bare(model: Any) -> Any:
         inside = getattr(model, "get_base_model", None)
         if hasattr(model, "_orig_mod"):
             model = model._orig_mod
-        elif callable(inside) and (found := inside()) is not model:
-            model = found
+        elif callable(inside) and (base := inside()) is not model:
+            model = base
         else:
             return model
 
@@ -20,7 +20,7 @@ def bare(model: Any) -> Any:
 def lora_rank(model: Any) -> int:
     """The largest rank of a model's LoRA adapters; 0 without any."""
     adapters = getattr(model, "peft_config", None) or {}
-    return max((int(getattr(each, "r", 0)) for each in adapters.values()), default=0)
+    return max((int(getattr(adapter, "r", 0)) for adapter in adapters.values()), default=0)
 
 
 def checkpointing_depth(model: Any) -> int | None:

@@ -45,11 +45,11 @@ class Applied:
 
     @property
     def not_done(self) -> tuple[AppliedSetting, ...]:
-        """What the plan wants and could not be had."""
+        """Planned settings that could not be applied."""
         return tuple(s for s in self.settings if s.state == NOT_DONE)
 
     def __getitem__(self, name: str) -> AppliedSetting:
-        """The setting of a name; raises ``KeyError`` for one that nothing was done about."""
+        """The setting of a name; raises ``KeyError`` for one that was not looked at."""
         for setting in self.settings:
             if setting.name == name:
                 return setting
@@ -66,19 +66,15 @@ class Applied:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            "<tr>" + "".join(f'<td style="text-align:left">{html.escape(text)}</td>' for text in _cells(s)) + "</tr>"
-            for s in self.settings
+            "<tr>" + "".join(f'<td style="text-align:left">{html.escape(text)}</td>' for text in cells) + "</tr>"
+            for cells in ((s.state, s.where, s.name, s.value, s.why) for s in self.settings)
         )
         head = "".join(f"<th>{name}</th>" for name in ("", "where", "setting", "value", "why"))
         return f"<div><b>{html.escape(repr(self).splitlines()[0])}</b><table><tr>{head}</tr>{rows}</table></div>"
 
 
-def _cells(s: AppliedSetting) -> tuple[str, ...]:
-    return s.state, s.where, s.name, s.value, s.why
-
-
 def report(settings: Iterable[AppliedSetting], stacklevel: int) -> Applied:
-    """The record of ``settings``; a warning each for those that call for one. ``stacklevel`` 1 is this caller."""
+    """The record of ``settings``, after their warnings. ``stacklevel`` 1 is this function's caller."""
     applied = Applied(tuple(settings))
     for s in applied.settings:
         if s.warning is not None:

@@ -22,7 +22,7 @@ _PLANNED_ARGUMENTS = "config.to_training_arguments(output_dir)"
 
 
 class Difference(NamedTuple):
-    """What the arguments have instead of the plan's, what to pass, and the fields of the plan that it is about."""
+    """A difference in words, what to pass instead, and the fields of the plan that differ."""
 
     words: str
     remedy: str
@@ -41,34 +41,34 @@ class PlannedTraining:
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
 
     def check(self, args: Any, model: Any, splits: bool = False) -> str:
-        """What of a Trainer's arguments is not as planned, and what they are predicted to take; "" for nothing.
+        """Describe how a Trainer's arguments differ from the plan, with their predicted memory; "" for no difference.
 
-        What ``to_training_arguments`` has reported is only mentioned where memory does not suffice and no guard
+        What ``to_training_arguments`` has reported is only repeated where memory does not suffice and no guard
         ``splits`` batches by it.
         """
         unsupported, overridden = getattr(args, REPORTED, ((), ()))
-        elsewhere = () if _cuda() else unsupported  # what the planned GPU can do and this machine cannot
-        found = [each for each in differences(self.config, args, model) if not each.fields <= set(elsewhere)]
-        news = [each for each in found if not each.fields <= {*unsupported, *overridden}]
-        if not found or (splits and not news):
+        elsewhere = () if _cuda() else unsupported  # supported by the planned GPU, not by this machine
+        present = [d for d in differences(self.config, args, model) if not d.fields <= set(elsewhere)]
+        unreported = [d for d in present if not d.fields <= {*unsupported, *overridden}]
+        if not present or (splits and not unreported):
             return ""
         predicted = self._predicted(args, model, bool({"fp16", "bf16"} & set(elsewhere)))
         too_much = predicted is not None and predicted.fits is False
-        if not news and not too_much:
+        if not unreported and not too_much:
             return ""
-        named = found if too_much else news
-        words = ", ".join(each.words for each in named)
-        remedies = ", ".join(dict.fromkeys(each.remedy for each in named if each.remedy))
+        named = present if too_much else unreported
+        words = ", ".join(d.words for d in named)
+        remedies = ", ".join(dict.fromkeys(d.remedy for d in named if d.remedy))
         remedy = f"pass {remedies}, or use {_PLANNED_ARGUMENTS}" if remedies else f"use {_PLANNED_ARGUMENTS}"
         memory = _memory_words(predicted, self.config.budget_bytes, splits)
-        if any("alloc_conf" in each.fields for each in named):
+        if any("alloc_conf" in d.fields for d in named):
             remedy += ", and call config.apply(model) before anything uses the GPU"
         return f"the training is not as planned: {words}{memory} → {remedy}"
 
     def _predicted(self, args: Any, model: Any, elsewhere: bool) -> MemoryEstimate | None:
-        """The memory of these arguments on the GPU here, else on the planned one; None where nothing can tell.
+        """The memory of these arguments on this machine's GPU, else on the planned one; None where it is unknown.
 
-        ``elsewhere`` is whether they have another precision than the plan for this machine alone.
+        ``elsewhere``: their precision differs from the plan only because this machine lacks the planned GPU.
         """
         from ..memory.calibration_trainer import training_settings
         from ..memory.question import EstimatorWarning, estimate_memory
@@ -98,12 +98,12 @@ class PlannedTraining:
 
     def _seconds(self) -> float | None:
         lengths = [self.longest_s, self.config.max_length_s, *(b.up_to_s for b in self.config.length_buckets[-1:])]
-        known = [seconds for seconds in lengths if seconds]
-        return min(known) if known else None
+        limits = [seconds for seconds in lengths if seconds]
+        return min(limits) if limits else None
 
 
 def differences(config: PlanRecord, args: Any, model: Any) -> list[Difference]:
-    """What the arguments of a Trainer have instead of the plan's."""
+    """Compare a Trainer's arguments with the plan."""
     from ..memory.calibration_trainer import training_settings
 
     settings = training_settings(args, model)
@@ -136,7 +136,7 @@ def _steps(config: PlanRecord, args: Any, settings: dict[str, Any]) -> Iterator[
         words = f"{optimizer} instead of {config.optimizer}"
         yield Difference(words, "optim=config.optimizer", frozenset(("optimizer",)))
     names = ("per_device_train_batch_size", "gradient_accumulation_steps")
-    ours, theirs = ([getattr(each, name) for name in names] for each in (config, args))
+    ours, theirs = ([getattr(source, name) for name in names] for source in (config, args))
     if ours != theirs:
         words = "batches of {} × {} instead of {} × {}".format(*theirs, *ours)
         changed = [name for name in names if getattr(config, name) != getattr(args, name)]

@@ -12,7 +12,7 @@ from ..plan.plan_record import PlanRecord
 from ..view.units import exact
 from .applied_settings import DONE, KEPT, NOT_DONE, AppliedSetting, TooLateWarning
 
-# Of what is allocated: fixed segments keep a tenth, those that expand a hundredth (docs/memory-model.md).
+# Of what is allocated: gaps take a tenth of it in fixed segments, a hundredth in expandable ones.
 _GAPS_SHARE = 0.1 - 0.01
 _CUBLAS = "CUBLAS_WORKSPACE_CONFIG"
 _REPEATABLE = (":16:8", ":4096:8")  # https://docs.nvidia.com/cuda/cublas/#results-reproducibility
@@ -37,7 +37,7 @@ def cuda_started() -> bool:
 
 
 def _gaps(config: PlanRecord) -> str:
-    """What a training takes more of the GPU without segments that expand, as the plan predicts it; "" if unknown."""
+    """The additional memory of a training without expandable segments, as the plan predicts it; "" if unknown."""
     allocated = sum(part.bytes for part in config.memory_parts if part.name not in ("cached", "context"))
     more = round(_GAPS_SHARE * allocated)
     if "expandable_segments:True" not in config.alloc_conf or not more:
@@ -57,17 +57,18 @@ def _alloc_conf(planned: str, gaps: str) -> AppliedSetting:
             f"alloc_conf = {planned!r} is not a list of settings", "write it as 'expandable_segments:True,other:value'"
         )
     read = alloc_conf_names()
-    given = [name for name in read if os.environ.get(name)]
+    names_set = [name for name in read if os.environ.get(name)]
     # Torch reads one name; which wins, when both are set, differs between versions: both then get all settings.
     unread = [name for name in (NEW, OLD) if name not in read and os.environ.get(name)]
-    names = given or [read[0]]
-    before = {name: os.environ.get(name) or (os.environ[unread[0]] if unread else "") for name in names}
+    before = {
+        name: os.environ.get(name) or (os.environ[unread[0]] if unread else "") for name in names_set or [read[0]]
+    }
     merged, notes = {}, [f"this torch does not read {name}, whose settings are taken over" for name in unread]
     for name, text in before.items():
         theirs = parse_alloc_conf(text)
         if theirs is None:
-            why = "has a value that cannot be parsed; left alone"
-            return AppliedSetting("environment", name, text, NOT_DONE, why, UserWarning)
+            reason = "has a value that cannot be parsed; left alone"
+            return AppliedSetting("environment", name, text, NOT_DONE, reason, UserWarning)
         merged[name] = ",".join(f"{key}:{value}" for key, value in {**wanted, **theirs}.items())
         notes += [
             f"your {key}:{theirs[key]} wins over the plan's {value}"
@@ -78,51 +79,43 @@ def _alloc_conf(planned: str, gaps: str) -> AppliedSetting:
 
 
 def _write(merged: dict[str, str], wanted: dict[str, str], notes: list[str], gaps: str) -> AppliedSetting:
-    """Set the variables, unless that is without effect now; ``gaps`` is what that costs."""
     name, value = next(iter(merged.items()))
-    changed = {key: text for key, text in merged.items() if _differs(os.environ.get(key), text)}
+    changed = {
+        key: text for key, text in merged.items() if parse_alloc_conf(os.environ.get(key, "")) != parse_alloc_conf(text)
+    }
     if not changed:
         return AppliedSetting("environment", name, os.environ[name], KEPT, "; ".join(notes) or "is set to this already")
-    late = _too_late(wanted)
+    late = "CUDA has started in this process" if cuda_started() else ""
+    if not late and "backend" in wanted and "torch" in sys.modules:  # torch chooses it while its library is loaded
+        late = "the backend is chosen when torch is imported"
     if late:
-        why = "; ".join([f"{value} has no effect: {late}", *filter(None, [gaps]), _RESTART, *notes])
-        return AppliedSetting("environment", name, os.environ.get(name, "not set"), NOT_DONE, why, TooLateWarning)
+        reason = "; ".join([f"{value} has no effect: {late}", *filter(None, [gaps]), _RESTART, *notes])
+        return AppliedSetting("environment", name, os.environ.get(name, "not set"), NOT_DONE, reason, TooLateWarning)
     os.environ.update(changed)
     return AppliedSetting("environment", name, value, DONE, "; ".join(notes))
 
 
-def _differs(before: str | None, after: str) -> bool:
-    return parse_alloc_conf(before or "") != parse_alloc_conf(after)
-
-
-def _too_late(wanted: dict[str, str]) -> str:
-    if cuda_started():
-        return "CUDA has started in this process"
-    if "backend" in wanted and "torch" in sys.modules:  # torch chooses it while its library is loaded
-        return "the backend is chosen when torch is imported"
-    return ""
-
-
-def _unless_set(name: str, value: str, why: str) -> AppliedSetting:
-    given = os.environ.get(name)
-    if given is not None:
-        return AppliedSetting("environment", name, given, KEPT, "set before")
+def _unless_set(name: str, value: str, reason: str) -> AppliedSetting:
+    current = os.environ.get(name)
+    if current is not None:
+        return AppliedSetting("environment", name, current, KEPT, "set before")
     os.environ[name] = value
-    return AppliedSetting("environment", name, value, DONE, why)
+    return AppliedSetting("environment", name, value, DONE, reason)
 
 
 def _cublas() -> AppliedSetting:
     """What cuBLAS needs for the same results in every run; the Trainer's ``full_determinism`` sets the same value."""
-    given = os.environ.get(_CUBLAS)
-    if given in _REPEATABLE:
-        return AppliedSetting("environment", _CUBLAS, given, KEPT, "set before")
-    if given is not None:
-        why = f"is {given!r}, with which torch refuses matrix products in deterministic mode; set {_REPEATABLE[0]!r}"
-        return AppliedSetting("environment", _CUBLAS, given, NOT_DONE, why, UserWarning)
+    current = os.environ.get(_CUBLAS)
+    if current in _REPEATABLE:
+        return AppliedSetting("environment", _CUBLAS, current, KEPT, "set before")
+    if current is not None:
+        reason = (
+            f"is {current!r}, with which torch refuses matrix products in deterministic mode; set {_REPEATABLE[0]!r}"
+        )
+        return AppliedSetting("environment", _CUBLAS, current, NOT_DONE, reason, UserWarning)
     os.environ[_CUBLAS] = _REPEATABLE[0]
     if cuda_started():
-        why = f"is set, but CUDA has started, and cuBLAS may have chosen its workspace before; {_RESTART}"
-        return AppliedSetting("environment", _CUBLAS, _REPEATABLE[0], DONE, why, TooLateWarning)
-    return AppliedSetting(
-        "environment", _CUBLAS, _REPEATABLE[0], DONE, "a workspace that gives the same results in every run"
-    )
+        reason = f"is set, but CUDA has started, and cuBLAS may have chosen its workspace before; {_RESTART}"
+        return AppliedSetting("environment", _CUBLAS, _REPEATABLE[0], DONE, reason, TooLateWarning)
+    reason = "a workspace with the same results in every run"
+    return AppliedSetting("environment", _CUBLAS, _REPEATABLE[0], DONE, reason)

@@ -39,5 +39,5 @@ def freeze(part: Any) -> Any:
 
 
 def _stay(part: Any, mode: bool = True) -> Any:
-    """``torch.nn.Module.train`` of a frozen part."""
+    """Replaces ``torch.nn.Module.train`` of a frozen part."""
     return part

@@ -25,20 +25,19 @@ BatchFunction = Callable[[int, int, int], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Saving:
-    """A change, how to make it, and what to trace in place of the plan's batches and model."""
+    """A change, the advice how to make it, and what to trace in place of the plan's batches and model."""
 
     name: str
-    how: str
+    advice: str
     batch: BatchFunction
     changed: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
 def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new_rank: int) -> None:
-    """Append to a plan's alternatives what would take less memory for its micro-batch of the longest clip.
+    """Append to a plan's alternatives changes that would take less memory for its micro-batch of the longest clips.
 
-    By traces with and without each change, of batches as the user's collator makes them. There are none where no rows
-    tell its batches, and none behind one that cannot be traced. ``new_rank`` is that of adapters that the model does
-    not have yet.
+    Each is traced with batches of the user's collator; without collated rows, and after one that cannot be traced, none
+    is added. ``new_rank`` is the rank of adapters that the model does not have yet.
     """
     from ..memory.memory_settings import MemorySettings
 
@@ -54,12 +53,11 @@ def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new
 def savings_in_hint(
     error: InfeasiblePlanError, model: Any, batches: Any, settings: MemorySettings, gpu: str | None
 ) -> None:
-    """Append to the remedies of a training that does not fit what the same changes make of one of the longest clips."""
+    """Append the same changes, traced for one of the longest clips, to the remedies of a training that does not fit."""
     error.hint += "".join(f"\n  · {saving.what}" for saving in _traced(model, batches, settings, gpu, 1))
 
 
 def _traced(model: Any, batches: Any, settings: MemorySettings, gpu: str | None, size: int) -> list[Alternative]:
-    """Each saving with its peak; none where nothing applies, and then nothing is traced."""
     alternatives: list[Alternative] = []
     if not hasattr(batches, "pairs"):
         return alternatives
@@ -73,7 +71,7 @@ def _traced(model: Any, batches: Any, settings: MemorySettings, gpu: str | None,
             before = before or _peak(model, batches, settings, gpu, point, batches.batch)
             with saving.changed():
                 after = _peak(model, batches, settings, gpu, point, saving.batch)
-            words = f"{saving.how}: {gib(after)} instead of {gib(before)} for {shape}"
+            words = f"{saving.advice}: {gib(after)} instead of {gib(before)} for {shape}"
             alternatives.append(Alternative(saving.name, words, True, after, None, None))
     return alternatives
 
@@ -87,8 +85,8 @@ def _savings(model: Any, batches: SpeechBatches, point: Point) -> Iterator[Savin
             lambda *shape: cut_labels(batches(*shape)),
         )  # fmt: skip
     for name, part in frozen_normalised(model):
-        how = f"freeze(model.{name}), so that the guard can split batches that run out of memory"
-        yield Saving(f"{name} in evaluation mode", how, batches.batch, functools.partial(_eval, part))
+        advice = f"freeze(model.{name}), so that the guard can split batches that run out of memory"
+        yield Saving(f"{name} in evaluation mode", advice, batches.batch, functools.partial(_eval, part))
 
 
 def frozen_normalised(model: Any) -> Iterator[tuple[str, Any]]:
@@ -99,21 +97,20 @@ def frozen_normalised(model: Any) -> Iterator[tuple[str, Any]]:
         untrained = not any(p.requires_grad for p in module.parameters())
         return untrained and any(isinstance(m, _BatchNorm) and _trains(m) for m in module.modules())
 
-    inside, taken = bare(model), ""
+    inside, parent = bare(model), ""
     for name, module in inside.named_modules():
-        if name and not (taken and name.startswith(f"{taken}.")) and is_one(module):
-            taken = name
+        if name and not (parent and name.startswith(f"{parent}.")) and is_one(module):
+            parent = name
             yield name, module
 
 
 def _trains(norm: Any) -> bool:
-    """Whether a layer follows ``model.train()``: a frozen part has a ``train`` of its own."""
+    """Whether a layer follows ``model.train()``; a frozen part overrides ``train``."""
     return "train" not in vars(norm) and bool(norm.training)
 
 
 @contextlib.contextmanager
 def _eval(part: Any) -> Iterator[None]:
-    """A part frozen for as long as a trace takes, and then as it was."""
     from .frozen_parts import freeze
 
     modes = [(module, module.training) for module in part.modules()]

@@ -18,7 +18,7 @@ from .environment import set_environment
 from .torch_backends import set_backends
 from .training_arguments import UnsupportedSettingWarning
 
-# What older versions do instead, by transformers' names: the plan's name, its value there, and what follows.
+# What older versions do instead, by transformers' names: the plan's name, its value there, and the consequence.
 _LACKING = {
     "every_n_layers": (
         "every_n_layers", "1", "this transformers checkpoints every layer: a step takes longer, and less memory"
@@ -82,12 +82,12 @@ def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
 
 
 def _adapters(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
-    """They wrap the model, so that they cannot be made in place."""
+    # Adapters wrap the model, so they cannot be added in place.
     if config.lora_rank:
-        found = lora_rank(getattr(model, "_orig_mod", model))
-        why = f"make them first: model = add_lora(model, {config.lora_rank})"
-        kept = AppliedSetting("model", "lora_rank", str(found), KEPT, "the model has adapters")
-        yield kept if found else _refused("lora_rank", "no adapters", why)
+        rank = lora_rank(getattr(model, "_orig_mod", model))
+        reason = f"make them first: model = add_lora(model, {config.lora_rank})"
+        setting = AppliedSetting("model", "lora_rank", str(rank), KEPT, "the model has adapters")
+        yield setting if rank else _refused("lora_rank", "no adapters", reason)
 
 
 def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
@@ -106,11 +106,11 @@ def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
     elif enable is None or not getattr(model, "supports_gradient_checkpointing", True):
         yield _refused(name, now, f"{kind} does not support it; a step takes more memory than planned")
     else:
-        wished, known = checkpoint_options(depth, offload), inspect.signature(enable).parameters
-        enable({"use_reentrant": False}, **{option: value for option, value in wished.items() if option in known})
-        if wished.keys() <= known.keys():
+        wished, parameters = checkpoint_options(depth, offload), inspect.signature(enable).parameters
+        enable({"use_reentrant": False}, **{option: value for option, value in wished.items() if option in parameters})
+        if wished.keys() <= parameters.keys():
             yield AppliedSetting("model", name, planned, DONE, f"was {now}")
-        yield from (_refused(*_LACKING[option]) for option in wished if option not in known)
+        yield from (_refused(*_LACKING[option]) for option in wished if option not in parameters)
         yield from _no_cache(model)
 
 
@@ -123,8 +123,8 @@ def _checkpointing_now(model: Any) -> str:
     functions = [getattr(module, "_gradient_checkpointing_func", None) for module in on]
     if not on:
         return "off"
-    kept = all(getattr(f, "keywords", {}).get("use_reentrant") is False for f in functions)
-    return _words(checkpointing_depth(model) or 1, offloads_checkpoints(model)) if kept else "reentrant"
+    not_reentrant = all(getattr(f, "keywords", {}).get("use_reentrant") is False for f in functions)
+    return _words(checkpointing_depth(model) or 1, offloads_checkpoints(model)) if not_reentrant else "reentrant"
 
 
 def _words(depth: int, offload: bool) -> str:
@@ -133,44 +133,39 @@ def _words(depth: int, offload: bool) -> str:
 
 
 def _no_cache(model: Any) -> Iterator[AppliedSetting]:
-    """A cache of keys and values is of no use in training, and checkpointing computes it twice."""
+    # A key-value cache is useless in training, and checkpointing would compute it twice.
     configs = [c for c in _configs(model) if getattr(c, "use_cache", None) is True]
-    for each in configs:
-        each.use_cache = False
+    for config in configs:
+        config.use_cache = False
     if configs:
-        why = "set it to True again for generation without generation_config"
-        yield AppliedSetting("model", "config.use_cache", "False", DONE, why)
+        reason = "set it to True again for generation without generation_config"
+        yield AppliedSetting("model", "config.use_cache", "False", DONE, reason)
 
 
 def _configs(model: Any) -> list[Any]:
-    """The configs of a model and of the models inside it, each once."""
-    found = (getattr(module, "config", None) for module in model.modules())
-    return list({id(config): config for config in found if config is not None}.values())
+    configs = (getattr(module, "config", None) for module in model.modules())
+    return list({id(config): config for config in configs if config is not None}.values())
 
 
 def _attention(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
     wanted, name = config.attn_implementation, "attn_implementation"
     now = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    change = getattr(model, "set_attn_implementation", None)
     if not wanted:
         return
     if now == wanted:
         yield AppliedSetting("model", name, wanted, KEPT, "is so already")
-        return
-    change = getattr(model, "set_attn_implementation", None)
-    if change is None:
-        # In such versions each layer's class is chosen when it is built: a changed config would only look as if.
+    elif change is None:  # the layers' classes were chosen when they were built: changing the config has no effect
         load = f"load the model with from_pretrained(…, attn_implementation={wanted!r})"
         yield _refused(name, str(now), f"this transformers cannot change it in a model that is built: {load}")
-        return
-    problem = _changed(model, change, wanted)
-    if problem:
+    elif problem := _changed(model, change, wanted):
         yield _refused(name, str(now), f"{type(model).__name__} stays with {now}: {problem}")
     else:
         yield AppliedSetting("model", name, wanted, DONE)
 
 
 def _changed(model: Any, change: Any, wanted: str) -> str:
-    """Why the attention could not be changed; then it is as before."""
+    """Change the attention; returns why that failed, after undoing it."""
     before = [(c, c._attn_implementation) for c in _configs(model) if hasattr(c, "_attn_implementation")]
     problem = ""
     try:
@@ -180,9 +175,9 @@ def _changed(model: Any, change: Any, wanted: str) -> str:
     if model.config._attn_implementation != wanted:
         problem = problem or f"it has no {wanted!r} attention"
     if problem:
-        for each, value in before:
-            if each._attn_implementation != value:
-                each._attn_implementation = value
+        for config, value in before:
+            if config._attn_implementation != value:
+                config._attn_implementation = value
     return problem
 
 
@@ -192,8 +187,7 @@ def _feature_encoder(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]
     name = "freeze_feature_encoder"
     freeze = getattr(model, name, None) or getattr(model, "freeze_feature_extractor", None)
     if freeze is None:
-        why = f"{type(model).__name__} has no convolutional feature encoder to freeze"
-        yield _refused(name, "not frozen", why)
+        yield _refused(name, "not frozen", f"{type(model).__name__} has no convolutional feature encoder to freeze")
         return
     before = sum(p.requires_grad for p in model.parameters())
     freeze()
@@ -203,5 +197,5 @@ def _feature_encoder(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]
     )
 
 
-def _refused(name: str, value: str, why: str) -> AppliedSetting:
-    return AppliedSetting("model", name, value, NOT_DONE, why, UnsupportedSettingWarning)
+def _refused(name: str, value: str, reason: str) -> AppliedSetting:
+    return AppliedSetting("model", name, value, NOT_DONE, reason, UnsupportedSettingWarning)

@@ -41,14 +41,14 @@ def training_switches(config: PlanRecord) -> list[Switch]:
 
 
 class TrainingSwitches:
-    """Sets the switches of a plan while training runs, and puts back what was there."""
+    """Sets the switches of a plan while training runs, and restores them afterwards."""
 
     def __init__(self, config: PlanRecord | None) -> None:
         self._config = config
         self._before: list[tuple[Callable[[Any], None], Any]] = []
 
     def set(self) -> None:
-        """Set them. A second time sets again what others have changed, and still puts back what was there first."""
+        """Set the switches. A second call sets again what others have changed; the first values are restored."""
         if self._config is None:
             return
         switches = training_switches(self._config)
@@ -58,7 +58,7 @@ class TrainingSwitches:
             write(wanted)
 
     def put_back(self) -> None:
-        """Leave torch as it was. Harmless when nothing was set."""
+        """Restore the switches. Harmless when nothing was set."""
         for write, value in reversed(self._before):
             write(value)
         self._before = []
@@ -66,7 +66,7 @@ class TrainingSwitches:
 
 @contextlib.contextmanager
 def backends_kept() -> Iterator[None]:
-    """Put back what torch's switches and its number of threads were, whatever happens in between."""
+    """Restore torch's switches and its number of threads at the end of the block."""
     import torch
 
     cudnn = torch.backends.cudnn
@@ -87,7 +87,6 @@ def _attribute(name: str, owner: Any, attribute: str, wanted: Any) -> Switch:
 
 
 def _determinism() -> str:
-    """``"off"``, ``"warn"`` or ``"on"``."""
     import torch
 
     if not torch.are_deterministic_algorithms_enabled():
@@ -118,8 +117,8 @@ def _tf32(wanted: bool) -> list[Switch]:
         def read() -> bool | None:
             if not newer:
                 return bool(owner.allow_tf32)
-            found = {part.fp32_precision == "tf32" for part in newer}
-            return found.pop() if len(found) == 1 else None
+            states = {part.fp32_precision == "tf32" for part in newer}
+            return states.pop() if len(states) == 1 else None
 
         def write(value: bool) -> None:
             if _has(owner, "allow_tf32"):

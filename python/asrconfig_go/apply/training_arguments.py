@@ -36,21 +36,10 @@ class UnsupportedSettingWarning(UserWarning):
 
 # Settings with the same name and meaning in TrainingArguments.
 _SAME_NAME = (
-    "per_device_train_batch_size",
-    "per_device_eval_batch_size",
-    "gradient_accumulation_steps",
-    "learning_rate",
-    "num_train_epochs",
-    "weight_decay",
-    "max_grad_norm",
-    "seed",
-    "fp16",
-    "bf16",
-    "tf32",
-    "torch_compile",
-    "dataloader_num_workers",
-    "dataloader_pin_memory",
-)
+    "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "learning_rate",
+    "num_train_epochs", "weight_decay", "max_grad_norm", "seed", "fp16", "bf16", "tf32", "torch_compile",
+    "dataloader_num_workers", "dataloader_pin_memory",
+)  # fmt: skip
 
 # Of overrides by transformers' names, the fields of a plan that others follow or that predictions are for.
 _FIELDS = {name: name for name in _SAME_NAME if name in PREDICTED_FOR or name == "learning_rate"} | {
@@ -65,10 +54,6 @@ REPORTED = "_asrconfig_reported"
 
 def _identity(value: Any) -> Any:
     return value
-
-
-def _sampling_strategy(group_by_length: Any) -> str:
-    return "group_by_length" if group_by_length else "random"
 
 
 def _group_by_length(strategy: Any) -> bool:
@@ -103,7 +88,9 @@ _RENAMES = (
     _Rename("evaluation_strategy", "eval_strategy"),
     _Rename("gradient_checkpointing", "activation_checkpointing"),
     _Rename("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
-    _Rename("group_by_length", "train_sampling_strategy", _sampling_strategy, _group_by_length),
+    _Rename(
+        "group_by_length", "train_sampling_strategy", lambda on: "group_by_length" if on else "random", _group_by_length
+    ),
     _Rename("warmup_ratio", "warmup_steps", _fraction_of_steps, None),
     _Rename("no_cuda", "use_cpu"),
     _Rename("per_gpu_train_batch_size", "per_device_train_batch_size", to_old=None),
@@ -132,22 +119,22 @@ def build(
     installed version does not know raises ``InvalidArgumentError`` with the nearest known one. Without transformers
     ``UnsupportedError`` is raised. Settings that cannot be had are reported by ``UnsupportedSettingWarning``.
     """
-    known = _Known(arguments_class or _class_for(overrides))
-    chosen = known.resolve(overrides)
+    fields = _Fields(arguments_class or _class_for(overrides))
+    chosen = fields.resolve(overrides)
     overridden = _override(config, chosen)
-    planned = _planned(config, known, chosen, model)
+    planned = _planned(config, fields, chosen, model)
     wanted = set(planned)
     _leave_unsupported(config, planned, chosen)
     _copy_without_blocking(planned, chosen)
     _report_grouping(config, planned)
-    arguments = known.cls(output_dir=os.fspath(output_dir), **{**planned, **chosen})
+    arguments = fields.cls(output_dir=os.fspath(output_dir), **{**planned, **chosen})
     _report_device_count(config, arguments)
     object.__setattr__(arguments, REPORTED, (sorted(wanted - planned.keys()), sorted(overridden)))
     return arguments
 
 
 def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
-    """Add to ``chosen`` what follows fields of the plan in it, and warn of what no longer holds; gives these fields."""
+    """Add the followers of overridden fields to ``chosen``, and warn of what no longer holds; returns these fields."""
     changes = {field: chosen[name] for name, field in _FIELDS.items() if chosen.get(name) is not None}
     for field in _OF_A_STEP & changes.keys():
         changes[field] = checked_setting(field, changes[field])
@@ -163,31 +150,28 @@ def named(settings: Mapping[str, Any], arguments_class: Any = None) -> dict[str,
 
     Raises ``InvalidArgumentError`` for a name that it does not know, ``UnsupportedError`` without transformers.
     """
-    return _Known(arguments_class or _default_class()).resolve(dict(settings))
+    return _Fields(arguments_class or default_class()).resolve(dict(settings))
 
 
 def arguments_of(
     settings: Mapping[str, Any], output_dir: str | os.PathLike[str], arguments_class: Any = None
 ) -> TrainingArguments:
     """``arguments_class`` (default ``transformers.TrainingArguments``) from settings alone, without a plan."""
-    known = _Known(arguments_class or _default_class())
-    return known.cls(output_dir=os.fspath(output_dir), **known.resolve(dict(settings)))
+    fields = _Fields(arguments_class or default_class())
+    return fields.cls(output_dir=os.fspath(output_dir), **fields.resolve(dict(settings)))
 
 
 def _class_for(overrides: Mapping[str, Any]) -> Any:
     """The class that knows all of these names: that of a ``Seq2SeqTrainer`` where the usual one does not."""
-    usual = _default_class()
+    usual = default_class()
     from transformers import Seq2SeqTrainingArguments
 
-    own = {field.name for field in dataclasses.fields(Seq2SeqTrainingArguments)}
-    return (
-        Seq2SeqTrainingArguments
-        if own.difference(f.name for f in dataclasses.fields(usual)) & set(overrides)
-        else usual
-    )
+    own, others = ({f.name for f in dataclasses.fields(cls)} for cls in (Seq2SeqTrainingArguments, usual))
+    return Seq2SeqTrainingArguments if (own - others) & set(overrides) else usual
 
 
-def _default_class() -> Any:
+def default_class() -> Any:
+    """``transformers.TrainingArguments``; raises ``UnsupportedError`` without transformers."""
     try:
         from transformers import TrainingArguments
     except ImportError as error:
@@ -198,9 +182,7 @@ def _default_class() -> Any:
     return TrainingArguments
 
 
-class _Known:
-    """The fields of one TrainingArguments class."""
-
+class _Fields:
     def __init__(self, cls: type[TrainingArguments]) -> None:
         self.cls: Any = cls
         self.types = {field.name: str(field.type) for field in dataclasses.fields(self.cls) if field.init}
@@ -218,12 +200,12 @@ class _Known:
     def resolve(self, overrides: dict[str, Any]) -> dict[str, Any]:
         """The overrides under names and in forms that this class knows."""
         resolved: dict[str, Any] = {}
-        for given, value in overrides.items():
-            name, value = self.translate(given, value)
+        for passed_name, value in overrides.items():
+            name, value = self.translate(passed_name, value)
             if name == "output_dir":
                 raise InvalidArgumentError("output_dir is given twice", "pass it once, as the first argument")
             if name in resolved:
-                raise InvalidArgumentError(f"{name!r} is given twice, once as {given!r}", "keep one of the two")
+                raise InvalidArgumentError(f"{name!r} is given twice, once as {passed_name!r}", "keep one of the two")
             resolved[name] = value
         return resolved
 
@@ -254,20 +236,19 @@ class _Known:
         if name in _REMOVED_HINTS:
             return _REMOVED_HINTS[name]
         names = [*self.types, *(rename.old for rename in _RENAMES)]
-        near = nearest(name, names)
-        return near if near else f"see dataclasses.fields({self.cls.__name__})"
+        return nearest(name, names) or f"see dataclasses.fields({self.cls.__name__})"
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise ``InvalidArgumentError`` for what is neither a setting of a plan, in range, nor of TrainingArguments."""
     from transformers import Seq2SeqTrainingArguments
 
-    known = _Known(Seq2SeqTrainingArguments)
+    fields = _Fields(Seq2SeqTrainingArguments)
     for name, value in settings.items():
         if name in json_fields(PlanRecord):
             checked_setting(name, value)
         else:
-            known.check(name)
+            fields.check(name)
 
 
 def _transformers_version() -> str:
@@ -276,8 +257,7 @@ def _transformers_version() -> str:
     return "transformers " + version("transformers")
 
 
-def _planned(config: PlanRecord, known: _Known, chosen: dict[str, Any], model: Any = None) -> dict[str, Any]:
-    """The plan under the names of this version, without what an override replaces."""
+def _planned(config: PlanRecord, fields: _Fields, chosen: dict[str, Any], model: Any = None) -> dict[str, Any]:
     settings = {name: getattr(config, name) for name in _SAME_NAME}
     settings["full_determinism"] = config.deterministic
     settings["optim"] = config.optimizer
@@ -300,7 +280,7 @@ def _planned(config: PlanRecord, known: _Known, chosen: dict[str, Any], model: A
     planned = {}
     for name, value in settings.items():
         try:
-            name, value = known.translate(name, value)
+            name, value = fields.translate(name, value)
         except InvalidArgumentError as error:
             _report(name, value, f"{error.message}; its default is used")
             continue
@@ -332,12 +312,9 @@ def _grouped(config: PlanRecord) -> bool:
 def _report_grouping(config: PlanRecord, planned: dict[str, Any]) -> None:
     passed = planned.get("train_sampling_strategy", planned.get("group_by_length"))
     if passed is not None and config.group_by_length != (config.length_handling == "grouped"):
-        _report(
-            "group_by_length",
-            config.group_by_length,
-            f"but length_handling = {config.length_handling!r}, so clips are "
-            f"{'grouped by length' if _grouped(config) else 'not grouped'}; set the two alike",
-        )
+        grouping = "grouped by length" if _grouped(config) else "not grouped"
+        reason = f"but length_handling = {config.length_handling!r}, so clips are {grouping}; set the two alike"
+        _report("group_by_length", config.group_by_length, reason)
 
 
 def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict[str, Any]) -> None:
@@ -372,23 +349,21 @@ def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict
 
 def _copy_without_blocking(planned: dict[str, Any], chosen: dict[str, Any]) -> None:
     """Let accelerate copy batches from pinned memory while the GPU computes, unless an override says otherwise."""
-    given = chosen.get("accelerator_config") or {}
-    if {**planned, **chosen}.get("dataloader_pin_memory") and isinstance(given, dict):  # else a file, or accelerate's
-        chosen["accelerator_config"] = {"non_blocking": True, **given}
+    own = chosen.get("accelerator_config") or {}
+    if {**planned, **chosen}.get("dataloader_pin_memory") and isinstance(own, dict):  # else a file, or accelerate's
+        chosen["accelerator_config"] = {"non_blocking": True, **own}
 
 
 def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> None:
-    """Warn when the effective batch differs from the plan's because there are more or fewer GPUs."""
     devices = max(1, int(arguments.n_gpu)) * int(arguments.world_size)
     if devices == config.device_count:
         return
     effective = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * devices
-    _report(
-        "device_count",
-        config.device_count,
+    reason = (
         f"this run has {devices} device(s), so the effective batch is {effective} instead of "
-        f"{config.effective_batch_size}; override gradient_accumulation_steps or plan for this machine",
+        f"{config.effective_batch_size}; override gradient_accumulation_steps or plan for this machine"
     )
+    _report("device_count", config.device_count, reason)
 
 
 def _report(setting: str, value: Any, reason: str) -> None:

@@ -31,15 +31,15 @@ def leaves_parameters_unused(model: Any) -> bool | None:
     if _drops_layers(inside) or _has_idle_mask(inside):
         return True
     cls, kind = type(inside), getattr(getattr(inside, "config", None), "model_type", None)
-    known = cls.__module__.startswith("transformers.") and kind in _WHOLE and cls.__name__.endswith(_HEADS)
-    return False if known else None
+    tested = cls.__module__.startswith("transformers.") and kind in _WHOLE and cls.__name__.endswith(_HEADS)
+    return False if tested else None
 
 
 def _drops_layers(model: Any) -> bool:
     config = getattr(model, "config", None)
-    given = [getattr(config, name, None) for name in LAYER_DROPS]
-    given += [getattr(module, "layerdrop", None) for module in model.modules()]
-    return any(isinstance(value, int | float) and value > 0 for value in given)
+    rates = [getattr(config, name, None) for name in LAYER_DROPS]
+    rates += [getattr(module, "layerdrop", None) for module in model.modules()]
+    return any(isinstance(value, int | float) and value > 0 for value in rates)
 
 
 def _has_idle_mask(model: Any) -> bool:

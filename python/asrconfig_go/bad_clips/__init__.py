@@ -3,9 +3,5 @@
 from .._base.lazy_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "bad_clip_record": ("BadBatch", "BadClip"),
-        "detection": ("BadClipError",),
-    },
+    __name__, {"bad_clip_record": ("BadBatch", "BadClip"), "detection": ("BadClipError",)}
 )

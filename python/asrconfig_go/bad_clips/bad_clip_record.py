@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from .._base.listing import first_of, listed, shortened
 from ..view.units import plural, visible
 
-_SHOWN = 60  # characters of a text
+_TEXT_LENGTH = 60  # characters of a text
 _LONGEST = 200  # of a path or an error
-_CLIPS = 5  # of a batch that are told
+_CLIPS = 5  # of a batch that are listed
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ class BadClip:
     def name(self) -> str:
         """Row and path as far as they are known, else the beginning of its text, or its place in the batch."""
         row = "" if self.row is None else f"row {self.row}"
-        known = " ".join(part for part in (row, shortened(self.path, _LONGEST)) if part)
-        return visible(known) or (
-            f"the clip {self.text[:_SHOWN]!r}" if self.text else f"clip {self.number} of its batch"
+        source = " ".join(part for part in (row, shortened(self.path, _LONGEST)) if part)
+        return visible(source) or (
+            f"the clip {self.text[:_TEXT_LENGTH]!r}" if self.text else f"clip {self.number} of its batch"
         )
 
     def __str__(self) -> str:
         length = "" if self.seconds is None else f", {self.seconds:.2f} s"
-        text = f", {self.text[:_SHOWN]!r}" if self.text and not self.name.endswith("'") else ""
+        text = f", {self.text[:_TEXT_LENGTH]!r}" if self.text and not self.name.endswith("'") else ""
         return (
             f"{self.name}{length}{text}: {listed(filter(None, (shortened(self.why, _LONGEST), *self.findings)), '; ')}"
         )

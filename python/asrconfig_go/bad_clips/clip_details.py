@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from .._base.random_state import cpu_generators_kept
@@ -11,7 +10,7 @@ from ..data.column_names import audio_columns, text_columns, usual_columns
 from ..data.label_limits import IGNORED
 from ..loading.stored_audio import stored
 
-_MOST = 500  # characters
+_LONGEST = 500  # characters
 
 
 class ClipDetails:
@@ -24,15 +23,15 @@ class ClipDetails:
 
     def of(self, row: int | None, labels: list[int]) -> tuple[bool, str, str]:
         """Whether ``row`` can be the clip with these labels; its path, and its text or the decoded labels."""
-        found = {} if row is None else self._read(row)
-        known = found.get("labels")
-        if known is not None and not _alike(known, labels):
+        example = {} if row is None else self._read(row)
+        own_labels = example.get("labels")
+        if own_labels is not None and not _alike(own_labels, labels):
             return False, "", self._decoded(labels)
-        path = next((p for name in usual_columns(found, audio_columns()) for p in _paths(found[name])), "")
-        text = next(
-            (str(found[name]) for name in usual_columns(found, text_columns()) if isinstance(found[name], str)), ""
-        )
-        return True, path[:_MOST], (text or self._decoded(labels))[:_MOST]
+        audio = [example[name] for name in usual_columns(example, audio_columns())]
+        paths = [value.get("path") if isinstance(value, dict) else value for value in audio]
+        texts = [example[name] for name in usual_columns(example, text_columns())]
+        path, text = (next((v for v in values if isinstance(v, str) and v), "") for values in (paths, texts))
+        return True, path[:_LONGEST], (text or self._decoded(labels))[:_LONGEST]
 
     def _read(self, row: int) -> dict[str, Any]:
         dataset: Any = self._dataset
@@ -41,38 +40,28 @@ class ClipDetails:
             if names and hasattr(dataset, "with_format"):  # datasets': nothing but these is read, and nothing decoded
                 wanted = usual_columns(names, (*audio_columns(), *text_columns(), "labels"))
                 dataset = stored(dataset).with_format(None).select_columns(wanted)
-            found = dataset[row]
-            return dict(found) if hasattr(found, "keys") else {}
+            example = dataset[row]
+            return dict(example) if hasattr(example, "keys") else {}
         return {}
 
     def _decoded(self, labels: list[int]) -> str:
         trainer = self._trainer
         owners = (trainer, getattr(trainer, "data_collator", None))  # none of a loop of one's own
         names = ("processing_class", "tokenizer", "processor")
-        for tokenizer in (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in names):
+        for part in (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in names):
+            tokenizer: Any = getattr(part, "tokenizer", part)
             if hasattr(tokenizer, "decode"):
+                is_ctc = "CTC" in type(tokenizer).__name__
+                options = {"group_tokens": False} if is_ctc else {"skip_special_tokens": True}
                 with contextlib.suppress(Exception):
-                    return str(_decode(tokenizer, labels))
+                    return str(tokenizer.decode(labels, **options))
         return " ".join(map(str, labels))
 
 
-def _decode(tokenizer: Any, labels: list[int]) -> str:
-    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-    options = {"group_tokens": False} if "CTC" in type(tokenizer).__name__ else {"skip_special_tokens": True}
-    return str(tokenizer.decode(labels, **options))
-
-
-def _paths(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        value = value.get("path")
-    if isinstance(value, str) and value:
-        yield value
-
-
-def _alike(known: Any, labels: list[int]) -> bool:
+def _alike(own_labels: Any, labels: list[int]) -> bool:
     """Whether a row's labels are those of a collated clip; collators take a first token out, or truncate."""
     try:
-        own = [int(label) for label in (known.tolist() if hasattr(known, "tolist") else known)]
+        own = [int(label) for label in (own_labels.tolist() if hasattr(own_labels, "tolist") else own_labels)]
     except (TypeError, ValueError):  # texts, or labels of another kind
         return True
     own = [label for label in own if label != IGNORED]

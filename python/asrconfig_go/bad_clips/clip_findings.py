@@ -39,23 +39,18 @@ def look_at(inputs: Any, model: Any, labels: str = "labels") -> list[Measured]:
     if lengths is None and name is not None and "attention_mask" not in inputs and not is_mel(inputs, model):
         lengths = [extent(inputs).length] * batch_size(inputs)
     texts = inputs.get(labels)
-    found = []
+    clips = []
+    has_texts = hasattr(texts, "shape") and len(texts.shape) == 2 and not texts.is_floating_point()
     for i in range(batch_size(inputs)):
-        own = _own_labels(texts, i)
+        own = [int(label) for label in texts[i].tolist() if label != IGNORED] if has_texts else []
         audio = None
         if name is not None and inputs[name].is_floating_point():
             axis = time_axis(inputs, name) - 1
-            whole = inputs[name][i]
-            audio = whole if lengths is None or axis >= whole.dim() else whole.narrow(axis, 0, lengths[i])
+            padded = inputs[name][i]
+            audio = padded if lengths is None or axis >= padded.dim() else padded.narrow(axis, 0, lengths[i])
         seconds = None if lengths is None or rate is None else lengths[i] / rate
-        found.append(Measured(seconds, own, *_levels(audio)))
-    return found
-
-
-def _own_labels(texts: Any, i: int) -> list[int]:
-    if not hasattr(texts, "shape") or len(texts.shape) != 2 or texts.is_floating_point():
-        return []
-    return [int(label) for label in texts[i].tolist() if label != IGNORED]
+        clips.append(Measured(seconds, own, *_levels(audio)))
+    return clips
 
 
 def _levels(audio: Any) -> tuple[float | None, float | None, int]:
@@ -89,12 +84,7 @@ def _of(clip: Measured, rules: LabelRules, usual: tuple[float | None, float | No
         yield f"it is {clip.seconds / usual[0]:.1f} times as long as the batch's median clip"
     if has_labels and not clip.labels:
         yield "it has no labels: leave it out"
-    elif has_labels:
-        yield from _of_labels(clip, rules)
-
-
-def _of_labels(clip: Measured, rules: LabelRules) -> Iterator[str]:
-    for name, detail in faults(clip.labels, clip.seconds, rules):
+    for name, detail in faults(clip.labels, clip.seconds, rules) if has_labels and clip.labels else ():
         if name == "outside":
             others = "the model" if rules.vocabulary is None else f"the {rules.vocabulary} of the model"
             yield f"{detail} is not among {others}: use the tokenizer that the model is for"

@@ -78,19 +78,23 @@ class ClipMeasurement:
             norms = [p.grad.float().norm() for p in weights if p.grad is not None]
             clip.gradient_norm = float(torch.stack(norms).norm()) if norms else 0.0
 
-        largest = sorted(clips, key=lambda clip: -_order(clip.loss))[:MOST_GRADIENTS]
+        losses = [-math.inf if c.loss is None else c.loss if math.isfinite(c.loss) else math.inf for c in clips]
+        largest = [clips[i] for i in sorted(range(len(clips)), key=lambda i: -losses[i])[:MOST_GRADIENTS]]
         with untouched(self._loop, self._state), gradients_aside(weights):
             self._measure_all(largest, measure)
 
     def _measure_all(
         self, clips: list[ClipAlone], measure: Callable[[ClipAlone, Any], None], own_padding: bool = False
     ) -> None:
-        """Measure clips until one cannot be: a batch that cannot be split, or memory that does not reach."""
+        """Measure clips until a batch cannot be split or memory runs out."""
         parts: dict[int, list[Any]] = {}
         for clip in clips:
             try:
                 if id(clip.call) not in parts:
-                    parts[id(clip.call)] = self._clips_of(clip.call.inputs, own_padding)
+                    batch = clip.call.inputs
+                    padded = parts[id(clip.call)] = (self._split or split)(batch, 1)
+                    if own_padding:
+                        parts[id(clip.call)] = each_trimmed(batch, padded, self._loop.model)
                 measure(clip, parts[id(clip.call)][clip.number])
             except AsrConfigError:
                 return
@@ -101,10 +105,6 @@ class ClipMeasurement:
                 clip.error = f"{type(error).__name__}: {first_line(error)}".rstrip(".")
         free_memory()
 
-    def _clips_of(self, batch: Any, own_padding: bool) -> list[Any]:
-        parts = (self._split or split)(batch, 1)
-        return each_trimmed(batch, parts, self._loop.model) if own_padding else parts
-
     def _loss(self, call: Call, part: Any, training: bool) -> Any:
         model = self._loop.model
         if training:
@@ -114,10 +114,6 @@ class ClipMeasurement:
         model.eval()
         with steady(model, 0):
             return self._loop.loss(call, copied(part))
-
-
-def _order(loss: float | None) -> float:
-    return -math.inf if loss is None else math.inf if not math.isfinite(loss) else loss
 
 
 def broken(model: Any) -> str:

@@ -8,23 +8,24 @@ own: its sampler is the sharded one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
-_KEPT = 10_000  # batches, more than loaders fetch ahead
+_NEWEST = 10_000  # batches, more than loaders fetch ahead
 
 
 class _Numbered:
-    """A batch sampler in whose place it stands, in all but its iterator, which keeps what it gives."""
+    """Wraps a batch sampler, and keeps the rows of the newest batches."""
 
     def __init__(self, sampler: Any) -> None:
         self.numbered = sampler
-        self.given: dict[int, Any] = {}
+        self.batches: dict[int, Any] = {}
 
     def __iter__(self) -> Iterator[Any]:
-        given = self.given = {}
+        batches = self.batches = {}
         for number, rows in enumerate(self.numbered):
-            given[number] = rows
-            given.pop(number - _KEPT, None)
+            batches[number] = rows
+            batches.pop(number - _NEWEST, None)
             yield rows
 
     def __len__(self) -> int:
@@ -51,20 +52,17 @@ class ClipRows:
         self.follow(self.trainer.callback_handler.train_dataloader, self.trainer.train_dataset)
 
     def follow(self, loader: Any, dataset: Any) -> None:
-        """Have the loader's sampler keep what it gives to the iterator that is made next."""
+        """Keep the rows that the loader's sampler yields to the next iterator."""
         base, self.dataset = getattr(loader, "base_dataloader", loader), dataset
         self.unknown = _unknown(loader, base)
         if self.unknown or isinstance(base.batch_sampler, _Numbered):
             return
         self.remove()
         self._sampler = _Numbered(base.batch_sampler)
-        for each in (base, loader):
-            if "batch_sampler" in vars(each):  # which DataLoader refuses to have assigned
-                self._put(each, self._sampler)
-
-    def _put(self, loader: Any, sampler: _Numbered) -> None:
-        loader.__dict__["batch_sampler"] = sampler
-        self._undo.append(lambda: loader.__dict__.update(batch_sampler=sampler.numbered))
+        for part in (base, loader):
+            if "batch_sampler" in vars(part):  # which DataLoader refuses to have assigned
+                self._undo.append(partial(vars(part).update, batch_sampler=self._sampler.numbered))
+                vars(part)["batch_sampler"] = self._sampler
 
     def remove(self) -> None:
         """Leave the loader as it was found."""
@@ -72,18 +70,18 @@ class ClipRows:
             undo()
         self._undo, self._sampler = [], None
 
-    def of(self, batch: int, kept: list[int] | None, clips: int) -> list[int] | None:
-        """The rows of the clips that are left of a batch, ``kept``, or of all of so many clips; None where not known.
+    def of(self, batch: int, remaining: list[int] | None, clips: int) -> list[int] | None:
+        """The rows of a batch of ``clips`` clips, or of its ``remaining`` ones; None where they are not known.
 
         ``batch`` counts from the last one that was delivered, which is -1.
         """
-        given = {} if self._sampler is None else self._sampler.given
-        rows = given.get(self._delivered() + batch)
-        fits = rows is not None and (len(rows) == clips if kept is None else len(rows) > max(kept, default=-1))
-        if rows is None or not fits or not all(isinstance(row, int) for row in rows):
+        batches = {} if self._sampler is None else self._sampler.batches
+        rows = batches.get(self._delivered() + batch, ())
+        fits = len(rows) == clips if remaining is None else len(rows) > max(remaining, default=-1)
+        if not rows or not fits or not all(isinstance(row, int) for row in rows):
             self.unknown = self.unknown or "a batch has not one clip for each row that its sampler gave"
             return None
-        return [rows[i] for i in (range(clips) if kept is None else kept)]
+        return [rows[i] for i in (range(clips) if remaining is None else remaining)]
 
 
 def _unknown(loader: Any, base: Any) -> str:

@@ -21,7 +21,6 @@ from ..batching.batch_lengths import extent, spoken_lengths
 from ..batching.collated_batch import UnsplittableBatchError, batch_size
 from ..recovery.accumulation_window import Call
 from ..recovery.engine import Engine
-from ..recovery.loop import Loop
 from .bad_clip_record import BadBatch
 from .clip_measurement import ClipAlone, ClipMeasurement, broken, probes
 from .clip_rows import ClipRows
@@ -49,20 +48,12 @@ class BadClips:
     """
 
     def __init__(
-        self,
-        loop: Loop,
-        policy: BadClipPolicy,
-        engine: Engine,
-        norms: GradientNorms,
-        split: Callable[[Any, int], list[Any]] | None,
-        limit: Callable[[], int | None],
-        rows: ClipRows | None = None,
+        self, policy: BadClipPolicy, engine: Engine, norms: GradientNorms, rows: ClipRows | None = None
     ) -> None:
-        self._loop, self._policy, self._engine, self._norms = loop, policy, engine, norms
-        self._limit, self._rows = limit, rows
-        self._window = engine.window
-        self._measure = ClipMeasurement(loop, engine.state, split)
-        norms.not_finite = self.clipped
+        self._loop, self._policy, self._engine, self._norms = engine.loop, policy, engine, norms
+        self._window, self._rows = engine.window, rows
+        self._measure = ClipMeasurement(engine.loop, engine.state, engine.split)
+        engine.other, norms.not_finite = self.raised, self.clipped
         self.batches: list[BadBatch] = []
         self.count = 0
         self._probes: list[Any] = []
@@ -74,12 +65,8 @@ class BadClips:
         self._probes, self._reported, self._lost = list(probes(self._loop.model)), None, False
 
     def remove(self) -> None:
-        """Hold nothing of the training."""
+        """Release the weights."""
         self._probes = []
-
-    def _was_reported(self) -> bool:
-        """Whether something was reported of this window, in which case the rest follows from it."""
-        return self._reported is self._window.batches
 
     def look(self, call: Call) -> None:
         """The newest batch of the window, ``call``, was computed: whether it, or the whole window, is finite.
@@ -90,42 +77,33 @@ class BadClips:
         complete = len(window.calls) >= window.planned
         if not complete and self._policy != "skip":
             return
+        # On a CPU the norm that clipping returns shows the gradient, in time for a report.
         clips = self._norms.clips_on_cpu and self._policy == "report"
         if clips and len(window.calls) == 1 and math.isfinite(float(call.loss)):
             return  # what most steps are
+        calls = window.calls if complete else [call]
+        probes = self._probes if complete and not self._norms.scaled and not clips else ()
         for _ in range(_ROUNDS):
-            calls = window.calls if complete else [call]
-            what = self._wrong(calls, complete)
-            if not what or self._lost or not self._leaves_out(what, calls):
+            losses = [call.loss for call in calls]
+            if _finite([*losses, *(p.grad.sum() for p in probes if p.grad is not None)]) or self._lost:
+                return
+            if not self._leaves_out("gradient" if _finite(losses) else "loss", calls):
                 return
             self._engine.again(call)
 
-    def _wrong(self, calls: list[Call], complete: bool) -> str:
-        """``"loss"``, ``"gradient"`` or ""."""
-        losses = [call.loss for call in calls]
-        # On a CPU the norm that clipping returns shows the gradient, in time for a report.
-        clips = self._norms.clips_on_cpu and self._policy == "report"
-        probes = self._probes if complete and not self._norms.scaled and not clips else ()
-        gradients = [p.grad.sum() for p in probes if p.grad is not None]
-        if _finite([*losses, *gradients]):
-            return ""
-        return "gradient" if _finite(losses) else "loss"
-
     def clipped(self) -> None:
         """The gradient norm is not finite, and weights are about to change."""
-        if not self._was_reported() and not self._lost and self._policy == "report" and self._window.calls:
+        is_reported = self._reported is self._window.batches  # what follows from what was reported is not news
+        if not is_reported and not self._lost and self._policy == "report" and self._window.calls:
             self._leaves_out("gradient", self._window.calls)
 
-    def _leaves_out(self, what: str, calls: list[Call]) -> bool:
-        """Name the clips to blame; whether they were left out, so that the step is to be computed again."""
-        if self._policy != "skip" and len(self.batches) >= _MOST_REPORTS:
+    def _leaves_out(self, problem: str, calls: list[Call]) -> bool:
+        """Name the clips to blame; returns whether they were left out, so that the step is computed again."""
+        if (self._policy != "skip" and len(self.batches) >= _MOST_REPORTS) or self._has_lost_weights():
             return False
-        if name := broken(self._loop.model):
-            self._weights_lost(name, self._loop.step_number)
-            return False
-        calls = [call for call in calls if what != "loss" or not _finite([call.loss])]
-        clips = self._alone(what, calls)
-        return self._blame(what, f"the {what} is not finite", calls, clips)
+        calls = [call for call in calls if problem != "loss" or not _finite([call.loss])]
+        clips = self._alone(problem, calls)
+        return self._blame(problem, f"the {problem} is not finite", calls, clips)
 
     def raised(self, call: Call, error: Exception) -> bool:
         """A batch raised an error that is not of memory: whether the clips that raise one alone were left out.
@@ -158,15 +136,15 @@ class BadClips:
         return clips
 
     def _blame(
-        self, what: str, said: str, calls: list[Call], clips: list[ClipAlone], error: Exception | None = None
+        self, problem: str, text: str, calls: list[Call], clips: list[ClipAlone], error: Exception | None = None
     ) -> bool:
-        """Report the batch, and do what the policy says; whether clips were left out."""
-        named = [clip for clip in clips if (clip.error if what == "error" else clip.fails())]
-        some = 0 < len(named) < (self._clips_left() if len(clips) < _FEW else len(clips))
-        ends = what == "error" or self._policy == "raise"
-        done = "left out" if some and self._policy == "skip" else "raised" if ends else "reported"
-        said += ": every clip alone does so" if named and not some else ""
-        batch = self._report(what, said, calls, clips, named, done, error=error)
+        """Report the batch and apply the policy; returns whether clips were left out."""
+        named = [clip for clip in clips if (clip.error if problem == "error" else clip.fails())]
+        is_part = 0 < len(named) < (self._clips_left() if len(clips) < _FEW else len(clips))
+        ends = problem == "error" or self._policy == "raise"
+        done = "left out" if is_part and self._policy == "skip" else "raised" if ends else "reported"
+        text += ": every clip alone does so" if named and not is_part else ""
+        batch = self._report(problem, text, calls, clips, named, done, error=error)
         if error is not None and done == "raised":
             note(error, str(batch))
         if done == "raised" and self._policy == "raise":
@@ -184,18 +162,17 @@ class BadClips:
         for clip in sorted(named, key=lambda clip: -clip.number):
             inputs = clip.call.inputs
             lengths = spoken_lengths(inputs) or [extent(inputs).length] * batch_size(inputs)
-            taken = clip.call.take_out(clip.number, lengths)
-            self._window.leave_out(self._engine.rule.count(taken))
+            self._window.leave_out(self._engine.rule.count(clip.call.take_out(clip.number, lengths)))
             self.count += 1
 
-    def _alone(self, what: str, calls: list[Call]) -> list[ClipAlone]:
-        """Each clip's loss, and its gradient norm unless a loss is to blame; what cannot be measured is left out."""
+    def _alone(self, problem: str, calls: list[Call]) -> list[ClipAlone]:
+        """Each clip's loss, and its gradient norm unless a loss is to blame; without what cannot be measured."""
         clips: list[ClipAlone] = []
         try:
             clips = self._measure.losses(calls)
-            if what == "loss" and not any(clip.fails() for clip in clips):
+            if problem == "loss" and not any(clip.fails() for clip in clips):
                 clips = self._measure.losses(calls, training=True)
-            if what not in ("loss", "evaluation"):
+            if problem not in ("loss", "evaluation"):
                 self._measure.gradients(clips)
         except Exception as error:  # of memory, before the first clip: the training is not to end by a look at it
             logger.warning("cannot compute the clips of a batch alone: %s", first_line(error))
@@ -205,42 +182,42 @@ class BadClips:
     def step_over(self) -> None:
         """The optimizer's step was made; the window's batches are still there."""
         unusual = self._norms.look()
-        if unusual is None or self._was_reported() or self._lost or not self._window.calls:
-            return
-        if len(self.batches) >= _MOST_REPORTS:
+        is_reported = self._reported is self._window.batches or len(self.batches) >= _MOST_REPORTS
+        if unusual is None or is_reported or self._lost or not self._window.calls:
             return
         (norm, usual), step = unusual, self._loop.step_number - 1
-        if name := broken(self._loop.model):
-            self._weights_lost(name, step)
+        if self._has_lost_weights(step):
             return
         calls = [call for call in self._window.calls if call.inputs is not None]
         clips = self._alone("jump", calls)
         named = [clip for clip in clips if clip.fails()] or _standing_out(clips, usual)
-        what, said = "jump", f"the gradient norm is {norm:.3g}, {norm / usual:.0f} times the median of {RECENT} steps"
-        if not math.isfinite(norm):
-            what, said = "gradient", f"the gradient norm is {norm}"
-        self._report(what, said, calls, clips, named, "reported", step)
+        if math.isfinite(norm):
+            text = f"the gradient norm is {norm:.3g}, {norm / usual:.0f} times the median of {RECENT} steps"
+            self._report("jump", text, calls, clips, named, "reported", step)
+        else:
+            self._report("gradient", f"the gradient norm is {norm}", calls, clips, named, "reported", step)
 
-    def in_evaluation(self, call: Call, said: str, rows: ClipRows, saved: bool) -> None:
+    def in_evaluation(self, call: Call, text: str, rows: ClipRows, saved: bool) -> None:
         """The loss of an evaluation's batch, the last that the loader of ``rows`` has delivered, is not finite."""
-        if self._lost:
-            return
-        if name := broken(self._loop.model):
-            self._weights_lost(name, self._loop.step_number)
+        if self._lost or self._has_lost_weights():
             return
         clips = self._alone("evaluation", [call])
         named = [clip for clip in clips if clip.fails()]
-        said += ": every clip alone does so" if len(named) == len(clips) > 1 else ""
+        text += ": every clip alone does so" if len(named) == len(clips) > 1 else ""
         from .saved_batch_writing import BatchWriter
 
-        write = BatchWriter(self._loop, lambda _: -1, self._limit, rows, saved)
-        self._report("evaluation", said, [call], clips, named, "reported", write=write)
+        write = BatchWriter(self._loop, lambda _: -1, self._engine.budget, rows, saved)
+        self._report("evaluation", text, [call], clips, named, "reported", write=write)
 
-    def _weights_lost(self, name: str, step: int) -> None:
-        self._lost = True
-        said = f"{name} has values that are not finite, from an earlier step: continue from a checkpoint"
-        self.batches.append(BadBatch(step, "weights", said, (), "reported", ""))
-        logger.warning("%s", self.batches[-1])
+    def _has_lost_weights(self, step: int | None = None) -> bool:
+        """Whether weights are not finite, so that no clip is to blame; reports it."""
+        if name := broken(self._loop.model):
+            self._lost = True
+            text = f"{name} has values that are not finite, from an earlier step: continue from a checkpoint"
+            step = self._loop.step_number if step is None else step
+            self.batches.append(BadBatch(step, "weights", text, (), "reported", ""))
+            logger.warning("%s", self.batches[-1])
+        return self._lost
 
     def does_not_fit(self, call: Call, done: str, error: Exception | None = None) -> None:
         """A micro-batch of one clip ran out of memory for good: its batch is saved, and the longest clip named."""
@@ -255,8 +232,8 @@ class BadClips:
 
     def _report(
         self,
-        what: str,
-        said: str,
+        problem: str,
+        description: str,
         calls: list[Call],
         clips: list[ClipAlone],
         named: list[ClipAlone],
@@ -265,23 +242,23 @@ class BadClips:
         error: Exception | None = None,
         write: Callable[..., BadBatch] | None = None,
     ) -> BadBatch:
-        """Save the batch, and keep what was met and log it."""
+        """Save the batch, then record and log it."""
         step = self._loop.step_number if step is None else step
         usual = statistics.median([clip.gradient_norm or 0.0 for clip in clips] or [0.0])
-        why = {(id(clip.call), clip.number): _why(what, clip, usual) for clip in named}
-        self._reported = self._reported if what in ("memory", "evaluation") else self._window.batches
-        text = first_line(error) if error is not None else ""
+        reasons = {(id(clip.call), clip.number): _why(problem, clip, usual) for clip in named}
+        self._reported = self._reported if problem in ("memory", "evaluation") else self._window.batches
         from .saved_batch_writing import BatchWriter  # what reads datasets and texts waits until something is wrong
 
-        write = write or BatchWriter(self._loop, self._window.place, self._limit, self._rows)
-        batch = write(BadBatch(step, what, said, (), done, ""), calls, clips, why, text)
+        write = write or BatchWriter(self._loop, self._window.place, self._engine.budget, self._rows)
+        text = first_line(error) if error is not None else ""
+        batch = write(BadBatch(step, problem, description, (), done, ""), calls, clips, reasons, text)
         self.batches.append(batch)
         logger.warning("%s", batch)
         return batch
 
 
 def _finite(values: list[Any]) -> bool:
-    """Of the tensors of one device; with one look at a GPU's."""
+    """Whether all values are finite; tensors of a GPU are read once, together."""
     if len(values) == 1:
         return math.isfinite(float(values[0]))
     if any(isinstance(value, torch.Tensor) and value.is_cuda for value in values):
@@ -289,17 +266,17 @@ def _finite(values: list[Any]) -> bool:
     return all(math.isfinite(float(value)) for value in values)
 
 
-def _standing_out(clips: list[ClipAlone], least: float) -> list[ClipAlone]:
-    """Those whose gradient norm is far above the others', and above ``least``, that of usual steps."""
+def _standing_out(clips: list[ClipAlone], threshold: float) -> list[ClipAlone]:
+    """The clips whose gradient norm is far above the others', and above that of usual steps."""
     measured = [(clip.gradient_norm, clip) for clip in clips if clip.gradient_norm is not None]
     usual = statistics.median([norm for norm, _ in measured] or [0.0])
-    return [clip for norm, clip in measured if len(measured) > 1 and norm > max(_STANDS_OUT * usual, least)]
+    return [clip for norm, clip in measured if len(measured) > 1 and norm > max(_STANDS_OUT * usual, threshold)]
 
 
-def _why(what: str, clip: ClipAlone, usual: float) -> str:
+def _why(problem: str, clip: ClipAlone, usual: float) -> str:
     if clip.error:
         return f"it raises {clip.error}"
-    if what == "memory":
+    if problem == "memory":
         return "the longest clip of a batch that does not fit one by one"
     if clip.loss is not None and not math.isfinite(clip.loss):
         return f"its loss is {clip.loss}"

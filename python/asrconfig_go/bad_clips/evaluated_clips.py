@@ -18,7 +18,7 @@ from .detection import BadClips
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-_MOST = 8  # batches whose clips are computed alone and named
+_NAMED = 8  # batches whose clips are computed alone and named
 
 
 class EvaluatedClips:
@@ -27,19 +27,19 @@ class EvaluatedClips:
     def __init__(self, trainer: Any, bad: BadClips) -> None:
         self._trainer, self._bad = trainer, bad
         self._rows = ClipRows(trainer, lambda: self._batches)
-        self._batches = self._found = 0
+        self._batches = self._bad_batches = 0
         self._prefix = ""  # of the running evaluation's metrics
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def begin(self) -> None:
         """A training begins."""
-        self._said.clear()
+        self._reported.clear()
 
     def around(self, evaluation_loop: Callable[..., Any]) -> Callable[..., Any]:
         """``evaluation_loop`` whose batches are looked at."""
 
         def loop(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
-            self._batches, self._found, self._prefix = 0, 0, kwargs.get("metric_key_prefix", "eval")
+            self._batches, self._bad_batches, self._prefix = 0, 0, kwargs.get("metric_key_prefix", "eval")
             self._rows.follow(dataloader, _dataset(self._trainer, dataloader))
             try:
                 output = evaluation_loop(dataloader, *args, **kwargs)
@@ -58,45 +58,42 @@ class EvaluatedClips:
         self._batches += 1
         if loss is None or bool(torch.as_tensor(loss).isfinite().all()):
             return
-        self._found += 1
-        if self._prefix in self._said or self._found > _MOST:
+        self._bad_batches += 1
+        if self._prefix in self._reported or self._bad_batches > _NAMED:
             return
         call = Call(inputs, Before(cpu_state(), [], False), [], fit=lambda batch: batch, arguments=(model, (), {}))
-        text = f"the loss of batch {self._batches} of the evaluation is {_value(loss)}"
-        self._bad.in_evaluation(call, text, self._rows, saved=self._found == 1)
+        values: list[float] = torch.as_tensor(loss).detach().float().flatten().tolist()
+        value = next(value for value in values if not math.isfinite(value))
+        text = f"the loss of batch {self._batches} of the evaluation is {value}"
+        self._bad.in_evaluation(call, text, self._rows, saved=self._bad_batches == 1)
 
     def _over(self, metrics: dict[str, Any]) -> None:
         from .evaluation_metrics import not_finite
 
         trainer, step = self._trainer, int(self._trainer.state.global_step)
         text = not_finite(metrics, trainer.args, step) if trainer.is_world_process_zero() else ""
-        if self._prefix in self._said or not (text or self._found):
+        if self._prefix in self._reported or not (text or self._bad_batches):
             return
-        self._said.add(self._prefix)
+        self._reported.add(self._prefix)
         logger.warning("%s", "; ".join([text or f"evaluation at step {step}", *self._of_batches(metrics)]))
 
     def _of_batches(self, metrics: dict[str, Any]) -> Iterator[str]:
-        if not self._found:
+        if not self._bad_batches:
             return
-        count = f"the loss of {self._found} of {plural(self._batches, 'batch', 'batches')} is not finite"
+        count = f"the loss of {self._bad_batches} of {plural(self._batches, 'batch', 'batches')} is not finite"
         loss = f"{self._prefix}_loss"
         # So the Trainer's logging_nan_inf_filter has it.
         yield f"{count}, and {loss} is the mean of the others" if math.isfinite(metrics.get(loss, math.nan)) else count
-        if self._found > _MOST:
-            yield f"clips of the first {_MOST} are named"
+        if self._bad_batches > _NAMED:
+            yield f"clips of the first {_NAMED} are named"
         if any(batch.what == "evaluation" and batch.clips for batch in self._bad.batches):
             yield "leave the named clips out of the evaluation dataset"
 
 
 def _dataset(trainer: Any, loader: Any) -> Any:
-    """What is evaluated: the Trainer's dataset, with all its columns, where the loader's is of as many clips."""
+    """The Trainer's dataset, with all its columns, where it has as many clips as the loader's; else that."""
     own: Any = getattr(trainer, "eval_dataset", None)
     read: Any = getattr(loader, "dataset", None)
     if isinstance(own, dict) or not (hasattr(own, "__len__") and hasattr(read, "__len__")):
         return read
     return own if len(own) == len(read) else read
-
-
-def _value(loss: Any) -> float:
-    values: list[float] = torch.as_tensor(loss).detach().float().flatten().tolist()
-    return next(value for value in values if not math.isfinite(value))

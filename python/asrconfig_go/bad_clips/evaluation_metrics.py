@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-_MOST = 5  # metrics that are named
+_NAMED = 5  # metrics that are named
 
 
 def not_finite(metrics: Mapping[str, Any], args: Any, step: int) -> str:
@@ -19,13 +19,13 @@ def not_finite(metrics: Mapping[str, Any], args: Any, step: int) -> str:
     bad = {name: v for name, v in metrics.items() if isinstance(v, float) and not math.isfinite(v)}
     if not bad:
         return ""
-    text = f"evaluation at step {step}: {', '.join(f'{name} is {value}' for name, value in [*bad.items()][:_MOST])}"
+    text = f"evaluation at step {step}: {', '.join(f'{name} is {value}' for name, value in [*bad.items()][:_NAMED])}"
     metric = str(getattr(args, "metric_for_best_model", None) or "")
     metric = metric if metric.startswith("eval_") else f"eval_{metric}"
     if metric not in bad:
         return text
-    what = "load_best_model_at_end" if args.load_best_model_at_end else "metric_for_best_model"
+    option = "load_best_model_at_end" if args.load_best_model_at_end else "metric_for_best_model"
     return (
-        f"{text}; {what} goes by {metric}, which cannot be compared so: the checkpoint that it finds, if any, is not "
+        f"{text}; {option} goes by {metric}, which cannot be compared so: the checkpoint that it finds, if any, is not "
         'the best; choose by another metric until it is finite, as metric_for_best_model="wer"'
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from .._base.errors import CorruptFileError, NotFoundError
@@ -68,10 +69,10 @@ def bounded(batches: list[Any], named: list[list[int]]) -> tuple[list[dict[str, 
 
     Where all take more than ``MOST_BYTES``, those ``named`` are kept alone, as many as fit.
     """
-    whole = sum(map(_bytes, batches)) <= MOST_BYTES
-    rows = [list(range(batch_size(batch))) for batch in batches] if whole else _fitting(batches, named)
-    some = [batch if whole else pick(batch, numbers) for batch, numbers in zip(batches, rows, strict=True)]
-    return [dict(batch) for batch in some], rows, whole
+    fits = sum(map(_bytes, batches)) <= MOST_BYTES
+    rows = [list(range(batch_size(batch))) for batch in batches] if fits else _fitting(batches, named)
+    saved = [batch if fits else pick(batch, numbers) for batch, numbers in zip(batches, rows, strict=True)]
+    return [dict(batch) for batch in saved], rows, fits
 
 
 def _fitting(batches: list[Any], named: list[list[int]]) -> list[list[int]]:
@@ -114,17 +115,26 @@ def write_batch(folder: Path, record: SavedBatch, batches: list[dict[str, Any]],
     made = folder.with_name(f"{folder.name}{os.urandom(4).hex()}.part")
     made.mkdir()
     try:
-        torch.save({"batches": batches, "random": [_state(state) for state in random]}, made / "batch.pt")
-        told = {"schema": _SCHEMA, **to_json(record)}
-        (made / "batch.json").write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str), "utf-8")
+        torch.save({"batches": batches, "random": [plain_state(state) for state in random]}, made / "batch.pt")
+        document = {"schema": _SCHEMA, **to_json(record)}
+        (made / "batch.json").write_text(json.dumps(document, indent=1, ensure_ascii=False, default=str), "utf-8")
         made.replace(folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _state(state: dict[str, Any]) -> dict[str, Any]:
-    kind, keys, *rest = state["numpy"]
-    return {"python": state["python"], "numpy": (kind, [int(key) for key in keys], *rest), "torch": state["torch"]}
+def plain_state(state: dict[str, Any]) -> dict[str, Any]:
+    """The random states of ``cpu_state`` without numpy's types."""
+    kind, keys, *gauss = state["numpy"]
+    return {"python": state["python"], "numpy": (kind, [int(key) for key in keys], *gauss), "torch": state["torch"]}
+
+
+def state_of_plain(plain: dict[str, Any]) -> dict[str, Any]:
+    """What ``set_cpu_state`` takes, of what ``plain_state`` returned."""
+    version, internal, gauss = plain["python"]
+    kind, keys, *others = plain["numpy"]
+    numpy = (kind, np.array(keys, dtype=np.uint32), *others)
+    return {"python": (version, tuple(internal), gauss), "numpy": numpy, "torch": plain["torch"]}
 
 
 def read_batch(path: Any) -> tuple[SavedBatch, list[dict[str, Any]], list[dict[str, Any]]]:
@@ -135,13 +145,13 @@ def read_batch(path: Any) -> tuple[SavedBatch, list[dict[str, Any]], list[dict[s
     folder = user_path(path, "path")
     if not (folder / "batch.json").is_file():
         raise NotFoundError(f"there is no saved batch at {str(folder)!r}", _HINT)
-    told = read_object(folder / "batch.json", "saved batch", _HINT)
-    if told.pop("schema", None) != _SCHEMA:
+    document = read_object(folder / "batch.json", "saved batch", _HINT)
+    if document.pop("schema", None) != _SCHEMA:
         raise CorruptFileError(f"{folder / 'batch.json'} was written by another version", _HINT)
-    record = from_file(SavedBatch, told, folder / "batch.json", _HINT)
+    record = from_file(SavedBatch, document, folder / "batch.json", _HINT)
     try:
-        held = torch.load(folder / "batch.pt", map_location="cpu", weights_only=True)
-        batches, random = list(held["batches"]), list(held["random"])
+        content = torch.load(folder / "batch.pt", map_location="cpu", weights_only=True)
+        batches, random = list(content["batches"]), list(content["random"])
         fits = tuple(batch_size(batch) for batch in batches) == record.batches and len(random) == len(batches)
     except Exception as error:  # whatever torch raises of a damaged archive
         raise CorruptFileError(f"{folder / 'batch.pt'} cannot be read: {type(error).__name__}", _HINT) from error

@@ -13,6 +13,7 @@ from .._base.wrapped_model import bare
 from ..batching.collated_batch import batch_size
 from ..recovery.accumulation_window import Call
 from ..recovery.loop import Loop
+from ..recovery.micro_batch_budget import Budget
 from .bad_clip_record import BadBatch, BadClip
 from .clip_details import ClipDetails
 from .clip_findings import findings, look_at
@@ -31,7 +32,7 @@ Clip = tuple[int, int]
 class BatchWriter:
     """Makes the record of a bad batch, and saves its batches while there are few of them.
 
-    ``place`` tells where a batch is among those that the loader of ``rows`` has delivered, of which the last is -1.
+    ``place`` returns where a batch is among those that the loader of ``rows`` has delivered, of which the last is -1.
     Nothing is written unless it is ``saved``.
     """
 
@@ -39,23 +40,23 @@ class BatchWriter:
         self,
         loop: Loop,
         place: Callable[[Call], int | None],
-        limit: Callable[[], int | None],
+        budget: Budget,
         rows: ClipRows | None = None,
         saved: bool = True,
     ) -> None:
-        self._loop, self._place, self._limit, self._rows, self._saved = loop, place, limit, rows, saved
+        self._loop, self._place, self._budget, self._rows, self._saved = loop, place, budget, rows, saved
         self._details = ClipDetails(rows.trainer if rows else None, rows.dataset if rows else None)
         self._unknown = "" if rows else "the loop does not say which rows of a dataset its batches hold"
 
     def __call__(
-        self, batch: BadBatch, calls: list[Call], clips: list[ClipAlone], why: dict[Clip, str], error: str
+        self, batch: BadBatch, calls: list[Call], clips: list[ClipAlone], reasons: dict[Clip, str], error: str
     ) -> BadBatch:
         """``batch`` with its clips, and its folder if one was written; never raises, whatever a batch is made of."""
         alone = {(id(clip.call), clip.number): clip for clip in clips}
         try:
             few = sum(batch_size(call.inputs) for call in calls) <= _MOST_READ
             hosts = [on_host(call.inputs) for call in calls]  # where looking at it needs no memory of the GPU
-            described = [self._clips(call, host, alone, why, few) for call, host in zip(calls, hosts, strict=True)]
+            described = [self._clips(call, host, alone, reasons, few) for call, host in zip(calls, hosts, strict=True)]
             batch = replace(batch, clips=tuple(clip for of in described for clip in of if clip.why))
             return replace(batch, folder=self._save(batch, calls, hosts, described, error))
         except Exception as failed:
@@ -63,7 +64,7 @@ class BatchWriter:
             return batch
 
     def _clips(
-        self, call: Call, host: Any, alone: dict[Clip, ClipAlone], why: dict[Clip, str], few: bool
+        self, call: Call, host: Any, alone: dict[Clip, ClipAlone], reasons: dict[Clip, str], few: bool
     ) -> list[BadClip]:
         model, labels = self._loop.model, host.get(self._loop.labels)
         has_labels = getattr(labels, "ndim", 0) == 2  # else they are classes, or values
@@ -74,7 +75,7 @@ class BatchWriter:
             key = (id(call), i)
             row = None if rows is None else rows[i]
             is_row, path, text = True, "", ""
-            if few or key in why:
+            if few or key in reasons:
                 is_row, path, text = self._details.of(row, clip.labels)
             if not is_row:
                 self._unknown = "labels of the dataset and of the batch differ: the collator changes them or the order"
@@ -82,7 +83,7 @@ class BatchWriter:
             clips.append(
                 BadClip(
                     row if is_row else None, path, text, clip.seconds, count,
-                    _number(own.loss), _number(own.gradient_norm), why.get(key, ""), unusual[i],
+                    _number(own.loss), _number(own.gradient_norm), reasons.get(key, ""), unusual[i],
                     i if call.rows is None else call.rows[i],
                 )
             )  # fmt: skip
@@ -102,14 +103,14 @@ class BatchWriter:
         if folder is None or (batch.what != "memory" and not batch.clips and loop.rank):
             return ""  # of several processes, one without a clip to blame has nothing to add
         named = [[i for i, clip in enumerate(of) if clip.why] for of in described]
-        batches, numbers, whole = bounded(hosts, named)
+        batches, numbers, is_complete = bounded(hosts, named)
         config: Any = getattr(model, "config", None)
         record = SavedBatch(
             what=batch.what, said=batch.said, error=error, at_unix_s=time.time(), global_step=batch.global_step,
             epoch=loop.epoch, rank=loop.rank, batches=tuple(len(rows) for rows in numbers),
             clips=tuple(of[i] for of, rows in zip(described, numbers, strict=True) for i in rows),
-            rows_unknown=self._unknown or (self._rows.unknown if self._rows else ""), whole=whole,
-            micro_batch=self._limit(), settings=loop.settings(), architecture=type(model).__name__,
+            rows_unknown=self._unknown or (self._rows.unknown if self._rows else ""), whole=is_complete,
+            micro_batch=self._budget.samples, settings=loop.settings(), architecture=type(model).__name__,
             config=config.to_dict() if hasattr(config, "to_dict") else {},
         )  # fmt: skip
         write_batch(folder, record, batches, [call.before.random for call in calls])

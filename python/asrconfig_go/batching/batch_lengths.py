@@ -32,7 +32,7 @@ def input_name(inputs: Any) -> str | None:
 
 
 def extent(inputs: Any) -> Extent:
-    """That of each sample of a batch, padding included; 1 × 1 where the input is not known: samples count."""
+    """The extent of each sample of a batch, padding included; 1 × 1 where the input is not known."""
     name = input_name(inputs)
     if name is None:
         return Extent(1)
@@ -52,10 +52,7 @@ def time_axis(inputs: Any, name: str) -> int:
 
 
 def own_lengths(inputs: Any) -> list[int] | None:
-    """The length of every sample without its padding, from the attention mask; None when unknown.
-
-    Only for masks that are ones followed by zeros.
-    """
+    """The length of every sample without its padding, from an attention mask of ones, then zeros; None if unknown."""
     mask: Any = entries(inputs).get("attention_mask")
     name = input_name(inputs)
     if name is None or not hasattr(mask, "shape") or len(mask.shape) != 2:
@@ -70,7 +67,7 @@ def own_lengths(inputs: Any) -> list[int] | None:
 
 
 def spoken_lengths(inputs: Any) -> list[int] | None:
-    """As ``own_lengths``; without a mask from the zeros at the end of raw audio, which is how it is padded."""
+    """As ``own_lengths``; without a mask from the zeros at the end of raw audio, by which it is padded."""
     lengths = own_lengths(inputs)
     values: Any = entries(inputs).get("input_values")
     if lengths is not None or not hasattr(values, "shape") or len(values.shape) != 2:

@@ -71,11 +71,11 @@ class BatchingReport:
 
     def find(self, order: str, split: str) -> BatchingStrategy:
         """The strategy of these names; ``InvalidArgumentError`` if there is none."""
-        for each in self.strategies:
-            if (each.order, each.split) == (order, split):
-                return each
-        known = ", ".join(f"{s.order} {s.split}" for s in self.strategies)
-        raise InvalidArgumentError(f"there is no strategy {order} {split}", f"choose one of {known}")
+        for strategy in self.strategies:
+            if (strategy.order, strategy.split) == (order, split):
+                return strategy
+        names = ", ".join(f"{s.order} {s.split}" for s in self.strategies)
+        raise InvalidArgumentError(f"there is no strategy {order} {split}", f"choose one of {names}")
 
     def __repr__(self) -> str:
         head = f"{self.clips} clips, {self.audio_s / 3600:.2f} h, the longest {self.longest_s:.4g} s"
@@ -167,5 +167,5 @@ def cost_of_longest(
         overhead_s=overhead_s, drop_last=False,
     )  # fmt: skip
     limits = None if over_s is None else checked_list("over_s", over_s, float)
-    found = native.call("batching.longest", {"options": request, "limits_s": limits}, seconds.tobytes())
-    return [from_json(LongestClips, each) for each in found["longest"]]
+    answer = native.call("batching.longest", {"options": request, "limits_s": limits}, seconds.tobytes())
+    return [from_json(LongestClips, cost) for cost in answer["longest"]]

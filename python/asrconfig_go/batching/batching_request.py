@@ -30,7 +30,7 @@ def recipe(
     overhead_s: float,
     drop_last: bool,
 ) -> dict[str, Any]:
-    """How steps are made, as the library takes it, which checks ranges."""
+    """The options of steps for the library, which checks their ranges."""
     if not 0 <= checked("seed", seed, int) < 1 << 64:
         raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**64")
     model: Any = memory

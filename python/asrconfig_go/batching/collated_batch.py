@@ -53,7 +53,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _count(value: Any) -> int | None:
-    """The rows of an entry; None of texts, settings and tensors without dimensions."""
+    """The rows of an entry; None for texts, settings and tensors without dimensions."""
     shape = getattr(value, "shape", None)
     if shape is not None:
         return int(shape[0]) if len(shape) else None  # len() of a tensor takes several times as long
@@ -63,7 +63,7 @@ def _count(value: Any) -> int | None:
 
 
 def _wrong(name: str, value: Any, size: int) -> Iterator[str]:
-    """What of an entry does not have ``size`` rows."""
+    """Names the parts of an entry that do not have ``size`` rows."""
     if isinstance(value, Mapping):
         for key, entry in sorted(value.items(), key=lambda item: str(item[0])):
             yield from _wrong(f"{name}.{key}", entry, size)
@@ -101,9 +101,9 @@ def check_rows(inputs: Any) -> int:
 
 
 def split(inputs: Any, size: int) -> list[Any]:
-    """``inputs`` in pieces of at most ``size`` clips, in order; what is shared is in all.
+    """``inputs`` in pieces of at most ``size`` clips, in order; shared entries are in all of them.
 
-    Raises ``UnsplittableBatchError`` when entries have other lengths than the batch, naming them.
+    Raises ``UnsplittableBatchError`` naming the entries that have another length than the batch.
     """
     count = check_rows(inputs)
     return [piece(inputs, start, min(start + size, count)) for start in range(0, count, size)]
@@ -139,16 +139,14 @@ def _selected(inputs: Any, choose: Callable[[Any], Any]) -> Any:
 
 
 def copied(inputs: Any) -> Any:
-    """The same with copies of all tensors, which may be changed in place."""
-    return like(inputs, {n: _clone(v) for n, v in inputs.items()}) if isinstance(inputs, Mapping) else _clone(inputs)
-
-
-def _clone(value: Any) -> Any:
-    return value.clone() if hasattr(value, "clone") else copy.deepcopy(value)
+    """A batch with copies of all tensors, which may be changed in place."""
+    if isinstance(inputs, Mapping):
+        return like(inputs, {name: copied(value) for name, value in inputs.items()})
+    return inputs.clone() if hasattr(inputs, "clone") else copy.deepcopy(inputs)
 
 
 def shallow(inputs: Any) -> Any:
-    """A batch of its own with the same tensors, from which entries may be taken."""
+    """A new batch with the same tensors, from which entries may be removed."""
     return like(inputs, dict(inputs)) if isinstance(inputs, Mapping) else copy.copy(inputs)
 
 
@@ -170,7 +168,7 @@ def like(inputs: Any, values: dict[Any, Any]) -> Any:
         return values
     made: Any = copy.copy(inputs)
     if isinstance(made, UserDict):
-        made.data = values  # a copy shares it
+        made.data = values  # which a copy shares
         return made
     if is_dataclass(type(inputs)):  # transformers' ModelOutput, which refuses clear() and update()
         for name, value in values.items():

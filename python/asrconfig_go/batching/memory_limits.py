@@ -49,23 +49,22 @@ def memory_table(memory: FitsByLength, longest_s: float, limit_bytes: int | None
     if not 0 < longest_s <= 1e6:
         raise InvalidArgumentError(f"longest_s = {longest_s:g} is out of range", "pass seconds above 0")
     last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
-    found = {step: memory.largest_batch(step * GRID_S, limit_bytes) for step in (1, last)}
-    _between(1, last, found, lambda step, near: memory.largest_batch(step * GRID_S, limit_bytes, near=near))
-    steps = sorted(found)
-    # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
-    fits = accumulate((found[step] for step in steps), min)
-    return tuple((step * GRID_S, most) for step, most in zip(steps, fits, strict=True))
+    fits = {step: memory.largest_batch(step * GRID_S, limit_bytes) for step in (1, last)}
+    _fill_between(1, last, fits, lambda step, near: memory.largest_batch(step * GRID_S, limit_bytes, near=near))
+    steps = sorted(fits)
+    # What the allocator reserves does not rise evenly: sometimes one more clip fits at a longer length.
+    sizes = accumulate((fits[step] for step in steps), min)
+    return tuple((step * GRID_S, size) for step, size in zip(steps, sizes, strict=True))
 
 
-def _between(low: int, high: int, found: dict[int, int], ask: Any) -> None:
-    """Fill in what is between two steps."""
-    if high - low < 2 or found[low] == found[high]:
+def _fill_between(low: int, high: int, fits: dict[int, int], ask: Any) -> None:
+    if high - low < 2 or fits[low] == fits[high]:
         return
     middle = (low + high) // 2
-    # What fits goes down about as lengths go up.
-    found[middle] = ask(middle, max(1, round(found[low] * low / middle)))
-    _between(low, middle, found, ask)
-    _between(middle, high, found, ask)
+    # What fits falls about as lengths rise.
+    fits[middle] = ask(middle, max(1, round(fits[low] * low / middle)))
+    _fill_between(low, middle, fits, ask)
+    _fill_between(middle, high, fits, ask)
 
 
 def fits_in(table: Sequence[tuple[float, int]], seconds: float) -> int:
@@ -80,27 +79,27 @@ def cheapest(
     """The guard's split of a step into micro-batches of neighbours in length, the longest first.
 
     A micro-batch of n clips, the longest of length s, costs n · s + ``overhead``; without that, as few micro-batches
-    as can be are made, and those with the least padding. ``size(longest, left)`` says how many fit, 1 to ``left``.
-    Of splits that cost the same, the first micro-batches are largest. Gives the clips' places in ``lengths``.
+    as possible are made, and those with the least padding. ``size(longest, left)`` returns how many fit, 1 to ``left``.
+    Of splits that cost the same, the first micro-batches are largest. Yields the clips' places in ``lengths``.
 
-    Same as ``split_by_memory``, which calls the library: a training step may run where that must not be called, in a
-    forked process, and of so few clips this takes well under a millisecond.
+    Same as ``split_by_memory``, which calls the library: a training step may run in a forked process, where that must
+    not be called.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    each = [lengths[i] for i in order]
+    seconds = [lengths[i] for i in order]
     if overhead is None:
-        overhead = sum(each) * len(each) + 1.0  # more than any padding
+        overhead = sum(seconds) * len(seconds) + 1.0  # more than any padding
     n = len(order)
     best, take, audio = [0.0] * (n + 1), [0] * n, [0.0] * (n + 1)
     for i in range(n - 1, -1, -1):
-        audio[i] = audio[i + 1] + each[i]
+        audio[i] = audio[i + 1] + seconds[i]
         best[i] = float("inf")
-        for count in range(1, size(each[i], n - i) + 1):
-            held = overhead + count * each[i]
-            if held + audio[i + count] > best[i]:  # no split of the rest costs less than its audio
+        for count in range(1, size(seconds[i], n - i) + 1):
+            cost = overhead + count * seconds[i]
+            if cost + audio[i + count] > best[i]:  # no split of the rest costs less than its audio
                 break
-            if held + best[i + count] <= best[i]:
-                best[i], take[i] = held + best[i + count], count
+            if cost + best[i + count] <= best[i]:
+                best[i], take[i] = cost + best[i + count], count
     at = 0
     while at < n:
         yield order[at : at + take[at]]
@@ -120,14 +119,14 @@ def split_by_memory(
     [[2], [3, 1, 0]]
     """
     request = {"memory": rows(memory), "overhead_s": checked("overhead_s", overhead_s, float)}
-    found = native.call("batching.split", request, seconds_of(durations).tobytes())
-    return [list(batch) for batch in found["micro_batches"]]
+    answer = native.call("batching.split", request, seconds_of(durations).tobytes())
+    return [list(batch) for batch in answer["micro_batches"]]
 
 
 def seconds_of(durations: Iterable[float]) -> array[float]:
     """The seconds of every clip, as doubles."""
     try:
-        if not isinstance(durations, bytes | bytearray):  # which array would take for doubles
+        if not isinstance(durations, bytes | bytearray):  # which array would read as doubles
             return array("d", durations)
     except TypeError:
         pass

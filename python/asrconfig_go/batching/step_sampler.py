@@ -78,8 +78,8 @@ class StepSampler:
         if not 0 <= checked("rank", rank, int) < checked("ranks", ranks, int):
             raise InvalidArgumentError(f"rank = {rank} of {ranks} processes", "count ranks from 0")
         part = copy.copy(self)
-        given = None if shares is None else checked_list("shares", shares, int)
-        part._recipe, part.rank = {**self._recipe, "ranks": ranks, "shares": given}, rank
+        counts = None if shares is None else checked_list("shares", shares, int)
+        part._recipe, part.rank = {**self._recipe, "ranks": ranks, "shares": counts}, rank
         part._ask()
         return part
 
@@ -132,13 +132,13 @@ class StepSampler:
             at += sum(counts)
 
     def _ask(self) -> array[int]:
-        """The order of this epoch, the shares of the processes side by side."""
+        """The order of this epoch, with the shares of the processes side by side."""
         request = {"options": {**self._recipe, "epoch": self.epoch}}
-        found, order = native.exchange("batching.order", request, self._seconds.tobytes())
-        self._steps, self._counts = int(found["steps"]), [[int(n) for n in step] for step in found["shares"]]
-        self.notes: tuple[str, ...] = tuple(found["notes"])
+        answer, order = native.exchange("batching.order", request, self._seconds.tobytes())
+        self._steps, self._counts = int(answer["steps"]), [[int(n) for n in step] for step in answer["shares"]]
+        self.notes: tuple[str, ...] = tuple(answer["notes"])
         """Warnings about too little data."""
-        self.buckets: tuple[LengthBucket, ...] = tuple(from_json(LengthBucket, each) for each in found["buckets"])
+        self.buckets: tuple[LengthBucket, ...] = tuple(from_json(LengthBucket, bucket) for bucket in answer["buckets"])
         """The ranges of length; one of all clips in random order."""
         return array("I", bytes(order))
 

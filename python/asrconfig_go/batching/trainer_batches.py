@@ -76,7 +76,7 @@ def with_batches(loader: Any, sampler: Iterable[list[Any]]) -> Any:
     from accelerate import skip_first_batches
     from accelerate.data_loader import DataLoaderDispatcher
 
-    # The one public way to a loader with other batches: it wraps the batch sampler, whatever shards it, in another one.
+    # The only public way to a loader with other batches: it wraps the batch sampler, sharded or not, in another one.
     made = skip_first_batches(loader, 0)
     wrapper: Any = getattr(made, "batch_sampler", None)
     if not hasattr(wrapper, "batch_sampler") or isinstance(made, DataLoaderDispatcher):
@@ -132,6 +132,6 @@ def _check(trainer: Any, sampler: StepSampler) -> None:
             "leave split_batches and dispatch_batches of accelerator_config off",
         ),
     }
-    for what, (is_wrong, hint) in wrong.items():
+    for problem, (is_wrong, hint) in wrong.items():
         if is_wrong:
-            raise InvalidArgumentError(what, hint)
+            raise InvalidArgumentError(problem, hint)

@@ -19,7 +19,7 @@ _PLACE = ("output_dir", "logging_dir", "overwrite_output_dir", "resume_from_chec
 def default_side(effective_batch: int | None) -> Side:
     """As the installed Trainer trains unasked, accumulated to ``effective_batch`` where one is given.
 
-    Raises ``InvalidArgumentError`` where only micro-batches of a single clip would give that batch.
+    Raises ``InvalidArgumentError`` where only micro-batches of a single clip add up to that batch.
     """
     side = Side(DEFAULTS, {})
     usual, accumulated = side.batch
@@ -32,31 +32,31 @@ def default_side(effective_batch: int | None) -> Side:
             f"choose a multiple of {usual}, or pass the settings that you train with (--args FILE, original=…)",
         )
     new = batch_settings(batch, effective_batch // batch)
-    why = f"{usual} × {accumulated} makes no steps of {effective_batch} clips"
-    return Side(DEFAULTS, new, adapted=why)
+    reason = f"{usual} × {accumulated} makes no steps of {effective_batch} clips"
+    return Side(DEFAULTS, new, adapted=reason)
 
 
-def original_side(given: Any) -> Side:
+def original_side(original: Any) -> Side:
     """Of TrainingArguments, a plan, a dictionary of either's names, or a file of one (JSON, or ``training_args.bin``).
 
     Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
     file and ``CorruptFileError`` for one that holds no settings.
     """
-    if isinstance(given, str | os.PathLike):
-        given = read_settings(given)
-    if isinstance(given, Mapping) and "schema_version" in given:
-        given = TrainingConfig.from_dict(dict(given))
-    if isinstance(given, TrainingConfig):
-        return Side(YOURS, {}, given)
-    if isinstance(given, Mapping):
+    if isinstance(original, str | os.PathLike):
+        original = read_settings(original)
+    if isinstance(original, Mapping) and "schema_version" in original:
+        original = TrainingConfig.from_dict(dict(original))
+    if isinstance(original, TrainingConfig):
+        return Side(YOURS, {}, original)
+    if isinstance(original, Mapping):
         usual = arguments_of({}, "out").to_dict()  # all of which to_json_string writes, some under two names
-        return Side(YOURS, _changed(given, usual))
-    if not dataclasses.is_dataclass(given) or not hasattr(given, "per_device_train_batch_size"):
+        return Side(YOURS, _changed(original, usual))
+    if not dataclasses.is_dataclass(original) or not hasattr(original, "per_device_train_batch_size"):
         raise InvalidArgumentError(
-            f"original = {type(given).__name__} holds no training settings",
+            f"original = {type(original).__name__} holds no training settings",
             "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a file of one",
         )
-    return Side(YOURS, _changed_arguments(given), arguments_class=type(given))
+    return Side(YOURS, _changed_arguments(original), arguments_class=type(original))
 
 
 def _changed_arguments(arguments: Any) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def _changed_arguments(arguments: Any) -> dict[str, Any]:
 
 def _changed(settings: Mapping[str, Any], usual: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
     """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     for name, value in settings.items():
         if name not in _PLACE and (name not in usual or value != usual[name]):
-            found |= named({name: value}, kind)
-    return found
+            changed |= named({name: value}, kind)
+    return changed

@@ -67,15 +67,15 @@ def rows_of_arrays(dataset: Any) -> list[Any] | None:
     return [row["input_values"] for row in rows]
 
 
-def durations_of(dataset: Any, known: Sequence[float] | None = None) -> array[float] | None:
+def durations_of(dataset: Any, measured: Sequence[float] | None = None) -> array[float] | None:
     """Seconds of every clip, from ``known`` or from the headers; None of what has no audio to measure."""
-    if known is not None and len(known) == len(dataset):
-        return array("d", known)
+    if measured is not None and len(measured) == len(dataset):
+        return array("d", measured)
     try:
-        found = scan_audio(dataset, progress=False, allow_empty=True).durations
-    except AsrConfigError:  # rows of features, a dataset of your own: the batches then tell what they hold
+        durations = scan_audio(dataset, progress=False, allow_empty=True).durations
+    except AsrConfigError:  # rows of features or a custom dataset: lengths then come from the batches
         return None
-    return found if len(found) == len(dataset) and not all(map(math.isnan, found)) else None
+    return durations if len(durations) == len(dataset) and not all(map(math.isnan, durations)) else None
 
 
 def draw(

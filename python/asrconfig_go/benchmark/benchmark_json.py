@@ -5,31 +5,21 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from .measurements import OptionResult, SideResult, Spread
-
-
-def _spread(spread: Spread | None) -> dict[str, float] | None:
-    return None if spread is None else asdict(spread)
+from .measurements import OptionResult, SideResult
 
 
 def side_json(side: SideResult) -> dict[str, Any]:
     """One side."""
-    found = asdict(side)
-    found |= {name: _spread(getattr(side, name)) for name in ("clips_per_s", "audio_per_s", "step_s", "cpu_use")}
-    return {
-        **found,
-        "padding": side.padding,
-        "shares": side.shares,
-        "queueing": side.queueing,
-        "peak_bytes": side.peak_bytes,
-    }
+    spreads = {name: getattr(side, name) for name in ("clips_per_s", "audio_per_s", "step_s", "cpu_use")}
+    figures = {name: getattr(side, name) for name in ("padding", "shares", "queueing", "peak_bytes")}
+    return asdict(side) | {name: value and asdict(value) for name, value in spreads.items()} | figures
 
 
-def option_json(each: OptionResult) -> dict[str, Any]:
+def option_json(option: OptionResult) -> dict[str, Any]:
     """One change; ``verdict`` is ``better`` in words."""
     return {
-        **asdict(each),
-        "side": None if each.side is None else side_json(each.side),
-        "better": bool(each.better),
-        "verdict": each.better or ("slower" if each.worse else "no clear change"),
+        **asdict(option),
+        "side": None if option.side is None else side_json(option.side),
+        "better": bool(option.better),
+        "verdict": option.better or ("slower" if option.worse else "no clear change"),
     }

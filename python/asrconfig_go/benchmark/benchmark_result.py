@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._base.errors import NotFoundError
+from .._base.records import to_json
 from ..report.diagnosis import Finding
 from ..view.plot import plot_all
 from ..view.render import Record, Shown, render, save_text, text, title
@@ -95,22 +96,13 @@ class BenchmarkResult(Shown, kind="benchmark"):
         return "faster" if self.speedup.low > 1 else "slower"
 
     def _shown(self) -> Record:
-        """What the view of a benchmark shows."""
         return {
-            "setting": asdict(self.setting),
-            "original": None if self.original is None else side_json(self.original),
+            **to_json(self),
             "plan": side_json(self.plan),
+            "original": None if self.original is None else side_json(self.original),
+            "options": [option_json(option) for option in self.options],
             "speedup": None if self.speedup is None else asdict(self.speedup),
             "cpu_speedup": None if self.cpu_speedup is None else asdict(self.cpu_speedup),
-            "loader": [asdict(each) for each in self.loader],
-            "options": [option_json(each) for each in self.options],
-            "bottleneck": None if self.bottleneck is None else asdict(self.bottleneck),
-            "next_change": self.next_change,
-            "findings": [asdict(each) for each in self.findings],
-            "profile": list(self.profile),
-            "notes": list(self.notes),
-            "stopped": self.stopped,
-            "unfinished": list(self.unfinished),
             "too_few_rounds": self.too_few_rounds,
             "verdict": self.verdict,
         }
@@ -135,9 +127,7 @@ class BenchmarkResult(Shown, kind="benchmark"):
         pages. Raises ``UnsupportedError`` without matplotlib, ``NotFoundError`` where nothing was measured.
         """
         if not any(side is not None and side.blocks for side in (self.original, self.plan)):
-            raise NotFoundError(
-                "nothing was measured, so there is nothing to draw", "let it run for at least one round"
-            )
+            raise NotFoundError("nothing was measured to draw", "let it run for at least one round")
         figure: Figure = plot_all("benchmark", self._shown())
         return figure
 

@@ -25,7 +25,7 @@ from .step_phases import Phases
 from .variants import Side
 from .warm_up import warmed_up
 
-_TOLD = (UnsupportedSettingWarning, PlanNotFollowedWarning)
+_REPORTED = (UnsupportedSettingWarning, PlanNotFollowedWarning)
 
 
 @dataclass(frozen=True)
@@ -67,45 +67,42 @@ def run_block(
         try:
             return _run(bench, side, steps, bench.warm_up if warm_up is None else warm_up, on_step)
         except Exception as error:
-            found = classify(error)
-            memory = found["class"] in ("gpu_oom", "host_oom")
-            failed = BlockFailed(memory, _said(error), _hint(error) or (found["advice"] if memory else ""))
+            failure = classify(error)
+            memory = failure["class"] in ("gpu_oom", "host_oom")
+            text, hint = f"{type(error).__name__}: {first_line(error)}", failure["advice"] if memory else ""
+            if isinstance(error, AsrConfigError):
+                text, hint = error.message, error.hint or hint
+            failed = BlockFailed(memory, text, hint)
             clear_frames(error)
             failed.__cause__ = error
     raise failed
 
 
-def _hint(error: Exception) -> str:
-    return error.hint if isinstance(error, AsrConfigError) else ""
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, AsrConfigError):
-        return error.message
-    return f"{type(error).__name__}: {first_line(error)}"
-
-
 def _run(bench: Bench, side: Side, steps: int, warm_up: int, on_step: Callable[[int], None]) -> BlockRun:
     switches = TrainingSwitches(side.plan)
     place = tempfile.TemporaryDirectory(prefix="asrconfig-benchmark-")
-    with place as folder, warnings.catch_warnings(record=True) as told:
+    with place as folder, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
-        for kind in _TOLD:
+        for kind in _REPORTED:
             warnings.simplefilter("always", kind)
         trainer = _trainer(bench, side, folder, warm_up + steps)
         phases = Phases(trainer, warm_up, steps, on_step)
-        guard = None if side.plan is None else _manager(side, bench.sample).attach(trainer)
+        guard = None
+        if side.plan is not None:
+            manager = ASRConfigManager(safety_margin=side.plan.safety_margin)
+            manager.config = side.plan
+            manager.durations = array("d") if bench.sample.seconds is None else bench.sample.seconds
+            guard = manager.attach(trainer)
         switches.set()
         with warmed_up(trainer, warm_up * trainer.args.gradient_accumulation_steps):
             trainer.train()
     if phases.block is None:
         raise InternalError(f"{side.name}: the Trainer made {trainer.state.global_step} steps of {warm_up + steps}")
     block = replace(phases.block, out_of_memory=0 if guard is None else len(guard.events))
-    return BlockRun(block, side.shown(trainer.args), tuple(dict.fromkeys(str(each.message) for each in told)))
+    return BlockRun(block, side.shown(trainer.args), tuple(dict.fromkeys(str(warning.message) for warning in caught)))
 
 
 def _trainer(bench: Bench, side: Side, folder: str, steps: int) -> Any:
-    """A Trainer of its own, as a user makes it."""
     from transformers.trainer_callback import PrinterCallback
 
     model = copy.deepcopy(bench.model)
@@ -113,9 +110,8 @@ def _trainer(bench: Bench, side: Side, folder: str, steps: int) -> Any:
         prepare_model(model, side.plan)
     args = side.arguments(folder, steps, bench.seed, model)
     if args.world_size > 1 or args.n_gpu > 1:
-        raise UnsupportedError(
-            "a benchmark is of one device", "set CUDA_VISIBLE_DEVICES=0 before starting Python, and do not use torchrun"
-        )
+        hint = "set CUDA_VISIBLE_DEVICES=0 before starting Python, and do not use torchrun"
+        raise UnsupportedError("a benchmark is of one device", hint)
     if bench.collator is not None:  # which reads columns that the model does not know
         args.remove_unused_columns = False
     options = {"data_collator": bench.collator, **bench.trainer_options}
@@ -125,22 +121,13 @@ def _trainer(bench: Bench, side: Side, folder: str, steps: int) -> Any:
     return trainer
 
 
-def _manager(side: Side, sample: ClipSample) -> ASRConfigManager:
-    """That attaches the plan to a Trainer of the drawn clips."""
-    if side.plan is None:
-        raise InternalError("a side without a plan has nothing to attach")
-    manager = ASRConfigManager(safety_margin=side.plan.safety_margin)
-    manager.config = side.plan
-    manager.durations = array("d") if sample.seconds is None else sample.seconds
-    return manager
-
-
 def processor_option(trainer_class: Any, processor: Any) -> dict[str, Any]:
     """The processor under the name that the installed Trainer has for it."""
     if processor is None:
         return {}
-    known = inspect.signature(trainer_class.__init__).parameters
-    return {"processing_class" if "processing_class" in known or "tokenizer" not in known else "tokenizer": processor}
+    names = inspect.signature(trainer_class.__init__).parameters
+    older = "tokenizer" in names and "processing_class" not in names
+    return {"tokenizer" if older else "processing_class": processor}
 
 
 def checked_model(model: Any) -> None:
@@ -148,8 +135,7 @@ def checked_model(model: Any) -> None:
     import torch
 
     if not isinstance(model, torch.nn.Module):
-        raise InvalidArgumentError(
-            f"model = {type(model).__name__} is not a torch module", "load it first, with from_pretrained or load_model"
-        )
+        hint = "load it first, with from_pretrained or load_model"
+        raise InvalidArgumentError(f"model = {type(model).__name__} is not a torch module", hint)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidArgumentError("the model has no weights to train", "unfreeze some: parameter.requires_grad = True")

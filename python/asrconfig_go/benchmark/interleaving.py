@@ -42,25 +42,25 @@ def interleave(
     """Run P A P B P …, ``rounds`` times: each block of another side lies between two of the plan's.
 
     The plan's time beside it is the mean of theirs, so that a machine that gets evenly slower changes no ratio.
-    ``run`` gives None for a side that fails; that one is not run again.
+    ``run`` returns None for a side that fails, which is then not run again.
     """
     last: Block | None = None
     for _ in range(rounds):
         for other in others:
             if other.problem:
                 continue
-            last = last or _kept(plan, run)
-            block = _kept(other, run)
+            last = last or _run_block(plan, run)
+            block = _run_block(other, run)
             if block is None or last is None:
                 continue
-            following = _kept(plan, run)
+            following = _run_block(plan, run)
             if following is None:
                 return
             other.rounds.append(turn(block))
             other.beside.append(turn(last, following))
             last = following
         if not others:
-            _kept(plan, run)
+            _run_block(plan, run)
 
 
 def turn(*blocks: Block) -> Turn:
@@ -69,8 +69,8 @@ def turn(*blocks: Block) -> Turn:
     return Turn(fmean(block.seconds for block in blocks), fmean(cpu_s) if cpu_s else None)
 
 
-def _kept(course: BenchmarkRun, run: Callable[[BenchmarkRun], Block | None]) -> Block | None:
-    block = run(course)
+def _run_block(side_run: BenchmarkRun, run: Callable[[BenchmarkRun], Block | None]) -> Block | None:
+    block = run(side_run)
     if block is not None:
-        course.blocks.append(block)
+        side_run.blocks.append(block)
     return block

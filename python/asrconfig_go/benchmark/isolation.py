@@ -16,7 +16,7 @@ from ..apply.torch_backends import backends_kept
 
 @contextlib.contextmanager
 def nothing_left_behind() -> Iterator[None]:
-    """Put back what a training changes in this process, whatever happens in between."""
+    """Restore everything that a training changes in this process."""
     state, environment = rng_state(), dict(os.environ)
     with backends_kept(), _accelerate_kept(), _quiet():
         try:
@@ -31,37 +31,35 @@ def nothing_left_behind() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _accelerate_kept() -> Iterator[None]:
-    """What all accelerators of a process share, its precision among it: a Trainer that is there already uses it."""
+    """Restore the state, such as precision, that all accelerators of a process share: another Trainer uses it."""
     from accelerate.state import AcceleratorState, GradientState, PartialState
 
     shared = [kind._shared_state for kind in (AcceleratorState, GradientState, PartialState)]
-    before = [dict(each) for each in shared]
+    before = [dict(state) for state in shared]
     try:
         yield
     finally:
-        for each, kept in zip(shared, before, strict=True):
-            each.clear()
-            each.update(kept)
+        for state, saved in zip(shared, before, strict=True):
+            state.clear()
+            state.update(saved)
 
 
 @contextlib.contextmanager
 def off_the_gpu(model: Any) -> Iterator[None]:
-    """Hold ``model`` in host memory: what is trained is a copy of it, and two would not be there in a real training."""
+    """Move ``model`` to host memory: a copy is trained, and a real training has only one on the GPU."""
     first = next(model.parameters(), None)
     device = None if first is None or not first.is_cuda else first.device
-    if device is None:
-        yield
-        return
-    try:
-        model.to("cpu")
-    except (NotImplementedError, RuntimeError, ValueError):  # quantized models stay where they were loaded
-        yield
-        return
-    free_memory()
+    if device is not None:
+        try:
+            model.to("cpu")
+        except (NotImplementedError, RuntimeError, ValueError):  # quantized models stay where they were loaded
+            device = None
+        free_memory()
     try:
         yield
     finally:
-        model.to(device)
+        if device is not None:
+            model.to(device)
 
 
 @contextlib.contextmanager
@@ -69,15 +67,15 @@ def old_objects_aside() -> Iterator[None]:
     """Let the garbage collector leave out what was there before: every block collects, which then takes milliseconds
     instead of up to a second. Where others have put objects aside, that stays as it is.
     """
-    if gc.get_freeze_count():
-        yield
-        return
-    gc.collect()
-    gc.freeze()
+    frozen = gc.get_freeze_count()
+    if not frozen:
+        gc.collect()
+        gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not frozen:
+            gc.unfreeze()
 
 
 @contextlib.contextmanager

@@ -17,12 +17,13 @@ from .._base.errors import InvalidArgumentError, UnsupportedError
 from .._base.progress import ProgressBar
 from .._base.random_state import rng_state, set_rng_state
 from ..apply.torch_backends import backends_kept
+from ..machine.hardware import HardwareProfile
 from .kernel_recipes import RECIPES, Run, training_layer
 
 VERSION = 1  # of the table's format, as in core/timing/kernel
 _TYPES = {"float32": torch.float32, "tf32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _READINGS = 9  # of each kernel
-_MOST_RUNS = 100  # in a reading: the driver queues about a thousand launches
+_MAX_RUNS = 100  # in a reading: the driver queues about a thousand launches
 _WARM_UP = 3
 _CYCLES = 2e9  # of a GPU in a second, and more: it then waits a little longer than the CPU needs
 _LONGEST_SLEEP_S = 0.1
@@ -42,16 +43,16 @@ def measure_kernels(
         raise InvalidArgumentError(f"minutes = {minutes!r} is not above 0", "give 3, say")
     clock = _CPUClock() if device == "cpu" else _GPUClock(device)
     deadline = time.perf_counter() + 60 * minutes
-    asked = {**clock.card, "most_flops": checked("most_flops", most_flops, float)}
-    samples = native.call("timing.kernels", asked)["samples"]
+    request = {**clock.card, "most_flops": checked("most_flops", most_flops, float)}
+    samples = native.call("timing.kernels", request)["samples"]
     rows = []
-    with clock.current(), _left_as_it_was(), ProgressBar("kernels", "kernel", len(samples), progress) as advance:
+    with clock.current(), _switches_restored(), ProgressBar("kernels", "kernel", len(samples), progress) as advance:
         overheads = _overheads(clock)
         for i, sample in enumerate(samples):
-            left = deadline - time.perf_counter()
-            if left <= 0:
+            remaining = deadline - time.perf_counter()
+            if remaining <= 0:
                 break
-            readings = _readings(sample, clock, left / (len(samples) - i))
+            readings = _readings(sample, clock, remaining / (len(samples) - i))
             rows += [] if readings is None else [_row(sample, readings)]
             advance(i + 1, len(samples))
     today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
@@ -64,7 +65,7 @@ def _row(sample: dict[str, Any], readings: list[float]) -> dict[str, Any]:
 
 
 class _CPUClock:
-    """Without a GPU, to try the measurement out: its table is of no card."""
+    """Times on the CPU, to try the measurement out without a GPU."""
 
     def __init__(self) -> None:
         self.device = "cpu"
@@ -84,7 +85,7 @@ class _CPUClock:
 
 
 class _GPUClock:
-    """Times kernels by events. The GPU sleeps until the CPU has queued them all, which is what a busy step is like."""
+    """Times kernels by events. The GPU sleeps until the CPU has queued them all, as in a busy step."""
 
     def __init__(self, device: str) -> None:
         if not torch.cuda.is_available():
@@ -93,8 +94,11 @@ class _GPUClock:
         properties = torch.cuda.get_device_properties(device)
         capability = f"{properties.major}.{properties.minor}"
         self.card = {"compute_capability": capability, "memory_bytes": float(torch.cuda.mem_get_info(device)[0])}
+        hardware = HardwareProfile.detect()  # whose memory includes what is reserved, unlike torch's
+        memory = {gpu.name: gpu.memory_total_bytes for gpu in hardware.gpus}
         self.described = {
-            "gpu": properties.name, "memory_bytes": _memory(properties), "driver": _driver(),
+            "gpu": properties.name, "memory_bytes": memory.get(properties.name, int(properties.total_memory)),
+            "driver": hardware.driver_version or "",
             "torch": torch.__version__, "cuda": torch.version.cuda or "",
         }  # fmt: skip
 
@@ -119,24 +123,8 @@ class _GPUClock:
         return float(start.elapsed_time(end)) / 1e3 / times
 
 
-def _memory(properties: Any) -> int:
-    """As the driver's own library tells it, if it does: torch leaves out what is reserved."""
-    from ..machine.hardware import HardwareProfile
-
-    for gpu in HardwareProfile.detect().gpus:
-        if gpu.name == properties.name:
-            return gpu.memory_total_bytes
-    return int(properties.total_memory)
-
-
-def _driver() -> str:
-    from ..machine.hardware import HardwareProfile
-
-    return HardwareProfile.detect().driver_version or ""
-
-
 @contextlib.contextmanager
-def _left_as_it_was() -> Iterator[None]:
+def _switches_restored() -> Iterator[None]:
     state = rng_state()
     with backends_kept(), torch.no_grad():
         try:
@@ -151,15 +139,15 @@ def _maker(clock: _CPUClock | _GPUClock, dtype: torch.dtype) -> Any:
 
 
 def _overheads(clock: _CPUClock | _GPUClock) -> dict[str, float]:
-    """What a kernel costs besides its work: on the GPU behind others, and on the CPU in a layer's two passes."""
+    """The overhead of a kernel: on the GPU behind others, and on the CPU in the two passes of a layer."""
     make = _maker(clock, torch.float32)
     tiny = RECIPES["add"](make, 1024)
     layer, kernels = training_layer(make)
     dispatched = _CPUClock()  # tiny kernels are done before the CPU comes with the next
     for _ in range(_WARM_UP):
-        clock.seconds(tiny, _MOST_RUNS)
+        clock.seconds(tiny, _MAX_RUNS)
         dispatched.seconds(layer, _LAYERS)
-    launch = statistics.median(clock.seconds(tiny, _MOST_RUNS) for _ in range(_READINGS))
+    launch = statistics.median(clock.seconds(tiny, _MAX_RUNS) for _ in range(_READINGS))
     dispatch = statistics.median(dispatched.seconds(layer, _LAYERS) for _ in range(_READINGS)) / kernels
     return {"launch_s": launch, "dispatch_s": dispatch}
 
@@ -174,8 +162,8 @@ def _readings(sample: dict[str, Any], clock: _CPUClock | _GPUClock, budget_s: fl
         for _ in range(_WARM_UP):  # cuDNN tries its kernels out
             run()
         about = max(clock.seconds(run, _WARM_UP), 1e-7)
-        left = max(0.0, budget_s - (time.perf_counter() - begin))
-        times = int(min(_MOST_RUNS, max(1, left / about / _READINGS)))
+        remaining = max(0.0, budget_s - (time.perf_counter() - begin))
+        times = int(min(_MAX_RUNS, max(1, remaining / about / _READINGS)))
         return [clock.seconds(run, times) for _ in range(_READINGS)]
     except (RuntimeError, NotImplementedError):  # out of memory among them
         return None

@@ -27,10 +27,10 @@ class Spread:
     @classmethod
     def of(cls, values: Iterable[float | None]) -> Spread | None:
         """None where one of the values is not known, or none was measured."""
-        known = list(values)
-        if not known or any(value is None for value in known):
+        measured = list(values)
+        if not measured or any(value is None for value in measured):
             return None
-        return cls.over([float(value) for value in known if value is not None])
+        return cls.over([float(value) for value in measured if value is not None])
 
     @classmethod
     def over(cls, values: Sequence[float]) -> Spread:
@@ -97,7 +97,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a side took in one round: seconds, and processor time (None on a GPU, where it says little)."""
+    """The time of a side in one round: seconds, and processor time (None on a GPU, where it means little)."""
 
     seconds: float
     cpu_s: float | None
@@ -183,17 +183,17 @@ class SideResult:
         while batches are waited for.
         """
         steps = [step for block in self.blocks for step in block.steps]
-        whole = sum(step.seconds for step in steps)
-        return {part: sum(getattr(s, f"{part}_s") for s in steps) / whole for part in PARTS} if whole else {}
+        total = sum(step.seconds for step in steps)
+        return {part: sum(getattr(s, f"{part}_s") for s in steps) / total for part in PARTS} if total else {}
 
     @cached_property
     def queueing(self) -> float | None:
         """The CPU's time for queueing forward and backward over what they take on the GPU; None on a CPU."""
         steps = [step for block in self.blocks for step in block.steps]
-        taken = sum(step.forward_s + step.backward_s for step in steps)
-        if not taken or any(step.queued_s is None for step in steps):
+        computing = sum(step.forward_s + step.backward_s for step in steps)
+        if not computing or any(step.queued_s is None for step in steps):
             return None
-        return sum(step.queued_s or 0.0 for step in steps) / taken
+        return sum(step.queued_s or 0.0 for step in steps) / computing
 
     @property
     def peak_bytes(self) -> int | None:

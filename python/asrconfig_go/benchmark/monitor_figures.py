@@ -11,7 +11,7 @@ from .measurements import Block, Readings
 
 
 class Watch:
-    """A monitor of the whole benchmark; without one, where it cannot start, nothing is known."""
+    """Monitors the whole benchmark, where a monitor can be started."""
 
     def __init__(self) -> None:
         from ..monitor.memory_monitor import MemoryMonitor
@@ -37,14 +37,14 @@ def readings(run_log: RunLog | None, blocks: Sequence[Block]) -> Readings:
     if run_log is None or not blocks:
         return Readings()
     slow, fast = (rows_inside(run_log, series.times_s, blocks) for series in (run_log.activity, run_log.memory))
-    busy = [_mean(_chosen(gpu.utilization, slow)) for gpu in run_log.activity.gpus]
-    held = [_most(_chosen(used, fast)) for used in run_log.memory.gpu_used_bytes]
+    busy = [_mean(_values(gpu.utilization, slow)) for gpu in run_log.activity.gpus]
+    peaks = [_highest(_values(used, fast)) for used in run_log.memory.gpu_used_bytes]
     place = max(range(len(run_log.gpus)), key=lambda i: busy[i] or 0.0, default=None)
     return Readings(
         gpu_use=None if place is None else busy[place],
-        gpu_memory_bytes=None if place is None else held[place],
+        gpu_memory_bytes=None if place is None else peaks[place],
         gpu_total_bytes=None if place is None else run_log.gpus[place].total_bytes or None,
-        ram_bytes=_most(_chosen(run_log.activity.tree_rss_bytes, slow)),
+        ram_bytes=_highest(_values(run_log.activity.tree_rss_bytes, slow)),
     )
 
 
@@ -55,7 +55,7 @@ def rows_inside(run_log: RunLog, times: Sequence[float], blocks: Sequence[Block]
     return [i for begin, end in spans for i, at in enumerate(times) if begin <= at <= end]
 
 
-def _chosen(column: Sequence[float | None], rows: list[int]) -> list[float]:
+def _values(column: Sequence[float | None], rows: list[int]) -> list[float]:
     return [value for i in rows if i < len(column) and (value := column[i]) is not None]
 
 
@@ -63,5 +63,5 @@ def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _most(values: list[float]) -> int | None:
+def _highest(values: list[float]) -> int | None:
     return int(max(values)) if values else None

@@ -18,16 +18,16 @@ _NOTHING = ("healthy", "too_short")
 
 
 def seen(
-    run_log: RunLog | None, blocks: Sequence[Block], settings: Mapping[str, Any], known: str
+    run_log: RunLog | None, blocks: Sequence[Block], settings: Mapping[str, Any], known_kind: str
 ) -> tuple[Finding, ...]:
     """Findings but for the kind that is ``known`` from the parts of a step."""
     if run_log is None or not run_log.gpus or not blocks:
         return ()
     try:
-        found = diagnose(of_blocks(run_log, blocks), settings_of((settings,), None))
+        findings = diagnose(of_blocks(run_log, blocks), settings_of((settings,), None))
     except LibraryError:  # the rest of a benchmark needs none
         return ()
-    return tuple(each for each in found if each.kind not in (*_NOTHING, known))
+    return tuple(finding for finding in findings if finding.kind not in (*_NOTHING, known_kind))
 
 
 def of_blocks(run_log: RunLog, blocks: Sequence[Block]) -> RunLog:
@@ -36,9 +36,8 @@ def of_blocks(run_log: RunLog, blocks: Sequence[Block]) -> RunLog:
     memory = dataclasses.replace(
         _cut(run_log.memory, fast), gpu_used_bytes=tuple(_taken(used, fast) for used in run_log.memory.gpu_used_bytes)
     )
-    activity = dataclasses.replace(
-        _cut(run_log.activity, slow), gpus=tuple(_cut(g, slow) for g in run_log.activity.gpus)
-    )
+    gpus = tuple(_cut(gpu, slow) for gpu in run_log.activity.gpus)
+    activity = dataclasses.replace(_cut(run_log.activity, slow), gpus=gpus)
     steps = _steps(run_log, list(_each_step(run_log, blocks)))
     return dataclasses.replace(run_log, memory=memory, activity=activity, steps=steps, events=(), alerts=())
 
@@ -48,7 +47,6 @@ def _taken(column: Sequence[Any], rows: Sequence[int]) -> tuple[Any, ...]:
 
 
 def _cut(series: Any, rows: Sequence[int]) -> Any:
-    """A series' columns at these rows; other entries stay."""
     columns = {
         field.name: _taken(value, rows)
         for field in dataclasses.fields(series)
@@ -72,8 +70,7 @@ def _number(size: int | None) -> float | None:
     return None if size is None else float(size)
 
 
-def _steps(run_log: RunLog, told: list[dict[str, Any]]) -> StepSeries:
-    """Columns of the known values; None in all others."""
+def _steps(run_log: RunLog, steps: list[dict[str, Any]]) -> StepSeries:
     names = [field.name for field in dataclasses.fields(run_log.steps)]
-    columns: dict[str, Any] = {name: tuple(step.get(name) for step in told) for name in names}
-    return StepSeries(**{**columns, "number": tuple(range(1, len(told) + 1))})
+    columns: dict[str, Any] = {name: tuple(step.get(name) for step in steps) for name in names}
+    return StepSeries(**{**columns, "number": tuple(range(1, len(steps) + 1))})

@@ -85,7 +85,7 @@ def benchmark_training(
     _check_counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
     choices = BenchmarkOptions(loader, _swept(sweep), checked_folder(profile), progress, TimeBudget(minutes))
     check_seed(seed)
-    plan, known = checked("plan", plan, TrainingConfig | None), None
+    plan, durations = checked("plan", plan, TrainingConfig | None), None
     checked_model(model)
     checked_dataset(dataset)
     dataset = readable(dataset, collator)
@@ -95,13 +95,14 @@ def benchmark_training(
         before = default_side(wanted) if original is None else original_side(original)
     if plan is None:
         batch = (target_batch_size or TARGET_BATCH_SIZE) if before is None else before.effective_batch
-        plan, known = _planned(dataset, model, batch, processor, seed)
+        plan, durations = _planned(dataset, model, batch, processor, seed)
     _check_batches(plan, before)
     both = named(settings or {})
+    before = None if before is None else dataclasses.replace(before, settings={**before.settings, **both})
     hardware = HardwareProfile.detect()
     workers = most_workers(plan, before, choices.sweep, hardware.cpu.usable_cores)
     steps, warm_up = max(steps, _ROUNDS_OF_WORKERS * workers), max(warm_up, workers)
-    sample = draw(dataset, durations_of(dataset, known), steps, plan.effective_batch_size, plan.max_length_s, seed)
+    sample = draw(dataset, durations_of(dataset, durations), steps, plan.effective_batch_size, plan.max_length_s, seed)
     options = processor_option(trainer_class, processor)
     bench = Bench(model, sample, collator, trainer_class, options, seed, warm_up)
     setting = Setting(
@@ -112,11 +113,7 @@ def benchmark_training(
     )  # fmt: skip
     place = Place.here(hardware.cpu.usable_cores)
     with off_the_gpu(model), old_objects_aside(), nothing_left_behind():
-        return Benchmark(bench, Side(PLAN, both, plan), _with(before, both), setting, place, choices).run()
-
-
-def _with(side: Side | None, settings: Mapping[str, Any]) -> Side | None:
-    return None if side is None else dataclasses.replace(side, settings={**side.settings, **settings})
+        return Benchmark(bench, Side(PLAN, both, plan), before, setting, place, choices).run()
 
 
 def _trainer() -> Any:
@@ -130,14 +127,13 @@ def _trainer() -> Any:
     return Trainer
 
 
-def _check_counts(**given: int | None) -> None:
-    for name, value in given.items():
+def _check_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
         if value is not None and (checked(name, value, int) < 1 or value > 65_536):
             raise InvalidArgumentError(f"{name} = {value} is not between 1 and 65536", "leave it out for the usual")
 
 
 def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
-    """Names of options, checked; "all" means every one."""
     if sweep is None:
         return None
     names = [name.strip() for name in sweep.split(",")] if isinstance(sweep, str) else list(sweep)
@@ -146,14 +142,12 @@ def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
         return OPTIONS
     unknown = [name for name in names if name not in OPTIONS]
     if unknown:
-        raise InvalidArgumentError(
-            f"there is no option {unknown[0]!r} to sweep", f"choose among {', '.join(OPTIONS)}, or all"
-        )
+        hint = f"choose among {', '.join(OPTIONS)}, or all"
+        raise InvalidArgumentError(f"there is no option {unknown[0]!r} to sweep", hint)
     return names
 
 
 def _planned(dataset: Any, model: Any, batch: int, processor: Any, seed: int) -> tuple[TrainingConfig, Any]:
-    """A plan for this machine, and the clips' durations where they were measured."""
     source = rows_of_arrays(dataset) or dataset
     options = {"target_batch_size": batch, "processor": processor, "seed": seed}
     try:
@@ -167,9 +161,8 @@ def _planned(dataset: Any, model: Any, batch: int, processor: Any, seed: int) ->
 
 def _check_batches(plan: TrainingConfig, original: Side | None) -> None:
     if plan.device_count > 1:
-        raise InvalidArgumentError(
-            f"the plan is for {plan.device_count} GPUs", "a benchmark is of one: plan with device_count=1"
-        )
+        hint = "a benchmark is of one: plan with device_count=1"
+        raise InvalidArgumentError(f"the plan is for {plan.device_count} GPUs", hint)
     if original is not None and original.effective_batch != plan.effective_batch_size:
         theirs, ours = original.effective_batch, plan.effective_batch_size
         raise InvalidArgumentError(
@@ -186,10 +179,10 @@ def _device(hardware: HardwareProfile) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

@@ -15,7 +15,7 @@ from .benchmark_result import BenchmarkResult, Setting
 from .blocks import Bench, BlockFailed, run_block
 from .bottleneck import bottleneck, next_change
 from .interleaving import BenchmarkRun, interleave, turn
-from .loader_grid import default_collator, measure_loading
+from .loader_grid import measure_loading
 from .measurements import Block, LoaderResult, OptionResult, SideResult, Turn
 from .monitor_figures import Watch, readings
 from .plan_diagnosis import seen
@@ -25,12 +25,12 @@ from .torch_profile import profile_side
 from .variants import Side
 
 LEARNING_STEPS = 8
-"""In which a guard tries what may be done with padding: of the plan's first block, which does not count."""
+"""Steps of the plan's first, unmeasured block, in which a guard tests what padding changes."""
 
 
 @dataclass(frozen=True)
 class BenchmarkOptions:
-    """What is to be measured. ``sweep`` None: what may help against what holds the plan back."""
+    """The parts to measure. ``sweep`` None tries changes that may help against the plan's bottleneck."""
 
     loader: bool
     sweep: Sequence[str] | None
@@ -40,9 +40,7 @@ class BenchmarkOptions:
 
 
 @dataclass
-class _Found:
-    """What has been measured so far, besides the sides."""
-
+class _Progress:
     loader: tuple[LoaderResult, ...] = ()
     changes: list[tuple[Change, BenchmarkRun | None]] = field(default_factory=list)
     finding: Finding | None = None
@@ -60,7 +58,7 @@ class Benchmark:
         self._bench, self._setting, self._place, self._choices = bench, setting, place, choices
         self._plan = BenchmarkRun(plan)
         self._original = None if original is None else BenchmarkRun(original)
-        self._found = _Found()
+        self._progress = _Progress()
         if plan.plan is None:
             raise InternalError("the plan's side has no plan")
         self._config = plan.plan
@@ -73,19 +71,16 @@ class Benchmark:
         except KeyboardInterrupt:
             if not self._plan.blocks:
                 raise
-            self._found.stopped = True
-        except OutOfTime:
-            self._check_measured()
+            self._progress.stopped = True
+        except OutOfTime as error:
+            if not self._plan.blocks:
+                raise InvalidArgumentError(
+                    f"minutes = {self._setting.minutes:g} are over before a block of the plan was measured",
+                    "allow more time, or fewer steps in a block",
+                ) from error
         finally:
             run_log = watch.stop()
         return self._result(run_log, watch.problem)
-
-    def _check_measured(self) -> None:
-        if not self._plan.blocks:
-            raise InvalidArgumentError(
-                f"minutes = {self._setting.minutes:g} are over before a block of the plan was measured",
-                "allow more time, or fewer steps in a block",
-            )
 
     def _measure(self) -> None:
         parts = {
@@ -94,75 +89,71 @@ class Benchmark:
             "single changes": self._try_changes,
             "the profile": self._profile if self._choices.profile else None,
         }
-        asked = [(name, run) for name, run in parts.items() if run is not None]
-        for number, (_, run) in enumerate(asked):
-            self._found.unfinished = tuple(name for name, _ in asked[number:])
+        stages = [(name, run) for name, run in parts.items() if run is not None]
+        for number, (_, run) in enumerate(stages):
+            self._progress.unfinished = tuple(name for name, _ in stages[number:])
             self._choices.time.check()
             run()
-        self._found.unfinished = ()
+        self._progress.unfinished = ()
 
     def _compare(self) -> None:
-        """Behind a block that does not count: for what is made when it is first used, and for files from disk."""
+        """Compare both sides behind an unmeasured block, for first-use costs and files from disk."""
         learning = max(self._bench.warm_up, LEARNING_STEPS - self._setting.steps)
         self._turns(self._plan, [self._original] if self._original else [], "Comparing", learning)
         if self._original and self._original.problem:
             self._turns(self._plan, [], "Measuring the plan")
 
-    def _rounds(self, course: BenchmarkRun) -> tuple[Turn, ...]:
-        """Those that count: of the plan, its times beside the baseline where there is one."""
-        if course is not self._plan:
-            return tuple(course.rounds)
+    def _rounds(self, side_run: BenchmarkRun) -> tuple[Turn, ...]:
+        if side_run is not self._plan:
+            return tuple(side_run.rounds)
         beside = self._original.beside if self._original else []
-        return tuple(beside or map(turn, course.blocks))
+        return tuple(beside or map(turn, side_run.blocks))
 
     def _try_changes(self) -> None:
         names = self._find_bottleneck() if self._choices.sweep is None else tuple(self._choices.sweep)
-        for change in changes(names, self._config, self._place, self._attention):
-            self._found.changes.append((change, None if change.why_not else self._course(change)))
-        courses = [course for _, course in self._found.changes if course is not None]
-        if courses:
-            self._turns(BenchmarkRun(self._plan.side), courses, "Trying changes")
-
-    @property
-    def _attention(self) -> str:
-        return getattr(getattr(self._bench.model, "config", None), "_attn_implementation", None) or ""
-
-    def _course(self, change: Change) -> BenchmarkRun:
-        return BenchmarkRun(Side(change.words, self._plan.side.settings, change.of(self._config)))
+        attention = getattr(getattr(self._bench.model, "config", None), "_attn_implementation", None) or ""
+        for change in changes(names, self._config, self._place, attention):
+            side = Side(change.words, self._plan.side.settings, change.of(self._config))
+            self._progress.changes.append((change, None if change.why_not else BenchmarkRun(side)))
+        runs = [side_run for _, side_run in self._progress.changes if side_run is not None]
+        if runs:
+            self._turns(BenchmarkRun(self._plan.side), runs, "Trying changes")
 
     def _find_bottleneck(self) -> tuple[str, ...]:
         side = self._side(self._plan, None)
         checkpointing = self._config.gradient_checkpointing
-        self._found.finding, tries = bottleneck(side, checkpointing=checkpointing, gpu=self._place.gpu)
+        self._progress.finding, tries = bottleneck(side, checkpointing=checkpointing, gpu=self._place.gpu)
         return tries
 
     def _load(self) -> None:
+        from transformers import default_data_collator
+
         plan, sample = self._config, self._bench.sample
-        whole = plan.micro_batching == "memory"  # the plan's steps come as one batch each
-        batch = sample.effective_batch if whole else plan.per_device_train_batch_size
+        whole_steps = plan.micro_batching == "memory"  # the plan's steps come as one batch each
+        batch = sample.effective_batch if whole_steps else plan.per_device_train_batch_size
         planned = (plan.dataloader_num_workers, plan.dataloader_prefetch_factor)
-        collator = default_collator(self._bench.collator)
+        collator = self._bench.collator or default_data_collator
         with self._bar("Loading data", "pass", None) as advance:
 
             def passed(done: int, total: int) -> None:
                 advance(done, total)
                 self._choices.time.check()
 
-            self._found.loader = measure_loading(
+            self._progress.loader = measure_loading(
                 sample, collator, batch, self._place.cores, planned=planned, rounds=self._setting.rounds, on_pass=passed
             )
 
-    def _bar(self, what: str, unit: str, total: int | None) -> ProgressBar:
-        return ProgressBar(what, unit, total, self._choices.progress, lambda: self._choices.time.words)
+    def _bar(self, label: str, unit: str, total: int | None) -> ProgressBar:
+        return ProgressBar(label, unit, total, self._choices.progress, lambda: self._choices.time.words)
 
-    def _turns(self, plan: BenchmarkRun, others: Sequence[BenchmarkRun], what: str, learning: int = 0) -> None:
-        """Blocks in turns; where there are steps for ``learning``, behind a block of the plan that does not count."""
+    def _turns(self, plan: BenchmarkRun, others: Sequence[BenchmarkRun], label: str, learning: int = 0) -> None:
+        """Run blocks in turns, behind an unmeasured block of the plan with ``learning`` steps of warm-up."""
         total = self._setting.rounds * max(1, 2 * len(others)) + bool(others) + bool(learning)
         numbers = itertools.count(1)
-        with self._bar(what, "block", total) as advance:
+        with self._bar(label, "block", total) as advance:
 
-            def run(course: BenchmarkRun, warm_up: int = self._bench.warm_up) -> Block | None:
-                block = self._run(course, warm_up)
+            def run(side_run: BenchmarkRun, warm_up: int = self._bench.warm_up) -> Block | None:
+                block = self._run(side_run, warm_up)
                 advance(next(numbers), total)
                 return block
 
@@ -170,83 +161,83 @@ class Benchmark:
                 run(plan, learning)
             interleave(plan, others, self._setting.rounds, run)
 
-    def _run(self, course: BenchmarkRun, warm_up: int) -> Block | None:
-        """One block; None where it fails, for want of memory or as a change that is only tried."""
+    def _run(self, side_run: BenchmarkRun, warm_up: int) -> Block | None:
+        """Run one block; None where it fails, out of memory or as a change that is only tried."""
         steps = self._setting.steps
-        if course.side.plan is not None and course.side.plan.torch_compile:
+        if side_run.side.plan is not None and side_run.side.plan.torch_compile:
             warm_up += steps  # every shape is compiled before it counts
         try:
             done = run_block(
-                self._bench, course.side, steps, warm_up=warm_up, on_step=lambda _: self._choices.time.check()
+                self._bench, side_run.side, steps, warm_up=warm_up, on_step=lambda _: self._choices.time.check()
             )
         except BlockFailed as failed:
-            smaller = course.side.halved() if failed.memory and not course.blocks else None
+            smaller = side_run.side.halved() if failed.memory and not side_run.blocks else None
             if smaller is not None:
-                course.side = smaller
-                return self._run(course, warm_up)
-            self._failed(course, failed)
+                side_run.side = smaller
+                return self._run(side_run, warm_up)
+            self._failed(side_run, failed)
             return None
-        course.settings, course.notes = done.settings, tuple(dict.fromkeys((*course.notes, *done.notes)))
+        side_run.settings, side_run.notes = done.settings, tuple(dict.fromkeys((*side_run.notes, *done.notes)))
         return done.block
 
-    def _failed(self, course: BenchmarkRun, failed: BlockFailed) -> None:
-        course.problem = failed.text
+    def _failed(self, side_run: BenchmarkRun, failed: BlockFailed) -> None:
+        side_run.problem = failed.text
         if failed.memory:
-            course.settings = course.side.shown()
-        tried = any(course is each for _, each in self._found.changes)
-        if tried or (failed.memory and course is self._original):
+            side_run.settings = side_run.side.shown()
+        tried = any(side_run is run for _, run in self._progress.changes)
+        if tried or (failed.memory and side_run is self._original):
             return
-        side = "the plan" if course.side is self._plan.side else course.side.name
+        side = "the plan" if side_run.side is self._plan.side else side_run.side.name
         raise InvalidArgumentError(
             f"a training step failed with {side}: {failed.text}",
             failed.hint if failed.hint else "try trainer.train() with the same model, data and collator",
         ) from failed
 
     def _profile(self) -> None:
-        for course in filter(None, (self._plan, self._original)):
-            if not course.problem and self._choices.profile is not None:
-                self._found.profile.append(profile_side(self._bench, course.side, self._choices.profile))
+        for side_run in filter(None, (self._plan, self._original)):
+            if not side_run.problem and self._choices.profile is not None:
+                self._progress.profile.append(profile_side(self._bench, side_run.side, self._choices.profile))
 
-    def _side(self, course: BenchmarkRun, run_log: RunLog | None) -> SideResult:
-        sample, blocks = self._bench.sample, tuple(course.blocks)
+    def _side(self, side_run: BenchmarkRun, run_log: RunLog | None) -> SideResult:
+        sample, blocks = self._bench.sample, tuple(side_run.blocks)
         return SideResult(
-            course.side.name, course.settings, sample.clips, sample.audio_s, sample.longest_s, self._place.cores,
-            blocks, self._rounds(course), readings(run_log, blocks), course.problem, course.side.adapted,
+            side_run.side.name, side_run.settings, sample.clips, sample.audio_s, sample.longest_s, self._place.cores,
+            blocks, self._rounds(side_run), readings(run_log, blocks), side_run.problem, side_run.side.adapted,
         )  # fmt: skip
 
-    def _option(self, change: Change, course: BenchmarkRun | None, run_log: RunLog | None) -> OptionResult:
-        if course is None:
+    def _option(self, change: Change, side_run: BenchmarkRun | None, run_log: RunLog | None) -> OptionResult:
+        if side_run is None:
             return OptionResult(change.option, change.value, change.words, why_not=change.why_not)
-        problem = course.problem or ("" if course.blocks else "not reached")
-        side = self._side(course, run_log) if course.blocks else None
-        return OptionResult(change.option, change.value, change.words, side, course.gain, course.cpu_gain, problem)
+        problem = side_run.problem or ("" if side_run.blocks else "not reached")
+        side = self._side(side_run, run_log) if side_run.blocks else None
+        return OptionResult(change.option, change.value, change.words, side, side_run.gain, side_run.cpu_gain, problem)
 
     def _result(self, run_log: RunLog | None, problem: str) -> BenchmarkResult:
-        found, original = self._found, self._original
-        if found.finding is None:
+        progress, original = self._progress, self._original
+        if progress.finding is None:
             self._find_bottleneck()
-        options = tuple(self._option(change, course, run_log) for change, course in found.changes)
-        plan, kind = self._side(self._plan, run_log), "" if found.finding is None else found.finding.kind
+        options = tuple(self._option(change, side_run, run_log) for change, side_run in progress.changes)
+        plan, kind = self._side(self._plan, run_log), "" if progress.finding is None else progress.finding.kind
         return BenchmarkResult(
             setting=self._setting,
             plan=plan,
             original=None if original is None else self._side(original, run_log),
-            loader=found.loader,
+            loader=progress.loader,
             options=options,
-            bottleneck=found.finding,
-            next_change="" if found.finding is None else next_change(found.finding, options),
+            bottleneck=progress.finding,
+            next_change="" if progress.finding is None else next_change(progress.finding, options),
             findings=seen(run_log, plan.blocks, plan.settings, kind),
-            profile=tuple(found.profile),
+            profile=tuple(progress.profile),
             notes=self._notes(problem),
-            stopped=found.stopped,
-            unfinished=found.unfinished,
+            stopped=progress.stopped,
+            unfinished=progress.unfinished,
         )
 
     def _notes(self, problem: str) -> tuple[str, ...]:
-        told = [problem] if problem else []
-        for course in filter(None, (self._plan, self._original)):
-            told += [f"{course.side.name}: {note}" for note in course.notes]
-            made_again = sum(block.out_of_memory for block in course.blocks)
+        notes = [problem] if problem else []
+        for side_run in filter(None, (self._plan, self._original)):
+            notes += [f"{side_run.side.name}: {note}" for note in side_run.notes]
+            made_again = sum(block.out_of_memory for block in side_run.blocks)
             if made_again:
-                told.append(f"{course.side.name}: memory ran out in {made_again} steps, which the guard made again")
-        return tuple(told)
+                notes.append(f"{side_run.side.name}: memory ran out in {made_again} steps, which the guard made again")
+        return tuple(notes)

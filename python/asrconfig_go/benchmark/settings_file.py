@@ -35,28 +35,25 @@ def _unpickled(path: Path) -> Any:
     import torch
 
     if not hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):
-        raise UnsupportedError(
-            f"reading {path} requires torch 2.6", "save the settings by TrainingArguments.to_json_string"
-        )
+        hint = "save the settings by TrainingArguments.to_json_string"
+        raise UnsupportedError(f"reading {path} requires torch 2.6", hint)
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         with torch.serialization.safe_globals([_settings_class(name) for name in names]), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            arguments = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise CorruptFileError(f"{path} holds no TrainingArguments: {first_line(error)}", _HINT) from error
-    if not is_dataclass(found):
-        raise CorruptFileError(f"{path} holds no TrainingArguments, but a {type(found).__name__}", _HINT)
-    return found
+    if not is_dataclass(arguments):
+        raise CorruptFileError(f"{path} holds no TrainingArguments, but a {type(arguments).__name__}", _HINT)
+    return arguments
 
 
 def _settings_class(name: str) -> type:
-    """The class of this name, if it holds settings and nothing else."""
     module, _, attribute = name.rpartition(".")
-    found = getattr(importlib.import_module(module), attribute) if module.startswith(_PACKAGES) else None
-    settings = isinstance(found, type) and (
-        is_dataclass(found) or issubclass(found, enum.Enum) or name == "accelerate.state.PartialState"
-    )
-    if not (settings and isinstance(found, type)):
-        raise ValueError(f"it names {name}, which holds no settings")
-    return found
+    kind = getattr(importlib.import_module(module), attribute) if module.startswith(_PACKAGES) else None
+    if isinstance(kind, type) and (
+        is_dataclass(kind) or issubclass(kind, enum.Enum) or name == "accelerate.state.PartialState"
+    ):
+        return kind
+    raise ValueError(f"it names {name}, which holds no settings")

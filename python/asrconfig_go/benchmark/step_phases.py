@@ -1,8 +1,8 @@
 """Times of a Trainer's steps by phase: waiting for batches, forward, backward, optimizer, other.
 
-On a GPU the parts are told by events in its own queue, so that a kernel's time counts where it runs and nothing waits
-for anything; waiting for batches is what the CPU waits. Beside them the CPU's time for queueing forward and backward is
-kept: where it is nearly all of what the GPU takes, the GPU waits for its next kernel.
+On a GPU, events in its queue separate the phases, so that a kernel's time counts where it runs and nothing is
+synchronised; waiting for batches is measured on the CPU. The CPU's time for queueing forward and backward is measured
+too: where it is nearly as long as the GPU's, the GPU waits for its next kernel.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from .measurements import Block, StepParts
 
 @dataclass
 class _Marks:
-    """One optimizer step."""
-
     came_s: float = 0.0  # since the end of the step before, by the clock
     begin: Any = None
     end: Any = None
@@ -84,14 +82,13 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         self._on_step(number)
 
     def _begin(self, now: float) -> None:
-        """What counts begins."""
         self._begun, self._begun_unix, self._cpu = now, time.time(), cpu_seconds()
         _forget_peaks()
         if self._inputs is not None:
             self._inputs.take()
 
     def _finish(self, now: float) -> None:
-        seen = {} if self._inputs is None else self._inputs.take()
+        shapes = {} if self._inputs is None else self._inputs.take()
         allocated, reserved = _peaks()
         if self._inputs is not None:
             self._inputs.leave()
@@ -99,9 +96,9 @@ class Phases(TrainerCallback):  # type: ignore[misc]
             seconds=now - self._begun,
             cpu_s=cpu_seconds() - self._cpu,
             steps=tuple(self._parts(step) for step in self._done),
-            padded_s=seen.get("padded_s"),
-            audio_s=seen.get("audio_s"),
-            longest_s=seen.get("longest_s"),
+            padded_s=shapes.get("padded_s"),
+            audio_s=shapes.get("audio_s"),
+            longest_s=shapes.get("longest_s"),
             peak_allocated_bytes=allocated,
             peak_reserved_bytes=reserved,
             begun_unix_s=self._begun_unix,
@@ -111,10 +108,10 @@ class Phases(TrainerCallback):  # type: ignore[misc]
     def _parts(self, step: _Marks) -> StepParts:
         forward, backward = self._sum(step.forward), self._sum(step.backward)
         optimizer = self._moments.between(step.backward[-1][1], step.end) if step.backward else 0.0
-        rest = step.spent_s - step.came_s - forward - backward - optimizer
+        other = step.spent_s - step.came_s - forward - backward - optimizer
         on_gpu = not isinstance(self._moments, CPUMoments)
         return StepParts(
-            step.spent_s, step.came_s, forward, backward, optimizer, max(0.0, rest), len(step.forward),
+            step.spent_s, step.came_s, forward, backward, optimizer, max(0.0, other), len(step.forward),
             step.queued_s if on_gpu else None,
         )  # fmt: skip
 
@@ -140,7 +137,6 @@ def _forget_peaks() -> None:
 
 
 def _peaks() -> tuple[int | None, int | None]:
-    """PyTorch's highest since then, allocated and reserved; None without a GPU."""
     torch: Any = sys.modules["torch"]
     if not torch.cuda.is_available():
         return None, None

@@ -27,13 +27,13 @@ class TimeBudget:
 
     def check(self) -> None:
         """Raise ``OutOfTime`` once the time is up."""
-        if self.minutes is not None and self._left() <= 0:
+        if self.minutes is not None and self._remaining_s() <= 0:
             raise OutOfTime
 
     @property
     def words(self) -> str:
         """What is left, for a progress bar; empty without a limit."""
-        return "" if self.minutes is None else f"at most {max(0.0, self._left()):.0f} s left"
+        return "" if self.minutes is None else f"at most {max(0.0, self._remaining_s()):.0f} s left"
 
-    def _left(self) -> float:
+    def _remaining_s(self) -> float:
         return 60 * (self.minutes or 0.0) - (time.monotonic() - self._began)

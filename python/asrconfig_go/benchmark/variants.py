@@ -14,7 +14,7 @@ from .._base.errors import InvalidArgumentError
 from ..apply.training_arguments import arguments_of, named
 from ..config import TrainingConfig
 
-# What a few steps neither log nor keep. Both sides are told so, so that none of it is between them.
+# Both sides neither log nor save, so that none of it differs between them.
 _OWN: dict[str, Any] = {
     "save_strategy": "no",
     "eval_strategy": "no",
@@ -53,8 +53,8 @@ class Side:
     def batch(self) -> tuple[int, int]:
         """Clips of a micro-batch, and how many are accumulated; the Trainer's defaults where they are not set."""
         usual = defaults(self.arguments_class) if self.plan is None else self.plan.to_dict()
-        given = {**usual, **self.settings}
-        return _size("per_device_train_batch_size", given), _size("gradient_accumulation_steps", given)
+        settings = {**usual, **self.settings}
+        return _size("per_device_train_batch_size", settings), _size("gradient_accumulation_steps", settings)
 
     @property
     def effective_batch(self) -> int:
@@ -62,25 +62,29 @@ class Side:
         return math.prod(self.batch) if self.plan is None else self.plan.effective_batch_size
 
     def shown(self, arguments: Any = None) -> dict[str, Any]:
-        """What is worth telling of its ``arguments``, made here where it could not be trained."""
+        """The settings to report of its ``arguments``, which are made here where it could not be trained."""
         if arguments is None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 arguments = self.arguments("out", 1, 0, None)
-        found = {name: getattr(arguments, name) for name in SHOWN if hasattr(arguments, name)}
-        found = {name: getattr(value, "value", value) for name, value in found.items()}
+        values = {name: getattr(arguments, name) for name in SHOWN if hasattr(arguments, name)}
+        values = {name: getattr(value, "value", value) for name, value in values.items()}
         if self.plan is not None:
-            found |= {"micro_batching": self.plan.micro_batching, "length_handling": self.plan.length_handling}
-        return found
+            values |= {"micro_batching": self.plan.micro_batching, "length_handling": self.plan.length_handling}
+        return values
 
     def halved(self) -> Side | None:
         """Half the micro-batch for the same step, of the Trainer's defaults; None where that leaves one clip alone."""
         batch, accumulated = self.batch
         if self.name != DEFAULTS or batch % 2 or batch < 4:
             return None
-        why = f"{batch} × {accumulated} ran out of memory on this device"
+        reason = f"{batch} × {accumulated} ran out of memory on this device"
         settings = batch_settings(batch // 2, 2 * accumulated)
-        return dataclasses.replace(self, settings={**self.settings, **settings}, adapted=_joined(self.adapted, why))
+        return dataclasses.replace(
+            self,
+            settings={**self.settings, **settings},
+            adapted=f"{self.adapted}; {reason}" if self.adapted else reason,
+        )
 
     def arguments(self, folder: str, steps: int, seed: int, model: Any) -> Any:
         """New TrainingArguments with this number of steps: newer ones leave accelerate's state as they found it."""
@@ -92,7 +96,7 @@ class Side:
 
 
 def most_workers(plan: TrainingConfig, original: Side | None, sweep: Sequence[str] | None, cores: float) -> int:
-    """Loader workers of any side that is trained, whose loader gives a step in one batch."""
+    """The most loader workers of any side, counted per batch of a step."""
     counts = [plan.dataloader_num_workers]
     if original is not None and original.plan is None:
         _, batches = original.batch
@@ -104,19 +108,13 @@ def most_workers(plan: TrainingConfig, original: Side | None, sweep: Sequence[st
 
 def _size(name: str, settings: Mapping[str, Any]) -> int:
     if checked(name, settings[name], int) < 1:
-        raise InvalidArgumentError(
-            f"{name} = {settings[name]} is not 1 or more", "correct the settings to compare with"
-        )
+        raise InvalidArgumentError(f"{name} = {settings[name]} is not 1 or more", "correct the settings")
     return int(settings[name])
 
 
 def batch_settings(size: int, accumulated: int) -> dict[str, int]:
     """By the Trainer's names."""
     return {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
-
-
-def _joined(*texts: str) -> str:
-    return "; ".join(text for text in texts if text)
 
 
 def defaults(arguments_class: Any = None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ class WarmedUp:
         return len(self._batches) + self._extra
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # asked for before there is anything to ask
+        if name.startswith("_"):  # looked up by pickle and copy before __init__
             raise AttributeError(name)
         return getattr(self._batches, name)
 
@@ -48,7 +48,7 @@ def with_warm_up(loader: Any, batches: int) -> Any:
 def warmed_up(trainer: Any, batches: int) -> Iterator[None]:
     """Put this number of batches before those of ``trainer``, and end its loader's workers afterwards.
 
-    A loader that the garbage collector finds ends them only after 5 s: its queues go before they could tell.
+    The garbage collector would end them only after 5 s, since it destroys their queues first.
     """
     make, made = trainer.get_train_dataloader, list[Any]()
 

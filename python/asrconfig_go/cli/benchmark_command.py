@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from .._base.defaults import TARGET_BATCH_SIZE
 from .._base.errors import InvalidArgumentError, NotFoundError
 from ..benchmark.measurements import ENOUGH_ROUNDS
-from .options import add_output_options, show_result, with_progress
+from .options import add_output_options, passed_on, show_result, with_progress
 
 if TYPE_CHECKING:
     from ..benchmark import BenchmarkResult
 
 _SUFFIXES = {"csv": (".csv",), "plot": (".png", ".pdf", ".svg")}
-_STOPPED = 130  # as a shell says Ctrl-C
+_STOPPED = 130  # a shell's exit code for Ctrl-C
 
 
 def add_benchmark(commands: Any) -> None:
@@ -37,7 +37,7 @@ def add_benchmark(commands: Any) -> None:
     add("--warm-up", type=int, default=2, help="steps before each block that are not measured (default 2)")
     add("--minutes", type=float, help="end after this time with what was measured (default: no limit)")
     add("--sweep", metavar="OPTIONS", help="changes to try: precision,workers,…, all or none (default: what may help)")
-    add("--no-loader", action="store_true", help="do not measure the loader by itself")
+    add("--no-loader", dest="loader", action="store_false", help="do not measure the loader by itself")
     add("--profile", metavar="DIR", help="also write traces by PyTorch's profiler, for TensorBoard and Perfetto")
     add("--text-column", help="column of the transcripts (default: by its usual names)")
     add("--audio-column", help="column of the audio or its paths")
@@ -62,7 +62,6 @@ def _benchmark(arguments: argparse.Namespace) -> int:
 
 
 def _next(arguments: argparse.Namespace, result: BenchmarkResult) -> str:
-    """To train by the plan, to measure again what is not decided, or nothing where the plan is slower."""
     passed = {"model": arguments.model, "data": arguments.data, "config": arguments.config}
     passed |= {"text-column": arguments.text_column, "audio-column": arguments.audio_column}
     passed["target-batch-size"] = None if arguments.config else result.setting.effective_batch
@@ -75,12 +74,11 @@ def _next(arguments: argparse.Namespace, result: BenchmarkResult) -> str:
 
 
 def _command(name: str, options: dict[str, Any]) -> str:
-    given = (f"--{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None)
-    return " ".join([f"asrconfig {name}", *given])
+    words = (f"--{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None)
+    return " ".join([f"asrconfig {name}", *words])
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Before minutes are spent."""
     for option, suffixes in _SUFFIXES.items():
         name = getattr(arguments, option)
         if name is None:
@@ -97,28 +95,14 @@ def _measured(arguments: argparse.Namespace) -> Any:
     from ..recipe import build_processor, load_model, load_speech, make_collator, prepare
 
     plan = None if arguments.config is None else TrainingConfig.load(arguments.config)
-    speech = load_speech(arguments.data, text_column=arguments.text_column, audio_column=arguments.audio_column)
-    speech = speech.clean()
+    columns = {"text_column": arguments.text_column, "audio_column": arguments.audio_column}
+    speech = load_speech(arguments.data, **columns).clean()
     processor = build_processor(speech.train["text"], arguments.model)
     speech = prepare(speech, processor)
     model = load_model(arguments.model, processor)
+    options = passed_on(arguments, "model", "data", "args", "config", "compare", "csv", "plot", *columns)
     return benchmark_training(
-        model,
-        speech.train,
-        collator=make_collator(processor, model),
-        original=arguments.args,
-        plan=plan,
-        compare=arguments.compare or arguments.args is not None,
-        processor=processor,
-        target_batch_size=arguments.target_batch_size,
-        steps=arguments.steps,
-        rounds=arguments.rounds,
-        warm_up=arguments.warm_up,
-        loader=not arguments.no_loader,
-        sweep=arguments.sweep,
-        profile=arguments.profile,
-        seed=arguments.seed,
-        minutes=arguments.minutes,
-        name=arguments.model,
-        progress=with_progress(arguments),
-    )
+        model, speech.train, collator=make_collator(processor, model), original=arguments.args, plan=plan,
+        compare=arguments.compare or arguments.args is not None, processor=processor, name=arguments.model,
+        progress=with_progress(arguments), **options,
+    )  # fmt: skip

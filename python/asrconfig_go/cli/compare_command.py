@@ -7,7 +7,7 @@ from typing import Any
 
 from .._base.defaults import EPOCHS, LOADER_WORKERS, LORA_RANK, MEAN_S, TOKENS
 from .._base.errors import InvalidArgumentError
-from .options import DATA, MODEL, add_output_options, add_training_options, show_result
+from .options import DATA, MODEL, add_output_options, add_training_options, passed_on, show_result
 
 
 def add_compare(commands: Any) -> None:
@@ -18,12 +18,24 @@ def add_compare(commands: Any) -> None:
     add("--gpus", help="T4,L4,2xT4,A100-40GB,… (default: the whole catalogue)")
     add("--data", help=DATA)
     add("--hours", type=float, help="hours of audio, instead of --data")
-    add("--mean-seconds", type=float, metavar="SECONDS", help=f"of a clip on average (default {MEAN_S:g})")
-    add("--max-seconds", type=float, metavar="SECONDS", help="of the longest clip (default 3 times the mean)")
+    add(
+        "--mean-seconds",
+        dest="mean_s",
+        type=float,
+        metavar="SECONDS",
+        help=f"of a clip on average (default {MEAN_S:g})",
+    )
+    add(
+        "--max-seconds",
+        dest="max_s",
+        type=float,
+        metavar="SECONDS",
+        help="of the longest clip (default 3 times the mean)",
+    )
     add("--texts", type=int, help="number of texts, instead of --data, for a model of text")
     add("--max-tokens", type=int, metavar="TOKENS", help=f"of the longest text (default {TOKENS})")
     add("--mean-tokens", type=int, metavar="TOKENS", help="of a text on average (default: all are as long)")
-    add("--price", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
+    add("--price", dest="prices", help="dollars per hour and GPU, T4=0.35,L4=0.7, or a JSON file of them")
     add("--epochs", type=float, default=EPOCHS, help="default %(default)s")
     add_training_options(compare)
     add("--workers", type=int, help=f"workers of the loader for each GPU (default {LOADER_WORKERS})")
@@ -33,8 +45,8 @@ def add_compare(commands: Any) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    found = _largest(arguments) if arguments.largest is not None else _comparison(arguments)
-    show_result(arguments, found, found.to_dict)
+    result = _comparison(arguments) if arguments.largest is None else _largest(arguments)
+    show_result(arguments, result, result.to_dict)
     return 0
 
 
@@ -45,48 +57,28 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         raise InvalidArgumentError("no model to compare for", "give --model, or --largest with a family")
     if arguments.data is None and arguments.hours is None and arguments.texts is None:
         raise InvalidArgumentError("nothing to train on", "give --data, --hours, or --texts of a model of text")
-    return compare_gpus(
-        arguments.model,
-        arguments.data,
-        gpus=_listed(arguments.gpus),
-        hours=arguments.hours,
-        mean_s=arguments.mean_seconds,
-        max_s=arguments.max_seconds,
-        texts=arguments.texts,
-        max_tokens=arguments.max_tokens,
-        mean_tokens=arguments.mean_tokens,
-        prices=_prices(arguments.price),
-        target_batch_size=arguments.target_batch_size,
-        epochs=arguments.epochs,
-        precision=arguments.precision,
-        optimizer=arguments.optimizer,
-        freeze_feature_encoder=arguments.freeze_feature_encoder,
-        lora_rank=arguments.lora_rank,
-        length_handling=arguments.length_handling,
-        safety_margin=arguments.safety_margin,
-        loader_rate=arguments.loader_rate,
-        workers=arguments.workers,
-        gpu_profile=arguments.gpu_profile,
-    )
+    options = passed_on(arguments, "model", "data", "largest", "gpus", "prices")
+    gpus, prices = _names(arguments.gpus), _prices(arguments.prices)
+    return compare_gpus(arguments.model, arguments.data, gpus=gpus, prices=prices, **options)
 
 
 def _largest(arguments: argparse.Namespace) -> Any:
     from ..compare.trainable_models import largest_models
 
-    names = _listed(arguments.gpus) or []
+    names = _names(arguments.gpus) or []
     if len(names) != 1:
         raise InvalidArgumentError(f"--largest with {len(names)} GPUs", "name one with --gpus")
     return largest_models(
         names[0],
         arguments.largest,
-        seconds=15.0 if arguments.max_seconds is None else arguments.max_seconds,
+        seconds=15.0 if arguments.max_s is None else arguments.max_s,
         lora_rank=arguments.lora_rank or LORA_RANK,
         precision=arguments.precision,
         safety_margin=arguments.safety_margin,
     )
 
 
-def _listed(text: str | None) -> list[str] | None:
+def _names(text: str | None) -> list[str] | None:
     return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 

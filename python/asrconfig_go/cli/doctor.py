@@ -1,4 +1,4 @@
-"""``asrconfig doctor``: checks the installation, and says how to fix what is missing."""
+"""``asrconfig doctor``: checks the installation, and how to fix it."""
 
 from __future__ import annotations
 
@@ -52,15 +52,12 @@ def _machine(hardware: HardwareProfile) -> list[Finding]:
     if hardware.gpus:
         findings.append(Finding("ok", "driver", f"{hardware.driver_version}, CUDA up to {hardware.cuda_version}"))
     else:
-        advice = (
-            "plan for another machine: asrconfig plan --data demo --model wav2vec2-base --gpu T4; in Colab choose one: "
-        )
-        advice += "Runtime → Change runtime type"
+        advice = "plan for another machine: asrconfig plan --data demo --model wav2vec2-base --gpu T4; "
+        advice += "in Colab choose one: Runtime → Change runtime type"
         findings.append(Finding("note", "GPU", hardware.no_gpu_reason, advice))
     cpu, memory = hardware.cpu, hardware.memory
-    cores = f"{cpu.usable_cores:g} of {cpu.logical_cores} cores" + (
-        f", limited by {cpu.limit_source}" if cpu.limit_source else ""
-    )
+    cores = f"{cpu.usable_cores:g} of {cpu.logical_cores} cores"
+    cores += f", limited by {cpu.limit_source}" if cpu.limit_source else ""
     ram = f"{gib(memory.available_bytes)} available of {gib(memory.total_bytes)}"
     limit = f", limited by {memory.limit_source}" if memory.limit_source else ", no container limit"
     findings += [Finding("ok", "CPU", f"{cores} ({cpu.model})"), Finding("ok", "RAM", ram + limit)]
@@ -79,41 +76,35 @@ def _shared_memory() -> list[Finding]:
 
 
 def _packages(hardware: HardwareProfile | None) -> list[Finding]:
-    told = imported("torch", *_AUDIO)
+    probes = imported("torch", *_AUDIO)
     findings = [_package(name) for name in _PACKAGES]
-    if "torch" in told:
-        findings[_PACKAGES.index("torch")] = torch_finding(version("torch"), told["torch"], hardware)
-    findings += [_audio(name, told.get(name)) for name in _AUDIO]
+    if "torch" in probes:
+        findings[_PACKAGES.index("torch")] = torch_finding(version("torch"), probes["torch"], hardware)
+    findings += [_audio(name, probes.get(name)) for name in _AUDIO]
     ffmpeg = shutil.which("ffmpeg")
-    use = "converts audio of rare formats, and torchcodec needs its libraries"
-    findings.append(
-        Finding("ok", "FFmpeg", ffmpeg)
-        if ffmpeg
-        else Finding("note", "FFmpeg", f"not installed: it {use}", "apt-get install -y ffmpeg")
-    )
-    if found := version("torchaudio"):
-        advice = (
-            "if transformers fails to import its speech models: pip uninstall -y torchaudio (nothing here needs it)"
-        )
-        findings.append(Finding("note", "torchaudio", f"{found}; it must match torch exactly", advice))
+    missing = "not installed: it converts audio of rare formats, and torchcodec needs its libraries"
+    missing_finding = Finding("note", "FFmpeg", missing, "apt-get install -y ffmpeg")
+    findings.append(Finding("ok", "FFmpeg", ffmpeg) if ffmpeg else missing_finding)
+    if torchaudio := version("torchaudio"):
+        advice = "if transformers cannot import its speech models: pip uninstall -y torchaudio (nothing here needs it)"
+        findings.append(Finding("note", "torchaudio", f"{torchaudio}; it must match torch exactly", advice))
     return findings
 
 
 def _package(name: str) -> Finding:
-    if found := version(name):
-        return Finding("ok", name, found)
+    if installed := version(name):
+        return Finding("ok", name, installed)
     use = "training" if name in _NEEDED_TO_TRAIN else "some features"
     return Finding("note", name, f"not installed (needed for {use})", f"pip install {name}")
 
 
-def _audio(name: str, told: dict[str, Any] | None) -> Finding:
-    """A package that decodes or resamples; ``told`` is None where it is not installed."""
-    if told is None:
+def _audio(name: str, probe: dict[str, Any] | None) -> Finding:
+    if probe is None:
         advice = "" if name == "torchcodec" else f"pip install {name}"
         return Finding("note" if advice else "ok", name, f"not installed: it {_AUDIO[name]}", advice)
-    if told["error"]:
-        return Finding("note", name, f"{version(name)} does not work: {told['error']}", _REPAIRS[name])
-    library = f", libsndfile {told['library']}" if "library" in told else ""
+    if probe["error"]:
+        return Finding("note", name, f"{version(name)} does not work: {probe['error']}", _REPAIRS[name])
+    library = f", libsndfile {probe['library']}" if "library" in probe else ""
     return Finding("ok", name, f"{version(name)}{library}")
 
 
@@ -122,7 +113,7 @@ def report(findings: list[Finding]) -> str:
     marks = {"ok": "✓", "note": "·", "broken": "✗"}
     lines = []
     for f in findings:
-        lines.append(f"{marks[f.status]} {f.what:<13} {f.detail}")
+        lines.append(f"{marks[f.status]} {f.subject:<13} {f.detail}")
         if f.advice:
             lines.append(f"  {'':<13} → {f.advice}")
     return "\n".join(lines)

@@ -10,6 +10,6 @@ class Finding:
     """``status`` is ``"ok"``, ``"note"`` or ``"broken"``; ``advice`` what to do next."""
 
     status: str
-    what: str
+    subject: str
     detail: str
     advice: str = ""

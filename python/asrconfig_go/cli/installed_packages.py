@@ -1,4 +1,4 @@
-"""What the installed packages tell of themselves when they are imported, in a process that may fail."""
+"""Facts about installed packages, which are imported in another process because that may fail."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def imported(*packages: str) -> dict[str, dict[str, Any]]:
             [sys.executable, "-c", _PROBE, *there],
             capture_output=True, text=True, timeout=_LIMIT_S, check=True, env=environment,
         )  # fmt: skip
-        told: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        probes: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     except (subprocess.SubprocessError, OSError, ValueError, LookupError) as error:
         return {package: {"error": f"its import ends the process: {error}"} for package in there}
-    return told
+    return probes

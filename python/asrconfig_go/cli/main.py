@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.native import package_version
@@ -17,7 +17,7 @@ from .compare_command import add_compare
 from .launch_command import add_launch
 from .memory_command import add_memory
 from .monitor_command import add_monitor
-from .options import add_quiet
+from .options import add_quiet, passed_on
 from .plan_command import add_plan
 from .profile_gpu_command import add_profile_gpu
 from .replay_command import add_replay
@@ -60,28 +60,24 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="asrconfig", description="Plan and guard the fine-tuning of speech models.")
     parser.add_argument("--version", action="version", version=f"asrconfig-go {package_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
-    add_plan(commands)
-    add_train(commands)
-    add_scan(commands)
-    add_memory(commands)
-    add_compare(commands)
-    add_benchmark(commands)
-    add_profile_gpu(commands)
-    add_launch(commands)
-    add_monitor(commands)
-    add_report(commands)
-    add_replay(commands)
+    for add in (
+        add_plan, add_train, add_scan, add_memory, add_compare, add_benchmark, add_profile_gpu, add_launch, add_monitor,
+        add_report, add_replay,
+    ):  # fmt: skip
+        add(commands)
     doctor = commands.add_parser("doctor", help="check the library, the driver, the limits and the versions")
     doctor.set_defaults(run=_doctor)
-    _add_demo(commands)
-    _add_completion(commands)
-    return parser
-
-
-def _add_completion(commands: Any) -> None:
+    demo = commands.add_parser("demo", help="plan, train and guard a small speech model on spoken digits")
+    demo.add_argument("--out", "--output", default="demo-output", help="folder for the model (default %(default)s)")
+    demo.add_argument("--max-steps", type=int, help="optimizer steps (default: enough to learn the digits)")
+    demo.add_argument("--gpu", help="plan for this GPU instead of the local one")
+    demo.add_argument("--resume", action="store_true", help="continue with the training in --out, or start it")
+    add_quiet(demo)
+    demo.set_defaults(run=_demo)
     completion = commands.add_parser("completion", help="print completions for a shell, to source in its startup file")
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"))
     completion.set_defaults(run=_completion)
+    return parser
 
 
 def _completion(arguments: argparse.Namespace) -> int:
@@ -98,23 +94,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
     findings = examine()
     show(report(findings))
-    return 0 if all(finding.status != "broken" for finding in findings) else 1
-
-
-def _add_demo(commands: Any) -> None:
-    demo = commands.add_parser("demo", help="plan, train and guard a small speech model on spoken digits")
-    demo.add_argument(
-        "--output", default="demo-output", help="folder for checkpoints and TensorBoard (default demo-output)"
-    )
-    demo.add_argument("--max-steps", type=int, help="optimizer steps (default: enough to learn the digits)")
-    demo.add_argument("--gpu", help="plan for this GPU instead of the local one")
-    add_quiet(demo)
-    demo.set_defaults(run=_demo)
+    return int(any(finding.status == "broken" for finding in findings))
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from ..recipe.demo_training import train_demo
+    from ..recipe import fine_tune
 
-    result = train_demo(arguments.output, max_steps=arguments.max_steps, gpu=arguments.gpu, verbose=not arguments.quiet)
-    show(result)
+    options = passed_on(arguments, "out") | {"verbose": not arguments.quiet}
+    show(fine_tune("demo", "tiny-wav2vec2", arguments.out, **options))
     return 0

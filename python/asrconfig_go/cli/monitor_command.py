@@ -28,14 +28,14 @@ _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another scree
 def add_monitor(commands: Any) -> None:
     """Add the command and its options."""
     monitor = commands.add_parser("monitor", help="watch GPUs, host and a training's processes")
-    monitor.add_argument("--pid", type=int, help="process of a training: its RAM, with its children's")
-    monitor.add_argument("--interval", type=float, default=100.0, metavar="MS", help="between samples (default 100)")
-    monitor.add_argument("--once", action="store_true", help="print one reading")
-    monitor.add_argument("--json", action="store_true", help="a JSON object for each reading")
-    monitor.add_argument("--seconds", type=float, metavar="N", help="stop after this time (default: at Ctrl-C)")
-    monitor.add_argument(
-        "--prometheus", type=int, metavar="PORT", help="also serve /metrics on this port of 127.0.0.1; 0: any free port"
-    )
+    add = monitor.add_argument
+    add("--pid", type=int, help="process of a training: its RAM, with its children's")
+    add("--interval", type=float, default=100.0, metavar="MS", help="between samples (default 100)")
+    add("--once", action="store_true", help="print one reading")
+    add("--json", action="store_true", help="a JSON object for each reading")
+    add("--seconds", type=float, metavar="N", help="stop after this time (default: at Ctrl-C)")
+    add("--prometheus", type=int, metavar="PORT",
+        help="also serve /metrics on this port of 127.0.0.1; 0: any free port")  # fmt: skip
     monitor.set_defaults(run=_monitor)
 
 
@@ -43,7 +43,8 @@ def _monitor(arguments: argparse.Namespace) -> int:
     from ..monitor.memory_monitor import MemoryMonitor
     from ..monitor.reading import Reader
 
-    _check(arguments.pid)
+    if arguments.pid is not None and not _alive(arguments.pid):
+        raise NotFoundError(f"there is no process {arguments.pid}", "name one that runs, as ps or nvidia-smi list them")
     with MemoryMonitor(arguments.interval, pid=arguments.pid) as monitor, _metrics(monitor, arguments.prometheus):
         reader = Reader(monitor, arguments.pid)
         if arguments.once:
@@ -56,11 +57,6 @@ def _monitor(arguments: argparse.Namespace) -> int:
             else:
                 _lines(readings, arguments.json)
     return 0
-
-
-def _check(pid: int | None) -> None:
-    if pid is not None and not _alive(pid):
-        raise NotFoundError(f"there is no process {pid}", "name one that runs, as ps or nvidia-smi list them")
 
 
 def _alive(pid: int) -> bool:
@@ -80,7 +76,6 @@ def _metrics(monitor: MemoryMonitor, port: int | None) -> Iterator[None]:
 
 
 def _once(reader: Reader, as_json: bool) -> None:
-    """As soon as rates are known, too."""
     deadline = time.monotonic() + _RATES_S
     now = reader.read()
     while now.activity.cpu_share is None and time.monotonic() < deadline:
@@ -89,11 +84,11 @@ def _once(reader: Reader, as_json: bool) -> None:
     if as_json:
         show_json(now.to_json())
     else:
-        _print(now, shutil.get_terminal_size().columns, 10**6)
+        show(now.screen(shutil.get_terminal_size().columns, 10**6))
 
 
 def _readings(reader: Reader, arguments: argparse.Namespace) -> Iterator[Reading]:
-    """One a second, until the time is up or the watched process has ended."""
+    """Yield one reading a second, until the time is up or the watched process ends."""
     end = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     pause = max(_REFRESH_S, arguments.interval / 1000)
     while arguments.pid is None or _alive(arguments.pid):
@@ -111,14 +106,13 @@ def _lines(readings: Iterator[Reading], as_json: bool) -> None:
 
 
 def _live(readings: Iterator[Reading]) -> None:
-    """Draw over one screen; whatever ends it, the terminal is as before."""
+    """Redraw one screen, and restore the terminal however it ends."""
     before = signal.signal(signal.SIGTERM, _ended)
     write(_ENTER)
     try:
         for now in readings:
             columns, rows = shutil.get_terminal_size()
-            coloured = "NO_COLOR" not in os.environ
-            lines = now.screen(columns, rows, coloured=coloured).splitlines()
+            lines = now.screen(columns, rows, coloured="NO_COLOR" not in os.environ).splitlines()
             if not write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J"):
                 return
     finally:
@@ -128,7 +122,3 @@ def _live(readings: Iterator[Reading]) -> None:
 
 def _ended(number: int, _: Any) -> None:
     raise SystemExit(128 + number)
-
-
-def _print(now: Reading, columns: int, rows: int) -> None:
-    show(now.screen(columns, rows))

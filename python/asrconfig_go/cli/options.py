@@ -1,4 +1,4 @@
-"""Options that several commands have, by one name and with one meaning."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._base.output import show, show_json
 
 MODEL = "known name, folder with config.json, name on the Hub, or tiny-wav2vec2, tiny-whisper, …"
+_EVERY_COMMAND = ("command", "run", "full", "html", "json", "quiet")
 DATA = "folder, manifest, tar shards, Parquet or audio file (see scan), or demo: bundled spoken digits"
 
 
 def add_choice(command: Any, name: str, among: Any, default: str | None = None, help: str = "", **more: Any) -> None:
     """An option with a closed set of values, which its help and its errors list."""
-    said = help + (f" (default {default})" if default else "")
-    command.add_argument(name, choices=get_args(among), default=default, help=said, **more)
+    help += f" (default {default})" if default else ""
+    command.add_argument(name, choices=get_args(among), default=default, help=help, **more)
 
 
 def add_training_options(command: Any) -> None:
-    """What a training is like, for plans and comparisons; what is left out is the planner's choice."""
+    """Add the settings of a training, for plans and comparisons; the planner chooses those that are left out."""
     add = command.add_argument
     add(
         "--target-batch-size",
@@ -30,14 +31,11 @@ def add_training_options(command: Any) -> None:
         default=TARGET_BATCH_SIZE,
         help="clips per optimizer step (default %(default)s)",
     )
-    add(
-        "--safety-margin", type=float, default=SAFETY_MARGIN, help="share of memory, 0.70 to 0.95 (default %(default)s)"
-    )
+    add("--safety-margin", type=float, default=SAFETY_MARGIN, help="share of memory, 0.7 to 0.95 (default %(default)s)")
     add_choice(command, "--precision", choices.Precision, help="default: what suits the GPU")
     add_choice(command, "--optimizer", choices.PlannedOptimizer, OPTIMIZER, "the Trainer's name")
-    add_choice(
-        command, "--order", choices.LengthHandling, dest="length_handling", help="of the clips (default: the fastest)"
-    )
+    order = "of the clips (default: the fastest)"
+    add_choice(command, "--order", choices.LengthHandling, help=order, dest="length_handling")
     add_lora_option(command)
     add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
     add("--loader-rate", type=float, help="seconds of audio that a worker prepares per second (default: measured)")
@@ -45,14 +43,13 @@ def add_training_options(command: Any) -> None:
 
 
 def add_lora_option(command: Any) -> None:
-    """Adapters in place of the model, by the name that comparisons have for it, too."""
-    command.add_argument(
-        "--lora", dest="lora_rank", type=int, default=0, metavar="RANK", help="train adapters of this rank"
-    )
+    """Add the rank of adapters that train in place of the model."""
+    help = "train adapters of this rank"
+    command.add_argument("--lora", dest="lora_rank", type=int, default=0, metavar="RANK", help=help)
 
 
 def add_output_options(command: Any) -> None:
-    """How the result is shown."""
+    """Add the options that decide how the result is shown."""
     command.add_argument("--full", action="store_true", help="print everything, not the first 15 lines")
     command.add_argument("--html", metavar="FILE", type=html_file, help="also write it as a self-contained HTML page")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -60,7 +57,7 @@ def add_output_options(command: Any) -> None:
 
 
 def add_quiet(command: Any) -> None:
-    """For commands that show progress, and for those that only print a result, so that scripts can pass it to all."""
+    """Add --quiet, also to commands without progress, so that scripts can pass it to all."""
     command.add_argument("--quiet", action="store_true", help="print only the result, no progress")
 
 
@@ -70,10 +67,15 @@ def with_progress(arguments: argparse.Namespace) -> bool:
 
 
 def html_file(name: str) -> str:
-    """A file's name, before minutes are spent on what is written there."""
+    """The name of an HTML file, checked before minutes are spent on its content."""
     if Path(name).suffix.lower() not in (".html", ".htm"):
         raise argparse.ArgumentTypeError(f"{name!r} does not end with .html")
     return name
+
+
+def passed_on(arguments: argparse.Namespace, *own: str) -> dict[str, Any]:
+    """The options for the function behind a command: all but ``own`` and those that every command has."""
+    return {name: value for name, value in vars(arguments).items() if name not in (*_EVERY_COMMAND, *own)}
 
 
 def show_result(arguments: argparse.Namespace, result: Any, record: Any, next_command: str = "", **page: Any) -> None:

@@ -15,20 +15,13 @@ from .options import (
     add_output_options,
     add_training_options,
     command_line,
+    passed_on,
     show_result,
     with_progress,
 )
 
 if TYPE_CHECKING:
     from ..manager import ASRConfigManager
-
-_PASSED_ON = (
-    "target_batch_size", "safety_margin", "policy", "preset", "gpu", "optimizer", "lr_scaling", "precision",
-    "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "length_handling", "max_length_s",
-    "distributed", "device_count", "loader_rate", "price_usd_hour", "gpu_profile", "freeze_feature_encoder",
-    "sample_size", "trace", "eval_samples", "max_eval_share", "predict_with_generate", "generation_max_length",
-    "num_beams", "lora_rank",
-)  # fmt: skip
 
 
 def add_plan(commands: Any) -> None:
@@ -40,24 +33,18 @@ def add_plan(commands: Any) -> None:
     plan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     add_training_options(plan)
     _add_choices(plan)
-    _add_evaluation(plan)
     plan.add_argument("--output", metavar="FILE", help="also save the configuration as JSON")
     add_output_options(plan)
     plan.set_defaults(run=_plan)
 
 
 def _add_choices(plan: Any) -> None:
-    """Options that the planner takes as options; what is left out is its choice."""
     add, toggle = plan.add_argument, argparse.BooleanOptionalAction
     add_choice(plan, "--policy", choices.Policy, "fastest", "published is a formula, for comparison")
     add_choice(plan, "--preset", choices.Preset, "balanced")
     add_choice(plan, "--lr-scaling", choices.LRScaling, "sqrt", "of the learning rate with the batch")
-    add(
-        "--checkpointing",
-        dest="gradient_checkpointing",
-        action=toggle,
-        help="gradient checkpointing (default: the faster one that fits)",
-    )
+    add("--checkpointing", dest="gradient_checkpointing", action=toggle,
+        help="gradient checkpointing (default: the faster one that fits)")  # fmt: skip
     add("--every-n-layers", type=int, metavar="N", help="checkpoint each N-th layer (default: the fastest that fits)")
     add("--offload-checkpoints", action=toggle, help="keep checkpoints in host memory (default: if faster)")
     add("--max-seconds", dest="max_length_s", type=float, metavar="SECONDS", help="leave out longer clips")
@@ -65,17 +52,9 @@ def _add_choices(plan: Any) -> None:
     add("--device-count", type=int, help="GPUs that share a step (default: those visible)")
     add("--price", dest="price_usd_hour", type=float, help="dollars per hour of one GPU (default: a built-in table)")
     add("--trace", action=toggle, help="trace the model's memory (default: where torch is installed)")
-
-
-def _add_evaluation(plan: Any) -> None:
-    add = plan.add_argument
     add("--eval-samples", type=int, help="clips to evaluate with; 0, none (default: a tenth of the others)")
     add("--max-eval-share", type=float, help="of the training's time that evaluations may take (default: 0.1)")
-    add(
-        "--predict-with-generate",
-        action=argparse.BooleanOptionalAction,
-        help="evaluate by generated texts (default: if it can)",
-    )
+    add("--predict-with-generate", action=toggle, help="evaluate by generated texts (default: if it can)")
     add("--generation-max-length", type=int, help="tokens of a generated text (default: 225)")
     add("--num-beams", type=int, help="beams of a generation (default: 1)")
 
@@ -83,9 +62,8 @@ def _add_evaluation(plan: Any) -> None:
 def _plan(arguments: argparse.Namespace) -> int:
     from ..optimal import create_optimal_config
 
-    options = {name: getattr(arguments, name) for name in _PASSED_ON}
-    bars = with_progress(arguments)
-    config, manager = create_optimal_config(arguments.data, arguments.model, verbose=False, progress=bars, **options)
+    options = passed_on(arguments, "data", "model", "output") | {"progress": with_progress(arguments)}
+    config, manager = create_optimal_config(arguments.data, arguments.model, verbose=False, **options)
     if arguments.output:
         config.save(arguments.output)
     show_result(arguments, manager.explain(), lambda: _record(manager), _next(arguments, manager))

@@ -26,9 +26,9 @@ def _replay(arguments: argparse.Namespace) -> int:
     from ..training.batch_replay import replay_batch
 
     with quiet(arguments.quiet or arguments.json):
-        found = replay_batch(arguments.folder, arguments.model, device=arguments.device)
+        result = replay_batch(arguments.folder, arguments.model, device=arguments.device)
     if arguments.json:
-        show_json(found.to_json())
+        show_json(result.to_json())
     else:
-        show(found)
+        show(result)
     return 0

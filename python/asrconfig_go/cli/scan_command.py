@@ -9,7 +9,7 @@ from typing import Any, get_args
 from .._base.choices import Cluster
 from .._base.output import show_json
 from .._base.records import to_json
-from .options import DATA, add_output_options, command_line, show_result, with_progress
+from .options import DATA, add_output_options, command_line, passed_on, show_result, with_progress
 
 _LINE = ("path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "bits", "codec", "method", "error")
 
@@ -21,7 +21,7 @@ def add_scan(commands: Any) -> None:
     scan.add_argument("--sample-size", type=int, help="measure a random sample instead of every file")
     scan.add_argument("--workers", type=int, default=0, help="parallel reads (default: four for each usable core)")
     scan.add_argument("--batch-size", type=int, default=8, help="clips a batch, for what padding costs (default 8)")
-    scan.add_argument("--no-cache", action="store_true", help="read every file, and cache nothing")
+    scan.add_argument("--no-cache", dest="cache", action="store_false", help="read every file, and cache nothing")
     where = scan.add_mutually_exclusive_group()
     for name in get_args(Cluster):
         on = f"on the {name.title()} cluster at hand, which sees the same files"
@@ -34,16 +34,8 @@ def _scan(arguments: argparse.Namespace) -> int:
     from ..data.scan import scan_audio
 
     source: Any = arguments.paths[0] if len(arguments.paths) == 1 else [Path(path) for path in arguments.paths]
-    result = scan_audio(
-        source,
-        sample_size=arguments.sample_size,
-        batch_size=arguments.batch_size,
-        workers=arguments.workers,
-        cache=not arguments.no_cache,
-        progress=with_progress(arguments),
-        allow_empty=True,
-        cluster=arguments.cluster,
-    )
+    options = passed_on(arguments, "paths")
+    result = scan_audio(source, progress=with_progress(arguments), allow_empty=True, **options)
     profile = result.profile
     if arguments.json:
         if arguments.html:

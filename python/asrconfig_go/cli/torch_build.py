@@ -14,33 +14,33 @@ _LEFT_OUT = (7, 5)  # older ones are in builds of CUDA 12.6 alone
 _AGAIN = "pip install --force-reinstall torch"
 
 
-def torch_finding(version: str, told: dict[str, Any], hardware: HardwareProfile | None) -> Finding:
-    """``told`` is what ``imported`` has of it."""
-    if told["error"]:
-        return Finding("broken", "torch", f"{version} cannot be imported: {told['error']}", _AGAIN)
-    cuda = told["cuda"]
-    build = f"{version}, {f'CUDA {cuda}' if cuda else 'ROCm' if told['hip'] else 'built without CUDA'}"
-    gpus = hardware.gpus if hardware and not told["hip"] else ()
+def torch_finding(version: str, probe: dict[str, Any], hardware: HardwareProfile | None) -> Finding:
+    """Check torch by ``probe``, the answer of ``imported`` about it."""
+    if probe["error"]:
+        return Finding("broken", "torch", f"{version} cannot be imported: {probe['error']}", _AGAIN)
+    cuda = probe["cuda"]
+    build = f"{version}, {f'CUDA {cuda}' if cuda else 'ROCm' if probe['hip'] else 'built without CUDA'}"
+    gpus = hardware.gpus if hardware and not probe["hip"] else ()
     for gpu in gpus:
         capability = _pair(gpu.compute_capability)
         if cuda is None:
             return Finding("broken", "torch", f"{build}: it does not use {gpu.name}", _for(capability, hardware))
-        if capability and told["architectures"] and not _supported(capability, told["architectures"]):
-            known = " ".join(told["architectures"])
-            detail = f"{build}: it does not support {gpu.name}, sm_{capability[0]}{capability[1]} (it has {known})"
+        if capability and probe["architectures"] and not _supported(capability, probe["architectures"]):
+            supported = " ".join(probe["architectures"])
+            detail = f"{build}: it does not support {gpu.name}, sm_{capability[0]}{capability[1]} (it has {supported})"
             return Finding("broken", "torch", detail, _for(capability, hardware))
     return Finding("ok", "torch", build)
 
 
 def _supported(capability: tuple[int, int], architectures: list[str]) -> bool:
-    """Machine code runs on later cards of its generation, PTX on all later ones; of "a" and "f" on that one alone."""
+    """Machine code runs on later cards of its generation, PTX on all later ones, "a" and "f" on exactly one."""
     for name in architectures:
-        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name)
-        if found is None:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name)
+        if match is None:
             continue
-        built = (int(found[2]), int(found[3]))
-        later = built <= capability and (found[1] == "compute" or built[0] == capability[0])
-        if built == capability or (later and not found[4]):
+        built = (int(match[2]), int(match[3]))
+        later = built <= capability and (match[1] == "compute" or built[0] == capability[0])
+        if built == capability or (later and not match[4]):
             return True
     return False
 
@@ -63,5 +63,5 @@ def _install(build: str) -> str:
 
 
 def _pair(text: str) -> tuple[int, int] | None:
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else None
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None

@@ -8,13 +8,7 @@ from typing import Any
 
 from .._base.errors import InvalidArgumentError
 from .._base.output import show
-from .options import add_quiet
-
-_PASSED_ON = (
-    "name", "split", "evaluation_split", "text_column", "audio_column", "evaluation_share", "check_audio",
-    "language", "clean", "align", "epochs", "max_steps", "target_batch_size", "lora_rank", "bits", "gpu", "config",
-    "resume", "save_by", "push", "profile", "seed",
-)  # fmt: skip
+from .options import add_quiet, passed_on
 
 
 def add_train(commands: Any) -> None:
@@ -39,11 +33,8 @@ def add_train(commands: Any) -> None:
         "of TrainingArguments")  # fmt: skip
     add("--seed", type=int, default=0, help="seed of weights, order and drawn clips (default 0)")
     add("--resume", action="store_true", help="continue with the training in --out, or start it")
-    add(
-        "--save-by",
-        metavar="TIME",
-        help="save and stop before a moment: 11h30m from now, 17:45 today, 2026-03-01T06:30",
-    )
+    add("--save-by", metavar="TIME",
+        help="save and stop before a moment: 11h30m from now, 17:45 today, 2026-03-01T06:30")  # fmt: skip
     add("--push", nargs="?", const=True, default=False, metavar="REPO", help="upload the model to the Hub in the end")
     add("--profile", type=int, metavar="STEPS", help="record so many steps by PyTorch's profiler, for Perfetto")
     add_quiet(train)
@@ -51,26 +42,18 @@ def add_train(commands: Any) -> None:
 
 
 def _add_data(train: Any) -> None:
-    """Options on what is in the data."""
     add = train.add_argument
     add("--name", help="configuration of a dataset on the Hub")
     add("--split", help="its split to train on (default train)")
     add("--evaluation-split", help="the split to evaluate with (default validation or test)")
     add("--text-column", help="column of the transcripts (default: by its usual names)")
     add("--audio-column", help="column of the audio or its paths")
-    add(
-        "--evaluation-share",
-        type=float,
-        default=0.1,
-        help="share of clips to evaluate with, where there is no such split (default 0.1)",
-    )
+    add("--evaluation-share", type=float, default=0.1,
+        help="share of clips to evaluate with, where there is no such split (default 0.1)")  # fmt: skip
     add("--check-audio", action=argparse.BooleanOptionalAction, default=None,
         help="decode every clip first (default: up to ten hours of audio)")  # fmt: skip
-    add(
-        "--align",
-        metavar="MODEL",
-        help="fine-tuned CTC model that finds where to cut clips over 30 s without timestamps",
-    )
+    add("--align", metavar="MODEL",
+        help="fine-tuned CTC model that finds where to cut clips over 30 s without timestamps")  # fmt: skip
     add("--clean", action=argparse.BooleanOptionalAction, default=None,
         help="lower case and no punctuation in transcripts (default: on for CTC)")  # fmt: skip
 
@@ -79,18 +62,15 @@ def _train(arguments: argparse.Namespace) -> int:
     from ..recipe import fine_tune
     from ..recipe.rank_output import first_process
 
-    options = {name: getattr(arguments, name) for name in _PASSED_ON}
-    settings = dict(_setting(text) for text in arguments.set)
-    result = fine_tune(
-        arguments.data, arguments.model, arguments.out, settings=settings, verbose=not arguments.quiet, **options
-    )
+    options = passed_on(arguments, "data", "model", "out", "set")
+    options |= {"settings": dict(map(_setting, arguments.set)), "verbose": not arguments.quiet}
+    result = fine_tune(arguments.data, arguments.model, arguments.out, **options)
     if first_process():
         show(result)
     return 0
 
 
 def _setting(text: str) -> tuple[str, Any]:
-    """A name and a value: JSON where it is that, else text."""
     name, separator, value = text.partition("=")
     if not separator or not name:
         raise InvalidArgumentError(f"--set {text!r} is not FIELD=VALUE", "write --set learning_rate=3e-5")

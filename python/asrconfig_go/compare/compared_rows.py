@@ -59,9 +59,11 @@ def _measured(dataset: Any, model: Any, collator: Any) -> ComparedRows:
     from ..data.scan import scan_audio
 
     examples = examples_of(getattr(dataset, "source", dataset), collator, model)
-    found = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
-    durations = found.durations if found.unit is None and not found.profile.sampled else array("d")
-    return ComparedRows({"profile": to_json(found.profile)}, None if examples is None else examples.batches(durations))
+    scanned = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
+    durations = scanned.durations if scanned.unit is None and not scanned.profile.sampled else array("d")
+    return ComparedRows(
+        {"profile": to_json(scanned.profile)}, None if examples is None else examples.batches(durations)
+    )
 
 
 def _assumed_clips(hours: float, mean_s: float | None, max_s: float | None, kind: RowKind) -> dict[str, Any]:
@@ -99,7 +101,7 @@ def row_kind_of(model: Any) -> RowKind:
 
 
 def _class_of(model: Any) -> Any:
-    """The class that fine-tuning uses of a config; None where that needs no look, or is not known."""
+    """The class for fine-tuning ``model``, a config; None where it is unknown or not needed."""
     named = isinstance(model, str) and not Path(model).is_dir()
     if model is None or named or isinstance(model, ModelProfile) or callable(model) or not can_trace():
         return None

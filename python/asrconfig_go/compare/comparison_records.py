@@ -16,7 +16,7 @@ from ..view.render import Shown
 
 @dataclass(frozen=True)
 class Price:
-    """Dollars per hour of one GPU, with who asks for it, when that was seen (year and month) and where."""
+    """Dollars per hour of one GPU, with the provider, the date (year and month) and the source."""
 
     gpu: str
     usd_per_hour: float

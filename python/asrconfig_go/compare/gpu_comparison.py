@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -15,16 +16,12 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from .._base import native
 from .._base.checks import checked
 from .._base.choices import LengthHandling, Optimizer, Precision
-from .._base.defaults import (
-    EPOCHS,
-    OPTIMIZER,
-    SAFETY_MARGIN,
-    TARGET_BATCH_SIZE,
-)
+from .._base.defaults import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._base.errors import AsrConfigError, InvalidArgumentError, LibraryError
 from .._base.json_files import read_json
 from .._base.keywords import check_keywords
 from .._base.records import from_json, to_json
+from .._base.shared_memory import free_shared_memory
 from .._base.transformers_features import can_offload_checkpoints, has_any_depth
 from ..machine.hardware import GPU, HardwareProfile
 from ..machine.kernel_profile import known_kernel_profiles, read_kernel_profile
@@ -145,18 +142,18 @@ class CompareOptions(EvaluationOptions):
     def request(self) -> dict[str, Any]:
         """The request to the library; raises ``InvalidArgumentError`` for a value of the wrong type."""
         hints = get_type_hints(type(self))
-        known = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
-        for name, calibration in known.items():
+        calibrations = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
+        for name, calibration in calibrations.items():
             checked(f"calibrations[{name!r}]", calibration, StepCalibration)
-        given: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in known.items()}}
+        request: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in calibrations.items()}}
         for field in fields(self):
             if field.name not in ("calibrations", "gpu_profile"):
                 value = checked(field.name, getattr(self, field.name), hints[field.name])
-                given |= {} if value is None else {field.name: value}
+                request |= {} if value is None else {field.name: value}
         for name in ("target_batch_size", "epochs", "safety_margin"):
-            if not given[name]:  # zero would mean the default in the library
-                raise InvalidArgumentError(f"{name} = {given[name]!r} is too small", "give a number above 0")
-        return given
+            if not request[name]:  # zero would mean the default in the library
+                raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "give a number above 0")
+        return request
 
 
 @dataclass(frozen=True)
@@ -175,24 +172,24 @@ class TracedModel:
         return self.trace is not False and can_trace()
 
     def compare(self, request: dict[str, Any], durations: array[float] | None) -> dict[str, Any]:
-        """The comparison as a JSON object, once all that it wants is traced.
+        """The comparison as a JSON object, after tracing what it asks for.
 
-        Cards whose kernels are the same share a recording. Raises ``UnsupportedError`` for a model that cannot be
+        Cards with the same kernels share a recording. Raises ``UnsupportedError`` for a model that cannot be
         traced.
         """
         attached = b"" if durations is None else durations.tobytes()
         traced: list[list[dict[str, Any]]] = []
         opened: dict[Any, MemoryModel] = {}
         for _ in range(_ROUNDS):
-            found = native.call("timing.compare", {**request, "traced": traced}, attached)
-            if found["wanted"] is None:
-                return dict(found["comparison"])
-            machines = found["wanted"]["machines"]
+            answer = native.call("timing.compare", {**request, "traced": traced}, attached)
+            if answer["wanted"] is None:
+                return dict(answer["comparison"])
+            machines = answer["wanted"]["machines"]
             traced = traced or [[] for _ in machines]
-            for known, machine in zip(traced, machines, strict=True):
+            for answers, machine in zip(traced, machines, strict=True):
                 if machine["trace"] is not None:
-                    seconds = durations or found["wanted"]["seconds"]
-                    known.append(self._traced(machine, seconds, opened, required=not known))
+                    seconds = durations or answer["wanted"]["seconds"]
+                    answers.append(self._traced(machine, seconds, opened, required=not answers))
         raise LibraryError(
             f"more than {_ROUNDS} settings of one GPU were to be traced", "please report this as a defect"
         )
@@ -234,20 +231,19 @@ def compare_described(
     ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names.
     """
     check_keywords(options, CompareSettings.__annotations__, "compare_gpus")
-    asked = CompareOptions(**options)
+    settings = CompareOptions(**options)
     kernels = known_kernel_profiles()
-    trained = known_calibrations(model, asked.precision, asked.lora_rank) if asked.calibrations is None else {}
-    if asked.gpu_profile is not None:  # which earlier trainings do not stand in the way of
-        named = read_kernel_profile(asked.gpu_profile)
+    trained = known_calibrations(model, settings.precision, settings.lora_rank) if settings.calibrations is None else {}
+    if settings.gpu_profile is not None:  # which earlier trainings do not stand in the way of
+        named = read_kernel_profile(settings.gpu_profile)
         kernels.insert(0, named)
         trained.pop(HardwareProfile.detect(named["gpu"]).gpu_name, None)
-    if asked.calibrations is None:
-        asked = replace(asked, calibrations=trained)
-    request = {**asked.request(), "kernel_profiles": kernels}
+    if settings.calibrations is None:
+        settings = replace(settings, calibrations=trained)
+    request = {**settings.request(), "kernel_profiles": kernels}
     records = traced.records
     request |= {"any_depth": records and has_any_depth(), "can_offload": records and can_offload_checkpoints()}
-    request |= {"model": to_json(model), "gpus": _names(gpus), "prices": _prices(prices)}
-    request["data"] = data
+    request |= {"model": to_json(model), "gpus": _names(gpus), "prices": _prices(prices), "data": data}
     request = {**(measured or {}), **request}
     return from_json(Comparison, traced.compare(request, durations))
 
@@ -270,6 +266,26 @@ def price_of(gpu: GPU) -> float | None:
         if gpu.name in entry["driver_names"] and gpu.memory_total_bytes in sizes:
             return next((price.usd_per_hour for price in gpu_prices() if price.gpu == entry["key"]), None)
     return None
+
+
+def measured_values(
+    hardware: HardwareProfile, model: ModelProfile, precision: Precision | None, lora_rank: int, own_kernels: bool
+) -> dict[str, Any]:
+    """The planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
+
+    With ``own_kernels``, a table of kernels that the user names, other measurements of the GPU do not count.
+    """
+    values: dict[str, Any] = {
+        "disk_free_bytes": shutil.disk_usage(Path.cwd()).free, "shm_free_bytes": free_shared_memory()
+    }  # fmt: skip
+    if not hardware.gpus:
+        return values
+    values["kernel_profiles"] = known_kernel_profiles()
+    if not own_kernels:
+        calibration = known_calibrations(model, precision, lora_rank).get(hardware.gpus[0].name)
+        values |= {} if calibration is None else {"calibration": to_json(calibration)}
+    price = price_of(hardware.gpus[0])
+    return values if price is None else {**values, "price_usd_hour": price}
 
 
 def _names(gpus: Sequence[str] | None) -> list[str]:

@@ -14,9 +14,9 @@ from ..memory.memory_model import MemoryModel
 def recorded_step(model: Any, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:
     """One opened for questions: one that comes with the package, an earlier one, or a new one."""
     source = model_source(model, freeze_feature_encoder)
-    asked = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": TRACED_MICRO_BATCHES}
-    known = MemoryModel.of_known(source.label, gpu=gpu, record=None, **asked)
-    return known or MemoryModel.trace(source, gpu=gpu, progress=False, **asked)
+    wanted = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": TRACED_MICRO_BATCHES}
+    recording = MemoryModel.of_known(source.label, gpu=gpu, record=None, **wanted)
+    return recording or MemoryModel.trace(source, gpu=gpu, progress=False, **wanted)
 
 
 def work_of(step: MemoryModel, batch: int, seconds: float) -> dict[str, Any]:

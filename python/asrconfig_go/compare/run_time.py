@@ -135,17 +135,17 @@ _TYPES: dict[str, Any] = {
 
 def _request(model: Any, *, gpu_profile: str | os.PathLike[str] | None, **settings: Any) -> dict[str, Any]:
     """A model and how it trains, as ``timing.step`` and ``timing.run`` take it, with what its recorded step runs."""
-    found = {name: checked(name, value, _TYPES[name]) for name, value in settings.items()}
-    found["precision"] = found["precision"] or usual_precision(found["gpu"])
-    found["kernel_profile"] = None if gpu_profile is None else read_kernel_profile(gpu_profile)
-    found["kernel_profiles"] = known_kernel_profiles()
-    shape = positive("batch", found["batch"], MAX_BATCH), check_seconds("seconds", found["seconds"])
-    asked = {name: found[name] for name in _RECORDED}
-    with recorded_step(model, found["gpu"], **asked) as step:
-        found |= {"work": work_of(step, *shape), "one": work_of(step, 1, shape[1])}
-        found["decoder"] = decoder_of(step, shape[1])
-    found["model"] = to_json(profile_model(model, freeze_feature_encoder=found["freeze_feature_encoder"]))
-    return found
+    request = {name: checked(name, value, _TYPES[name]) for name, value in settings.items()}
+    request["precision"] = request["precision"] or usual_precision(request["gpu"])
+    request["kernel_profile"] = None if gpu_profile is None else read_kernel_profile(gpu_profile)
+    request["kernel_profiles"] = known_kernel_profiles()
+    shape = positive("batch", request["batch"], MAX_BATCH), check_seconds("seconds", request["seconds"])
+    recorded = {name: request[name] for name in _RECORDED}
+    with recorded_step(model, request["gpu"], **recorded) as step:
+        request |= {"work": work_of(step, *shape), "one": work_of(step, 1, shape[1])}
+        request["decoder"] = decoder_of(step, shape[1])
+    request["model"] = to_json(profile_model(model, freeze_feature_encoder=request["freeze_feature_encoder"]))
+    return request
 
 
 _RECORDED = (

@@ -25,9 +25,9 @@ from ..memory.calibration_record import calibration_file, torch_version, write_c
 from .comparison_records import StepCalibration
 from .recorded_step import recorded_step, work_of
 
-_KEPT = 64  # records of a model: cards and settings
+_MAX_RECORDS = 64  # records of a model: cards and settings
 _PLAUSIBLE = (0.02, 50.0)  # measured over estimated
-_HIGHEST, _MOST_STEPS = 1e3, 1 << 40  # of a factor's range and of steps in a file that can be believed
+_MAX_FACTOR, _MAX_STEPS = 1e3, 1 << 40  # in a file that is sound
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,11 @@ def find_step_calibration(
 
 def known_calibrations(model: ModelProfile, precision: str | None, lora_rank: int) -> dict[str, StepCalibration]:
     """The newest of each card, of a model that was counted."""
-    found: dict[str, StepCalibration] = {}
+    newest: dict[str, StepCalibration] = {}
     for record in _records(model):
         if precision in (None, record.precision) and lora_rank == record.lora_rank:
-            found.setdefault(record.gpu, record.calibration)
-    return found
+            newest.setdefault(record.gpu, record.calibration)
+    return newest
 
 
 def calibrate_steps(model: Any, gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]) -> StepRecord:
@@ -138,24 +138,24 @@ def calibrate_steps(model: Any, gpu: str, settings: StepSettings, steps: Iterabl
             for step in measured
         ],
     }
-    found = native.call("timing.calibrate", request)
+    answer = native.call("timing.calibrate", request)
     today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
     return StepRecord(
-        gpu=_card(found["gpu"]), precision=found["precision"], gradient_checkpointing=settings.gradient_checkpointing,
-        lora_rank=settings.lora_rank, padded_s=found["padded_s"], day=today, **found["calibration"],
+        gpu=_card(answer["gpu"]), precision=answer["precision"], gradient_checkpointing=settings.gradient_checkpointing,
+        lora_rank=settings.lora_rank, padded_s=answer["padded_s"], day=today, **answer["calibration"],
     )  # fmt: skip
 
 
 def store_step_calibration(model: ModelProfile, record: StepRecord) -> bool:
-    """Keep a measurement; one with the same card and settings is replaced. Whether it was kept.
+    """Store a measurement in place of one with the same card and settings; returns whether it was stored.
 
-    Nothing is where the cache cannot be written, or where the factor is beyond belief.
+    It is not where the cache cannot be written, or where the factor is implausible.
     """
     if not _PLAUSIBLE[0] < record.factor < _PLAUSIBLE[1]:
         return False
-    others = [each for each in _records(model) if _settings(each) != _settings(record)]
+    others = [other for other in _records(model) if _settings(other) != _settings(record)]
     with contextlib.suppress(OSError):
-        write_calibration(_file(model), [asdict(each) for each in [record, *others][:_KEPT]])
+        write_calibration(_file(model), [asdict(other) for other in [record, *others][:_MAX_RECORDS]])
         return True
     return False
 
@@ -165,27 +165,24 @@ def _settings(record: StepRecord) -> tuple[str, str, bool, int]:
 
 
 def _records(model: ModelProfile) -> list[StepRecord]:
-    """What is known of a model, the newest first; none where the file is broken.
+    """The stored records of a model, the newest first; empty where the file is broken.
 
-    A factor of times by a table of kernels that is no longer there is none of today's.
+    Records that rest on a table of kernels that no longer exists are left out.
     """
     path = _file(model)
     try:
         rows = listed("records", read_json(path, "calibration", ""))
-        found = [from_json(StepRecord, {"kernels": "", **row} if isinstance(row, dict) else row) for row in rows]
+        records = [from_json(StepRecord, {"kernels": "", **row} if isinstance(row, dict) else row) for row in rows]
     except AsrConfigError:
         return []
-    cards = {gpu for gpu in {each.gpu for each in found} if _is_card(gpu)}
+    cards = {gpu for gpu in {record.gpu for record in records} if _is_card(gpu)}
     tables = {(_card(table["gpu"]), table["date"]) for table in known_kernel_profiles()}
-    return [
-        each
-        for each in found
-        if each.gpu in cards and _is_sound(each) and (not each.kernels or (each.gpu, each.kernels) in tables)
-    ]
+    records = [r for r in records if r.gpu in cards and _is_sound(r)]
+    return [r for r in records if not r.kernels or (r.gpu, r.kernels) in tables]
 
 
 def _is_sound(record: StepRecord) -> bool:
-    return 0 < record.low <= record.factor <= record.high < _HIGHEST and 0 < record.steps < _MOST_STEPS
+    return 0 < record.low <= record.factor <= record.high < _MAX_FACTOR and 0 < record.steps < _MAX_STEPS
 
 
 def _is_card(gpu: str) -> bool:
@@ -197,7 +194,7 @@ def _is_card(gpu: str) -> bool:
 
 
 def _file(model: ModelProfile) -> Any:
-    """Vocabularies and heads differ between trainings of one model: they count for nothing here."""
+    """The file of a model; vocabularies and heads, which differ between its trainings, do not count."""
     trainable = model.total_parameters if model.trainable_parameters is None else model.trainable_parameters
     trained = round(trainable / max(1, model.total_parameters), 2)
     size = json.dumps([model.architecture, model.hidden_size, model.layers, trained])
@@ -205,5 +202,4 @@ def _file(model: ModelProfile) -> Any:
 
 
 def _card(gpu: str) -> str:
-    """One name for a card in any spelling: the driver's."""
     return HardwareProfile.detect(gpu).gpu_name

@@ -45,15 +45,14 @@ def largest_models(
     card = HardwareProfile.detect(checked("gpu", gpu, str)).gpus[0]
     check_margin(safety_margin)
     budget = int(safety_margin * card.memory_total_bytes)
-    found = list(
-        _trainable(gpu, checked("family", family, str), float(seconds), precision or usual_precision(gpu), budget)
-    )
-    if not found:
+    precision = precision or usual_precision(gpu)
+    models = list(_trainable(gpu, checked("family", family, str), float(seconds), precision, budget))
+    if not models:
         raise NotFoundError(
             f"no recorded model has {family!r} in its name", "try whisper, xls-r, wav2vec2, hubert, wavlm or mms"
         )
-    found.sort(key=lambda model: -model.parameters)
-    return LargestModels(card.name, budget, float(seconds), lora_rank, tuple(found))
+    models.sort(key=lambda model: -model.parameters)
+    return LargestModels(card.name, budget, float(seconds), lora_rank, tuple(models))
 
 
 def _trainable(gpu: str, family: str, seconds: float, precision: Precision, budget: int) -> Iterator[TrainableModel]:
@@ -62,17 +61,13 @@ def _trainable(gpu: str, family: str, seconds: float, precision: Precision, budg
         if family.lower() not in name.lower() or name not in known_models():
             continue
         if file not in peaks:
-            known = MemoryModel.of_known(
-                name,
-                gpu=gpu,
-                record=False,
-                precision=precision,
-                gradient_checkpointing=True,
+            recording = MemoryModel.of_known(
+                name, gpu=gpu, record=False, precision=precision, gradient_checkpointing=True,
                 accumulation=TRACED_MICRO_BATCHES,
-            )
-            if known is None:
+            )  # fmt: skip
+            if recording is None:
                 continue
-            with known as memory:
+            with recording as memory:
                 fixed = memory.about.get("fixed_length")
                 longest = min(seconds, fixed / memory.length_per_second) if fixed else seconds
                 peaks[file] = memory.estimate(1, longest, timeline=0).peak_device or 0
@@ -86,5 +81,5 @@ def _ways(name: str, model: ModelProfile, peak: int, budget: int) -> TrainableMo
         "every parameter, 8-bit AdamW": state["adamw"] - state["adamw_8bit"],
         "LoRA, AdamW": state["adamw"] + (model.gradient_bytes or 0),
     }
-    ways = [Remedy(what, peak - less, peak - less <= budget) for what, less in saved.items()]
+    ways = [Remedy(label, peak - less, peak - less <= budget) for label, less in saved.items()]
     return TrainableModel(name, model.total_parameters, *ways)

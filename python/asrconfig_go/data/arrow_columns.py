@@ -14,19 +14,15 @@ from .._base.defaults import SAMPLING_RATE
 from .._base.errors import InvalidArgumentError
 from .._base.listing import listed
 from .column_names import audio_columns, usual_columns
-from .decompression import check_unpacked, unpacked_size
 
 _FIELDS = {"bytes": "bytes", "path": "paths"}  # of the struct, and of the request
 PREPARED_RATE = SAMPLING_RATE  # of input_values
 
 
-def arrow_request(
-    columns: Iterable[tuple[Any, Any]], *, first: int = 0, where: str = "the dataset"
-) -> tuple[dict[str, Any], list[Any]]:
+def arrow_request(columns: Iterable[tuple[Any, Any]], *, first: int = 0) -> tuple[dict[str, Any], list[Any]]:
     """The ``arrow`` argument of a scan for (chunked column, indices or None) pairs, and what must be kept alive for it.
 
     ``indices`` are the rows to take of that column, an Arrow array of uint64; ``first`` is the number of the first row.
-    ``where`` the columns are from is named in ``UnsupportedError``, of columns that would unpack to too much.
     """
     batches: list[dict[str, Any]] = []
     alive: list[Any] = []
@@ -37,10 +33,9 @@ def arrow_request(
         rows.append((start, len(column), indices))
         start += len(column)
         for chunk in filter(len, column.chunks):
-            check_unpacked(where, "a column", unpacked_size(chunk), chunk.nbytes)
-            batch, kept = _batch(chunk, rates)
+            batch, arrays = _batch(chunk, rates)
             batches.append(batch)
-            alive.append(kept)
+            alive.append(arrays)
     if len(rates) > 1:
         raise InvalidArgumentError(
             f"the arrays of the dataset have the sampling rates {sorted(rates)}", "pass the rows of one rate at a time"
@@ -63,8 +58,8 @@ def _all_indices(rows: list[tuple[int, int, Any]]) -> Any:
         if indices is None:
             parts.append(pa.array(range(start, start + length), pa.uint64()))
             continue
-        whole = indices.cast(pa.uint64())
-        for chunk in whole.chunks if isinstance(whole, pa.ChunkedArray) else [whole]:
+        numbers = indices.cast(pa.uint64())
+        for chunk in numbers.chunks if isinstance(numbers, pa.ChunkedArray) else [numbers]:
             parts.append(pc.add(chunk, pa.scalar(start, pa.uint64())) if start else chunk)
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [pa.array([], pa.uint64())])
 

@@ -1,4 +1,4 @@
-"""The clips of a scan in columns: a million of them are a few arrays, and a ``Clip`` is made when one is looked at."""
+"""The clips of a scan in columns: a million of them are a few arrays, and each ``Clip`` is made on access."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Page:
 
     @cached_property
     def ends(self) -> array[int]:
-        """Where each path ends in ``paths``, found when one is looked at."""
+        """Where each path ends in ``paths``, computed on first access."""
         return array("Q", accumulate(self.lengths))
 
     def path(self, i: int) -> str:
@@ -77,7 +77,7 @@ Fetch = Callable[[int, int], tuple[dict[str, Any], memoryview]]  # a page from a
 class Clips(Sequence[Clip]):
     """Every clip of a scan in source order, bad ones included: a sequence whose elements are made when asked for.
 
-    A slice is a list. ``column`` gives one field of all clips without making any ``Clip``.
+    A slice is a list. ``column`` returns one field of all clips without making any ``Clip``.
     """
 
     def __init__(self, fetch: Fetch | None = None) -> None:
@@ -129,19 +129,14 @@ class Clips(Sequence[Clip]):
 
     def _column(self, page: _Page, name: str) -> Any:
         if name in _KIND:
-            known = [kind[_KIND.index(name)] for kind in self._kinds]
-            return [known[number] for number in page.kinds]
-        every = range(page.count)
+            values = [kind[_KIND.index(name)] for kind in self._kinds]
+            return [values[number] for number in page.kinds]
         if name == "size_bytes":
             return page.sizes
         if name == "error":
-            return map(page.errors.get, every, repeat(""))
-        read: dict[str, Callable[[int], Any]] = {
-            "path": page.path,
-            "duration_s": page.duration,
-            "claimed_duration_s": page.claims.get,
-        }
-        return map(read[name], every)
+            return map(page.errors.get, range(page.count), repeat(""))
+        read: Any = {"path": page.path, "duration_s": page.duration, "claimed_duration_s": page.claims.get}
+        return map(read[name], range(page.count))
 
     @property
     def durations(self) -> array[float]:

@@ -11,7 +11,7 @@ from .._base.errors import UnsupportedError
 Task = Callable[[int, int], Any]
 """Of a part's index and the number of parts."""
 
-_PARTS = 4  # a machine: the slowest is waited for, and a lost one loses little, but each part lists the source again
+_PARTS = 4  # per machine: balances load and limits the loss of a machine, but each part lists the source again
 
 
 def _by_ray(task: Task) -> Iterator[Any]:

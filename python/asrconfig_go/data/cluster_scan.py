@@ -1,4 +1,4 @@
-"""A source that many machines measure together: each a part of it, which the library joins to one scan."""
+"""A source measured by many machines, each a part of it; the library joins the parts to one scan."""
 
 from __future__ import annotations
 
@@ -21,28 +21,30 @@ from .scan_jobs import scan_cache, scan_job, wait
 
 @dataclass(frozen=True)
 class ScannedPart:
-    """What one task sends back: what the library calls the source, and every clip in pages."""
+    """The result of one task: the library's name of the source, and every clip in pages."""
 
     source: str
     pages: list[tuple[dict[str, Any], bytes]]
 
 
-def read_parts(found: Source, cluster: Cluster, options: dict[str, Any]) -> Source:
-    """The source with the clips of all parts as its pieces; as it was when it lists nothing, which one machine can say.
+def read_parts(source: Source, cluster: Cluster, options: dict[str, Any]) -> Source:
+    """The source with the clips of all parts as its pieces; unchanged if there are none, which one machine can report.
 
     Raises what a part raised, and ``UnsupportedError`` for a source that only this process has.
     """
-    if found.request is None or not set(found.request) <= {"folder", "manifest", "paths", "shards"}:
+    if source.request is None or not set(source.request) <= {"folder", "manifest", "paths", "shards"}:
         raise UnsupportedError(
             f"{cluster} cannot scan what this process has in memory or reads with Python (Parquet, datasets, arrays)",
             "pass a folder of audio, a manifest, tar shards or paths, or leave cluster out",
         )
-    task = partial(scan_part, {**found.request, **options}, os.getcwd())  # noqa: PTH109  # workers have their own
+    task = partial(scan_part, {**source.request, **options}, os.getcwd())  # noqa: PTH109  # workers have their own
     parts = map(_checked, MAPS[cluster](task))
     first = next(parts)
     pieces = (Piece(page=page, columns=columns) for part in chain([first], parts) for page, columns in part.pages)
-    some = next((piece for piece in pieces if piece.page and piece.page["count"]), None)
-    return replace(found, request=None, pieces=lambda: chain([some], pieces), label=first.source) if some else found
+    filled = next((piece for piece in pieces if piece.page and piece.page["count"]), None)
+    if filled is None:
+        return source
+    return replace(source, request=None, pieces=lambda: chain([filled], pieces), label=first.source)
 
 
 def scan_part(request: dict[str, Any], folder: str, index: int, count: int) -> ScannedPart | AsrConfigError:

@@ -23,7 +23,7 @@ def text_columns() -> tuple[str, ...]:
 
 
 def usual_columns(columns: Iterable[str], usual: Iterable[str]) -> list[str]:
-    """Those of ``columns`` that are called so, in the order of ``usual``."""
+    """The ``columns`` with usual names, in the order of ``usual``."""
     there = list(columns)
     lower = {str(name).lower(): name for name in reversed(there)}
     return [name if name in there else lower[name] for name in usual if name in lower]
@@ -42,7 +42,7 @@ def find_column(columns: Sequence[str], kind: str, wanted: str | None, first: It
         raise _unknown(columns, kind, f"no column {wanted!r}", [*_near(wanted, columns), *first])
     for name in (*first, *usual_columns(columns, usual)):
         return name
-    near = [name for each in usual for name in _near(each, columns)]
+    near = [name for similar in usual for name in _near(similar, columns)]
     raise _unknown(columns, kind, f"no column of a usual name with the {_WHAT[kind]}", near)
 
 
@@ -50,18 +50,18 @@ _WHAT = {"audio": "audio", "text": "transcripts"}
 
 
 def _near(wanted: str, columns: Sequence[str]) -> list[str]:
-    """Columns with a name like it, the nearest first, whatever their case."""
+    """Columns with a similar name, the nearest first, whatever their case."""
     lower = {name.lower(): name for name in columns}
-    found = difflib.get_close_matches(wanted.lower(), list(lower), n=1, cutoff=0.6)
+    similar = difflib.get_close_matches(wanted.lower(), list(lower), n=1, cutoff=0.6)
     inside = [name for name in lower if wanted.lower() in name or name in wanted.lower()]
-    return [lower[name] for name in (*found, *inside)]
+    return [lower[name] for name in (*similar, *inside)]
 
 
-def _unknown(columns: Sequence[str], kind: str, what: str, near: list[str]) -> InvalidArgumentError:
+def _unknown(columns: Sequence[str], kind: str, problem: str, near: list[str]) -> InvalidArgumentError:
     there = ", ".join(columns) or "none"
     option = f"{kind}_column"
     if near:
         hint = f"did you mean {near[0]!r}? Pass {option}={near[0]!r} (--{kind}-column {near[0]})"
     else:
         hint = f"name it: {option}=… (--{kind}-column NAME)"
-    return InvalidArgumentError(f"the data has {what} (columns: {there})", hint)
+    return InvalidArgumentError(f"the data has {problem} (columns: {there})", hint)

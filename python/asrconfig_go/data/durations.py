@@ -36,9 +36,9 @@ def add_durations(
 ) -> Any:
     """The ``datasets.Dataset`` (or ``DatasetDict``) with the length of every clip in a new ``column``.
 
-    ``unit`` ``"samples"`` gives whole numbers at ``sampling_rate``, whatever the files' own rates: what the Trainer's
+    ``unit`` ``"samples"`` are whole numbers at ``sampling_rate``, whatever the files' own rates: what the Trainer's
     ``train_sampling_strategy="group_by_length"`` (``group_by_length=True`` before transformers 5) reads from
-    ``length_column_name``. ``"seconds"`` gives fractions. Audio is neither decoded nor copied, also of a dataset that
+    ``length_column_name``. ``"seconds"`` are fractions. Audio is neither decoded nor copied, also of a dataset that
     was shuffled or selected from. A clip that cannot be read gets 0, and a ``BadAudioWarning`` counts them.
 
     A transform of the dataset (``set_transform``) stays, and is not run to look at lengths. Raises

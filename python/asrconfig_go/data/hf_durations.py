@@ -1,4 +1,4 @@
-"""A ``datasets.Dataset`` with a new column beside its table. Imports datasets; see ``lengths``."""
+"""A ``datasets.Dataset`` with a new column beside its table. Imports datasets."""
 
 from __future__ import annotations
 
@@ -13,33 +13,25 @@ from datasets.table import InMemoryTable, concat_tables
 
 
 class MeasuredDataset(Dataset):  # type: ignore[misc]
-    """A ``Dataset`` that hands out its column of lengths as a list.
+    """A ``Dataset`` that returns its column of lengths as a list.
 
-    A plain one gives a view that reads one row at a time, through the dataset's transform, which decodes audio: a
-    sampler that sorts by length then waits for all of it.
+    A plain one returns a view that reads one row at a time through the dataset's transform, which decodes audio: a
+    sampler that sorts by length would wait for all of it.
     """
 
     _measured: str = ""
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, str) and key == self._measured and key in self.column_names:
-            return _in_order(self, key)
-        return super().__getitem__(key)
-
-
-def _in_order(dataset: Any, column: str) -> list[Any]:
-    stored = dataset.data.table.column(column)
-    if dataset._indices is not None:
-        stored = stored.take(dataset._indices.table.column(0))
-    values: list[Any] = stored.to_pylist()
-    return values
+        if not (isinstance(key, str) and key == self._measured and key in self.column_names):
+            return super().__getitem__(key)
+        stored = self.data.table.column(key)
+        return (stored if self._indices is None else stored.take(self._indices.table.column(0))).to_pylist()
 
 
 def with_column(dataset: Any, column: str, values: list[Any]) -> MeasuredDataset:
     """The dataset with ``values``, numbers, texts or lists of them, in its own order.
 
-    Its table, its indices and its format stay as they are.
-    ``Dataset.add_column`` would copy the table of a dataset with indices, audio and all.
+    ``Dataset.add_column`` would copy the table of a dataset with indices, with its audio.
     """
     stored = pa.array(values, None if values else pa.int64())
     if dataset._indices is not None:
@@ -59,7 +51,7 @@ def with_column(dataset: Any, column: str, values: list[Any]) -> MeasuredDataset
 
 
 def _scattered(values: Any, rows: Any, length: int) -> Any:
-    """The values at their rows of the table; rows that the dataset does not take get null and are never seen."""
+    """The values at their rows of the table; rows outside of the dataset are null."""
     import numpy as np
 
     places = np.full(length, -1)
@@ -68,7 +60,7 @@ def _scattered(values: Any, rows: Any, length: int) -> Any:
 
 
 def _fingerprint(dataset: Any, column: str, values: Any) -> str:
-    """The same for the same values of the same dataset, so that what datasets caches behind it is found again."""
+    """The same for the same values of the same dataset, so that results cached by datasets are found again."""
     digest = hashlib.sha256(f"{dataset._fingerprint} {column} {values.type}".encode())
     for buffer in filter(None, values.buffers()):
         digest.update(buffer)
@@ -76,11 +68,11 @@ def _fingerprint(dataset: Any, column: str, values: Any) -> str:
 
 
 def _formatted_like(measured: MeasuredDataset, dataset: Any, column: str) -> MeasuredDataset:
-    given = dict(dataset.format)
-    if given["type"] is None and set(given["columns"]) == set(dataset.column_names):
+    format = dict(dataset.format)
+    if format["type"] is None and set(format["columns"]) == set(dataset.column_names):
         return measured
-    columns = None if set(given["columns"]) == set(dataset.column_names) else [*given["columns"], column]
+    columns = None if set(format["columns"]) == set(dataset.column_names) else [*format["columns"], column]
     measured.set_format(
-        type=given["type"], columns=columns, output_all_columns=given["output_all_columns"], **given["format_kwargs"]
+        type=format["type"], columns=columns, output_all_columns=format["output_all_columns"], **format["format_kwargs"]
     )
     return measured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
@@ -48,7 +48,7 @@ def _axes(feature: Any) -> int:
 
 
 def read_hf_splits(splits: dict[Any, Any], prepared: PreparedRows) -> Source:
-    """A ``DatasetDict``: its split ``train``, which is what gets trained on, or all of them where none is called so."""
+    """A ``DatasetDict``: its split ``train``, or all splits if there is none."""
     if "train" in splits:
         source = read_hf_dataset(splits["train"], prepared)
         source.label = source.label.replace("dataset", "split 'train'", 1)
@@ -64,28 +64,22 @@ def _tables(datasets: list[Any], label: str) -> Source:
     if not rows:
         raise EmptyDatasetError("the dataset has no rows", "check the split and the filters applied to it")
     request, alive = arrow_request(stored_column(dataset, audio_column(dataset)) for dataset in datasets)
-    return Source({"arrow": request, "source": label}, label=label, total=rows, alive=alive, texts=_texts_of(datasets))
+
+    def texts(column: str | None) -> list[Any]:
+        columns = ((dataset, text_column(dataset.column_names, column)) for dataset in datasets)
+        return [text for dataset, name in columns for text in dataset_texts(dataset, name)]
+
+    return Source({"arrow": request, "source": label}, label=label, total=rows, alive=alive, texts=texts)
 
 
 def stored_column(dataset: Any, name: str) -> tuple[Any, Any]:
-    """A column as the dataset's table stores it, undecoded, and the rows that the dataset takes of it, None for all."""
+    """A column as the dataset's table stores it, undecoded, and the dataset's rows of it, None for all."""
     indices = dataset._indices  # what select and shuffle leave instead of moving rows; there is no public name for it
     return dataset.data.table.column(name), None if indices is None else indices.table.column(0)
 
 
-def _texts_of(datasets: list[Any]) -> Callable[[str | None], list[Any]]:
-    def texts(column: str | None) -> list[Any]:
-        found: list[Any] = []
-        for dataset in datasets:
-            name = text_column(dataset.column_names, column)
-            found += dataset_texts(dataset, name)
-        return found
-
-    return texts
-
-
 def text_column(names: Iterable[str], wanted: str | None) -> str:
-    """The column of the transcripts: the one that was named, or the first of those known; ``labels`` at last."""
+    """The column of the transcripts: ``wanted``, or the first with a usual name, with ``labels`` last."""
     there = list(names)
     for name in [wanted] * (wanted in there) if wanted else usual_columns(there, (*text_columns(), "labels")):
         return str(name)

@@ -1,7 +1,7 @@
-"""Label columns of datasets, looked at without decoding audio or running anything of the user's.
+"""Label columns of datasets, checked without decoding audio or running the user's code.
 
-Where a column is one of Arrow's, numpy finds the rows that may be faulty, and only those are looked at one by one: a
-million rows take seconds.
+In Arrow columns numpy selects the rows that may be faulty, and only those are checked one by one: a million rows take
+seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .label_limits import IGNORED
 from .label_rules import LabelRules
 
 _AT_ONCE = 10_000  # rows
-_ENOUGH = 10_000  # faulty rows, behind which the others are not looked at
+_ENOUGH = 10_000  # faulty rows, after which the others are not checked
 
 
 def label_column(dataset: Any, names: Sequence[str]) -> str | None:
@@ -36,8 +36,8 @@ def label_column(dataset: Any, names: Sequence[str]) -> str | None:
 def tally_labels(
     dataset: Any, name: str, rules: LabelRules, seconds: Sequence[float] | None = None
 ) -> LabelTally | None:
-    """Look at the column ``name``; ``seconds`` are the clips' durations, if known. None of labels of another kind."""
-    tally, seen = LabelTally(rules), 0
+    """Check the column ``name``; ``seconds`` are the clips' durations, if known. None for labels of another kind."""
+    tally, checked = LabelTally(rules), 0
     for column, rows in _columns(dataset, name):
         if not _has_labels(column.type, rules):
             return None
@@ -45,32 +45,34 @@ def tally_labels(
         for place, labels in _suspects(column, durations, rules):
             if (row := int(rows[place])) >= 0:
                 tally.add(row, labels, None if durations is None else durations[place])
-        seen += int((rows >= 0).sum())
+        checked += int((rows >= 0).sum())
         if tally.faulty >= _ENOUGH:
-            tally.complete = seen >= len(dataset)
+            tally.complete = checked >= len(dataset)
             break
     tally.rows = len(dataset)
     return tally
 
 
 def _columns(dataset: Any, name: str) -> Iterator[tuple[Any, Any]]:
-    """The column in parts, as Arrow arrays, and the rows that they are, -1 for none of the dataset's.
+    """The column in parts, as Arrow arrays, and their rows of the dataset, -1 for none.
 
-    Nothing of rows that Arrow has no type for.
+    Yields nothing for rows that Arrow has no type for.
     """
     import numpy as np
     import pyarrow as pa
 
     if isinstance(dataset, list | tuple):
         with contextlib.suppress(pa.ArrowException, AttributeError):  # rows of several types
-            yield pa.array([_plain(row.get(name)) for row in dataset]), np.arange(len(dataset))
+            labels = (row.get(name) for row in dataset)
+            plain = [value.tolist() if hasattr(value, "tolist") else value for value in labels]
+            yield pa.array(plain), np.arange(len(dataset))
         return
     column, indices = stored_column(dataset, name)
     rows = np.arange(len(column))
-    if indices is not None:  # rows in another order are read in the stored one: that takes a tenth of the time
-        taken = indices.to_numpy()
+    if indices is not None:  # rows are read in their stored order, which takes a tenth of the time
+        numbers = indices.to_numpy()
         rows = np.full(len(column), -1)
-        rows[taken[::-1]] = np.arange(len(taken))[::-1]  # of a row that is taken twice the first
+        rows[numbers[::-1]] = np.arange(len(numbers))[::-1]  # of a row that is taken twice the first
     start = 0
     for chunk in column.chunks:
         for part in (chunk[at : at + _AT_ONCE] for at in range(0, len(chunk), _AT_ONCE)):
@@ -79,12 +81,8 @@ def _columns(dataset: Any, name: str) -> Iterator[tuple[Any, Any]]:
                 yield part.storage if isinstance(part, pa.ExtensionArray) else part, own
 
 
-def _plain(labels: Any) -> Any:
-    return labels.tolist() if hasattr(labels, "tolist") else labels
-
-
 def _has_labels(kind: Any, rules: LabelRules) -> bool:
-    """Whether these are a number for each row of a classifier, or else a list of numbers."""
+    """Whether these are a number for each row of a classifier, or else lists of numbers."""
     from pyarrow import types
 
     lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
@@ -127,15 +125,13 @@ def _suspects(
 
 
 def _may_not_fit(sizes: Any, seconds: Sequence[float] | None, rules: LabelRules) -> Any:
-    """Of CTC those whose labels are more than half of the frames: as many may be the same as the one before."""
+    """Of CTC the rows with labels for more than half of the frames, as each may be equal to the one before."""
     import numpy as np
 
     limits = rules.limits
-    if limits is None or rules.kind == "classes":
-        return np.zeros(len(sizes), bool)
-    if limits.positions is not None:
+    if limits is not None and limits.positions is not None and rules.kind != "classes":
         return sizes > limits.positions
-    if seconds is None:
+    if limits is None or seconds is None or rules.kind == "classes":
         return np.zeros(len(sizes), bool)
     lengths = np.nan_to_num(np.asarray(seconds, float), nan=1e6, posinf=1e6) * SAMPLING_RATE
     frames: Any = limits.frames

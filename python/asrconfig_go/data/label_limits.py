@@ -1,4 +1,4 @@
-"""What a clip's labels have to fit in: the frames that a model makes of it, or the positions of its decoder."""
+"""The limit of a clip's labels: the frames that a model makes of it, or the positions of its decoder."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _HINT = "pass a model, its config, a known name, or a function from seconds to f
 
 @dataclass(frozen=True)
 class Limits:
-    """Of a model called ``name``: ``frames`` as a function of samples (CTC), or the ``positions`` of a decoder.
+    """The limit of the model ``name``: ``frames`` as a function of samples (CTC), or the ``positions`` of a decoder.
 
-    Labels that begin with ``start`` lose it in the collator, as the decoder puts it in front again.
+    Labels that begin with ``start`` lose it in the collator, as the decoder prepends it again.
     """
 
     name: str
@@ -31,22 +31,22 @@ class Limits:
     start: int | None = None
 
     def available(self, seconds: float) -> int:
-        """What a clip's labels have to fit in."""
+        """The frames or positions of a clip."""
         return max(0, self.frames(round(seconds * _RATE))) if self.positions is None else self.positions
 
     def needed(self, labels: Sequence[Any]) -> int:
-        """The frames or positions that labels take: CTC needs one more between two that are the same."""
+        """The frames or positions that labels take: CTC needs one more between two equal ones."""
         if self.positions is None:
             return len(labels) + repeats(labels)
         return len(labels) - (len(labels) > 0 and self.start is not None and labels[0] == self.start)
 
 
 def repeats(labels: Sequence[Any]) -> int:
-    """How many labels are the same as the one before."""
+    """How many labels are equal to the one before."""
     return sum(map(lambda a, b: bool(a == b), labels, labels[1:]))
 
 
-# What transformers' configurations leave out where it is their default, by model_type.
+# Defaults that transformers' saved configurations omit, by model_type.
 _CONV: dict[str, Any] = {"conv_kernel": (10, 3, 3, 3, 3, 2, 2), "conv_stride": (5, 2, 2, 2, 2, 2, 2)}
 _DEFAULTS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("wav2vec2", "hubert", "wavlm", "unispeech", "unispeech-sat", "data2vec-audio"), _CONV),
@@ -98,7 +98,7 @@ def _of_config(config: dict[str, Any], name: str) -> Limits:
 
 
 def _conv_frames(samples: int, config: dict[str, Any]) -> int:
-    """``_get_feat_extract_output_lengths`` of Wav2Vec2, HuBERT, WavLM and their like."""
+    """``_get_feat_extract_output_lengths`` of Wav2Vec2, HuBERT, WavLM and similar models."""
     for kernel, stride in zip(config["conv_kernel"], config["conv_stride"], strict=True):
         samples = (samples - kernel) // stride + 1
     if config.get("add_adapter"):

@@ -114,59 +114,61 @@ def check_labels(
     limits = limits_of(model)
     rules = rules_of(model, tokenizer)
     if isinstance(source, ScanResult) or texts is not None:
-        result, said = _given(source, texts, workers, progress)
+        result, transcripts = _with_texts(source, texts, workers, progress)
     else:
-        result, said = _scanned(source, text, workers, progress)
-    return _report(result, said, limits, rules, tokenizer)
+        result, transcripts = _scanned(source, text, workers, progress)
+    return _report(result, transcripts, limits, rules, tokenizer)
 
 
-def _given(source: Any, texts: Iterable[Any] | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
+def _with_texts(source: Any, texts: Iterable[Any] | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
     if texts is None:
         raise InvalidArgumentError("a scan's result has no transcripts", "pass texts=… as well")
-    if isinstance(source, ScanResult):
-        result = source
-    else:
-        result = scan_audio(source, workers=workers, progress=progress, allow_empty=True)
+    result = scan_audio(source, workers=workers, progress=progress, allow_empty=True)
     if isinstance(texts, str | bytes) or not hasattr(texts, "__iter__"):
         raise InvalidArgumentError(f"texts are {kind(texts)}", "pass a list with one text for each clip")
-    said = list(texts)
-    wrong = next((each for each in said if each is not None and not hasattr(each, "__len__")), None)
+    transcripts = list(texts)
+    wrong = next(
+        (transcript for transcript in transcripts if transcript is not None and not hasattr(transcript, "__len__")),
+        None,
+    )
     if wrong is not None:
         raise InvalidArgumentError(f"a text is {kind(wrong)}", "texts are str, or lists of labels")
-    if len(said) != len(result):
+    if len(transcripts) != len(result):
         raise InvalidArgumentError(
-            f"{len(said)} texts for {len(result)} clips", "pass one text for each clip, bad ones included"
+            f"{len(transcripts)} texts for {len(result)} clips", "pass one text for each clip, bad ones included"
         )
-    return result, said
+    return result, transcripts
 
 
 def _scanned(source: Any, text: str | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
-    found = read_source(source, sampling_rate=SAMPLING_RATE, sample_size=None, seed=0)
-    if found.texts is not None:
-        said = found.texts(text)
-        return scan_audio(source, workers=workers, progress=progress, allow_empty=True), said
-    if found.request is None or not {"manifest", "shards", "folder"} & set(found.request):
+    listed = read_source(source, sampling_rate=SAMPLING_RATE, sample_size=None, seed=0)
+    if listed.texts is not None:
+        transcripts = listed.texts(text)
+        return scan_audio(source, workers=workers, progress=progress, allow_empty=True), transcripts
+    if listed.request is None or not {"manifest", "shards", "folder"} & set(listed.request):
         raise InvalidArgumentError("the dataset has no transcripts", "pass texts=… in the order of the clips")
-    result, said = scan_with_texts(found, text, workers=workers, progress=progress)
-    if all(one is None for one in said):
+    result, transcripts = scan_with_texts(listed, text, workers=workers, progress=progress)
+    if all(one is None for one in transcripts):
         column = f"no {text!r}" if text else "no text"
         raise InvalidArgumentError(f"there is {column} in {result.profile.source}", "name its column: text=…")
-    return result, said
+    return result, transcripts
 
 
-def _report(result: ScanResult, said: Sequence[Any], limits: Limits, rules: LabelRules, tokenizer: Any) -> LabelReport:
+def _report(
+    result: ScanResult, transcripts: Sequence[Any], limits: Limits, rules: LabelRules, tokenizer: Any
+) -> LabelReport:
     durations = result.durations
-    if limits.positions is not None and tokenizer is None and any(isinstance(one, str) for one in said):
+    if limits.positions is not None and tokenizer is None and any(isinstance(one, str) for one in transcripts):
         raise InvalidArgumentError(
             "a decoder's positions hold tokens, which cannot be counted without a tokenizer", "pass tokenizer=…"
         )
-    counted = [row for row, one in enumerate(said) if one is not None and not math.isnan(durations[row])]
+    counted = [row for row, one in enumerate(transcripts) if one is not None and not math.isnan(durations[row])]
     tally = _Tally(rules)
-    for row, labels in zip(counted, _labelled((said[row] for row in counted), tokenizer), strict=True):
+    for row, labels in zip(counted, _labelled((transcripts[row] for row in counted), tokenizer), strict=True):
         tally.add(row, labels, durations[row], limits)
     unreadable = sum(map(math.isnan, durations))
-    pairs = [_pair(result, said, row, *numbers) for row, numbers in tally.infeasible[:_SHOWN]]
-    tokens = tokenizer is not None or any(not isinstance(said[row], str) for row in counted[:1])
+    pairs = [_pair(result, transcripts, row, *numbers) for row, numbers in tally.infeasible[:_SHOWN]]
+    tokens = tokenizer is not None or any(not isinstance(transcripts[row], str) for row in counted[:1])
     return LabelReport(
         model=limits.name,
         unit="tokens" if tokens else "characters",
@@ -175,22 +177,22 @@ def _report(result: ScanResult, said: Sequence[Any], limits: Limits, rules: Labe
         infeasible=tuple(pairs),
         infeasible_rows=tuple(row for row, _ in tally.infeasible),
         unreadable=unreadable,
-        missing=len(said) - len(counted) - unreadable,
+        missing=len(transcripts) - len(counted) - unreadable,
         empty=tally.empty,
         longest_labels=tally.longest,
         mean_labels=tally.sum / max(1, len(counted)),
         tightest=tally.tightest,
-        findings=tuple(map(str, [*model_findings(rules), *_of_rows(tally.faults, result, said)])),
+        findings=tuple(map(str, [*model_findings(rules), *_of_rows(tally.faults, result, transcripts)])),
     )
 
 
-def _of_rows(faults: LabelTally, result: ScanResult, said: Sequence[Any]) -> list[Mismatch]:
-    """What is wrong with labels besides what the report counts by itself."""
+def _of_rows(faults: LabelTally, result: ScanResult, transcripts: Sequence[Any]) -> list[Mismatch]:
+    """The findings about labels besides those that the report counts itself."""
     for name in ("empty", "too_long"):
         faults.counts.pop(name, None)
 
     def name_of(row: int, labels: Sequence[int]) -> str:
-        return shown(result.clips[row].path, said[row] if isinstance(said[row], str) else "")
+        return shown(result.clips[row].path, transcripts[row] if isinstance(transcripts[row], str) else "")
 
     return faults.findings(name_of)
 
@@ -213,7 +215,7 @@ def _lines(r: LabelReport) -> Iterator[str]:
         yield f"  … and {r.infeasible_count - len(r.infeasible)} more, see infeasible_rows"
     others = ((r.unreadable, "cannot be read"), (r.missing, "have no text"), (r.empty, "have an empty text"))
     if any(count for count, _ in others):
-        yield "of the clips " + ", ".join(f"{count} {what}" for count, what in others if count)
+        yield "of the clips " + ", ".join(f"{count} {problem}" for count, problem in others if count)
 
 
 class _Tally:
@@ -244,14 +246,16 @@ class _Tally:
             self.infeasible.append((row, (count, needed, available)))
 
 
-def _pair(result: ScanResult, said: Sequence[Any], row: int, count: int, needed: int, available: int) -> InfeasiblePair:
-    clip, text = result.clips[row], said[row]
-    shown = text if isinstance(text, str) else json.dumps(list(text))
-    return InfeasiblePair(row, clip.path, clip.duration_s or 0.0, count, needed, available, shown)
+def _pair(
+    result: ScanResult, transcripts: Sequence[Any], row: int, count: int, needed: int, available: int
+) -> InfeasiblePair:
+    clip, text = result.clips[row], transcripts[row]
+    label_text = text if isinstance(text, str) else json.dumps(list(text))
+    return InfeasiblePair(row, clip.path, clip.duration_s or 0.0, count, needed, available, label_text)
 
 
 def _labelled(texts: Iterator[Any], tokenizer: Any) -> Iterator[Sequence[Any]]:
-    """The labels of each text. Lists of numbers are labels already."""
+    """The labels of each text; lists of numbers are labels already."""
     tokenize = _tokenizing(tokenizer)
     while batch := [text for _, text in zip(range(_BATCH), texts, strict=False)]:
         if tokenize is None or not isinstance(batch[0], str):
@@ -274,7 +278,7 @@ def _tokenizing(tokenizer: Any) -> Callable[[list[str]], Iterable[Sequence[Any]]
 
 
 def _sequence(labels: Any) -> Sequence[Any]:
-    """What a tokenizing function gave: a sequence, or an encoding that holds one."""
+    """The labels that a tokenizing function returned, alone or in an encoding."""
     for name in ("input_ids", "ids"):
         if isinstance(labels, dict) and name in labels:
             labels = labels[name]
@@ -282,6 +286,6 @@ def _sequence(labels: Any) -> Sequence[Any]:
             labels = getattr(labels, name)
     nested = hasattr(labels, "__iter__") and any(isinstance(label, list | tuple) for label in labels)
     if not hasattr(labels, "__iter__") or nested:
-        given = "a list of lists" if nested else kind(labels)
-        raise InvalidArgumentError(f"the tokenizer gives {given} for a text", "it must return a text's labels")
+        returned = "a list of lists" if nested else kind(labels)
+        raise InvalidArgumentError(f"the tokenizer gives {returned} for a text", "it must return a text's labels")
     return labels if isinstance(labels, str | list | tuple | array) else list(labels)

@@ -1,4 +1,4 @@
-"""The rows of a manifest as the library lists them: not measured, with texts and further columns."""
+"""The rows of a manifest, listed by the library without measuring, with texts and further columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _AT_ONCE = 50_000  # rows fetched per call
 
 @dataclass(frozen=True)
 class ManifestRow:
-    """What one row says of its clip; ``error`` is why its line cannot be read, which ``path`` names then."""
+    """One row; ``error`` is the reason why its line, which ``path`` then names, cannot be read."""
 
     path: str
     offset: float

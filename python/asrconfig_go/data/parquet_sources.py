@@ -1,6 +1,6 @@
 """Parquet and Arrow files and tables as sources.
 
-Memory stays bounded: Parquet is read some rows at a time, and what unpacks to far more than a file holds is refused.
+Parquet is read some rows at a time, so that memory stays bounded however large the file is.
 """
 
 from __future__ import annotations
@@ -16,32 +16,31 @@ from .._base import native
 from .._base.errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
 from .._base.storage import from_storage
 from .arrow_columns import arrow_request, audio_column
-from .arrow_messages import check_messages
 from .hf_sources import text_column
-from .parquet_pages import row_group
 from .pieces import Piece, Source
 from .text_values import text, texts_of
 
 _ROWS = 256  # rows read at once: some 25 MB of speech
+_BATCH = 64 << 20  # bytes of rows read at once, where clips are long; some batches are on their way at any time
 _LOOKED_AT = 10_000  # files of a folder that are looked at for whether it holds Parquet or audio
 
 
 def parquet_files(folder: Path) -> list[Path]:
     """The Parquet files of a folder and its subfolders; none when an audio file comes first."""
-    found: list[Path] = []
+    paths: list[Path] = []
     audio = tuple(native.call("library.info")["audio_extensions"])
-    left = _LOOKED_AT
+    remaining = _LOOKED_AT
     for top, folders, files in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             if name.lower().endswith(audio):
                 return []
             if name.endswith(".parquet") and not name.startswith("."):
-                found.append(Path(top) / name)
-        left -= len(files) + 1
-        if left < 0 and not found:
+                paths.append(Path(top) / name)
+        remaining -= len(files) + 1
+        if remaining < 0 and not paths:
             break
-    return found
+    return paths
 
 
 def read_parquet(files: list[Path], *, sample_size: int | None, seed: int) -> Source:
@@ -116,7 +115,7 @@ class _Files:
                 rows = file.metadata.row_group(group).num_rows
                 if wanted is None or _within(wanted, first, first + rows):
                     at = first
-                    for batch in row_group(self._files[number], file, group, column, _ROWS):
+                    for batch in row_group(file, group, column, _ROWS):
                         yield at, batch
                         at += len(batch)
                 first += rows
@@ -127,13 +126,22 @@ class _Files:
 
     def texts(self, name: str | None) -> list[Any]:
         """The text of every row."""
-        found: list[Any] = []
+        texts: list[Any] = []
         for number in range(len(self._files)):
             with self._open(number) as file:
                 column = text_column(file.schema_arrow.names, name)
                 for _, batch in self._batches(file, number, column, None):
-                    found += texts_of(batch.column(0))
-        return found
+                    texts += texts_of(batch.column(0))
+        return texts
+
+
+def row_group(file: Any, group: int, column: str, limit: int) -> Iterator[Any]:
+    """Batches of one column of a row group: at most ``most`` rows, fewer where the footer says they are large."""
+    metadata = file.metadata.row_group(group)
+    chunks = [metadata.column(i) for i in range(metadata.num_columns)]
+    size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".", 1)[0] == column)
+    rows = max(1, min(limit, _BATCH * metadata.num_rows // max(1, size)))
+    return iter(file.iter_batches(rows, row_groups=[group], columns=[column], use_threads=False))
 
 
 def _within(wanted: list[int] | None, start: int, end: int) -> list[int]:
@@ -155,7 +163,7 @@ def read_table(table: Any, label: str) -> Source:
     if not table.num_rows:
         raise EmptyDatasetError("the table has no rows", "check how it was made")
     column = audio_column(table.schema)
-    request, alive = arrow_request([(table.column(column), None)], where=label)
+    request, alive = arrow_request([(table.column(column), None)])
     return Source(
         {"arrow": request, "source": f"{label}, column {column!r}"},
         total=table.num_rows,
@@ -181,11 +189,11 @@ def frame_table(frame: Any) -> Any:
         return pa.Table.from_pandas(frame.assign(**mixed), preserve_index=False)
 
 
-def _need_pyarrow(what: str) -> None:
+def _need_pyarrow(subject: str) -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise InvalidArgumentError(f"reading {what} needs the package pyarrow", "pip install pyarrow") from None
+        raise InvalidArgumentError(f"reading {subject} needs the package pyarrow", "pip install pyarrow") from None
 
 
 def read_arrow_file(path: Path) -> Source:
@@ -194,7 +202,6 @@ def read_arrow_file(path: Path) -> Source:
     import pyarrow as pa
 
     try:
-        check_messages(path)
         try:
             table = pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
         except pa.ArrowInvalid:

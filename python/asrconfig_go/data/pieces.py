@@ -11,13 +11,13 @@ from .._base.input_units import InputUnit
 
 @dataclass
 class Piece:
-    """Some rows of a source: clips known already, encoded buffers, and paths, each with their row numbers.
+    """Some rows of a source: measured clips, encoded buffers, and paths, each with their row numbers.
 
     Or all of them in ``arrow``, a column of a table (see ``arrow_columns``), or in a ``page`` with its ``columns``, of
     another scan (see ``cluster_scan``).
     """
 
-    known: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    clips: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     buffers: list[dict[str, Any]] = field(default_factory=list)
     buffer_rows: list[int] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
@@ -56,8 +56,9 @@ def array_clip(item: Any, row: int, sampling_rate: int) -> dict[str, Any]:
     if isinstance(item, dict):
         item, rate = item.get("array"), item.get("sampling_rate", sampling_rate)
     problem = _array_problem(item, rate)
-    length = 0 if problem else len(item)
-    return known_clip(f"[{row}]", length / rate if not problem else None, 0 if problem else rate, 4 * length, problem)
+    if problem:
+        return known_clip(f"[{row}]", None, 0, 0, problem)
+    return known_clip(f"[{row}]", len(item) / rate, rate, 4 * len(item), "")
 
 
 def _array_problem(array: Any, rate: Any) -> str:
@@ -72,19 +73,11 @@ def _array_problem(array: Any, rate: Any) -> str:
 
 def known_clip(path: str, duration: float | None, rate: float, size: int, error: str) -> dict[str, Any]:
     """A clip measured here rather than by the library."""
-    usable = not error
+    codec, method = ("", "") if error else ("array", "given")
     return {
-        "path": path,
-        "duration_s": duration,
-        "claimed_duration_s": None,
-        "sample_rate": int(rate),
-        "channels": int(usable),
-        "bits": 0,
-        "codec": "array" if usable else "",
-        "method": "given" if usable else "",
-        "size_bytes": size,
-        "error": error,
-    }
+        "path": path, "duration_s": duration, "claimed_duration_s": None, "sample_rate": int(rate),
+        "channels": int(not error), "bits": 0, "codec": codec, "method": method, "size_bytes": size, "error": error,
+    }  # fmt: skip
 
 
 def encoded_piece(rows: Iterable[tuple[int, str | None, Any]]) -> Piece:
@@ -99,7 +92,7 @@ def encoded_piece(rows: Iterable[tuple[int, str | None, Any]]) -> Piece:
             piece.paths.append(path)
             piece.path_rows.append(row)
         else:
-            piece.known.append((row, known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes")))
+            piece.clips.append((row, known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes")))
     return piece
 
 

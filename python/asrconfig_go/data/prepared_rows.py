@@ -23,7 +23,7 @@ FIX = "pass your Trainer's collator, too: create_optimal_config(dataset, model, 
 
 
 class PreparedRows:
-    """Measures rows as the input of ``model``; ``examples`` are some that a collator has made its input, if any."""
+    """Measures rows as the input of ``model``; ``examples`` are collated rows, if there is a collator."""
 
     def __init__(self, model: Any = None, examples: CollatedExamples | None = None) -> None:
         self.model, self.examples = model, examples
@@ -43,7 +43,7 @@ class PreparedRows:
         """At most ``limit`` rows of a stream, from ``where``; reading them fills ``shards``."""
         first = next(rows)
         unit = input_unit(name, axes_of(first[name]), self.model)
-        lengths = ((row, len(each[name])) for row, each in enumerate(chain((first,), rows)))
+        lengths = ((row, len(value[name])) for row, value in enumerate(chain((first,), rows)))
         total = limit if population is None else min(limit, population)
         return replace(_source(lengths, unit, f"{where}, column {name!r}, {unit}", total, population), shards=shards)
 
@@ -57,14 +57,14 @@ class PreparedRows:
             unit = None
         if name is None or unit is None:
             return self.of_examples(rows)
-        taken: Sequence[int] = range(len(rows))
+        numbers: Sequence[int] = range(len(rows))
         if sample_size is not None and sample_size < len(rows):
-            taken = sorted(random.Random(seed).sample(taken, sample_size))
-        lengths = ((row, len(rows[row][name])) for row in taken)
-        return _source(lengths, unit, f"{len(rows)} rows, {name!r}, {unit}", len(taken), len(rows))
+            numbers = sorted(random.Random(seed).sample(numbers, sample_size))
+        lengths = ((row, len(rows[row][name])) for row in numbers)
+        return _source(lengths, unit, f"{len(rows)} rows, {name!r}, {unit}", len(numbers), len(rows))
 
     def of_examples(self, dataset: Any) -> Source:
-        """What only the collator can read: some examples stand for all."""
+        """Rows that only the collator can read: some examples represent all of them."""
         if self.examples is None:
             raise InvalidArgumentError(f"how long the rows of {_columns(dataset)} are is not known", FIX)
         unit, lengths = self.examples.unit, self.examples.lengths()
@@ -72,7 +72,7 @@ class PreparedRows:
 
 
 def examples_of(dataset: Any, collator: Any, model: Any) -> CollatedExamples | None:
-    """Some rows of ``dataset`` as ``collator`` makes them input; None without one. Examples are given back."""
+    """Some rows of ``dataset`` as ``collator`` makes them input; None without one. Examples are returned."""
     if collator is None:
         return None
     from ..trace.collated_batches import CollatedExamples
@@ -91,32 +91,32 @@ def examples_of(dataset: Any, collator: Any, model: Any) -> CollatedExamples | N
 
 
 def row_seconds(row: Any, unit: InputUnit, examples: CollatedExamples | None) -> float:
-    """How long one row counts."""
+    """The seconds that one row counts."""
     name = input_column(row) if isinstance(row, Mapping) else None
     if name is not None and (unit.fixed or examples is None):
         return unit.seconds(len(row[name]))
-    return unit.seconds(1 if examples is None else examples.length(row))
+    return unit.seconds(1 if examples is None else examples.measured(row)[0])
 
 
 def input_column(names: Iterable[str]) -> str | None:
-    """The column that is a model's input; None of other rows."""
+    """The column that is a model's input; None if there is none."""
     there = set(names)
     return next((name for name in INPUTS if name in there), None)
 
 
 def input_unit(name: str, axes: int, model: Any) -> InputUnit:
-    """How to count the lengths of an input with so many ``axes`` a row, as ``model`` takes it.
+    """The unit of the lengths of an input with ``axes`` axes a row, for ``model``.
 
-    Raises ``InvalidArgumentError`` for frames of which the model does not tell how many make a second.
+    Raises ``InvalidArgumentError`` where the frames of a second do not follow from the model.
     """
     if name == "input_ids":
         return InputUnit("tokens", TOKENS_PER_SECOND, row_kind="texts")
     if axes == 1:
         return InputUnit("samples", SAMPLING_RATE)
-    known = _batches(model)
-    if known is None or known.length_per_second == SAMPLING_RATE:
+    batches = _batches(model)
+    if batches is None or batches.length_per_second == SAMPLING_RATE:
         raise InvalidArgumentError(f"how long a frame of {name!r} lasts does not follow from the model", FIX)
-    return InputUnit("frames", known.length_per_second, known.fixed_length)
+    return InputUnit("frames", batches.length_per_second, batches.fixed_length)
 
 
 def axes_of(value: Any) -> int:
@@ -132,29 +132,25 @@ def _source(
     lengths: Iterable[tuple[int, int]], unit: InputUnit, label: str, total: int, population: int | None
 ) -> Source:
     def pieces() -> Iterator[Piece]:
-        yield Piece(known=[(place, _clip(row, length, unit)) for place, (row, length) in enumerate(lengths)])
+        clips = (known_clip(f"[{row}]", unit.seconds(n), 0, 0, "" if n else "holds nothing") for row, n in lengths)
+        yield Piece(clips=[(place, {**clip, "codec": unit.word}) for place, clip in enumerate(clips)])
 
     return Source(None, pieces, label, total, population, population is None or total < population, unit=unit)
 
 
-def _clip(row: int, length: int, unit: InputUnit) -> dict[str, Any]:
-    clip = known_clip(f"[{row}]", unit.seconds(length), 0, 0, "" if length else "holds nothing")
-    return {**clip, "codec": unit.word}
-
-
 def _stored_lengths(column: Any, indices: Any) -> list[int]:
-    """How many each row of a column of lists holds, without looking at them."""
+    """The length of each list in a column."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     chunks = [chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk for chunk in column.chunks]
-    found = pa.concat_arrays([pc.list_value_length(chunk).cast(pa.int64()) for chunk in chunks])
-    taken = found if indices is None else found.take(indices)
-    return [length or 0 for length in taken.to_pylist()]
+    lengths = pa.concat_arrays([pc.list_value_length(chunk).cast(pa.int64()) for chunk in chunks])
+    chosen = lengths if indices is None else lengths.take(indices)
+    return [length or 0 for length in chosen.to_pylist()]
 
 
 def _batches(model: Any) -> SpeechBatches | None:
-    """How the model is fed; None where that is not known."""
+    """The batches of a model; None where they are not known."""
     from ..machine.model_source import can_trace, is_module, model_config
 
     if model is None or not can_trace():

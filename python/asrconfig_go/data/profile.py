@@ -86,7 +86,7 @@ class DatasetProfile(Shown, kind="dataset"):
     """The audio summed up; statistics speak of the usable clips that were measured. Seconds, bytes, hertz.
 
     With ``sampled`` a sample represents the whole: counts, hours and bytes are then scaled to it, and ``sampling``
-    tells how far they may be off. ``row_kind`` is ``"texts"`` where rows hold tokens, 50 of which count as a
+    reports how far they may be off. ``row_kind`` is ``"texts"`` where rows hold tokens, 50 of which count as a
     second, and are shown as tokens. ``padding`` is for batches of ``batch_size`` measured clips. ``warnings`` are
     likely problems of a training; whether a clip is silent is not judged, as nothing is decoded.
 

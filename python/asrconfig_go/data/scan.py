@@ -107,7 +107,7 @@ def scan_audio(
       ``pandas.DataFrame``; of a ``DatasetDict`` the split ``train``, or all splits where none is called so;
     - a list of 1-D arrays at ``sampling_rate`` hertz, or of ``{"array", "sampling_rate"}``;
     - rows that hold a model's input: columns or keys ``input_values``, ``input_features``, ``input_ids``. Frames last
-      as long as ``model`` (see ``profile_model``) tells; 50 tokens count as a second;
+      as long as ``model`` (see ``profile_model``) determines; 50 tokens count as a second;
     - rows of any other kind with a length, for which ``collator`` is given, a Trainer's: some are collated, each alone;
     - the result of another scan, which is returned.
 
@@ -129,47 +129,45 @@ def scan_audio(
     >>> len(found), found.clips[0].codec, round(found.profile.max_s, 2)
     (310, 'mp3', 1.95)
     """
-    _check_sample_size(sample_size)
+    if sample_size is not None and (type(sample_size) is not int or sample_size < 1):
+        raise InvalidArgumentError(
+            f"sample_size = {sample_size!r} is not a positive whole number", "None measures every file"
+        )
     if isinstance(source, ScanResult):
         if sample_size is not None:
             raise InvalidArgumentError(
                 f"sample_size = {sample_size} of clips that were scanned already", "scan_audio(source, sample_size=…)"
             )
         return source
-    options: dict[str, Any] = {
-        "workers": workers,
-        "cache": scan_cache(cache),
-        "batch_size": batch_size,
-        "seed": seed,
-    }
+    options: dict[str, Any] = {"workers": workers, "cache": scan_cache(cache), "batch_size": batch_size, "seed": seed}
     prepared = PreparedRows(model, examples_of(source, collator, model))
-    found = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed, prepared=prepared)
-    if found.unit is not None:
-        options["row_kind"] = found.unit.row_kind
-    with ProgressBar("Scanning audio", "file", found.total, progress) as advance:
+    listed = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed, prepared=prepared)
+    if listed.unit is not None:
+        options["row_kind"] = listed.unit.row_kind
+    with ProgressBar("Scanning audio", "file", listed.total, progress) as advance:
         if cluster is not None:
             from .cluster_scan import read_parts
 
-            found = read_parts(found, checked("cluster", cluster, Cluster), {**options, "sample_size": sample_size})
-        if found.request is None:
+            listed = read_parts(listed, checked("cluster", cluster, Cluster), {**options, "sample_size": sample_size})
+        if listed.request is None:
             with scan_job("scan.open", options) as job:
-                _add_pieces(job, found, advance)
-                _finish(job, found, allow_empty)
-                return replace(_result(job, clips), unit=found.unit, source=source)
+                _add_pieces(job, listed, advance)
+                _finish(job, listed, allow_empty)
+                return replace(_result(job, clips), unit=listed.unit, source=source)
         options |= {"sample_size": sample_size, "allow_empty": allow_empty}
-        with scan_job("scan.start", {**found.request, **options}) as job:
+        with scan_job("scan.start", {**listed.request, **options}) as job:
             wait(job, advance)
             return replace(_result(job, clips), source=source)
 
 
 def scan_with_texts(
-    found: Source, column: str | None, *, workers: int, progress: bool
+    listed: Source, column: str | None, *, workers: int, progress: bool
 ) -> tuple[ScanResult, list[str | None]]:
     """Every clip of a source that the library lists, and its transcript in the manifest or shard."""
-    request = {**(found.request or {}), "texts": True, "text_field": column or "", "allow_empty": True}
+    request = {**(listed.request or {}), "texts": True, "text_field": column or "", "allow_empty": True}
     request |= {"workers": workers, "cache": scan_cache(True)}
     with (
-        ProgressBar("Scanning audio", "file", found.total, progress) as advance,
+        ProgressBar("Scanning audio", "file", listed.total, progress) as advance,
         scan_job("scan.start", request) as job,
     ):
         wait(job, advance)
@@ -180,32 +178,23 @@ def scan_with_texts(
 
 
 def clip_seconds(clips: Sequence[Any]) -> array[float]:
-    """Seconds of clips as rows of a stream hold them, by their headers; not a number where one cannot be read."""
-    found = Source(None, lambda: iter((clips_piece(clips),)), "a stream")
+    """Seconds of a stream's clips by their headers; not a number where one cannot be read."""
+    stream = Source(None, lambda: iter((clips_piece(clips),)), "a stream")
     with scan_job("scan.open", {"cache": scan_cache(False)}) as job:
-        _add_pieces(job, found, lambda done, total: None)
-        _finish(job, found, allow_empty=True)
+        _add_pieces(job, stream, lambda done, total: None)
+        _finish(job, stream, allow_empty=True)
         return _result(job, True).durations
 
 
-def _check_sample_size(sample_size: int | None) -> None:
-    if sample_size is None:
-        return
-    if isinstance(sample_size, bool) or not isinstance(sample_size, int) or sample_size < 1:
-        raise InvalidArgumentError(
-            f"sample_size = {sample_size!r} is not a positive whole number", "None measures every file"
-        )
-
-
-def _add_pieces(job: int, found: Source, advance: Advance) -> None:
-    """Measure a source that is read piece by piece: one is measured while the next is read."""
-    piece = None  # kept, as its buffers are borrowed
-    for following in found.pieces():
+def _add_pieces(job: int, source: Source, advance: Advance) -> None:
+    """Measure a source piece by piece, each while the next one is read."""
+    piece = None  # a reference, as its buffers are borrowed
+    for following in source.pieces():
         if piece is not None:
-            wait(job, advance, found.total)
+            wait(job, advance, source.total)
         piece = following
         native.call("scan.add", {"job": job, **_piece_request(piece)}, piece.columns)
-    wait(job, advance, found.total)
+    wait(job, advance, source.total)
 
 
 def _piece_request(piece: Piece) -> dict[str, Any]:
@@ -214,8 +203,8 @@ def _piece_request(piece: Piece) -> dict[str, Any]:
     if piece.page is not None:
         return {"page": piece.page}
     return {
-        "clips": [clip for _, clip in piece.known],
-        "clip_rows": [row for row, _ in piece.known],
+        "clips": [clip for _, clip in piece.clips],
+        "clip_rows": [row for row, _ in piece.clips],
         "buffers": piece.buffers,
         "buffer_rows": piece.buffer_rows,
         "paths": piece.paths,
@@ -223,10 +212,10 @@ def _piece_request(piece: Piece) -> dict[str, Any]:
     }
 
 
-def _finish(job: int, found: Source, allow_empty: bool) -> None:
-    request = {"job": job, "source": found.label, "allow_empty": allow_empty}
-    if found.sampled:
-        request |= {"population": found.population, "sampled": True, "shards": found.shards or None}
+def _finish(job: int, source: Source, allow_empty: bool) -> None:
+    request = {"job": job, "source": source.label, "allow_empty": allow_empty}
+    if source.sampled:
+        request |= {"population": source.population, "sampled": True, "shards": source.shards or None}
     native.call("scan.end", request)
     wait(job)
 

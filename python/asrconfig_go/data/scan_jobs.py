@@ -1,4 +1,4 @@
-"""The handle of a scan in the library, and what every request for one needs."""
+"""Scans of the library: their handles, cache and paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _POLL_MS = 50  # also how long Ctrl-C may wait
 
 
 def scan_cache(used: bool) -> dict[str, str]:
-    """Where the scanner keeps durations, and what marks them as this library's: another may measure otherwise."""
+    """The folder of the scanner's durations, and a mark of this library: another may measure differently."""
     if not used:
         return {"folder": ""}
     mark, library = "", native.library_path()
@@ -26,7 +26,7 @@ def scan_cache(used: bool) -> dict[str, str]:
 
 @contextlib.contextmanager
 def scan_job(op: str, request: dict[str, Any]) -> Iterator[int]:
-    """The handle of a scan. Whatever happens, Ctrl-C included, it is cancelled and released."""
+    """The handle of a scan, which is always cancelled and released, also by Ctrl-C."""
     job = native.call(op, *_split(request))["job"]
     try:
         yield job
@@ -35,30 +35,32 @@ def scan_job(op: str, request: dict[str, Any]) -> Iterator[int]:
 
 
 def _split(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """A request without its paths, and those as bytes: hundreds of thousands cross in milliseconds so."""
+    """A request without its paths, and the paths as bytes, which cross to the library in milliseconds.
+
+    Characters that no file name can have are escaped, so that such paths count as missing files.
+    """
     paths = request.get("paths")
     if not paths:
         return request, b""
-    joined = "\0".join(paths) + "\0"
+    joined = "\0".join(paths)
+    if joined.count("\0") >= len(paths):
+        joined = "\0".join(path.replace("\0", "\\0") for path in paths)
     try:
-        attached = os.fsencode(joined) if joined.count("\0") == len(paths) else None
+        attached = os.fsencode(joined + "\0")
     except UnicodeEncodeError:
-        attached = None
-    if attached is None:
-        attached = b"".join(_impossible(path) + b"\0" for path in paths)
+        attached = b"".join(_escaped(path) + b"\0" for path in joined.split("\0"))
     return {**request, "paths": []}, attached
 
 
-def _impossible(path: str) -> bytes:
-    """A path whose characters no file name can have is written out, to be counted as a missing file."""
+def _escaped(path: str) -> bytes:
     try:
-        return os.fsencode(path.replace("\0", "\\0"))
+        return os.fsencode(path)
     except UnicodeEncodeError:
         return path.encode("utf-8", "backslashreplace")
 
 
 def wait(job: int, advance: Advance = lambda done, total: None, total: int | None = None) -> None:
-    """Until what was started last has ended."""
+    """Wait until what was started last has ended."""
     while True:
         state = native.call("scan.poll", {"job": job, "wait_ms": _POLL_MS})
         advance(state["done"], total or state["total"])

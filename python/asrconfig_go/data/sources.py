@@ -63,7 +63,7 @@ def read_source(
 
 
 def _holds_prepared(source: Any) -> bool:
-    """Whether the rows of a list or a dataset of one's own are neither paths nor audio."""
+    """Whether the rows of a list or a custom dataset are neither paths nor audio."""
     if not hasattr(source, "__getitem__") or not hasattr(source, "__len__") or not len(source):
         return False
     first = source[0]
@@ -121,23 +121,23 @@ def _folder(path: Path, sample_size: int | None, seed: int) -> Source:
 
 
 def _pattern(name: str, pattern: str, sample_size: int | None, seed: int) -> Source:
-    """Expands a name with wildcards, or with braces for tar shards; ``~`` is expanded in ``pattern``."""
+    """Expands wildcards, or braces for tar shards; ``~`` is expanded in ``pattern``."""
     if set(name) & set("*?[{") and name.lower().endswith(_SHARDS):
         return Source({"shards": [pattern]})
     wild = bool(set(name) & set("*?["))
-    found = sorted(glob.glob(pattern, recursive=True)) if wild else []  # noqa: PTH207
-    if not found:
+    paths = sorted(glob.glob(pattern, recursive=True)) if wild else []  # noqa: PTH207
+    if not paths:
         raise NotFoundError(f"the dataset {name!r} does not exist", f"the working folder is {Path.cwd()}")
-    if all(path.endswith(".parquet") for path in found):
-        return read_parquet([Path(path) for path in found], sample_size=sample_size, seed=seed)
-    return Source({"paths": found}, total=len(found))
+    if all(path.endswith(".parquet") for path in paths):
+        return read_parquet([Path(path) for path in paths], sample_size=sample_size, seed=seed)
+    return Source({"paths": paths}, total=len(paths))
 
 
 def _items(items: list[Any], sampling_rate: int, sample_size: int | None, seed: int) -> Source:
     if not items:
         raise EmptyDatasetError("the dataset is an empty list", _ACCEPTED)
     kinds = set(map(type, items))  # a million paths are of one type or two
-    if all(issubclass(each, str | os.PathLike) for each in kinds):
+    if all(issubclass(item_type, str | os.PathLike) for item_type in kinds):
         paths = items if kinds == {str} else [os.fsdecode(item) for item in items]
         if all(map(is_remote, paths)):
             return read_source(open_stream(paths), sampling_rate=0, sample_size=sample_size, seed=seed)
@@ -149,7 +149,7 @@ def _items(items: list[Any], sampling_rate: int, sample_size: int | None, seed: 
     rows = list(range(len(items)))
     if sample_size is not None and sample_size < len(items):
         rows = sorted(random.Random(seed).sample(rows, sample_size))
-    known = [(row, array_clip(items[row], row, sampling_rate)) for row in rows]
+    clips = [(row, array_clip(items[row], row, sampling_rate)) for row in rows]
     return Source(
-        None, lambda: iter((Piece(known=known),)), f"{len(items)} arrays", len(rows), len(items), len(rows) < len(items)
+        None, lambda: iter((Piece(clips=clips),)), f"{len(items)} arrays", len(rows), len(items), len(rows) < len(items)
     )

@@ -23,6 +23,15 @@ def is_remote(name: str) -> bool:
     return "://" in name and not name.startswith("pipe:")
 
 
+def is_stream(dataset: Any) -> bool:
+    """Whether clips can only be read in sequence, as from streams of datasets, their dictionaries, and URLs."""
+    if isinstance(dataset, str | list):
+        first = dataset[0] if isinstance(dataset, list) and dataset else dataset
+        return isinstance(first, str) and is_remote(first)
+    parts = dataset.values() if isinstance(dataset, dict) else (dataset,)
+    return any(hasattr(part, "__iter__") and not hasattr(part, "__len__") for part in parts)
+
+
 def open_stream(names: Sequence[str]) -> Any:
     """Tar shards (WebDataset) or Parquet files at addresses that fsspec opens, as a ``datasets.IterableDataset``."""
     remote = all(isinstance(name, str) and is_remote(name) for name in names)
@@ -42,11 +51,12 @@ def open_stream(names: Sequence[str]) -> Any:
 
 
 def read_stream(dataset: Any, prepared: PreparedRows, limit: int, seed: int) -> Source:
-    """The first rows of some shards: a stream cannot be sampled at random without reading it whole."""
+    """The first rows of some shards: sampling a stream at random would read all of it."""
     from .undecoded_audio import stored
 
     dataset = resolved(dataset)
-    population = _split_size(dataset)
+    split = (getattr(dataset.info, "splits", None) or {}).get(str(dataset.split))
+    population = None if split is None else split.num_examples
     name = prepared_column(dataset)
     sampled, undecoded, shards = population is None or limit < population, stored(dataset), list[int]()
     if sampled and _shards(dataset) > 1 and getattr(dataset, "_distributed", None) is None:
@@ -67,9 +77,9 @@ def read_stream(dataset: Any, prepared: PreparedRows, limit: int, seed: int) -> 
 
 
 def _first_rows(dataset: Any, limit: int, seed: int, shards: list[int]) -> Iterator[Any]:
-    """As many rows of each shard as ten would need, of shards in random order, so that one does not decide.
+    """A tenth of the rows from each of ten random shards, or more, so that no single one decides.
 
-    ``shards`` gets the rows that were read of each.
+    The number of rows read from each is appended to ``shards``.
     """
     from datasets.distributed import split_dataset_by_node
 
@@ -85,8 +95,7 @@ def _first_rows(dataset: Any, limit: int, seed: int, shards: list[int]) -> Itera
 
 
 def _shards(dataset: Any) -> int:
-    found: int = dataset.num_shards if hasattr(dataset, "num_shards") else dataset.n_shards  # in datasets 3.0
-    return found
+    return int(dataset.num_shards if hasattr(dataset, "num_shards") else dataset.n_shards)  # n_shards in datasets 3.0
 
 
 def resolved(dataset: Any) -> Any:
@@ -98,7 +107,7 @@ def resolved(dataset: Any) -> Any:
 
 
 def no_rows() -> EmptyDatasetError:
-    """The error of a stream that gives none."""
+    """The error for a stream without rows."""
     return EmptyDatasetError("the stream has no rows", "check its files, its split and its filters")
 
 
@@ -114,14 +123,14 @@ def with_bytes(value: Any) -> Any:
 
 
 def clips_piece(clips: Sequence[Any]) -> Piece:
-    """A piece of clips as rows of a stream hold them."""
-    whole = Piece()
+    """A piece of a stream's clips."""
+    combined = Piece()
     for number, clip in enumerate(clips):
         piece = _piece(number, clip)
-        for mine, other in zip(vars(whole).values(), vars(piece).values(), strict=True):
+        for mine, other in zip(vars(combined).values(), vars(piece).values(), strict=True):
             if isinstance(mine, list):
                 mine += other
-    return whole
+    return combined
 
 
 def _piece(number: int, value: Any) -> Piece:
@@ -135,10 +144,4 @@ def _piece(number: int, value: Any) -> Piece:
         value = with_bytes(value or {})
         data = None if value.get("bytes") is None else pa.py_buffer(value["bytes"])
         return encoded_piece([(number, value.get("path"), data)])
-    return Piece(known=[(number, array_clip(value, number, PREPARED_RATE))])
-
-
-def _split_size(dataset: Any) -> int | None:
-    splits = getattr(dataset.info, "splits", None) or {}
-    split = splits.get(str(dataset.split)) if dataset.split is not None else None
-    return split.num_examples if split is not None else None
+    return Piece(clips=[(number, array_clip(value, number, PREPARED_RATE))])

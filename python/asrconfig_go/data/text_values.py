@@ -1,4 +1,4 @@
-"""Transcripts as columns of tables hold them: numbers are texts, too, as they are written."""
+"""Transcripts in columns of tables; numbers become texts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ def texts_of(column: Any) -> list[Any]:
     """
     import pyarrow as pa
 
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return [text(value) for value in column.to_pylist()]
-    is_plain = pa.types.is_string(kind) or pa.types.is_large_string(kind) or "list" in str(kind)
-    values: list[Any] = column.to_pylist()
+    kind, values = column.type, column.to_pylist()
+    is_list = "list" in str(kind) and not pa.types.is_dictionary(kind)
+    is_plain = pa.types.is_string(kind) or pa.types.is_large_string(kind) or is_list
     return values if is_plain else [text(value) for value in values]
 
 

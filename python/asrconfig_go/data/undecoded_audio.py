@@ -8,7 +8,7 @@ from datasets import Audio
 
 
 class UndecodedAudio(Audio):  # type: ignore[misc]
-    """``Audio(decode=False)`` for rows of tar shards, which a plain one passes through torchcodec's module."""
+    """``Audio(decode=False)`` for rows of tar shards, for which a plain one imports torchcodec."""
 
     def encode_example(self, value: Any) -> Any:
         """The stored form of a path, of bytes, or of a dictionary of both."""

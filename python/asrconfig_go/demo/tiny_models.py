@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .digits import BLANK
+BLANK = 0  # token id of the CTC blank, which is also the padding token
 
 TINY_WAV2VEC2: dict[str, Any] = {
     "model_type": "wav2vec2",
@@ -33,12 +33,8 @@ TINY_WAV2VEC2: dict[str, Any] = {
     # a digit is only about 15 frames long.
     "mask_time_prob": 0.1,
     "mask_time_length": 3,
-    "hidden_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "activation_dropout": 0.0,
-    "feat_proj_dropout": 0.0,
-    "final_dropout": 0.0,
-    "layerdrop": 0.0,
+    **dict.fromkeys(("hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout"), 0.0),
+    **dict.fromkeys(("final_dropout", "layerdrop"), 0.0),
     "ctc_loss_reduction": "mean",  # the default, "sum", makes the gradient grow with the batch
     "ctc_zero_infinity": True,
 }
@@ -48,19 +44,14 @@ TINY_WHISPER: dict[str, Any] = {
     "vocab_size": 261,  # bytes, and five marks
     "num_mel_bins": 40,
     "d_model": 96,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 256,
-    "decoder_ffn_dim": 256,
+    **dict.fromkeys(("encoder_layers", "decoder_layers"), 2),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 256),
     "max_source_positions": 250,  # 5 s
     "max_target_positions": 96,
     "suppress_tokens": None,
     "begin_suppress_tokens": None,
-    "pad_token_id": 256,
-    "bos_token_id": 256,
-    "eos_token_id": 256,
+    **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 256),
     "decoder_start_token_id": 257,
 }
 TINY_MOONSHINE: dict[str, Any] = {
@@ -69,12 +60,9 @@ TINY_MOONSHINE: dict[str, Any] = {
     "vocab_size": 320,
     "hidden_size": 96,
     "intermediate_size": 256,
-    "encoder_num_hidden_layers": 2,
-    "decoder_num_hidden_layers": 2,
-    "encoder_num_attention_heads": 4,
-    "decoder_num_attention_heads": 4,
-    "encoder_num_key_value_heads": 4,
-    "decoder_num_key_value_heads": 4,
+    **dict.fromkeys(("encoder_num_hidden_layers", "decoder_num_hidden_layers"), 2),
+    **dict.fromkeys(("encoder_num_attention_heads", "decoder_num_attention_heads"), 4),
+    **dict.fromkeys(("encoder_num_key_value_heads", "decoder_num_key_value_heads"), 4),
     "max_position_embeddings": 96,
     "bos_token_id": 1,
     "eos_token_id": 2,
@@ -99,10 +87,7 @@ TINY_PARAKEET_TDT: dict[str, Any] = {
         "intermediate_size": 256,
         "subsampling_conv_channels": 32,
         "num_mel_bins": MEL_BINS,
-        "dropout": 0.0,
-        "layerdrop": 0.0,
-        "activation_dropout": 0.0,
-        "attention_dropout": 0.0,
+        **dict.fromkeys(("dropout", "layerdrop", "activation_dropout", "attention_dropout"), 0.0),
     },
 }
 CHAT_TOKENS = ("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<asr_text>")

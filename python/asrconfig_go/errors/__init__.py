@@ -19,19 +19,7 @@ from .._base.errors import (
 )
 
 __all__ = [
-    "AsrConfigError",
-    "CorruptFileError",
-    "EmptyDatasetError",
-    "ForkedProcessError",
-    "InfeasiblePlanError",
-    "InternalError",
-    "InvalidArgumentError",
-    "LibraryError",
-    "LibraryNotLoadedError",
-    "NotFoundError",
-    "PoisonedLibraryError",
-    "ScanCancelledError",
-    "StorageError",
-    "UnsupportedError",
-    "VersionMismatchError",
-]
+    "AsrConfigError", "CorruptFileError", "EmptyDatasetError", "ForkedProcessError", "InfeasiblePlanError",
+    "InternalError", "InvalidArgumentError", "LibraryError", "LibraryNotLoadedError", "NotFoundError",
+    "PoisonedLibraryError", "ScanCancelledError", "StorageError", "UnsupportedError", "VersionMismatchError",
+]  # fmt: skip

@@ -36,52 +36,49 @@ class Caution:
 
 def cautions(e: ExplainedPlan) -> tuple[Caution, ...]:
     """All that apply, the most serious first; the plan's and the dataset's own warnings among them."""
-    found = [caution for rule in RULES if (caution := rule(e)) is not None]
-    found += [_told("warning", "plan", text) for text in e.config.warnings]
-    found += [_told("note", "dataset", text) for text in (e.dataset.warnings if e.dataset else ())]
-    return tuple(sorted(found, key=lambda caution: LEVELS.index(caution.level)))
+    all_cautions = [caution for rule in RULES if (caution := rule(e)) is not None]
+    all_cautions += [_from_text("warning", "plan", text) for text in e.config.warnings]
+    all_cautions += [_from_text("note", "dataset", text) for text in (e.dataset.warnings if e.dataset else ())]
+    return tuple(sorted(all_cautions, key=lambda caution: LEVELS.index(caution.level)))
 
 
 def _rows(e: ExplainedPlan) -> RowWords:
     return WORDS[e.config.row_kind]
 
 
-def _told(level: str, code: str, text: str) -> Caution:
+def _from_text(level: str, code: str, text: str) -> Caution:
     """A warning as a caution: its first sentence is ``what``."""
-    what, _, rest = text.partition(". ")
-    return Caution(level, code, what + "." * bool(rest), rest)
+    sentence, _, more = text.partition(". ")
+    return Caution(level, code, sentence + "." * bool(more), more)
 
 
 def _labels(e: ExplainedPlan) -> Caution | None:
-    """Pairs that ``check_labels`` found not to fit."""
-    found = e.labels
-    if found is None or not found.infeasible_count:
+    labels = e.labels
+    if labels is None or not labels.infeasible_count:
         return None
-    ctc = found.limit == "frames"
-    what = f"{found.infeasible_count} of {found.checked} texts do not fit {found.model}."
-    why = (
+    ctc = labels.limit == "frames"
+    headline = f"{labels.infeasible_count} of {labels.checked} texts do not fit {labels.model}."
+    reason = (
         "CTC finds no path through fewer frames than labels: the loss of such a clip is infinite."
         if ctc
         else "The decoder has no positions for the rest of such a text."
     )
-    first = f" The first: {found.infeasible[0]}." if found.infeasible else ""
-    remedy = "Leave out the rows in labels.infeasible_rows" + (
-        ", or set ctc_zero_infinity=True in the model's config." * ctc
-    )
-    return Caution("serious", "labels", what, why + first, remedy if ctc else remedy + ", or shorten their texts.")
+    first = f" The first: {labels.infeasible[0]}." if labels.infeasible else ""
+    remedy = "Leave out the rows in labels.infeasible_rows"
+    remedy += ", or set ctc_zero_infinity=True in the model's config." * ctc
+    remedy += "" if ctc else ", or shorten their texts."
+    return Caution("serious", "labels", headline, reason + first, remedy)
 
 
 def _label_ids(e: ExplainedPlan) -> Caution | None:
-    """What else ``check_labels`` found: ids that the model does not have, CTC's blank, padding."""
     if e.labels is None or not e.labels.findings:
         return None
     first, *others = e.labels.findings
-    caution = _told("serious", "label_ids", first[:1].upper() + first[1:])
+    caution = _from_text("serious", "label_ids", first[:1].upper() + first[1:])
     return replace(caution, remedy=f"And {len(others)} more: print(labels) lists them." if others else "")
 
 
 def _ctc_path(e: ExplainedPlan) -> Caution | None:
-    """Clips of so few frames that hardly a text fits, where no labels were checked."""
     if e.dataset is None or not e.dataset.measured_count or e.labels is not None:
         return None
     frames = clip_frames(e, e.dataset.min_s)
@@ -118,7 +115,6 @@ def _accumulation(e: ExplainedPlan) -> Caution | None:
 
 
 def _needs_guard(e: ExplainedPlan) -> Caution | None:
-    """Steps that the Trainer does not make."""
     c = e.config
     if c.micro_batching != "memory":
         return None
@@ -136,7 +132,6 @@ def _needs_guard(e: ExplainedPlan) -> Caution | None:
 
 
 def _over_budget(e: ExplainedPlan) -> Caution | None:
-    """A prediction above what the plan may use."""
     m = memory_of(e)
     highest = max(m.peak_bytes, m.high_bytes or 0)
     if m.budget_bytes is None or highest <= m.budget_bytes or stale(e.config):
@@ -153,7 +148,6 @@ def _over_budget(e: ExplainedPlan) -> Caution | None:
 
 
 def _overrides(e: ExplainedPlan) -> Caution | None:
-    """Changed settings that the predictions do not know of."""
     changed, c = stale(e.config), e.config
     if not changed:
         return None
@@ -169,7 +163,6 @@ def _overrides(e: ExplainedPlan) -> Caution | None:
 
 
 def _other_machine(e: ExplainedPlan) -> Caution | None:
-    """A plan that was loaded on another machine than it was made for."""
     if e.hardware is None:
         return None
     names = [gpu.name for gpu in e.hardware.gpus]
@@ -187,7 +180,6 @@ def _other_machine(e: ExplainedPlan) -> Caution | None:
 
 
 def _evaluation(e: ExplainedPlan) -> Caution | None:
-    """Predictions of a whole evaluation in memory that do not fit there, or take a quarter of it."""
     per_clip, assumed = evaluation_bytes(e)
     if not per_clip:
         return None
@@ -198,9 +190,8 @@ def _evaluation(e: ExplainedPlan) -> Caution | None:
     short = [name for name, room in (("GPU memory", gpu), ("host RAM", ram)) if room and 4 * size > room]
     if not short:
         return None
-    until = (
-        "all" if c.eval_accumulation_steps is None else f"those of {c.eval_accumulation_steps} batches on the GPU, all"
-    )
+    steps = c.eval_accumulation_steps
+    until = "all" if steps is None else f"those of {steps} batches on the GPU, all"
     return Caution(
         "warning",
         "evaluation",
@@ -213,7 +204,6 @@ def _evaluation(e: ExplainedPlan) -> Caution | None:
 
 
 def _evaluation_batch(e: ExplainedPlan) -> Caution | None:
-    """Evaluation in larger batches than were planned."""
     for row in overridden(e.config):
         if row.setting == "per_device_eval_batch_size" and e.config.per_device_eval_batch_size > int(row.planned):
             return Caution(
@@ -233,12 +223,11 @@ def _host_bytes(e: ExplainedPlan) -> float:
         return c.dataloader_num_workers * _WORKER_BYTES
     longest = min(x for x in (d.max_s, c.max_length_s, c.chunk_length_s) if x is not None)
     ready = (c.dataloader_prefetch_factor or 0) * c.per_device_train_batch_size * longest * _rows(e).second_bytes
-    kept = d.decoded_bytes * max(1, c.dataloader_num_workers) if c.cache_dataset else 0
-    return c.dataloader_num_workers * (_WORKER_BYTES + ready) + kept
+    cached = d.decoded_bytes * max(1, c.dataloader_num_workers) if c.cache_dataset else 0
+    return c.dataloader_num_workers * (_WORKER_BYTES + ready) + cached
 
 
 def _host_memory(e: ExplainedPlan) -> Caution | None:
-    """Workers, their batches and kept audio against the host's RAM."""
     if e.hardware is None:
         return None
     need, ram = _host_bytes(e), e.hardware.memory.available_bytes
@@ -254,7 +243,6 @@ def _host_memory(e: ExplainedPlan) -> Caution | None:
 
 
 def _colab(e: ExplainedPlan) -> Caution | None:
-    """As little host RAM as Colab's free machines have, with something that takes much of it."""
     c, h = e.config, e.hardware
     if h is None or h.memory.total_bytes > _COLAB_BYTES:
         return None
@@ -274,7 +262,6 @@ def _colab(e: ExplainedPlan) -> Caution | None:
 
 
 def _bad_files(e: ExplainedPlan) -> Caution | None:
-    """Files that were counted out."""
     d = e.dataset
     if d is None or not d.bad_count:
         return None
@@ -290,7 +277,6 @@ def _bad_files(e: ExplainedPlan) -> Caution | None:
 
 
 def _changed(e: ExplainedPlan) -> Caution | None:
-    """Other overrides: nothing to fear, but to be seen."""
     rows = [row for row in overridden(e.config) if row.setting not in stale(e.config)]
     if not rows:
         return None
@@ -299,18 +285,6 @@ def _changed(e: ExplainedPlan) -> Caution | None:
 
 
 RULES: tuple[Callable[[ExplainedPlan], Caution | None], ...] = (
-    _labels,
-    _label_ids,
-    _ctc_path,
-    _over_budget,
-    _host_memory,
-    _overrides,
-    _other_machine,
-    _accumulation,
-    _evaluation,
-    _evaluation_batch,
-    _colab,
-    _bad_files,
-    _needs_guard,
-    _changed,
-)
+    _labels, _label_ids, _ctc_path, _over_budget, _host_memory, _overrides, _other_machine, _accumulation,
+    _evaluation, _evaluation_batch, _colab, _bad_files, _needs_guard, _changed,
+)  # fmt: skip

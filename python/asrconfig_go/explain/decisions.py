@@ -15,65 +15,29 @@ from ..plan.plan_parts import Decision
 _OTHER = "Other"
 _GROUPS = {
     "Batch and memory": (
-        "per_device_train_batch_size",
-        "gradient_accumulation_steps",
-        "gradient_checkpointing",
-        "every_n_layers",
-        "offload_checkpoints",
-        "micro_batching",
-        "micro_batch_size",
-        "micro_batch_overhead_s",
-        "rule",
-        "target_batch_size",
-        "freeze_feature_encoder",
-        "lora_rank",
-        "per_device_eval_batch_size",
-        "eval_accumulation_steps",
-        "device_count",
-        "distributed",
-        "devices",
-        "safety_margin",
-        "gpu_memory_bytes",
-        "budget_bytes",
-        "model_memory_bytes",
-        "predicted_bytes",
-        "predicted_high_bytes",
-        "memory_parts",
-        "alloc_conf",
+        "per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing",
+        "every_n_layers", "offload_checkpoints", "micro_batching", "micro_batch_size", "micro_batch_overhead_s",
+        "rule", "target_batch_size", "freeze_feature_encoder", "lora_rank", "per_device_eval_batch_size",
+        "eval_accumulation_steps", "device_count", "distributed", "devices", "safety_margin",
+        "gpu_memory_bytes", "budget_bytes", "model_memory_bytes", "predicted_bytes", "predicted_high_bytes",
+        "memory_parts", "alloc_conf",
     ),
     "Precision and kernels": (
-        "fp16",
-        "bf16",
-        "tf32",
-        "attn_implementation",
-        "torch_compile",
-        "cudnn_benchmark",
-        "deterministic",
+        "fp16", "bf16", "tf32", "attn_implementation", "torch_compile", "cudnn_benchmark", "deterministic",
     ),
     "Data and loader": (
-        "length_handling",
-        "length_buckets",
-        "group_by_length",
-        "max_length_s",
-        "chunk_length_s",
-        "streaming",
-        "cache_dataset",
-        "dataloader_num_workers",
-        "dataloader_prefetch_factor",
-        "dataloader_pin_memory",
+        "length_handling", "length_buckets", "group_by_length", "max_length_s", "chunk_length_s", "streaming",
+        "cache_dataset", "dataloader_num_workers", "dataloader_prefetch_factor", "dataloader_pin_memory",
         "dataloader_persistent_workers",
     ),
     "Optimizer": (
-        "optimizer",
-        "learning_rate",
-        "lr_scaling",
-        "warmup_ratio",
-        "weight_decay",
-        "max_grad_norm",
+        "optimizer", "learning_rate", "lr_scaling", "warmup_ratio", "weight_decay", "max_grad_norm",
         "num_train_epochs",
     ),
-    "Evaluation and checkpoints": ("eval_steps", "eval_samples", "save_steps"),
-}
+    "Evaluation and checkpoints": (
+        "eval_steps", "eval_samples", "save_steps",
+    ),
+}  # fmt: skip
 _PLACE = {setting: (group, i) for group, settings in _GROUPS.items() for i, setting in enumerate(settings)}
 
 
@@ -98,8 +62,8 @@ class DecisionRow:
 def grouped(c: PlanRecord) -> dict[str, list[DecisionRow]]:
     """The rows by group, in the order in which they are read; groups without any are left out."""
     rows = sorted((_row(c, d) for d in c.decisions), key=lambda row: _PLACE.get(row.setting, ("", 0))[1])
-    found = {group: [row for row in rows if row.group == group] for group in (*_GROUPS, _OTHER)}
-    return {group: held for group, held in found.items() if held}
+    by_group = {group: [row for row in rows if row.group == group] for group in (*_GROUPS, _OTHER)}
+    return {group: decisions for group, decisions in by_group.items() if decisions}
 
 
 def overridden(c: PlanRecord) -> list[DecisionRow]:

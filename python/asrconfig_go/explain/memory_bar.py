@@ -52,9 +52,9 @@ def _parts(c: PlanRecord) -> tuple[MemoryPart, ...]:
             return (MemoryPart("training", c.predicted_bytes),) if c.predicted_bytes else ()
         clips = c.predicted_bytes - c.model_memory_bytes
         return MemoryPart("model and optimizer", c.model_memory_bytes), MemoryPart("activations", clips)
-    held = tuple(part for part in c.memory_parts if part.bytes > 0)
-    rest = c.predicted_bytes - sum(part.bytes for part in held)
-    return (*held, MemoryPart("other", rest)) if rest > 0 else held
+    parts = tuple(part for part in c.memory_parts if part.bytes > 0)
+    other = c.predicted_bytes - sum(part.bytes for part in parts)
+    return (*parts, MemoryPart("other", other)) if other > 0 else parts
 
 
 def _planned_for(c: PlanRecord, h: HardwareProfile) -> list[GPU]:

@@ -22,6 +22,7 @@ from ..recovery.rule_measurement import informative
 from .loader_retry import fewer_workers, ran_out
 from .optimizer_step import Report
 from .process_group import ProcessGroup
+from .trainer_loop import labels_name
 
 _SINGLE, _COARSE = 1e-5, 3e-2  # relative, of losses of 32 and 16 bits
 _CLIPS = 4  # of which the loss is measured, at most
@@ -44,7 +45,7 @@ class Predictions:
         self._ranks, self._split = ranks, by
         self._fitting: tuple[str, ...] = ()  # the rules that fitted a loss of an evaluation
         self.original: Callable[..., Any] = trainer.prediction_step
-        self._labels = str((getattr(trainer, "label_names", None) or ["labels"])[0])
+        self._labels = labels_name(trainer)
 
     def step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         """Loss, predictions and labels of a batch."""
@@ -57,14 +58,11 @@ class Predictions:
 
         def first() -> Any:
             self._attempts.running = lambda: _piece(inputs, budget, self._split)
-            if not budget.is_limited:
-                return predict(inputs)
-            return again()
+            return again() if budget.is_limited else predict(inputs)
 
         def again() -> Any:
-            piece = _piece(inputs, budget, self._split)
-            self._attempts.running = piece
-            if piece is None or piece.whole or piece.samples >= batch_size(inputs):
+            piece = self._attempts.running = _piece(inputs, budget, self._split)
+            if piece is None or piece.cannot_split or piece.samples >= batch_size(inputs):
                 return predict(inputs)
             return self._in_parts(inputs, predict, (self._split or split)(inputs, piece.samples))
 
@@ -77,7 +75,7 @@ class Predictions:
         return self._attempts.run("evaluation", budget, first, retry)
 
     def _in_parts(self, inputs: Any, predict: Callable[[Any], Any], parts: Sequence[Any]) -> tuple[Any, Any, Any]:
-        """From those of the ``parts``. Predictions of unequal length are padded with -100, as between batches."""
+        """Loss, predictions and labels, combined from those of the ``parts`` as the Trainer combines batches."""
         from transformers.trainer_pt_utils import nested_concat
 
         losses, logits, labels = [], None, None
@@ -91,20 +89,14 @@ class Predictions:
                 labels = part_labels if labels is None else nested_concat(labels, part_labels, padding_index=-100)
         if any(loss is None for loss in losses):
             return None, logits, labels
-        shares = self._shares(inputs, parts, self._loss_rule(inputs, parts, predict))
+        # How losses of parts add up is measured once, and again where rules that fitted weight these parts differently.
+        fitting = self._fitting
+        if not fitting or not self._are_alike(inputs, parts):
+            fitting = self._measured(inputs, predict)
+        shares = self._shares(inputs, parts, fitting[0])
         return sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True)), logits, labels
 
-    def _loss_rule(self, inputs: Any, parts: Sequence[Any], predict: Callable[[Any], Any]) -> str:
-        """How losses of parts add up here: measured, as no ``num_items_in_batch`` counts the whole step.
-
-        It is measured once, and again where rules that fitted then weight these ``parts`` differently.
-        """
-        if not self._fitting or not self._are_alike(inputs, parts):
-            return self._measured(inputs, predict)[0]
-        return self._fitting[0]
-
     def _are_alike(self, inputs: Any, parts: Sequence[Any]) -> bool:
-        """Whether all rules that fitted give ``parts`` the same weights."""
         if len(self._fitting) == 1:
             return True
         first, *others = ([float(share) for share in self._shares(inputs, parts, rule)] for rule in self._fitting)
@@ -124,22 +116,30 @@ class Predictions:
             clips = informative(inputs, count, self._labels)
             parts = [piece(clips, 0, 1), piece(clips, 1, count)]
         try:
-            whole, *losses = (predict(copied(part))[0].double() for part in (clips, *parts))
+            together, *losses = (predict(copied(part))[0].double() for part in (clips, *parts))
         except Exception as error:
             if classify(error)["class"] not in ("gpu_oom", "maybe"):
                 raise
             clear_frames(error)
-            return (self._known(),)
+            rule = self._rule.in_evaluation
+            if rule is None or not self.original.__module__.startswith("transformers."):
+                raise CannotRetryError(
+                    f"not even two clips fit, to measure what a loss divides by; {_GIVE_RULE}"
+                ) from None
+            return (rule,)
         errors = {}
         for rule in RULES:
-            shares = [torch.as_tensor(share, device=whole.device) for share in self._shares(clips, parts, rule)]
+            shares = [torch.as_tensor(share, device=together.device) for share in self._shares(clips, parts, rule)]
             added = sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True))
-            off = float((added - whole).abs() / whole.abs().clamp(min=1e-12))
+            off = float((added - together).abs() / together.abs().clamp(min=1e-12))
             errors[rule] = off if math.isfinite(off) else math.inf
         ranked = sorted(errors, key=lambda rule: errors[rule])
-        if not bool(whole.isfinite()):
+        if not bool(together.isfinite()):
             return tuple(ranked)
-        fitting: tuple[str, ...] = tuple(rule for rule in ranked if errors[rule] <= self._tolerance())
+        args = self._trainer.args
+        is_coarse = args.fp16_full_eval or args.bf16_full_eval or args.bf16 or args.fp16
+        tolerance = _COARSE if is_coarse else _SINGLE
+        fitting: tuple[str, ...] = tuple(rule for rule in ranked if errors[rule] <= tolerance)
         if not fitting and self._rule.is_given:
             fitting = (self._rule.name or "mean",)
         if not fitting:
@@ -147,30 +147,19 @@ class Predictions:
         self._fitting = fitting
         return fitting
 
-    def _known(self) -> str:
-        """The rule without a measurement, for which not even two clips fit; of the Trainer's own prediction step."""
-        rule = self._rule.in_evaluation
-        if rule is None or not self.original.__module__.startswith("transformers."):
-            raise CannotRetryError(f"not even two clips fit, to measure what a loss divides by; {_GIVE_RULE}")
-        return rule
-
-    def _tolerance(self) -> float:
-        args = self._trainer.args
-        return _COARSE if args.fp16_full_eval or args.bf16_full_eval or args.bf16 or args.fp16 else _SINGLE
-
 
 def _piece(inputs: Any, budget: Budget, by: Any) -> Piece | None:
-    """What a batch is computed as; None where it is not known how many clips it has."""
+    """What a batch is computed as; None where its number of clips is unknown."""
     try:
-        count, each = batch_size(inputs), extent(inputs)
+        count, clip_extent = batch_size(inputs), extent(inputs)
     except UnsplittableBatchError:
         return None
     try:
         if by is None:
             check_rows(inputs)
     except UnsplittableBatchError as error:
-        return Piece(count, each, whole=str(error.message), hint="pass attach(split=…)")
-    return Piece(budget.size(each, count), each)
+        return Piece(count, clip_extent, cannot_split=str(error.message), hint="pass attach(split=…)")
+    return Piece(budget.size(clip_extent, count), clip_extent)
 
 
 def evaluating(
@@ -222,9 +211,9 @@ def predictions_back(trainer: Any) -> Callable[[], None]:
 
 
 def saving(trainer: Any, report: Report, snapshot: Callable[[str, Exception], str]) -> Callable[..., Any]:
-    """``_save_checkpoint``, once more when memory was short: it writes the same files again.
+    """``_save_checkpoint``, repeated once when memory ran out: it writes the same files again.
 
-    A few times, where the storage does not answer that it writes to.
+    It is repeated a few times where the storage that it writes to does not answer.
     """
     save = trainer._save_checkpoint
 

@@ -147,7 +147,7 @@ class Guard:
         loop.notes = caveats(trainer)
         self._oom_snapshot = oom_snapshot
         self._snapshots: OomSnapshots | None = None
-        self._loading = Loading(trainer, self._retried)
+        self._loading = Loading(trainer, self._repeated)
         halvings = max_halvings if max_halvings is not None else 3 if too_long == "raise" else 20
         self._attempts = Attempts(
             halvings, lambda: loop.step_number, self._loading.ran_short, self._snapshot, self._lost_gpu
@@ -155,15 +155,11 @@ class Guard:
         engine = self._engine = Engine(
             loop, self._rule, training, self._attempts,
             split=split, cut_statistics=split_batch_statistics, processes=ranks.size,
-            requested=f"micro_batch = {micro_batch}" if micro_batch else "",
         )  # fmt: skip
         self._window = engine.window
         self._rows, self._norms = ClipRows(trainer, lambda: self._loading.delivered), GradientNorms()
-        self._bad = BadClips(loop, bad_clips, engine, self._norms, split, lambda: training.samples, self._rows)
-        engine.other = self._bad.raised
-        self._left_out = engine.left_out = OversizedClips(
-            too_long, training, self._window, self._rule, lambda call: self._bad.does_not_fit(call, "left out")
-        )
+        self._bad = bad = BadClips(bad_clips, engine, self._norms, self._rows)
+        self._left_out = OversizedClips(too_long, engine, lambda call: bad.does_not_fit(call, "left out"))
         self._evaluated = EvaluatedClips(trainer, self._bad)
         self._predictions = Predictions(trainer, self._rule, self.budgets["evaluation"], self._attempts, ranks, split)
         self._optimizer = OptimizerSteps(self._repeated, self._snapshot)
@@ -189,14 +185,15 @@ class Guard:
             }
             self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
             self._undo += [self._optimizer.remove, *self._listen(), predictions_back(trainer)]
-            self._undo += [self._rows.remove, self._bad.remove, self._norms.remove, self._end_snapshots]
+            self._undo += [self._rows.remove, self._bad.remove, self._norms.remove]
+            self._undo.append(lambda: self._snapshots.end() if self._snapshots else None)
             setattr(trainer, GUARD_KEY, self)
             for text in self.notes:
                 logger.warning(text)
         return self
 
     def on_detach(self, undo: Callable[[], None]) -> None:
-        """Call ``undo`` first when the guard is detached: of what goes with it."""
+        """Call ``undo`` when the guard is detached, before all others."""
         self._undo.append(undo)
 
     def detach(self) -> None:
@@ -215,7 +212,7 @@ class Guard:
         self.trainer.__dict__.pop(GUARD_KEY, None)
 
     def let_go(self) -> None:
-        """An attempt to train has failed: hold nothing of it; the next one is followed when it begins."""
+        """Release what a failed attempt to train holds; the next one is followed when it begins."""
         self._optimizer.remove()
         self._bad.remove()
         self._norms.remove()
@@ -224,22 +221,34 @@ class Guard:
     # What the Trainer does.
 
     def _listen(self) -> list[Callable[[], None]]:
-        """Follow the events of a training behind all its callbacks; the ways back."""
+        """Follow the events of a training after all its callbacks; returns what undoes that."""
         handler = self.trainer.callback_handler
-        followed = {
-            "on_train_begin": self._training_begins,
-            "on_epoch_begin": self._epoch_begins,
-            "on_train_end": self._training_ends,
-        }
+
+        def followed(name: str, act: Callable[[], None]) -> Callable[[], None]:
+            event = getattr(handler, name)
+
+            def event_and_act(*args: Any, **kwargs: Any) -> Any:
+                control = event(*args, **kwargs)
+                act()
+                return control
+
+            return override(handler, name, event_and_act)
+
         setattr(handler, GUARD_KEY, self)
         return [
-            *(override(handler, name, _then(getattr(handler, name), act)) for name, act in followed.items()),
+            followed("on_train_begin", self._training_begins),
+            followed("on_epoch_begin", self._epoch_begins),
+            followed("on_train_end", self._training_ends),
             lambda: delattr(handler, GUARD_KEY),
         ]
 
     def _training_begins(self) -> None:
         """The Trainer has made its optimizer and wrapped its model."""
-        self._begin_snapshots()
+        if self._oom_snapshot != "off" and self.trainer.args.device.type == "cuda":
+            from ..memory.oom_snapshots import OomSnapshots
+
+            self._snapshots = self._snapshots or OomSnapshots(self.trainer, self._oom_snapshot, self._predicted)
+            self._snapshots.begin()
         self._optimizer.follow(self.trainer.optimizer)
         self._norms.follow(self.trainer.accelerator)
         self._engine.begin()
@@ -258,7 +267,7 @@ class Guard:
                 )
 
     def _settle(self) -> None:
-        """Look the loss up, and say what follows where it is unknown; raise if more was requested explicitly."""
+        """Look up the loss; log what follows where it is unknown, or raise if an option requires it."""
         self._rule.begin(self._loop.table_loss())
         self._rule.has_hooks, self._engine.is_shared = self._loop.has_hooks(), bool(self._shared)
         if self._rule.is_certain:
@@ -309,8 +318,13 @@ class Guard:
         self._loop.items = args[0] if args else kwargs.get("num_items_in_batch")
         inner = model if alone or self._shared else self._ranks.inner(model)
         call = window.call(inputs, (inner, args, kwargs))
-        if self._shared:
-            return self._shared_step(call)
+        if self._shared:  # its weight is kept right, and an error is raised
+            try:
+                return self._engine.once(call)
+            except Exception as error:
+                if saved := self._snapshot("training", error):
+                    add_note(error, f"memory snapshot in {saved}")
+                raise
         try:
             self._engine.run(call)
             self._bad.look(call)
@@ -330,17 +344,8 @@ class Guard:
             return call.loss
         return self._finish(model, inner, call)
 
-    def _shared_step(self, call: Call) -> Any:
-        """A step that several processes or GPUs share: its weight is kept right, and an error is raised."""
-        try:
-            return self._engine.once(call)
-        except Exception as error:
-            if saved := self._snapshot("training", error):
-                add_note(error, f"memory snapshot in {saved}")
-            raise
-
     def _finish(self, model: Any, inner: Any, call: Call) -> Any:
-        """The window is complete: the gradients of all processes together, scaled up for clips that were left out."""
+        """Combine the gradients of all processes, scaled up for clips that were left out."""
         left_out = self._window.left_out or 0
         if not self._ranks.alone:
             left_out = self._ranks.average(list(inner.parameters()), left_out)
@@ -417,23 +422,11 @@ class Guard:
         """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
         return self._bad.batches
 
-    def _begin_snapshots(self) -> None:
-        """Have PyTorch tell when memory of a GPU runs out, if that is wanted."""
-        if self._oom_snapshot != "off" and self.trainer.args.device.type == "cuda":
-            from ..memory.oom_snapshots import OomSnapshots
-
-            self._snapshots = self._snapshots or OomSnapshots(self.trainer, self._oom_snapshot, self._predicted)
-            self._snapshots.begin()
-
     def _snapshot(self, place: str, error: BaseException) -> str:
         return self._snapshots.take(place, error) if self._snapshots else ""
 
-    def _end_snapshots(self) -> None:
-        if self._snapshots:
-            self._snapshots.end()
-
     def _predicted(self, place: str) -> Predicted | None:
-        """The prediction of the micro-batch that was computed last, in ``place``."""
+        """The prediction of the micro-batch that was computed last."""
         piece = self._attempts.piece()
         if piece is None or place == "saving":
             return None
@@ -450,13 +443,8 @@ class Guard:
         where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
         return where + keep_what_can_be_kept(self.trainer, self.events, error)
 
-    def _repeated(self, place: str, text: str, snapshot: str) -> None:
-        """Record and log what was done once more as it was."""
-        self._attempts.note(place, 0, 0, text, snapshot=snapshot)
-
-    def _retried(self, place: str, text: str, before: int = 0, after: int = 0) -> None:
-        """Record and log a retry."""
-        self._attempts.note(place, before, after, text)
+    def _repeated(self, place: str, text: str, snapshot: str = "", before: int = 0, after: int = 0) -> None:
+        self._attempts.note(place, before, after, text, snapshot=snapshot)
 
     def __repr__(self) -> str:
         rule = f"the loss divides by {self.rule}; " if self.rule else ""
@@ -467,17 +455,6 @@ class Guard:
         lines += [f"  {self.bad_clips} clips were bad and left out"] * bool(self.bad_clips)
         lines += [f"  {line}" for line in first_of(self.bad_batches, SHOWN)]
         return "\n".join([*lines, *(f"  note: {text}" for text in self.notes)])
-
-
-def _then(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
-    """An event of a ``CallbackHandler``, and ``act`` behind it."""
-
-    def followed(*args: Any, **kwargs: Any) -> Any:
-        control = event(*args, **kwargs)
-        act()
-        return control
-
-    return followed
 
 
 def guard_of(trainer: Any) -> Guard | None:

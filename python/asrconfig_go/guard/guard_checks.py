@@ -51,10 +51,11 @@ def check_options(
     """Raise ``InvalidArgumentError`` for values that mean nothing."""
     if overhead_s is not None and not 0 <= checked("overhead_s", overhead_s, float) <= 1e6:
         raise InvalidArgumentError(f"overhead_s = {overhead_s!r} is out of range", "pass seconds of audio, 4 is usual")
-    for name, value, least in (("max_halvings", max_halvings, 0), ("micro_batch", micro_batch, 1)):
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if value is not None and not (whole and least <= value <= 100_000):
-            raise InvalidArgumentError(f"{name} = {value!r} is not a whole number from {least}", "3 halvings are usual")
+    for name, value, minimum in (("max_halvings", max_halvings, 0), ("micro_batch", micro_batch, 1)):
+        is_int = isinstance(value, int) and not isinstance(value, bool)
+        if value is not None and not (is_int and minimum <= value <= 100_000):
+            problem = f"{name} = {value!r} is not a whole number from {minimum}"
+            raise InvalidArgumentError(problem, "3 halvings are usual")
     if not callable(rule):
         checked("rule", rule, WeightRule | None)
     if too_long not in get_args(TooLong) and not callable(too_long):
@@ -125,7 +126,7 @@ def _check_has(name: str, part: Any, needed: tuple[str, ...], hint: str) -> None
 
 
 def _check_step(name: str, part: Any, hint: str) -> None:
-    """Raise where ``step()`` has a parameter without a default: a closure, or metrics."""
+    """Raise where ``step()`` requires an argument: a closure, or metrics."""
     parameters = inspect.signature(part.step).parameters.values()
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     # A scheduler puts a function with the signature of the class in the place of its optimizer's step().
@@ -145,13 +146,13 @@ def check_windows(trainer: Any, processes: int) -> str:
 
     every, loader = trainer.args.gradient_accumulation_steps, trainer.callback_handler.train_dataloader
     ends_windows = "device" in inspect.signature(Trainer.get_batch_samples).parameters
-    if ends_windows or not has_length(loader) or len(loader) <= every or len(loader) % every == 0:
+    if ends_windows or not has_length(loader) or len(loader) <= every or (last := len(loader) % every) == 0:
         return ""
-    what = f"this version of the Trainer carries the gradients of the last {len(loader) % every} batches of an epoch on"
+    problem = f"this version of the Trainer carries the gradients of the last {last} batches of an epoch on"
     hint = "accumulate a number of batches that divides those of an epoch, or take a newer transformers"
     if processes > 1:
-        raise InvalidArgumentError(f"{what}, where the weights of several processes come apart", hint)
-    return f"{what}, with the weight of a whole window: {hint}"
+        raise InvalidArgumentError(f"{problem}, where the weights of several processes come apart", hint)
+    return f"{problem}, with the weight of a whole window: {hint}"
 
 
 def caveats(trainer: Any) -> tuple[str, ...]:
@@ -159,23 +160,19 @@ def caveats(trainer: Any) -> tuple[str, ...]:
     from .._base.weight_precision import IN_32_BIT, half_weights, half_words
 
     stored = half_weights(trainer.model)
-    found = [f"{half_words(trainer.model, stored)} → {IN_32_BIT}"] if stored and not sharded(trainer) else []
+    sentences = [f"{half_words(trainer.model, stored)} → {IN_32_BIT}"] if stored and not sharded(trainer) else []
     if cannot_retry(trainer):
-        found.append(
+        sentences.append(
             "processes or GPUs that share each step cannot go back one by one: weights of micro-batches are kept "
             "right, but out of memory ends the run; manager.train says what to restart with"
         )
-    if _lacks_processor(trainer):
-        found.append(
+    from ..loading.collators import CTCCollator, Seq2SeqCollator
+
+    has_processor = isinstance(trainer.data_collator, CTCCollator | Seq2SeqCollator)
+    saves_none = trainer.args.save_strategy != "no" and getattr(trainer, "processing_class", None) is None
+    if has_processor and saves_none:
+        sentences.append(
             "checkpoints will lack the processor, without which pipeline(…) cannot load them: pass "
             "processing_class=processor to the Trainer"
         )
-    return tuple(found)
-
-
-def _lacks_processor(trainer: Any) -> bool:
-    """Whether the collator has a processor, and the Trainer none to save."""
-    from ..loading.collators import CTCCollator, Seq2SeqCollator
-
-    own = isinstance(trainer.data_collator, CTCCollator | Seq2SeqCollator)
-    return own and trainer.args.save_strategy != "no" and getattr(trainer, "processing_class", None) is None
+    return tuple(sentences)

@@ -27,7 +27,7 @@ def keep_what_can_be_kept(trainer: Any, events: list[GuardEvent], error: Excepti
 
     folder = Path(trainer.args.output_dir)
     state = trainer.state
-    kept = {
+    record = {
         "error": "".join(traceback.format_exception_only(type(error), error)).strip(),
         "global_step": state.global_step,
         "epoch": state.epoch,
@@ -37,10 +37,9 @@ def keep_what_can_be_kept(trainer: Any, events: list[GuardEvent], error: Excepti
     }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / _FILE, json.dumps(kept, indent=1, default=str).encode())
+        write_whole(folder / _FILE, json.dumps(record, indent=1, default=str).encode())
         last = get_last_checkpoint(str(folder))
     except OSError as failed:
         return f"cannot write the state of the training: {failed}"
-    return f"the log is in {folder / _FILE}; " + (
-        f"continue from {last}" if last else "there is no checkpoint to continue from"
-    )
+    advice = f"continue from {last}" if last else "there is no checkpoint to continue from"
+    return f"the log is in {folder / _FILE}; {advice}"

@@ -63,9 +63,9 @@ class MemoryBudget(Budget):
         self._fits: dict[int, int] = {}
         self._waited, self._patience = 0, _PATIENCE
 
-    def size(self, extent: Extent, most: int) -> int:
-        """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""
-        return min(super().size(extent, most), self.predicted(extent.length / self.rate))
+    def size(self, extent: Extent, limit: int) -> int:
+        """The samples of a micro-batch, 1 to ``limit``, whose longest one has this extent."""
+        return min(super().size(extent, limit), self.predicted(extent.length / self.rate))
 
     def predicted(self, seconds: float) -> int:
         """The largest micro-batch of clips of this duration that is predicted to fit, at least 1."""

@@ -59,7 +59,7 @@ class OptimizerSteps:
         def step(_: Any, *args: Any, **kwargs: Any) -> Any:
             done = list[tuple[Any, Any]]()
             try:
-                for remedy in (_nothing_more, _one_by_one):
+                for one_by_one in (False, True):
                     before = _Before(inner)
                     try:
                         return original(*args, **kwargs)
@@ -71,9 +71,21 @@ class OptimizerSteps:
                         text = first_line(error)
                     done += before.restore()
                     free_memory()
-                    remedy(inner)
+                    for group in inner.param_groups if one_by_one else ():
+                        # Slower, with the temporaries of one parameter at a time; the values are equal up to rounding.
+                        if "foreach" in group and not group.get("fused"):
+                            group["foreach"] = False
                     self._report("optimizer", text, saved)
-                return _last(original, *args, **kwargs)
+                try:
+                    return original(*args, **kwargs)
+                except Exception as error:
+                    if classify(error)["class"] != "gpu_oom":
+                        raise
+                    raise InfeasiblePlanError(
+                        f"the optimizer's step ran out of GPU memory: {first_line(error)}",
+                        "a smaller micro-batch does not help here: use an 8-bit optimizer or Adafactor, freeze layers, "
+                        "or LoRA",
+                    ) from error
             finally:
                 for p, gradient in done:
                     p.grad = gradient
@@ -141,18 +153,6 @@ def _can_repeat(error: Exception, before: _Before) -> bool:
     return True
 
 
-def _last(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    try:
-        return original(*args, **kwargs)
-    except Exception as error:
-        if classify(error)["class"] != "gpu_oom":
-            raise
-        raise InfeasiblePlanError(
-            f"the optimizer's step ran out of GPU memory: {first_line(error)}",
-            "a smaller micro-batch does not help here: use an 8-bit optimizer or Adafactor, freeze layers, or LoRA",
-        ) from error
-
-
 class _Before:
     """The state of an optimizer before a step: version counters, and the numbers that steps count with.
 
@@ -167,13 +167,8 @@ class _Before:
         if type(optimizer).__module__.startswith("torch.optim."):
             tensors: list[Any] = []
             for group in optimizer.param_groups:
-                for p in group["params"]:
-                    if p.grad is not None:
-                        tensors.append(p)
-                        for value in state[p].values() if p in state else ():
-                            if isinstance(value, torch.Tensor):
-                                tensors.append(value)
-                        break
+                first = next((p for p in group["params"] if p.grad is not None), None)
+                tensors += [] if first is None else [first, *_state_tensors(optimizer, [first])]
         else:
             weights = _all_weights(optimizer)
             tensors = [*weights, *_state_tensors(optimizer, weights)]
@@ -210,9 +205,9 @@ class _Before:
         if kind in (torch.optim.Optimizer, torch.optim.LBFGS):
             return False
         for p, times in written:
-            whole = _whole_update(self._optimizer, kind, p)
+            expected = _whole_update(self._optimizer, kind, p)
             # A step of a user's class may write to weights itself: then their state has to show the update, too.
-            if (times, _state_versions(self._optimizer, p)) != whole or not (whole[1] or kind is own):
+            if (times, _state_versions(self._optimizer, p)) != expected or not (expected[1] or kind is own):
                 return False
         self._completed = [p for p, _ in written]
         return bool(written)
@@ -242,21 +237,18 @@ def _all_weights(optimizer: Any) -> list[Any]:
 
 
 def _state_tensors(optimizer: Any, weights: list[Any]) -> list[Any]:
-    found: list[Any] = []
-    for p in weights:
-        if state := optimizer.state.get(p):
-            found += [value for value in state.values() if isinstance(value, torch.Tensor)]
-    return found
+    states = (optimizer.state.get(p, {}) for p in weights)
+    return [value for state in states for value in state.values() if isinstance(value, torch.Tensor)]
 
 
 def _state_versions(optimizer: Any, weight: Any) -> dict[str, int]:
-    """How often each tensor in the state of a weight was written to since it was made."""
+    """How often each tensor in the state of a weight was written to."""
     state = optimizer.state.get(weight, {})
     return {name: _version(value) for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
 def _whole_update(optimizer: Any, kind: Any, weight: Any) -> tuple[int, dict[str, int]]:
-    """How often the first step of an optimizer writes to a weight, and to the state that it makes."""
+    """How often an optimizer's first step writes to a weight, and to the state that it creates."""
     group = next(group for group in optimizer.param_groups if any(p is weight for p in group["params"]))
     small = torch.zeros((1,) * weight.dim(), dtype=weight.dtype, device=weight.device, requires_grad=True)
     small.grad = torch.zeros_like(small)
@@ -268,14 +260,3 @@ def _whole_update(optimizer: Any, kind: Any, weight: Any) -> tuple[int, dict[str
 
 def _numbers(owner: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in owner.items() if isinstance(value, (int, float))}
-
-
-def _nothing_more(optimizer: Any) -> None:
-    """The memory that was freed may be enough."""
-
-
-def _one_by_one(optimizer: Any) -> None:
-    """Parameter by parameter: slower, with the temporaries of one at a time. The values are the same up to rounding."""
-    for group in optimizer.param_groups:
-        if "foreach" in group and not group.get("fused"):
-            group["foreach"] = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,6 @@ from ..losses.loss_rule import factor, weighted
 from ..recovery.accumulation_window import Call
 from ..recovery.loop import Loop
 
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
 _FEWEST = 2  # clips that a measurement needs
 LossFunction = Callable[[Any, Any], torch.Tensor]
 
@@ -28,6 +25,12 @@ class OwnLoop(Loop):
     """Forward and backward as such loops are written: autocast in the loss, a scaler, accumulation."""
 
     name = "guarded_step"
+    model: Any = None  # as it was passed, without accelerate's wrapper
+    optimizer: Any = None
+    step_number = 0
+    output: Path | None = None
+    is_coarse = False
+    """Whether a module was called with autocast on when the loss was measured, as it could not be without."""
 
     def __init__(
         self,
@@ -40,42 +43,16 @@ class OwnLoop(Loop):
         labels: str,
         output: Path | None,
     ) -> None:
-        self._called, self._optimizer, self._loss_fn, self._scaler = model, optimizer, loss_fn, scaler
-        self._model: torch.nn.Module = model if accelerator is None else accelerator.unwrap_model(model)
-        self.accumulation, self._accelerator, self.labels, self._output = accumulation, accelerator, labels, output
-        self.steps, self._needs_autocast, self._is_mixed = 0, False, False
-        self.notes: tuple[str, ...] = ()
+        self._wrapped, self.optimizer, self._loss_fn, self._scaler = model, optimizer, loss_fn, scaler
+        self.model = model if accelerator is None else accelerator.unwrap_model(model)
+        self.accumulation, self._accelerator, self.labels, self.output = accumulation, accelerator, labels, output
+        self._needs_autocast = False
 
     def is_complete(self, batches: int) -> bool:
         """Whether so many batches make up an optimizer step."""
         if self._accelerator is not None:
             return bool(self._accelerator.sync_gradients)
         return batches >= self.accumulation
-
-    @property
-    def model(self) -> torch.nn.Module:
-        """As it was passed, without accelerate's wrapper."""
-        return self._model
-
-    @property
-    def optimizer(self) -> Any:
-        """As it was passed."""
-        return self._optimizer
-
-    @property
-    def step_number(self) -> int:
-        """Optimizer steps that this object has made."""
-        return self.steps
-
-    @property
-    def is_coarse(self) -> bool:
-        """Whether a module was called with autocast on when the loss was measured, as it could not be without."""
-        return self._is_mixed
-
-    @property
-    def output(self) -> Path | None:
-        """The ``output_dir`` that was passed."""
-        return self._output
 
     def roots(self) -> Mapping[str, Any]:
         """The model and what the loss function holds."""
@@ -87,12 +64,6 @@ class OwnLoop(Loop):
 
     def prepare(self) -> None:
         """The loop has chosen the mode."""
-
-    def say(self, text: str) -> None:
-        """Keep it in ``notes``, and log it."""
-        if text not in self.notes:
-            self.notes += (text,)
-            logger.warning(text)
 
     def compute(self, call: Call, part: Any, weight: Any, *, whole_window: bool) -> Any:
         """Of the loss divided by the accumulation steps."""
@@ -117,7 +88,7 @@ class OwnLoop(Loop):
         if not self._needs_autocast:
             try:
                 with _without_autocast():
-                    self._backward(call, part, scale)
+                    return self._backward(call, part, scale)
             except AsrConfigError:
                 raise
             except Exception as error:
@@ -126,18 +97,16 @@ class OwnLoop(Loop):
                 if is_memory:
                     raise
                 clear_frames(error)
-            else:
-                return
         set_rng_state(random)
         for p in self.parameters():
             p.grad = None
-        self._backward(call, part, scale)
+        return self._backward(call, part, scale)
 
     def _backward(self, call: Call, part: Any, scale: float) -> None:
-        """Notes whether modules are called with autocast on; that of accelerate is within the model's forward."""
+        """Records whether modules are called with autocast on; that of accelerate is within the model's forward."""
 
         def note(*_: Any) -> None:
-            self._is_mixed = self._is_mixed or torch.is_autocast_enabled(device)
+            self.is_coarse = self.is_coarse or torch.is_autocast_enabled(device)
 
         device = self.parameters()[0].device.type
         hook = torch.nn.modules.module.register_module_forward_pre_hook(note)
@@ -149,11 +118,11 @@ class OwnLoop(Loop):
 
     def loss(self, call: Call, part: Any) -> Any:
         """By the loss function; raises ``InvalidArgumentError`` for what is not one number."""
-        loss: Any = self._loss_fn(self._called, part)
+        loss: Any = self._loss_fn(self._wrapped, part)
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
             return loss.reshape(()) if loss.dim() else loss
-        what = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-        raise InvalidArgumentError(f"loss_fn returns {what}", "return the loss as a tensor of one number")
+        kind = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        raise InvalidArgumentError(f"loss_fn returns {kind}", "return the loss as a tensor of one number")
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
@@ -163,7 +132,6 @@ class OwnLoop(Loop):
 
 @contextlib.contextmanager
 def _without_autocast() -> Iterator[None]:
-    """Autocast does nothing inside."""
     enable = torch.set_autocast_enabled
     devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
     for device in devices:

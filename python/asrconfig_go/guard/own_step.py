@@ -70,13 +70,14 @@ class GuardedStep:
 
     @contextlib.contextmanager
     def _cleared(self) -> Iterator[None]:
-        """Behind an error inside, gradients of the window are cleared, and the next batch begins a new one."""
+        """After an error, clear the gradients of the window; the next batch begins a new one."""
         try:
             yield
         except BaseException:
             if not self._is_over:
                 self._engine.window.restore_gradients()
-                self._begin(())
+                self._engine.window.begin(())
+                self._is_over = True
             raise
 
     def _computed(self, batch: Any) -> torch.Tensor:
@@ -92,7 +93,7 @@ class GuardedStep:
             )
         if self._is_over:
             self._bad.step_over()
-            self._begin([batch])
+            window.begin([batch])
             self._is_over = False
         call = window.call(batch)
         is_complete = loop.is_complete(len(window.calls))
@@ -110,13 +111,9 @@ class GuardedStep:
         loss: torch.Tensor = call.loss
         return loss
 
-    def _begin(self, batches: Any) -> None:
-        self._engine.window.begin(batches)
-        self._is_over = True
-
     def _take_step(self) -> None:
         self._update()
-        self._loop.steps += 1
+        self._loop.step_number += 1
         self._engine.budget.step_done()
         self._is_over = True
         if self._monitor is not None:
@@ -135,7 +132,7 @@ class GuardedStep:
                 self._take_step()
         self._bad.step_over()
         self._engine.rule.ask_again()
-        self._begin(())
+        window.begin(())
 
     @property
     def events(self) -> list[GuardEvent]:
@@ -165,7 +162,7 @@ class GuardedStep:
     def __repr__(self) -> str:
         events, batches = first_of(self.events), first_of(self.bad_batches)
         lines = [*events, *batches, *(f"note: {text}" for text in self.notes)]
-        return "\n".join([f"guarded_step after {self._loop.steps} steps", *(f"  {line}" for line in lines)])
+        return "\n".join([f"guarded_step after {self._loop.step_number} steps", *(f"  {line}" for line in lines)])
 
 
 def guarded_step(
@@ -249,18 +246,14 @@ def guarded_step(
     loop = OwnLoop(model, optimizer, loss_fn, scaler, batches, accelerator, labels, output)
     loss_rule, budget, norms = LossRule(labels, rule), Budget(micro_batch), GradientNorms()
     halvings = max_halvings if max_halvings is not None else 3 if too_long == "raise" else 20
-    attempts = Attempts(halvings, lambda: loop.steps)
+    attempts = Attempts(halvings, lambda: loop.step_number)
     engine = Engine(
-        loop, loss_rule, budget, attempts, split=split, cut_statistics=split_batch_statistics, weights_windows=False,
-        requested=f"micro_batch = {micro_batch}" if micro_batch else "",
-    )  # fmt: skip
-    bad = BadClips(loop, bad_clips, engine, norms, split, lambda: budget.samples)
-    engine.other = bad.raised
-    engine.left_out = OversizedClips(
-        too_long, budget, engine.window, loss_rule, lambda call: bad.does_not_fit(call, "left out")
+        loop, loss_rule, budget, attempts, split=split, cut_statistics=split_batch_statistics, weights_windows=False
     )
+    bad = BadClips(bad_clips, engine, norms)
+    left_out = OversizedClips(too_long, engine, lambda call: bad.does_not_fit(call, "left out"))
     used = scaler if accelerator is None else accelerator.scaler
     norms.scaled = used is not None and bool(used.is_enabled())
     steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")
     update = WeightUpdate(optimizer, loop.parameters, steps, scaler, scheduler, accelerator, max_grad_norm, norms.note)
-    return GuardedStep(loop, engine, bad, engine.left_out, update, monitor)
+    return GuardedStep(loop, engine, bad, left_out, update, monitor)

@@ -19,6 +19,9 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+import torch
+import torch.distributed as dist
+from torch._utils import _flatten_dense_tensors, _take_tensors, _unflatten_dense_tensors
 from torch.nn.parallel import DistributedDataParallel
 
 from .._base.errors import InfeasiblePlanError
@@ -27,7 +30,7 @@ from .._base.override import override
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-_LARGE = 1 << 20  # gradients of more values are averaged in place, smaller ones in groups of at most so many
+_GROUP_BYTES = 4 << 20  # larger gradients are averaged in place, smaller ones together
 _NUMBERS = 4  # of a message
 _NOTIFY_S = 120.0  # how long one that fails waits for the others to hear it
 
@@ -45,10 +48,6 @@ class ProcessGroup:
         """Whether there is one process only."""
         self._trainer = trainer
 
-    @property
-    def _device(self) -> Any:
-        return self._trainer.args.device
-
     def inner(self, model: Any) -> Any:
         """The model that computes without collectives; where DDP was compiled, not the compiled one."""
         bare = model._modules.get("_orig_mod", model)  # getattr is slow where there is none
@@ -61,19 +60,18 @@ class ProcessGroup:
         It asks the others in each prediction step: one that takes more of them would wait for answers to nothing.
         """
         arguments, name = self._trainer.args, "average_tokens_across_devices"
-        if self.alone or not hasattr(arguments, name):
+        with contextlib.ExitStack() as back:
+            if not self.alone and hasattr(arguments, name):
+                back.callback(override(arguments, name, False))
             yield
-            return
-        undo = override(arguments, name, False)
-        try:
-            yield
-        finally:
-            undo()
 
     def failed(self, error: BaseException) -> None:
-        """This process fails for good: the others are notified instead of waiting."""
+        """Notify the other processes that this one fails for good, so that they do not wait for it."""
         if not self.alone and isinstance(error, Exception) and not isinstance(error, OtherProcessFailedError):
-            self._notify()
+            try:
+                self._meet(failed=True)
+            except Exception as lost:  # the error that is being raised matters more
+                logger.warning("cannot notify the other processes of a failure: %s", first_line(lost))
 
     @contextlib.contextmanager
     def joined(self) -> Iterator[None]:
@@ -111,43 +109,37 @@ class ProcessGroup:
         _, everywhere, missing, _ = self._meet([float(left_out), sum(p.grad is None for p in trained)])
         if missing:
             trained = self._used_anywhere(trained)
-        self._average([p.grad for p in trained])
+        for group in _take_tensors([p.grad for p in trained], _GROUP_BYTES):  # in the same order everywhere
+            flat = group[0] if len(group) == 1 else _flatten_dense_tensors(group)
+            flat.div_(self.size)  # first, as DDP does: a sum may overflow in 16 bits
+            self._reduce(flat)
+            if len(group) > 1:
+                for gradient, value in zip(group, _unflatten_dense_tensors(flat, group), strict=True):
+                    gradient.copy_(value)
         return everywhere
 
     def share_buffers(self, model: Any) -> None:
         """Give all processes the first one's running statistics, as DDP does before a forward."""
         if not getattr(getattr(model, "_orig_mod", model), "broadcast_buffers", False):
             return
-        import torch.distributed as dist
-
         for buffer in self.inner(model).buffers():
             dist.broadcast(buffer, 0)
 
     def _meet(self, values: Sequence[float] = (), failed: bool = False) -> list[float]:
-        """The sums over all processes: of how many have failed, and of each value."""
-        import torch
-
+        """The sums over all processes: how many have failed, then each value."""
         numbers = [float(failed), *map(float, values)]
         numbers += [0.0] * (_NUMBERS - len(numbers))
-        message = torch.tensor(numbers, dtype=torch.float64, device=self._device)
+        message = torch.tensor(numbers, dtype=torch.float64, device=self._trainer.args.device)
         self._reduce(message, _NOTIFY_S if failed else None)
         sums: list[float] = message.tolist()
         if sums[0] and not failed:
             raise OtherProcessFailedError("another process of this training has failed", "see its own error")
         return sums
 
-    def _notify(self) -> None:
-        """Whatever becomes of it: the error that is on its way out matters more."""
-        try:
-            self._meet(failed=True)
-        except Exception as lost:
-            logger.warning("cannot notify the other processes of a failure: %s", first_line(lost))
-
     def _used_anywhere(self, parameters: list[Any]) -> list[Any]:
-        """Those with a gradient in any process; here too then, of zeros."""
-        import torch
-
-        used = torch.tensor([p.grad is not None for p in parameters], dtype=torch.int32, device=self._device)
+        """The parameters with a gradient in any process; where this one has none, it gets zeros."""
+        device = self._trainer.args.device
+        used = torch.tensor([p.grad is not None for p in parameters], dtype=torch.int32, device=device)
         self._reduce(used)
         anywhere = [p for p, count in zip(parameters, used.tolist(), strict=True) if count]
         for p in anywhere:
@@ -155,32 +147,6 @@ class ProcessGroup:
                 p.grad = torch.zeros_like(p)
         return anywhere
 
-    def _average(self, gradients: list[Any]) -> None:
-        from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
-
-        for group in _groups(gradients):
-            whole = group[0] if len(group) == 1 else _flatten_dense_tensors(group)
-            whole.div_(self.size)  # first, as DDP does: a sum may overflow in 16 bits
-            self._reduce(whole)
-            if len(group) > 1:
-                for gradient, value in zip(group, _unflatten_dense_tensors(whole, group), strict=True):
-                    gradient.copy_(value)
-
     def _reduce(self, tensor: Any, limit_s: float | None = None) -> None:
-        import torch.distributed as dist
-
         work = dist.all_reduce(tensor, async_op=True)
         work.wait() if limit_s is None else work.wait(timedelta(seconds=limit_s))
-
-
-def _groups(gradients: list[Any]) -> Iterator[list[Any]]:
-    """Gradients that are averaged as one, in an order that is the same everywhere."""
-    group: list[Any] = []
-    for gradient in gradients:
-        size = sum(g.numel() for g in group) + gradient.numel()
-        if group and (size > _LARGE or gradient.dtype != group[0].dtype):
-            yield group
-            group = []
-        group.append(gradient)
-    if group:
-        yield group

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,6 @@ from ..recovery.accumulation_window import Call
 from ..recovery.loop import Loop, UnfitStepError
 from .process_group import ProcessGroup
 
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
 RULE_HINT = 'pass attach(rule="mean"), "token_mean" or "sum", whichever the loss divides by (docs/guard.md)'
 _STEPS = "current_gradient_accumulation_steps"
 
@@ -36,8 +33,7 @@ class TrainerLoop(Loop):
         self.train_step: Callable[..., Any] = trainer.training_step
         self.items: Any = None
         """``num_items_in_batch`` of the step."""
-        rule.passes_items = self._passes_items
-        self.notes: tuple[str, ...] = ()
+        rule.passes_items = lambda: bool(self.items is not None and trainer.model_accepts_loss_kwargs)
 
     @property
     def model(self) -> torch.nn.Module:
@@ -94,7 +90,7 @@ class TrainerLoop(Loop):
         return loss_of(trainer.model)
 
     def _own_part(self) -> str:
-        """What of a step is the user's, in words; "" where all is the Trainer's."""
+        """The part of a step that is the user's; "" where all is the Trainer's."""
         if self.own_step:
             return "training_step"
         if getattr(self.trainer, "compute_loss_func", None) is not None:
@@ -110,10 +106,6 @@ class TrainerLoop(Loop):
         if self.has_hooks():
             return f"weights of {model} have hooks that run in backward"
         return f"the loss of {model} is not in the table of known losses"
-
-    def _passes_items(self) -> bool:
-        """Whether the model's forward, or the label smoother, is passed ``num_items_in_batch``."""
-        return bool(self.items is not None and self.trainer.model_accepts_loss_kwargs)
 
     def roots(self) -> Mapping[str, Any]:
         """The Trainer, its model, and what else of the user's it calls."""
@@ -138,20 +130,15 @@ class TrainerLoop(Loop):
         """As ``training_step`` begins."""
         self.trainer.model.train()
 
-    def say(self, text: str) -> None:
-        """Keep it in ``notes``, and log it."""
-        if text and text not in self.notes:
-            self.notes += (text,)
-            logger.warning(text)
-
     def compute(self, call: Call, part: Any, weight: Any, *, whole_window: bool) -> Any:
         """The Trainer's step on ``part``; what it returns, times ``weight``."""
         model, args, kwargs = call.arguments
         if weight is None:
             return self.train_step(model, part, *args, **kwargs)
         with contextlib.ExitStack() as back:
-            if whole_window:
-                back.callback(self._without_accumulation())
+            if whole_window:  # the Trainer accumulates one micro-batch, so that it does not divide the loss
+                back.callback(override(self.trainer.args, "gradient_accumulation_steps", 1))
+                back.callback(override(self.trainer, _STEPS, 1))
             if whole_window and self._rule.name != "sum":  # which the Trainer may multiply by the processes
                 back.enter_context(self._ranks.apart())
             backwards = _Weighted(self.trainer, weight, whole_window)
@@ -162,17 +149,6 @@ class TrainerLoop(Loop):
         loss = weighted(loss, weight)
         loss = loss if not loss.dim() else loss.reshape(()) if loss.numel() == 1 else loss.mean()
         return loss.float() if loss.element_size() < 4 else loss  # they are added up
-
-    def _without_accumulation(self) -> Callable[[], None]:
-        """Let the Trainer accumulate one micro-batch, so that its loss is not divided; returns the way back."""
-        trainer = self.trainer
-        undo = [override(trainer.args, "gradient_accumulation_steps", 1), override(trainer, _STEPS, 1)]
-
-        def put_back() -> None:
-            for step in undo:
-                step()
-
-        return put_back
 
     def gradient(self, call: Call, part: Any, scale: float) -> None:
         """By the Trainer's step, past the accelerator, so that no scaler of losses is asked."""
@@ -211,17 +187,14 @@ class TrainerLoop(Loop):
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
-        """Nothing is logged; of several processes none is asked."""
-        undo = override(self.trainer, "log", lambda *_, **__: None)
-        try:
-            with self._ranks.apart():
-                yield
-        finally:
-            undo()
+        """Nothing is logged, and no other process is asked."""
+        with contextlib.ExitStack() as back, self._ranks.apart():
+            back.callback(override(self.trainer, "log", lambda *_, **__: None))
+            yield
 
 
 class _Weighted:
-    """In place of ``accelerator.backward``: multiplies the loss first, and counts how often it was called."""
+    """Replaces ``accelerator.backward``: multiplies the loss first, and counts its calls."""
 
     def __init__(self, trainer: Any, weight: Any, whole_window: bool) -> None:
         self._trainer, self._original = trainer, trainer.accelerator.backward
@@ -244,16 +217,17 @@ class _Weighted:
 
 
 def _one_number(trainer: Any, loss: Any) -> Any:
-    """The loss of a step as a tensor without dimensions, whatever form ``compute_loss`` gives it."""
+    """The loss of a step as a tensor without dimensions, whatever form ``compute_loss`` returns it in."""
     if isinstance(loss, tuple):
         loss = loss[0]
     if not hasattr(loss, "backward"):
-        raise InvalidArgumentError(f"compute_loss gives {type(loss).__name__}, not a tensor", "return the model's loss")
+        problem = f"compute_loss returns {type(loss).__name__}, not a tensor"
+        raise InvalidArgumentError(problem, "return the model's loss")
     if loss.numel() != 1:
         if trainer.args.n_gpu > 1:
             return loss.mean()  # one of each GPU: what the Trainer does with them
         raise InvalidArgumentError(
-            f"compute_loss gives a loss of shape {tuple(loss.shape)}", "return one number: its mean() or its sum()"
+            f"compute_loss returns a loss of shape {tuple(loss.shape)}", "return one number: its mean() or its sum()"
         )
     return loss.reshape(()) if loss.dim() else loss
 
@@ -266,15 +240,13 @@ def _overrides(trainer: Any, name: str, method: Any = None) -> bool:
     from transformers import Trainer
 
     own = getattr(trainer, name) if method is None else method
-    while str(getattr(own, "__globals__", {}).get("__name__")).startswith("asrconfig_go.") and hasattr(
-        own, "__wrapped__"
-    ):
+    while hasattr(own, "__wrapped__") and own.__globals__["__name__"].startswith("asrconfig_go."):
         own = own.__wrapped__
     return getattr(own, "__func__", own) is not getattr(Trainer, name)
 
 
 def items_of(args: Any, kwargs: Any) -> Any:
-    """What the Trainer gives as ``num_items_in_batch``."""
+    """What the Trainer passes as ``num_items_in_batch``."""
     return args[0] if args else kwargs.get("num_items_in_batch")
 
 

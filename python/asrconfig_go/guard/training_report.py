@@ -11,7 +11,7 @@ from ..recovery.guard_event import GuardEvent
 from ..view.render import box
 from ..view.units import plural
 
-_BATCHES = 10  # bad ones that are told
+_BATCHES = 10  # bad ones that are listed
 FINISHED = (
     "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "
     "choose another output_dir or call manager.train(trainer, resume=False)"
@@ -53,9 +53,14 @@ class Change:
     now: Any
     in_force: bool
 
+    @property
+    def difference(self) -> str:
+        """Both values, in words."""
+        return f"{self.name} was {self.before!r}, is {self.now!r}"
+
     def __str__(self) -> str:
         effect = "in effect from here on" if self.in_force else "the run's stays in effect"
-        return f"{self.name} was {self.before!r}, is {self.now!r}: {effect}"
+        return f"{self.difference}: {effect}"
 
 
 @dataclass(frozen=True)
@@ -103,15 +108,22 @@ class TrainingReport:
 
     def __repr__(self) -> str:
         size, accumulation, devices = self.batch
+        named = ((self.limit_samples, "sample"), (self.limit_values, "value"))
+        limits = [plural(limit, noun) for limit, noun in named if limit is not None]
+        incidents = (*self.events, *self.restarts)
+        times = plural(len(incidents), "time")
         lines = [
             f"{self.steps} of {plural(self.planned_steps, 'step')} in {self.seconds:.1f} s"
             + (f", resumed from {self.resumed_from}" if self.resumed_from else ""),
             f"effective batch {size * accumulation * devices}: {size} × {accumulation}"
             + (f" × {devices} devices" if devices > 1 else "")
-            + self._limits(),
-            *self._memory(),
-            *self._changed(),
+            + (f"; micro-batches of at most {' and '.join(limits)}" if limits else ""),
+            f"memory {f'ran out {times}; no step was lost' if incidents else 'never ran out'}",
+            *(f"  {line}" for line in first_of(incidents)),
         ]
+        if self.changes:
+            lines.append(f"{plural(len(self.changes), 'setting')} changed since the run began")
+            lines += [f"  {change.difference if self.finished else change}" for change in self.changes]
         if self.finished:
             lines.insert(0, f"nothing was trained: {FINISHED}")
         if self.skipped_samples:
@@ -126,26 +138,6 @@ class TrainingReport:
         if self.error:
             lines.append(f"ended by {self.error}")
         return "\n".join(lines)
-
-    def _limits(self) -> str:
-        named = ((self.limit_samples, "sample"), (self.limit_values, "value"))
-        limits = [plural(limit, noun) for limit, noun in named if limit is not None]
-        return f"; micro-batches of at most {' and '.join(limits)}" if limits else ""
-
-    def _memory(self) -> list[str]:
-        times = len(self.events) + len(self.restarts)
-        if not times:
-            return ["memory never ran out"]
-        head = f"memory ran out {plural(times, 'time')}; no step was lost"
-        return [head, *(f"  {line}" for line in first_of((*self.events, *self.restarts)))]
-
-    def _changed(self) -> list[str]:
-        if not self.changes:
-            return []
-        head = f"{plural(len(self.changes), 'setting')} changed since the run began"
-        if self.finished:
-            return [head, *(f"  {each.name} was {each.before!r}, is {each.now!r}" for each in self.changes)]
-        return [head, *(f"  {each}" for each in self.changes)]
 
     def _repr_html_(self) -> str:
         return box("Training", repr(self))

@@ -1,4 +1,4 @@
-"""What a job on a cluster needs to know of a plan and of the files for torchrun."""
+"""What a cluster job needs of a plan and of the files for torchrun."""
 
 from __future__ import annotations
 

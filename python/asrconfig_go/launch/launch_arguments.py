@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._base.choices import Strategy
-from .._base.errors import UnsupportedError
+from ..apply.training_arguments import default_class
 from ..apply.unused_parameters import find_unused_parameters
 from ..plan.plan_record import PlanRecord
 from .engines import deepspeed_config, fsdp_config
@@ -49,24 +49,14 @@ def trainer_arguments(
 
 
 def _fsdp(config: PlanRecord, units: Units) -> dict[str, Any]:
-    known = _training_arguments()
+    arguments_class = default_class()
     # Since it takes True, everything else is in fsdp_config; older ones take words.
-    switch = True if hasattr(known, "_apply_legacy_fsdp_to_config") else "full_shard auto_wrap"
+    switch = True if hasattr(arguments_class, "_apply_legacy_fsdp_to_config") else "full_shard auto_wrap"
     settings: dict[str, Any] = {"fsdp": switch, "fsdp_config": fsdp_config(config, units)}
     if config.gradient_checkpointing:
-        new = "activation_checkpointing" in {field.name for field in dataclasses.fields(known)}
+        new = "activation_checkpointing" in {field.name for field in dataclasses.fields(arguments_class)}
         settings["activation_checkpointing" if new else "gradient_checkpointing"] = False
     if config.gradient_accumulation_steps > 1:
         # Else whole gradients are kept until the last micro-batch. transformers 4.46 does so all the same.
         settings["accelerator_config"] = {"gradient_accumulation_kwargs": {"sync_each_batch": True}}
     return settings
-
-
-def _training_arguments() -> Any:
-    try:
-        from transformers import TrainingArguments
-    except ImportError as error:
-        raise UnsupportedError(
-            f"settings of TrainingArguments need transformers: {error}", "pip install transformers torch accelerate"
-        ) from error
-    return TrainingArguments

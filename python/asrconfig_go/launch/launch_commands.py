@@ -22,10 +22,10 @@ def environment(config: PlanRecord) -> dict[str, str]:
     Restarts: without the first, torchrun (seen with PyTorch 2.15) keeps one store for all attempts, with the addresses
     of processes that it has ended (docs/training.md). The allocator is set under the name of either age of PyTorch.
     """
-    found = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    variables = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     if config.alloc_conf:
-        found |= dict.fromkeys(("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"), config.alloc_conf)
-    return found
+        variables |= dict.fromkeys(("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"), config.alloc_conf)
+    return variables
 
 
 def torchrun(config: PlanRecord, machines: int, restarts: int, script: Sequence[str]) -> str:
@@ -52,6 +52,6 @@ def accelerate(config: PlanRecord, machines: int, restarts: int, file: str, scri
 def shell_script(command: str, variables: Mapping[str, str], about: Sequence[str]) -> str:
     """A shell script that sets the environment, asks for placeholders, and runs ``command`` with further arguments."""
     lines = ["#!/bin/sh", *(f"# {line}" for line in about)]
-    lines += [f': "${{{name}:?set it: {what}}}"' for name, what in PLACEHOLDERS.items() if f"${name}" in command]
+    lines += [f': "${{{name}:?set it: {meaning}}}"' for name, meaning in PLACEHOLDERS.items() if f"${name}" in command]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     return "\n".join([*lines, f'exec {command} "$@"', ""])

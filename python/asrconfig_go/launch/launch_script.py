@@ -122,7 +122,6 @@ def launch_files(
 
 
 def _for_clusters(job: ClusterJob, bucket: str, image: str, claim: str) -> dict[str, str]:
-    """Each of them runs what torchrun.sh does."""
     if bool(image) != bool(claim):
         raise InvalidArgumentError(
             f"image = {image!r} with claim = {claim!r}",
@@ -139,9 +138,9 @@ def _for_clusters(job: ClusterJob, bucket: str, image: str, claim: str) -> dict[
 def _check(config: PlanRecord, script: str, machines: int, restarts: int) -> None:
     if not isinstance(script, str) or not script.strip():
         raise InvalidArgumentError(f"script = {script!r}", "name the Python file that trains")
-    for name, value, least, most in (("machines", machines, 1, 1024), ("max_restarts", restarts, 0, 1000)):
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise InvalidArgumentError(f"{name} = {value!r}", f"give a whole number from {least} to {most}")
+    for name, value, lowest, highest in (("machines", machines, 1, 1024), ("max_restarts", restarts, 0, 1000)):
+        if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
+            raise InvalidArgumentError(f"{name} = {value!r}", f"give a whole number from {lowest} to {highest}")
     if config.device_count % machines:
         raise InvalidArgumentError(
             f"{config.device_count} GPUs cannot be shared equally by {machines} machines",
@@ -149,12 +148,12 @@ def _check(config: PlanRecord, script: str, machines: int, restarts: int) -> Non
         )
 
 
-def _notes(asked: PlanRecord, settled: PlanRecord, machines: int) -> tuple[str, ...]:
+def _notes(planned: PlanRecord, settled: PlanRecord, machines: int) -> tuple[str, ...]:
     notes = []
     if machines > 1:
         notes.append("Run the script on every machine, with the same files at the same place.")
-        notes += [f"{name}: {what}." for name, what in launch_commands.PLACEHOLDERS.items()]
-    before = (asked.per_device_train_batch_size, asked.gradient_accumulation_steps)
+        notes += [f"{name}: {meaning}." for name, meaning in launch_commands.PLACEHOLDERS.items()]
+    before = (planned.per_device_train_batch_size, planned.gradient_accumulation_steps)
     after = (settled.per_device_train_batch_size, settled.gradient_accumulation_steps)
     if before != after:
         batches = f"{before[0]} × {before[1]} became {after[0]} × {after[1]}"
@@ -172,7 +171,6 @@ def _notes(asked: PlanRecord, settled: PlanRecord, machines: int) -> tuple[str, 
 
 
 def _write(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
-    """Scripts come last: what they refer to is there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

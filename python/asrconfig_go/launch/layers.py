@@ -27,13 +27,13 @@ def layer_classes(model: Any) -> tuple[str, ...]:
         raise InvalidArgumentError(
             f"{type(model).__name__} is not a torch module", "pass the model that will be trained"
         )
-    held: Counter[str] = Counter()
+    parameters: Counter[str] = Counter()
     for module in model.modules():
         if isinstance(module, torch.nn.ModuleList):
             for layer in module:
-                held[type(layer).__name__] += sum(p.numel() for p in layer.parameters())
+                parameters[type(layer).__name__] += sum(p.numel() for p in layer.parameters())
     total = sum(p.numel() for p in model.parameters())
-    return tuple(sorted(name for name, count in held.items() if count >= _SMALL * total))
+    return tuple(sorted(name for name, count in parameters.items() if count >= _SMALL * total))
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,6 @@ def fsdp_units(layers: Any, model: Any) -> Units:
 
 
 def _checked(layers: Any, model: Any) -> tuple[str, ...]:
-    """The classes given, or those of the model given; at least one."""
     if isinstance(layers, str):
         raise InvalidArgumentError(f"layers = {layers!r} is a str", "pass a list of class names")
     names = tuple(layers) or (layer_classes(model) if model is not None else ())

@@ -1,4 +1,4 @@
-"""A plan as a strategy can carry it out."""
+"""Plans adapted to a strategy of distributed training."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 SHARDED = ("zero1", "zero2", "zero3", "fsdp")
 """Processes whose forward and backward passes depend on each other: all must make the same number of them."""
-
-_ON_GPUS_ONLY = "accelerate enables DeepSpeed and FSDP on GPUs only"
 
 
 def for_strategy(config: PlanRecord, strategy: Strategy | None = None) -> PlanRecord:
@@ -62,7 +60,8 @@ def _checked(config: PlanRecord, strategy: Strategy) -> Strategy:
         )
     if strategy in SHARDED and not config.gpu_name:
         raise InvalidArgumentError(
-            f"{strategy} for a plan without a GPU: {_ON_GPUS_ONLY}", "choose ddp, or plan for a GPU"
+            f"{strategy} for a plan without a GPU: accelerate enables DeepSpeed and FSDP on GPUs only",
+            "choose ddp, or plan for a GPU",
         )
     return strategy
 

@@ -11,19 +11,10 @@ from .yaml_text import as_yaml
 
 # Names of the catalogue's cards in SkyPilot's own catalogue.
 _SKY_NAMES = {
-    "T4": "T4",
-    "V100-16": "V100",
-    "V100-32": "V100-32GB",
-    "A10G": "A10G",
-    "L4": "L4",
-    "L40S": "L40S",
-    "A100-40GB SXM": "A100",
-    "A100-80GB SXM": "A100-80GB",
-    "H100-80GB SXM": "H100",
-    "H200": "H200",
-    "B200": "B200",
-}
-_LEAST = {True: 8.0, False: 7.5}  # compute capability for bf16, and of current PyTorch
+    "T4": "T4", "V100-16": "V100", "V100-32": "V100-32GB", "A10G": "A10G", "L4": "L4", "L40S": "L40S",
+    "A100-40GB SXM": "A100", "A100-80GB SXM": "A100-80GB", "H100-80GB SXM": "H100", "H200": "H200", "B200": "B200",
+}  # fmt: skip
+_LOWEST_CAPABILITY = {True: 8.0, False: 7.5}  # compute capability for bf16, and of current PyTorch
 
 
 def skypilot_task(job: ClusterJob, bucket: str) -> str:
@@ -56,11 +47,10 @@ def cards(job: ClusterJob) -> list[str]:
 
 
 def _fits(card: dict[str, Any], job: ClusterJob) -> bool:
-    """The plan's own card does; another one with at least the memory that the plan leaves no part of unused."""
     config = job.config
     if config.gpu_name in (card["key"], *card["aliases"], *card["driver_names"]):
         return True
-    if config.gpu_memory_bytes is None or float(card["compute_capability"]) < _LEAST[config.bf16]:
+    if config.gpu_memory_bytes is None or float(card["compute_capability"]) < _LOWEST_CAPABILITY[config.bf16]:
         return False
     needed = config.predicted_high_bytes or config.predicted_bytes
     unused = max(0, config.budget_bytes - needed) if config.budget_bytes and needed else 0

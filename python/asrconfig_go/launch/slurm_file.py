@@ -10,7 +10,7 @@ _NOTICE_S = 120  # before the time limit; Slurm may send the signal up to a minu
 
 
 def slurm_script(job: ClusterJob) -> str:
-    """For ``sbatch``: torchrun on each node; queued again when it is preempted or its time is over.
+    """A script for ``sbatch``: torchrun on each node, requeued when it is preempted or its time is over.
 
     Partition, account and time limit are options of sbatch, not known here.
     """

@@ -17,7 +17,7 @@ from .padded_clips import Array
 from .resampling import resampled
 
 _ACCEPTED = (
-    'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) gives it, '
+    'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) returns, '
     '{"array": …, "sampling_rate": …}, or an array'
 )
 
@@ -26,12 +26,12 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     """The samples of one clip: float32, mono, of shape (samples,), at ``sample_rate`` hertz (1000 to 1 000 000).
 
     ``source`` is a path, the bytes of an audio file, a dictionary with ``bytes`` or ``path`` (what
-    ``datasets.Audio(decode=False)`` gives; the bytes win), a dictionary with ``array`` and ``sampling_rate``, a decoder
-    of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. The path ``talk.flac#t=12.5,30`` is
-    that of a piece, from 12.5 s to 30 s of ``talk.flac``, and no more than that is read. Of several channels the mean
-    is taken; in arrays, the shorter axis is that of the channels. Files are decoded by soundfile, and brought to the
-    rate by soxr, or by scipy where soxr is not installed. Where channels cancel each other in their mean, which has a
-    hundredth of their energy then or less, the loudest of them is taken.
+    ``datasets.Audio(decode=False)`` returns; the bytes win), a dictionary with ``array`` and ``sampling_rate``, a
+    decoder of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. The path
+    ``talk.flac#t=12.5,30`` selects the piece from 12.5 s to 30 s of ``talk.flac``, and only that is read. Several
+    channels are averaged; in arrays, the shorter axis is that of the channels. If the channels cancel each other (their
+    mean has a hundredth of their energy or less), the loudest one is used instead. Files are decoded by soundfile, and
+    resampled by soxr, or by scipy where soxr is not installed.
 
     Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, truncated (where its header
     tells: FLAC and MP3), in an unknown format or with samples that are not finite numbers, ``InvalidArgumentError`` for
@@ -45,10 +45,10 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
 
 
 def load_clip(source: Any, sample_rate: int = SAMPLING_RATE) -> Decoded:
-    """As ``load_audio``, with whether one channel stands for all."""
+    """As ``load_audio``, and whether one channel was taken because all cancel each other."""
     check_rate(sample_rate)
     name = name_of(source)
-    samples, rate, one_channel = _decoded(source, name, sample_rate)
+    samples, rate, one_channel = decode_source(source, name, sample_rate)
     if not RATES[0] <= rate <= RATES[1]:
         raise CorruptFileError(f"{name} has the sampling rate {rate} Hz", "write it again, or leave it out")
     if not np.isfinite(samples).all():
@@ -73,8 +73,8 @@ def name_of(source: Any) -> str:
     return f"an array of shape {tuple(source.shape)}" if is_array(source) else kind(source)
 
 
-def _decoded(source: Any, name: str, rate: int) -> Decoded:
-    """The samples in mono, and their rate."""
+def decode_source(source: Any, name: str, rate: int) -> Decoded:
+    """The samples of a clip in mono at the rate at which it is stored; ``rate`` is that of arrays without one."""
     if isinstance(source, dict):
         if source.get("array") is not None:
             return _array(source["array"], name, _rate(source.get("sampling_rate", rate), name))
@@ -87,9 +87,9 @@ def _decoded(source: Any, name: str, rate: int) -> Decoded:
         return decode_file(os.fsdecode(source))
     if isinstance(source, bytes | bytearray | memoryview):
         return decode_bytes(source, name)
-    if hasattr(source, "get_all_samples"):  # torchcodec's, which datasets gives from version 4 on
-        found = source.get_all_samples()
-        return _array(found.data, name, _rate(found.sample_rate, name))
+    if hasattr(source, "get_all_samples"):  # of torchcodec, which datasets returns from version 4 on
+        samples = source.get_all_samples()
+        return _array(samples.data, name, _rate(samples.sample_rate, name))
     return _array(source, name, rate)
 
 
@@ -103,13 +103,13 @@ def _array(values: Any, name: str, rate: int) -> Decoded:
         array = np.asarray(values)
     except ValueError as error:
         raise InvalidArgumentError(f"{name} is not audio: {error}", _ACCEPTED) from None
-    whole = array.dtype in (np.int16, np.int32)
-    if array.ndim not in (1, 2) or not (whole or array.dtype.kind == "f"):
+    is_pcm = array.dtype in (np.int16, np.int32)
+    if array.ndim not in (1, 2) or not (is_pcm or array.dtype.kind == "f"):
         raise InvalidArgumentError(f"{name} is not audio: {array.dtype} of shape {array.shape}", _ACCEPTED)
     samples: Array = array.astype(np.float32, copy=False)
     if not samples.size:
         return Decoded(samples.reshape(-1), rate)
-    if whole:
+    if is_pcm:
         samples = samples / np.float32(-float(np.iinfo(array.dtype).min))
     if samples.ndim == 1:
         return Decoded(samples, rate)

@@ -19,10 +19,7 @@ _AHEAD = 4  # clips a thread, so that encoded bytes do not pile up
 
 @dataclass(frozen=True)
 class Filled:
-    """What ``prepare`` did: ``clips`` were asked for, ``bad`` of them could not be loaded.
-
-    ``silent`` names those that were loaded and in which nothing is heard.
-    """
+    """The result of ``prepare``: ``bad`` of ``clips`` could not be loaded, and ``silent`` names the silent ones."""
 
     clips: int
     bad: int
@@ -38,8 +35,8 @@ class Filled:
 
 
 def fill(cache: Callable[[Any], Any], sources: Any, workers: int | None, progress: bool) -> Filled:
-    """Call ``cache`` with each of ``sources``; what decodes lets other threads run."""
-    count = checked("workers", workers, int | None) if workers is not None else _cores()
+    """Call ``cache`` with each of ``sources`` in threads: decoding releases the GIL."""
+    count = checked("workers", workers, int | None) if workers is not None else usable_cores()
     if count < 1:
         raise InvalidArgumentError(f"workers = {count} load nothing", "leave it out: one for each core")
     items, total = _items(sources)
@@ -49,7 +46,10 @@ def fill(cache: Callable[[Any], Any], sources: Any, workers: int | None, progres
         try:
             for finished in _finished(pool, cache, items, _AHEAD * count):
                 done += 1
-                errors += [str(error) for error in [_problem(finished)] if error]
+                error = finished.exception()
+                if error is not None and (not isinstance(error, AsrConfigError) or isinstance(error, StorageError)):
+                    raise error
+                errors += [] if error is None else [str(error)]
                 advance(done, total)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -57,29 +57,24 @@ def fill(cache: Callable[[Any], Any], sources: Any, workers: int | None, progres
     return Filled(done, len(errors), errors[0] if errors else "")
 
 
-def _finished(pool: ThreadPoolExecutor, load: Any, items: Iterable[Any], most: int) -> Iterator[Future[Any]]:
-    """Futures as they end, with no more than ``most`` begun."""
+def _finished(pool: ThreadPoolExecutor, load: Any, items: Iterable[Any], limit: int) -> Iterator[Future[Any]]:
     pending: set[Future[Any]] = set()
     for item in items:
-        if len(pending) >= most:
+        if len(pending) >= limit:
             ended, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from ended
         pending.add(pool.submit(load, item))
     yield from wait(pending).done
 
 
-def _problem(finished: Future[Any]) -> BaseException | None:
-    """A clip that cannot be loaded; any other error is raised, as of storage that does not answer."""
-    error = finished.exception()
-    if error is not None and (not isinstance(error, AsrConfigError) or isinstance(error, StorageError)):
-        raise error
-    return error
-
-
 def _items(sources: Any) -> tuple[Iterable[Any], int | None]:
-    """What the cache will be asked for, and how many that is."""
     if hasattr(sources, "column_names") and hasattr(sources, "features"):
-        return _column(sources), len(sources) if hasattr(sources, "__len__") else None
+        from ..data.hf_sources import audio_column
+        from .stored_audio import stored
+
+        column = audio_column(sources)
+        clips = (row[column] for row in stored(sources).select_columns([column]))
+        return clips, len(sources) if hasattr(sources, "__len__") else None
     if isinstance(sources, str | os.PathLike):
         from ..data.scan import scan_audio
 
@@ -92,15 +87,6 @@ def _items(sources: Any) -> tuple[Iterable[Any], int | None]:
     return audio, len(sources) if hasattr(sources, "__len__") else None
 
 
-def _column(dataset: Any) -> Iterator[Any]:
-    """The clips of a Hugging Face dataset as they are stored."""
-    from ..data.hf_sources import audio_column, undecoded
-
-    column = audio_column(dataset)
-    if type(dataset.features[column]).__name__ == "Audio":
-        dataset = undecoded(dataset, column)
-    return (row[column] for row in dataset.select_columns([column]))
-
-
-def _cores() -> int:
+def usable_cores() -> int:
+    """The processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""What tells one clip, as it is now, from all others."""
+"""Keys that identify a clip in its current state."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def clip_key(source: Any) -> Key | None:
         return None
     path = os.path.abspath(os.fsdecode(source))  # noqa: PTH100 (a Path for each clip costs more than the lookup)
     try:
-        found = os.stat(split_range(path)[0])  # noqa: PTH116
+        status = os.stat(split_range(path)[0])  # noqa: PTH116
     except (OSError, ValueError):
         return None
-    return path, found.st_size, found.st_mtime_ns
+    return path, status.st_size, status.st_mtime_ns
 
 
 def _bytes_key(data: bytes | bytearray | memoryview) -> Key:
@@ -54,7 +54,7 @@ def name_of_load(load: Any) -> str:
     name, code = f"{module}.{named.__qualname__}", getattr(load, "__code__", None)
     if code is None or module.startswith(__package__ or ""):
         return name
-    constants = [each for each in code.co_consts if isinstance(each, int | float | str | bytes | None)]
+    constants = [constant for constant in code.co_consts if isinstance(constant, int | float | str | bytes | None)]
     values = repr((constants, code.co_names, load.__defaults__, load.__kwdefaults__))
     body = hashlib.blake2b(code.co_code + values.encode(), digest_size=8)
     return f"{name} {body.hexdigest()}"

@@ -1,4 +1,4 @@
-"""Several channels as one, where they do not cancel each other, and clips in which nothing can be heard."""
+"""Mixing channels to mono unless they cancel each other, and detecting silent clips."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SILENT = 1e-4  # of full scale: -80 dB, three steps of 16 bits
 
 
 class Decoded(NamedTuple):
-    """The samples of a clip in mono and their rate; ``one_channel``: of one channel, as all cancel each other."""
+    """Mono samples of a clip and their rate; ``one_channel``: of one channel alone, as all cancel each other."""
 
     samples: Array
     rate: int
@@ -50,7 +50,7 @@ class Mix:
 
 
 def is_silent(samples: Array) -> bool:
-    """Whether nothing can be heard in a clip."""
+    """Whether a clip is silent."""
     return bool(len(samples)) and max(float(samples.max()), -float(samples.min())) < _SILENT
 
 

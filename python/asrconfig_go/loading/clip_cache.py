@@ -13,7 +13,7 @@ from .padded_clips import Array
 
 
 class ClipCache:
-    """Calling one with a clip's source gives the clip; ``_hits`` and ``_misses`` are counted there."""
+    """Returns the clip of a source when it is called, which counts ``_hits`` and ``_misses``."""
 
     _hits = _misses = 0
     _lock: threading.Lock
@@ -44,16 +44,14 @@ class ClipCache:
         filled = fill(self, sources, workers, progress)
         return replace(filled, silent=tuple(self._silent[earlier:]))
 
-    def _loaded(self, source: Any, clip: Array) -> None:
-        """Note a clip in which nothing is heard."""
+    def _note_if_silent(self, source: Any, clip: Array) -> None:
         if clip.ndim == 1 and clip.dtype.kind == "f" and is_silent(clip):
             with self._lock:
                 self._silent.append(name_of(source))
 
-    def _share_found(self) -> str:
-        """For ``repr``; empty before the first clip."""
-        asked = self._hits + self._misses
-        return f", {self._hits / asked:.0%} of {asked} found" if asked else ""
+    def _hit_rate(self) -> str:
+        requests = self._hits + self._misses
+        return f", {self._hits / requests:.0%} of {requests} found" if requests else ""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]

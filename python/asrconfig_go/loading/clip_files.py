@@ -29,7 +29,7 @@ def header(samples: int) -> bytes:
 
 
 def write_clip(path: Path, clip: Array) -> int:
-    """Write ``clip`` to ``path``, and give the file's size in bytes. Raises ``OSError``; no half file is left then.
+    """Write ``clip`` to ``path`` and return the file's size in bytes; ``OSError`` leaves no partial file.
 
     Not synchronised to the disk: that takes as long as decoding, and a killed process does not need it. What a power
     cut leaves is shorter than its header says, and is not read.

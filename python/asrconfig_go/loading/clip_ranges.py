@@ -15,27 +15,27 @@ _RANGE = re.compile(r"(.*)#t=(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)", re.DOTALL)
 
 
 def split_range(path: str, *, file: bool = True) -> tuple[str, tuple[float, float] | None]:
-    """A recording and the seconds of it that ``path`` names, None for all of it.
+    """Split ``path`` into a recording and the seconds to read of it, None for all of it.
 
-    ``file``: it is one on disk, which may be called so; then it is all of that file.
+    ``file``: the path of a file on disk, whose own name may look like a range.
     """
-    found = _RANGE.fullmatch(path) if "#t=" in path else None
-    if found is None or (file and os.path.exists(path)):  # noqa: PTH110 (this runs for every clip)
+    match = _RANGE.fullmatch(path) if "#t=" in path else None
+    if match is None or (file and os.path.exists(path)):  # noqa: PTH110 (this runs for every clip)
         return path, None
-    return found[1], (float(found[2]), float(found[3]))
+    return match[1], (float(match[2]), float(match[3]))
 
 
 def named_range(path: str, start: float, end: float, *, file: bool = True) -> str:
     """The name of ``start`` to ``end`` in seconds, to the microsecond, of a recording or of a piece of one."""
     if not 0 <= start < end or not math.isfinite(end):
         raise InvalidArgumentError(f"{path} has no piece from {start} s to {end} s", "give seconds, the start first")
-    whole, within = split_range(path, file=file)
+    recording, within = split_range(path, file=file)
     first = within[0] if within else 0.0
-    return f"{whole}#t={_seconds(first + start)},{_seconds(first + end)}"
+    return f"{recording}#t={_seconds(first + start)},{_seconds(first + end)}"
 
 
 def part_of(audio: Any, start: float, end: float) -> Any:
-    """``start`` to ``end`` in seconds of ``audio`` as ``load_audio`` takes it; nothing is decoded or copied."""
+    """Select ``start`` to ``end`` in seconds of ``audio``, which is decoded by ``load_audio`` only later."""
     if isinstance(audio, str | os.PathLike):
         return named_range(os.fsdecode(audio), start, end)
     if isinstance(audio, bytes | bytearray | memoryview):
@@ -44,8 +44,8 @@ def part_of(audio: Any, start: float, end: float) -> Any:
         rate = audio.get("sampling_rate", SAMPLING_RATE)
         return {**audio, "array": _samples(audio["array"], start, end, rate)}
     if isinstance(audio, dict):
-        held = audio.get("bytes") is not None
-        return {**audio, "path": named_range(os.fsdecode(audio.get("path") or ""), start, end, file=not held)}
+        in_memory = audio.get("bytes") is not None
+        return {**audio, "path": named_range(os.fsdecode(audio.get("path") or ""), start, end, file=not in_memory)}
     return _samples(audio, start, end, SAMPLING_RATE)
 
 

@@ -42,10 +42,7 @@ class CTCCollator:
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A dictionary of tensors."""
-        extractor, tokenizer = _parts(self.processor)
-        multiple = self.pad_to_multiple_of or own_multiple(self.processor)
-        batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, multiple)
-        labels = labels_of(rows, tokenizer)
+        batch, labels = _inputs_and_labels(self, rows)
         return batch if labels is None else {**batch, "labels": padded_labels(labels)}
 
 
@@ -70,33 +67,28 @@ class Seq2SeqCollator:
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A dictionary of tensors."""
-        extractor, tokenizer = _parts(self.processor)
-        multiple = self.pad_to_multiple_of or own_multiple(self.processor)
-        batch = model_inputs(_checked_rows(rows), extractor, self.load, self.augment, multiple)
-        labels = labels_of(rows, tokenizer, ended=True)
+        batch, labels = _inputs_and_labels(self, rows, ended=True)
         if labels is None:
             return batch
         labels = without_start(labels, self.decoder_start_token_id)
         return {**batch, "labels": padded_labels(labels, self.pad_to_multiple_of)}
 
 
-def _parts(processor: Any) -> tuple[Any, Any]:
-    """The feature extractor and the tokenizer of a processor; a feature extractor has no tokenizer."""
+def _inputs_and_labels(
+    collator: CTCCollator | Seq2SeqCollator, rows: Sequence[dict[str, Any]], *, ended: bool = False
+) -> tuple[dict[str, Any], list[list[int]] | None]:
+    processor = collator.processor
     extractor = getattr(processor, "feature_extractor", processor)
     if not hasattr(extractor, "sampling_rate") or not hasattr(extractor, "pad"):
         raise InvalidArgumentError(
             f"{type(processor).__name__} has no feature extractor for audio",
             "pass the model's processor, such as AutoProcessor.from_pretrained(…)",
         )
-    return extractor, getattr(processor, "tokenizer", None)
+    multiple = collator.pad_to_multiple_of or own_multiple(processor)
+    batch = model_inputs(rows, extractor, collator.load, collator.augment, multiple)
+    return batch, labels_of(rows, getattr(processor, "tokenizer", None), ended=ended)
 
 
 def _check_multiple(multiple: int | None) -> None:
-    if checked("pad_to_multiple_of", multiple, int | None) is not None and multiple is not None and multiple < 1:
+    if multiple is not None and checked("pad_to_multiple_of", multiple, int) < 1:
         raise InvalidArgumentError(f"pad_to_multiple_of = {multiple} is less than one", "8, or None for no multiple")
-
-
-def _checked_rows(rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    if not rows:
-        raise InvalidArgumentError("a batch of no rows", "check the dataset and the sampler")
-    return rows

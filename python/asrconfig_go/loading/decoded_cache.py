@@ -25,7 +25,7 @@ _ENTRY_BYTES = 500  # of the array object, its key and the dictionary's slots; m
 
 
 class DecodedCache(ClipCache):
-    """Keeps the clips that were used last: ``cache(source)`` gives what ``load(source)`` gives, read-only.
+    """Keeps the clips that were used last: ``cache(source)`` returns the clip of ``load(source)``, read-only.
 
     ``max_bytes`` bounds samples and what Python needs to keep them. A file is identified by its path, size and time of
     change, encoded bytes by their digest; arrays pass through. Safe under threads.
@@ -39,6 +39,9 @@ class DecodedCache(ClipCache):
     >>> cache(CLIPS / "test-000.mp3").shape
     (9390,)
     """
+
+    _clips: OrderedDict[Key, Array]
+    _pid: int
 
     def __init__(self, max_bytes: int, *, load: Load = load_audio) -> None:
         if checked("max_bytes", max_bytes, int) < 1:
@@ -62,28 +65,29 @@ class DecodedCache(ClipCache):
 
     def __call__(self, source: Any) -> Array:
         """The clip, from memory or by ``load``, whose errors are raised as they are."""
-        if os.getpid() != self._pid:
-            self._forked()
+        if os.getpid() != self._pid:  # forked: another thread may have held the lock in the middle of counting
+            clips = self._clips
+            self._start()
+            self._clips, self._nbytes = clips, sum(_size(*entry) for entry in clips.items())
         key = clip_key(source)
         with self._lock:
-            found = None if key is None else self._clips.get(key)
-            if key is not None and found is not None:
+            cached = None if key is None else self._clips.get(key)
+            if key is not None and cached is not None:
                 self._clips.move_to_end(key)
                 self._hits += 1
-                return found
+                return cached
             self._misses += 1
         clip: Array = np.asarray(self.load(source))
-        self._loaded(source, clip)
+        self._note_if_silent(source, clip)
         if key is not None and unchanged(source, key):
-            clip = self._kept(key, clip)
+            clip = self._keep(key, clip)
         return clip
 
     def clear(self) -> None:
         """Forget every clip and start counting again."""
         self._start()
 
-    def _kept(self, key: Key, clip: Array) -> Array:
-        """Another thread may have been first; then its clip is given."""
+    def _keep(self, key: Key, clip: Array) -> Array:
         size = _size(key, clip)
         if size > self.max_bytes:
             return clip
@@ -98,28 +102,21 @@ class DecodedCache(ClipCache):
         return own
 
     def _start(self) -> None:
-        self._clips: OrderedDict[Key, Array] = OrderedDict()
+        self._clips = OrderedDict()
         self._lock, self._pid = threading.Lock(), os.getpid()
         self._hits = self._misses = self._nbytes = 0
         self._silent = []
-
-    def _forked(self) -> None:
-        """Another thread may have held the lock, and have been in the middle of counting."""
-        self._lock, self._pid = threading.Lock(), os.getpid()
-        self._hits = self._misses = 0
-        self._silent = []
-        self._nbytes = sum(_size(*entry) for entry in self._clips.items())
 
     def __getstate__(self) -> dict[str, Any]:
         """Settings only: sending the clips to a worker would take longer than decoding them there."""
         return {"max_bytes": self.max_bytes, "load": self.load}
 
     def __repr__(self) -> str:
-        return f"DecodedCache({len(self)} clips, {exact(self._nbytes)} of {exact(self.max_bytes)}{self._share_found()})"
+        return f"DecodedCache({len(self)} clips, {exact(self._nbytes)} of {exact(self.max_bytes)}{self._hit_rate()})"
 
 
 def sample_rate_of(load: Any) -> int | None:
-    """The rate that a loading function gives, in hertz; None when unknown."""
+    """The sampling rate of a loading function's clips in hertz, None when unknown."""
     if load is load_audio:
         return SAMPLING_RATE
     rate = getattr(load, "sample_rate", None) or getattr(load, "keywords", {}).get("sample_rate")

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .._base.errors import CorruptFileError, NotFoundError, UnsupportedError
 from .._base.files import user_path
 from .._base.storage import from_storage, read_through
@@ -17,18 +19,14 @@ from .clip_ranges import split_range
 if TYPE_CHECKING:
     from .padded_clips import Array
 
-_BLOCK = 1 << 23  # frames asked for at once: a header that claims days of audio reserves no memory for them
+_BLOCK = 1 << 23  # frames read at once, so that a header that claims days of audio reserves no memory
 _CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss a few at the ends
-# Decoded before a piece, by codec: an Opus decoder needs that long to give what it gives from the beginning on.
+# Seconds decoded before a piece, by codec: an Opus decoder converges to its output from the beginning in that time.
 _LEAD_S = {"OPUS": 5.0}
 
 
 def decode_file(path: str) -> Decoded:
-    """The samples of a file or of a piece of one, the mean of its channels, and its rate in hertz.
-
-    Where the channels cancel each other in their mean, as in a recording with one of them inverted, it is the loudest
-    of them.
-    """
+    """The mono samples of a file or of a piece of one, and its rate in hertz."""
     path, part = split_range(path)
     return from_storage(path, lambda: _decode_file(path, part))
 
@@ -37,9 +35,9 @@ def _decode_file(path: str, part: tuple[float, float] | None) -> Decoded:
     file = user_path(path, "audio file")
     path = str(file) if path.startswith("~") else path
     if not file.is_file():
-        what = "is a folder" if file.is_dir() else "does not exist"
+        problem = "is a folder" if file.is_dir() else "does not exist"
         where = "fetch it first" if "://" in path else f"relative paths start in {Path.cwd()}"
-        raise NotFoundError(f"the audio file {path} {what}", where)
+        raise NotFoundError(f"the audio file {path} {problem}", where)
     if not os.access(path, os.R_OK):
         with contextlib.suppress(PermissionError):
             read_through(path)
@@ -54,12 +52,11 @@ def _decode_file(path: str, part: tuple[float, float] | None) -> Decoded:
 
 
 def decode_bytes(data: bytes | bytearray | memoryview, name: str, path: str = "") -> Decoded:
-    """As ``decode_file``, of a file in memory; its ``path`` tells which piece of it is meant."""
+    """As ``decode_file``, of a file in memory; its ``path`` may select a piece of it."""
     return _decode(io.BytesIO(data), name, split_range(path, file=False)[1])
 
 
 def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None, channel: int | None = None) -> Decoded:
-    """All channels' mean, or ``channel`` alone."""
     soundfile, mix = _soundfile(name), Mix(channel)
     try:
         with soundfile.SoundFile(file) as opened:
@@ -69,8 +66,7 @@ def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None,
             samples = _mono_frames(opened, claimed, mix)
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OSError) as error:
         raise CorruptFileError(
-            f"cannot decode {name}: {_reason(error)}",
-            "if a player plays it, convert it: ffmpeg -i IN OUT.flac",
+            f"cannot decode {name}: {_reason(error)}", "if a player plays it, convert it: ffmpeg -i IN OUT.flac"
         ) from error
     if len(samples) < _CUT_OFF * claimed:
         raise CorruptFileError(
@@ -86,7 +82,7 @@ def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None,
 
 
 def _go_to(opened: Any, part: tuple[float, float]) -> int:
-    """Go to where ``part`` in seconds starts, and give the frames that are there of it."""
+    """Seek to where ``part`` in seconds starts, and return its length in frames."""
     start, end = (min(round(s * opened.samplerate), opened.frames) for s in part)
     lead = min(start, round(_LEAD_S.get(opened.subtype, 0.0) * opened.samplerate))
     opened.seek(start - lead)
@@ -96,7 +92,6 @@ def _go_to(opened: Any, part: tuple[float, float]) -> int:
 
 
 def _mono_frames(opened: Any, frames: int, mix: Mix) -> Array:
-    """The next ``frames``."""
     blocks: list[Array] = []
     while True:
         wanted = min(_BLOCK, max(1, frames))
@@ -105,14 +100,8 @@ def _mono_frames(opened: Any, frames: int, mix: Mix) -> Array:
         frames -= len(block)
         if len(block) < wanted or frames <= 0:
             break
-    return blocks[0] if len(blocks) == 1 else _joined(blocks)
-
-
-def _joined(blocks: list[Array]) -> Array:
-    import numpy as np
-
-    whole: Array = np.concatenate(blocks)
-    return whole
+    samples: Array = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+    return samples
 
 
 def _reason(error: Exception) -> str:

@@ -27,11 +27,11 @@ def model_inputs(
     Each clip is prepared alone and then padded. So it is normalised over its own samples also where the extractor gives
     no attention mask; preparing such clips together would count the padding in.
     """
-    name = next((name for name in _PREPARED if name in rows[0]), None)
+    name = next((name for name in _PREPARED if rows and name in rows[0]), None)
     multiple = 1 if multiple is None or fixed_length(extractor) else multiple
-    if name is not None and augment:
-        raise InvalidArgumentError(f"the rows hold {name}, which cannot be augmented", 'give rows with "audio"')
     if name is not None:
+        if augment:
+            raise InvalidArgumentError(f"the rows hold {name}, which cannot be augmented", 'give rows with "audio"')
         return _padded([_given(row, name, extractor) for row in rows], extractor, multiple)
     clips = clips_of(rows, extractor, load, augment)
     if takes_samples(extractor):
@@ -40,12 +40,12 @@ def model_inputs(
 
 
 def _padded(prepared: Sequence[dict[str, Any]], extractor: Any, multiple: int) -> dict[str, Any]:
-    """What ``extractor.pad`` gives, which copies every sample three times where this does once."""
+    """The same as ``extractor.pad``, which copies every sample three times and not once."""
     import numpy as np
 
     batch: dict[str, Any] = {}
     for name in prepared[0]:
-        values = [np.asarray(each[name]) for each in prepared]
+        values = [np.asarray(features[name]) for features in prepared]
         length = -(-max(map(len, values)) // multiple) * multiple
         kind = np.float32 if values[0].dtype == np.float64 else values[0].dtype
         batch[name] = new_tensor((len(values), length, *values[0].shape[1:]), kind)
@@ -58,36 +58,33 @@ def _padded(prepared: Sequence[dict[str, Any]], extractor: Any, multiple: int) -
 
 
 def fixed_length(extractor: Any) -> bool:
-    """Whether every clip becomes as many frames, as with Whisper."""
+    """Whether every clip is padded to the same number of frames, as for Whisper."""
     return hasattr(extractor, "nb_max_frames")
 
 
 def clips_of(rows: Sequence[dict[str, Any]], extractor: Any, load: Any, augment: Sequence[Augmentation]) -> list[Any]:
     """The audio of the rows, augmented but for rows whose ``augment`` is false."""
+    if not rows:
+        raise InvalidArgumentError("a batch of no rows", "check the dataset and the sampler")
     if "audio" not in rows[0]:
         raise InvalidArgumentError(
             f"rows of {listed(sorted(rows[0])) or 'nothing'} have no audio",
             'rows need "audio" (or input_values, input_features); with a Trainer set remove_unused_columns=False',
         )
-    load = _at_the_rate_of(extractor, load)
+    rate = int(getattr(extractor, "sampling_rate", SAMPLING_RATE))
+    if load is load_audio:
+        load = partial(load_audio, sample_rate=rate)
+    elif sample_rate_of(load) not in (None, rate):
+        raise InvalidArgumentError(
+            f"the clips are loaded at {sample_rate_of(load)} Hz, and {type(extractor).__name__} takes {rate} Hz",
+            f"make the cache with sample_rate={rate}, or load=partial(load_audio, sample_rate={rate})",
+        )
     clips = [load(row["audio"]) for row in rows]
     which = [i for i, row in enumerate(rows) if row.get("augment", True)] if augment else []
     if which:
         for i, clip in zip(which, augmented([clips[i] for i in which], augment, _generator()), strict=True):
             clips[i] = clip
     return clips
-
-
-def _at_the_rate_of(extractor: Any, load: Any) -> Any:
-    rate = int(getattr(extractor, "sampling_rate", SAMPLING_RATE))
-    if load is load_audio:
-        return partial(load_audio, sample_rate=rate)
-    if sample_rate_of(load) not in (None, rate):
-        raise InvalidArgumentError(
-            f"the clips are loaded at {sample_rate_of(load)} Hz, and {type(extractor).__name__} takes {rate} Hz",
-            f"make the cache with sample_rate={rate}, or load=partial(load_audio, sample_rate={rate})",
-        )
-    return load
 
 
 def _generator() -> Any:
@@ -107,7 +104,7 @@ def _prepared(clip: Any, extractor: Any) -> dict[str, Any]:
 def _given(row: dict[str, Any], name: str, extractor: Any) -> dict[str, Any]:
     import numpy as np
 
-    given = {name: np.asarray(row[name], dtype=np.float32)}
+    inputs = {name: np.asarray(row[name], dtype=np.float32)}
     if getattr(extractor, "return_attention_mask", False) and not fixed_length(extractor):
-        given[_MASK] = np.asarray(row.get(_MASK, np.ones(len(given[name]))), dtype=np.int32)
-    return given
+        inputs[_MASK] = np.asarray(row.get(_MASK, np.ones(len(inputs[name]))), dtype=np.int32)
+    return inputs

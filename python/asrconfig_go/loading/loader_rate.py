@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import repeat
 from typing import Any, TypedDict
 
@@ -16,9 +17,10 @@ from .._base.checks import checked
 from .._base.defaults import SAMPLING_RATE
 from .._base.errors import EmptyDatasetError, InvalidArgumentError
 from .._base.listing import first_of, shortened
-from .loader_sources import Reading, Resampler, loader_items
+from .loader_sources import Reading, loader_items
+from .resampling import find_resampler
 
-_FIRST = 0.6  # of the time, for the first pass; what is left is for reading the same clips again
+_FIRST = 0.6  # of the time for the first pass; the same clips are read again in the remaining time
 _GROUPS = 10  # of clips, for the spread
 _PATIENCE = 8  # bad clips, when time is up and there was no good one
 _now = time.perf_counter
@@ -40,9 +42,9 @@ class CodecRate:
 
 @dataclass(frozen=True, repr=False)
 class LoaderRate:
-    """What one process prepared in a second. Collating and handing over to the trainer are not in it.
+    """How much audio one process prepared in a second, without collating and handing over to the trainer.
 
-    JSON-able: ``dataclasses.asdict`` gives plain numbers and texts.
+    JSON-able: ``dataclasses.asdict`` returns plain numbers and texts.
     """
 
     rate: float
@@ -98,7 +100,7 @@ def measure_loader(
     seed: int = 0,
     row_seconds: Callable[[Any], float] | None = None,
 ) -> LoaderRate | None:
-    """How many seconds of audio one worker of a DataLoader prepares in a second, measured on a random sample.
+    """Measure how many seconds of audio one DataLoader worker prepares in a second, on a random sample.
 
     ``dataset`` is what ``scan_audio`` takes: files are decoded by soundfile, rows of a ``datasets.Dataset`` by its own
     ``__getitem__``, transforms included (and by soundfile where datasets lacks torchcodec), a dataset of your own by
@@ -128,22 +130,22 @@ def measure_loader(
         return None
     prepare = _Preparing(processor, sampling_rate)
     with _as_in_a_worker():
-        _Pass(prepare).run(source.items(), _now(), most=1)  # imports, and what is made when first used
+        _Pass(prepare).run(source.items(), _now(), limit=1)  # imports, and what is made when first used
         began = _now()
         first = _Pass(prepare).run(source.items(), began + _FIRST * budget)
-        if not first.taken:
+        if not first.clips:
             raise EmptyDatasetError(
                 f"none of {first.bad} {'clips' if row_seconds is None else 'rows'} could be read: {first.error}",
-                f"they were read by {source.how}; check them",
+                f"they were read by {source.reader}; check them",
             )
         over_and_over = (read for _ in repeat(None) for read in source.items())
         again = _Pass(prepare).run(over_and_over, began + budget)
-    notes = (*source.notes, *prepare.resampler.notes)
-    return _rate_of(first, again, source.how, (*notes, f"first error: {first.error}") if first.bad else notes)
+    notes = (*source.notes, *prepare.notes)
+    return _rate_of(first, again, source.reader, (*notes, f"first error: {first.error}") if first.bad else notes)
 
 
 @dataclass
-class _Taken:
+class _TimedClip:
     reading: Reading  # without its samples
     took_s: float
     resampled: bool
@@ -155,7 +157,11 @@ class _Preparing:
     def __init__(self, processor: Any, sampling_rate: int) -> None:
         self._make = getattr(processor, "feature_extractor", processor)
         self._rate = sampling_rate
-        self.resampler = Resampler(sampling_rate)
+        self.notes: tuple[str, ...] = ()
+
+    @cached_property
+    def _resampler(self) -> tuple[str, Any]:
+        return find_resampler()
 
     def __call__(self, reading: Reading) -> bool:
         """Make the model's input; whether the clip was of another rate."""
@@ -164,7 +170,9 @@ class _Preparing:
             return resampled
         audio = reading.audio
         if reading.sampling_rate != self._rate:
-            audio = self.resampler.bring(audio, reading.sampling_rate)
+            name, resample = self._resampler
+            note = f"resampled by {name}" if name else "neither soxr nor scipy: resampling is not included"
+            audio, self.notes = resample(audio, reading.sampling_rate, self._rate) if name else audio, (note,)
         if self._make is not None:
             try:
                 self._make(audio, sampling_rate=self._rate)
@@ -177,15 +185,13 @@ class _Preparing:
 
 
 class _Pass:
-    """Clips read one after the other until a moment."""
-
     def __init__(self, prepare: _Preparing) -> None:
         self.prepare = prepare
-        self.taken: list[_Taken] = []
+        self.clips: list[_TimedClip] = []
         self.tried = self.bad = 0
         self.error = ""
 
-    def run(self, items: Iterator[Callable[[], Reading]], until: float, most: int | None = None) -> _Pass:
+    def run(self, items: Iterator[Callable[[], Reading]], until: float, limit: int | None = None) -> _Pass:
         for read in items:
             self.tried += 1
             began = _now()
@@ -196,55 +202,48 @@ class _Pass:
                 self.error = self.error or f"{type(error).__name__}: {str(error).strip()[:200]}"
             else:
                 resampled = self.prepare(reading)
-                self.taken.append(_Taken(replace(reading, audio=None), _now() - began, resampled))
-            late = _now() >= until and (self.taken or self.tried >= _PATIENCE)
-            if late or self.tried == most:
+                self.clips.append(_TimedClip(replace(reading, audio=None), _now() - began, resampled))
+            late = _now() >= until and (self.clips or self.tried >= _PATIENCE)
+            if late or self.tried == limit:
                 break
         return self
 
 
-def _rate_of(first: _Pass, again: _Pass, how: str, notes: tuple[str, ...]) -> LoaderRate:
-    taken = first.taken
-    size = max(1, -(-len(taken) // _GROUPS))
-    spread = [_rate(taken[at : at + size]) for at in range(0, len(taken), size)]
-    codecs: Counter[str] = Counter(each.reading.codec for each in taken)
-    whole_again = again.taken and again.tried >= first.tried
+def _rate_of(first: _Pass, again: _Pass, reader: str, notes: tuple[str, ...]) -> LoaderRate:
+    clips = first.clips
+    size = max(1, -(-len(clips) // _GROUPS))
+    spread = [_rate(clips[at : at + size]) for at in range(0, len(clips), size)]
+    codecs: Counter[str] = Counter(clip.reading.codec for clip in clips)
+    complete = again.clips and again.tried >= first.tried
     return LoaderRate(
-        rate=_rate(taken), low=min(spread), high=max(spread),
-        warm_rate=_rate(again.taken) if whole_again else None,
-        clips=len(taken), bad=first.bad, audio_s=sum(each.reading.seconds for each in taken),
-        took_s=sum(each.took_s for each in taken), size_bytes=sum(each.reading.size_bytes for each in taken),
-        codecs=tuple(_of_codec(codec, taken) for codec, _ in codecs.most_common()),
-        resampled=sum(each.resampled for each in taken), how=how, notes=notes,
+        rate=_rate(clips), low=min(spread), high=max(spread),
+        warm_rate=_rate(again.clips) if complete else None,
+        clips=len(clips), bad=first.bad, audio_s=sum(clip.reading.seconds for clip in clips),
+        took_s=sum(clip.took_s for clip in clips), size_bytes=sum(clip.reading.size_bytes for clip in clips),
+        codecs=tuple(_of_codec(codec, clips) for codec, _ in codecs.most_common()),
+        resampled=sum(clip.resampled for clip in clips), how=reader, notes=notes,
     )  # fmt: skip
 
 
-def _of_codec(codec: str, taken: list[_Taken]) -> CodecRate:
-    own = [each for each in taken if each.reading.codec == codec]
-    return CodecRate(codec, len(own), sum(each.reading.seconds for each in own), _rate(own))
+def _of_codec(codec: str, clips: list[_TimedClip]) -> CodecRate:
+    own = [clip for clip in clips if clip.reading.codec == codec]
+    return CodecRate(codec, len(own), sum(clip.reading.seconds for clip in own), _rate(own))
 
 
-def _rate(taken: list[_Taken]) -> float:
-    return sum(each.reading.seconds for each in taken) / max(sum(each.took_s for each in taken), 1e-9)
+def _rate(clips: list[_TimedClip]) -> float:
+    return sum(clip.reading.seconds for clip in clips) / max(sum(clip.took_s for clip in clips), 1e-9)
 
 
 @contextlib.contextmanager
 def _as_in_a_worker() -> Iterator[None]:
-    """One thread for torch, and the global random number generators as they were behind it."""
+    """Run with one thread of torch, and restore the state of the global random number generators."""
     torch: Any = sys.modules.get("torch")
-    if torch is None:
-        state = random.getstate()
-        try:
-            yield
-        finally:
-            random.setstate(state)
-        return
-    from .._base.random_state import cpu_generators_kept
+    with contextlib.ExitStack() as stack:
+        stack.callback(random.setstate, random.getstate())
+        if torch is not None:
+            from .._base.random_state import cpu_generators_kept
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with cpu_generators_kept():
-            yield
-    finally:
-        torch.set_num_threads(threads)
+            stack.enter_context(cpu_generators_kept())
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
+        yield

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import os
 import random
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,17 @@ from .._base.files import user_path
 from ..data.arrow_columns import audio_column as arrow_audio_column
 from ..data.clips import Clip
 from ..data.hf_sources import audio_column, undecoded
-from ..data.parquet_pages import row_group
-from ..data.parquet_sources import frame_table, parquet_files, read_arrow_file, read_saved
+from ..data.parquet_sources import frame_table, parquet_files, read_arrow_file, read_saved, row_group
 from ..data.pieces import is_array, kind
 from ..data.scan import scan_audio
+from .audio import decode_source, name_of
+from .clip_ranges import named_range
 from .stored_audio import cannot_decode
 
-_SAMPLE = 512  # clips at most; a second is enough for fewer
+_MAX_CLIPS = 512  # a second is enough for fewer
 _LONGEST_S = 300.0  # read of one file
 _MODELS_OWN = ("input_values", "input_features")
+_GETITEM = "the dataset's own __getitem__"
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class LoaderItems:
-    """The sample. ``items`` gives it again, each clip as a function that reads it."""
+    """The drawn sample. ``items`` returns each of its clips as a function that reads it."""
 
     items: Callable[[], Iterator[Callable[[], Reading]]]
-    how: str
+    reader: str
     notes: tuple[str, ...] = ()
     in_memory: bool = False
 
@@ -64,16 +65,19 @@ def loader_items(
     if row_seconds is not None and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
         return _prepared(dataset, drawn, row_seconds)
     if isinstance(dataset, str | os.PathLike):
-        dataset = _opened(user_path(dataset, "dataset"), dataset)
+        path = user_path(dataset, "dataset")
+        if path.is_file() and ".tar" in path.name.lower():
+            return _shard(path)
+        dataset = _opened(path, dataset)
     if hasattr(dataset, "column_names") and hasattr(dataset, "features"):
         return _hf_rows(dataset, drawn)
     if hasattr(dataset, "columns") and hasattr(dataset, "iloc"):
         dataset = frame_table(dataset)
     if hasattr(dataset, "column_names") and hasattr(dataset, "schema"):
         return _table_rows(dataset, drawn)
-    if isinstance(dataset, _Shards):
-        return _shard(dataset.path)
-    if isinstance(dataset, str | os.PathLike) or _are_paths(dataset):
+    if isinstance(dataset, str | os.PathLike):
+        return _files(dataset, seed)
+    if isinstance(dataset, list | tuple) and all(isinstance(item, str | os.PathLike) for item in dataset):
         return _files(dataset, seed)
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, bytes | dict):
         return _own(dataset, sampling_rate, drawn)
@@ -83,30 +87,19 @@ def loader_items(
     )
 
 
-@dataclass(frozen=True)
-class _Shards:
-    path: Path
-
-
-def _opened(path: Path, given: Any) -> Any:
-    """A path, or what is in it: a saved dataset, a table, shards."""
-    name = path.name.lower()
+def _opened(path: Path, dataset: Any) -> Any:
     if path.is_dir():
         saved = read_saved(path)
         files = [] if saved is not None else parquet_files(path)
-        return saved if saved is not None else _parquet(files[0]) if files else given
-    if path.is_file() and name.endswith(".parquet"):
+        return saved if saved is not None else _parquet(files[0]) if files else dataset
+    if path.is_file() and path.suffix.lower() == ".parquet":
         return _parquet(path)
-    if path.is_file() and name.endswith(".arrow"):
+    if path.is_file() and path.suffix.lower() == ".arrow":
+        from datasets import Dataset
+
         read_arrow_file(path)  # its errors
-        return _arrow(path)
-    if path.is_file() and ".tar" in name:
-        return _Shards(path)
-    return given
-
-
-def _are_paths(dataset: Any) -> bool:
-    return isinstance(dataset, list | tuple) and all(isinstance(item, str | os.PathLike) for item in dataset)
+        return Dataset.from_file(str(path))
+    return dataset
 
 
 # Hugging Face datasets.
@@ -120,15 +113,15 @@ def _hf_rows(dataset: Any, drawn: random.Random) -> LoaderItems:
         )
     if not len(dataset):
         raise EmptyDatasetError("the dataset has no rows", "check the split and the filters applied to it")
-    column, rows = audio_column(dataset), drawn.sample(range(len(dataset)), min(_SAMPLE, len(dataset)))
-    # Lengths, codecs and sizes from the headers: what a transform makes of a clip need not tell.
+    column, rows = audio_column(dataset), _sample(len(dataset), drawn)
+    # Lengths, codecs and sizes come from the headers: the output of a transform may not have them.
     clips = scan_audio(dataset.select(rows), cache=False, progress=False, allow_empty=True).clips
-    how, notes = "the dataset's own __getitem__", list[str]()
-    if getattr(dataset.features[column], "decode", False) and (why := cannot_decode()):
+    reader, notes = _GETITEM, list[str]()
+    if getattr(dataset.features[column], "decode", False) and (problem := cannot_decode()):
         dataset = undecoded(dataset, column)
-        how, notes = "soundfile", [f"datasets cannot decode audio here: {why}"]
+        reader, notes = "soundfile", [f"datasets cannot decode audio here: {problem}"]
     sample = list(zip(rows, clips, strict=True))
-    return LoaderItems(lambda: (partial(_hf_row, dataset, column, *each) for each in sample), how, tuple(notes))
+    return LoaderItems(lambda: (partial(_hf_row, dataset, column, *pair) for pair in sample), reader, tuple(notes))
 
 
 def _hf_row(dataset: Any, column: str, row: int, clip: Clip) -> Reading:
@@ -137,24 +130,8 @@ def _hf_row(dataset: Any, column: str, row: int, clip: Clip) -> Reading:
         raise ValueError(clip.error)
     audio, rate = None, clip.sample_rate
     if column in item and not set(_MODELS_OWN) & set(item):
-        audio, rate = _decoded(item[column], clip.sample_rate)
+        audio, rate, _ = decode_source(item[column], clip.path, clip.sample_rate)
     return Reading(audio, rate, clip.duration_s, clip.size_bytes, clip.codec, clip.sample_rate)
-
-
-def _decoded(value: Any, rate: int) -> tuple[Any, int]:
-    """The samples of what a row holds: a decoder, decoded audio, encoded bytes, a path, or samples themselves."""
-    if hasattr(value, "get_all_samples"):
-        samples = value.get_all_samples()
-        return samples.data.numpy().mean(0), int(samples.sample_rate)
-    if isinstance(value, dict) and value.get("array") is not None:
-        return value["array"], int(value.get("sampling_rate") or rate)
-    if isinstance(value, dict):
-        value = value["path"] if value.get("bytes") is None else value["bytes"]
-    if isinstance(value, bytes):
-        return _by_soundfile(io.BytesIO(value), None)
-    if isinstance(value, str | os.PathLike):
-        return _by_soundfile(value, None)
-    return value, rate
 
 
 # Files.
@@ -162,10 +139,10 @@ def _decoded(value: Any, rate: int) -> tuple[Any, int]:
 
 def _files(dataset: Any, seed: int) -> LoaderItems:
     _need_soundfile()
-    found = scan_audio(dataset, sample_size=_SAMPLE, seed=seed, progress=False, allow_empty=True)
-    clips = list(found.clips)
+    scan = scan_audio(dataset, sample_size=_MAX_CLIPS, seed=seed, progress=False, allow_empty=True)
+    clips = list(scan.clips)
     if not clips:
-        raise EmptyDatasetError("there is not audio file to measure", "check the folder or the list")
+        raise EmptyDatasetError("there is no audio file to measure", "check the folder or the list")
     shard = next((parent for parent in Path(clips[0].path).parents if parent.is_file()), None)
     if shard is not None:
         return _shard(shard)
@@ -174,20 +151,19 @@ def _files(dataset: Any, seed: int) -> LoaderItems:
 
 
 def _file(clip: Clip) -> Reading:
-    audio, rate = _by_soundfile(clip.path, clip.duration_s)
-    return Reading(audio, rate, len(audio) / rate, clip.size_bytes, clip.codec or _suffix(clip.path), rate)
+    piece = named_range(clip.path, 0.0, min(_LONGEST_S, clip.duration_s or _LONGEST_S))
+    return _decoded(piece, clip.size_bytes, clip.codec or _suffix(clip.path))
 
 
-def _by_soundfile(source: Any, most_s: float | None) -> tuple[Any, int]:
-    """The samples of one channel; of a long file, its first five minutes."""
-    import soundfile
+def _decoded(source: Any, size_bytes: int, codec: str, rate: int = SAMPLING_RATE) -> Reading:
+    audio, rate, _ = decode_source(source, name_of(source), rate)
+    if not len(audio):
+        raise ValueError("it holds no audio")
+    return Reading(audio, rate, len(audio) / rate, size_bytes, codec, rate)
 
-    with soundfile.SoundFile(source) as file:
-        most = _LONGEST_S if most_s is None else min(_LONGEST_S, most_s)
-        audio = file.read(int(most * file.samplerate) + 1, dtype="float32", always_2d=True)
-        if not len(audio):
-            raise ValueError("it holds no audio")
-        return audio.mean(1) if audio.shape[1] > 1 else audio[:, 0], int(file.samplerate)
+
+def _sample(count: int, drawn: random.Random) -> list[int]:
+    return drawn.sample(range(count), min(_MAX_CLIPS, count))
 
 
 def _suffix(name: str) -> str:
@@ -208,7 +184,7 @@ def _shard_items(path: Path) -> Iterator[Callable[[], Reading]]:
     audio = tuple(native.call("library.info")["audio_extensions"])
     with tarfile.open(path, "r|*") as shard:
         for number, member in enumerate(m for m in shard if m.isfile() and m.name.lower().endswith(audio)):
-            if number == _SAMPLE:
+            if number == _MAX_CLIPS:
                 return
             yield partial(_member, shard, member)
 
@@ -216,12 +192,7 @@ def _shard_items(path: Path) -> Iterator[Callable[[], Reading]]:
 def _member(shard: tarfile.TarFile, member: tarfile.TarInfo) -> Reading:
     file = shard.extractfile(member)
     data = file.read() if file is not None else b""
-    return _of_bytes(data, member.name)
-
-
-def _of_bytes(data: bytes, name: str) -> Reading:
-    audio, rate = _by_soundfile(io.BytesIO(data), None)
-    return Reading(audio, rate, len(audio) / rate, len(data), _suffix(name), rate)
+    return _decoded(data, len(data), _suffix(member.name))
 
 
 # Tables.
@@ -236,13 +207,7 @@ def _parquet(path: Path) -> Any:
         column = arrow_audio_column(file.schema_arrow)
         if not file.num_row_groups:
             raise EmptyDatasetError(f"there are no rows in {path}", "check how it was written")
-        return pa.Table.from_batches(row_group(path, file, 0, column, _SAMPLE))
-
-
-def _arrow(path: Path) -> Any:
-    from datasets import Dataset
-
-    return Dataset.from_file(str(path))
+        return pa.Table.from_batches(row_group(file, 0, column, _MAX_CLIPS))
 
 
 def _table_rows(table: Any, drawn: random.Random) -> LoaderItems:
@@ -250,49 +215,40 @@ def _table_rows(table: Any, drawn: random.Random) -> LoaderItems:
     if not table.num_rows:
         raise EmptyDatasetError("the table has no rows", "check how it was made")
     column = table.column(arrow_audio_column(table.schema))
-    rows = drawn.sample(range(table.num_rows), min(_SAMPLE, table.num_rows))
+    rows = _sample(table.num_rows, drawn)
     return LoaderItems(lambda: (partial(_table_row, column, row) for row in rows), "pyarrow and soundfile")
 
 
 def _table_row(column: Any, row: int) -> Reading:
     value = column[row].as_py()
-    audio, rate = _decoded(value, SAMPLING_RATE)
     size, name = 0, value if isinstance(value, str) else ""
     if isinstance(value, dict):
         size, name = len(value.get("bytes") or b""), value.get("path") or ""
-    return Reading(audio, rate, len(audio) / rate, size, _suffix(name), rate)
+    return _decoded(value, size, _suffix(name))
 
 
 # Rows that hold a model's input.
 
 
 def _prepared(dataset: Any, drawn: random.Random, row_seconds: Callable[[Any], float]) -> LoaderItems:
-    rows = drawn.sample(range(len(dataset)), min(_SAMPLE, len(dataset)))
-    return LoaderItems(
-        lambda: (partial(_prepared_row, dataset, row, row_seconds) for row in rows), "the dataset's own __getitem__"
-    )
+    def read(row: int) -> Reading:
+        return Reading(None, SAMPLING_RATE, row_seconds(dataset[row]), 0, "prepared", SAMPLING_RATE)
+
+    rows = _sample(len(dataset), drawn)
+    return LoaderItems(lambda: (partial(read, row) for row in rows), _GETITEM)
 
 
-def _prepared_row(dataset: Any, row: int, row_seconds: Callable[[Any], float]) -> Reading:
-    return Reading(None, SAMPLING_RATE, row_seconds(dataset[row]), 0, "prepared", SAMPLING_RATE)
-
-
-# Dataset of your own, and arrays.
+# The user's own dataset, and arrays.
 
 
 def _own(dataset: Any, sampling_rate: int, drawn: random.Random) -> LoaderItems:
     if not len(dataset):
         raise EmptyDatasetError("the dataset is empty", "pass at least one clip")
-    rows = drawn.sample(range(len(dataset)), min(_SAMPLE, len(dataset)))
-    in_memory = isinstance(dataset, list | tuple) and _is_decoded(dataset[rows[0]])
-    how = "nothing: arrays in memory" if in_memory else "the dataset's own __getitem__"
-    return LoaderItems(
-        lambda: (partial(_own_row, dataset, row, sampling_rate) for row in rows), how, in_memory=in_memory
-    )
-
-
-def _is_decoded(item: Any) -> bool:
-    return is_array(item) or (isinstance(item, dict) and bool({"array", "input_values"} & set(item)))
+    rows = _sample(len(dataset), drawn)
+    first = dataset[rows[0]] if isinstance(dataset, list | tuple) else None
+    in_memory = is_array(first) or (isinstance(first, dict) and bool({"array", "input_values"} & set(first)))
+    reader = "nothing: arrays in memory" if in_memory else _GETITEM
+    return LoaderItems(lambda: (partial(_own_row, dataset, n, sampling_rate) for n in rows), reader, (), in_memory)
 
 
 def _own_row(dataset: Any, row: int, sampling_rate: int) -> Reading:
@@ -304,31 +260,9 @@ def _own_row(dataset: Any, row: int, sampling_rate: int) -> Reading:
         value = item.get("audio", item.get("speech", item.get("waveform")))
     rate = sampling_rate
     if isinstance(item, tuple) and len(item) > 1 and isinstance(item[1], int):
-        value, rate = item[:2]  # as torchaudio's datasets give it
-    audio, rate = _decoded(value, rate)
-    if not is_array(audio) and not isinstance(audio, list):
-        raise TypeError(f"how long {kind(item)} lasts is not known: give input_values, an array, or (waveform, rate)")
-    return Reading(audio, rate, _length(audio) / rate, 0, "array", rate)
+        value, rate = item[:2]  # as in torchaudio's datasets
+    return _decoded(value, 0, "array", rate)
 
 
 def _length(audio: Any) -> int:
     return int(audio.shape[-1]) if is_array(audio) else len(audio)
-
-
-@dataclass
-class Resampler:
-    """Brings clips to one rate by what is installed: soxr or scipy."""
-
-    rate: int
-    notes: tuple[str, ...] = ()
-    _known: Callable[[Any, int, int], Any] | None = field(default=None, repr=False)
-
-    def bring(self, audio: Any, rate: int) -> Any:
-        """The clip at the rate; as it is where nothing can resample it, which is noted."""
-        if self._known is None:
-            from .resampling import find_resampler
-
-            name, found = find_resampler()
-            self._known = found or (lambda audio, old, new: audio)
-            self.notes = (f"resampled by {name}" if name else "neither soxr nor scipy: resampling is not included",)
-        return self._known(audio, rate, self.rate)

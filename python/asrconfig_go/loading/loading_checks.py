@@ -21,17 +21,17 @@ def check_probability(probability: float) -> None:
         raise InvalidArgumentError(f"probability = {probability} is not between 0 and 1", "1.0 changes every clip")
 
 
-def check_range(name: str, given: Any, low: float, high: float, usual: str) -> tuple[float, float]:
+def check_range(name: str, value: Any, low: float, high: float, usual: str) -> tuple[float, float]:
     """The two ends of a range within ``low`` to ``high``; ``InvalidArgumentError`` for anything else."""
-    numbers = checked_list(name, given, float)
+    numbers = checked_list(name, value, float)
     if len(numbers) != 2 or not low <= numbers[0] <= numbers[1] <= high:
-        raise InvalidArgumentError(f"{name} = {given!r} is not a range within {low:g} to {high:g}", usual)
+        raise InvalidArgumentError(f"{name} = {value!r} is not a range within {low:g} to {high:g}", usual)
     return numbers[0], numbers[1]
 
 
-def check_count(name: str, given: Any, least: int, most: int, usual: str) -> int:
+def check_count(name: str, value: Any, low: int, high: int, usual: str) -> int:
     """A whole number from ``least`` to ``most``; ``InvalidArgumentError`` for anything else."""
-    number = int(checked(name, given, int))
-    if not least <= number <= most:
-        raise InvalidArgumentError(f"{name} = {number} is not between {least} and {most}", usual)
+    number = int(checked(name, value, int))
+    if not low <= number <= high:
+        raise InvalidArgumentError(f"{name} = {number} is not between {low} and {high}", usual)
     return number

@@ -36,7 +36,7 @@ class AddNoise:
         check_range("snr_db", self.snr_db, -100, 200, "(5, 30)")
         if self.noises is None:
             return
-        loaded = tuple(load_audio(each) for each in listed("noises", self.noises))
+        loaded = tuple(load_audio(noise) for noise in listed("noises", self.noises))
         if not loaded or not all(map(np.any, loaded)):
             raise InvalidArgumentError("there are no noises, or one is silent", "leave it out, or noises=None: white")
         object.__setattr__(self, "noises", loaded)
@@ -59,7 +59,6 @@ class AddNoise:
 
 
 def _piece(noise: Array, count: int, generator: np.random.Generator) -> Array:
-    """So many samples from a random place, repeated where there are too few."""
     spare = len(noise) - count
     if spare < 0:
         looped: Array = np.resize(np.roll(noise, -int(generator.integers(len(noise)))), count)

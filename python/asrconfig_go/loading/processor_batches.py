@@ -36,7 +36,7 @@ class CollatorSettings(TypedDict, total=False):
 class ProcessorCollator:
     """Rows to a batch by the processor's own call, for models whose input is more than audio: see ``collator_of``.
 
-    A row has ``audio`` (whatever ``load`` takes) and ``text``; rows without ``text`` give what ``generate`` takes.
+    A row has ``audio`` (whatever ``load`` takes) and ``text``; rows without ``text`` become the input of ``generate``.
     Transducers and CTC models get the labels that the processor makes of the texts. For others the processor writes the
     prompt: as a transcription request in ``language`` where it knows those, else by its chat template with ``prompt``.
     The transcript and the token ``end`` follow; labels are -100 over the prompt, the audio in it and the padding.
@@ -56,8 +56,6 @@ class ProcessorCollator:
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A dictionary of tensors."""
-        if not rows:
-            raise InvalidArgumentError("a batch of no rows", "check the dataset and the sampler")
         clips = clips_of(rows, extractor_of(self.processor), self.load, self.augment)
         texts = [str(row["text"]) for row in rows] if "text" in rows[0] else None
         try:
@@ -106,16 +104,18 @@ def collator_of(processor: Any, model: Any, **options: Unpack[CollatorSettings])
     kind: Any = ProcessorCollator
     if speech_kind(config) == "ctc" and hasattr(processor, "pad"):  # others pad their own batches
         kind = CTCCollator
-    elif _starts_from_one_token(processor, config):
+    elif (
+        getattr(config, "is_encoder_decoder", False) and not ends_with_frames(config) and not writes_prompts(processor)
+    ):
         kind, fixed = Seq2SeqCollator, {"decoder_start_token_id": decoder_start(config)}
     else:
         if speech_kind(config) == "audio-llm":
             check_prompts(processor)
         fixed = {"takes": frozenset(inspect.signature(model.forward).parameters), "end": end_token(processor, model)}
-    known = [name for name in inspect.signature(kind).parameters if name not in ("processor", *fixed)]
-    given = {name: value for name, value in options.items() if value is not None or name in known}
-    check_keywords(given, known, "make_collator")
-    return kind(processor, **fixed, **given)
+    names = [name for name in inspect.signature(kind).parameters if name not in ("processor", *fixed)]
+    keywords = {name: value for name, value in options.items() if value is not None or name in names}
+    check_keywords(keywords, names, "make_collator")
+    return kind(processor, **fixed, **keywords)
 
 
 def asked_language(processor: Any, language: str | None) -> CollatorSettings:
@@ -149,8 +149,3 @@ def decoder_start(config: Any) -> int:
             "set model.config.decoder_start_token_id, such as to processor.tokenizer.bos_token_id",
         )
     return int(start)
-
-
-def _starts_from_one_token(processor: Any, config: Any) -> bool:
-    plain = bool(getattr(config, "is_encoder_decoder", False)) and not ends_with_frames(config)
-    return plain and not writes_prompts(processor)

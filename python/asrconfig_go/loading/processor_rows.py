@@ -43,8 +43,7 @@ def processor_examples(
     module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``, where
     the first row becomes no batch.
     """
-    whole = getattr(processor, "tokenizer", None) is not None
-    if not whole or not callable(getattr(model, "named_parameters", None)):
+    if getattr(processor, "tokenizer", None) is None or not callable(getattr(model, "named_parameters", None)):
         return None
     from ..trace.collated_batches import CollatedExamples
     from .processor_batches import collator_of
@@ -59,8 +58,8 @@ def processor_examples(
             return None
         columns = list(rows[0])
         text = next(iter(usual_columns(columns, text_columns())), None)
-        made = ProcessorRows(collator_of(processor, model), find_column(columns, "audio", None), text)
-        made([rows[0]])
+        collate = ProcessorRows(collator_of(processor, model), find_column(columns, "audio", None), text)
+        collate([rows[0]])
     except Exception as error:  # of a processor of any kind
         reason = error.message if isinstance(error, AsrConfigError) else f"{type(error).__name__}: {error}"
         warnings.warn(
@@ -70,7 +69,7 @@ def processor_examples(
             stacklevel=3,
         )
         return None
-    return CollatedExamples(rows, made, model)
+    return CollatedExamples(rows, collate, model)
 
 
 def _has_rows(dataset: Any) -> bool:

@@ -16,17 +16,17 @@ def with_transcripts(batch: dict[str, Any], transcripts: Sequence[list[int]], pa
 
     Padding moves to the end of the rows, where no position of the prompt or the transcript depends on it.
     """
-    pad = pad or 0  # the mask, or the labels, say which tokens are padding
+    pad = pad or 0  # the mask or the labels mark the padding
     if _DECODER in batch:
         return {**batch, **_decoder(batch[_DECODER].tolist(), transcripts, pad)}
     prompts = _rows(batch["input_ids"], batch["attention_mask"])
-    whole = [[*prompt, *ids] for prompt, ids in zip(prompts, transcripts, strict=True)]
+    sequences = [[*prompt, *ids] for prompt, ids in zip(prompts, transcripts, strict=True)]
     labels = [[IGNORED] * len(prompt) + ids for prompt, ids in zip(prompts, transcripts, strict=True)]
     return {
         **batch,
         **_longer_types(batch, transcripts),
-        "input_ids": padded_ids(whole, pad),
-        "attention_mask": padded_ids([[1] * len(row) for row in whole], 0),
+        "input_ids": padded_ids(sequences, pad),
+        "attention_mask": padded_ids([[1] * len(row) for row in sequences], 0),
         "labels": padded_ids(labels, IGNORED),
     }
 
@@ -48,12 +48,11 @@ def without_transcripts(batch: dict[str, Any], pad: int | None) -> dict[str, Any
     return prompt
 
 
-def _rows(ids: Any, kept: Any) -> list[list[int]]:
-    return [row[here.bool()].tolist() for row, here in zip(ids, kept, strict=True)]
+def _rows(ids: Any, mask: Any) -> list[list[int]]:
+    return [row[here.bool()].tolist() for row, here in zip(ids, mask, strict=True)]
 
 
 def _longer_types(batch: dict[str, Any], transcripts: Sequence[list[int]]) -> dict[str, Any]:
-    """The types of tokens, of which those of a transcript are text's, 0."""
     types = {name: value for name, value in batch.items() if name.endswith("token_type_ids")}
     longer = {}
     for name, value in types.items():
@@ -63,7 +62,7 @@ def _longer_types(batch: dict[str, Any], transcripts: Sequence[list[int]]) -> di
 
 
 def _decoder(prompts: Sequence[list[int]], transcripts: Sequence[list[int]], pad: int) -> dict[str, Any]:
-    """What a decoder takes and what it is to say, one place apart: such models do not shift labels that have both."""
-    whole = [[*prompt, *ids] for prompt, ids in zip(prompts, transcripts, strict=True)]
+    """Input and labels of a decoder, shifted by one: such models do not shift labels if they get both."""
+    sequences = [[*prompt, *ids] for prompt, ids in zip(prompts, transcripts, strict=True)]
     labels = [[IGNORED] * (len(prompt) - 1) + ids for prompt, ids in zip(prompts, transcripts, strict=True)]
-    return {_DECODER: padded_ids([row[:-1] for row in whole], pad), "labels": padded_ids(labels, IGNORED)}
+    return {_DECODER: padded_ids([row[:-1] for row in sequences], pad), "labels": padded_ids(labels, IGNORED)}

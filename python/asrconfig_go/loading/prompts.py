@@ -56,12 +56,17 @@ def writes_prompts(processor: Any) -> bool:
 def prompted(processor: Any, clips: Sequence[Any], language: str | None, prompt: str | None) -> dict[str, Any]:
     """A batch that ends where the transcript begins, as ``generate`` takes it."""
     if _asks_for_language(processor):
-        return _in_a_language(processor, clips, language)
+        if language is None:
+            name = type(processor).__name__
+            raise InvalidArgumentError(f"{name} needs a language", "name it: language=… (--language)")
+        rate = rate_of(processor)
+        return dict(processor(list(clips), language=language, sampling_rate=rate, return_tensors="pt"))
     request = getattr(processor, "apply_transcription_request", None)
-    if request is None or _lacks_template(processor, request):
+    by_template = request is not None and "tokenize" in _parameters(request)
+    if request is None or (by_template and not _has_template(processor)):
         return _called(processor, _chat_prompts(processor, len(clips), prompt), clips)
     options = _request_options(processor, request, language, prompt)
-    if "tokenize" in _parameters(request):
+    if by_template:
         return _called(processor, request(list(clips), tokenize=False, **options), clips)
     return dict(request(list(clips), **options))
 
@@ -72,35 +77,24 @@ def _called(processor: Any, texts: Sequence[str], clips: Sequence[Any]) -> dict[
     return dict(processor(text=list(texts), audio=list(clips), **padded))
 
 
-def _in_a_language(processor: Any, clips: Sequence[Any], language: str | None) -> dict[str, Any]:
-    """Of processors whose call itself writes the prompt."""
-    if language is None:
-        raise InvalidArgumentError(f"{type(processor).__name__} needs a language", "name it: language=… (--language)")
-    rate = rate_of(processor)
-    return dict(processor(list(clips), language=language, sampling_rate=rate, return_tensors="pt"))
-
-
 def _request_options(
     processor: Any, request: Callable[..., Any], language: str | None, prompt: str | None
 ) -> dict[str, Any]:
     options: dict[str, Any] = {} if language is None else dict.fromkeys(_LANGUAGES, language)
-    if prompt is not None:
-        options["prompt"] = prompt
-    tokenizer = processor.tokenizer
-    options |= {"model_id": getattr(tokenizer, "name_or_path", ""), "sampling_rate": rate_of(processor)}
-    options["format"] = "wav"
+    options |= {} if prompt is None else {"prompt": prompt}
+    name = getattr(processor.tokenizer, "name_or_path", "")
+    options |= {"model_id": name, "sampling_rate": rate_of(processor), "format": "wav"}
     return {name: value for name, value in options.items() if name in _parameters(request)}
 
 
 def _chat_prompts(processor: Any, count: int, prompt: str | None) -> list[str]:
-    """One for each clip, with a place for its audio, by the chat template where there is one."""
     check_prompts(processor)
     place = str(processor.audio_token)
     if not _has_template(processor):
         ends = (getattr(processor, f"audio_{end}_token", None) or "" for end in ("bos", "eos"))
         return [place.join(ends) + (prompt or "")] * count
-    said = {"type": "text", "text": prompt or _PROMPT}
-    text = _templated(processor, [{"type": "audio"}, said])
+    instruction = {"type": "text", "text": prompt or _PROMPT}
+    text = _templated(processor, [{"type": "audio"}, instruction])
     if text.count(place) != 1:  # a template of text alone: the place goes into the text, as Granite's cards write it
         text = _templated(processor, f"{place}{prompt or _PROMPT}")
     return [text] * count
@@ -110,11 +104,6 @@ def _templated(processor: Any, content: Any) -> str:
     owner = processor if getattr(processor, "chat_template", None) is not None else processor.tokenizer
     turns = [{"role": "user", "content": content}]
     return str(owner.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
-
-
-def _lacks_template(processor: Any, request: Callable[..., Any]) -> bool:
-    """Whether a request is written by a chat template that this processor does not have."""
-    return "tokenize" in _parameters(request) and not _has_template(processor)
 
 
 def _has_template(processor: Any) -> bool:

@@ -19,13 +19,13 @@ from .._base.json_files import read_object
 from .._base.records import from_json, to_json
 from .loader_rate import LoaderRate
 
-_KEPT_S = 24 * 3600
+_MAX_AGE_S = 24 * 3600
 _READERS = ("numpy", "soundfile", "soxr", "scipy", "datasets", "torchcodec", "transformers")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Everything that a rate depends on, and that can be compared: files by their path, lengths and sizes."""
+    """The comparable things that a rate depends on: files by their path, lengths and sizes, the machine, settings."""
 
     dataset: Any
     profile: Any
@@ -35,10 +35,10 @@ class Measured:
     options: dict[str, Any]
 
     def find(self) -> LoaderRate | None:
-        """What was measured in the last day; None where nothing was, or can be compared."""
+        """The rate that was measured in the last day, or None."""
         path = self._file
         try:
-            if path is None or time.time() - path.stat().st_mtime > _KEPT_S:
+            if path is None or time.time() - path.stat().st_mtime > _MAX_AGE_S:
                 return None
             return from_json(LoaderRate, read_object(path, "loader rate", ""))
         except (OSError, AsrConfigError):
@@ -53,36 +53,36 @@ class Measured:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, json.dumps(to_json(rate)).encode(), durable=False)
             for other in path.parent.iterdir():
-                if time.time() - other.stat().st_mtime > _KEPT_S:
+                if time.time() - other.stat().st_mtime > _MAX_AGE_S:
                     other.unlink()
 
     @cached_property
     def _file(self) -> Path | None:
-        """Only of a path, whose clips are read by this package: another dataset may run code of its own."""
-        made = _identity(self.processor)
-        if not isinstance(self.dataset, str | os.PathLike) or made is None or not self.durations:
+        """Only for a path, whose clips this package reads: other datasets may run code of their own."""
+        identity = _identity(self.processor)
+        if not isinstance(self.dataset, str | os.PathLike) or identity is None or not self.durations:
             return None
         where = str(user_path(self.dataset, "dataset").absolute())
-        parts = [where, to_json(self.profile), to_json(self.machine), made, self.options, _versions()]
+        parts = [where, to_json(self.profile), to_json(self.machine), identity, self.options, _versions()]
         text = json.dumps(parts, sort_keys=True, default=str).encode()
         digest = hashlib.sha256(text + self.durations.tobytes()).hexdigest()[:32]
         return cache_folder("loader") / f"{digest}.json"
 
 
 def _identity(processor: Any) -> Any:
-    """What tells processors apart; None for one that does not say what it does."""
+    """Identifies a processor by its settings; None for one without ``to_json_string``."""
     if processor is None:
         return "none"
-    made = getattr(processor, "feature_extractor", processor)
-    told = getattr(made, "to_json_string", None)
-    return None if told is None else [type(made).__qualname__, told()]
+    extractor = getattr(processor, "feature_extractor", processor)
+    to_json_string = getattr(extractor, "to_json_string", None)
+    return None if to_json_string is None else [type(extractor).__qualname__, to_json_string()]
 
 
 def _versions() -> dict[str, str]:
     from importlib import metadata
 
-    found = {}
+    versions = {}
     for name in _READERS:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions

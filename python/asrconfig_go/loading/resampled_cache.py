@@ -26,7 +26,7 @@ from .loading_checks import check_rate
 from .padded_clips import Array
 
 _FORMAT = 1
-_KEPT_FREE = 2 << 30
+_KEEP_FREE = 2 << 30
 
 
 class CacheNotKeptWarning(UserWarning):
@@ -64,7 +64,7 @@ class ResampledCache(ClipCache):
         sample_rate: int = SAMPLING_RATE,
         load: Callable[..., Any] = load_audio,
         max_bytes: int | None = None,
-        keep_free_bytes: int = _KEPT_FREE,
+        keep_free_bytes: int = _KEEP_FREE,
     ) -> None:
         check_rate(sample_rate)
         for name, value in (("max_bytes", 0 if max_bytes is None else max_bytes), ("keep_free_bytes", keep_free_bytes)):
@@ -104,18 +104,16 @@ class ResampledCache(ClipCache):
             self._start()  # in a forked process; another thread may have held the lock
         key = clip_key(source)
         path = None if key is None else self._path(key)
-        found = None if path is None else self._read(path)
+        cached = None if path is None else self._read(path)
         with self._lock:
-            self._hits += found is not None
-            self._misses += found is None
-        if found is not None:
-            return found
+            self._hits += cached is not None
+            self._misses += cached is None
+        if cached is not None:
+            return cached
         clip: Array = np.asarray(self.load(source, sample_rate=self.sample_rate), dtype=np.float32)
         if clip.ndim != 1:
-            raise InvalidArgumentError(
-                f"load gave an array of shape {clip.shape}", "it must return one of shape (samples,)"
-            )
-        self._loaded(source, clip)
+            raise InvalidArgumentError(f"load returned an array of shape {clip.shape}", "return shape (samples,)")
+        self._note_if_silent(source, clip)
         if key is not None and path is not None and unchanged(source, key):
             self._save(path, clip)
         return clip
@@ -150,7 +148,7 @@ class ResampledCache(ClipCache):
         try:
             problem = self._room.refusal(clip.nbytes)
             if not problem:
-                self._room.taken(write_clip(Path(path), clip))
+                self._room.written(write_clip(Path(path), clip))
                 return
         except OSError as error:
             problem = self._room.stop(f"a clip cannot be written: {error.strerror or error}")
@@ -166,4 +164,4 @@ class ResampledCache(ClipCache):
 
     def __repr__(self) -> str:
         unsaved = f", {self._unsaved} not kept" if self._unsaved else ""
-        return f"ResampledCache({str(self.folder)!r}, {self.sample_rate} Hz{self._share_found()}{unsaved})"
+        return f"ResampledCache({str(self.folder)!r}, {self.sample_rate} Hz{self._hit_rate()}{unsaved})"

@@ -17,7 +17,7 @@ from .loading_checks import check_count, check_probability, check_range, check_r
 from .padded_clips import Array, chosen, power
 
 _RT60_RANGE = (0.05, 5.0)  # seconds, from a car to a cathedral
-_MOST_ROOMS = 10_000
+_MAX_ROOMS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Reverberation:
         check_probability(self.probability)
         if not len(self.impulses):
             raise InvalidArgumentError("there are no impulses", "Reverberation.made() makes some")
-        impulses = tuple(_from_direct_path(load_audio(each)) for each in self.impulses)
+        impulses = tuple(_from_direct_path(load_audio(impulse)) for impulse in self.impulses)
         object.__setattr__(self, "impulses", impulses)
         object.__setattr__(self, "_rooms", tuple(map(BlockConvolution, impulses)))
 
@@ -59,7 +59,7 @@ class Reverberation:
         impulse responses are better where you have them.
         """
         low, high = check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
-        check_count("count", count, 1, _MOST_ROOMS, "32 is enough")
+        check_count("count", count, 1, _MAX_ROOMS, "32 is enough")
         check_rate(sample_rate)
         generator = np.random.default_rng(check_count("seed", seed, 0, 2**64 - 1, "0"))
         return cls([room(rt60, sample_rate, generator) for rt60 in np.linspace(low, high, count)], probability)
@@ -94,7 +94,6 @@ def room(rt60_s: float, sample_rate: int, generator: np.random.Generator) -> Arr
 
 
 def _from_direct_path(impulse: Array) -> Array:
-    """From the largest sample on, which becomes 1."""
     at = int(np.argmax(np.abs(impulse)))
     if impulse[at] == 0:
         raise InvalidArgumentError("an impulse response is silent", "leave it out")

@@ -51,5 +51,5 @@ def _at_speed(clip: Array, speed: Fraction | int) -> Array:
     _, resample = find_resampler()
     if resample is None:
         raise UnsupportedError("other speeds need soxr or scipy", "pip install soxr")
-    made: Array = resample(clip, speed.numerator, speed.denominator)
-    return made
+    changed: Array = resample(clip, speed.numerator, speed.denominator)
+    return changed

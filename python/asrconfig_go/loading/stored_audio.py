@@ -12,7 +12,7 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 def stored(dataset: Any) -> Any:
-    """``dataset``, or each of a dictionary, with ``Audio`` columns as they are stored: what ``load_audio`` decodes."""
+    """``dataset``, or a dictionary of them, with undecoded ``Audio`` columns, which ``load_audio`` decodes."""
     from ..data.hf_sources import undecoded
 
     if isinstance(dataset, dict):
@@ -25,7 +25,7 @@ def stored(dataset: Any) -> Any:
 
 @cache
 def cannot_decode() -> str:
-    """Why ``datasets`` decodes no audio here, "" where it does: tried with a clip of a few samples."""
+    """The reason why ``datasets`` cannot decode audio here, or "": it tries with a clip of a few samples."""
     file = io.BytesIO()
     with wave.open(file, "wb") as clip:
         clip.setnchannels(1)
@@ -54,7 +54,7 @@ def readable(dataset: Any, collator: Any) -> Any:
 
 
 def make_readable(trainer: Any) -> None:
-    """The datasets of a Trainer as ``readable`` gives them."""
+    """Apply ``readable`` to the datasets of a Trainer."""
     collator = getattr(trainer, "data_collator", None)
     for name in ("train_dataset", "eval_dataset"):
         if getattr(trainer, name, None) is not None:
@@ -62,7 +62,6 @@ def make_readable(trainer: Any) -> None:
 
 
 def _decoded(dataset: Any) -> bool:
-    """Whether ``datasets`` decodes a column of it."""
     parts = dataset.values() if isinstance(dataset, dict) else [dataset]
     features = [f for part in parts for f in (getattr(part, "features", None) or {}).values()]
     return any(type(feature).__name__ == "Audio" and feature.decode for feature in features)

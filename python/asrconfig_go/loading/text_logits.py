@@ -77,5 +77,5 @@ def cut_labels(batch: Any) -> Any:
     first = int(counted[0]) if len(counted) else 0
     if first < 2:  # nothing to save
         return batch
-    kept = labels.shape[1] - first + 1
-    return {**batch, "labels": labels[:, -kept:], ARGUMENT: kept}
+    count = labels.shape[1] - first + 1
+    return {**batch, "labels": labels[:, -count:], ARGUMENT: count}

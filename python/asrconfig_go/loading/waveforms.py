@@ -13,9 +13,8 @@ from .shared_tensors import new_tensor
 
 def takes_samples(extractor: Any) -> bool:
     """Whether it is transformers' own ``Wav2Vec2FeatureExtractor``, and not something derived from it."""
-    return type(extractor).__name__ == "Wav2Vec2FeatureExtractor" and type(extractor).__module__.startswith(
-        "transformers."
-    )
+    kind = type(extractor)
+    return kind.__name__ == "Wav2Vec2FeatureExtractor" and kind.__module__.startswith("transformers.")
 
 
 def wave_batch(clips: Sequence[Array], extractor: Any, multiple: int) -> dict[str, Any]:
@@ -39,7 +38,6 @@ def wave_batch(clips: Sequence[Array], extractor: Any, multiple: int) -> dict[st
 
 
 def _mask(spans: Sequence[tuple[int, int]], width: int) -> Any:
-    """1 from each start to its end, else 0."""
     mask = new_tensor((len(spans), width), np.int32)
     for row, (start, end) in zip(mask.numpy(), spans, strict=True):
         row[:start] = row[end:] = 0

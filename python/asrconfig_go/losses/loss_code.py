@@ -117,19 +117,15 @@ def _is_router_branch(node: ast.AST) -> bool:
 
 
 def _computes_loss(node: ast.stmt) -> bool:
-    if isinstance(node, ast.Return):
-        return any(_changes_loss(n) for n in ast.walk(node))
+    if isinstance(node, ast.Return):  # of a sum with the loss, or a ``loss=`` that is more than a name
+        parts = list(ast.walk(node))
+        keywords = [n for n in parts if isinstance(n, ast.keyword) and n.arg == "loss"]
+        sides = [side for n in parts if isinstance(n, ast.BinOp) for side in (n.left, n.right)]
+        return any(not isinstance(n.value, ast.Name) for n in keywords) or any("loss" in _name(s) for s in sides)
     if isinstance(node, ast.Expr):
         return any("loss" in _name(n) for n in ast.walk(node))
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]  # type: ignore[attr-defined]
     return any(_ASSIGNED.fullmatch(_name(n)) for target in targets for n in ast.walk(target))
-
-
-def _changes_loss(node: ast.AST) -> bool:
-    """Whether part of what is returned is a sum with the loss, or a ``loss=`` that is more than a name."""
-    if isinstance(node, ast.keyword):
-        return node.arg == "loss" and not isinstance(node.value, ast.Name)
-    return isinstance(node, ast.BinOp) and any("loss" in _name(side) for side in (node.left, node.right))
 
 
 def _name(node: ast.AST) -> str:
@@ -147,26 +143,20 @@ def is_own(model: Any) -> bool:
     kinds = set()
     for module in model.modules():
         kinds.add(type(module))
-        if "forward" in vars(module) and not (_is_compiled(module) or forward_is_own(module)):
+        place = type(module).__module__
+        # What torch.compile returns has the module itself inside.
+        if "forward" in vars(module) and not (place.startswith("torch._dynamo") or forward_is_own(module)):
             return False
-        if type(module).__module__ == "torch.nn.modules.loss" and not _is_plain_mean(module):
-            return False
+        if place == "torch.nn.modules.loss":  # not a plain mean
+            options = module.reduction, getattr(module, "ignore_index", -100), getattr(module, "weight", None)
+            if options != ("mean", -100, None):
+                return False
     return all(
         package_of(kind) in _OWN
         and not kind.__module__.startswith(_COMPILED)
         and all(package_of(layer) in _OWN for layer in _layers(kind.forward))
         for kind in kinds
     )
-
-
-def _is_compiled(module: Any) -> bool:
-    """Whether it is what ``torch.compile`` returns, which has the module itself inside."""
-    return type(module).__module__.startswith("torch._dynamo")
-
-
-def _is_plain_mean(loss: Any) -> bool:
-    options = loss.reduction, getattr(loss, "ignore_index", -100), getattr(loss, "weight", None)
-    return options == ("mean", -100, None)
 
 
 def forward_is_own(module: Any) -> bool:

@@ -37,8 +37,8 @@ class LossRule:
         unfit: Why the loss has no rule, once that was measured; "" before, and where it has one.
     """
 
-    def __init__(self, labels: str, given: GivenRule | None = None) -> None:
-        self._labels, self._given = labels, given
+    def __init__(self, labels: str, rule: GivenRule | None = None) -> None:
+        self._labels, self._user_rule = labels, rule
         self._table: Loss | None = None
         self.passes_items: Callable[[], bool] = lambda: False
         """Whether the model's forward is passed ``num_items_in_batch``."""
@@ -48,6 +48,8 @@ class LossRule:
         self.has_hooks = False
         """Whether hooks of weights may make a gradient other than that of the table's loss."""
         self.unfit = ""
+        self.is_given: bool = rule is not None
+        """Whether the user has passed it."""
 
     def begin(self, table: Loss | None) -> None:
         """A training begins, whose loss is ``table``'s."""
@@ -57,8 +59,8 @@ class LossRule:
     @property
     def name(self) -> str | None:
         """One of ``RULES``, or "given" for a function of the user's; None while it is unknown."""
-        if self._given is not None:
-            return self._given if isinstance(self._given, str) else "given"
+        if self._user_rule is not None:
+            return self._user_rule if isinstance(self._user_rule, str) else "given"
         if self._table is not None and not self.has_hooks:
             return "sum" if self._table.takes_num_items and self.passes_items() else self._table.rule
         return self._fitting[0] if self._fitting else None
@@ -71,12 +73,7 @@ class LossRule:
     @property
     def is_certain(self) -> bool:
         """Whether it is given or of the table: then micro-batches of a window are weighted from the first step on."""
-        return self._given is not None or (self._table is not None and not self.has_hooks)
-
-    @property
-    def is_given(self) -> bool:
-        """Whether the user has given it."""
-        return self._given is not None
+        return self._user_rule is not None or (self._table is not None and not self.has_hooks)
 
     @property
     def trims(self) -> bool:
@@ -86,8 +83,8 @@ class LossRule:
     def count(self, batch: Any, rule: str | None = None) -> Any:
         """What the loss of ``batch`` is divided by: a number, or a tensor on the batch's device."""
         rule = rule or self.name
-        if rule == "given" and callable(self._given):
-            return _checked(self._given(batch))
+        if rule == "given" and callable(self._user_rule):
+            return _checked(self._user_rule(batch))
         labels: Any = entries(batch).get(self._labels)
         if rule in ("mean", None) or not hasattr(labels, "shape"):
             return batch_size(batch)
@@ -98,16 +95,16 @@ class LossRule:
             counted = counted & (batch["attention_mask"][..., -counted.shape[-1] :] != 0)
         return counted.sum()
 
-    def share(self, part: Any, whole: Any, rule: str | None = None) -> Any:
+    def share(self, part: Any, total: Any, rule: str | None = None) -> Any:
         """The weight of ``part`` in what ``count`` returned of the ``whole``."""
         if (rule or self.name) == "sum":
             return 1.0
-        if isinstance(whole, torch.Tensor):
-            whole = whole.clamp(min=1)
+        if isinstance(total, torch.Tensor):
+            total = total.clamp(min=1)
         count = self.count(part, rule)
         if isinstance(count, torch.Tensor):
             count = count.double()  # a quotient of whole numbers has 32 bits
-        return count / (whole if isinstance(whole, torch.Tensor) else max(whole, 1))
+        return count / (total if isinstance(total, torch.Tensor) else max(total, 1))
 
     def is_due(self) -> bool:
         """Whether a measured rule is to be measured again before the next split, as losses may change."""
@@ -127,13 +124,13 @@ class LossRule:
 
 
 def _checked(count: Any) -> Any:
-    """What a function of the user's returned; raises ``InvalidArgumentError`` for what is not a number."""
+    """What a user's function returned; raises ``InvalidArgumentError`` unless it is a number."""
     if isinstance(count, torch.Tensor) and count.numel() == 1:
         return count.reshape(())
-    if isinstance(count, torch.Tensor) or not hasattr(count, "__float__"):
-        what = f"a tensor of shape {tuple(count.shape)}" if isinstance(count, torch.Tensor) else type(count).__name__
-        raise InvalidArgumentError(f"rule returns {what}", "return one number: what the loss of the batch divides by")
-    return count
+    if hasattr(count, "__float__") and not isinstance(count, torch.Tensor):
+        return count
+    kind = f"a tensor of shape {tuple(count.shape)}" if isinstance(count, torch.Tensor) else type(count).__name__
+    raise InvalidArgumentError(f"rule returns {kind}", "return one number: what the loss of the batch divides by")
 
 
 def factor(weight: Any, loss: torch.Tensor) -> Any:

@@ -123,7 +123,7 @@ def _chain(model: Any) -> Iterator[Any]:
 
 
 def _keeps_loss(wrapper: Any) -> bool:
-    """Whether a wrapper returns the loss of its model: of PEFT's, AdaLoRA adds to it and prompts change the labels."""
+    """Whether a wrapper returns its model's loss: AdaLoRA adds to it, and prompt tuning changes the labels."""
     if package_of(type(wrapper)) != "peft":
         return True
     tuner = type(wrapper.base_model).forward
@@ -136,7 +136,6 @@ def _row(model: Any, code: LossCode) -> Row | None:
 
 
 def _is_function(function: Any, name: str) -> bool:
-    """Whether a model's ``loss_function`` is transformers' own of that name."""
     if getattr(function, "__name__", "") != name or package_of(function) != "transformers":
         return False
     parameters = inspect.signature(function).parameters
@@ -144,7 +143,7 @@ def _is_function(function: Any, name: str) -> bool:
 
 
 def _rule(config: Any, row: Row, code: LossCode) -> tuple[WeightRule | None, bool]:
-    """The rule, None where the config leaves it open, and whether ``num_items_in_batch`` is taken."""
+    """The rule, None where the config leaves it open, and whether the loss uses ``num_items_in_batch``."""
     parts = config, config.get_text_config()
     if code.adds_router_loss and any(getattr(part, "output_router_logits", False) for part in parts):
         return None, False
@@ -154,10 +153,8 @@ def _rule(config: Any, row: Row, code: LossCode) -> tuple[WeightRule | None, boo
     if row.rule == "ctc_loss_reduction":
         reduction = config.ctc_loss_reduction
         return (reduction if reduction in ("mean", "sum") else None), takes
-    return _rule_of_problem(config, takes) if row.rule == "problem_type" else (row.rule, takes)
-
-
-def _rule_of_problem(config: Any, takes: bool) -> tuple[WeightRule | None, bool]:
+    if row.rule != "problem_type":
+        return row.rule, takes
     problem = config.problem_type or ("regression" if config.num_labels == 1 else "")
     if problem in ("regression", "multi_label_classification"):
         return "mean", False

@@ -98,8 +98,8 @@ class HardwareProfile(Shown, kind="hardware"):
         check_margin(safety_margin)
         if gpu is not None and not isinstance(gpu, str):
             raise InvalidArgumentError(f"gpu = {gpu!r} is not a name", 'write it as text, such as gpu="T4"')
-        found = from_json(cls, native.call("hardware.detect", {"gpu": gpu or "", **driver_arguments()}))
-        return dataclasses.replace(found, safety_margin=safety_margin)
+        profile = from_json(cls, native.call("hardware.detect", {"gpu": gpu or "", **driver_arguments()}))
+        return dataclasses.replace(profile, safety_margin=safety_margin)
 
     @property
     def gpu_name(self) -> str:
@@ -119,7 +119,8 @@ class HardwareProfile(Shown, kind="hardware"):
     @property
     def available_gpu_memory_bytes(self) -> int | None:
         """Free memory of the fullest GPU; the total for one from the catalogue; None without a GPU."""
-        return min((_available(g) for g in self.gpus), default=None)
+        free = ((g.memory_total_bytes, g.memory_free_bytes) for g in self.gpus)
+        return min((total if available is None else available for total, available in free), default=None)
 
     @property
     def usable_memory_bytes(self) -> int:
@@ -128,12 +129,8 @@ class HardwareProfile(Shown, kind="hardware"):
         return int((self.memory.available_bytes if total is None else total) * self.safety_margin)
 
 
-def _available(gpu: GPU) -> int:
-    return gpu.memory_total_bytes if gpu.memory_free_bytes is None else gpu.memory_free_bytes
-
-
 def check_margin(margin: float) -> None:
-    """Refuse a safety margin that is not a number between 0.70 and 0.95."""
+    """Raise ``InvalidArgumentError`` for a safety margin that is not a number between 0.70 and 0.95."""
     low, high = MARGIN_RANGE
     if isinstance(margin, bool) or not isinstance(margin, int | float) or not low <= margin <= high:
         raise InvalidArgumentError(
@@ -143,7 +140,7 @@ def check_margin(margin: float) -> None:
 
 
 def driver_arguments() -> dict[str, Any]:
-    """What selects and orders GPUs, for the library: Go reads the environment once, before Python changes it."""
+    """The selection and order of GPUs for the library: Go reads the environment once, before Python changes it."""
     return {
         "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "device_order": os.environ.get("CUDA_DEVICE_ORDER", ""),
@@ -152,18 +149,15 @@ def driver_arguments() -> dict[str, Any]:
 
 
 def cuda_order() -> list[str] | None:
-    """The UUIDs of this process's GPUs as CUDA numbers them, as the driver writes them.
-
-    None before CUDA runs, or where it does not answer.
-    """
+    """The UUIDs of this process's GPUs in CUDA's order; None before CUDA runs, or where it does not answer."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
         return None
     try:
-        found = [uuid_of(cuda.get_device_properties(i)) for i in range(cuda.device_count())]
+        uuids = [uuid_of(cuda.get_device_properties(i)) for i in range(cuda.device_count())]
     except RuntimeError:  # as after an illegal memory access
         return None
-    return found if all(found) else None
+    return uuids if all(uuids) else None
 
 
 def uuid_of(properties: Any) -> str:
@@ -173,5 +167,5 @@ def uuid_of(properties: Any) -> str:
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """The published GPUs that ``gpu=`` knows."""
+    """The catalogue of GPUs for ``gpu=``."""
     return list(native.call("hardware.catalogue"))

@@ -1,4 +1,4 @@
-"""Tables of measured kernels: kept in the user's cache folder, and read as what they say of a card."""
+"""Tables of measured kernels in the user's cache folder, and the profiles of GPUs that follow from them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .._base.files import cache_folder, write_whole
 from .._base.json_files import read_object
 
 _HINT = "measure the card: asrconfig profile-gpu"
-_MOST_KEPT = 64  # cards
+_MAX_CARDS = 64
 
 
 def read_kernel_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a table says of its card, as plans take it.
+    """The profile of a card by its table, as plans take it.
 
     Raises ``NotFoundError`` and ``CorruptFileError`` for a file that is no table, ``InvalidArgumentError`` for one that
     contradicts itself or its card.
@@ -27,25 +27,25 @@ def read_kernel_profile(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def kernel_profile(table: dict[str, Any]) -> dict[str, Any]:
-    """What a table says of its card; raises as ``read_kernel_profile``."""
+    """The profile of a card by its table; raises as ``read_kernel_profile``."""
     return dict(native.call("timing.profile", {"table": json.dumps(table)}))
 
 
 def store_kernel_table(table: dict[str, Any], card: str) -> Path:
-    """Keep a table for later plans, in place of the one before of its card. Raises ``OSError`` without a place."""
-    path = _folder() / f"{''.join(c if c.isalnum() else '-' for c in card)}.json"
+    """Keep a table for later plans, in place of an earlier one of its card. Raises ``OSError`` if it cannot."""
+    path = cache_folder("kernels") / f"{''.join(c if c.isalnum() else '-' for c in card)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(table).encode())
     return path
 
 
 def known_kernel_profiles() -> list[dict[str, Any]]:
-    """Of every card that was measured; tables that are broken count for nothing."""
-    found = []
+    """The profiles of every measured card; broken tables are ignored."""
+    profiles = []
     for path in _paths():
         with contextlib.suppress(AsrConfigError):
-            found.append(read_kernel_profile(path))
-    return found
+            profiles.append(read_kernel_profile(path))
+    return profiles
 
 
 def stored_kernel_tables() -> list[str]:
@@ -54,21 +54,17 @@ def stored_kernel_tables() -> list[str]:
     for path in _paths():
         try:
             table = read_object(path, "table of kernels", _HINT)
-            found = kernel_profile(table)
+            profile = kernel_profile(table)
         except AsrConfigError as error:
             lines.append(f"{path}: not used, {error.message}")
         else:
             versions = f"torch {table['torch']}, CUDA {table['cuda']}, driver {table['driver']}"
-            lines.append(f"{path}: {found['gpu']}, {found['date']}, {len(table['kernels'])} kernels, {versions}")
+            lines.append(f"{path}: {profile['gpu']}, {profile['date']}, {len(table['kernels'])} kernels, {versions}")
     return lines
 
 
 def _paths() -> list[Path]:
     try:
-        return sorted(_folder().glob("*.json"))[:_MOST_KEPT]
+        return sorted(cache_folder("kernels").glob("*.json"))[:_MAX_CARDS]
     except OSError:
         return []
-
-
-def _folder() -> Path:
-    return cache_folder("kernels")

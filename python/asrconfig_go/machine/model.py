@@ -48,9 +48,9 @@ def _request(model: Any, freeze: bool) -> dict[str, Any]:
     if callable(getattr(model, "named_parameters", None)):
         return {"counts": counts_of_module(model)}
     if isinstance(model, str) and not user_path(model, "model").is_dir():
-        known = config_of_name(model)
-        if known["class_name"]:  # whose module was counted
-            return {"name": known["name"], "freeze_feature_encoder": freeze}
+        config = config_of_name(model)
+        if config["class_name"]:  # whose module was counted
+            return {"name": config["name"], "freeze_feature_encoder": freeze}
     elif not (isinstance(model, str | os.PathLike | dict) or hasattr(model, "model_type")):
         raise InvalidArgumentError(
             f"cannot read a model from a {type(model).__name__}",
@@ -60,7 +60,7 @@ def _request(model: Any, freeze: bool) -> dict[str, Any]:
 
 
 def _built(model: Any, freeze: bool) -> dict[str, Any]:
-    """Counts of the module that transformers makes of a config, without memory; else of a folder's weights."""
+    """Counts of the module that transformers builds from a config, without memory; else of a folder's weights."""
     path = user_path(os.fspath(model), "model") if isinstance(model, str | os.PathLike) else None
     folder = path is not None and path.is_dir()
     if not can_trace():
@@ -81,7 +81,7 @@ def _built(model: Any, freeze: bool) -> dict[str, Any]:
 
 
 def on_meta(build: Callable[[], Any]) -> Any:
-    """What a function builds, without memory."""
+    """Build a model without memory."""
     import torch
 
     with torch.device("meta"):
@@ -115,10 +115,6 @@ def adafactor_bytes(shape: tuple[int, ...]) -> int:
 
 def _shape_of_config(config: Any) -> dict[str, int]:
     hidden = getattr(config, "hidden_size", None) or getattr(config, "d_model", None)
-    layers = [getattr(config, name, None) for name in ("encoder_layers", "decoder_layers")]
-    if any(layers):
-        layer_count: int | None = sum(n for n in layers if n)
-    else:
-        layer_count = getattr(config, "num_hidden_layers", None)
-    found = {"hidden_size": hidden, "layers": layer_count}
-    return {name: value for name, value in found.items() if isinstance(value, int)}
+    layers = sum(getattr(config, name, None) or 0 for name in ("encoder_layers", "decoder_layers"))
+    shape = {"hidden_size": hidden, "layers": layers or getattr(config, "num_hidden_layers", None)}
+    return {name: value for name, value in shape.items() if isinstance(value, int)}

@@ -40,13 +40,13 @@ class ModelProfile(Shown, kind="model"):
         """Parameters, gradients and optimizer state: ``"adamw"``, ``"adamw_8bit"``, ``"adafactor"`` or ``"sgd"``."""
         complete = completed(self)
         if optimizer not in complete.optimizer_bytes:
-            known = ", ".join(complete.optimizer_bytes)
-            raise InvalidArgumentError(f"optimizer {optimizer!r} is not known", f"choose one of {known}")
+            names = ", ".join(complete.optimizer_bytes)
+            raise InvalidArgumentError(f"optimizer {optimizer!r} is not known", f"choose one of {names}")
         return (complete.parameter_bytes or 0) + (complete.gradient_bytes or 0) + complete.optimizer_bytes[optimizer]
 
 
 def completed(profile: ModelProfile) -> ModelProfile:
-    """A profile made by hand with what is left out derived."""
+    """A profile with the omitted fields derived."""
     if profile.optimizer_bytes:
         return profile
     return from_json(ModelProfile, native.call("model.profile", {"counts": _counts_by_hand(profile)}))
@@ -55,8 +55,8 @@ def completed(profile: ModelProfile) -> ModelProfile:
 def _counts_by_hand(profile: ModelProfile) -> dict[str, Any]:
     for name, hint in get_type_hints(ModelProfile).items():
         checked(f"ModelProfile.{name}", getattr(profile, name), hint)
-    given: dict[str, Any] = dict(to_json(profile))
-    del given["optimizer_bytes"]
-    given["total"], trainable = given.pop("total_parameters"), given.pop("trainable_parameters")
-    given["trainable"] = given["total"] if trainable is None else trainable
-    return {name: value for name, value in given.items() if value is not None}
+    counts: dict[str, Any] = dict(to_json(profile))
+    del counts["optimizer_bytes"]
+    counts["total"], trainable = counts.pop("total_parameters"), counts.pop("trainable_parameters")
+    counts["trainable"] = counts["total"] if trainable is None else trainable
+    return {name: value for name, value in counts.items() if value is not None}

@@ -33,15 +33,15 @@ _OWN_FILES = (
     "its code lies beside the config and is not run here: load it yourself, with trust_remote_code=True, "
     "and pass the module"
 )
-# Values of a config, and attributes of a module, that shape nothing.
+# Values of a config, and attributes of a module, without influence on a training step.
 _NAMES_ONLY = ("_name_or_path", "name_or_path", "transformers_version", "architectures", "id2label", "label2id")
-_UNTUNED = ("Model", "ForPreTraining")  # ends of the names of classes that are not fine-tuned
-# The tasks that a class is looked for, in this order, by the names of transformers' tables.
+_UNTUNED = ("Model", "ForPreTraining")  # suffixes of classes that are not fine-tuned
+# The tasks in which a class is looked up, in this order, by the names of transformers' tables.
 _TASKS = (
     "CTC", "SPEECH_SEQ_2_SEQ", "TDT", "RNNT", "MULTIMODAL_LM", "MASKED_LM", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM",
     "AUDIO_CLASSIFICATION", "SEQUENCE_CLASSIFICATION",
 )  # fmt: skip
-_VERSIONED = ("torch", "transformers", "accelerate", "peft")  # packages whose version stands for their code
+_VERSIONED = ("torch", "transformers", "accelerate", "peft")  # packages whose version identifies their code
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def can_trace() -> bool:
 
 
 def model_source(model: Any, freeze_feature_encoder: bool = False) -> ModelSource:
-    """Read what the user passed; transformers is imported only when the model is built.
+    """Read the user's model; transformers is imported only when it is built.
 
     Raises ``UnsupportedError`` for a model that cannot be built here.
     """
@@ -77,8 +77,8 @@ def model_source(model: Any, freeze_feature_encoder: bool = False) -> ModelSourc
         return ModelSource(getattr(model, "__name__", "model"), model, None)
     label, values, class_name = model_config(model)
     identity = fingerprint("config", class_name, _shaping(values), freeze_feature_encoder)
-    given = None if isinstance(model, str | os.PathLike | dict) else model
-    return ModelSource(label, _builder(given, values, class_name, freeze_feature_encoder), identity)
+    config = None if isinstance(model, str | os.PathLike | dict) else model
+    return ModelSource(label, _builder(config, values, class_name, freeze_feature_encoder), identity)
 
 
 def is_module(model: Any) -> bool:
@@ -87,18 +87,13 @@ def is_module(model: Any) -> bool:
 
 
 def _live(model: Any, freeze_feature_encoder: bool) -> ModelSource:
-    if freeze_feature_encoder and _feature_encoder(model):
+    encoder = (p.requires_grad for name, p in model.named_parameters() if "feature_extractor." in name)
+    if freeze_feature_encoder and any(encoder):
         raise InvalidArgumentError(
             "freeze_feature_encoder=True, but the module's feature encoder is trainable",
             "call model.freeze_feature_encoder() first: a live module is taken as it is",
         )
     return ModelSource(type(bare(model)).__name__, model, structure_of(model))
-
-
-def _feature_encoder(model: Any) -> bool | None:
-    """Whether a module's convolutional front end is trained; None without one."""
-    grads = [p.requires_grad for name, p in model.named_parameters() if "feature_extractor." in name]
-    return any(grads) if grads else None
 
 
 def model_config(model: Any) -> tuple[str, dict[str, Any], str]:
@@ -108,7 +103,7 @@ def model_config(model: Any) -> tuple[str, dict[str, Any], str]:
 
 
 def config_values_of(model: Any) -> tuple[str, dict[str, Any], str]:
-    """Label and config of a name, a folder or a config, and the class of a known name, else ""."""
+    """Label and config of a name, a folder or a config, and the class of a known name, "" otherwise."""
     if isinstance(model, str | os.PathLike):
         path = user_path(model, "model")
         if not path.is_dir():
@@ -134,19 +129,14 @@ def config_of_name(name: str) -> dict[str, Any]:
     except NotFoundError as unknown:
         if name.count("/") != 1 or importlib.util.find_spec("transformers") is None:
             raise
-        return {"name": name, "config": _on_hub(name, unknown.hint), "class_name": ""}
+        from transformers import AutoConfig
 
-
-def _on_hub(name: str, known: str) -> dict[str, Any]:
-    from transformers import AutoConfig
-
-    config = from_hub("the config of", name, lambda: AutoConfig.from_pretrained(name), known)
-    read: dict[str, Any] = config_values(config)
-    return read
+        config = from_hub("the config of", name, lambda: AutoConfig.from_pretrained(name), unknown.hint)
+        return {"name": name, "config": config_values(config), "class_name": ""}
 
 
 def _class_name(values: dict[str, Any]) -> str:
-    """The class that fine-tuning uses: the one that the config names, unless it is bare or for pre-training."""
+    """The class that fine-tuning uses: the config's, unless it has no head or is for pre-training."""
     from transformers.models.auto import modeling_auto
 
     named = (values.get("architectures") or [""])[0]
@@ -154,9 +144,9 @@ def _class_name(values: dict[str, Any]) -> str:
         return str(named)
     kind = values.get("model_type")
     for task in _TASKS:
-        found = getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES", {}).get(kind)
-        if found is not None:
-            return str(found if isinstance(found, str) else found[0])
+        classes = getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES", {}).get(kind)
+        if classes is not None:
+            return str(classes if isinstance(classes, str) else classes[0])
     raise UnsupportedError(
         f"the installed transformers has no class to fine-tune for model_type {kind!r}",
         _OWN_FILES if "auto_map" in values else "upgrade transformers, or pass the module itself",
@@ -177,31 +167,26 @@ def _builder(config: Any, values: dict[str, Any], class_name: str, freeze_featur
             # A copy: building writes to the config.
             made = transformers.AutoConfig.for_model(**values) if config is None else copy.deepcopy(config)
             model = kind(made)
-        except ImportError:  # of a package that the class needs: its message says what to install
+        except ImportError:  # of a package that the class needs: the message names it
             raise
-        except Exception as error:  # whatever transformers and torch raise of a value: there is no common class
+        except Exception as error:  # transformers and torch have no common class of errors
             reason = shortened(f"{type(error).__name__}: {' '.join(str(error).split())}")
             raise InvalidArgumentError(f"{class_name} cannot be built from the config: {reason}", _ACCEPTED) from error
         if freeze_feature_encoder:
-            _freeze(model)
+            if not hasattr(model, "freeze_feature_encoder"):
+                raise InvalidArgumentError(
+                    f"{type(model).__name__} has no feature encoder to freeze", "leave freeze_feature_encoder out"
+                )
+            model.freeze_feature_encoder()
         return model
 
     return build
 
 
-def _freeze(model: Any) -> None:
-    freeze = getattr(model, "freeze_feature_encoder", None)
-    if freeze is None:
-        raise InvalidArgumentError(
-            f"{type(model).__name__} has no feature encoder to freeze", "leave freeze_feature_encoder out"
-        )
-    freeze()
-
-
 def structure_of(module: Any) -> str:
-    """A text that changes with a module's classes, options, tensors and config, and not with its weights' values.
+    """A text that changes with a module's classes, options, tensors and config, but not with its weights' values.
 
-    For classes outside torch and transformers their source is part of it.
+    It includes the source of classes outside torch and transformers.
     """
     numbers: dict[int, int] = {}  # a tensor that two names share has one number
     modules = [(name, type(m).__qualname__, m.extra_repr(), _options(m)) for name, m in module.named_modules()]
@@ -231,18 +216,18 @@ def _options(module: Any) -> dict[str, Any]:
 
 
 def _own_code(module: Any) -> list[str]:
-    """Digests of the user's classes, and of forward functions that were put onto single modules."""
+    """Digests of the user's classes, and of ``forward`` functions assigned to single modules."""
     kinds = {type(m) for m in module.modules()}
-    found = [_source(kind) for kind in kinds if kind.__module__.partition(".")[0] not in _VERSIONED]
+    digests = [_source(kind) for kind in kinds if kind.__module__.partition(".")[0] not in _VERSIONED]
     for m in module.modules():
         patched = vars(m).get("forward")
         if patched is not None and not hasattr(m, "_original_forward"):  # accelerate's wrapper for mixed precision
-            found.append(_function(patched))
-    return sorted(found)
+            digests.append(_function(patched))
+    return sorted(digests)
 
 
 def _source(kind: type) -> str:
-    """A class's functions, and the file that defines it with everything else that they call there."""
+    """A class's functions, and the file that defines it with the helpers that they call."""
     members = [(name, _function(m)) for name, m in sorted(vars(kind).items()) if inspect.isfunction(m)]
     file = None
     with contextlib.suppress(OSError, TypeError):  # a notebook's class has none

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchSizeProbe:
-    """One trial: samples, whether they fitted, peak of reserved bytes (None on the CPU), and seconds that it took."""
+    """One trial: samples, whether they fit, peak of reserved bytes (None on the CPU), and seconds that it took."""
 
     batch: int
     fits: bool
@@ -59,7 +59,9 @@ class BatchSizeSearch:
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return "\n".join([self._verdict(), *(f"  {_probe_text(p)}" for p in self.probes), *self._remarks()])
+        states = f", {exact(self.optimizer_bytes)} of optimizer states" if self.optimizer_bytes else ""
+        lines = [self._verdict(), *(f"  {_probe_text(p)}" for p in self.probes), f"  with {self.inputs}{states}"]
+        return "\n".join([*lines, *(f"  ! {note}" for note in self.notes)])
 
     def _repr_html_(self) -> str:
         return box("Largest micro-batch", repr(self))
@@ -71,10 +73,6 @@ class BatchSizeSearch:
             return f"not even a micro-batch of {self.low}{duration} fits: {tried}"
         end = ", the largest size allowed" if self.micro_batch == self.high else ""
         return f"largest micro-batch {self.micro_batch}{duration}{end}: {tried}"
-
-    def _remarks(self) -> list[str]:
-        states = f", {exact(self.optimizer_bytes)} of optimizer states" if self.optimizer_bytes else ""
-        return [f"  with {self.inputs}{states}", *(f"  ! {note}" for note in self.notes)]
 
 
 def _probe_text(p: BatchSizeProbe) -> str:
@@ -121,11 +119,12 @@ def find_max_batch_size(
     _check(low, high, seconds, start)
     with contextlib.ExitStack() as back:
         model = _model(model_or_trainer, batch_fn, precision, accumulation)
-        _check_max_length(model is model_or_trainer, batch_fn, seconds, max_length)
-        _check_optimizer(optimizer, named=model is model_or_trainer)
+        alone = model is model_or_trainer
+        _check_max_length(alone, batch_fn, seconds, max_length)
+        _check_optimizer(optimizer, named=alone)
         back.enter_context(untouched(model))
-        notes = [back.enter_context(on_gpu(model, optimizer, movable=model is model_or_trainer))]
-        if model is model_or_trainer:
+        notes = [back.enter_context(on_gpu(model, optimizer, movable=alone))]
+        if alone:
             settings = ("fp32" if precision is None else precision, 1 if accumulation is None else accumulation)
             job, optimizer = model_trial(model, batch_fn, seconds, max_length, *settings, optimizer)
         else:
@@ -136,21 +135,21 @@ def find_max_batch_size(
         bracket = Bracket(low, high, first, meter.limit())
         probes = tuple(_search(job, meter, bracket, progress))
         notes += [f"{states.optimizer}: {states.note}"] if states.note else []
-        found = bracket.fits if bracket.fits >= low else 0
+        largest = bracket.fits if bracket.fits >= low else 0
         return BatchSizeSearch(
-            found, probes, bracket.start, source, low, high, job.seconds, job.inputs, states.bytes,
+            largest, probes, bracket.start, source, low, high, job.seconds, job.inputs, states.bytes,
             tuple(filter(None, notes)),
         )  # fmt: skip
 
 
 class Meter:
-    """The memory of a GPU; for other devices everything is None."""
+    """Measures the memory of a GPU; for other devices everything is None."""
 
     def __init__(self, device: Any) -> None:
         self._device = device if device.type == "cuda" else None
 
     def limit(self) -> int | None:
-        """The bytes that the allocator may reserve in all."""
+        """The bytes that the allocator may reserve in total."""
         if self._device is None:
             return None
         free, total = torch.cuda.mem_get_info(self._device)
@@ -164,7 +163,7 @@ class Meter:
             torch.cuda.reset_peak_memory_stats(self._device)
 
     def end(self) -> tuple[int, int] | None:
-        """The peak of reserved bytes, and what is still held: weights, states and gradients."""
+        """The peak of reserved bytes, and what remains allocated: weights, states and gradients."""
         if self._device is None:
             return None
         torch.cuda.synchronize(self._device)
@@ -174,21 +173,21 @@ class Meter:
 def _search(job: TrialBatch, meter: Meter, bracket: Bracket, progress: bool) -> Iterator[BatchSizeProbe]:
     free_memory()
     size: int | None = bracket.start
-    with ProgressBar("Trying micro-batches", "trial", None, progress, lambda: _known(bracket, size)) as advance:
+    with ProgressBar("Trying micro-batches", "trial", None, progress, lambda: _progress_note(bracket, size)) as advance:
         while (size := bracket.next()) is not None:
             advance(bracket.trials, None)
             began = time.perf_counter()
-            error, held = _try(job, meter, size)
+            error, measured = _try(job, meter, size)
             if _maybe(error):
-                error, held = _try(job, meter, size)
+                error, measured = _try(job, meter, size)
                 if error is not None and _maybe(error) and size == bracket.low:
-                    raise error  # nothing is smaller, so it is not for want of memory
-            bracket.note(size, error is None, *(held or ()))
+                    raise error  # nothing is smaller, so memory is not the cause
+            bracket.note(size, error is None, *(measured or ()))
             advance(bracket.trials, None)
-            yield BatchSizeProbe(size, error is None, held[0] if held else None, time.perf_counter() - began)
+            yield BatchSizeProbe(size, error is None, measured[0] if measured else None, time.perf_counter() - began)
 
 
-def _known(bracket: Bracket, size: int | None) -> str:
+def _progress_note(bracket: Bracket, size: int | None) -> str:
     fits = f"; {bracket.fits} fits" if bracket.fits >= bracket.low else ""
     return f"{size} now{fits}" + (f", {bracket.fails} does not" if bracket.fails <= bracket.high else "")
 
@@ -198,12 +197,12 @@ def _maybe(error: Exception | None) -> bool:
 
 
 def _try(job: TrialBatch, meter: Meter, size: int) -> tuple[Exception | None, tuple[int, int] | None]:
-    """Run ``size`` samples: what it measured, or the error when memory was wanting."""
-    failed, held = None, None
+    """Run ``size`` samples; returns the measurement, or the error where memory ran out."""
+    failed, measured = None, None
     meter.begin()
     try:
         job.run(size)
-        held = meter.end()
+        measured = meter.end()
     except Exception as error:
         if classify(error)["class"] not in ("gpu_oom", "maybe"):
             raise
@@ -211,9 +210,9 @@ def _try(job: TrialBatch, meter: Meter, size: int) -> tuple[Exception | None, tu
         failed = error
     finally:
         job.model.zero_grad(set_to_none=True)
-    # Outside of the except block: nothing holds the failed attempt any more.
+    # Outside of the except block, where nothing refers to the failed attempt any more.
     free_memory()
-    return failed, held
+    return failed, measured
 
 
 def _start(start: int | MemoryModel | None, low: int, job: TrialBatch, meter: Meter) -> tuple[int, str]:
@@ -264,11 +263,11 @@ def _check_optimizer(optimizer: Any, *, named: bool) -> None:
     )
 
 
-def _model(given: Any, batch_fn: Any, precision: Any, accumulation: Any) -> Any:
-    model: Any = given if is_module(given) else getattr(given, "model", None)
+def _model(model_or_trainer: Any, batch_fn: Any, precision: Any, accumulation: Any) -> Any:
+    model: Any = model_or_trainer if is_module(model_or_trainer) else getattr(model_or_trainer, "model", None)
     if not is_module(model):
         raise InvalidArgumentError(
-            f"a {type(given).__name__} cannot be tried", "pass a torch.nn.Module or a transformers.Trainer"
+            f"a {type(model_or_trainer).__name__} cannot be tried", "pass a torch.nn.Module or a transformers.Trainer"
         )
     if not any(p.requires_grad for p in model.parameters()):
         raise InvalidArgumentError(
@@ -279,6 +278,6 @@ def _model(given: Any, batch_fn: Any, precision: Any, accumulation: Any) -> Any:
             f"batch_fn is a {type(batch_fn).__name__}, not a function",
             "pass batch_fn(samples) -> the model's keyword arguments as tensors, a tokenizer, or seconds= alone",
         )
-    if model is not given and (precision is not None or accumulation is not None):
+    if model is not model_or_trainer and (precision is not None or accumulation is not None):
         raise InvalidArgumentError("a trainer has its own precision and accumulation", "change its arguments")
     return model

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-_AIMED = 8  # trials that follow predictions; from then on the bracket is halved
-_FARTHEST = 8  # times what was measured, for a prediction: a step of one sample tells little of one of a hundred
+_AIMED = 8  # trials that follow predictions; after them the bracket is halved
+_FARTHEST = 8  # times the largest measured size, for a prediction: one sample does not predict a hundred
 
 
 class Bracket:
-    """Between the largest size that fits and the smallest that does not, from ``low`` to ``high``, as it is known.
+    """The largest size known to fit and the smallest known not to, from ``low`` to ``high``.
 
-    ``start`` is what is believed to be the answer: it is tried first, and if it fits, the size above it. What a size
-    that fits took, with ``base`` bytes that all sizes take, predicts by a straight line where ``limit`` bytes will be
-    reached; so after a start that does not fit, half of it is tried, for the sake of that measurement. Without
-    measurements (``limit`` None) the trials go away from the start by steps of 1, a sixteenth, a quarter and so on.
+    ``start`` is a guess: it is tried first, and if it fits, the size above it. The memory of a size that fits, and the
+    ``base`` bytes that all sizes need, predict by a straight line the size that reaches ``limit`` bytes; so after a
+    start that does not fit, half of it is tried for its measurement. Without measurements (``limit`` None) the trials
+    move away from the start by steps of 1, a sixteenth, a quarter and so on.
     """
 
     def __init__(self, low: int, high: int, start: int, limit: int | None = None) -> None:
@@ -31,8 +31,8 @@ class Bracket:
         aimed = self.start if not self.trials else self._aim()
         return min(max(aimed, lowest), highest)
 
-    def note(self, size: int, fits: bool, taken: int | None = None, base: int | None = None) -> None:
-        """The outcome of a trial; ``taken`` bytes at its peak, ``base`` of them independent of the size."""
+    def note(self, size: int, fits: bool, peak: int | None = None, base: int | None = None) -> None:
+        """Note the outcome of a trial; ``peak`` bytes, ``base`` of them independent of the size."""
         self.trials += 1
         if not fits:
             self.fails, self._falling, self._rising = size, self._falling + 1, 0
@@ -40,8 +40,8 @@ class Bracket:
         predicted = self._predicted()
         surprising = predicted is None or size > predicted
         self.fits, self._rising, self._falling = size, self._rising + 1 if surprising else 1, 0
-        if taken is not None and base is not None:
-            self._measured.append((size, taken))
+        if peak is not None and base is not None:
+            self._measured.append((size, peak))
             self._base = base
 
     def _aim(self) -> int:
@@ -63,16 +63,16 @@ class Bracket:
         return max(self.fails - _step(self._falling, self.start), self.fails // 2)
 
     def _predicted(self) -> int | None:
-        """The largest size by a line through the two largest that were measured, or one and the base."""
+        """The largest size by a line through the two largest measurements, or through one and the base."""
         if not self._measured or self.limit is None:
             return None
-        (size, taken), (before, less) = (*reversed(self._measured), (0, self._base))[:2]
+        (size, peak), (before, less) = (*reversed(self._measured), (0, self._base))[:2]
         if 8 * (size - before) < size:  # too near for a slope
             before, less = 0, self._base
-        slope = (taken - less) / (size - before)
+        slope = (peak - less) / (size - before)
         if slope <= 0:
             return _FARTHEST * size
-        return int(min(size + (self.limit - taken) / slope, _FARTHEST * size))
+        return int(min(size + (self.limit - peak) / slope, _FARTHEST * size))
 
 
 def _step(repeated: int, width: int) -> int:

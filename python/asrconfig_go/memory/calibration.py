@@ -55,31 +55,23 @@ def calibrate(
     gpu = _gpu(torch, memory_model)
     job = _job(trainer_or_step, memory_model, model, optimizer)
     made = _batch(batch_fn, job.model, memory_model, shape)
-    with _kept(torch, job):
+    with _restored(torch, job):
         peak = _measure(torch, job, made, shape, steps)
     predicted = _predicted(memory_model, shape)
-    found = Calibration(
-        model=memory_model.name,
-        gpu=gpu,
-        torch=torch_version(),
-        day=datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(),
-        batch=batch,
-        seconds=seconds,
-        factor=peak.reserved / predicted.peak_reserved,
-        measured_allocated=peak.allocated,
-        measured_reserved=peak.reserved,
-        predicted_allocated=predicted.peak_allocated,
-        predicted_reserved=predicted.peak_reserved,
-        context_bytes=peak.context,
-    )
+    calibration = Calibration(
+        memory_model.name, gpu, torch_version(), datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(),
+        batch, seconds, peak.reserved / predicted.peak_reserved, measured_allocated=peak.allocated,
+        measured_reserved=peak.reserved, predicted_allocated=predicted.peak_allocated,
+        predicted_reserved=predicted.peak_reserved, context_bytes=peak.context,
+    )  # fmt: skip
     if memory_model.model_key is not None:
-        store_calibration(memory_model.model_key, found)
-    memory_model.apply(found)
-    return found
+        store_calibration(memory_model.model_key, calibration)
+    memory_model.apply(calibration)
+    return calibration
 
 
 def _predicted(memory_model: MemoryModel, shape: Shape) -> MemoryEstimate:
-    """Without an earlier calibration, by the allocator settings of this process, which the steps ran with."""
+    """The prediction without an earlier calibration, for the allocator settings that the steps ran with."""
     before = memory_model.calibration, memory_model.settings
     memory_model.calibration = None
     memory_model.settings = dataclasses.replace(memory_model.settings, allocator=allocator_in_force())
@@ -91,7 +83,7 @@ def _predicted(memory_model: MemoryModel, shape: Shape) -> MemoryEstimate:
 
 @dataclass(frozen=True)
 class _Job:
-    """What is run: ``run(batch, samples, steps)`` trains on copies of one batch."""
+    """``run(batch, samples, steps)`` trains on copies of one batch."""
 
     model: Any
     optimizer: Any
@@ -150,7 +142,7 @@ def _batch(batch_fn: BatchFunction | None, model: Any, memory_model: MemoryModel
 
 
 def _measure(torch: Any, job: _Job, made: dict[str, Any], shape: Shape, steps: int) -> _Peak:
-    """Peaks of the run, less what was on the GPU before it besides model and optimizer."""
+    """The peaks of the run, without what was on the GPU before besides model and optimizer."""
     cuda = torch.cuda
     gc.collect()
     cuda.empty_cache()
@@ -168,7 +160,7 @@ def _measure(torch: Any, job: _Job, made: dict[str, Any], shape: Shape, steps: i
 
 
 def _own_bytes(torch: Any, job: _Job) -> int:
-    """What model and optimizer have on the GPU; a storage that several tensors share counts once."""
+    """The GPU memory of model and optimizer; a storage that several tensors share counts once."""
     states = [] if job.optimizer is None else [v for s in job.optimizer.state.values() for v in s.values()]
     tensors = [*job.model.parameters(), *job.model.buffers(), *states]
     storages = [t.untyped_storage() for t in tensors if isinstance(t, torch.Tensor) and t.is_cuda]
@@ -176,7 +168,7 @@ def _own_bytes(torch: Any, job: _Job) -> int:
 
 
 def _context(cuda: Any) -> int | None:
-    """What the driver counts for this process besides the allocator's memory; None where it does not report it."""
+    """What the driver reports for this process besides the allocator's memory; None where it does not."""
     name = cuda.get_device_name()
     gpus = [gpu for gpu in HardwareProfile.detect().gpus if gpu.name == name]
     counted = [p for gpu in gpus for p in gpu.processes if p.memory_bytes]
@@ -188,10 +180,10 @@ def _context(cuda: Any) -> int | None:
 
 
 @contextmanager
-def _kept(torch: Any, job: _Job) -> Iterator[None]:
-    """Put back weights, buffers, optimizer state, modes and random numbers afterwards.
+def _restored(torch: Any, job: _Job) -> Iterator[None]:
+    """Restores weights, buffers, optimizer state, modes and random numbers afterwards.
 
-    The tensors wait in a temporary file: a copy of a large model in RAM is what small machines lack.
+    The tensors are saved to a temporary file, as small machines lack the RAM for a copy of a large model.
     """
     from .._base.random_state import rng_state, set_rng_state
     from .._base.wrapped_model import changing_tensors

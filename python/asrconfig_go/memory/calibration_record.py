@@ -41,26 +41,26 @@ class Calibration:
 
 
 def find_calibration(model_key: str | None, gpu: str) -> Calibration | None:
-    """What was measured of this model on this GPU with the installed torch; None when nothing was, or it is broken."""
+    """The calibration of this model on this GPU with the installed torch; None if there is none, or it is broken."""
     if model_key is None or not gpu:
         return None
     try:
-        told = read_object(calibration_file(model_key, gpu, torch_version()), "calibration", "")
-        known = from_json(Calibration, told)
+        content = read_object(calibration_file(model_key, gpu, torch_version()), "calibration", "")
+        calibration = from_json(Calibration, content)
     except AsrConfigError:
         return None
-    return known if 0.1 < known.factor < 10 else None
+    return calibration if 0.1 < calibration.factor < 10 else None
 
 
 def store_calibration(model_key: str, calibration: Calibration) -> Path:
-    """Keep a measurement for later estimates; the one before it is replaced."""
+    """Keep a measurement for later estimates, in place of an earlier one."""
     path = calibration_file(model_key, calibration.gpu, calibration.torch)
     write_calibration(path, asdict(calibration))
     return path
 
 
 def write_calibration(path: Path, content: Any) -> None:
-    """Keep what was measured, in place of what the file held. Raises ``OSError`` where it cannot be written."""
+    """Replace the file's content. Raises ``OSError`` where it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(content, indent=2).encode())
 
@@ -76,5 +76,5 @@ def torch_version() -> str:
 
 
 def calibration_file(*key: str) -> Path:
-    """The file of what was measured, of memory or of time, under a key."""
+    """The file of a calibration, of memory or of time, with this key."""
     return cache_folder("calibrations") / f"{fingerprint(*key)}.json"

@@ -1,4 +1,4 @@
-"""A few steps of a ``transformers.Trainer`` on made-up clips, with everything of it as before afterwards."""
+"""A few steps of a ``transformers.Trainer`` on made-up clips; everything is restored afterwards."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FORWARD = ("forward", "_original_forward")
 
 
 def training_settings(args: Any, model: Any) -> dict[str, Any]:
-    """What a trainer with these arguments and this model trains with, as ``MemoryModel.trace`` takes it.
+    """The settings of a trainer with these arguments and this model, as ``MemoryModel.trace`` takes them.
 
-    Which layers are recomputed tells the model where it is prepared, else the arguments.
+    Which layers are recomputed is read from a prepared model, else from the arguments.
     """
     depth, offloads = checkpointing_depth(model), offloads_checkpoints(model)
     if depth is None:
@@ -53,7 +53,7 @@ def checkpoints(model: Any) -> bool:
 
 
 def check_settings(trainer: Any, settings: MemorySettings) -> None:
-    """Refuse a trainer that runs with other settings than those that were predicted, or on several devices."""
+    """Raise an error for a trainer with other settings than those of the prediction, or on several devices."""
     args = trainer.args
     if args.world_size > 1 or args.n_gpu > 1:
         raise UnsupportedError(
@@ -84,8 +84,9 @@ def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) ->
 
 @contextlib.contextmanager
 def kept(trainer: Any) -> Iterator[None]:
-    """Put the trainer's own state back, and what preparing a training puts onto its model; free what it has left."""
-    before, patched = dict(vars(trainer)), _forwards(trainer.model)
+    """Restores the trainer's own state and its model's, and frees what the training leaves behind."""
+    before = dict(vars(trainer))
+    patched = {name: vars(trainer.model)[name] for name in _FORWARD if name in vars(trainer.model)}
     checkpointing = checkpoints(trainer.model)
     cached = getattr(getattr(trainer.model, "config", None), "use_cache", None)
     try:
@@ -104,17 +105,17 @@ def kept(trainer: Any) -> Iterator[None]:
             (disable or trainer.model.gradient_checkpointing_disable)()
         if cached is not None:
             trainer.model.config.use_cache = cached
-        # Optimizer and schedule refer to each other: their memory would stay until Python collects by itself.
+        # Optimizer and schedule refer to each other: their memory would stay until the next garbage collection.
         free_memory()
 
 
 @contextlib.contextmanager
 def _scale_kept(scaler: Any) -> Iterator[None]:
-    """Put back the scale of fp16's gradients, which steps change, and whether it has been placed on the GPU."""
+    """Restores the scale of fp16's gradients, which steps change, and whether it is on the GPU yet."""
     if scaler is None:
         yield
         return
-    # The dictionary of what each optimizer has done since the last update is filled in place.
+    # Dictionaries are changed in place.
     before = {name: copy.copy(value) if isinstance(value, dict) else value for name, value in vars(scaler).items()}
     values = [(value, value.clone()) for value in before.values() if isinstance(value, torch.Tensor)]
     try:
@@ -124,10 +125,6 @@ def _scale_kept(scaler: Any) -> Iterator[None]:
         vars(scaler).update(before)
         for tensor, value in values:
             tensor.copy_(value)
-
-
-def _forwards(model: Any) -> dict[str, Any]:
-    return {name: vars(model)[name] for name in _FORWARD if name in vars(model)}
 
 
 def _prepare(trainer: Any, made: dict[str, Any], samples: int, steps: int, folder: str) -> None:

@@ -21,7 +21,7 @@ _LOCAL = {"local": True}
 
 @dataclass(frozen=True)
 class ModuleBytes:
-    """What one module's tensors hold at the peak."""
+    """The bytes of one module's tensors at the peak."""
 
     module: str
     bytes: int
@@ -29,7 +29,7 @@ class ModuleBytes:
 
 @dataclass(frozen=True)
 class PeakMoment:
-    """The moment of the highest allocated memory, and what holds it. ``module`` is "" outside any module."""
+    """The moment of the highest allocated memory, by component and module. ``module`` is "" outside any module."""
 
     segment: str
     phase: str
@@ -62,7 +62,7 @@ class Timeline:
 
 @dataclass(frozen=True)
 class OutOfMemoryPoint:
-    """Where the run would stop: the request that the device cannot serve, and what was held then."""
+    """Where the run would stop: the request that the device cannot serve, and what was allocated then."""
 
     segment: str
     phase: str
@@ -98,8 +98,8 @@ class EvaluationMemory:
         Without ``eval_accumulation_steps`` the outputs of all samples stay on the GPU, and each batch's are appended
         by a copy of all (transformers.trainer_pt_utils.nested_concat), which doubles them for a moment.
         """
-        kept = self._kept(samples, eval_accumulation_steps) * self.outputs_bytes_per_sample
-        return max(self.peak_allocated + kept, self.resident_bytes + 2 * kept)
+        outputs = self._samples_at_once(samples, eval_accumulation_steps) * self.outputs_bytes_per_sample
+        return max(self.peak_allocated + outputs, self.resident_bytes + 2 * outputs)
 
     def host_bytes(self, samples: int, eval_accumulation_steps: int | None = None) -> int:
         """Host memory of the outputs of ``samples`` samples, in fp32.
@@ -107,10 +107,10 @@ class EvaluationMemory:
         With ``eval_accumulation_steps`` the arrays grow on the host, and appending doubles them for a moment
         (EvalLoopContainer.to_cpu_and_numpy). ``preprocess_logits_for_metrics`` makes both figures small.
         """
-        copies = 1 if self._kept(samples, eval_accumulation_steps) == samples else 2
+        copies = 1 if self._samples_at_once(samples, eval_accumulation_steps) == samples else 2
         return copies * samples * self.outputs_bytes_per_sample
 
-    def _kept(self, samples: int, eval_accumulation_steps: int | None) -> int:
+    def _samples_at_once(self, samples: int, eval_accumulation_steps: int | None) -> int:
         for name, value in (("samples", samples), ("eval_accumulation_steps", eval_accumulation_steps)):
             if value is not None and checked(name, value, int) < 1:
                 raise InvalidArgumentError(f"{name} = {value} is not positive", "pass a whole number of at least 1")
@@ -183,14 +183,13 @@ class MemoryEstimate(Shown, kind="memory"):
 
     def _shown(self) -> Record:
         v = self.evaluation
-        thousand = {} if v is None else {"gpu_bytes_1000": v.gpu_bytes(1000), "host_bytes_1000": v.host_bytes(1000)}
         return self.to_dict() | {
             "shape_words": "" if self.shape is None else self.shape.words(self.row_kind),
             "row_kind": self.row_kind,
             "settings_words": self.settings.words(),
             "target": {**vars(self.target), "limit_bytes": self.target.limit_bytes},
             "calibration_words": "" if self.calibration is None else self.calibration.words(),
-            "evaluation": None if v is None else vars(v) | thousand,
+            "evaluation": v and vars(v) | {"gpu_bytes_1000": v.gpu_bytes(1000), "host_bytes_1000": v.host_bytes(1000)},
         }
 
     def save_snapshot(self, path: str | os.PathLike[str]) -> SavedSnapshot:
@@ -204,16 +203,16 @@ class MemoryEstimate(Shown, kind="memory"):
         Raises ``InvalidArgumentError`` for another suffix than .pickle, for an estimate by a formula and where the
         ``MemoryModel`` is closed, ``NotFoundError`` where it cannot be written.
         """
-        found = snapshot_path(path)
+        file = snapshot_path(path)
         if self._run is None:
             raise InvalidArgumentError(
-                f"cannot save a snapshot to {found}: estimator={self.estimator!r} has no allocations",
+                f"cannot save a snapshot to {file}: estimator={self.estimator!r} has no allocations",
                 'ask with estimator="trace", which needs torch and transformers',
             )
-        return self._run.save(found)
+        return self._run.save(file)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; gives the axes."""
+        """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; returns the axes."""
         if self.timeline is None or len(self.timeline.event) < 2:
             raise InvalidArgumentError("the estimate has no timeline", 'only estimator="trace" has one')
         return plot("memory", self._shown(), ax)

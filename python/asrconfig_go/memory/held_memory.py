@@ -1,4 +1,4 @@
-"""What a training holds on its GPU by module, and where it is, when memory runs out."""
+"""The GPU memory of a training by module, and where the training is, when memory runs out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A micro-batch whose memory is predicted, and the question about it for the library."""
+    """A micro-batch whose memory is predicted, and the request for the library."""
 
     samples: int
     seconds: float
@@ -76,22 +76,22 @@ def place_of(model: torch.nn.Module, wanted: int) -> Place:
 
 
 def compared(held: Held, place: str, predicted: Predicted | None) -> dict[str, Any]:
-    """What is held beside the prediction, as the library's ``memory.compare`` answers."""
+    """Compares allocated and predicted memory by the library's ``memory.compare``."""
     phases = {"optimizer": "optimizer", "training": held.at.phase, "pre-flight": held.at.phase}
     rows = [{"component": c, "module": m, "bytes": size} for (c, m), size in held.blocks.items()]
-    asked = {"held": rows, "phase": phases.get(place, ""), "at": held.at.module, "wanted": held.at.wanted}
+    question = {"held": rows, "phase": phases.get(place, ""), "at": held.at.module, "wanted": held.at.wanted}
     if predicted is not None:
         try:
-            return dict(native.call("memory.compare", {**predicted.question, **asked}))
+            return dict(native.call("memory.compare", {**predicted.question, **question}))
         except AsrConfigError:  # the trace does not hold this shape, or no evaluation
             pass
-    return dict(native.call("memory.compare", asked))
+    return dict(native.call("memory.compare", question))
 
 
 class NamedAllocations:
-    """Writes the module that computes into what PyTorch records of each allocation, until ``close``.
+    """Adds the running module to what PyTorch records of each allocation, until ``close``.
 
-    That is torch.cuda.memory._set_memory_metadata, of torch 2.15; with others nothing is written.
+    It uses torch.cuda.memory._set_memory_metadata of torch 2.15, and does nothing without it.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -106,12 +106,12 @@ class NamedAllocations:
                 self._stack.callback(handle.remove)
 
     def close(self) -> None:
-        """Write no more."""
+        """Remove the hooks."""
         self._stack.close()
 
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
         name = None if torch.compiler.is_compiling() else self._names.get(id(module))
-        if name is not None:  # other modules may run in a forked process, which must leave CUDA alone
+        if name is not None:  # other modules may run in a forked process, which must not use CUDA
             self._outer.__dict__.setdefault("names", []).append(torch._C._cuda_getMemoryMetadata())
             torch._C._cuda_setMemoryMetadata(name)
 

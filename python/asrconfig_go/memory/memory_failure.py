@@ -1,4 +1,4 @@
-"""The record of an out-of-memory error: what was held by module, beside what was predicted for that moment."""
+"""The record of an out-of-memory error: memory by module, beside what was predicted for that moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._base.json_files import read_object
 from .._base.records import from_file
 
 PREFIX = "_asrconfig-oom-"  # the underscore keeps Trainer.push_to_hub from uploading what begins with it
-_ASIDE = "remove it, or report without it"
+_HINT = "remove it, or report without it"
 
 
 @dataclass(frozen=True)
@@ -65,5 +65,5 @@ class MemoryFailure:
 
 def read_failure(path: Path) -> MemoryFailure:
     """What the guard wrote. Raises ``CorruptFileError`` for anything else."""
-    told: dict[str, Any] = read_object(path, "record of an out-of-memory error", _ASIDE)
-    return from_file(MemoryFailure, told, path, _ASIDE)
+    content: dict[str, Any] = read_object(path, "record of an out-of-memory error", _HINT)
+    return from_file(MemoryFailure, content, path, _HINT)

@@ -73,7 +73,7 @@ class MemoryModel(OpenedTrace):
 
         ``allocator`` is as for ``estimate_memory``, whatever the environment of this process holds.
 
-        ``batch_fn(batch, length, labels)`` gives the model's keyword arguments for models whose input is not known
+        ``batch_fn(batch, length, labels)`` returns the model's keyword arguments for models whose input is not known
         here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
         ``loss(model, batch)`` replaces ``model(**batch).loss``. With it, or with a function as ``model``, nothing is
         kept in the cache.
@@ -82,16 +82,9 @@ class MemoryModel(OpenedTrace):
         recorded.
         """
         settings = MemorySettings(
-            precision=precision,
-            gradient_checkpointing=gradient_checkpointing,
-            optimizer=optimizer,
-            accumulation=accumulation,
-            every_n_layers=every_n_layers,
-            offload_checkpoints=offload_checkpoints,
-            freeze_feature_encoder=freeze_feature_encoder,
-            lora_rank=lora_rank,
-            allocator=allocator,
-        )
+            precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator,
+            every_n_layers, offload_checkpoints, lora_rank,
+        )  # fmt: skip
         target = Target.find(gpu)
         source = model_source(model, freeze_feature_encoder)
         own = batch_fn is not None or loss is not None or points is not None
@@ -117,9 +110,9 @@ class MemoryModel(OpenedTrace):
 
         if record or (record is None and can_trace() and not is_current()):
             return None
-        asked, target = MemorySettings(**settings), Target.find(gpu)
-        found = find_recording(name, asked, kernel_class(target.capability))
-        return None if found is None else cls(native.call("memory.open", found), asked, target, None, name)
+        wanted, target = MemorySettings(**settings), Target.find(gpu)
+        request = find_recording(name, wanted, kernel_class(target.capability))
+        return None if request is None else cls(native.call("memory.open", request), wanted, target, None, name)
 
     @classmethod
     def load(
@@ -173,9 +166,9 @@ class MemoryModel(OpenedTrace):
 
     def _simulated(self, question: dict[str, Any], timeline: int) -> MemoryEstimate:
         request = {**question, "timeline": timeline, "modules": _MODULES}
-        found = to_the_end("memory.simulate", request)
-        estimate = from_json(MemoryEstimate, _scaled(found, self.factor, self.target.context_bytes))
-        played = question if found["out_of_memory"] is None else {**question, "limit_bytes": None}
+        answer = to_the_end("memory.simulate", request)
+        estimate = from_json(MemoryEstimate, _scaled(answer, self.factor, self.target.context_bytes))
+        played = question if answer["out_of_memory"] is None else {**question, "limit_bytes": None}
         return dataclasses.replace(
             estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration,
             row_kind=self.row_kind, _run=PredictedRun(self, played),
@@ -184,19 +177,18 @@ class MemoryModel(OpenedTrace):
     def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
         """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
         shape = Shape(batch, seconds, labels)
-        request = {**self.step_request(shape, "evaluate"), "limit_bytes": None}
-        # What the outputs take by themselves: expandable segments hand out no more than was asked for, and the outputs
-        # are often there only for the last few events.
-        exact = {**request, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
-        held = native.call("memory.simulate", exact)["timeline"]["components"]
-        outputs, evaluated = max(held.get("outputs", [0])), self.evaluated(shape)
+        # For the outputs alone: expandable segments do not round up, and the outputs often exist only at the end.
+        exact = {"limit_bytes": None, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
+        request = {**self.step_request(shape, "evaluate"), **exact}
+        components = native.call("memory.simulate", request)["timeline"]["components"]
+        outputs, evaluated = max(components.get("outputs", [0])), self.evaluated(shape)
         cache = self.cache_bytes(int(self.about.get("max_labels") or _USUAL_TOKENS))
         return EvaluationMemory(
             batch=batch,
             seconds=seconds,
             peak_allocated=evaluated["peak_allocated"],
             peak_reserved=evaluated["peak_reserved"],
-            resident_bytes=sum(max(held.get(name, [0])) for name in ("parameters", "buffers", "optimizer")),
+            resident_bytes=sum(max(components.get(name, [0])) for name in ("parameters", "buffers", "optimizer")),
             outputs_bytes_per_sample=round(outputs / batch),
             generation_cache_bytes=batch * cache * (2 if self.settings.precision == "fp32" else 1) or None,
         )
@@ -216,15 +208,12 @@ class MemoryModel(OpenedTrace):
 
 
 def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Ask for an estimate; of a run that would stop, where it would and what it would need to continue.
-
-    The peaks of a GPU that is large enough are more useful than those up to the failure.
-    """
-    found: dict[str, Any] = native.call(op, request)
-    if found["out_of_memory"] is None:
-        return found
-    whole = native.call(op, {**request, "limit_bytes": None})
-    return {**whole, "fits": False, "out_of_memory": found["out_of_memory"]}
+    """Simulate; of a run that would stop, return where it would stop and the peaks of a GPU that is large enough."""
+    answer: dict[str, Any] = native.call(op, request)
+    if answer["out_of_memory"] is None:
+        return answer
+    unlimited = native.call(op, {**request, "limit_bytes": None})
+    return {**unlimited, "fits": False, "out_of_memory": answer["out_of_memory"]}
 
 
 def _opened(recording: Recording, key: str | None, progress: bool) -> dict[str, Any]:
@@ -232,30 +221,30 @@ def _opened(recording: Recording, key: str | None, progress: bool) -> dict[str, 
 
 
 def _cached(key: str | None) -> dict[str, Any] | None:
-    """The opened trace of an earlier recording; None when there is none, or none that can be read."""
+    """The opened trace of an earlier recording; None if there is none, or it cannot be read."""
     path = None if key is None else TraceCache().find(key)
     if key is None or path is None:
         return None
     try:
         return dict(native.call("memory.open", {"path": str(path)}))
-    except NotFoundError:  # another process made room
+    except NotFoundError:  # another process removed it
         return None
     except CorruptFileError:
         TraceCache().discard(key)
         return None
 
 
-def _scaled(found: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:
-    """A simulation's answer with its reserved memory corrected by a calibration's factor."""
+def _scaled(answer: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:
+    """A simulation's answer with reserved memory multiplied by a calibration's factor."""
     if factor == 1.0:
-        return found
-    reserved = round(found["peak_reserved"] * factor)
-    timeline = found["timeline"]
+        return answer
+    reserved = round(answer["peak_reserved"] * factor)
+    timeline = answer["timeline"]
     return {
-        **found,
+        **answer,
         "peak_reserved": reserved,
         "peak_device": None if device_bytes is None else reserved + device_bytes,
-        "phases": [{**p, "peak_reserved": round(p["peak_reserved"] * factor)} for p in found["phases"]],
+        "phases": [{**p, "peak_reserved": round(p["peak_reserved"] * factor)} for p in answer["phases"]],
         "timeline": timeline and {**timeline, "reserved": [round(r * factor) for r in timeline["reserved"]]},
     }
 

@@ -22,15 +22,15 @@ MAX_LABELS = 1_000_000
 MAX_ACCUMULATION = 65_536
 MAX_LAYERS = 65_536
 MAX_RANK = 4096
-_DEFAULT_CAPABILITY = "8.0"  # of the GPU in mind when none is named: Ampere, with every attention kernel
+_DEFAULT_CAPABILITY = "8.0"  # of an unnamed GPU: Ampere, with every attention kernel
 
 
-def positive(name: str, value: Any, most: int) -> int:
-    """Give a whole number from 1 to ``most``, else raise ``InvalidArgumentError``."""
+def positive(name: str, value: Any, limit: int) -> int:
+    """Return a whole number from 1 to ``limit``, else raise ``InvalidArgumentError``."""
     number: int = checked(name, value, int)
-    if not 1 <= number <= most:
+    if not 1 <= number <= limit:
         raise InvalidArgumentError(
-            f"{name} = {number} is not between 1 and {most}", "pass a whole number of at least 1"
+            f"{name} = {number} is not between 1 and {limit}", "pass a whole number of at least 1"
         )
     return number
 
@@ -82,11 +82,11 @@ class MemorySettings:
     @property
     def checkpointing(self) -> str:
         """``"off"``, ``"on"``, ``"reentrant"`` or ``"non_reentrant"``."""
-        given = self.gradient_checkpointing
-        return given if isinstance(given, str) else "on" if given else "off"
+        kind = self.gradient_checkpointing
+        return kind if isinstance(kind, str) else "on" if kind else "off"
 
     def step_words(self) -> str:
-        """What decides how a step is computed, for people."""
+        """The settings that decide how a step is computed, for people."""
         parts = [self.precision, self.optimizer, f"gradient checkpointing {self.checkpointing}"]
         parts += [f"every {self.every_n_layers} layers"] if self.every_n_layers > 1 else []
         parts += ["offloaded"] if self.offload_checkpoints else []
@@ -123,7 +123,7 @@ class Shape:
 
 
 def check_labels(name: str, labels: Any) -> int:
-    """Give a label length from 0 up to a million tokens, else raise ``InvalidArgumentError``."""
+    """Return a label length from 0 to a million tokens, else raise ``InvalidArgumentError``."""
     value: int = checked(name, labels, int)
     if not 0 <= value <= MAX_LABELS:
         raise InvalidArgumentError(
@@ -158,22 +158,15 @@ class Target:
         gpus = HardwareProfile.detect(gpu).gpus
         if not gpus:
             return cls()
-        place, found = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
-        request = {"gpu": to_json(found), "torch": torch_version(), "nccl": len(gpus) > 1, "gpus": len(gpus)}
+        index, card = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
+        request = {"gpu": to_json(card), "torch": torch_version(), "nccl": len(gpus) > 1, "gpus": len(gpus)}
         device = native.call("memory.device", request)
         context = device["context_bytes"] + device["nccl_bytes"]
-        available = _available(found, _held_by_torch(place, context))
+        available = _available(card, _torch_bytes(index, context))
         return cls(
-            found.name,
-            found.compute_capability,
-            found.memory_total_bytes,
-            available,
-            context,
-            device["high"],
-            device["source"],
-            device["multiprocessors"],
-            device["threads_per_multiprocessor"],
-        )
+            card.name, card.compute_capability, card.memory_total_bytes, available, context, device["high"],
+            device["source"], device["multiprocessors"], device["threads_per_multiprocessor"],
+        )  # fmt: skip
 
     @property
     def capability(self) -> tuple[int, int]:
@@ -183,25 +176,25 @@ class Target:
 
     @property
     def limit_bytes(self) -> int | None:
-        """What the allocator may reserve in all."""
+        """The bytes that the allocator may reserve in total."""
         if self.available_bytes is None or self.context_bytes is None:
             return None
         return max(0, self.available_bytes - self.context_bytes)
 
 
-def _available(gpu: GPU, held: int) -> int:
-    """Free memory, and what this process has of the rest: its training will use it again.
+def _available(gpu: GPU, reserved: int) -> int:
+    """Free memory, and this process's own, which its training will use again.
 
-    In a container the driver numbers processes otherwise than the system; ``held`` is then torch's figure.
+    In a container the driver's process ids differ from the system's; ``reserved`` is then torch's figure.
     """
     if gpu.memory_free_bytes is None:
         return gpu.memory_total_bytes
     own = sum(p.memory_bytes or 0 for p in gpu.processes if p.pid == os.getpid())
-    return min(gpu.memory_total_bytes, gpu.memory_free_bytes + (own or held))
+    return min(gpu.memory_total_bytes, gpu.memory_free_bytes + (own or reserved))
 
 
-def _held_by_torch(place: int, context: int) -> int:
-    """What torch has taken of the GPU in this process; 0 when it has not begun to use it."""
+def _torch_bytes(place: int, context: int) -> int:
+    """The memory that torch uses on the GPU in this process; 0 before CUDA is initialized."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import pickle
@@ -19,14 +20,14 @@ from .._base.out_of_memory import classify
 from ..view.units import plural
 from .held_memory import Held, NamedAllocations, Place, Predicted, compared, held_in, place_of
 from .memory_failure import PREFIX
-from .snapshot import PROTOCOL, SUFFIX, Frame, modules_around
+from .snapshot import PROTOCOL, SUFFIX, modules_around
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 MOST_FILES = 3
 MOST_BYTES = 50 * 2**20  # of a file
 HISTORY_EVENTS = 50_000  # that PyTorch keeps; more than a step of a large model
-_MOST_SEEN = 100  # errors that others caught, such as cuDNN's search for an algorithm
+_MAX_ERRORS = 100  # looked at, with those that others catch, such as cuDNN's search for an algorithm
 _CLASSES = ("gpu_oom", "maybe")
 
 
@@ -35,9 +36,9 @@ class OomSnapshots:
 
     Beside it, as .json, what was held by module and what ``predict`` says of the micro-batch in that place.
 
-    Until memory runs out nothing is done but in the mode ``"history"``, in which PyTorch writes down each allocation
-    with its Python stack and its module. The underscore keeps ``Trainer.push_to_hub`` from uploading the files.
-    Whatever goes wrong is logged, and never raised: there is an error to recover from already.
+    Until memory runs out nothing is done, except in the mode ``"history"``, in which PyTorch records each allocation
+    with its Python stack and its module. The underscore keeps ``Trainer.push_to_hub`` from uploading the files. Errors
+    here are logged, and never raised: there is an error to recover from already.
     """
 
     def __init__(
@@ -45,14 +46,15 @@ class OomSnapshots:
     ) -> None:
         self._trainer, self._mode, self._predict = trainer, mode, predict
         self._files: dict[str, str] = {}
-        self._seen = 0
+        self._errors = 0
         self._records: NamedAllocations | None = None
-        self._held: _State | None = None
+        self._newest: _State | None = None
 
     def begin(self) -> None:
-        """Training begins: from here on PyTorch tells when memory runs out, before anything is freed."""
+        """Observe out-of-memory errors from here on, before anything is freed."""
         try:
-            _observe(self)
+            _observers.add(self)
+            _attach()
             if self._mode == "history" and not torch._C._cuda_isHistoryEnabled():
                 torch.cuda.memory._record_memory_history(context="alloc", stacks="python", max_entries=HISTORY_EVENTS)
                 self._records = NamedAllocations(self._trainer.model)
@@ -60,34 +62,34 @@ class OomSnapshots:
             logger.warning("memory snapshots of out-of-memory errors are limited here: %r", error)
 
     def end(self) -> None:
-        """Listen no more, and leave PyTorch's recording as it was found."""
+        """Stop observing, and stop PyTorch's recording if it was started here."""
         _observers.discard(self)
-        self._held = None
+        self._newest = None
         if self._records:
             self._records.close()
             self._records = None
             torch.cuda.memory._record_memory_history(enabled=None)
 
     def ran_out(self, wanted: int) -> None:
-        """An allocation of so many bytes fails at this moment."""
-        self._held = None  # of an error that somebody caught
-        if self._seen < _MOST_SEEN and len(self._files) < MOST_FILES:
-            self._seen += 1
-            self._held = self._state(place_of(self._trainer.model, wanted))
+        """An allocation of ``wanted`` bytes is failing now."""
+        self._newest = None  # an earlier error was caught
+        if self._errors < _MAX_ERRORS and len(self._files) < MOST_FILES:
+            self._errors += 1
+            self._newest = self._state(place_of(self._trainer.model, wanted))
 
     def take(self, place: str, error: BaseException) -> str:
-        """Write the snapshot of ``error``, before its frames are cleared; the file's path, "" where there is none."""
-        held, self._held = self._held, None
+        """Write the snapshot of ``error``, before its frames are cleared; returns the file's path, "" without one."""
+        state_then, self._newest = self._newest, None
         if not torch.cuda.is_initialized() or classify(error)["class"] not in _CLASSES:
             return ""
         if place in self._files or len(self._files) >= MOST_FILES:
             return ""
         try:
-            # Errors of cuBLAS and cuDNN do not pass through the allocator: their state is that of now.
-            exact = held if isinstance(error, torch.cuda.OutOfMemoryError) else None
+            # Errors of cuBLAS and cuDNN do not pass through the allocator: their state is taken now.
+            exact = state_then if isinstance(error, torch.cuda.OutOfMemoryError) else None
             state = exact or self._state(Place())
             self._files[place] = self._write(place, SUFFIX, bounded(state.snapshot))
-            self._write(place, ".json", self._compared(place, state.held))
+            self._write(place, ".json", self._compared(place, state.blocks))
         except Exception as failed:
             self._files.setdefault(place, "")
             logger.warning("cannot write a memory snapshot of the out-of-memory error: %s", failed)
@@ -120,21 +122,21 @@ class OomSnapshots:
 
 class _State(NamedTuple):
     snapshot: dict[str, Any]
-    held: Held
+    blocks: Held
 
 
-def bounded(snapshot: dict[str, Any], most: int = MOST_BYTES) -> bytes:
-    """The snapshot as a pickle of at most so many bytes, without its older events where it would be larger."""
-    while len(data := pickle.dumps(snapshot, protocol=PROTOCOL)) > most:
+def bounded(snapshot: dict[str, Any], limit: int = MOST_BYTES) -> bytes:
+    """The snapshot as a pickle of at most ``limit`` bytes, without older events where it would be larger."""
+    while len(data := pickle.dumps(snapshot, protocol=PROTOCOL)) > limit:
         traces = snapshot["device_traces"]
         if not any(traces):
-            raise ValueError(f"its {plural(len(snapshot['segments']), 'segment')} take more than {most} bytes")
+            raise ValueError(f"its {plural(len(snapshot['segments']), 'segment')} take more than {limit} bytes")
         snapshot = {**snapshot, "device_traces": [trace[len(trace) // 2 + 1 :] for trace in traces]}
     return data
 
 
 def _named_addresses(trainer: Any) -> Iterator[tuple[int, tuple[str, str]]]:
-    """Addresses of what a training keeps on GPUs, with what it is for and its name in the model."""
+    """The addresses of a training's tensors on GPUs, with their component and name."""
     state = getattr(getattr(trainer, "optimizer", None), "state", None) or {}
     for name, parameter in trainer.model.named_parameters():
         yield from _at(parameter, "parameters", name)
@@ -152,34 +154,27 @@ def _at(value: Any, component: str, name: str) -> Iterator[tuple[int, tuple[str,
 
 
 def _name_blocks(snapshot: dict[str, Any], names: dict[int, tuple[str, str]]) -> None:
-    """Put what a block is for, and the modules that it belongs to, before the stack that allocated it."""
+    """Put the component of a block and its modules before the stack that allocated it."""
     for segment in snapshot["segments"]:
         for block in segment["blocks"]:
             if block["state"] == "active_allocated" and block["address"] in names:
-                component, name = names[block["address"]]
-                block["frames"] = [*_frames(component, name), *block["frames"]]
-
-
-def _frames(component: str, name: str) -> list[Frame]:
-    modules = modules_around(name.rpartition(".")[0])
-    named = [(component, name), *(("module", module) for module in modules)]
-    return [{"filename": kind, "line": 0, "name": each} for kind, each in named]
+                modules = modules_around(names[block["address"]][1].rpartition(".")[0])
+                labels = [names[block["address"]], *(("module", module) for module in modules)]
+                frames = [{"filename": kind, "line": 0, "name": name} for kind, name in labels]
+                block["frames"] = [*frames, *block["frames"]]
 
 
 _observers: weakref.WeakSet[OomSnapshots] = weakref.WeakSet()
-_attached: list[bool] = []  # PyTorch takes observers, and never gives them back
 
 
-def _observe(snapshots: OomSnapshots) -> None:
-    _observers.add(snapshots)
-    if not _attached:
-        torch._C._cuda_attach_out_of_memory_observer(_memory_ran_out)
-        _attached.append(True)
+@functools.cache  # PyTorch never detaches an observer
+def _attach() -> None:
+    torch._C._cuda_attach_out_of_memory_observer(_memory_ran_out)
 
 
 def _memory_ran_out(device: int, requested: int, total: int, free: int) -> None:
     for snapshots in list(_observers):
         try:
             snapshots.ran_out(requested)
-        except Exception as error:  # which would take the place of the out-of-memory error
+        except Exception as error:  # which would replace the out-of-memory error
             logger.warning("cannot take a memory snapshot of the out-of-memory error: %r", error)

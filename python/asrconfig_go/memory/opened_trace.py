@@ -52,17 +52,17 @@ class OpenedTrace:
 
     @property
     def name(self) -> str:
-        """What was asked for, and the traced class."""
+        """The name of the model, and the traced class."""
         traced = str(self.about.get("model") or "model")
         return traced if self._label in ("", traced) else f"{self._label} ({traced})"
 
     def aim(self, target: Target) -> None:
-        """Answer for another GPU from here on; its kernels must be those that were traced (``kernel_class``)."""
+        """Answer for another GPU from here on; its kernels must be the traced ones (``kernel_class``)."""
         self.target = target
         self.apply(find_calibration(self.model_key, target.name))
 
     def apply(self, calibration: Calibration | None) -> None:
-        """Correct every answer from here on by a measurement; None leaves them as they are."""
+        """Correct every answer from here on by a calibration; None removes it."""
         self.calibration = calibration
         if calibration is not None and calibration.context_bytes is not None:
             measured = calibration.context_bytes
@@ -105,14 +105,14 @@ class OpenedTrace:
 
     def determines(self, batch: int, seconds: float, labels: int | None = None) -> bool:
         """Whether formulas answer exactly for this shape; else it is traced when it is asked about."""
-        request = self._asked(Shape(batch, seconds, labels), "train")
+        request = self._question(Shape(batch, seconds, labels), "train")
         return bool(native.call("memory.determined", {key: request[key] for key in ("trace", *_SHAPE)})["exactly"])
 
     def prepare(self, shapes: Sequence[Shape]) -> None:
         """Trace those shapes together that formulas do not determine, which takes less than one after the other."""
         if self._shapes is None:
             return
-        missing = [self._shapes.missing(self._asked(shape, "train")) for shape in shapes]
+        missing = [self._shapes.missing(self._question(shape, "train")) for shape in shapes]
         if points := [point for point in missing if point is not None]:
             self._shapes.several(points)
 
@@ -131,9 +131,7 @@ class OpenedTrace:
         Raises ``UnsupportedError`` where the trace does not hold it.
         """
         request = self.step_request(Shape(batch, seconds, labels))
-        asked = {key: request[key] for key in ("trace", "batch", "length", "labels")}
-        found: dict[str, Any] = native.call("memory.work", asked)
-        return found
+        return dict(native.call("memory.work", {key: request[key] for key in ("trace", *_SHAPE)}))
 
     @property
     def length_per_second(self) -> float:
@@ -156,8 +154,8 @@ class OpenedTrace:
     def labels(self, seconds: float) -> int:
         """A usual number of label tokens for this duration."""
         usual = max(1, round(seconds * float(self.about.get("labels_per_second") or 15)))
-        most = self.about.get("max_labels")
-        return min(usual, int(most)) if most else usual
+        longest = self.about.get("max_labels")
+        return min(usual, int(longest)) if longest else usual
 
     def cache_bytes(self, tokens: int) -> int:
         """Keys and values, in float16, of a text of so many tokens and of the frames that it is made of.
@@ -183,52 +181,50 @@ class OpenedTrace:
             self._shapes.close()
 
     def _first(self, seconds: float, labels: int | None, limit: int, near: int, most: int) -> int:
-        """The batch that a search begins at: where formulas do not answer, one that takes few shapes to trace."""
-        asked = self._asked(Shape(2, seconds, labels), "train")
-        if self._shapes is None or self._shapes.determined(asked):
+        """The batch at which a search begins: where formulas do not answer, one for which few shapes are traced."""
+        question = self._question(Shape(2, seconds, labels), "train")
+        if self._shapes is None or self._shapes.determined(question):
             return near
-        if self._shapes.for_all_batches(asked):
+        if self._shapes.for_all_batches(question):
             return min(max(2, near), most)
         return self._extrapolated(seconds, labels, limit, most)
 
     def _extrapolated(self, seconds: float, labels: int | None, limit: int, most: int) -> int:
-        """The batch that fits if memory goes on rising as from two clips to five; a few times as many at most."""
+        """The batch that fits if memory continues to rise as from two clips to five, up to a limit."""
         few, more = Shape(2, seconds, labels), Shape(5, seconds, labels)
         self.prepare((few, more))
         (low, _), (high, reserved) = self._peaks(few), self._peaks(more)
         rise = max(1.0, (high - low) / (more.batch - few.batch))
         batch = more.batch
-        for _ in range(2):  # what is reserved is known better near by
+        for _ in range(2):  # reserved memory is predicted better from nearby sizes
             batch = min(most, _FURTHEST, max(1, int(batch + (limit - reserved) / rise)))
             reserved = self._peaks(Shape(batch, seconds, labels))[1]
         return batch
 
     def _peaks(self, shape: Shape) -> tuple[float, float]:
-        asked = {"limit_bytes": None, "timeline": 0, "modules": 1}
-        found = native.call("memory.simulate", {**self.step_request(shape), **asked})
-        return self.factor * found["peak_allocated"], self.factor * found["peak_reserved"]
+        options = {"limit_bytes": None, "timeline": 0, "modules": 1}
+        answer = native.call("memory.simulate", {**self.step_request(shape), **options})
+        return self.factor * answer["peak_allocated"], self.factor * answer["peak_reserved"]
 
     def _fits(self, shape: Shape, limit: int) -> bool:
-        asked = {"limit_bytes": self._uncorrected(limit), "keep_cache": True, "timeline": 0, "modules": 1}
-        return bool(native.call("memory.simulate", {**self.step_request(shape), **asked})["fits"])
+        options = {"limit_bytes": self._uncorrected(limit), "keep_cache": True, "timeline": 0, "modules": 1}
+        return bool(native.call("memory.simulate", {**self.step_request(shape), **options})["fits"])
 
     def evaluated(self, shape: Shape) -> dict[str, Any]:
-        """Evaluation batches of this shape, simulated without a limit."""
-        request = {**self.step_request(shape, "evaluate"), "limit_bytes": None}
-        found: dict[str, Any] = native.call("memory.simulate", request)
-        return found
+        """The simulation of evaluation batches of this shape, without a limit."""
+        return dict(native.call("memory.simulate", {**self.step_request(shape, "evaluate"), "limit_bytes": None}))
 
     @property
     def factor(self) -> float:
-        """What a calibration multiplies reserved memory by; 1.0 without one."""
+        """The calibration's factor of reserved memory; 1.0 without one."""
         return 1.0 if self.calibration is None else self.calibration.factor
 
     def _uncorrected(self, limit: int | None) -> int | None:
-        """The limit at which the simulation stops, so that its answer times the factor stays within ``limit``."""
+        """The simulation's limit, so that its answer times the factor stays within ``limit``."""
         return None if limit is None else max(1, int(limit / self.factor))
 
     def common_request(self, limit: int | None) -> dict[str, Any]:
-        """What all questions to the library have, for an allocator that may reserve ``limit`` bytes."""
+        """The part that all requests share, for an allocator that may reserve ``limit`` bytes."""
         if not self.is_open:
             raise InvalidArgumentError("the memory model is closed", "ask inside the with block, or trace again")
         return {
@@ -240,27 +236,27 @@ class OpenedTrace:
             "threads_per_multiprocessor": self.target.threads_per_multiprocessor,
         }
 
-    def _allowed(self, labels: int) -> int:
-        most = self.about.get("max_labels")
-        if most and labels > most:
+    def _check_positions(self, labels: int) -> int:
+        longest = self.about.get("max_labels")
+        if longest and labels > longest:
             raise InvalidArgumentError(
-                f"labels = {labels} is more than the {most} tokens that {self.name} takes",
+                f"labels = {labels} is more than the {longest} tokens that {self.name} takes",
                 "shorten or drop longer texts",
             )
         return labels
 
     def label_lengths(self, durations: list[float], labels: Sequence[int] | None) -> list[int]:
-        """The label length of every clip, as given or as usual."""
+        """The label length of every clip, as passed or as usual."""
         if labels is None:
             return [self.labels(s) for s in durations]
         if len(labels) != len(durations):
             raise InvalidArgumentError(
                 f"{len(labels)} labels for {len(durations)} clips", "pass one label length for each clip"
             )
-        return [self._allowed(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
+        return [self._check_positions(check_labels(f"labels[{i}]", n)) for i, n in enumerate(labels)]
 
     def run_request(self, batch: int, durations: list[float], labels: Sequence[int] | None) -> dict[str, Any]:
-        """A question about a run over these clips; where no formula covers them, at lengths rounded up to a few."""
+        """The request for a run over these clips; where no formula covers them, at lengths rounded up to a few."""
         request = self.common_request(self.target.limit_bytes)
         clips = list(zip(map(self.length, durations), self.label_lengths(durations, labels), strict=True))
         if self._shapes is not None:
@@ -270,16 +266,16 @@ class OpenedTrace:
         return {**request, "batch": batch, "lengths": [n for n, _ in clips], "labels": [n for _, n in clips]}
 
     def step_request(self, shape: Shape, kind: str = "train") -> dict[str, Any]:
-        """A question about steps of this shape, or evaluations: the shape is traced where no formula is exact."""
-        request = self._asked(shape, kind)
+        """The request for steps or evaluations of this shape, which is traced where no formula is exact."""
+        request = self._question(shape, kind)
         return request if self._shapes is None else self._shapes.exactly(request)
 
-    def _asked(self, shape: Shape, kind: str) -> dict[str, Any]:
+    def _question(self, shape: Shape, kind: str) -> dict[str, Any]:
         return {
             **self.common_request(self.target.limit_bytes),
             "batch": shape.batch,
             "length": self.length(shape.seconds),
-            "labels": self.labels(shape.seconds) if shape.labels is None else self._allowed(shape.labels),
+            "labels": self.labels(shape.seconds) if shape.labels is None else self._check_positions(shape.labels),
             "accumulation": self.settings.accumulation,
             "steps": STEPS,
             "kind": kind,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._base.errors import InvalidArgumentError
+from .._base.override import override
 from ..batching.collated_batch import batch_size
 from ..view.render import box
 from ..view.units import exact, parameter_count, plural
@@ -23,7 +24,7 @@ Rehearse = Callable[[str, Any], int | None]
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """One batch that was tried: ``samples`` of ``seconds`` seconds, None of an unknown input.
+    """One batch that was tried: ``samples`` of ``seconds`` seconds, None for an unknown input.
 
     ``source`` is how it was found, ``micro_batch`` how many samples at a time fitted; None when unknown.
     """
@@ -37,9 +38,9 @@ class Rehearsal:
 
 @dataclass(frozen=True, repr=False)
 class PreflightReport:
-    """What was tried before the first step: the optimizer's states in bytes, the worst batches, and what was left out.
+    """The trials before the first step: the optimizer's states in bytes, the worst batches, and what was skipped.
 
-    ``seconds`` is the time that it took.
+    ``seconds`` is the time that they took.
     """
 
     optimizer: OptimizerStates
@@ -61,11 +62,11 @@ class PreflightReport:
 
 
 def _rehearsal_text(r: Rehearsal) -> str:
-    each = "" if r.seconds is None else f" of {r.seconds:.3g} s"
+    length = "" if r.seconds is None else f" of {r.seconds:.3g} s"
     fits = "fits, whole or in pieces"
     if r.micro_batch is not None:
         fits = f"fits in micro-batches of {r.micro_batch}" if r.micro_batch < r.samples else "fits"
-    return f"{r.place}: {plural(r.samples, 'sample')}{each} ({r.source}): {fits}"
+    return f"{r.place}: {plural(r.samples, 'sample')}{length} ({r.source}): {fits}"
 
 
 def preflight(
@@ -82,9 +83,9 @@ def preflight(
     with untouched(trainer.model), _in_a_window(trainer), optimizer_states(optimizer) as states:
         if states.note:
             notes.append(f"{states.optimizer}: {states.note}")
-        for place, size, dataset, given in _places(trainer, batch):
+        for place, size, dataset, collated in _places(trainer, batch):
             try:
-                worst, source = worst_batch(trainer, size, seconds, given, dataset=dataset)
+                worst, source = worst_batch(trainer, size, seconds, collated, dataset=dataset)
             except InvalidArgumentError as error:
                 notes.append(f"{place} was not tried: {error.message}")
                 continue
@@ -98,15 +99,12 @@ def preflight(
 
 @contextlib.contextmanager
 def _in_a_window(trainer: Any) -> Iterator[None]:
-    """The Trainer knows how many micro-batches it divides by only once it has fetched some."""
+    """Sets how many micro-batches the Trainer divides by, which it does only once it has fetched some."""
     name = "current_gradient_accumulation_steps"
-    known = name in vars(trainer)
-    vars(trainer).setdefault(name, trainer.args.gradient_accumulation_steps)
-    try:
+    with contextlib.ExitStack() as stack:
+        if name not in vars(trainer):
+            stack.callback(override(trainer, name, trainer.args.gradient_accumulation_steps))
         yield
-    finally:
-        if not known:
-            del vars(trainer)[name]
 
 
 def _places(trainer: Any, batch: Any) -> Iterator[tuple[str, int, Any, Any]]:

@@ -1,4 +1,4 @@
-"""Probes what a training needs, and restores model and optimizer whatever happens."""
+"""Probes the memory of a training, and restores model and optimizer whatever happens."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _HOOKS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
 
 @dataclass(frozen=True)
 class OptimizerStates:
-    """The states of an optimizer in bytes, and the number of trainable values; ``note`` is what was skipped, and why.
+    """The states of an optimizer in bytes, 0 where nothing was allocated, and the number of trainable values.
 
-    ``bytes`` is 0 where nothing was allocated.
+    ``note`` is what was skipped, and why.
     """
 
     optimizer: str
@@ -35,15 +35,15 @@ class OptimizerStates:
 
 @contextlib.contextmanager
 def untouched(model: Any) -> Iterator[None]:
-    """Put random numbers, gradients, modes and buffers back afterwards; gradients wait aside, without a copy.
+    """Restores random numbers, gradients, modes and buffers afterwards; gradients are set aside without a copy.
 
     No layer is dropped inside: a step that drops some takes less memory than one that drops none.
 
-    Raises ``UnsupportedError`` for a model whose optimizer steps within backward, and afterwards when what was done has
-    changed weights, which nothing can put back.
+    Raises ``UnsupportedError`` for a model whose optimizer steps within backward, and afterwards when weights have
+    changed, which cannot be restored.
     """
     named = dict(model.named_parameters())
-    if steps_in_backward(model):
+    if any(getattr(p, "_post_accumulate_grad_hooks", None) for p in named.values()):
         raise UnsupportedError(
             "the model's weights have hooks that run within backward, as optimizers that step layer by layer put there",
             "no step can be tried without training: start from a small micro-batch",
@@ -67,9 +67,9 @@ def untouched(model: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def on_gpu(model: Any, optimizer: Any, *, movable: bool) -> Iterator[str]:
-    """A model that is on the CPU beside a GPU is on that inside, unless it is not ``movable``; what to say about it.
+    """Moves a model from the CPU to a GPU, if there is one and it is ``movable``, and yields a note about it.
 
-    Its weights on the CPU wait aside and come back as they were. It stays where its ``optimizer`` has states, which
+    Its weights on the CPU are set aside and restored. It stays on the CPU where its ``optimizer`` has states, which
     would not be moved. Raises ``InfeasiblePlanError`` where the weights alone do not fit.
     """
     weights, buffers = list(model.parameters()), _buffers(model)
@@ -103,11 +103,11 @@ def on_gpu(model: Any, optimizer: Any, *, movable: bool) -> Iterator[str]:
 
 @contextlib.contextmanager
 def optimizer_states(optimizer: Any) -> Iterator[OptimizerStates]:
-    """Have the optimizer's states allocated while inside, by a step of zeros: no gradient, learning rate or decay.
+    """Allocates the optimizer's states inside, by a step with gradients, learning rate and decay of zero.
 
-    So the step's own temporaries are there once, too. Settings, gradients and the empty state are put back. An
-    optimizer that has states already is left alone. One that changes weights even so is found out by the smallest
-    weights, which are put back, and has no states then. Raises ``InfeasiblePlanError`` when the states do not fit.
+    The step's temporaries are allocated once, too. Settings, gradients and the empty state are restored. An optimizer
+    that has states already is left alone. One that changes weights even so is detected with the smallest weights, which
+    are restored, and has no states then. Raises ``InfeasiblePlanError`` when the states do not fit.
     """
     raw = _unwrapped(optimizer)
     parameters = [p for group in raw.param_groups for p in group["params"] if p.requires_grad]
@@ -122,11 +122,6 @@ def optimizer_states(optimizer: Any) -> Iterator[OptimizerStates]:
         yield OptimizerStates(name, count, _state_bytes(raw), note)
 
 
-def steps_in_backward(model: Any) -> bool:
-    """Whether weights have hooks that run within backward, as optimizers that step layer by layer put there."""
-    return any(getattr(p, "_post_accumulate_grad_hooks", None) for p in model.parameters())
-
-
 def _unwrapped(optimizer: Any) -> Any:
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
@@ -134,7 +129,7 @@ def _unwrapped(optimizer: Any) -> Any:
 
 
 def _state_tensors(raw: Any) -> list[tuple[Any, Any]]:
-    """Tensors of the state, with the weight that each is for."""
+    """The tensors of the state, with their weights."""
     return [(p, v) for p, state in raw.state.items() for v in state.values() if isinstance(v, torch.Tensor)]
 
 
@@ -144,7 +139,7 @@ def _state_bytes(raw: Any) -> int:
 
 @contextlib.contextmanager
 def _as_it_was(raw: Any) -> Iterator[None]:
-    """Empty the state afterwards, and put back attributes and the groups' settings. Schedulers hold the groups."""
+    """Empties the state afterwards, and restores attributes and the groups in place, as schedulers refer to them."""
     attributes, groups = dict(vars(raw)), [(group, dict(group)) for group in raw.param_groups]
     try:
         yield
@@ -159,7 +154,7 @@ def _as_it_was(raw: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def gradients_aside(parameters: list[Any]) -> Iterator[None]:
-    """No gradients at first; afterwards the very tensors that were there."""
+    """Clears the gradients inside, and restores the same tensors afterwards."""
     before = [p.grad for p in parameters]
     try:
         for p in parameters:
@@ -185,9 +180,9 @@ def _allocate(raw: Any, parameters: list[Any]) -> str:
     except Exception as error:
         if classify(error)["class"] != "gpu_oom":
             raise
-        told = _too_large(raw, parameters)
+        infeasible = _too_large(raw, parameters)
         clear_frames(error)
-        raise told from error
+        raise infeasible from error
     if changed_tensors(parameters, sums):
         raise UnsupportedError(
             f"{type(raw).__name__} changed weights in a step without gradients and learning rate",
@@ -197,7 +192,7 @@ def _allocate(raw: Any, parameters: list[Any]) -> str:
 
 
 def _smallest(raw: Any) -> list[Any]:
-    """Of each group and kind of weight, as an optimizer may distinguish them, the smallest."""
+    """The smallest weight of each group and kind that an optimizer may distinguish."""
     kinds: dict[Any, Any] = {}
     for place, group in enumerate(raw.param_groups):
         for p in sorted((p for p in group["params"] if p.requires_grad), key=lambda p: int(p.numel())):
@@ -206,7 +201,7 @@ def _smallest(raw: Any) -> list[Any]:
 
 
 def _stays(raw: Any, few: list[Any]) -> bool:
-    """Whether a step of zeros leaves ``few`` weights as they are; if not, they are put back."""
+    """Whether a step of zeros leaves these weights unchanged; if not, they are restored."""
     copies, sums = [p.detach().clone() for p in few], tensor_sums(few)
     _step(raw, few)
     if not changed_tensors(few, sums):
@@ -218,10 +213,10 @@ def _stays(raw: Any, few: list[Any]) -> bool:
 
 
 def _step(raw: Any, parameters: list[Any]) -> None:
-    """One step of the class's own, past what schedulers and accelerate put in its place, with gradients of zeros."""
+    """One step of the class itself with zero gradients, without the wrappers of schedulers and accelerate."""
     hooks = {name: vars(raw)[name] for name in _HOOKS if name in vars(raw)}
     try:
-        vars(raw).update({name: type(given)() for name, given in hooks.items()})
+        vars(raw).update({name: type(installed)() for name, installed in hooks.items()})
         for p in parameters:
             p.grad = torch.zeros_like(p)
         type(raw).step(raw)
@@ -232,7 +227,7 @@ def _step(raw: Any, parameters: list[Any]) -> None:
 
 
 def _too_large(raw: Any, parameters: list[Any]) -> InfeasiblePlanError:
-    """The states of all weights, from those that were made."""
+    """The error with the size of all states, extrapolated from those that were allocated."""
     made = {p for p, _ in _state_tensors(raw)}
     count = sum(p.numel() for p in parameters)
     values = sum(p.numel() for p in made)
@@ -245,7 +240,7 @@ def _too_large(raw: Any, parameters: list[Any]) -> InfeasiblePlanError:
 
 
 def tensor_sums(tensors: Any) -> list[Any]:
-    """A number for each tensor that changes with any one of its bits; as a tensor, so that no GPU is waited for."""
+    """A checksum of each tensor that changes with any one of its bits; a tensor, to avoid a synchronization."""
     return [_sum(t.detach()) for t in tensors]
 
 
@@ -257,10 +252,9 @@ def _sum(tensor: Any) -> Any:
 
 
 def changed_tensors(tensors: Any, sums: list[Any]) -> list[int]:
-    """The places of those that are not what they were."""
-    return [
-        i for i, (now, then) in enumerate(zip(tensor_sums(tensors), sums, strict=True)) if not torch.equal(now, then)
-    ]
+    """The indices of the tensors that have changed."""
+    pairs = zip(tensor_sums(tensors), sums, strict=True)
+    return [i for i, (now, then) in enumerate(pairs) if not torch.equal(now, then)]
 
 
 def _buffers(model: Any) -> list[tuple[Any, str, Any, Any]]:
@@ -282,16 +276,14 @@ def _put_buffers(buffers: list[tuple[Any, str, Any, Any]]) -> None:
 
 @contextlib.contextmanager
 def _no_layer_dropped(model: Any) -> Iterator[None]:
-    holders = {id(held): held for m in model.modules() for held in (m, getattr(m, "config", None))}.values()
-    known = [(h, name, vars(h).get(name)) for h in holders if hasattr(h, "__dict__") for name in LAYER_DROPS]
-    found = [(holder, name, value) for holder, name, value in known if isinstance(value, float) and value > 0]
-    for holder, name, _ in found:
-        setattr(holder, name, 0.0)
-    try:
+    owners = {id(owner): owner for m in model.modules() for owner in (m, getattr(m, "config", None))}.values()
+    rates = [(o, name, vars(o).get(name)) for o in owners if hasattr(o, "__dict__") for name in LAYER_DROPS]
+    with contextlib.ExitStack() as back:
+        for owner, name, rate in rates:
+            if isinstance(rate, float) and rate > 0:
+                back.callback(setattr, owner, name, rate)
+                setattr(owner, name, 0.0)
         yield
-    finally:
-        for holder, name, value in found:
-            setattr(holder, name, value)
 
 
 def _put_modes(modes: list[tuple[Any, bool]]) -> None:

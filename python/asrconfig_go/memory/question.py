@@ -81,16 +81,9 @@ def estimate_memory(
     """
     checked("estimator", estimator, Estimator)
     settings = MemorySettings(
-        precision=precision,
-        gradient_checkpointing=gradient_checkpointing,
-        optimizer=optimizer,
-        accumulation=accumulation,
-        every_n_layers=every_n_layers,
-        offload_checkpoints=offload_checkpoints,
-        freeze_feature_encoder=freeze_feature_encoder,
-        lora_rank=lora_rank,
-        allocator=allocator,
-    )
+        precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator,
+        every_n_layers, offload_checkpoints, lora_rank,
+    )  # fmt: skip
     shape, notes = Shape(batch, seconds, labels), list[str]()
 
     def opened(settings: MemorySettings) -> MemoryModel:
@@ -120,7 +113,7 @@ def estimate_memory(
 
 
 def _published(model: Any, shape: Shape, settings: MemorySettings, target: Target) -> MemoryEstimate:
-    """Parameters, gradients and optimizer state, and for each sample its audio and a tenth of the model's memory."""
+    """Parameters, gradients and optimizer state, and per sample its audio and a tenth of the model's memory."""
     one_of("optimizer", settings.optimizer, tuple(_STATES))
     if settings.lora_rank:
         raise UnsupportedError("the published formula does not know lora_rank", 'ask with estimator="trace"')
@@ -135,23 +128,14 @@ def _published(model: Any, shape: Shape, settings: MemorySettings, target: Targe
     peak = sum(states.values()) + activations + inputs
     components = {**states, "activations": activations, "inputs": inputs}
     return MemoryEstimate(
-        estimator="published",
-        peak_allocated=peak,
-        peak_requested=peak,
-        peak_reserved=peak,
+        estimator="published", peak_allocated=peak, peak_requested=peak, peak_reserved=peak,
         peak_device=None if target.context_bytes is None else peak + target.context_bytes,
         pinned_bytes=None if settings.offload_checkpoints else 0,
         fits=None if target.limit_bytes is None else peak <= target.limit_bytes,
-        retries=0,
-        out_of_memory=None,
-        fragmentation=0.0,
+        retries=0, out_of_memory=None, fragmentation=0.0,
         at_peak=PeakMoment("micro", "backward", "", "", components, ()),
-        phases=(PhasePeak("micro", "backward", peak, peak),),
-        timeline=None,
-        approximate=0,
+        phases=(PhasePeak("micro", "backward", peak, peak),), timeline=None, approximate=0,
         notes=("the published formula ignores how activations grow with the length, and the allocator's rounding",),
         model=f"{profile.name} ({profile.class_name})" if profile.name else profile.class_name,
-        shape=shape,
-        settings=settings,
-        target=target,
-    )
+        shape=shape, settings=settings, target=target,
+    )  # fmt: skip

@@ -46,7 +46,7 @@ class Recording:
             raise InvalidArgumentError("length_per_second is not positive", "16000 for samples, 100 for mel frames")
 
     def key(self, model_key: str) -> str:
-        """Names the trace in the cache."""
+        """The key of the trace in the cache."""
         s = self.settings
         checkpointing = "non_reentrant" if s.gradient_checkpointing is True else s.gradient_checkpointing
         depth = (checkpointing, s.every_n_layers, s.offload_checkpoints)
@@ -55,7 +55,7 @@ class Recording:
         return fingerprint(model_key, settings, self._input(), code_versions())
 
     def _input(self) -> Any:
-        """What tells own batches and own shapes from others; None for those that follow from the model."""
+        """What identifies own batches and own shapes; None for those that follow from the model."""
         if self.batch_fn is None or not can_trace():
             return self.points
         from ..trace.made_up_batches import batch_identity
@@ -64,11 +64,11 @@ class Recording:
         points = batches.points() if self.points is None else self.points
         try:
             return [self.points, batches.facts(), batch_identity(self.batch_fn, points)]
-        except Exception as error:  # of the user's function: recording fails by it, too, and says more
+        except Exception as error:  # of the user's function: recording raises it, too, with a clearer message
             return named(error)
 
     def make(self, key: str | None, progress: bool) -> dict[str, Any]:
-        """Record, keep the trace under ``key``, and give the request that opens it."""
+        """Record, keep the trace under ``key``, and return the request that opens it."""
         data = self.trace(progress).to_bytes()
         if key is not None:
             TraceCache().store(key, data)
@@ -88,8 +88,8 @@ class Recording:
             configs.append(getattr(model, "config", None))
             return model
 
-        what = f"Tracing {self.source.label}, {self.settings.step_words()}"
-        with ProgressBar(what, "step", None, progress) as advance:
+        title = f"Tracing {self.source.label}, {self.settings.step_words()}"
+        with ProgressBar(title, "step", None, progress) as advance:
             trace = self._run(source if is_module(source) else build, advance)
         facts = generation_facts(configs[0] if configs else getattr(source, "config", None))
         if self.batch_fn is not None:
@@ -124,7 +124,7 @@ class Recording:
 
 
 def kernel_class(capability: tuple[int, int]) -> int:
-    """The oldest major compute capability whose traces are the same: attention, workspaces and TF32 tell them apart."""
+    """The oldest major compute capability with the same traces: attention, workspaces and TF32 differ between them."""
     return next((oldest for oldest in (9, 8, 7) if capability[0] >= oldest), 0)
 
 

@@ -1,7 +1,7 @@
-"""Recordings of known models that come with the package: what plans rest on where nothing can be recorded.
+"""Recordings of known models in the package, for plans where nothing can be recorded.
 
-A file holds the traces of one model, each with other settings. Frees are written as distances, and modules as
-differences, so that equal layers look the same and compress; ``build/record_models.py`` writes them.
+A file holds the traces of one model with several settings. Frees are written as distances, and modules as differences,
+so that equal layers compress well; ``build/record_models.py`` writes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INDEX = "models.json"
 
 
 class RecordedSettings(NamedTuple):
-    """What tells the traces of a file apart."""
+    """The settings by which the traces of a file differ."""
 
     precision: Precision
     gradient_checkpointing: bool
@@ -35,7 +35,7 @@ class RecordedSettings(NamedTuple):
 
     @classmethod
     def of(cls, settings: MemorySettings, kernels: int) -> RecordedSettings | None:
-        """Those of a training; None where only a recording of its own tells."""
+        """The settings of a training; None where it requires a recording of its own."""
         usual = settings.optimizer == OPTIMIZER and settings.every_n_layers == 1 and not settings.lora_rank
         usual = usual and not settings.offload_checkpoints and not settings.freeze_feature_encoder
         usual = usual and settings.gradient_checkpointing != "reentrant"
@@ -49,7 +49,7 @@ def recorded_models() -> dict[str, str]:
 
 
 def is_current() -> bool:
-    """Whether the recordings show what the installed packages do: they were made with the same versions."""
+    """Whether the recordings were made with the installed versions of the packages."""
     installed = code_versions()
     return all(installed.get(name) == version for name, version in _index()["versions"].items())
 
@@ -70,8 +70,8 @@ def find_recording(name: str, settings: MemorySettings, kernels: int) -> dict[st
 
 @functools.cache
 def _index() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((FOLDER / _INDEX).read_bytes())
-    return found
+    index: dict[str, Any] = json.loads((FOLDER / _INDEX).read_bytes())
+    return index
 
 
 @functools.lru_cache(maxsize=1)

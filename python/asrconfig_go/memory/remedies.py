@@ -32,7 +32,7 @@ def smaller_batch(model: OpenedTrace, shape: Shape) -> str:
     """The largest batch that fits, in words."""
     try:
         largest = model.largest_batch(shape.seconds, labels=shape.labels)
-    except UnsupportedError:  # too few shapes were traced to tell of others
+    except UnsupportedError:  # too few shapes were traced
         return "a smaller batch: trace more shapes to learn which one fits"
     if largest == 0:
         rows = WORDS[model.row_kind]
@@ -41,9 +41,9 @@ def smaller_batch(model: OpenedTrace, shape: Shape) -> str:
 
 
 def changes_that_fit(settings: MemorySettings, ask: Asked) -> tuple[str, ...]:
-    """Single settings that would make it fit; when none does, as many together as it takes.
+    """Single settings with which it would fit; if there is none, as many together as it takes.
 
-    ``ask`` gives the estimate for the GPU in mind; changes that the model cannot train with are left out.
+    ``ask`` returns the estimate for settings; changes that the model cannot train with are left out.
     """
     changes, fitting = [], []
     for change in _CHANGES:
@@ -53,28 +53,24 @@ def changes_that_fit(settings: MemorySettings, ask: Asked) -> tuple[str, ...]:
             words, fits = _tried(settings, [change], ask)
             changes.append(change)
             fitting += [words] if fits else []
-    return tuple(fitting) or _together(settings, changes, ask)
-
-
-def _together(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, ...]:
+    if fitting:
+        return tuple(fitting)
     for count in range(2, len(changes) + 1):
         words, fits = _tried(settings, changes[:count], ask)  # of two optimizers the later one counts
-        if fits:
-            return (words,)
-        if count == len(changes):
-            return (f"not even {words} would fit",)
+        if fits or count == len(changes):
+            return (words if fits else f"not even {words} would fit",)
     return ()
 
 
 def _tried(settings: MemorySettings, changes: list[Change], ask: Asked) -> tuple[str, bool]:
-    """The changes in words with what would be needed, and whether the GPU has that much."""
-    found = ask(dataclasses.replace(settings, **dict(changes)))
+    """The changes in words with the memory that they need, and whether it fits."""
+    estimate = ask(dataclasses.replace(settings, **dict(changes)))
     words = " and ".join(f"{name}={value!r}" for name, value in dict(changes).items())
-    return f"{words}: {gib(found.peak_device or 0)}", bool(found.fits)
+    return f"{words}: {gib(estimate.peak_device or 0)}", bool(estimate.fits)
 
 
 def _applies(settings: MemorySettings, change: Change) -> bool:
-    """Whether the change is one: from a setting that takes more."""
+    """Whether the current setting needs more memory than the change."""
     more: dict[Change, tuple[Any, ...]] = {
         ("precision", "fp16"): ("fp32",),
         ("optimizer", "adamw_torch_fused"): ("adamw_torch",),

@@ -93,9 +93,9 @@ class RunEstimate(Shown, kind="memory run"):
     target: Target = field(default=Target(), metadata=_LOCAL)
 
     @classmethod
-    def read(cls, found: dict[str, Any], factor: float, **local: Any) -> RunEstimate:
+    def read(cls, answer: dict[str, Any], factor: float, **local: Any) -> RunEstimate:
         """From the library's answer, with its reserved memory corrected by a calibration's factor."""
-        run = dataclasses.replace(from_json(cls, found), **local)
+        run = dataclasses.replace(from_json(cls, answer), **local)
         if factor == 1.0:
             return run
         context = run.target.context_bytes
@@ -110,12 +110,12 @@ class RunEstimate(Shown, kind="memory run"):
 
     def _shown(self) -> Record:
         names = ("model", "batch", "clips", "longest_s", "steps", "order", "row_kind")
-        told = {name: getattr(self, name) for name in names}
+        fields = {name: getattr(self, name) for name in names}
         target = {**vars(self.target), "limit_bytes": self.target.limit_bytes}
-        return {**to_json(self), **told, "settings_words": self.settings.words(), "target": target}
+        return {**to_json(self), **fields, "settings_words": self.settings.words(), "target": target}
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the peaks of every order with matplotlib, into ``ax`` or a new figure; gives the axes."""
+        """Draw the peaks of every order with matplotlib, into ``ax`` or a new figure; returns the axes."""
         return plot("memory run", self._shown(), ax)
 
 
@@ -145,8 +145,8 @@ def simulate_run(
         "seeds": positive("seeds", seeds, 1_000),
         "order": checked("order", order, ClipOrder),
     }
-    found = native.call("memory.run", request)
+    answer = native.call("memory.run", request)
     return RunEstimate.read(
-        found, memory.factor, model=memory.name, batch=batch, clips=len(durations), longest_s=max(durations),
+        answer, memory.factor, model=memory.name, batch=batch, clips=len(durations), longest_s=max(durations),
         steps=steps, order=order, settings=memory.settings, target=memory.target, row_kind=memory.row_kind,
     )  # fmt: skip

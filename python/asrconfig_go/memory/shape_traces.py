@@ -1,8 +1,8 @@
-"""Traces of the shapes that no formula covers, recorded when they are asked about.
+"""Traces of the shapes that no formula covers, recorded when they are needed.
 
-A trace's formulas of batch, length and labels answer for every shape where they are exact. Where they are not, as where
-a model works on chunks of audio or loops over labels, the shape that a question is about is traced itself: alone for
-one question, with three batches where several are asked about, as what is exact in the batch answers for all of them.
+A trace's formulas of batch, length and labels answer for every shape where they are exact. Where they are not, as for a
+model that works on chunks of audio or loops over labels, the shape itself is traced: alone for one request, with three
+batches for several, as formulas that are exact in the batch answer for all of them.
 """
 
 from __future__ import annotations
@@ -19,30 +19,29 @@ from .._base.errors import AsrConfigError
 
 Point = tuple[int, int, int]  # batch, length, labels
 
-_BATCHES = (2, 3, 5)  # of one length and one text, which prove what is exact in the batch
-_RUNGS = 6  # lengths that a run's are rounded up to
-_OTHER = 1009  # a batch that nobody traces
+_BATCHES = (2, 3, 5)  # of one length and one text, which prove formulas of the batch
+_RUNGS = 6  # lengths to which those of a run are rounded up
+_OTHER = 1009  # a batch that is never traced
 _SHAPE = ("batch", "length", "labels")
-# Of a question, what decides which segments answer it.
-_DECIDES = (*_SHAPE, "trace", "accumulation", "kind")
+_DECIDES = (*_SHAPE, "trace", "accumulation", "kind")  # of a request: which segments answer it
 
 
 @dataclass
 class ShapeTraces:
-    """Finds the trace that answers a question exactly.
+    """Finds the trace that answers a request exactly.
 
-    ``record`` opens a trace of some shapes; ``real`` gives the shape that a batch made for another one has.
+    ``record`` opens a trace of some shapes; ``real`` returns the shape of the batch that is made for another one.
     """
 
     record: Callable[[tuple[Point, ...]], dict[str, Any]]
     real: Callable[[Point], Point]
     _traces: dict[tuple[int, int], list[Any]] = field(default_factory=dict)  # by length and labels
-    _known: dict[tuple[Any, ...], bool] = field(default_factory=dict)
-    _by_batch: bool = True  # whether three batches told of others so far
+    _answers: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    _by_batch: bool = True  # whether three batches have predicted others so far
     _closing: list[weakref.finalize[..., Any]] = field(default_factory=list)
 
     def exactly(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The question, of the trace and the real shape that determine its answer."""
+        """The request with the trace and the real shape that answer it exactly."""
         if self.determined(request):
             return request
         batch, length, labels = real = self.real((request["batch"], request["length"], request["labels"]))
@@ -57,14 +56,14 @@ class ShapeTraces:
         return {**request, **dict(zip(_SHAPE, real, strict=True)), "trace": traces[-1]}
 
     def missing(self, request: dict[str, Any]) -> Point | None:
-        """The real shape of a question that nothing traced so far answers exactly; None where something does."""
+        """The real shape of a request that no trace so far answers exactly; None where one does."""
         if self.determined(request):
             return None
         real = self.real((request["batch"], request["length"], request["labels"]))
         return real if self._of(self._traces.get(real[1:], []), request, real) is None else None
 
     def several(self, points: Iterable[Point]) -> Any:
-        """Trace shapes together, which takes less than one after the other; gives the trace."""
+        """Trace shapes together, which is faster than one after the other; returns the trace."""
         wanted = tuple(dict.fromkeys(self.real(point) for point in points))
         trace = self.record(wanted)["trace"]
         self._closing.append(weakref.finalize(self, close_trace, trace))
@@ -73,19 +72,19 @@ class ShapeTraces:
         return trace
 
     def for_a_run(self, batch: int, clips: Sequence[tuple[int, int]]) -> tuple[Any, list[tuple[int, int]]]:
-        """A trace of batches of a few lengths, and the clips with theirs rounded up to these.
+        """A trace of batches of a few lengths, and the clips (length and labels) rounded up to these.
 
-        ``clips`` are lengths and labels; at each of the few lengths a batch has the longest text of clips up to it.
+        At each of the few lengths a batch has the longest text of the clips up to it.
         """
-        least, most = min(clips)[0], max(clips)[0]
-        rungs = [round(least * (most / least) ** (step / _RUNGS)) for step in range(1, _RUNGS)] + [most]
+        shortest, longest = min(clips)[0], max(clips)[0]
+        rungs = [round(shortest * (longest / shortest) ** (step / _RUNGS)) for step in range(1, _RUNGS)] + [longest]
         texts = [max((labels for length, labels in clips if length <= rung), default=0) for rung in rungs]
         real = [self.real((batch, *place)) for place in zip(rungs, texts, strict=True)]
         trace = self.several(real)
         return trace, [real[bisect_left(rungs, length)][1:] for length, _ in clips]
 
     def for_all_batches(self, request: dict[str, Any]) -> bool:
-        """Whether one recording answers for every batch from two on of this length and these labels; it is made."""
+        """Make one recording for this length and labels; returns whether it answers for every batch from two on."""
         if self.determined(request):
             return True
         if not self._by_batch:
@@ -98,34 +97,34 @@ class ShapeTraces:
         return self._by_batch
 
     def determined(self, request: dict[str, Any]) -> bool:
-        """Whether the trace of a question answers it exactly."""
+        """Whether the trace of a request answers it exactly."""
         key = tuple(request.get(name) for name in _DECIDES)
-        if key not in self._known:
-            asked = {name: value for name, value in zip(_DECIDES, key, strict=True) if value is not None}
-            self._known[key] = bool(native.call("memory.determined", asked)["exactly"])
-        return self._known[key]
+        if key not in self._answers:
+            question = {name: value for name, value in zip(_DECIDES, key, strict=True) if value is not None}
+            self._answers[key] = bool(native.call("memory.determined", question)["exactly"])
+        return self._answers[key]
 
     def close(self) -> None:
-        """Give the memory of all traces back."""
+        """Free the memory of all traces."""
         for closing in self._closing:
             closing()
 
     def _for_all(self, traces: list[Any], request: dict[str, Any], real: Point) -> bool:
-        """Whether the traces answer for a batch that is among none of them."""
+        """Whether the traces answer for a batch that is in none of them."""
         return self._of(traces, request, (_OTHER, *real[1:])) is not None
 
     def _of(self, traces: list[Any], request: dict[str, Any], real: Point) -> dict[str, Any] | None:
-        asked = ({**request, **dict(zip(_SHAPE, real, strict=True)), "trace": trace} for trace in reversed(traces))
-        return next((each for each in asked if self.determined(each)), None)
+        questions = ({**request, **dict(zip(_SHAPE, real, strict=True)), "trace": trace} for trace in reversed(traces))
+        return next((question for question in questions if self.determined(question)), None)
 
 
 def by_formulas(memory: Any) -> contextlib.AbstractContextManager[Any]:
-    """Inside, a memory model traces nothing: a training is no time to. What has no formula is bounded, or raises."""
+    """Inside, a memory model traces nothing, as during a training: without a formula it returns bounds, or raises."""
     inside: contextlib.AbstractContextManager[Any] = getattr(memory, "by_formulas", contextlib.nullcontext)()
     return inside
 
 
 def close_trace(trace: Any) -> None:
-    """Give the memory of an opened trace back."""
-    with contextlib.suppress(AsrConfigError):  # a library that fails, or is another one by now, does not hold it
+    """Free the memory of an opened trace."""
+    with contextlib.suppress(AsrConfigError):  # a library that fails, or was replaced, does not have it
         native.call("memory.close", {"trace": trace})

@@ -24,6 +24,7 @@ SUFFIX = ".pickle"
 PROTOCOL = 4  # the newest that the viewer reads
 _ACTIONS = {0: "alloc", 2: "segment_alloc", 3: "segment_free", 4: "segment_map", 5: "segment_unmap"}
 _FREE = 1
+_ALLOCATED = {"state": "active_allocated"}
 _POOL = (0, 0)  # PyTorch's own
 _UNKNOWN = "unknown"  # the viewer fails on categories without this one
 _CONF = "PYTORCH_CUDA_ALLOC_CONF"
@@ -39,7 +40,7 @@ class SavedSnapshot:
 
 
 class PredictedRun:
-    """The run behind an estimate. It keeps the trace open, and is lost when the estimate is copied or pickled."""
+    """The run behind an estimate. It keeps the trace open, and is dropped when the estimate is copied or pickled."""
 
     def __init__(self, memory: OpenedTrace | None = None, question: dict[str, Any] | None = None) -> None:
         self._memory = memory
@@ -51,34 +52,34 @@ class PredictedRun:
     def save(self, path: Path) -> SavedSnapshot:
         """Replay the run and write its snapshot."""
         if self._memory is None or not self._memory.is_open:
-            why = "the estimate was copied" if self._memory is None else "its memory model is closed"
+            reason = "the estimate was copied" if self._memory is None else "its memory model is closed"
             raise InvalidArgumentError(
-                f"cannot save a snapshot to {path}: {why}",
+                f"cannot save a snapshot to {path}: {reason}",
                 "save it inside the with block of the MemoryModel, or ask estimate_memory again",
             )
-        found = native.call("memory.snapshot", self._question)
-        events = len(found["events"]["action"])
-        save_whole(path, pickle.dumps(snapshot_of(found, self._question["settings"]), protocol=PROTOCOL))
-        return SavedSnapshot(path, events, found["left_out"])
+        run = native.call("memory.snapshot", self._question)
+        events = len(run["events"]["action"])
+        save_whole(path, pickle.dumps(snapshot_of(run, self._question["settings"]), protocol=PROTOCOL))
+        return SavedSnapshot(path, events, run["left_out"])
 
 
 def snapshot_path(path: str | os.PathLike[str]) -> Path:
-    """Where a snapshot is to be written; ``InvalidArgumentError`` for another suffix than .pickle."""
-    found = user_path(path, "snapshot")
-    if found.suffix.lower() != SUFFIX:
+    """The path of a snapshot; ``InvalidArgumentError`` for another suffix than .pickle."""
+    file = user_path(path, "snapshot")
+    if file.suffix.lower() != SUFFIX:
         raise InvalidArgumentError(
-            f"cannot save a snapshot to {found.name!r}: the name does not end in {SUFFIX}", f"name a file {SUFFIX}"
+            f"cannot save a snapshot to {file.name!r}: the name does not end in {SUFFIX}", f"name a file {SUFFIX}"
         )
-    return found
+    return file
 
 
-def snapshot_of(found: dict[str, Any], settings: str) -> dict[str, Any]:
+def snapshot_of(run: dict[str, Any], settings: str) -> dict[str, Any]:
     """The library's columns as PyTorch's dictionary."""
-    stacks = _Stacks(found["names"], found["stacks"])
+    stacks = _Stacks(run["names"], run["stacks"])
     return {
-        "segments": [_segment(segment, stacks) for segment in found["segments"]],
-        "device_traces": [_events(found["events"], found["left_out"], stacks)],
-        "allocator_settings": {_CONF: settings, **found["settings"]},
+        "segments": [_segment(segment, stacks) for segment in run["segments"]],
+        "device_traces": [_events(run["events"], run["left_out"], stacks)],
+        "allocator_settings": {_CONF: settings, **run["settings"]},
         "external_annotations": [],
         "host_segments": [],
         "host_traces": [],
@@ -86,10 +87,7 @@ def snapshot_of(found: dict[str, Any], settings: str) -> dict[str, Any]:
 
 
 class _Stacks:
-    """Frames of each stack, innermost first: the operation, its module and those around it, the phase of the step.
-
-    Equal stacks share their list, which keeps the pickle small.
-    """
+    """The frames of each stack, innermost first: operation, modules, phase. Equal stacks share their list."""
 
     def __init__(self, names: list[str], stacks: dict[str, list[int]]) -> None:
         self._frames: dict[tuple[str, str, int], Frame] = {}
@@ -118,13 +116,12 @@ class _Stacks:
 def modules_around(path: str) -> list[str]:
     """A module and those that contain it, innermost first, without lists of modules: ``layers.3``, not ``layers``."""
     steps = path.split(".") if path else []
-    return [
-        ".".join(steps[:end]) for end in range(len(steps), 0, -1) if end == len(steps) or not steps[end].isdecimal()
-    ]
+    ends = range(len(steps), 0, -1)
+    return [".".join(steps[:end]) for end in ends if end == len(steps) or not steps[end].isdecimal()]
 
 
 def _events(columns: dict[str, list[int]], left_out: int, stacks: _Stacks) -> list[dict[str, Any]]:
-    """The trace of the device. Its times are numbers of events: a simulation has no clock."""
+    """The trace of the device. Its times are event numbers, as a simulation has no clock."""
     events: list[dict[str, Any]] = []
     rows = list(zip(*(columns[name] for name in ("action", "address", "bytes", "stack", "step")), strict=True))
     for time, (action, address, size, stack, step) in enumerate(rows, left_out):
@@ -147,25 +144,14 @@ def _segment(segment: dict[str, Any], stacks: _Stacks) -> dict[str, Any]:
     blocks, address = [], segment["address"]
     columns = (segment[name] for name in ("sizes", "requested", "stacks", "steps"))
     for size, requested, stack, step in zip(*columns, strict=True):
-        blocks.append(_block(address, size, requested, None if stack < 0 else stacks.frames(stack, step)))
+        block = {"address": address, "size": size, "requested_size": requested, "state": "inactive", "frames": []}
+        blocks.append(block if stack < 0 else {**block, **_ALLOCATED, "frames": stacks.frames(stack, step)})
         address += size
-    allocated = sum(block["size"] for block in blocks if block["state"] == "active_allocated")
+    allocated = sum(block["size"] for block in blocks if block["state"] != "inactive")
     return {
-        "device": 0,
-        "address": segment["address"],
-        "total_size": segment["bytes"],
-        "allocated_size": allocated,
-        "active_size": allocated,
-        "requested_size": sum(segment["requested"]),
-        "stream": 0,
-        "segment_type": "small" if segment["small"] else "large",
-        "segment_pool_id": _POOL,
-        "is_expandable": segment["expandable"],
-        "frames": stacks.frames(segment["stack"], segment["step"]),
+        "device": 0, "address": segment["address"], "total_size": segment["bytes"], "allocated_size": allocated,
+        "active_size": allocated, "requested_size": sum(segment["requested"]), "stream": 0,
+        "segment_type": "small" if segment["small"] else "large", "segment_pool_id": _POOL,
+        "is_expandable": segment["expandable"], "frames": stacks.frames(segment["stack"], segment["step"]),
         "blocks": blocks,
-    }
-
-
-def _block(address: int, size: int, requested: int, frames: list[Frame] | None) -> dict[str, Any]:
-    state = "inactive" if frames is None else "active_allocated"
-    return {"address": address, "size": size, "requested_size": requested, "state": state, "frames": frames or []}
+    }  # fmt: skip

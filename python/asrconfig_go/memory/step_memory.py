@@ -106,7 +106,7 @@ def simulate_steps(
     the guard does, by ``table`` (that of ``memory_table``, for ``limit_bytes``, when absent); a list of lists of
     numbers is already split. ``trim=False`` keeps the padding of the whole step in each micro-batch, as the guard
     does for models that normalise over time (wav2vec2-base). The simulated allocator may reserve ``limit_bytes``,
-    without it what the GPU in mind leaves, and gives cached memory back before it fails, as PyTorch's does.
+    without it what the GPU in mind leaves, and frees cached memory before it fails, as PyTorch's does.
 
     Trace with ``accumulation=3`` for this: gradients stay from the first micro-batch of a step on, which a trace
     of steps of one micro-batch has not seen. About a millisecond for each micro-batch of a model of 300 million
@@ -130,14 +130,14 @@ def simulate_steps(
         "windows": [[micro.shape for micro in window] for window in windows],
         "overhead": overhead_s * memory.length_per_second,
     }
-    found = native.call("memory.run", request)
-    return _read(memory, found, windows, clips.seconds, limit)
+    answer = native.call("memory.run", request)
+    return _read(memory, answer, windows, clips.seconds, limit)
 
 
 def _read(
-    memory: OpenedTrace, found: dict[str, Any], windows: list[list[_Micro]], seconds: list[float], limit: int | None
+    memory: OpenedTrace, answer: dict[str, Any], windows: list[list[_Micro]], seconds: list[float], limit: int | None
 ) -> StepsEstimate:
-    played = SeedPeak(**found["seeds"][0])
+    played = SeedPeak(**answer["seeds"][0])
     factor = memory.factor
 
     def used(mean: float | None) -> float | None:
@@ -146,7 +146,7 @@ def _read(
     micros = [micro for window in windows for micro in window]
     padded = sum(micro.shape[0] * micro.shape[1] for micro in micros) / memory.length_per_second
     audio = sum(seconds[clip] for micro in micros for clip in micro.clips)
-    alone = BatchPeak(**found["largest_batch_only"])
+    alone = BatchPeak(**answer["largest_batch_only"])
     return StepsEstimate(
         model=memory.name, settings=memory.settings, target=memory.target, limit_bytes=limit, steps=len(windows),
         micro_batches=len(micros), peak_allocated=played.peak_allocated,
@@ -158,7 +158,7 @@ def _read(
 
 
 def _endless(steps: Any) -> Iterator[Step]:
-    """The steps; of a sampler, its epochs one after the other from the one that it is at."""
+    """The steps; of a sampler, its epochs in order from the current one."""
     if not hasattr(steps, "set_epoch"):
         yield from steps
         return
@@ -188,8 +188,8 @@ class _Cut:
         size = self._fits(max(lengths), len(clips))
         return [clips[at : at + size] for at in range(0, len(clips), size)]
 
-    def _fits(self, longest: float, left: int) -> int:
-        return min(left, max(1, fits_in(self.table, longest)))
+    def _fits(self, longest: float, remaining: int) -> int:
+        return min(remaining, max(1, fits_in(self.table, longest)))
 
 
 class _Clips:
@@ -201,10 +201,10 @@ class _Clips:
         self._labels = memory.label_lengths(self.seconds, labels)
 
     def cut(self, number: int, step: Any, by: _Cut | None, trim: bool) -> list[_Micro]:
-        """The micro-batches of a step: as they are given, else as the guard splits it."""
+        """The micro-batches of a step: as passed, else as the guard splits it."""
         try:
-            given = [list(micro) for micro in step] if hasattr(step[0], "__len__") else None
-            clips = [int(clip) for clip in (step if given is None else chain.from_iterable(given))]
+            micro_batches = [list(micro) for micro in step] if hasattr(step[0], "__len__") else None
+            clips = [int(clip) for clip in (step if micro_batches is None else chain.from_iterable(micro_batches))]
             if min(clips) < 0 or max(clips) >= len(self.seconds):
                 raise IndexError
         except (TypeError, ValueError, IndexError):
@@ -212,10 +212,10 @@ class _Clips:
                 f"step {number} = {step!r:.100} is not a list of clip numbers from 0 to {len(self.seconds) - 1}",
                 "pass a StepSampler of these durations, or lists of numbers of clips, or of micro-batches of them",
             ) from None
-        if given is None:
-            given = [clips] if by is None else by(clips, self.seconds)
+        if micro_batches is None:
+            micro_batches = [clips] if by is None else by(clips, self.seconds)
         padded_to = None if trim else max(self.seconds[clip] for clip in clips)
-        return [self._micro(micro, padded_to) for micro in given if micro]
+        return [self._micro(micro, padded_to) for micro in micro_batches if micro]
 
     def _micro(self, clips: list[int], padded_to: float | None) -> _Micro:
         longest = max(self.seconds[clip] for clip in clips) if padded_to is None else padded_to

@@ -1,8 +1,7 @@
 """Traces kept between sessions: recording one takes seconds, reading one milliseconds.
 
-A trace is found by everything that shapes it: the model's structure, the settings, and the versions of the code that
-made it. Nothing here is needed for an answer: a folder that cannot be written, a file that vanished or broke, only
-costs the time to record again.
+The key of a trace is everything that determines it: the model's structure, the settings, and the versions of the code.
+A folder that cannot be written, or a missing or broken file, only costs the time to record again.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ def code_versions() -> dict[str, str]:
     """Versions of the installed packages whose code decides what a training step allocates, and of the recorder."""
     from importlib import metadata  # costs more than the rest of this package's import
 
-    found = {}
+    versions = {}
     for name in _CODE:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return {**found, "recorder": code_digest("trace")}
+            versions[name] = metadata.version(name)
+    return {**versions, "recorder": code_digest("trace")}
 
 
 @functools.cache
 def code_digest(*folders: str) -> str:
-    """Of this package's own code there, so that an upgrade, or an edit in a checkout, records and asks again."""
+    """A digest of this package's code in these folders, which changes with an upgrade or an edit."""
     digest = hashlib.sha256()
     for folder in folders:
         for file in sorted((Path(__file__).parent.parent / folder).glob("*.py")):
@@ -44,14 +43,14 @@ def code_digest(*folders: str) -> str:
 
 
 class TraceCache:
-    """The trace files of one folder, at most ``max_bytes`` in all; the longest unused ones go first."""
+    """The trace files of one folder, at most ``max_bytes`` in total; the least recently used are removed first."""
 
     def __init__(self, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
         self.folder = cache_folder("traces") if folder is None else folder
         self.max_bytes = max_bytes
 
     def find(self, key: str) -> Path | None:
-        """The file of a trace, marked as used now; None when there is none."""
+        """The file of a trace, marked as used now; None if there is none."""
         path = self._path(key)
         try:
             os.utime(path)
@@ -60,7 +59,7 @@ class TraceCache:
         return path
 
     def store(self, key: str, data: bytes) -> Path | None:
-        """Keep a trace and give its file; None where nothing can be written, or when it is larger than the cache."""
+        """Keep a trace; returns its file, None where nothing can be written, or when it is larger than the cache."""
         if len(data) > self.max_bytes:
             return None
         path = self._path(key)
@@ -73,15 +72,15 @@ class TraceCache:
         return path
 
     def discard(self, key: str) -> None:
-        """Remove a trace that turned out to be broken."""
+        """Remove a broken trace."""
         with contextlib.suppress(OSError):
             self._path(key).unlink()
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.trace"
 
-    def _shrink(self, kept: Path) -> None:
-        """Remove the longest unused files until the rest fits. Other processes may be doing the same."""
+    def _shrink(self, stored: Path) -> None:
+        """Remove the least recently used files until the others fit. Other processes may be doing the same."""
         files = []
         for path in self.folder.iterdir():
             with contextlib.suppress(OSError):
@@ -94,7 +93,7 @@ class TraceCache:
         for _, size, path in sorted(files):
             if total <= self.max_bytes:
                 return
-            if path != kept:
+            if path != stored:
                 with contextlib.suppress(OSError):
                     path.unlink()
                 total -= size

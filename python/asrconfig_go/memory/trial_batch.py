@@ -30,7 +30,7 @@ _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class TrialBatch:
-    """What is tried: ``make`` returns inputs of a number of samples, ``step`` runs them forward and backward.
+    """A trial: ``make`` returns inputs of a number of samples, ``step`` runs them forward and backward.
 
     ``passes`` is 2 when gradients are accumulated: the second micro-batch finds those of the first in memory.
     ``settings`` are those of the memory model, ``seconds`` the duration of the inputs where it is known.
@@ -60,7 +60,7 @@ def model_trial(
     accumulation: int,
     optimizer: Any,
 ) -> tuple[TrialBatch, Any]:
-    """Of a model alone, and its optimizer: the given one, or made by the Trainer's name for it."""
+    """The trial of a model alone, and its optimizer: the given one, or one by the Trainer's name."""
     checked("precision", precision, Precision)
     positive("accumulation", accumulation, 65_536)
     name = optimizer or OPTIMIZER
@@ -111,7 +111,7 @@ def loss_of(output: Any) -> Any:
 def trainer_trial(
     trainer: Any, batch_fn: BatchFunction | None, seconds: float | None, batch: Any, optimizer: Any
 ) -> Iterator[tuple[TrialBatch, Any]]:
-    """Of a trainer, and its optimizer: its own step, loss, precision and recomputation; it is put back afterwards."""
+    """The trial of a trainer's own step, and its optimizer; the trainer is restored afterwards."""
     _check_trainer(trainer)
     model, args, settings = trainer.model, trainer.args, training_settings(trainer.args, trainer.model)
     with kept(trainer):
@@ -122,7 +122,7 @@ def trainer_trial(
             make = functools.partial(longest, base, None)
         _prepare(trainer)
         optimizer = optimizer or trainer.optimizer or trainer.create_optimizer()
-        # Past a guard's: it would make smaller micro-batches of what does not fit.
+        # Not a guard's step, which would split what does not fit.
         step = functools.partial(type(trainer).training_step, trainer, trainer.model_wrapped)
         passes = min(args.gradient_accumulation_steps, 2)
         yield TrialBatch(model, make, step, passes, settings, seconds, inputs), optimizer
@@ -169,7 +169,7 @@ def is_tokenizer(thing: Any) -> bool:
 
 
 def trial_inputs(model: Any, tokenizer: Any, seconds: float | None, max_length: int | None) -> TrialInputs:
-    """Inputs made up for ``model``, as long as asked, the kind of labels by what its step takes in a trace."""
+    """Made-up inputs for ``model`` of the given length; the kind of labels is found by tracing a step."""
     if tokenizer is not None and max_length is None:
         raise InvalidArgumentError("how long the texts are is not known", "pass max_length=128, the most tokens")
     ways = list(made_up_batches(model))
@@ -196,7 +196,7 @@ def trial_inputs(model: Any, tokenizer: Any, seconds: float | None, max_length: 
 
 
 def _way(model: Any, ways: list[MadeUp], length: int, labels: int) -> MadeUp:
-    """That with which a step can be traced: nothing is tried on the device, where a wrong label may end the process."""
+    """The kind with which a step can be traced: on the device a wrong label may end the process."""
     if len(ways) == 1 or _recognizes(model):
         return ways[0]
     try:
@@ -210,15 +210,15 @@ def _recognizes(model: Any) -> bool:
     """Whether the labels are those of a speech recognizer, as transformers lists them."""
     from transformers.models.auto import modeling_auto as auto
 
-    names = (auto.MODEL_FOR_CTC_MAPPING_NAMES, auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES)
-    return any(type(model).__name__ in each.values() for each in names)
+    mappings = (auto.MODEL_FOR_CTC_MAPPING_NAMES, auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES)
+    return any(type(model).__name__ in mapping.values() for mapping in mappings)
 
 
 def _tokens(max_length: Any, positions: int | None, tokenizer: Any) -> int:
-    most = min(positions or _MOST_TOKENS, getattr(tokenizer, "model_max_length", None) or _MOST_TOKENS)
-    if positive("max_length", max_length, _MOST_TOKENS) > most:
+    limit = min(positions or _MOST_TOKENS, getattr(tokenizer, "model_max_length", None) or _MOST_TOKENS)
+    if positive("max_length", max_length, _MOST_TOKENS) > limit:
         raise InvalidArgumentError(
-            f"max_length = {max_length} is more than the {most} tokens that the model takes", f"pass at most {most}"
+            f"max_length = {max_length} is more than the {limit} tokens that the model takes", f"pass at most {limit}"
         )
     return int(max_length)
 

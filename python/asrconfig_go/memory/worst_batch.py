@@ -1,4 +1,4 @@
-"""The batch of a training that needs the most memory, made from what its own collator gives."""
+"""The batch of a training that needs the most memory, from its own collator."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ def longest(batch: Any, length: int | None = None, samples: int | None = None, *
     made = dict(batch)
     if name is not None:
         ratio = _stretch(made, name, length, model)
+        most_labels = getattr(getattr(model, "config", None), "max_target_positions", None)
         for key in [key for key in made if "labels" in key and _is_table(made[key])]:
-            made[key] = _full(made[key], max(1, math.ceil(made[key].shape[1] * ratio)), _most_labels(model))
-    whole, n = like(batch, made), batch_size(batch)
-    return whole if samples in (None, n) else pick(whole, [i % n for i in range(samples or n)])
+            made[key] = _full(made[key], max(1, math.ceil(made[key].shape[1] * ratio)), most_labels)
+    stretched, n = like(batch, made), batch_size(batch)
+    return stretched if samples in (None, n) else pick(stretched, [i % n for i in range(samples or n)])
 
 
 def _stretch(made: dict[str, Any], name: str, length: int | None, model: Any) -> float:
-    """Bring the audio and all that is as long to ``length``; gives how much longer that is."""
+    """Stretch the audio and everything of its length to ``length``; returns the ratio of lengths."""
     before = made[name].shape[1]
     fixed = is_mel(made, model)
     after = before if fixed or length is None else length
@@ -56,8 +57,8 @@ def is_mel(batch: Any, model: Any = None) -> bool:
     """Whether the input is a spectrogram of fixed length, (samples, bins, frames), and not (samples, time, width)."""
     if "input_features" not in batch:
         return False
-    known = known_batches(model)
-    return time_axis(batch, "input_features") == 2 if known is None else known.fixed_length is not None
+    batches = known_batches(model)
+    return time_axis(batch, "input_features") == 2 if batches is None else batches.fixed_length is not None
 
 
 def _tiled(value: Any, length: int) -> Any:
@@ -69,20 +70,14 @@ def _is_table(value: Any) -> bool:
     return hasattr(value, "shape") and value.dim() == 2 and value.shape[1] > 0 and not value.is_floating_point()
 
 
-def _full(labels: Any, width: int, most: int | None) -> Any:
-    """Rows of ``width`` labels, at most ``most``: each row's own again and again, of an empty one the fullest's."""
-    width = min(width, most) if most else width
+def _full(labels: Any, width: int, limit: int | None) -> Any:
+    """Rows of ``width`` labels, at most ``limit``: each row's own repeated, of an empty one the fullest row's."""
+    width = min(width, limit) if limit else width
     rows = [row[row != _PADDING] for row in labels]
     fullest = max(rows, key=len)
     if not len(fullest):
         return _tiled(labels, width)
     return torch.cat([_tiled((row if len(row) else fullest)[None], width) for row in rows])
-
-
-def _most_labels(model: Any) -> int | None:
-    config = getattr(model, "config", None)
-    found = getattr(config, "max_target_positions", None)
-    return int(found) if found else None
 
 
 def worst_batch(
@@ -100,18 +95,20 @@ def worst_batch(
     if column is not None:
         name, lengths = column
         order = sorted(range(len(lengths)), key=lambda i: -lengths[i])[:size]
-        found, note = _collate(trainer, dataset, order), f"the longest clips by the column {name!r}"
+        collated, note = _collate(trainer, dataset, order), f"the longest clips by the column {name!r}"
     elif batch is not None:
-        found, note = batch, "the first batch"
+        collated, note = batch, "the first batch"
     else:
         count = min(size, _count(dataset))
-        found, note = _collate(trainer, dataset, list(range(count))), "the first clips"
-    known = any(name in found for name in _INPUTS)
-    if seconds is not None and known:
+        collated, note = _collate(trainer, dataset, list(range(count))), "the first clips"
+    has_audio = any(name in collated for name in _INPUTS)
+    if seconds is not None and has_audio:
         note += f", stretched to {seconds:g} s"
-        return longest(found, _length(found, seconds, trainer.model), size, model=trainer.model), note
+        rate = per_second(collated, trainer.model) or SAMPLING_RATE
+        length = max(1, math.ceil(seconds * rate - 1e-6))
+        return longest(collated, length, size, model=trainer.model), note
     note += "" if seconds is None else ", as they are: their input is not known"
-    return longest(found, None, size, model=trainer.model), note
+    return longest(collated, None, size, model=trainer.model), note
 
 
 def seconds_of(batch: Any, model: Any = None) -> float | None:
@@ -123,16 +120,11 @@ def seconds_of(batch: Any, model: Any = None) -> float | None:
     return float(batch[name].shape[2 if is_mel(batch, model) else 1] / rate)
 
 
-def _length(batch: Any, seconds: float, model: Any) -> int:
-    rate = per_second(batch, model)
-    return max(1, math.ceil(seconds * (rate or SAMPLING_RATE) - 1e-6))
-
-
 def per_second(batch: Any, model: Any) -> float | None:
     """Values in time per second of audio: by the model, or else by the input's name."""
-    known = known_batches(model)
-    if known is not None:
-        return float(known.length_per_second)
+    batches = known_batches(model)
+    if batches is not None:
+        return float(batches.length_per_second)
     return SAMPLING_RATE if "input_values" in batch else _FRAMES_PER_SECOND if "input_features" in batch else None
 
 

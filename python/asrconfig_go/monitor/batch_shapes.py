@@ -27,9 +27,9 @@ BeforeBatch = Callable[[int, float], Any]
 class BatchShapes:
     """Adds up the batches of ``model`` between two calls of ``take``, until ``leave``.
 
-    ``before_training`` is called before each forward of a training, and ``work`` tells of its arithmetic. Durations are
-    those of the model's input, which is of fixed length for some (Whisper); those without padding are only known where
-    the attention mask lies in host memory: to read it from a GPU would wait for the GPU.
+    ``before_training`` is called before each forward of a training, and ``work`` counts its arithmetic. Durations are
+    those of the model's input, which some models pad to a fixed length (Whisper). Durations without padding are only
+    known where the attention mask is in host memory: reading it from a GPU would wait for the GPU.
     """
 
     def __init__(self, model: Any, before_training: BeforeBatch | None = None, work: UsefulWork | None = None) -> None:
@@ -39,25 +39,25 @@ class BatchShapes:
         self._careful = BestEffort("lengths of batches are not recorded")
         self._rates: dict[str, float | None] = {}
         self._padded = self._longest = self._audio = self._needed = 0.0
-        self._whole = True
+        self._all_masked = True
         self._hook = model.register_forward_pre_hook(functools.partial(self._careful, self._look), with_kwargs=True)
 
     def take(self) -> dict[str, float]:
         """Seconds since the last call, as ``MemoryMonitor.step`` takes them; empty where nothing is known."""
         if not self._padded:
             return {}
-        found = {"padded_s": self._padded, "longest_s": self._longest}
-        if self._whole:
-            found["audio_s"] = min(self._audio, self._padded)
+        totals = {"padded_s": self._padded, "longest_s": self._longest}
+        if self._all_masked:
+            totals["audio_s"] = min(self._audio, self._padded)
         if self._needed:
-            found["arithmetic_s"] = self._needed
+            totals["arithmetic_s"] = self._needed
             self.arithmetic_s = (self.arithmetic_s or 0.0) + self._needed
         self._padded = self._longest = self._audio = self._needed = 0.0
-        self._whole = True
-        return found
+        self._all_masked = True
+        return totals
 
     def leave(self) -> None:
-        """Leave the model as it was found."""
+        """Remove the hook."""
         self._hook.remove()
 
     def _look(self, model: Any, positional: Any, named: Any) -> None:
@@ -80,7 +80,7 @@ class BatchShapes:
         self._padded += clips * seconds
         self._longest = max(self._longest, seconds)
         audio = _unpadded(named.get("attention_mask"), rate)
-        self._whole = self._whole and audio is not None
+        self._all_masked = self._all_masked and audio is not None
         self._audio += audio or 0.0
 
 

@@ -22,7 +22,7 @@ class CleanUps:
     """
 
     def __init__(self, cooldown_s: float, settle_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._least, self._settle, self._clock = cooldown_s, settle_s, clock
+        self._shortest, self._settle, self._clock = cooldown_s, settle_s, clock
         self._cooldown = cooldown_s
         self._at: float | None = None
         self._before: PeakUse | None = None
@@ -30,7 +30,7 @@ class CleanUps:
 
     @property
     def due(self) -> bool:
-        """Whether the last one is long enough ago, and was looked at."""
+        """Whether the last one is long enough ago and was checked."""
         return self._before is None and (self._at is None or self._clock() - self._at >= self._cooldown)
 
     @property
@@ -45,15 +45,15 @@ class CleanUps:
         self.count += 1
 
     def check(self, after: PeakUse | None) -> str:
-        """What the last one brought, in words."""
+        """Describe what the last one gained."""
         before, self._before = self._before, None
         if before is None or after is None or after.place != before.place:
             return "the gain of the clean-up is unknown"
         back = after.left - before.left
         if back >= _HELPED * before.total:
-            self._cooldown = self._least
+            self._cooldown = self._shortest
             return f"the clean-up brought {back / GIB:.1f} GiB back: {after}"
-        self._cooldown = min(max(_LONGEST_S, self._least), 2 * self._cooldown)
+        self._cooldown = min(max(_LONGEST_S, self._shortest), 2 * self._cooldown)
         return (
             f"the clean-up did not help, this memory is in use: {after}; the next one comes in {self._cooldown:.0f} s "
             "at the earliest. Smaller micro-batches or gradient checkpointing would help"
@@ -61,7 +61,7 @@ class CleanUps:
 
 
 def give_back_memory() -> None:
-    """Collect garbage; the GPU's cached memory goes back to the driver."""
+    """Collect garbage, and return the GPU's cached memory to the driver."""
     if "torch" in sys.modules:  # where it was never imported, it holds nothing
         free_memory()
     else:

@@ -1,4 +1,4 @@
-"""A callback's place among a Trainer's callbacks."""
+"""The position of a callback among a Trainer's callbacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def handler_of(frame: FrameType | None, callback: Any) -> Any:
         if frame is None:
             break
         caller = frame.f_locals.get("self")
-        if isinstance(caller, CallbackHandler) and any(each is callback for each in caller.callbacks):
+        if isinstance(caller, CallbackHandler) and any(member is callback for member in caller.callbacks):
             return caller
         frame = frame.f_back
     return None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._base.errors import UnsupportedError
 from .alerts import AlertReporter
 from .messages import BestEffort
-from .monitor_reader import MemoryReader
+
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryMonitor
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
 
 
-def lightning_callback(monitor: MemoryReader) -> Any:
+def lightning_callback(monitor: MemoryMonitor) -> Any:
     """A callback for ``lightning.pytorch.Trainer`` that reports steps, evaluations and saves to ``monitor``.
 
     What the monitor warns of is logged. The monitor stays its owner's: stop it when the training is over, best by
@@ -25,30 +27,30 @@ def lightning_callback(monitor: MemoryReader) -> Any:
         """Reports to the monitor; a failure is logged once and then skipped."""
 
         def __init__(self) -> None:
-            self._tell, self._news = BestEffort("memory is not watched"), AlertReporter(monitor)
+            self._call, self._alerts = BestEffort("memory is not watched"), AlertReporter(monitor)
             self._last = 0
 
         def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
             self._last = trainer.global_step
-            self._tell(monitor.event, "training", f"training begins after step {trainer.global_step}")
+            self._call(monitor.event, "training", f"training begins after step {trainer.global_step}")
 
         def on_train_batch_end(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
             if trainer.global_step != self._last:
                 self._last = trainer.global_step
-                self._tell(monitor.step, trainer.global_step)
-                self._tell(self._news.say)
+                self._call(monitor.step, trainer.global_step)
+                self._call(self._alerts.say)
 
         def on_validation_batch_end(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
-            self._tell(lambda: monitor.step(kind="evaluation"))
-            self._tell(self._news.say)
+            self._call(lambda: monitor.step(kind="evaluation"))
+            self._call(self._alerts.say)
 
         on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
         def on_save_checkpoint(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
-            self._tell(lambda: monitor.step(kind="checkpoint"))
+            self._call(lambda: monitor.step(kind="checkpoint"))
 
         def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-            self._tell(monitor.event, "training", f"training ends after step {trainer.global_step}")
+            self._call(monitor.event, "training", f"training ends after step {trainer.global_step}")
 
     return Watching()
 

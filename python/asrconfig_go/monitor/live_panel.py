@@ -48,11 +48,11 @@ class Panel:
 
     def show(self, state: PanelState) -> None:
         """Draw, in the place of what was drawn before."""
-        shown = _Card(html("panel", asdict(state)))
+        card = _Card(html("panel", asdict(state)))
         if self._handle is None:
-            self._handle = (self._display or _ipython_display())(shown, display_id=True)
+            self._handle = (self._display or _ipython_display())(card, display_id=True)
         else:
-            self._handle.update(shown)
+            self._handle.update(card)
 
 
 class _Card:
@@ -66,11 +66,10 @@ class _Card:
         return "(a live panel of the training's memory)"
 
 
-def _ipython_display() -> Callable[..., Any]:
+def _ipython_display() -> Any:
     from IPython.display import display
 
-    found: Callable[..., Any] = display
-    return found
+    return display
 
 
 def in_notebook() -> bool:

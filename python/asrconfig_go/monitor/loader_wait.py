@@ -1,4 +1,4 @@
-"""How long the training waits for its next batches."""
+"""The time that a training waits for its next batches."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class LoaderWait(TrainerCallback):  # type: ignore[misc]
         """Seconds before the newest step; None where that is not known."""
 
     def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
-        """From now on batches are fetched; so after a step, a log, an evaluation, a checkpoint."""
+        """Batches are fetched from now on, as after a step, a log, an evaluation or a checkpoint."""
         self._since = self._clock()
 
     on_step_end = on_log = on_evaluate = on_save = on_epoch_begin
 
     def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
-        """They are there."""
+        """The batches are there."""
         self.last = None if self._since is None else self._clock() - self._since
         self.total += self.last or 0.0
 
@@ -41,14 +41,14 @@ class LoaderWait(TrainerCallback):  # type: ignore[misc]
 
 
 def follow_loader(handler: Any) -> tuple[LoaderWait | None, Callable[[], None]]:
-    """Let a Trainer's ``CallbackHandler`` have one, and how it is taken away again."""
+    """Add a ``LoaderWait`` to a Trainer's ``CallbackHandler``; returns it and the function that removes it."""
     if handler is None:
         return None, lambda: None
     wait = LoaderWait()
     handler.add_callback(wait)
 
     def leave() -> None:
-        if any(each is wait for each in handler.callbacks):
+        if any(member is wait for member in handler.callbacks):
             handler.callbacks.remove(wait)
 
     return wait, leave

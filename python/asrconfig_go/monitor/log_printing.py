@@ -17,13 +17,13 @@ def leave_out_of_print(handler: Any) -> list[Callable[[], None]]:
     They are for curves: a line with dozens of numbers for eight GPUs hides the loss. Reporters and
     other callbacks get them all.
     """
-    printers = [each for each in handler.callbacks if isinstance(each, PrinterCallback | ProgressCallback)]
+    printers = [callback for callback in handler.callbacks if isinstance(callback, PrinterCallback | ProgressCallback)]
     return [override(printer, "on_log", _without(printer.on_log)) for printer in printers]
 
 
 def _without(on_log: Callable[..., Any]) -> Callable[..., Any]:
     def printed(*arguments: Any, logs: Any = None, **others: Any) -> Any:
-        kept = logs and {name: value for name, value in logs.items() if not name.startswith(PREFIX)}
-        return on_log(*arguments, logs=kept, **others)
+        printable = logs and {name: value for name, value in logs.items() if not name.startswith(PREFIX)}
+        return on_log(*arguments, logs=printable, **others)
 
     return printed

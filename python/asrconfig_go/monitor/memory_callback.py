@@ -21,7 +21,6 @@ from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .memory_summary import MemorySummary, summarised
 from .messages import BestEffort, say, say_unplanned
 from .missing_guard import attach_hint, guard_among, without_guard
-from .monitor_reader import MemoryReader
 from .rank_peaks import RankFiles, RankPeaks
 from .step_times import StepTimes
 from .watch import Watch
@@ -67,11 +66,13 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     0.95
     """
 
+    samples_memory = True  # a guarded training stops what samples, when it ends
+
     def __init__(
         self,
         config: PlanRecord | None = None,
         *,
-        monitor: Callable[[], MemoryReader] | None = None,
+        monitor: Callable[[], MemoryMonitor] | None = None,
         **options: Unpack[WatchSettings],
     ) -> None:
         """``monitor`` makes the reader, for tests; by default a ``MemoryMonitor``.
@@ -95,7 +96,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._ranks: tuple[RankPeaks, ...] = ()
         self._rank_files: RankFiles | None = None
         self._gathering = BestEffort(_NOT_GATHERED)
-        self._said_metrics: set[str] = set()  # of evaluations in which some were not finite
+        self._warned_metrics: set[str] = set()  # of evaluations in which some were not finite
 
     def attach(self, trainer: Any) -> None:
         """Add this callback to a trainer that lacks it, and put it before the reporters."""
@@ -105,10 +106,10 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def summary(self) -> MemorySummary:
         """Peaks and counts of the running or the last training."""
-        watch = self._watch
+        watch, nothing = self._watch, MemorySnapshot(None, 0, 0, None, None, None, ())
         if watch is None:
-            return summarised(MemorySnapshot(None, 0, 0, None, None, None, ()), 0, 0, self._problem, self._ranks)
-        shot = MemorySnapshot(None, 0, 0, None, None, None, ()) if watch.problem else watch.monitor.read()
+            return summarised(nothing, 0, 0, self._problem, self._ranks)
+        shot = nothing if watch.problem else watch.monitor.read()
         return summarised(shot, watch.warnings, watch.clean_ups.count, watch.problem, self._ranks)
 
     def stop(self) -> None:
@@ -146,7 +147,10 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
                 say_unplanned(self.planned, args, model)
             if guard_among(handler) is None:
                 self._name_missing_guard(args, model)
-        self._ranks, self._rank_files, self._said_metrics = (), _rank_files(args), set()
+        self._ranks, self._warned_metrics = (), set()
+        folder = Path(getattr(args, "output_dir", None) or ".") / ".asrconfig"
+        processes = getattr(args, "process_index", 0), getattr(args, "world_size", 1)
+        self._rank_files = RankFiles(folder, *processes)
         self._gathering = BestEffort(_NOT_GATHERED)
         self._gathering(self._rank_files.begin)
         if not state.is_local_process_zero:
@@ -165,7 +169,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self.times.step_begins()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tell of the step, and look at memory."""
+        """Report the step, and check memory."""
         if self.times.noting:
             self.times.step_ends()
         if self._watch is not None:
@@ -182,9 +186,9 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._watch.evaluated(state.global_step)
         if not state.is_world_process_zero:
             return
-        new = {name: value for name, value in (metrics or {}).items() if name not in self._said_metrics}
+        new = {name: value for name, value in (metrics or {}).items() if name not in self._warned_metrics}
         if (text := not_finite(new, args, state.global_step)) and not guard_among(handler_of(sys._getframe(1), self)):
-            self._said_metrics.update(new)
+            self._warned_metrics.update(new)
             say(f"{text}; with a guard the clips are named → {attach_hint(self.managed)}")
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -211,7 +215,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     # How.
 
     @property
-    def _monitor(self) -> MemoryReader | None:
+    def _monitor(self) -> MemoryMonitor | None:
         return None if self._watch is None else self._watch.monitor
 
     def _start(self) -> None:
@@ -229,11 +233,3 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             say(f"{half_words(model, stored)} → {IN_32_BIT}")
         if lost := without_guard(args, model, self._config):
             say(f"no guard is attached: {'; '.join(lost)} → {attach_hint(self.managed)}")
-
-
-def _rank_files(args: Any) -> RankFiles:
-    return RankFiles(
-        Path(getattr(args, "output_dir", None) or ".") / ".asrconfig",
-        getattr(args, "process_index", 0),
-        getattr(args, "world_size", 1),
-    )

@@ -23,8 +23,8 @@ from .run_log import Activity, Alert, RunLog
 from .torch_counters import Counters, TorchCounters
 
 _NAN = float("nan")
-_MOST_HELD = 32  # steps
-_TOLD = ("number", "kind", "spent_s", "waited_s", "audio_s", "padded_s", "longest_s", "arithmetic_s")
+_MAX_PENDING = 32  # steps
+_STEP_FIELDS = ("number", "kind", "spent_s", "waited_s", "audio_s", "padded_s", "longest_s", "arithmetic_s")
 _KINDS = {kind: number for number, kind in enumerate(STEP_KINDS)}
 
 
@@ -137,21 +137,15 @@ class MemoryMonitor:
         self._gpus = [self._stats.gpu[i] for i in range(len(self.gpu_names))]
         self._step = Step()
         self._put = native.step_putter(started["monitor"], self._step)
-        self._held: list[tuple[Any, ...]] = []  # steps that the library has not been told of: their end, and _TOLD
-        self._told = float("-inf")
+        self._pending: list[tuple[Any, ...]] = []  # steps that the library does not have yet: their end, _STEP_FIELDS
+        self._sent_at = float("-inf")
         self._torch = TorchCounters(checked("reset_peaks", reset_peaks, bool))
         self._number, self._last_step = 0, time.perf_counter()
 
     def gpu_fraction(self) -> float | None:
         """Used share of the fullest GPU, 0 to 1, or None without one that answers. The cheap way: no objects."""
         self._read()
-        highest = None
-        for gpu in self._gpus:
-            if gpu.valid and gpu.total:
-                share = gpu.used / gpu.total
-                if highest is None or share > highest:
-                    highest = share
-        return highest
+        return max((gpu.used / gpu.total for gpu in self._gpus if gpu.valid and gpu.total), default=None)
 
     def host_fraction(self) -> float | None:
         """Used share of the host's memory, 0 to 1, or None when unknown. The cheap way: no objects."""
@@ -163,20 +157,21 @@ class MemoryMonitor:
         """The newest sample."""
         self._read()
         stats = self._stats
-        known = bool(stats.host_total)
+        host_known = bool(stats.host_total)
         return MemorySnapshot(
             time=stats.unix_nanos / 1e9 if stats.samples else None,
             samples=stats.samples,
             errors=stats.errors,
-            host_total=stats.host_total if known else None,
-            host_used=stats.host_used if known else None,
-            host_peak=stats.host_peak if known else None,
+            host_total=stats.host_total if host_known else None,
+            host_used=stats.host_used if host_known else None,
+            host_peak=stats.host_peak if host_known else None,
             gpus=tuple(_gpu_memory(gpu) for gpu in self._gpus),
         )
 
     def headroom(self) -> tuple[int | None, ...]:
-        """What training can still allocate on each GPU, in bytes: what the driver has free and what PyTorch's cache
-        holds unused; None while the driver does not answer. The cache is known from ``step`` on.
+        """Bytes that training can still allocate on each GPU: free, or unused in PyTorch's cache.
+
+        None while the driver does not answer. The cache is known from ``step`` on.
         """
         self._read()
         return tuple(gpu.headroom if gpu.valid else None for gpu in self._gpus)
@@ -193,7 +188,7 @@ class MemoryMonitor:
         longest_s: float | None = None,
         arithmetic_s: float | None = None,
     ) -> None:
-        """Tell of the end of an optimizer step, of an evaluation batch (``kind="evaluation"``) or of a checkpoint.
+        """Report the end of an optimizer step, of an evaluation batch (``kind="evaluation"``) or of a checkpoint.
 
         ``number`` counts train steps by itself when None; other kinds then belong to the newest one. ``spent_s`` is the
         time since the last ``step`` (measured when None), ``waited_s`` that of it spent waiting for the loader,
@@ -204,35 +199,35 @@ class MemoryMonitor:
         if not self._running:
             return
         now = time.perf_counter()
-        which = _KINDS.get(kind)
-        if which is None:
+        kind_number = _KINDS.get(kind)
+        if kind_number is None:
             checked("kind", kind, StepKind)
         if number is None:
             number = self._number + (kind == "train")
         elapsed, self._number, self._last_step = now - self._last_step, number, now
         spent_s = elapsed if spent_s is None else spent_s
-        self._held.append((now, number, which, spent_s, waited_s, audio_s, padded_s, longest_s, arithmetic_s))
-        if kind != "train" or len(self._held) == _MOST_HELD or now - self._told >= self.interval_ms / 1e3:
-            self._tell(now, self._torch.read())
+        self._pending.append((now, number, kind_number, spent_s, waited_s, audio_s, padded_s, longest_s, arithmetic_s))
+        if kind != "train" or len(self._pending) == _MAX_PENDING or now - self._sent_at >= self.interval_ms / 1e3:
+            self._send(now, self._torch.read())
 
-    def _tell(self, now: float, counters: Sequence[Counters] = ()) -> None:
-        """Hand over the steps that were held, the last one once for each GPU that this process uses."""
-        held, self._held, self._told, step = self._held, [], now, self._step
-        for left, (ended, *told) in zip(range(len(held) - 1, -1, -1), held, strict=True):
-            for name, value in zip(_TOLD, told, strict=True):
+    def _send(self, now: float, counters: Sequence[Counters] = ()) -> None:
+        """Hand over the pending steps, the last one once for each GPU that this process uses."""
+        steps, self._pending, self._sent_at, step = self._pending, [], now, self._step
+        for later, (ended, *values) in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
+            for name, value in zip(_STEP_FIELDS, values, strict=True):
                 setattr(step, name, _NAN if value is None else value)
             step.ago_s, step.gpu = now - ended, -1
             step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = step.largest_free = _NAN
-            if left or not counters:
+            if later or not counters:
                 self._hot(self._put)
-        for i, found in enumerate(counters):
-            step.gpu, step.allocated, step.reserved, step.peak_allocated, step.peak_reserved = found
+        for i, reading in enumerate(counters):
+            step.gpu, step.allocated, step.reserved, step.peak_allocated, step.peak_reserved = reading
             if i > 0:  # its times count once
                 step.spent_s = step.waited_s = step.audio_s = step.padded_s = step.longest_s = step.arithmetic_s = _NAN
             self._hot(self._put)
 
     def event(self, kind: str, text: str, gpu: int = -1) -> None:
-        """Write down something that happened, as ``event("training", "epoch 2 begins")``. Not after the stop."""
+        """Record something that happened, as ``event("training", "epoch 2 begins")``. Not after the stop."""
         self._call("monitor.event", kind=kind, text=text, gpu=gpu)
 
     @property
@@ -274,7 +269,7 @@ class MemoryMonitor:
         """Take no more samples. Stopping twice is harmless."""
         if self._running and not native.in_forked_child():
             with contextlib.suppress(LibraryError):
-                self._tell_held()
+                self._send_pending()
             self._refresh()
             with contextlib.suppress(LibraryError):  # a library that panicked samples no more
                 native.call("monitor.stop", {"monitor": self._handle})
@@ -289,12 +284,11 @@ class MemoryMonitor:
         if self._running:
             self._hot(self._refresh)
 
-    def _tell_held(self) -> None:
-        if self._held and self.running:
-            self._tell(time.perf_counter(), self._torch.read())
+    def _send_pending(self) -> None:
+        if self._pending and self.running:
+            self._send(time.perf_counter(), self._torch.read())
 
     def _hot(self, call: Any) -> None:
-        """One of the calls that go around JSON."""
         if native.in_forked_child():
             raise ForkedProcessError(
                 "a monitor was used in a process forked after it was started",
@@ -309,16 +303,14 @@ class MemoryMonitor:
             )
 
     def _call(self, op: str, **arguments: Any) -> Any:
-        """An operation on a running monitor."""
         if not self._running:
             raise AsrConfigError(f"{op}: the monitor was stopped", "ask before stop(), or start another MemoryMonitor")
         return self._ask(op, **arguments)
 
     def _ask(self, op: str, **arguments: Any) -> Any:
-        """An operation on a monitor that may have stopped."""
         if self._handle is None:
             raise AsrConfigError(f"{op}: a copy of a monitor has no readings", "ask the monitor itself")
-        self._tell_held()
+        self._send_pending()
         return native.call(op, {"monitor": self._handle, **arguments})
 
     def __enter__(self) -> MemoryMonitor:
@@ -344,19 +336,14 @@ def _gpu_memory(gpu: Any) -> GPUMemory:
 
 
 def _inert(interval_ms: float) -> MemoryMonitor:
-    """A monitor that was never started: what a copy or a pickled one becomes."""
     monitor = MemoryMonitor.__new__(MemoryMonitor)
     monitor.interval_ms = interval_ms
     monitor.gpu_names, monitor.gpu_error = (), "this is a copy of a monitor"
-    monitor._handle, monitor._running, monitor._stats, monitor._gpus, monitor._held = None, False, Stats(), [], []
+    monitor._handle, monitor._running, monitor._stats, monitor._gpus, monitor._pending = None, False, Stats(), [], []
     return monitor
 
 
 def _close(handle: int, pid: int) -> None:
-    """Stop and forget what was seen; runs once, when nobody has the monitor any more.
-
-    A forked child inherits the finalizer, but the monitor is its parent's.
-    """
-    if os.getpid() == pid:
+    if os.getpid() == pid:  # a forked child inherits the finalizer, but the monitor is its parent's
         with contextlib.suppress(LibraryError):  # a library that panicked samples no more
             native.call("monitor.close", {"monitor": handle})

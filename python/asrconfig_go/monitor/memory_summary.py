@@ -46,17 +46,9 @@ def summarised(
 ) -> MemorySummary:
     """The peaks of a monitor's last sample with what was done about them."""
     return MemorySummary(
-        gpu_peaks=tuple(gpu.peak for gpu in shot.gpus),
-        gpu_totals=tuple(gpu.total for gpu in shot.gpus),
-        host_peak=shot.host_peak,
-        host_total=shot.host_total,
-        samples=shot.samples,
-        errors=shot.errors,
-        warnings=warnings,
-        clean_ups=clean_ups,
-        problem=problem,
-        ranks=ranks,
-    )
+        tuple(gpu.peak for gpu in shot.gpus), tuple(gpu.total for gpu in shot.gpus), shot.host_peak, shot.host_total,
+        shot.samples, shot.errors, warnings, clean_ups, problem, ranks,
+    )  # fmt: skip
 
 
 def used_of(name: str, used: int | None, total: int | None) -> str:

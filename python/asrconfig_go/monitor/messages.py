@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .._base.override import CHECKED_KEY, override
+
 if TYPE_CHECKING:
     from ..apply.argument_check import PlannedTraining
 
@@ -26,9 +28,19 @@ def say(message: str, level: int = logging.WARNING) -> None:
 
 
 def say_unplanned(planned: PlannedTraining, args: Any, model: Any, splits: bool = False) -> None:
-    """Log what of a Trainer's arguments is not as planned, where a guard ``splits`` batches by memory, or none does."""
+    """Log how a Trainer's arguments differ from the plan; ``splits``: whether a guard splits batches by memory."""
     if words := BestEffort("the arguments are not compared with the plan")(planned.check, args, model, splits):
         say(words)
+
+
+def check_arguments(planned: PlannedTraining | None, trainer: Any) -> Callable[[], None]:
+    """Log once how a Trainer's arguments differ from the plan; returns the function that forgets this."""
+    handler = trainer.callback_handler
+    if planned is None or getattr(handler, CHECKED_KEY, False):
+        return lambda: None
+    if trainer.is_world_process_zero():
+        say_unplanned(planned, trainer.args, trainer.model, planned.config.micro_batching == "memory")
+    return override(handler, CHECKED_KEY, True)
 
 
 @contextlib.contextmanager
@@ -45,16 +57,16 @@ def _bars_cleared() -> Iterator[None]:
 class BestEffort:
     """Calls of one part of the watching: its first failure is logged, and then it is skipped."""
 
-    def __init__(self, what: str) -> None:
-        self.what, self.problem = what, ""
+    def __init__(self, consequence: str) -> None:
+        self._consequence, self.problem = consequence, ""
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What ``function`` gives; None once the part has failed."""
+        """Call ``function``; returns None once the part has failed."""
         if self.problem:
             return None
         try:
             return function(*arguments)
         except Exception as error:  # a training is worth more than what is shown of it
             self.problem = f"{type(error).__name__}: {error}"
-            say(f"{self.what} from here on: {self.problem}")
+            say(f"{self._consequence} from here on: {self.problem}")
             return None

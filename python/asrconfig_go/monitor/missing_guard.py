@@ -1,4 +1,4 @@
-"""What a training loses that runs without the guard, and the line that attaches one."""
+"""What a training without the guard loses, and the line that attaches one."""
 
 from __future__ import annotations
 
@@ -29,20 +29,24 @@ def attach_hint(managed: bool) -> str:
 
 
 def without_guard(args: Any, model: Any, config: PlanRecord | None) -> list[str]:
-    """What the Trainer alone does otherwise than the plan, and than a step of one whole batch."""
-    return [*_gradients(args, model), *_plan(args, model, config)]
-
-
-def _gradients(args: Any, model: Any) -> list[str]:
-    """Gradients that accumulation multiplies, and processes where the Trainer counts the tokens of all."""
-    steps = args.gradient_accumulation_steps
+    """How the Trainer alone differs from the plan, and from a step of one whole batch."""
+    losses = []
     processes = args.world_size if getattr(args, "average_tokens_across_devices", False) else 1
-    if steps * processes == 1 or not _is_multiplied(model):
-        return []
-    return [
-        f"the Trainer makes the gradients of {type(model).__name__} up to {steps * processes} times too large "
-        f"(transformers issue 47688)"
-    ]
+    factor = args.gradient_accumulation_steps * processes
+    if factor > 1 and _is_multiplied(model):
+        losses.append(
+            f"the Trainer makes the gradients of {type(model).__name__} up to {factor} times too large "
+            "(transformers issue 47688)"
+        )
+    if config is not None and config.micro_batching == "memory":
+        batch = args.train_batch_size
+        as_planned = batch <= config.micro_batch_size and not differences(config, args, model)
+        fits = "take longer than planned" if as_planned else "may not fit"
+        batches = f"{batch} × {args.gradient_accumulation_steps}"
+        losses.append(
+            f"the plan's micro-batches are sized by predicted memory, and the Trainer's batches of {batches} {fits}"
+        )
+    return losses
 
 
 def _is_multiplied(model: Any) -> bool:
@@ -54,16 +58,5 @@ def _is_multiplied(model: Any) -> bool:
         return False
     base = bare(model)
     named = inspect.signature(base.forward).parameters.values()
-    taken = getattr(base, "accepts_loss_kwargs", any(p.kind is p.VAR_KEYWORD for p in named))
-    return bool(taken) or "loss = loss / self." not in inspect.getsource(Trainer.training_step)
-
-
-def _plan(args: Any, model: Any, config: PlanRecord | None) -> list[str]:
-    """Steps that the guard makes."""
-    if config is None or config.micro_batching != "memory":
-        return []
-    batch = args.train_batch_size
-    as_planned = batch <= config.micro_batch_size and not differences(config, args, model)
-    fits = "take longer than planned" if as_planned else "may not fit"
-    alone = f"{batch} × {args.gradient_accumulation_steps}"
-    return [f"the plan's micro-batches are sized by predicted memory, and the Trainer's batches of {alone} {fits}"]
+    accepts_kwargs = getattr(base, "accepts_loss_kwargs", any(p.kind is p.VAR_KEYWORD for p in named))
+    return bool(accepts_kwargs) or "loss = loss / self." not in inspect.getsource(Trainer.training_step)

@@ -11,11 +11,11 @@ from ..batching.memory_limits import GRID_S, fits_in
 from ..memory.shape_traces import by_formulas
 from ..view.units import GIB, plural
 
-_WORSE = 1.05  # times what was said before, to be said again
+_WORSE = 1.05  # times the last warning, for another one
 
 
 class Excess(NamedTuple):
-    """How many times as much as fits a batch takes, and that in words."""
+    """By how many times a batch exceeds what fits, and a description."""
 
     times: float
     words: str
@@ -34,19 +34,19 @@ class NextBatch:
     def __init__(self, predict: Predictor, say: Callable[[str], None]) -> None:
         self._predict, self._say = predict, say
         self._fits: dict[int, int] = {}
-        self._asked: set[tuple[int, int]] = set()
+        self._warned: set[tuple[int, int]] = set()
         self._worst = 0.0
 
     def __call__(self, clips: int, seconds: float) -> None:
         """Look at the batch that is about to run."""
         step = max(1, math.ceil(seconds / GRID_S - 1e-9))
-        if clips <= self._fits.get(step, 0) or (clips, step) in self._asked:
+        if clips <= self._fits.get(step, 0) or (clips, step) in self._warned:
             return
         excess = self._predict(clips, step * GRID_S)
         if excess is None:
             self._fits[step] = clips
             return
-        self._asked.add((clips, step))
+        self._warned.add((clips, step))
         if excess.times > _WORSE * self._worst:
             self._worst = excess.times
             self._say(f"the next batch, {clips} × {seconds:.1f} s, {excess.words}")
@@ -56,7 +56,7 @@ def by_memory(memory: Any) -> Predictor:
     """By a ``MemoryModel`` that was traced for a GPU: a simulation of some milliseconds."""
     if not hasattr(memory, "estimate"):
         raise InvalidArgumentError(
-            f"memory = {type(memory).__name__} is not a memory model", "pass what MemoryModel.trace(…) gives"
+            f"memory = {type(memory).__name__} is not a memory model", "pass what MemoryModel.trace(…) returns"
         )
     limit = memory.target.limit_bytes
     if limit is None:
@@ -64,12 +64,12 @@ def by_memory(memory: Any) -> Predictor:
 
     def predict(clips: int, seconds: float) -> Excess | None:
         with by_formulas(memory):
-            found = memory.estimate(clips, seconds, timeline=0)
-        if found.fits is not False:
+            estimate = memory.estimate(clips, seconds, timeline=0)
+        if estimate.fits is not False:
             return None
         available = memory.target.available_bytes
-        words = f"is predicted to take {found.peak_device / GIB:.1f} of {available / GIB:.1f} GiB"
-        return Excess(found.peak_reserved / max(1, limit), words)
+        words = f"is predicted to take {estimate.peak_device / GIB:.1f} of {available / GIB:.1f} GiB"
+        return Excess(estimate.peak_reserved / max(1, limit), words)
 
     return predict
 

@@ -13,12 +13,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .._base.files import write_whole
 from .._base.json_files import read_object
 from .._base.records import from_file
 from ..view.units import GIB
-from .monitor_reader import MemoryReader
+
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryMonitor
 
 _WAIT_S, _AGAIN_S = 5.0, 0.05
 _NAME = "memory-rank"
@@ -27,7 +30,7 @@ _HINT = "remove it, or report without it"
 
 @dataclass(frozen=True)
 class RankPeaks:
-    """The most that one process held: bytes of PyTorch's tensors and of its allocator on its GPU, and of host memory.
+    """The peaks of one process: bytes of PyTorch's tensors and of its allocator on its GPU, and of host memory.
 
     None where that is not known. ``device`` is the GPU's number in its process's view, "" without one.
     """
@@ -40,8 +43,8 @@ class RankPeaks:
 
     def __str__(self) -> str:
         parts = [("allocated", self.allocated), ("reserved", self.reserved), ("RAM", self.rss)]
-        said = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts if size is not None)
-        return f"rank {self.rank}{f' ({self.device})' if self.device else ''}: {said or 'peaks unknown'}"
+        sizes = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in parts if size is not None)
+        return f"rank {self.rank}{f' ({self.device})' if self.device else ''}: {sizes or 'peaks unknown'}"
 
 
 class RankFiles:
@@ -51,17 +54,17 @@ class RankFiles:
         self._folder, self._rank, self._size, self._wait = folder, rank, size, wait_s
 
     def begin(self) -> None:
-        """Remove what this process of an earlier run left, and what those did that there are no more."""
+        """Remove the files that an earlier run left of this process, and of processes that no longer exist."""
         for path in self._folder.glob(f"{_NAME}*.json"):
             rank = path.stem.removeprefix(_NAME)
             gone = self._rank == 0 and rank.isdigit() and int(rank) >= self._size
             if gone or rank == str(self._rank):
                 path.unlink(missing_ok=True)
 
-    def end(self, monitor: MemoryReader | None = None) -> tuple[RankPeaks, ...]:
-        """Tell of this process, by what ``monitor`` saw of it, if it has one.
+    def end(self, monitor: MemoryMonitor | None = None) -> tuple[RankPeaks, ...]:
+        """Report the peaks of this process, by its ``monitor`` if it has one.
 
-        The first process returns the peaks of all that reported in time, the others nothing.
+        The first process returns the peaks of all that reported in time, the others an empty tuple.
         """
         if self._size < 2:
             return ()
@@ -90,7 +93,7 @@ def rank_peaks(folder: Path) -> tuple[RankPeaks, ...]:
     return tuple(sorted(map(_read, folder.glob(f"{_NAME}*.json")), key=lambda peaks: peaks.rank))
 
 
-def own_peaks(rank: int, monitor: MemoryReader | None = None) -> RankPeaks:
+def own_peaks(rank: int, monitor: MemoryMonitor | None = None) -> RankPeaks:
     """Those of this process: since it began, or since its ``monitor`` did, which lets PyTorch's peaks start again."""
     torch, device, allocated, reserved = sys.modules.get("torch"), "", None, None
     if torch is not None and torch.cuda.is_initialized():

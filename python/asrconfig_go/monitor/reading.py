@@ -13,7 +13,7 @@ from ..view.render import NARROWEST, WIDEST, WIDTH, text
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .run_log import Activity, Alert, RunLogGPU, RunLogHost
 
-_LISTED_EVERY_S = 3.0  # listing the GPUs' processes is dear
+_LISTED_EVERY_S = 3.0  # listing the GPUs' processes is expensive
 _NAME_BYTES = 64
 
 
@@ -42,12 +42,12 @@ class Reading:
     @property
     def tree_gpu_bytes(self) -> int | None:
         """GPU memory of the watched process and its descendants: of those listed what is not others'."""
-        known = []
+        own_bytes = []
         for row, listed in zip(self.activity.gpus, self.processes, strict=False):
             sizes = [process.memory_bytes for process in listed]
             if row.others_bytes is not None and None not in sizes:
-                known.append(sum(size or 0 for size in sizes) - int(row.others_bytes))
-        return max(0, sum(known)) if known else None
+                own_bytes.append(sum(size or 0 for size in sizes) - int(row.others_bytes))
+        return max(0, sum(own_bytes)) if own_bytes else None
 
     def to_json(self) -> dict[str, Any]:
         """An object with scalars and None, as ``--json`` prints it; units are in the names."""
@@ -109,9 +109,9 @@ class Reader:
         now = time.monotonic()
         if self._gpus and now - self._listed_at >= _LISTED_EVERY_S:
             self._listed_at = now
-            found = {gpu.uuid: gpu.processes for gpu in HardwareProfile.detect().gpus}
+            processes = {gpu.uuid: gpu.processes for gpu in HardwareProfile.detect().gpus}
             self._processes = tuple(
-                tuple(CardProcess(p.pid, process_name(p.pid), p.memory_bytes) for p in found.get(gpu.uuid, ()))
+                tuple(CardProcess(p.pid, process_name(p.pid), p.memory_bytes) for p in processes.get(gpu.uuid, ()))
                 for gpu in self._gpus
             )
         return self._processes

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .monitor_reader import MemoryReader
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryMonitor
+
 
 NAME = "asrconfig_monitor.json"
 _EVERY_S = 60.0
@@ -20,7 +23,7 @@ class RunFile:
     """
 
     def __init__(
-        self, monitor: MemoryReader, folder: Path, rank: int = 0, clock: Callable[[], float] = time.monotonic
+        self, monitor: MemoryMonitor, folder: Path, rank: int = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._monitor, self._clock = monitor, clock
         self.path = folder / (f"asrconfig_monitor-rank{rank}.json" if rank else NAME)

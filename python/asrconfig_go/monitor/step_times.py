@@ -51,7 +51,7 @@ class StepTimes:
 
     def __init__(self, clock: Any = None, gpu: Callable[[], str] | None = None) -> None:
         """``clock`` and ``gpu``, the name of the GPU, replace the real ones in tests."""
-        self._given, self._gpu = clock, gpu or _gpu_name
+        self._test_clock, self._gpu = clock, gpu or _gpu_name
         self.steps: tuple[MeasuredStep, ...] = ()
         """What was measured, when that is done."""
         self.record: StepRecord | None = None
@@ -64,7 +64,7 @@ class StepTimes:
         self._clock: Any = None
         self._step: _Step | None = None
         self._noted: list[_Step] = []
-        self._seen = 0
+        self._steps_begun = 0
 
     def begin(self, args: Any, model: Any) -> None:
         """Begin to note, with the first training of a Trainer with these arguments."""
@@ -74,15 +74,15 @@ class StepTimes:
         self.problem = _not_measured(args, model) if self._gpu() else "the time model has no rates for CPUs"
         if self.problem:
             return
-        self._clock = self._given or moments_of(model)
+        self._clock = self._test_clock or moments_of(model)
         self._model = model
         self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)
         self.noting = True
 
     def step_begins(self) -> None:
         """The batches of the step are there."""
-        self._seen += 1
-        self._step = _Step(self._clock.mark()) if self._seen > SKIPPED else None
+        self._steps_begun += 1
+        self._step = _Step(self._clock.mark()) if self._steps_begun > SKIPPED else None
 
     def step_ends(self) -> None:
         """The optimizer's step has been taken, or is in the GPU's queue."""
@@ -105,10 +105,9 @@ class StepTimes:
         """Note no more; what was noted is forgotten."""
         self._leave()
         self._model = self._clock = None
-        self._seen, self._noted = 0, []
+        self._steps_begun, self._noted = 0, []
 
     def _leave(self) -> None:
-        """Let the training run on without this."""
         if self._hook is not None:
             self._hook.remove()
         self._hook, self._step, self.noting = None, None, False
@@ -128,7 +127,12 @@ class StepTimes:
         clock.wait(noted[-1].end)
         self._leave()
         try:
-            self.steps = tuple(_measured(model, step, clock) for step in noted)
+            self.steps = tuple(
+                MeasuredStep(
+                    tuple(_micro_batch(model, inputs) for inputs in step.inputs), clock.between(step.begin, step.end)
+                )
+                for step in noted
+            )
             self.record = self._calibrated(args, model)
         except AsrConfigError as error:
             self.problem = f"{error.message}; {error.hint}"
@@ -148,7 +152,6 @@ class StepTimes:
 
 
 def _not_measured(args: Any, model: Any) -> str:
-    """Why a training is not measured, "" when it is."""
     if getattr(args, "torch_compile", False) or hasattr(model, "_orig_mod"):
         return "compiled models are not what is estimated"
     if args.n_gpu > 1:
@@ -158,14 +161,7 @@ def _not_measured(args: Any, model: Any) -> str:
     return ""
 
 
-def _measured(model: Any, step: _Step, clock: Any) -> MeasuredStep:
-    return MeasuredStep(
-        tuple(_micro_batch(model, inputs) for inputs in step.inputs), clock.between(step.begin, step.end)
-    )
-
-
 def _micro_batch(model: Any, inputs: dict[str, Any]) -> tuple[int, float]:
-    """Clips, and seconds of the longest with its padding."""
     rate = per_second(inputs, model)
     if rate is None:
         raise UnsupportedError(
@@ -177,15 +173,8 @@ def _micro_batch(model: Any, inputs: dict[str, Any]) -> tuple[int, float]:
 
 def _settings(args: Any, model: Any) -> StepSettings:
     settings = training_settings(args, model)
-    return StepSettings(
-        precision=settings["precision"],
-        gradient_checkpointing=settings["gradient_checkpointing"],
-        every_n_layers=settings["every_n_layers"],
-        offload_checkpoints=settings["offload_checkpoints"],
-        optimizer=settings["optimizer"],
-        lora_rank=lora_rank(model),
-        devices=args.world_size,
-    )
+    names = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
+    return StepSettings(**{name: settings[name] for name in names}, lora_rank=lora_rank(model), devices=args.world_size)
 
 
 def _gpu_name() -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .memory_summary import used_of
-from .monitor_reader import MemoryReader
+
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryMonitor
 
 _TOTALS_EVERY_S = 1.0
 
@@ -33,7 +36,7 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class PeakUse:
-    """The fullest memory: a GPU's place (-1: the host), bytes that are left, bytes in all."""
+    """The fullest memory: a GPU's index (-1: the host), its free bytes, and all its bytes."""
 
     place: int
     left: int
@@ -50,40 +53,32 @@ class PeakUse:
 
 
 class MemoryUse:
-    """The used share of the fullest GPU, of the host's memory where there is no GPU that answers.
+    """The used share of the fullest GPU, or of the host's memory where no GPU answers.
 
-    What PyTorch holds in its cache and does not use is not used memory: it is what the next allocation is taken from.
-    Its counters are those of this process. Where they are known of any GPU, only such GPUs count: of a card that
-    another process trains on, the cache cannot be distinguished from what is used.
+    Memory that PyTorch caches without using it counts as free. PyTorch's counters are those of this process: where any
+    GPU has them, only such GPUs count, as another process's cache cannot be told apart from used memory.
     """
 
-    def __init__(self, monitor: MemoryReader, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monitor: MemoryMonitor, clock: Callable[[], float] = time.monotonic) -> None:
         self._monitor, self._clock = monitor, clock
         self._watched: tuple[tuple[int, int], ...] = ()  # place, bytes in all
         self._again = 0.0
 
     def share(self) -> float | None:
-        """The cheap way: no objects. None where nothing is known."""
+        """The share in use; None where nothing is known."""
         if self._clock() >= self._again:
             self._find()
-        highest = None
-        if self._watched:
-            room = self._monitor.headroom()
-            for place, total in self._watched:
-                left = room[place]
-                if left is not None:
-                    share = 1.0 - left / total
-                    if highest is None or share > highest:
-                        highest = share
-        return self._monitor.host_fraction() if highest is None else highest
+        room = self._monitor.headroom() if self._watched else ()
+        shares = [1.0 - left / total for place, total in self._watched if (left := room[place]) is not None]
+        return max(shares) if shares else self._monitor.host_fraction()
 
     def fullest(self) -> PeakUse | None:
         """What ``share`` is the share of."""
         room = self._monitor.headroom()
-        known = [(place, room[place], total) for place, total in self._watched]
-        found = [PeakUse(place, left, total) for place, left, total in known if left is not None]
-        if found:
-            return max(found, key=lambda each: each.share)
+        gpus = [(place, room[place], total) for place, total in self._watched]
+        answering = [PeakUse(place, headroom, total) for place, headroom, total in gpus if headroom is not None]
+        if answering:
+            return max(answering, key=lambda use: use.share)
         shot = self._monitor.read()
         if shot.host_used is None or not shot.host_total:
             return None

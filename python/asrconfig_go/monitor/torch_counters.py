@@ -30,7 +30,7 @@ class TorchCounters:
     def __init__(self, reset_peaks: bool = True) -> None:
         self.reset_peaks = reset_peaks
         self._devices: list[int] = []
-        self._left = 0
+        self._countdown = 0
 
     def read(self) -> list[Counters]:
         """The counters now, one entry per device in use."""
@@ -38,17 +38,15 @@ class TorchCounters:
         if cuda is None or not cuda.is_initialized():
             return []
         stats, reset = _functions(cuda)
-        if self._left == 0:
-            self._devices, self._left = (
-                [i for i in range(cuda.device_count()) if _counters(stats, i).reserved],
-                LOOK_AGAIN,
-            )
-        self._left -= 1
-        found = [_counters(stats, device) for device in self._devices]
+        if self._countdown == 0:
+            self._devices = [i for i in range(cuda.device_count()) if _counters(stats, i).reserved]
+            self._countdown = LOOK_AGAIN
+        self._countdown -= 1
+        readings = [_counters(stats, device) for device in self._devices]
         if self.reset_peaks:
             for device in self._devices:
                 reset(device)
-        return found
+        return readings
 
 
 def _functions(cuda: Any) -> tuple[Callable[[int], dict[str, Any]], Callable[[int], None]]:
@@ -60,14 +58,9 @@ def _functions(cuda: Any) -> tuple[Callable[[int], dict[str, Any]], Callable[[in
 
 
 def _counters(stats: Callable[[int], dict[str, Any]], device: int) -> Counters:
-    found = stats(device)
-    if "allocated_bytes" in found:
-        allocated, reserved = found["allocated_bytes"]["all"], found["reserved_bytes"]["all"]
+    counters = stats(device)
+    if "allocated_bytes" in counters:
+        allocated, reserved = counters["allocated_bytes"]["all"], counters["reserved_bytes"]["all"]
         return Counters(device, allocated["current"], reserved["current"], allocated["peak"], reserved["peak"])
-    names = (
-        "allocated_bytes.all.current",
-        "reserved_bytes.all.current",
-        "allocated_bytes.all.peak",
-        "reserved_bytes.all.peak",
-    )
-    return Counters(device, *(found.get(name, 0) for name in names))
+    names = (f"{kind}_bytes.all.{value}" for value in ("current", "peak") for kind in ("allocated", "reserved"))
+    return Counters(device, *(counters.get(name, 0) for name in names))

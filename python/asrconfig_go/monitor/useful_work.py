@@ -39,10 +39,10 @@ def _cpu_rate() -> float:
     """FLOP/s of a float32 product on this CPU, the best of a few: nobody publishes it."""
     import torch
 
-    a, least = torch.ones(_SIZE, _SIZE), float("inf")
+    a, fastest = torch.ones(_SIZE, _SIZE), float("inf")
     with torch.no_grad():
         for _ in range(_TIMES):
             begin = time.perf_counter()
             torch.mm(a, a)
-            least = min(least, time.perf_counter() - begin)
-    return 2 * _SIZE**3 / least
+            fastest = min(fastest, time.perf_counter() - begin)
+    return 2 * _SIZE**3 / fastest

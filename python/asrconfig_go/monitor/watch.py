@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._base.choices import StepKind
 from .alerts import AlertReporter
@@ -15,7 +15,6 @@ from .cache_cleaning import CleanUps
 from .live_panel import Panel, PanelState
 from .loader_wait import LoaderWait
 from .messages import BestEffort, say
-from .monitor_reader import MemoryReader
 from .progress_postfix import ProgressPostfix, one_line
 from .run_log import Activity
 from .run_log_file import RunFile
@@ -23,6 +22,9 @@ from .scalars import scalars
 from .thresholds import Crossing, MemoryUse
 from .time_share import TimeShare
 from .watch_options import WatchOptions
+
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryMonitor
 
 _EVERY_S = 1.0
 
@@ -40,15 +42,14 @@ class _Shares:
 
 
 class Watch:
-    """Tells ``monitor`` of the training, warns at thresholds and of what is forecast, cleans up, shows.
+    """Reports the training to ``monitor``, warns at thresholds and of forecasts, cleans up, and draws.
 
-    A monitor that fails is logged once, and the training continues unwatched; a part of the watching that fails is left
-    out. ``inputs``, ``file``, ``postfix``, ``panel`` and ``met`` (what a guard met, a list that grows) are
-    set by whoever knows them.
+    A monitor that fails is logged once, and the training continues unwatched; a part that fails is switched off.
+    ``inputs``, ``file``, ``postfix``, ``panel`` and ``met`` (the guard's growing list of events) are set from outside.
     """
 
     def __init__(
-        self, monitor: MemoryReader, options: WatchOptions, clock: Callable[[], float] = time.monotonic
+        self, monitor: MemoryMonitor, options: WatchOptions, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.monitor, self._clock = monitor, clock
         self.inputs: BatchShapes | None = None
@@ -61,7 +62,7 @@ class Watch:
         self.clean_ups = CleanUps(options.cooldown_s, max(0.25, 3 * options.interval_ms / 1000), clock)
         self._clean_at, self._interval_s, self._looking = options.clean_at, options.interval_ms / 1000, clock()
         self._warn = Crossing(options.warn_at, options.hysteresis)
-        self._fullness, self._news = MemoryUse(monitor, clock), AlertReporter(monitor)
+        self._fullness, self._alerts = MemoryUse(monitor, clock), AlertReporter(monitor)
         self._saving, self._showing = BestEffort("the run log is not written"), BestEffort("memory is not shown")
         self._scaling = BestEffort("memory is not logged")
         self._wait: LoaderWait | None = None
@@ -71,12 +72,12 @@ class Watch:
         self._at: tuple[int, int] | None = None  # step of steps, while it trains
 
     def follow(self, wait: LoaderWait) -> None:
-        """Tell of what is spent waiting for the loader, too."""
+        """Report the time spent waiting for the loader, too."""
         self._wait = wait
         self._logged.waited, self._shown.waited = TimeShare(wait.known), TimeShare(wait.known)
 
     def see(self, inputs: BatchShapes) -> None:
-        """Tell of the batches, too, and of the useful work in them."""
+        """Report the batches and their useful work, too."""
         self.inputs = inputs
         self._logged.useful, self._shown.useful = (TimeShare(lambda: inputs.arithmetic_s) for _ in range(2))
 
@@ -149,9 +150,7 @@ class Watch:
 
     def scalars(self) -> dict[str, float]:
         """The newest figures for reporters; empty when they cannot be had."""
-        if not self.active:
-            return {}
-        return self._scaling(self._scalars) or {}
+        return (self._scaling(self._scalars) or {}) if self.active else {}
 
     def _scalars(self) -> dict[str, float]:
         if self._activity is None or self._clock() >= self._activity[0]:
@@ -166,7 +165,6 @@ class Watch:
             self.monitor.stop()
 
     def _tell(self, function: Callable[..., Any], *arguments: Any) -> bool:
-        """Call what tells the monitor of something; whether it works."""
         if not self.active:
             return False
         try:
@@ -176,26 +174,23 @@ class Watch:
         return not self.problem
 
     def _step(self, number: int) -> None:
-        seen: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
+        totals: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
         if self._met != len(self.met):  # what was computed again would count twice
-            seen = {}
-            self._say_what_was_met()
-        self.monitor.step(number, waited_s=None if self._wait is None else self._wait.last, **seen)
+            totals = {}
+            for event in self.met[self._met :]:
+                self.monitor.event("out_of_memory", str(event))
+            self._met = len(self.met)
+        self.monitor.step(number, waited_s=None if self._wait is None else self._wait.last, **totals)
 
     def _other(self, kind: StepKind, number: int | None = None) -> None:
-        seen: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
-        self.monitor.step(number, kind=kind, **seen)
-
-    def _say_what_was_met(self) -> None:
-        for event in self.met[self._met :]:
-            self.monitor.event("out_of_memory", str(event))
-        self._met = len(self.met)
+        totals: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
+        self.monitor.step(number, kind=kind, **totals)
 
     def _look(self, number: int, steps: int) -> None:
         now = self._clock()
         self._looking = now + self._interval_s
         self._tell(self._thresholds)
-        self._tell(self._news.say)
+        self._tell(self._alerts.say)
         if now >= self._next:
             self._next = now + _EVERY_S
             self._showing(self._show, number, steps, now)
@@ -207,26 +202,17 @@ class Watch:
         if share is None:
             return
         if self.clean_ups.to_be_checked:
-            self._check_clean_up()
+            text = f"memory: {self.clean_ups.check(self._fullness.fullest())}"
+            say(text)
+            self.monitor.event("clean_up", text)
         if self._warn.reached(share):
             self.warnings += 1
             say(f"memory: {self._fullness.fullest()} is over {self._warn.threshold:.0%}")
-        if share >= self._clean_at and self.clean_ups.due:
-            self._clean_up()
-
-    def _clean_up(self) -> None:
-        before = self._fullness.fullest()
-        if before is None:
-            return
-        text = f"memory: {before} is over {self._clean_at:.0%}: unused cached memory is freed"
-        say(text)
-        self.clean_ups.run(before)
-        self.monitor.event("clean_up", text, before.place)
-
-    def _check_clean_up(self) -> None:
-        text = f"memory: {self.clean_ups.check(self._fullness.fullest())}"
-        say(text)
-        self.monitor.event("clean_up", text)
+        if share >= self._clean_at and self.clean_ups.due and (before := self._fullness.fullest()) is not None:
+            text = f"memory: {before} is over {self._clean_at:.0%}: unused cached memory is freed"
+            say(text)
+            self.clean_ups.run(before)
+            self.monitor.event("clean_up", text, before.place)
 
     def _show(self, number: int, steps: int, now: float, stopped: bool = False) -> None:
         if self.postfix is None and self.panel is None:
@@ -238,11 +224,11 @@ class Watch:
         if self.panel is not None:
             done = number - self._first
             going_on = not stopped and done > 0 and steps > number
-            left = (now - self._begun) / done * (steps - number) if going_on else None
+            remaining = (now - self._begun) / done * (steps - number) if going_on else None
             monitor = self.monitor
             self.panel.show(
                 PanelState(
-                    number, steps, left, waited, useful, fullest, monitor.read(), monitor.activity(),
+                    number, steps, remaining, waited, useful, fullest, monitor.read(), monitor.activity(),
                     monitor.history(self.panel.points), monitor.alerts(), stopped,
                 )
             )  # fmt: skip

@@ -32,17 +32,10 @@ class WatchSetup:
             self._undo.pop()()
 
     def equip(
-        self,
-        watch: Watch,
-        options: WatchOptions,
-        config: Any,
-        managed: bool,
-        args: Any,
-        state: Any,
-        handler: Any,
+        self, watch: Watch, options: WatchOptions, config: Any, managed: bool, args: Any, state: Any, handler: Any,
         model: Any,
-    ) -> None:
-        """For a training that begins."""
+    ) -> None:  # fmt: skip
+        """Attach everything for a training that begins."""
         guard = guard_among(handler)
         watch.met = guard.events if guard is not None else ()
         wait, leave = follow_loader(handler)
@@ -72,7 +65,6 @@ def _can_be_hooked(args: Any, model: Any) -> bool:
 
 
 def _next_batch(watch: Watch, options: WatchOptions, config: Any, managed: bool) -> BeforeBatch | None:
-    """The prediction for each batch before it runs; None where nothing is known."""
     buckets = getattr(config, "length_buckets", ())
     table = [(bucket.up_to_s, bucket.micro_batch) for bucket in buckets if bucket.micro_batch is not None]
     if options.memory is None and not table:

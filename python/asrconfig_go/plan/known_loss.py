@@ -10,10 +10,10 @@ from ..machine.model_profile import ModelProfile
 
 
 def knows_loss(model: Any) -> bool:
-    """Whether the table of losses has that of a model, as ``profile_model`` takes it.
+    """Whether the table of losses has the loss of ``model``, which is whatever ``profile_model`` takes.
 
-    A module is looked at, as a user's class may compute another loss; anything else is known by the class that
-    fine-tuning uses. What that is is left to others to refuse.
+    Modules are inspected, as a user's class may compute another loss; anything else is known by the class that
+    fine-tuning uses.
     """
     from ..machine.model_source import is_module, model_config
 

@@ -12,33 +12,16 @@ from .._base.input_units import WORDS
 
 PREDICTED_FOR = frozenset(
     (
-        "per_device_train_batch_size",
-        "gradient_accumulation_steps",
-        "device_count",
-        "micro_batching",
-        "micro_batch_size",
-        "fp16",
-        "bf16",
-        "tf32",
-        "gradient_checkpointing",
-        "every_n_layers",
-        "offload_checkpoints",
-        "torch_compile",
-        "attn_implementation",
-        "freeze_feature_encoder",
-        "lora_rank",
-        "optimizer",
-        "length_handling",
-        "group_by_length",
-        "max_length_s",
-        "chunk_length_s",
-        "distributed",
+        "per_device_train_batch_size", "gradient_accumulation_steps", "device_count", "micro_batching",
+        "micro_batch_size", "fp16", "bf16", "tf32", "gradient_checkpointing", "every_n_layers", "offload_checkpoints",
+        "torch_compile", "attn_implementation", "freeze_feature_encoder", "lora_rank", "optimizer", "length_handling",
+        "group_by_length", "max_length_s", "chunk_length_s", "distributed",
     )
-)
-"""Overriding one of these leaves the predicted memory or times behind."""
+)  # fmt: skip
+"""Predicted memory or times no longer hold once one of these is overridden."""
 _BATCH, _STEPS, _RATE = "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"
 _OF_A_STEP = (_BATCH, _STEPS, "device_count")
-_MOST_STEPS = 65_536
+_MAX_STEPS = 65_536
 _CHECK = "plan again with what create_optimal_config takes of it, or check with estimate_memory before you train"
 
 
@@ -54,18 +37,18 @@ class Overrides:
     chosen: set[str] = field(default_factory=set)
 
     def followers(self, config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """What changes with ``changes`` and was not set itself.
+        """The settings that follow ``changes`` and that the user has not set.
 
         Accumulation follows the batch, so that a step keeps its clips; of fp16 and bf16 one turns the other off.
         """
-        chosen, found = self.chosen | changes.keys(), dict[str, Any]()
+        chosen, followers = self.chosen | changes.keys(), dict[str, Any]()
         if _BATCH in changes and _STEPS not in chosen:
             even = round(self.effective / (changes[_BATCH] * config.device_count))
-            found[_STEPS] = min(_MOST_STEPS, max(1, even))
+            followers[_STEPS] = min(_MAX_STEPS, max(1, even))
         for name, other in (("fp16", "bf16"), ("bf16", "fp16")):
             if changes.get(name) and other not in changes and getattr(config, other):
-                found[other] = False
-        return {name: value for name, value in found.items() if value != getattr(config, name)}
+                followers[other] = False
+        return {name: value for name, value in followers.items() if value != getattr(config, name)}
 
     def warn(self, config: Any, changes: Mapping[str, Any], followed: Mapping[str, Any], stacklevel: int) -> None:
         """Warn of what no longer holds, where ``changes`` and what follows them change anything of ``config``.
@@ -87,7 +70,6 @@ class Overrides:
             warnings.warn(f"{named}: {'; '.join(words)} → {_CHECK}", OverrideWarning, stacklevel=stacklevel + 1)
 
     def _step_words(self, config: Any, clips: int, rate_chosen: bool) -> str:
-        """The clips of a step now, and what the learning rate would be for them."""
         planned, words = self.effective, WORDS[config.row_kind]
         if clips == planned:
             return f"a step keeps its {words.count(planned)}"

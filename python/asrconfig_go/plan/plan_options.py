@@ -137,7 +137,7 @@ class PlanOptions(EvaluationOptions):
     rule: WeightRule | Callable[[Any], Any] | None = None
 
     def __new__(cls, *_: Any, **settings: Any) -> PlanOptions:
-        """Refuse names that are none of these, with the one that is meant."""
+        """Refuse unknown names with the likely one."""
         check_keywords(settings, [f.name for f in fields(cls)], cls.__name__, json_fields(PlanRecord))
         return super().__new__(cls)
 
@@ -155,9 +155,9 @@ class PlanOptions(EvaluationOptions):
 
     def given(self) -> dict[str, Any]:
         """What is not left to the policy, as the library takes it."""
-        given = {name: value for name, value in vars(self).items() if value is not None and name != "gpu_profile"}
-        given |= {"rule": "given"} if callable(self.rule) else {}
-        given |= {"any_depth": has_any_depth(), "can_offload": can_offload_checkpoints()}
+        settings = {name: value for name, value in vars(self).items() if value is not None and name != "gpu_profile"}
+        settings |= {"rule": "given"} if callable(self.rule) else {}
+        settings |= {"any_depth": has_any_depth(), "can_offload": can_offload_checkpoints()}
         if self.gpu_profile is not None:
-            given["kernel_profile"] = read_kernel_profile(self.gpu_profile)
-        return given
+            settings["kernel_profile"] = read_kernel_profile(self.gpu_profile)
+        return settings

@@ -51,10 +51,10 @@ class PlannedDevice:
 
 
 def planned_device(devices: Sequence[PlannedDevice], number: int) -> PlannedDevice | None:
-    """What a plan gives the GPU that CUDA calls ``number`` here; None for one that it does not have.
+    """The planned share of the GPU with CUDA's index ``number``; None for a GPU that is not in the plan.
 
-    By UUID, as CUDA may number unlike GPUs otherwise than the driver; of a plan for other GPUs of the same kind the one
-    with the least memory to use.
+    GPUs match by UUID, as CUDA and the driver may order unlike GPUs differently. In a plan for other GPUs of the same
+    kind, the one with the smallest budget is returned.
     """
     import torch
 
@@ -141,9 +141,9 @@ class Arithmetic:
     """FLOP/s of the slowest GPU in the plan's precision, as published; None where that is not known."""
 
     def flops(self, units: float) -> float:
-        """Of a clip."""
-        constant, each, square = self.clip_flops
-        return constant + units * (each + units * square)
+        """The FLOPs of a clip of so many units."""
+        constant, linear, square = self.clip_flops
+        return constant + units * (linear + units * square)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,30 +47,26 @@ def _between(low: float, high: float) -> Callable[[Any], str]:
 # Ranges of the fields that have one; each rule gives "" or what is wrong.
 _RULES: dict[str, Callable[[Any], str]] = {
     "schema_version": _between(SCHEMA_VERSION, SCHEMA_VERSION),
-    "target_batch_size": _between(1, 65536),
     "device_count": _between(1, 1024),
-    "per_device_train_batch_size": _between(1, 65536),
-    "gradient_accumulation_steps": _between(1, 65536),
-    "per_device_eval_batch_size": _between(1, 65536),
     "dataloader_num_workers": _between(0, 256),
     "dataloader_prefetch_factor": _between(1, 256),
-    "chunk_length_s": _between(0.1, 86400),
     "learning_rate": _between(1e-12, 10),
     "num_train_epochs": _between(1e-6, 1e6),
-    "warmup_ratio": _between(0, 1),
-    "weight_decay": _between(0, 1),
-    "max_grad_norm": _between(0, 1e6),
     "seed": _between(0, 2**32 - 1),
     "safety_margin": _between(*MARGIN_RANGE),
-    "micro_batch_size": _between(1, 65536),
-    "micro_batch_overhead_s": _between(0, 1e6),
-    "max_length_s": _between(0.1, 86400),
-    "eval_accumulation_steps": _between(1, 65536),
-    "eval_steps": _between(1, 2**31),
-    "save_steps": _between(1, 2**31),
-    "eval_samples": _between(1, 2**31),
     "lora_rank": _between(0, 65536),
-}
+    **dict.fromkeys(("warmup_ratio", "weight_decay"), _between(0, 1)),
+    **dict.fromkeys(("max_grad_norm", "micro_batch_overhead_s"), _between(0, 1e6)),
+    **dict.fromkeys(("chunk_length_s", "max_length_s"), _between(0.1, 86400)),
+    **dict.fromkeys(("eval_steps", "save_steps", "eval_samples"), _between(1, 2**31)),
+    **dict.fromkeys(
+        (
+            "target_batch_size", "per_device_train_batch_size", "per_device_eval_batch_size", "micro_batch_size",
+            "gradient_accumulation_steps", "eval_accumulation_steps",
+        ),
+        _between(1, 65536),
+    ),
+}  # fmt: skip
 
 
 @dataclasses.dataclass(repr=False)
@@ -176,6 +172,11 @@ class PlanRecord:
     def __post_init__(self) -> None:
         vars(self)["_overrides"] = Overrides(self.effective_batch_size)
 
+    def fits_whole(self, args: Any) -> bool:
+        """Whether each process's share of a step, by these ``TrainingArguments``, fits at once."""
+        share: int = args.train_batch_size * args.gradient_accumulation_steps
+        return self.micro_batch_size >= max([share, *(device.samples for device in self.devices)])
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of ``save``."""
         return dict(to_json(self))
@@ -224,7 +225,6 @@ class PlanRecord:
 
 
 def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:
-    """What a plan of schema version 1 did without saying so."""
     newer = {f.name: to_json(f.default) for f in dataclasses.fields(PlanRecord) if f.default is not dataclasses.MISSING}
     newer["micro_batch_size"] = data.get("per_device_train_batch_size", 1)
     newer["length_handling"] = "grouped" if data.get("group_by_length") else "random"
@@ -233,14 +233,12 @@ def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nearest(name: str) -> str:
-    near = nearest(name, json_fields(PlanRecord), 2)
-    return near if near else "see dataclasses.fields(TrainingConfig) for the settings there are"
+    return nearest(name, json_fields(PlanRecord), 2) or "see dataclasses.fields(TrainingConfig) for all settings"
 
 
 def checked_setting(name: str, value: Any) -> Any:
     """``value`` as the setting ``name`` takes it. Raises ``InvalidArgumentError`` for a wrong type or range."""
     value = checked(name, value, json_fields(PlanRecord)[name])
-    wrong = _RULES[name](value) if name in _RULES and value is not None else ""
-    if wrong:
-        raise InvalidArgumentError(f"{name} = {value!r} {wrong}", "choose a value in that range")
+    if name in _RULES and value is not None and (problem := _RULES[name](value)):
+        raise InvalidArgumentError(f"{name} = {value!r} {problem}", "choose a value in that range")
     return value

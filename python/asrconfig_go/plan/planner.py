@@ -14,11 +14,13 @@ from functools import cached_property
 from typing import Any
 
 from .._base import native
-from .._base.defaults import TRACED_MICRO_BATCHES
+from .._base.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from .._base.errors import AsrConfigError, UnsupportedError
 from .._base.files import cache_folder
 from .._base.fingerprint import fingerprint
-from ..machine.model_source import ModelSource, model_source
+from .._base.input_units import InputUnit
+from ..machine.model_profile import ModelProfile
+from ..machine.model_source import ModelSource, can_trace, is_module, model_source
 from ..memory.calibration_record import find_calibration
 from ..memory.memory_model import MemoryModel
 from ..memory.memory_settings import MemorySettings, Target
@@ -48,10 +50,10 @@ class NotTraced:
 class Tracer:
     """Traces a model with the settings that a plan chooses, for one GPU.
 
-    ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` plans for a card of the catalogue.
-    ``lora_rank`` is that of adapters that the model does not have yet. ``opened`` keeps traces for the tracers of other
-    GPUs with the same kernels. ``record`` False answers from the recordings that come with the package alone, None
-    from them where they show what the installed packages do.
+    ``model`` and ``batch_fn`` are what ``MemoryModel.trace`` takes; ``gpu`` names a card of the catalogue.
+    ``lora_rank`` is the rank of adapters that the model does not have yet. ``opened`` shares traces between GPUs with
+    the same kernels. With ``record=False`` only recordings that come with the package are used, with None those that
+    show what the installed packages do are preferred.
     """
 
     def __init__(
@@ -78,20 +80,20 @@ class Tracer:
 
     @property
     def last_settings(self) -> MemorySettings | None:
-        """Those of the newest trace: of a plan that does not fit, the ones with the least memory."""
+        """The settings of the newest trace; in a plan that does not fit, those with the least memory."""
         return next((memory.settings for memory in reversed(self._models.values())), None)
 
     def check(self) -> None:
-        """Raises ``InvalidArgumentError`` for what is wrong with the model itself, however it is planned."""
-        with contextlib.suppress(UnsupportedError):  # which is no more than a reason not to trace it
+        """Raise ``InvalidArgumentError`` for a model that is invalid with any settings."""
+        with contextlib.suppress(UnsupportedError):  # then it is not traced
             _ = self._source
 
     def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
-        """What the planner wants to know: what fits for each length, the peaks of the longest clips.
+        """Answer the planner: what fits for each length, and the peaks of the longest clips.
 
-        ``durations`` are seconds that hold the shortest and the longest. The answer to the same question is kept.
+        ``durations`` must include the shortest and the longest. Answers are cached between sessions.
         """
-        table = self._kept_table(wanted, durations)
+        table = self._cached_table(wanted, durations)
         answer = None if table is None else table.find()
         if answer is None:
             answer = TracedAnswers(self._opened(wanted), wanted, durations, self._batch_fn).answer()
@@ -99,8 +101,7 @@ class Tracer:
                 table.store(answer)
         return answer
 
-    def _kept_table(self, wanted: Wanted, durations: Sequence[float]) -> KeptTable | None:
-        """Where the answer is kept; None for batches of the user's own, and for models that nothing identifies."""
+    def _cached_table(self, wanted: Wanted, durations: Sequence[float]) -> KeptTable | None:
         source = self._source
         if self._batch_fn is not None or source.identity is None:
             return None
@@ -147,21 +148,51 @@ class Tracer:
         return MemoryModel.trace(source, self._batch_fn, **settings, gpu=self._gpu, progress=self._progress)
 
 
+def records_steps(trace: bool | None) -> bool:
+    """Whether a training step is recorded where no recording is known."""
+    return trace is not False and can_trace()
+
+
+def tracer_for(
+    model: Any, trace: bool | None, batch_fn: Callable[[int, int, int], dict[str, Any]] | None, **settings: Any
+) -> Tracer | NotTraced:
+    """The tracer of ``model`` with these settings of ``Tracer``, or the reason why it is not traced."""
+    if isinstance(model, ModelProfile):
+        return NotTraced("only its counts are known", "Pass the model instead of its profile.")
+    if trace is False and is_module(model):
+        return NotTraced("trace=False was asked for", "Leave trace out.")
+    recorded = records_steps(trace)
+    return Tracer(model, record=trace if recorded else False, batch_fn=batch_fn if recorded else None, **settings)
+
+
+def traced_batches(
+    batch_fn: Callable[[int, int, int], dict[str, Any]] | None, examples: Any, unit: InputUnit | None, durations: Any
+) -> Any:
+    """What makes the batches of a trace: ``batch_fn``, else the collator's ``examples``; None for made-up batches."""
+    if batch_fn is None and examples is not None:
+        return examples.batches(() if unit else durations)
+    if batch_fn is None or unit is None or unit.per_second == SAMPLING_RATE or not callable(batch_fn):
+        return batch_fn
+    from ..trace import SpeechBatches
+
+    return SpeechBatches(batch_fn, unit.per_second, unit.fixed)
+
+
 @dataclass(frozen=True)
 class KeptTable:
-    """One answer of a trace, kept between sessions: the same question takes half a second of simulation otherwise."""
+    """One answer of a trace, cached between sessions: simulating it again takes half a second."""
 
     key: str
 
     @classmethod
     def of(cls, *decided: Any) -> KeptTable:
-        """The answer that these JSON values, the library and this package's code decide."""
+        """The answer for these JSON values, this version of the library and of this package's code."""
         library = native.library_path().stat()
         code = [library.st_mtime_ns, library.st_size, code_digest("batching", "memory", "plan")]
         return cls(fingerprint(*decided, code))
 
     def find(self) -> dict[str, Any] | None:
-        """None when there is none, or none that is whole: that is removed."""
+        """The answer; None if there is none. A damaged file is removed."""
         path = self._cache().find(self.key)
         if path is None:
             return None
@@ -176,7 +207,7 @@ class KeptTable:
         return dict(json.loads(data[_DIGEST:]))
 
     def store(self, answer: dict[str, Any]) -> None:
-        """Keep an answer; where nothing can be written, nothing is kept."""
+        """Cache an answer, where the cache can be written."""
         body = json.dumps(answer, separators=(",", ":")).encode()
         if len(body) <= _LARGEST - _DIGEST:
             self._cache().store(self.key, _digest(body) + body)
@@ -191,10 +222,10 @@ def _digest(body: bytes) -> bytes:
 
 
 def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotTraced) -> dict[str, Any]:
-    """Trace with ``tracer`` what the planner wants to know, until it wants no more; its plan as a JSON object.
+    """Answer the planner's questions with ``tracer`` until it has none left; returns its plan as a JSON object.
 
-    ``durations`` are the seconds of every clip, empty where they are not known. A model that cannot be traced is
-    reported once, as a ``NotTracedWarning``, and planned by the published formula.
+    ``durations`` are the seconds of every clip, empty where they are unknown. A model that cannot be traced is reported
+    by one ``NotTracedWarning``, and planned by the published formula.
     """
     traced, missing = ([], tracer) if isinstance(tracer, NotTraced) else _traced(request, durations, tracer)
     last = {**request, "traced": traced, "not_traced": None if missing is None else asdict(missing)}
@@ -204,7 +235,6 @@ def plan(request: dict[str, Any], durations: array[float], tracer: Tracer | NotT
 def _traced(
     request: dict[str, Any], durations: array[float], tracer: Tracer
 ) -> tuple[list[dict[str, Any]], NotTraced | None]:
-    """What the planner wanted to know, and why no more was traced, if something failed."""
     tracer.check()
     traced: list[dict[str, Any]] = []
     lengths = durations or array("d", (request["dataset"]["min_s"], request["dataset"]["max_s"]))
@@ -225,7 +255,6 @@ def _traced(
 
 
 def _failed(error: AsrConfigError, warn: bool) -> NotTraced:
-    """A trace that fails is a warning instead of an error: the plan names its estimator."""
     if warn:
         warnings.warn(
             f"the model could not be traced ({error.message}): its memory is estimated without a trace",

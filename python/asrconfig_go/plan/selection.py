@@ -58,7 +58,7 @@ class Selection:
 
 
 def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
-    """Which of the clips, by their ``durations`` in seconds, ``config`` trains on.
+    """Select the clips, by their ``durations`` in seconds, that ``config`` trains on.
 
     Clips over ``max_length_s`` and those whose duration is NaN (not readable) are left out, those over
     ``chunk_length_s`` are kept and named. Raises ``InvalidArgumentError`` for invalid durations, and
@@ -78,13 +78,13 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
     seconds = _seconds(durations)
     longest = math.inf if config.max_length_s is None else config.max_length_s
     chunk = math.inf if config.chunk_length_s is None else config.chunk_length_s
-    kept, too_long, unreadable, to_cut = (array("q") for _ in range(4))
+    usable, too_long, unreadable, to_cut = (array("q") for _ in range(4))
     for i, s in enumerate(seconds):
-        (unreadable if math.isnan(s) else too_long if s > longest else kept).append(i)
+        (unreadable if math.isnan(s) else too_long if s > longest else usable).append(i)
         if chunk < s <= longest:
             to_cut.append(i)
     rows = WORDS[config.row_kind]
-    if not kept:
+    if not usable:
         raise EmptyDatasetError(
             f"no {rows.noun} is left of {len(seconds)}: {len(too_long)} are over {rows.length(longest)}, "
             f"{len(unreadable)} unreadable",
@@ -95,8 +95,8 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
         return sum(seconds[i] for i in clips) / 3600
 
     return Selection(
-        kept, too_long, unreadable, to_cut,
-        hours(kept), hours(too_long), hours(to_cut), config.max_length_s, config.chunk_length_s,
+        usable, too_long, unreadable, to_cut,
+        hours(usable), hours(too_long), hours(to_cut), config.max_length_s, config.chunk_length_s,
         row_kind=config.row_kind,
     )  # fmt: skip
 
@@ -140,19 +140,19 @@ def _cut(
         chosen.chunk_length_s or math.inf, align, processor, limits_of("whisper") if decoder else None
     )
     pieces, record, not_cut = cut_long_clips(dataset, seconds, chosen.kept, settings, progress=True)
-    left = set(not_cut)
-    kept, cut = (array("q", (i for i in rows if i not in left)) for rows in (chosen.kept, chosen.to_cut))
+    uncut = set(not_cut)
+    remaining, cut = (array("q", (i for i in rows if i not in uncut)) for rows in (chosen.kept, chosen.to_cut))
     lost = record.not_cut_hours + sum(record.lost.values())
     chosen = replace(
-        chosen, kept=kept, to_cut=cut, not_cut=array("q", not_cut), kept_hours=chosen.kept_hours - lost,
+        chosen, kept=remaining, to_cut=cut, not_cut=array("q", not_cut), kept_hours=chosen.kept_hours - lost,
         to_cut_hours=chosen.to_cut_hours - record.not_cut_hours, long_clips=record,
     )  # fmt: skip
-    if not kept:
+    if not remaining:
         raise EmptyDatasetError(
             f"no clip is left: {'; '.join(record.lines())}",
             "add a column segments with times and texts, or pass align=CTCAligner(model, processor)",
         )
-    return (pieces if cut else _taken(dataset, kept)), chosen
+    return (pieces if cut else _taken(dataset, remaining)), chosen
 
 
 def _measured(dataset: Any) -> Sequence[float]:

@@ -64,7 +64,7 @@ class Wanted(NamedTuple):
         return TracedSettings(*(getattr(self, name) for name in TracedSettings._fields))
 
     def refused(self, error: AsrConfigError, longest_s: float) -> dict[str, Any]:
-        """What is known of settings that the model cannot train with, such as checkpointing: no clip fits."""
+        """The answer for settings that the model cannot train with: no clip fits."""
         words = ", ".join(f"{name}={value!r}" for name, value in self.settings._asdict().items())
         return {
             **self.settings._asdict(),
@@ -76,7 +76,7 @@ class Wanted(NamedTuple):
 
 
 class TracedAnswers:
-    """Answers about one traced step with clips of these ``durations``, of batches as ``batch_fn`` makes them."""
+    """Answers about one traced step, for clips of these ``durations`` and batches as ``batch_fn`` makes them."""
 
     def __init__(
         self, memory: MemoryModel, wanted: Wanted, durations: Sequence[float], batch_fn: Callable[..., Any] | None
@@ -150,7 +150,6 @@ class TracedAnswers:
         }
 
     def _shapes(self, rows: Table) -> Iterator[Shape]:
-        """A short clip alone, a usual micro-batch and the longest clip alone."""
         mean = max(_SHORTEST_S, sum(self._durations) / len(self._durations))
         usual = max(1, next((size for seconds, size in rows if seconds >= mean), rows[-1][1]))
         sizes = [(1, min(_SHORTEST_S, mean / 2)), (usual, mean), (1, max(self._worst.longest_s, 2 * mean))]
@@ -222,13 +221,13 @@ class TracedAnswers:
         micro_batches = -(-self._wanted.share // (in_steps_of or batch))
         worst = self._worst
         estimate = self._memory.estimate(batch, worst.seconds, worst.labels, accumulation=micro_batches, timeline=0)
-        rest = {"cached": estimate.peak_reserved - estimate.peak_allocated, "context": self._outside}
-        held = [*estimate.at_peak.components.items(), *rest.items()]
+        overhead = {"cached": estimate.peak_reserved - estimate.peak_allocated, "context": self._outside}
+        parts = [*estimate.at_peak.components.items(), *overhead.items()]
         return {
             "batch": batch,
             "bytes": estimate.peak_reserved + self._outside,
             "pinned_bytes": estimate.pinned_bytes or 0,
-            "parts": [{"name": name, "bytes": size} for name, size in held if size > 0],
+            "parts": [{"name": name, "bytes": size} for name, size in parts if size > 0],
         }
 
     def _evaluation(self, batch: int) -> tuple[int | None, dict[str, Any] | None]:
@@ -239,9 +238,9 @@ class TracedAnswers:
         """
         wanted, seconds = self._wanted, self._worst.seconds
         cache = wanted.beams * self._memory.cache_bytes(wanted.tokens) if wanted.generates else 0
-        most = max(wanted.share, batch)
+        limit = max(wanted.share, batch)
         try:
-            while 2 * batch <= most and self._evaluated(2 * batch) + 2 * batch * cache <= self._limit:
+            while 2 * batch <= limit and self._evaluated(2 * batch) + 2 * batch * cache <= self._limit:
                 batch *= 2
             while batch > 1 and cache and self._evaluated(batch) + batch * cache > self._limit:
                 batch -= 1
@@ -259,8 +258,8 @@ def decoder_of(memory: MemoryModel, seconds: float, cache_bytes: int = 0) -> dic
     if not layers:
         return None
     share = layers / (layers + memory.about["encoder_layers"])
-    most = int(memory.about.get("max_labels") or 0)
-    return {"share": share, "tokens": memory.labels(seconds), "most_tokens": most, "cache_bytes": cache_bytes}
+    max_labels = int(memory.about.get("max_labels") or 0)
+    return {"share": share, "tokens": memory.labels(seconds), "most_tokens": max_labels, "cache_bytes": cache_bytes}
 
 
 def _divisors(share: int) -> list[int]:
@@ -268,7 +267,6 @@ def _divisors(share: int) -> list[int]:
 
 
 def _extended(peaks: list[dict[str, Any]], size: int) -> float:
-    """About the peak of a larger micro-batch, if memory goes on rising as it did."""
     last = peaks[-1]
     before = peaks[-2] if len(peaks) > 1 else {"batch": 0, "bytes": 0}
     rise = (last["bytes"] - before["bytes"]) / (last["batch"] - before["batch"])
@@ -276,7 +274,6 @@ def _extended(peaks: list[dict[str, Any]], size: int) -> float:
 
 
 def _lengths(shortest_s: float, longest_s: float) -> list[float]:
-    """Lengths in equal ratios from the shortest clip's to the longest's."""
     shortest_s = min(longest_s, max(0.5, shortest_s))
     if longest_s / shortest_s < 1.001:
         return [longest_s]

@@ -16,9 +16,9 @@ _ABOUT = 0.98  # of a pair that is traced for its own sake, no other has so much
 
 @dataclass(frozen=True)
 class Pairs:
-    """What is known of the rows: ``rows`` are length and labels of some, ``longest_s`` the seconds of the longest.
+    """Seconds and labels of some ``rows``, and ``longest_s``, the seconds of the longest row of all.
 
-    ``seconds`` and ``labels`` are those of the worst; the labels are None, for a usual text, where no row is known.
+    ``seconds`` and ``labels`` belong to the worst row; labels are None, for a usual text, where no row is known.
     """
 
     rows: tuple[tuple[float, int], ...]
@@ -51,8 +51,8 @@ class Pairs:
             return seconds, None
         if seconds >= self.longest_s:
             return self.seconds, self.labels
-        known = [labels for length, labels in self.rows if length <= _SAME * seconds]
-        return seconds, max(known, default=None)
+        label_counts = [labels for length, labels in self.rows if length <= _SAME * seconds]
+        return seconds, max(label_counts, default=None)
 
 
 def _front(rows: list[tuple[float, int]], share: float) -> list[tuple[float, int]]:

@@ -1,15 +1,15 @@
-"""A small Whisper vocabulary learnt from transcripts: bytes, their most frequent pairs, and Whisper's marks."""
+"""A small Whisper vocabulary learnt from transcripts: bytes, their most frequent pairs, and Whisper's tokens."""
 
 from __future__ import annotations
 
 import tempfile
-from pathlib import Path
 from typing import Any
+
+from ..demo.tiny_models import MEL_BINS
 
 _TOKENS = 512  # of bytes and merged pairs
 _MARKS = ("<|endoftext|>", "<|startoftranscript|>", "<|translate|>", "<|transcribe|>", "<|notimestamps|>")
-MEL_BINS = 40
-SECONDS = 5  # that the tiny model hears at once
+SECONDS = 5  # of input of the tiny model
 
 
 def tiny_whisper_processor(texts: list[str]) -> Any:
@@ -28,12 +28,7 @@ def _tokenizer(texts: list[str]) -> Any:
     learnt.train_from_iterator(texts, vocab_size=_TOKENS, min_frequency=2, show_progress=False)
     with tempfile.TemporaryDirectory() as folder:
         learnt.save_model(folder)
-        tokenizer = _opened(WhisperTokenizer, Path(folder))
+        tokenizer = WhisperTokenizer.from_pretrained(folder, pad_token=_MARKS[0])
     tokenizer.add_tokens([AddedToken(mark, special=True, normalized=False) for mark in _MARKS], special_tokens=True)
     tokenizer.set_prefix_tokens()
     return tokenizer
-
-
-def _opened(kind: Any, folder: Path) -> Any:
-    """The tokenizer of two files, whether it takes their names or what is in them."""
-    return kind.from_pretrained(str(folder), pad_token=_MARKS[0])

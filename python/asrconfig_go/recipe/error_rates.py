@@ -16,16 +16,16 @@ def edit_distance(reference: Sequence[Hashable], hypothesis: Sequence[Hashable])
     places: dict[Hashable, int] = {}
     for place, token in enumerate(reference):
         places[token] = places.get(token, 0) | 1 << place
-    whole, last = (1 << len(reference)) - 1, 1 << (len(reference) - 1)
-    up, down, distance = whole, 0, len(reference)
+    ones, last = (1 << len(reference)) - 1, 1 << (len(reference) - 1)
+    up, down, distance = ones, 0, len(reference)
     for token in hypothesis:
         same = places.get(token, 0)
         diagonal = (((same & up) + up) ^ up) | same | down
-        right, left = down | ~(diagonal | up) & whole, up & diagonal
-        distance += bool(right & last) - bool(left & last)
-        right, left = right << 1 | 1, left << 1
-        up = (left | ~(diagonal | right)) & whole
-        down = right & diagonal & whole
+        plus, minus = down | ~(diagonal | up) & ones, up & diagonal
+        distance += bool(plus & last) - bool(minus & last)
+        plus, minus = plus << 1 | 1, minus << 1
+        up = (minus | ~(diagonal | plus)) & ones
+        down = plus & diagonal & ones
     return distance
 
 

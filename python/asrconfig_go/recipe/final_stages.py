@@ -22,65 +22,48 @@ _ALL = "eval_all"  # a curve of its own, beside that of the clips drawn for eval
 
 def finished(run: Run) -> FineTuneResult:
     """Evaluate the model, and write the model card and the report next to it; nothing where ``save_by`` stopped it."""
-    result = _trained(run)
+    result = FineTuneResult(
+        output_dir=run.options.output, model=run.options.model, wer_before=run.before, wer=None, cer=None,
+        loss=_loss(run.trainer), samples=(),
+        training=run.manager.report,  # type: ignore[arg-type]  # there is one once train has ended
+        config=run.plan, notes=run.data.notes, memory=str(run.watch.summary()),
+    )  # fmt: skip
     if result.training.stopped:
         return result
-    rates = _rates(run.trainer, run.data.evaluation) if run.data.evaluation is not None else {}
-    result = replace(result, wer=rates.get("eval_wer"), cer=rates.get("eval_cer"), samples=_samples(run))
+    evaluation = run.data.evaluation
+    if evaluation is not None:
+        rates = _rates(run.trainer, evaluation)
+        samples = tuple(zip(column(evaluation, "text"), run.transcribed(_SAMPLES), strict=False))
+        result = replace(result, wer=rates.get("eval_wer"), cer=rates.get("eval_cer"), samples=samples)
     if not run.trainer.is_world_process_zero():
         return result
     save_whole(run.options.output / "README.md", model_card(result).encode())
     return replace(result, report=_report(run.options.output), pushed=_pushed(run))
 
 
-def _trained(run: Run) -> FineTuneResult:
-    """What the training gives by itself."""
-    return FineTuneResult(
-        output_dir=run.options.output,
-        model=run.options.model,
-        wer_before=run.before,
-        wer=None,
-        cer=None,
-        loss=_loss(run.trainer),
-        samples=(),
-        training=run.manager.report,  # type: ignore[arg-type]  # there is one once train has ended
-        config=run.plan,
-        notes=run.data.notes,
-        memory=str(run.watch.summary()),
-    )
-
-
 def _rates(trainer: Any, evaluation: Any) -> dict[str, Any]:
-    """With all clips, after the last step. A Trainer that evaluates with all of them may have done so by itself."""
+    """Evaluate with all clips after the last step, unless the Trainer has done so itself."""
     if trainer.eval_dataset is not evaluation:
-        found = trainer.evaluate(evaluation, metric_key_prefix=_ALL)
-        return {name.replace(_ALL, "eval", 1): value for name, value in found.items()}
-    known = [entry for entry in trainer.state.log_history if "eval_wer" in entry]
-    if known and known[-1].get("step") == trainer.state.global_step:
-        return dict(known[-1])
+        metrics = trainer.evaluate(evaluation, metric_key_prefix=_ALL)
+        return {name.replace(_ALL, "eval", 1): value for name, value in metrics.items()}
+    entries = [entry for entry in trainer.state.log_history if "eval_wer" in entry]
+    if entries and entries[-1].get("step") == trainer.state.global_step:
+        return dict(entries[-1])
     return dict(trainer.evaluate())
 
 
 def _loss(trainer: Any) -> float | None:
-    """The mean loss that the Trainer reports at the end of a training."""
-    told = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
-    return float(told[-1]) if told else None
-
-
-def _samples(run: Run) -> tuple[tuple[str, str], ...]:
-    if run.data.evaluation is None:
-        return ()
-    return tuple(zip(column(run.data.evaluation, "text"), run.transcribed(_SAMPLES), strict=False))
+    losses = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
+    return float(losses[-1]) if losses else None
 
 
 def _report(output: Path) -> Path | None:
-    """Write the page of the run's report. It is worth less than the model: nothing ends because of it."""
     from ..report import report
 
     page = output / "report.html"
     try:
         report(output).to_html(page)
-    except AsrConfigError:  # the training was not watched
+    except AsrConfigError:
         return None
     return page
 

@@ -46,7 +46,7 @@ class FineTuneResult:
         lines = [
             f"{self.model}: {plural(self.training.steps, 'step')} in {self.training.seconds:.0f} s",
             *self._rates(),
-            *(f"  said: {_short(said):<32}  heard: {_short(heard)}" for said, heard in self.samples),
+            *(f"  said: {_short(reference):<32}  heard: {_short(heard)}" for reference, heard in self.samples),
             *([self.memory] if self.memory else []),
             f"model, processor and plan: {self.output_dir}" + (f"; report: {self.report}" if self.report else ""),
             *([self.pushed] if self.pushed else []),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from .._base.adapters import add_lora
 from .._base.defaults import SAMPLING_RATE
+from .._base.output import show
 from ..loading.processor_batches import CollatorSettings, asked_language
 from ..plan.plan_record import FILE
-from ..training.checkpoint_space import check_room, disk_errors_explained
+from ..training.checkpoint_space import check_room, disk_errors_explained, saved_so_far
 from ..view.units import say
 from .error_rates import word_error_rate
 from .fine_tune_options import FineTuneOptions
 from .fine_tune_result import FineTuneResult
-from .interruption import resume_command_shown
 from .labelling import prepare
 from .long_recordings import load_aligner
 from .model_building import load_model
@@ -58,25 +59,24 @@ class Run:
                 save_model(self.trainer, self.options.output)
             return finish(self)
 
-    def say(self, stage: str, what: Any) -> None:
+    def say(self, stage: str, text: Any) -> None:
         """Print a stage."""
-        say(self.options.verbose and (self.trainer is None or self.trainer.is_world_process_zero()), stage, what)
+        say(self.options.verbose and (self.trainer is None or self.trainer.is_world_process_zero()), stage, text)
 
     def _prepare(self) -> None:
-        """Clean transcripts, processor and model, labels."""
         options, data = self.options, self.data
         self.say("Speech", data)
         cleans = family(options.model) == "ctc" if options.clean is None else options.clean
         cleaned = data.clean(language=options.language) if cleans else data.with_texts(str.strip)
         self.processor = build_processor(column(cleaned.train, "text"), options.model, language=options.language)
-        given = given_plan(options)
-        rank = given.lora_rank if given else options.rank
+        plan = given_plan(options)
+        rank = plan.lora_rank if plan else options.rank
         check_bits(options.bits, bool(rank), options.tiny)
         self.model = load_model(options.model, self.processor, seed=options.seed, bits=options.bits)
         if rank:
             self.model = add_lora(self.model, rank, seed=options.seed)
         aligner = load_aligner(options.align) if options.align else None
-        chunk = given.chunk_length_s if given else None
+        chunk = plan.chunk_length_s if plan else None
         self.data = prepare(
             cleaned, self.processor, model=self.model, align=aligner, chunk_length_s=chunk, progress=options.verbose
         )
@@ -85,7 +85,6 @@ class Run:
         check_room(options.output, self.model)
 
     def _select(self) -> None:
-        """Leave out the clips that the plan leaves out."""
         seconds = [length / SAMPLING_RATE for length in column(self.data.train, "length")]
         train, selection = self.plan.select(self.data.train, seconds)
         if len(train) < len(seconds):
@@ -98,13 +97,13 @@ class Run:
         options, plan, clips = self.options, self.plan, len(self.data.train)
         if options.epochs is not None:
             plan.num_train_epochs = float(options.epochs)
+        steps = options.steps or plan.max_steps(clips)
+        interval = plan.save_steps if options.steps is None and options.epochs is None else None
         settings = {
-            **schedule(
-                options.steps or plan.max_steps(clips), self.data.evaluation is not None, self._planned_interval()
-            ),
+            **schedule(steps, self.data.evaluation is not None, interval),
             **speech_settings(self.model, self.data),
             **({"max_steps": options.steps} if options.steps else {}),
-            **(self._from_random_weights() if options.tiny else {}),
+            **(self._from_random_weights(steps) if options.tiny else {}),
             "disable_tqdm": not options.verbose,
         }
         others = override(plan, options.settings)
@@ -116,73 +115,61 @@ class Run:
         plan.save(options.output / FILE)
         self.manager.explain().save(options.output / "plan.html")
         callbacks = [self.watch, *options.callbacks]
-        collating: CollatorSettings = {
-            "load": plan.clip_loader(),
-            **asked_language(self.processor, options.language),
-        }
-        trainer = make_trainer(
-            self.model, args, self._during_training(), self.processor, callbacks=callbacks, **collating
-        )
+        collating: CollatorSettings = {"load": plan.clip_loader(), **asked_language(self.processor, options.language)}
+        data = self._during_training()
+        trainer = make_trainer(self.model, args, data, self.processor, callbacks=callbacks, **collating)
         if not options.verbose:
             trainer.remove_callback(PrinterCallback)  # it prints what the bar would
         return trainer
 
     def _during_training(self) -> SpeechData:
-        """The data with as many clips to evaluate with as the plan has time for; the last evaluation takes all."""
-        whole = self.data
-        data = whole.evaluated_with(self.plan.eval_samples, self.options.seed)
-        if data.evaluation is None or data is whole:
-            return whole
-        drawn = f"{len(data.evaluation)} of {len(column(whole.evaluation, 'text'))} clips, drawn at random"
+        """The data with as many evaluation clips as the plan has time for; the last evaluation takes all."""
+        data = self.data.evaluated_with(self.plan.eval_samples, self.options.seed)
+        if data.evaluation is None or data is self.data:
+            return data
+        drawn = f"{len(data.evaluation)} of {len(column(self.data.evaluation, 'text'))} clips, drawn at random"
         note = f"evaluations during training take {drawn}; the last one takes all"
-        self.data = whole.noted(note)
+        self.data = self.data.noted(note)
         self.say("Evaluations", Notes([note]))
         return data
 
-    def _planned_interval(self) -> int | None:
-        """The plan's interval of evaluations and checkpoints, where the run is as long as the plan's."""
-        return self.plan.save_steps if self.options.steps is None and self.options.epochs is None else None
-
-    def _from_random_weights(self) -> dict[str, Any]:
-        steps = self.options.steps or self.plan.max_steps(len(self.data.train))
+    def _from_random_weights(self, steps: int) -> dict[str, Any]:
         settings = {**FROM_RANDOM_WEIGHTS, "warmup_steps": max(1, steps // 10)}
-        said = ", ".join(f"{name} {value:g}" for name, value in settings.items() if not isinstance(value, bool))
-        self.say("Settings", Notes([f"random weights need other settings than the plan's: {said}"]))
+        values = ", ".join(f"{name} {value:g}" for name, value in settings.items() if not isinstance(value, bool))
+        self.say("Settings", Notes([f"random weights need other settings than the plan's: {values}"]))
         return settings
 
     def _train(self, stack: ExitStack) -> None:
-        options, trainer = self.options, self.trainer
-        if options.tiny:
-            from .demo_training import one_thread
+        options, trainer, evaluation = self.options, self.trainer, self.data.evaluation
+        if options.tiny:  # too small for two threads: they wait for each other where cores are shared
+            import torch
 
-            stack.enter_context(one_thread())
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
         stack.callback(self.manager.attach(trainer).detach)
-        if self.data.evaluation is not None and options.resume is False and self._short_evaluation():
-            self.before = self._word_error_rate()
-        with resume_command_shown(trainer, options.verbose):
+        fresh = evaluation is not None and options.resume is False
+        if fresh and sum(column(evaluation, "length")) <= _BEFORE_S * SAMPLING_RATE:
+            # Not by trainer.evaluate(): before a training has begun, its reporters write to the working folder.
+            self.before = word_error_rate(column(evaluation, "text"), self.transcribed(None))
+        try:
             self.manager.train(
-                trainer,
-                resume=options.resume,
-                save_by=options.save_by,
-                profile=options.profile,
+                trainer, resume=options.resume, save_by=options.save_by, profile=options.profile,
                 verbose=options.verbose,
-            )
-
-    def _word_error_rate(self) -> float:
-        # Not by trainer.evaluate(): before a training has begun, its reporters write to the working folder.
-        evaluation = self.data.evaluation
-        heard = self.transcribed(None)
-        return word_error_rate(column(evaluation, "text"), heard)
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            if options.verbose and trainer.is_world_process_zero():
+                state, output = trainer.state, Path(trainer.args.output_dir)
+                show(
+                    f"\nStopped at step {state.global_step} of {state.max_steps}: {saved_so_far(output)}\n"
+                    "  → continue with the same call with resume=True (asrconfig train … --resume)"
+                )
+            raise
 
     def transcribed(self, n: int | None) -> list[str]:
-        """What the model hears in the first ``n`` clips to evaluate with; in all of them for None."""
+        """Transcribe the first ``n`` clips to evaluate with, or all of them for None."""
         longest = getattr(self.trainer.args, "generation_max_length", None)
-        shown = self.options.verbose and n is None
+        progress = self.options.verbose and n is None
         return transcribe(
-            self.model, self.processor, self.data.evaluation, n=n, max_length=longest, progress=shown,
+            self.model, self.processor, self.data.evaluation, n=n, max_length=longest, progress=progress,
             language=self.options.language,
         )  # fmt: skip
-
-    def _short_evaluation(self) -> bool:
-        seconds: float = sum(column(self.data.evaluation, "length")) / SAMPLING_RATE
-        return seconds <= _BEFORE_S

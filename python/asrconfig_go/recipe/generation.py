@@ -18,7 +18,7 @@ def generates(model: Any) -> bool:
 
 
 def generated(model: Any, inputs: dict[str, Any], limit: int | None) -> Any:
-    """The tokens behind the prompts of ``inputs``, at most ``limit`` (None: what the model says).
+    """The tokens behind the prompts of ``inputs``, at most ``limit`` (None: the model's own limit).
 
     Transducers stop with the clip, and take no limit.
     """
@@ -28,15 +28,15 @@ def generated(model: Any, inputs: dict[str, Any], limit: int | None) -> Any:
     with warnings.catch_warnings():
         # A transducer's own limit is of its frames; transformers recommends another all the same.
         warnings.filterwarnings("ignore", message="Using the model-agnostic default `max_length`")
-        found = model.generate(**inputs, **limits)
-    if getattr(found, "durations", None) is not None:
-        return _within_clips(model, inputs, found)
-    return getattr(found, "sequences", found)[:, start:]
+        output = model.generate(**inputs, **limits)
+    if getattr(output, "durations", None) is not None:
+        return _within_clips(model, inputs, output)
+    return getattr(output, "sequences", output)[:, start:]
 
 
-def _within_clips(model: Any, inputs: dict[str, Any], found: Any) -> Any:
-    """A transducer's tokens up to the end of each clip: in a batch it goes on until its longest clip has ended."""
-    tokens, starts = found.sequences, found.durations.cumsum(dim=1) - found.durations
+def _within_clips(model: Any, inputs: dict[str, Any], output: Any) -> Any:
+    """Drop a transducer's tokens behind the end of each clip: a batch runs until its longest clip ends."""
+    tokens, starts = output.sequences, output.durations.cumsum(dim=1) - output.durations
     frames = frames_of(bare(model), inputs)
     if frames is not None:
         tokens[starts >= frames[:, None]] = IGNORED

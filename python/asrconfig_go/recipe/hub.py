@@ -17,7 +17,7 @@ _LEFT_HERE = (
 
 
 def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = None, private: bool = True) -> str:
-    """Upload the model of ``trained``, a Trainer or the folder that ``fine_tune`` wrote; gives a sentence on it.
+    """Upload the model of ``trained``, a Trainer or the folder that ``fine_tune`` wrote; returns a sentence about it.
 
     ``repo`` is ``"name"`` or ``"user/name"``, by default the folder's name; it is made if it is not there, ``private``
     by default. Checkpoints and logs stay here. ``token`` is by default the stored one; where there is none,
@@ -25,9 +25,11 @@ def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = No
 
     Raises ``NotFoundError`` when the upload fails: what was trained stays in the folder.
     """
+    from huggingface_hub import HfApi, get_token
+
     named = Path(trained if isinstance(trained, str | os.PathLike) else trained.args.output_dir)
     folder = named.resolve()
-    token = token or _stored_token()
+    token = token or get_token()
     if token is None:
         return f"not pushed to the Hub, as there is no token: {TOKEN}, then push_to_hub({str(named)!r})"
     if not any((folder / name).is_file() for name in MODEL_FILES):
@@ -35,26 +37,11 @@ def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = No
     unreachable = offline()
     try:
         with without_retries(unreachable):
-            url = _uploaded(folder, repo or folder.name, token, private)
+            api = HfApi(token=token)
+            url = api.create_repo(repo or folder.name, private=private, exist_ok=True)
+            api.upload_folder(repo_id=url.repo_id, folder_path=folder, ignore_patterns=list(_LEFT_HERE))
     except (OSError, ValueError, RuntimeError) as error:
         safe = f"the model is safe in {named}: push_to_hub({str(named)!r}) tries again"
         cause = explained(f"the repository {repo or folder.name!r}", error, safe, unreachable)
         raise NotFoundError(f"not pushed to the Hub: {cause.message}", cause.hint) from error
     return f"pushed to {url}" + " (private)" * private
-
-
-def _stored_token() -> str | None:
-    try:
-        from huggingface_hub import get_token
-    except ImportError:
-        return None
-    return get_token() or None
-
-
-def _uploaded(folder: Path, repo: str, token: str, private: bool) -> str:
-    from huggingface_hub import HfApi
-
-    api = HfApi(token=token)
-    made = api.create_repo(repo, private=private, exist_ok=True)
-    api.upload_folder(repo_id=made.repo_id, folder_path=folder, ignore_patterns=list(_LEFT_HERE))
-    return str(made)

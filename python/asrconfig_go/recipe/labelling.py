@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
@@ -14,16 +9,12 @@ from .._base.speech_kinds import speech_kind
 from .._base.wrapped_model import bare
 from ..data.label_limits import Limits, limits_of
 from ..loading.padded_labels import text_ids
-from ..machine import HardwareProfile
 from ..segmentation import CTCAligner
 from ..segmentation.cutting import cut_settings
 from ..view.units import plural
 from .long_recordings import USUAL_S, in_pieces
 from .model_building import is_whisper
 from .speech_data import SpeechData, column, keep_rows, with_column
-
-_AT_ONCE = 1000  # texts
-_A_PROCESS = 10_000  # texts that make up for starting one: they take 1.2 s
 
 
 def prepare(
@@ -59,31 +50,30 @@ def prepare(
     for part, where in ((data.train, ""), (data.evaluation, " to evaluate with")):
         parts.append(part)
         if part is not None:
-            cut, told = in_pieces(part, settings, keep_whole=not whisper, where=where, progress=progress)
+            cut, cut_notes = in_pieces(part, settings, keep_whole=not whisper, where=where, progress=progress)
             parts[-1], notes = _prepared(cut, processor.tokenizer, limits, where)
-            data = data.noted(*told, *notes)
+            data = data.noted(*cut_notes, *notes)
     return data.of(*parts)
 
 
 def _limits(model: Any, processor: Any) -> Limits | None:
-    """None where neither frames nor positions are fewer than labels may be: in transducers and audio LLMs.
-
-    A CTC model with a vocabulary of its own skips pairs that do not fit.
-    """
-    characters = getattr(processor.tokenizer, "word_delimiter_token", None) is not None
+    """None for transducers, audio LLMs, and CTC models with their own vocabulary, which skip pairs that do not fit."""
     if model is None:
         spectrogram = "input_features" in processor.feature_extractor.model_input_names
         return limits_of("whisper" if is_whisper(processor) else "w2v-bert" if spectrogram else "wav2vec2")
     config = getattr(bare(model), "config", None)
     kind = None if config is None else speech_kind(config)
+    characters = getattr(processor.tokenizer, "word_delimiter_token", None) is not None
     return limits_of(model) if characters or kind in (None, "seq2seq") else None
 
 
 def _prepared(part: Any, tokenizer: Any, limits: Limits | None, where: str) -> tuple[Any, list[str]]:
-    labels, lengths = _labels(column(part, "text"), tokenizer), column(part, "length")
+    ended = getattr(tokenizer, "word_delimiter_token", None) is None
+    labels, lengths = text_ids(column(part, "text"), tokenizer, ended=ended), column(part, "length")
     if limits is None:
         return with_column(part, "labels", labels), []
-    tight = {row for row, ids in enumerate(labels) if not _fits(ids, lengths[row], limits)}
+    pairs = enumerate(zip(labels, lengths, strict=True))
+    tight = {row for row, (ids, n) in pairs if limits.needed(ids) > limits.available(n / SAMPLING_RATE)}
     notes = []
     if tight:
         room = "frames of their clips" if limits.positions is None else f"{limits.positions} positions of the decoder"
@@ -92,33 +82,5 @@ def _prepared(part: Any, tokenizer: Any, limits: Limits | None, where: str) -> t
     if limits.positions is None and any(unknown in ids for ids in labels):
         count = sum(unknown in ids for ids in labels)
         notes.append(f"{plural(count, 'transcript')}{where} with characters that the vocabulary does not have")
-    kept = [row for row in range(len(labels)) if row not in tight]
-    return keep_rows(with_column(part, "labels", labels), kept), notes
-
-
-def _labels(texts: list[str], tokenizer: Any) -> list[list[int]]:
-    batches = [texts[start : start + _AT_ONCE] for start in range(0, len(texts), _AT_ONCE)]
-    tokens, processes = partial(_tokens, tokenizer), _processes(len(texts), tokenizer)
-    if processes < 2:
-        return [ids for batch in batches for ids in tokens(batch)]
-    with ProcessPoolExecutor(processes) as pool:
-        return [ids for batch in pool.map(tokens, batches) for ids in batch]
-
-
-def _tokens(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    return text_ids(texts, tokenizer, ended=getattr(tokenizer, "word_delimiter_token", None) is None)
-
-
-def _processes(texts: int, tokenizer: Any) -> int:
-    """One where the tokenizer has threads of its own, for few texts, and where processes are not forked.
-
-    Started otherwise they would run a script again that lacks ``if __name__ == "__main__"``.
-    """
-    if tokenizer.is_fast or texts < 2 * _A_PROCESS or multiprocessing.get_start_method() != "fork":
-        return 1
-    cores = HardwareProfile.detect().cpu.usable_cores / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return max(1, min(int(cores), texts // _A_PROCESS))
-
-
-def _fits(labels: Sequence[int], length: int, limits: Limits) -> bool:
-    return limits.needed(labels) <= limits.available(length / SAMPLING_RATE)
+    fitting = [row for row in range(len(labels)) if row not in tight]
+    return keep_rows(with_column(part, "labels", labels), fitting), notes

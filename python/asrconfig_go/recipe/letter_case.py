@@ -34,7 +34,7 @@ def _composed(text: str) -> str:
 
 
 def language_code(language: str | None) -> str:
-    """The code of a language, by whose casing rules it is known here: \"tr\" of \"Turkish\" and of \"tr-TR\"."""
+    """The code of a language: \"tr\" for \"Turkish\" and for \"tr-TR\"."""
     name = (language or "").lower().replace("_", "-").split("-")[0].strip()
     return _CODES.get(name, name)
 
@@ -46,9 +46,8 @@ def may_be_turkish(before: str, after: str) -> bool:
 
 
 def _dots_kept(text: str) -> str:
-    """With the dot of I, J and \u012e written out where an accent follows."""
-    found = []
+    letters = []
     for character, following in zip(text, [*text[1:], ""], strict=True):
         above = following != "" and following != _DOT and unicodedata.combining(following) == _ABOVE
-        found.append(character + _DOT if character in _SOFT_DOTTED and above else character)
-    return "".join(found)
+        letters.append(character + _DOT if character in _SOFT_DOTTED and above else character)
+    return "".join(letters)

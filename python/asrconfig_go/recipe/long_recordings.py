@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._base.defaults import SAMPLING_RATE
+from .._base.hub_downloads import OFFLINE, from_hub
 from ..segmentation import CTCAligner
 from ..segmentation.cut_rules import CutSettings
 from ..segmentation.cutting import cut_long_clips
@@ -25,8 +26,8 @@ def in_pieces(
     every = range(len(seconds))
     cut, record, not_cut = cut_long_clips(part, seconds, every, settings, keep_whole=keep_whole, progress=progress)
     if cut is None:
-        left = set() if keep_whole else set(not_cut)
-        cut = keep_rows(part, [row for row in every if row not in left])
+        dropped = set() if keep_whole else set(not_cut)
+        cut = keep_rows(part, [row for row in every if row not in dropped])
     if SEGMENTS in cut.column_names:
         cut = cut.remove_columns([SEGMENTS])
     return cut, [f"{line}{where}" for line in record.lines()]
@@ -38,8 +39,6 @@ def load_aligner(model: str) -> CTCAligner:
     A GPU must not be used before the plan is applied.
     """
     from transformers import AutoModelForCTC, AutoProcessor
-
-    from .._base.hub_downloads import OFFLINE, from_hub
 
     def load() -> tuple[Any, Any]:
         return AutoModelForCTC.from_pretrained(model), AutoProcessor.from_pretrained(model)

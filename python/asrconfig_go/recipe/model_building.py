@@ -81,7 +81,6 @@ def _ctc(model: str, processor: Any, seed: int, bits: int | None) -> Any:
 
 
 def _own(model: str, processor: Any, bits: int | None) -> Any:
-    """A checkpoint whose vocabulary stays as it is."""
     import transformers
 
     kind = getattr(transformers, class_for(config_of(model)))

@@ -7,6 +7,7 @@ from typing import Any
 from .._base import native
 from .._base.errors import AsrConfigError, CorruptFileError, UnsupportedError
 from .._base.files import user_path
+from .._base.hub_downloads import OFFLINE, from_hub
 from .._base.json_files import read_object
 from .._base.speech_kinds import SpeechKind, speech_kind
 from ..demo.tiny_models import TINY
@@ -37,6 +38,8 @@ def family(model: str) -> SpeechKind:
 
 def config_of(model: str) -> Any:
     """The transformers config of a name, a folder, or a repository on the Hub."""
+    from transformers import AutoConfig, __version__
+
     file = user_path(model, "model") / "config.json"
     if model in TINY:
         values = TINY[model]
@@ -48,30 +51,14 @@ def config_of(model: str) -> Any:
         try:
             values = native.call("model.config", {"name": model})["config"]
         except AsrConfigError:
-            return _config_on_hub(model)
-    return _built(model, values)
-
-
-def _built(model: str, values: dict[str, Any]) -> Any:
-    from transformers import AutoConfig
-
+            return from_hub("the model", model, lambda: AutoConfig.from_pretrained(model), OFFLINE)
     try:
         return AutoConfig.for_model(**values)
     except ValueError as error:
-        from transformers import __version__
-
         raise UnsupportedError(
             f"transformers {__version__} does not know {values['model_type']}, which {model!r} is",
             "pip install -U transformers",
         ) from error
-
-
-def _config_on_hub(model: str) -> Any:
-    from transformers import AutoConfig
-
-    from .._base.hub_downloads import OFFLINE, from_hub
-
-    return from_hub("the model", model, lambda: AutoConfig.from_pretrained(model), OFFLINE)
 
 
 def by_characters(model: str) -> bool:

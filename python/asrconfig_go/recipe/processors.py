@@ -36,21 +36,20 @@ def build_processor(texts: Iterable[str], model: str, *, language: str | None = 
     ['[PAD]', '[UNK]', 'e']
     """
     need("build_processor", "transformers")
-    said = [text for text in texts if text and text.strip()]
-    if not said:
+    transcripts = [text for text in texts if text and text.strip()]
+    if not transcripts:
         raise InvalidArgumentError("there is no transcript to make a vocabulary of", "check the column of transcripts")
     if model in TINY and model != TINY_CTC:
         from .tiny_processors import tiny_processor
 
-        return tiny_processor(model, said)
+        return tiny_processor(model, transcripts)
     family(model)
     if model == "wav2vec2" or by_characters(model):
-        return _ctc(said, model)
+        return _ctc(transcripts, model)
     return _whisper(model, language) if config_of(model).model_type == "whisper" else _own(model)
 
 
 def _own(model: str) -> Any:
-    """The checkpoint's, with its vocabulary, which its head belongs to."""
     from transformers import AutoProcessor
 
     return from_hub("the processor of", model, lambda: AutoProcessor.from_pretrained(model), OFFLINE)
@@ -58,24 +57,25 @@ def _own(model: str) -> Any:
 
 def _whisper(model: str, language: str | None) -> Any:
     from transformers import WhisperProcessor
+    from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
 
     processor = from_hub("the processor of", model, lambda: WhisperProcessor.from_pretrained(model), OFFLINE)
     if not _is_multilingual(model):
         if language is not None and language.lower() not in ("en", "english"):
-            raise InvalidArgumentError(
-                f"{model!r} supports English only, not {language!r}", "choose a multilingual one"
-            )
+            raise InvalidArgumentError(f"{model!r} supports English only, not {language!r}", "choose another model")
         return processor
     try:
         processor.tokenizer.set_prefix_tokens(language=language and language.lower(), task="transcribe")
         _ = processor.tokenizer.prefix_tokens  # older versions look at the language here alone
     except ValueError as error:
-        raise InvalidArgumentError(f"Whisper has no language {language!r}", _nearest_language(language)) from error
+        near = difflib.get_close_matches(str(language).lower(), TO_LANGUAGE_CODE, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "name it in English, as german, or by its code, as de"
+        raise InvalidArgumentError(f"Whisper has no language {language!r}", hint) from error
     return processor
 
 
 def _is_multilingual(model: str) -> bool:
-    """Whether a Whisper checkpoint knows languages and tasks. Those for English alone know no marks for them."""
+    """Whether a Whisper checkpoint has tokens for languages and tasks; English-only ones have none."""
     from transformers import GenerationConfig
 
     try:
@@ -83,13 +83,6 @@ def _is_multilingual(model: str) -> bool:
             return bool(getattr(GenerationConfig.from_pretrained(model), "is_multilingual", True))
     except OSError:  # a folder without one
         return not model.endswith(".en")
-
-
-def _nearest_language(language: str | None) -> str:
-    from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
-
-    near = difflib.get_close_matches(str(language).lower(), TO_LANGUAGE_CODE, n=1)
-    return f"did you mean {near[0]!r}?" if near else "name it in English, as german, or by its code, as de"
 
 
 def _ctc(texts: list[str], model: str) -> Any:
@@ -114,17 +107,16 @@ def _feature_extractor(model: str) -> Any:
 
 
 def _own_tokenizer(model: str, characters: set[str]) -> Any | None:
-    """That of a checkpoint which was fine-tuned before, if it knows all the characters."""
     from transformers import Wav2Vec2CTCTokenizer
 
     if is_here(model):
         return None
     try:
         tokenizer = Wav2Vec2CTCTokenizer.from_pretrained(model)
-        known = set(tokenizer.get_vocab())
+        vocabulary = set(tokenizer.get_vocab())
     except (OSError, TypeError, ValueError):  # a pre-trained checkpoint has none
         return None
-    return tokenizer if {DELIMITER if c == " " else c for c in characters} <= known else None
+    return tokenizer if {DELIMITER if c == " " else c for c in characters} <= vocabulary else None
 
 
 def ctc_tokenizer(characters: Iterable[str]) -> Any:

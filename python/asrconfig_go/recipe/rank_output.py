@@ -17,11 +17,11 @@ def quiet(silent: bool) -> Iterator[None]:
     """Show no bars of transformers, as that of writing a model, if ``silent``; put things back as they were."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    enabled = logging.is_progress_bar_enabled()
     if silent:
         logging.disable_progress_bar()
     try:
         yield
     finally:
-        if silent and shown:
+        if silent and enabled:
             logging.enable_progress_bar()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,14 @@ def plan_of(
     options: FineTuneOptions, data: SpeechData, model: Any, processor: Any
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     """The plan and the manager that accompanies the training, which both know the data and the model."""
-    given = given_plan(options)
-    found = _new if given is None else partial(_given, given)
-    config, manager = found(options, data, model, processor)
+    saved = given_plan(options)
+    if saved is None:
+        config, manager = _new_plan(options, data, model, processor)
+    else:
+        config, manager = saved, ASRConfigManager(gpu=options.gpu)
+        manager.profile_dataset(data.train, progress=options.verbose)
+        manager.profile_model(model, name=options.model)
+        manager.config = saved
     object.__setattr__(config, "lora_rank", lora_rank(model))  # a fact, which the published rules leave out
     say(options.verbose, "Plan", manager.explain())
     return config, manager
@@ -38,15 +42,15 @@ def plan_of(
 def given_plan(options: FineTuneOptions) -> TrainingConfig | None:
     """A copy of the plan that was given, or that of the resumed run; None for a new one.
 
-    Raises ``InvalidArgumentError`` where its adapters are not those that are asked for.
+    Raises ``InvalidArgumentError`` where its adapters differ from the requested ones.
     """
-    given = options.config
-    if given is None and options.resume is not False:
+    source = options.config
+    if source is None and options.resume is not False:
         saved = (options.output if options.resume is True else Path(options.resume).resolve().parent) / FILE
-        given = saved if saved.is_file() else None
-    if given is None:
+        source = saved if saved.is_file() else None
+    if source is None:
         return None
-    plan = copy.deepcopy(given) if isinstance(given, TrainingConfig) else TrainingConfig.load(given)
+    plan = copy.deepcopy(source) if isinstance(source, TrainingConfig) else TrainingConfig.load(source)
     if options.lora_rank not in (None, 0, plan.lora_rank):
         raise InvalidArgumentError(
             f"lora_rank is {options.lora_rank}, and that of the plan is {plan.lora_rank}",
@@ -55,37 +59,16 @@ def given_plan(options: FineTuneOptions) -> TrainingConfig | None:
     return plan
 
 
-def _new(
+def _new_plan(
     options: FineTuneOptions, data: SpeechData, model: Any, processor: Any
 ) -> tuple[TrainingConfig, ASRConfigManager]:
+    # The longest text of an evaluation, where a plan knows what generating it takes.
+    generates = generation_facts(bare(model).config)
+    longest = speech_settings(model, data).get("generation_max_length") if generates else None
     return create_optimal_config(
-        data.train,
-        model,
-        model_name=options.model,
-        target_batch_size=options.batch,
-        gpu=options.gpu,
-        seed=options.seed,
-        processor=extractor_of(processor),
+        data.train, model, model_name=options.model, target_batch_size=options.batch, gpu=options.gpu,
+        seed=options.seed, processor=extractor_of(processor),
         collator=make_collator(processor, model, **asked_language(processor, options.language)),
-        verbose=False,
-        progress=options.verbose,
-        eval_samples=0 if data.evaluation is None else len(data.evaluation),
-        generation_max_length=_generated(model, data),
-    )
-
-
-def _generated(model: Any, data: SpeechData) -> int | None:
-    """The longest text of an evaluation, where a plan knows what generating it takes."""
-    known = generation_facts(bare(model).config)
-    length: int | None = speech_settings(model, data).get("generation_max_length") if known else None
-    return length
-
-
-def _given(
-    given: TrainingConfig, options: FineTuneOptions, data: SpeechData, model: Any, _: Any
-) -> tuple[TrainingConfig, ASRConfigManager]:
-    manager = ASRConfigManager(gpu=options.gpu)
-    manager.profile_dataset(data.train, progress=options.verbose)
-    manager.profile_model(model, name=options.model)
-    manager.config = given
-    return given, manager
+        verbose=False, progress=options.verbose,
+        eval_samples=0 if data.evaluation is None else len(data.evaluation), generation_max_length=longest,
+    )  # fmt: skip

@@ -37,7 +37,7 @@ class SpeechData:
     evaluation: Any | None
     notes: tuple[str, ...] = ()
     language: str | None = None
-    """What is spoken, where that is known: it decides how letters become lower case."""
+    """The spoken language, where it is known: it decides how letters become lower case."""
 
     def clean(self, *, lowercase: bool = True, keep: str = "'", language: str | None = None) -> SpeechData:
         """With transcripts cleaned by ``clean_text``, and without clips whose transcript is empty then.
@@ -57,16 +57,16 @@ class SpeechData:
     def of(self, train: Any, evaluation: Any | None) -> SpeechData:
         """The same with other rows. Raises ``EmptyDatasetError`` when there is nothing to train on."""
         if not len(train):
-            told = "".join(f"; {note}" for note in self.notes)
-            raise EmptyDatasetError(f"no clips are left to train on{told}", "check the audio and the transcripts")
+            notes = "".join(f"; {note}" for note in self.notes)
+            raise EmptyDatasetError(f"no clips are left to train on{notes}", "check the audio and the transcripts")
         return replace(self, train=train, evaluation=evaluation if evaluation is not None and len(evaluation) else None)
 
-    def evaluated_with(self, most: int | None, seed: int) -> SpeechData:
+    def evaluated_with(self, limit: int | None, seed: int) -> SpeechData:
         """With at most ``most`` clips to evaluate with, drawn with ``seed``; None keeps all."""
         clips = 0 if self.evaluation is None else len(self.evaluation)
-        if self.evaluation is None or most is None or most >= clips:
+        if self.evaluation is None or limit is None or limit >= clips:
             return self
-        return replace(self, evaluation=self.evaluation.select(sorted(Random(seed).sample(range(clips), most))))
+        return replace(self, evaluation=self.evaluation.select(sorted(Random(seed).sample(range(clips), limit))))
 
     def noted(self, *notes: str) -> SpeechData:
         """With ``notes`` behind those that there are."""
@@ -112,8 +112,8 @@ def keep_rows(dataset: Any, rows: Sequence[int]) -> Any:
     if not rows:
         return dataset.select([])
     lengths = column(dataset, "length")
-    kept = dataset if len(rows) == len(dataset) else dataset.select(rows)
-    return with_column(kept, "length", [lengths[row] for row in rows])
+    selected = dataset if len(rows) == len(dataset) else dataset.select(rows)
+    return with_column(selected, "length", [lengths[row] for row in rows])
 
 
 def _with_texts(dataset: Any, change: Callable[[str], str], report: CleaningReport) -> Any:

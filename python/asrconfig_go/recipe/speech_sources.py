@@ -73,31 +73,31 @@ def load_speech(
     splits = splits_of(source, audio_column, text_column, hub, notes)
     train, evaluation, chosen = _chosen(splits, split, evaluation_split)
     train, timed = without_tokens(_speech(train, audio_column, text_column))
-    train, found = measured(train, "clip", check_audio, progress)
-    notes = [*chosen, *notes, *timed, *found]
+    train, clip_notes = measured(train, "clip", check_audio, progress)
+    notes = [*chosen, *notes, *timed, *clip_notes]
     data = SpeechData(train, None, tuple(notes), language).of(train, None)
     if evaluation is not None:
         wanted, timed = without_tokens(_speech(evaluation, audio_column, text_column))
-        evaluation, found = measured(wanted, "clip to evaluate with", check_audio, progress)
-        return data.of(train, evaluation).noted(*(f"{note} to evaluate with" for note in timed), *found)
+        evaluation, clip_notes = measured(wanted, "clip to evaluate with", check_audio, progress)
+        return data.of(train, evaluation).noted(*(f"{note} to evaluate with" for note in timed), *clip_notes)
     return _drawn(data, evaluation_share, seed)
 
 
 def _chosen(splits: dict[str, Any], wanted: str | None, evaluation: str | None) -> tuple[Any, Any | None, list[str]]:
-    """The parts to train on and to evaluate with, and a note on which they are."""
     first = wanted or next((name for name in TRAIN if name in splits), next(iter(splits)) if len(splits) == 1 else None)
     second = evaluation or next((name for name in EVALUATION if name in splits and name != first), None)
     for name in (first, evaluation):
         if (name is None and first is None) or (name is not None and name not in splits):
-            what = f"no split {name!r}" if name else "no split train"
-            raise InvalidArgumentError(f"the data has {what} (splits: {listed(splits)})", "name it: split=… (--split)")
-    left = [name for name in splits if name not in (first, second)]
-    notes = [f"trains on the split {first}, evaluates with {second}" + (f"; not used: {listed(left)}" * bool(left))]
+            problem = f"no split {name!r}" if name else "no split train"
+            raise InvalidArgumentError(
+                f"the data has {problem} (splits: {listed(splits)})", "name it: split=… (--split)"
+            )
+    unused = [name for name in splits if name not in (first, second)]
+    notes = [f"trains on the split {first}, evaluates with {second}" + (f"; not used: {listed(unused)}" * bool(unused))]
     return splits[str(first)], splits[second] if second else None, notes if second else []
 
 
 def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
-    """A split with the columns ``audio``, not decoded, and ``text``, and ``segments`` where there are times."""
     import datasets
 
     if not hasattr(dataset, "__len__"):
@@ -122,17 +122,16 @@ def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
 
 
 def _texts(dataset: Any, name: str) -> list[str | None]:
-    """The transcripts of a column of any other type than text."""
     texts = dataset_texts(dataset, "text")
     if any(isinstance(value, list | dict | bytes) for value in texts):
+        kind = dataset.features["text"]
         raise InvalidArgumentError(
-            f"the column {name!r} holds no transcripts but {dataset.features['text']}", "name another: text_column=…"
+            f"the column {name!r} holds no transcripts but {kind}", "name another: text_column=…"
         )
     return texts
 
 
 def _drawn(data: SpeechData, share: float, seed: int) -> SpeechData:
-    """With a share of the clips to evaluate with, at least one of two."""
     count = round(share * len(data.train)) or min(1, len(data.train) - 1, round(share * 1000))
     if not count:
         return data.noted("no clips to evaluate with")

@@ -1,4 +1,4 @@
-"""Transcripts that say when what is said: the column ``segments`` beside ``text``, as JSON."""
+"""Transcripts with timestamps: the column ``segments`` beside ``text``, as JSON."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .speech_data import column, with_column
 
 
 def without_tokens(dataset: Any) -> tuple[Any, list[str]]:
-    """With Whisper's timestamp tokens moved from the transcripts to the column ``segments``, and a note on that."""
+    """Move Whisper's timestamp tokens from the transcripts to the column ``segments``, and return a note."""
     texts = column(dataset, "text")
-    timed = {row: found for row, text in enumerate(texts) if text and (found := whisper_segments(text)) is not None}
+    timed = {row: segments for row, text in enumerate(texts) if (segments := whisper_segments(text or "")) is not None}
     if not timed:
         return dataset, []
     there = column(dataset, SEGMENTS) if SEGMENTS in dataset.column_names else [None] * len(texts)
-    for row, found in timed.items():
+    for row, segments in timed.items():
         texts[row] = plain_text(texts[row])
-        there[row] = there[row] or json.dumps([asdict(each) for each in found], ensure_ascii=False)
+        there[row] = there[row] or json.dumps([asdict(segment) for segment in segments], ensure_ascii=False)
     note = f"timestamp tokens were taken out of {plural(len(timed), 'transcript')}"
     return with_column(with_column(dataset, "text", texts), SEGMENTS, there), [note]

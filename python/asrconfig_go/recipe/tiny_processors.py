@@ -14,13 +14,8 @@ _TOKENS = 320  # of bytes and merged pairs: words of the bundled clips are one t
 
 def tiny_processor(model: str, texts: list[str]) -> Any:
     """The processor of a small model that is not for CTC by characters, by its name."""
-    make = {
-        "tiny-whisper": tiny_whisper_processor,
-        "tiny-moonshine": _moonshine,
-        "tiny-parakeet-tdt": _parakeet,
-        "tiny-qwen3-asr": _qwen3_asr,
-    }
-    return make[model](texts)
+    makers = {"tiny-whisper": tiny_whisper_processor, "tiny-moonshine": _moonshine, "tiny-parakeet-tdt": _parakeet}
+    return makers.get(model, _qwen3_asr)(texts)
 
 
 def _moonshine(texts: list[str]) -> Any:
@@ -59,7 +54,6 @@ def _qwen3_asr(texts: list[str]) -> Any:
 
 
 def _words(texts: list[str], marks: list[str]) -> Any:
-    """A tokenizer of bytes and their frequent pairs, which begins with ``marks``."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     learnt = Tokenizer(models.BPE())
@@ -99,22 +93,18 @@ def _whisper_sizes(processor: Any) -> dict[str, int]:
     tokenizer, extractor = processor.tokenizer, processor.feature_extractor
     end, start = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|startoftranscript|>"])
     return {
-        "vocab_size": len(tokenizer),
-        "num_mel_bins": extractor.feature_size,
+        "vocab_size": len(tokenizer), "num_mel_bins": extractor.feature_size,
         "max_source_positions": extractor.nb_max_frames // 2,
-        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), end),
-        "decoder_start_token_id": start,
-    }
+        **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), end), "decoder_start_token_id": start,
+    }  # fmt: skip
 
 
 def _whisper_generation(config: Any, processor: Any) -> Any:
     from transformers import GenerationConfig
 
-    marks = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+    names = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
     return GenerationConfig(
-        max_length=config.max_target_positions,
+        max_length=config.max_target_positions, is_multilingual=False, return_timestamps=False,
         no_timestamps_token_id=processor.tokenizer.convert_tokens_to_ids("<|notimestamps|>"),
-        is_multilingual=False,
-        return_timestamps=False,
-        **{name: getattr(config, name) for name in marks},
-    )
+        **{name: getattr(config, name) for name in names},
+    )  # fmt: skip

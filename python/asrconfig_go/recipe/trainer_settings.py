@@ -10,7 +10,7 @@ from typing import Any
 from .._base.errors import InvalidArgumentError
 from ..config import TrainingConfig
 
-_MOST_STEPS = 500  # between two checkpoints
+_MAX_STEPS = 500  # between two checkpoints
 _CHECKPOINTS = 4  # of a run, at least
 _LOGS = 25  # steps between two log lines, at most
 
@@ -26,7 +26,7 @@ RANDOM_WEIGHTS_STEPS = 1000
 
 def schedule(steps: int, evaluates: bool, planned: int | None = None) -> dict[str, Any]:
     """How often a run of ``steps`` optimizer steps saves, evaluates and logs; ``planned``: the plan's interval."""
-    interval = planned or max(1, min(_MOST_STEPS, steps // _CHECKPOINTS))
+    interval = planned or max(1, min(_MAX_STEPS, steps // _CHECKPOINTS))
     return {
         "save_strategy": "steps",
         "save_steps": interval,
@@ -43,13 +43,13 @@ def length_of_run(max_steps: int | None, epochs: float | None, tiny: bool) -> in
     if max_steps is not None and epochs is not None:
         raise InvalidArgumentError("both max_steps and epochs are given", "give one of them")
     if (max_steps is not None and max_steps < 1) or (epochs is not None and epochs <= 0):
-        given = f"max_steps = {max_steps}" if max_steps is not None else f"epochs = {epochs}"
-        raise InvalidArgumentError(f"{given} trains nothing", "give a number of at least 1")
+        option = f"max_steps = {max_steps}" if max_steps is not None else f"epochs = {epochs}"
+        raise InvalidArgumentError(f"{option} trains nothing", "give a number of at least 1")
     return RANDOM_WEIGHTS_STEPS if tiny and max_steps is None and epochs is None else max_steps
 
 
 def override(plan: TrainingConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Put into ``plan`` what are fields of it; gives the others, and intervals of ``schedule``."""
+    """Set the fields of ``plan`` among ``settings``; returns the other settings and the intervals."""
     fields = {field.name for field in dataclasses.fields(plan)} - {"eval_steps", "save_steps"}
     for name, value in settings.items():
         if name in fields:

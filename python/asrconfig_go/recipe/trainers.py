@@ -1,4 +1,4 @@
-"""The Trainer of a speech model: evaluation gives word error rates and keeps no logits."""
+"""The Trainer of a speech model, whose evaluation computes word error rates and keeps no logits."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def speech_settings(model: Any, data: SpeechData) -> dict[str, Any]:
     """Settings for ``config.to_training_arguments`` that the data and the model need."""
     settings: dict[str, Any] = {"remove_unused_columns": False}  # the collator reads audio, which no model knows
     if generates(model):
-        # Of a model that repeats itself for ever, more says nothing new and takes the evaluation's time.
-        said = 2 * max(map(len, column(data.train, "labels"))) + _ROOM
+        # A model that repeats itself for ever would only take the evaluation's time.
+        longest = 2 * max(map(len, column(data.train, "labels"))) + _ROOM
         positions = getattr(bare(model).config, "max_target_positions", None) or _GENERATED
-        settings |= {"predict_with_generate": True, "generation_max_length": min(_GENERATED, positions, said)}
+        settings |= {"predict_with_generate": True, "generation_max_length": min(_GENERATED, positions, longest)}
     return settings
 
 
@@ -68,12 +68,6 @@ def make_trainer(
     collator = make_collator(processor, model, **collator_options)
     kind = PromptTrainer if isinstance(collator, ProcessorCollator) else Seq2SeqTrainer
     return (kind if generates(model) else CTCTrainer)(
-        model=model,
-        args=args,
-        train_dataset=data.train,
-        eval_dataset=data.evaluation,
-        data_collator=collator,
-        compute_metrics=word_error_rates(processor),
-        processing_class=processor,
-        callbacks=list(callbacks),
-    )
+        model=model, args=args, train_dataset=data.train, eval_dataset=data.evaluation, data_collator=collator,
+        compute_metrics=word_error_rates(processor), processing_class=processor, callbacks=list(callbacks),
+    )  # fmt: skip

@@ -21,7 +21,7 @@ _BATCH = 8  # clips transcribed at once
 def word_error_rates(processor: Any) -> Callable[..., dict[str, float]]:
     """``compute_metrics`` for a Trainer: ``{"wer", "cer"}``, shares of the words and characters of all references.
 
-    Takes token ids, as ``make_trainer``'s evaluation and generation give them, logits, and tuples of outputs that begin
+    Takes token ids, as ``make_trainer``'s evaluation and generation return, logits, and tuples of outputs that begin
     with either; with ``eval_do_concat_batches=False`` lists of them. What a Trainer pads with -100 is no token. Texts
     are compared as the labels spell them. With ``batch_eval_metrics=True`` the texts of each batch are kept until the
     last one, and no predictions.
@@ -34,26 +34,26 @@ def word_error_rates(processor: Any) -> Callable[..., dict[str, float]]:
     0.5
     """
 
-    said: list[str] = []
-    heard: list[str] = []
+    references: list[str] = []
+    hypotheses: list[str] = []
 
     def rates(prediction: Any, compute_result: bool = True) -> dict[str, float]:
         in_batches = isinstance(prediction.label_ids, list)  # eval_do_concat_batches=False
-        said.extend(texts_of(processor, _token_rows(prediction.label_ids, in_batches), merged=False))
-        heard.extend(texts_of(processor, _token_rows(prediction.predictions, in_batches)))
+        references.extend(texts_of(processor, _token_rows(prediction.label_ids, in_batches), merged=False))
+        hypotheses.extend(texts_of(processor, _token_rows(prediction.predictions, in_batches)))
         if not compute_result:
             return {}
         try:
-            return {"wer": word_error_rate(said, heard), "cer": character_error_rate(said, heard)}
+            return {"wer": word_error_rate(references, hypotheses), "cer": character_error_rate(references, hypotheses)}
         finally:
-            said.clear()
-            heard.clear()
+            references.clear()
+            hypotheses.clear()
 
     return rates
 
 
 def _token_rows(outputs: Any, in_batches: bool) -> Iterator[Any]:
-    """The token ids of each clip, of what an evaluation gives as predictions or labels."""
+    """The token ids of each clip in the predictions or labels of an evaluation."""
     if in_batches:
         for batch in outputs:
             yield from _token_rows(batch, False)
@@ -80,23 +80,23 @@ def texts_of(processor: Any, rows: Iterable[Any], *, merged: bool = True) -> lis
     dropped = {tokenizer.pad_token_id, _IGNORED} | set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     letters = {number: token for token, number in tokenizer.get_vocab().items() if number not in dropped}
     letters[tokenizer.word_delimiter_token_id] = " "
-    found = []
+    texts = []
     for row in rows:
         tokens = [int(token) for token in row]
         tokens = [token for token, _ in groupby(tokens)] if merged else tokens
-        found.append(" ".join("".join(letters.get(token, "") for token in tokens).split()))
-    return found
+        texts.append(" ".join("".join(letters.get(token, "") for token in tokens).split()))
+    return texts
 
 
 def _decoded(processor: Any, rows: Iterable[Any], merged: bool) -> list[str]:
-    """By the processor's own functions. Its tokenizer may be one that merges unless told otherwise."""
+    """Decode by the processor's own functions; its tokenizer may merge repeated tokens by default."""
     tokenizer = processor.tokenizer
     end = getattr(tokenizer, "eos_token_id", None)
     ids = [list(takewhile(lambda token: token != end, (int(t) for t in row if t != _IGNORED))) for row in rows]
     merges = "group_tokens" in inspect.signature(tokenizer._decode).parameters
     part, options = (processor, {}) if merged or not merges else (tokenizer, {"group_tokens": False})
     texts = [str(text) for text in part.batch_decode(ids, skip_special_tokens=True, **options)]
-    extract = getattr(processor, "extract_transcription", None)  # of what the model says besides, as the language
+    extract = getattr(processor, "extract_transcription", None)  # drops other output, such as the language
     return [text.strip() for text in (texts if extract is None else extract(texts))]
 
 
@@ -124,7 +124,7 @@ def transcribe(
     """The model's transcripts of the first ``n`` rows of ``dataset`` (None: of all), in order.
 
     Rows have ``audio`` as ``load_audio`` takes it. Greedy: the most likely token each time, of models that generate
-    ``max_length`` at most (None: what the model says). ``language`` is what a prompt asks for. The model stays in the
+    ``max_length`` at most (None: the model's own limit). ``language`` goes into a prompt. The model stays in the
     mode, training or evaluation, in which it was.
 
     >>> data = load_speech("demo", progress=False)
@@ -141,8 +141,8 @@ def transcribe(
     try:
         with ProgressBar("Transcribing", "clip", len(rows), progress) as advance:
             for start in rows[::batch_size]:
-                taken = [{"audio": dataset[row]["audio"]} for row in rows[start : start + batch_size]]
-                texts += texts_of(processor, _tokens(model, collator(taken), max_length))
+                batch = [{"audio": dataset[row]["audio"]} for row in rows[start : start + batch_size]]
+                texts += texts_of(processor, _tokens(model, collator(batch), max_length))
                 advance(len(texts), len(rows))
     finally:
         model.train(training)

@@ -34,8 +34,8 @@ def clean_text(text: str, *, lowercase: bool = True, keep: str = "'", language: 
     if lowercase:
         text = lower_case(text, language)
     within = {match.start() for match in _WITHIN_NUMBERS.finditer(text)}
-    kept = (c if i in within or c in keep else _cleaned(c) for i, c in enumerate(text))
-    return " ".join("".join(kept).split())
+    characters = (c if i in within or c in keep else _cleaned(c) for i, c in enumerate(text))
+    return " ".join("".join(characters).split())
 
 
 def _cleaned(character: str) -> str:
@@ -90,6 +90,6 @@ class CleaningReport:
     def _marks(self) -> str:
         if not self.removed:
             return ""
-        shown = ", ".join(f"{visible(c)} {count}\u00d7" for c, count in self.removed.most_common(_SHOWN))
-        rest = len(self.removed) - _SHOWN
-        return f"; removed {shown}" + (f" and {rest} other characters" if rest > 0 else "")
+        marks = ", ".join(f"{visible(c)} {count}\u00d7" for c, count in self.removed.most_common(_SHOWN))
+        others = len(self.removed) - _SHOWN
+        return f"; removed {marks}" + (f" and {others} other characters" if others > 0 else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,6 +13,10 @@ from ..batching.batch_lengths import Extent, extent
 from ..batching.collated_batch import batch_size, pick, shallow, tensors_of
 from ..batching.padding import trimmed
 from .step_state import Before, StepState
+
+if TYPE_CHECKING:
+    from ..losses.loss_rule import LossRule
+    from .loop import Loop
 
 _version: Callable[[Any], int] = operator.attrgetter("_version")
 
@@ -28,7 +32,7 @@ class Call:
     """Of the batch's tensors, which count how often each was changed in place."""
     fit: Callable[[Any], Any]
     """Returns a batch of some of its clips as the model can train on it."""
-    given: Any = None
+    batch: Any = None
     """The batch that the loop has, whose entries its step may replace."""
     arguments: Any = None
     replacements: Sequence[Any] = ()
@@ -53,8 +57,8 @@ class Call:
         """
         others = [i for i in range(len(lengths)) if i != row]
         clip = trimmed(pick(self.inputs, [row]), lengths[row])
-        left = trimmed(pick(self.inputs, others), max(lengths[i] for i in others)) if others else None
-        self.inputs = None if left is None else self.fit(left)
+        remaining = trimmed(pick(self.inputs, others), max(lengths[i] for i in others)) if others else None
+        self.inputs = None if remaining is None else self.fit(remaining)
         rows = list(range(len(lengths))) if self.rows is None else self.rows
         self.rows = [rows[i] for i in others]
         return clip
@@ -68,21 +72,10 @@ class Call:
 class Window:
     """The accumulation window that a loop is in: from one optimizer step to the next."""
 
-    def __init__(
-        self,
-        parameters: Callable[[], list[torch.Tensor]],
-        uncleared: Callable[[], list[torch.Tensor]],
-        state: StepState,
-        changes: Callable[[], bool],
-        fit: Callable[[Any], Any],
-    ) -> None:
-        """``parameters`` and ``uncleared`` are those of the loop.
-
-        ``changes`` looks whether the loop's step may change weights or its batch, as far as is known of it. ``fit``
-        returns a batch as the model can train on it.
-        """
-        self._parameters, self._uncleared_now, self._state = parameters, uncleared, state
-        self._changes, self._may_change, self._fit = changes, True, fit
+    def __init__(self, loop: Loop, rule: LossRule, state: StepState, fit: Callable[[Any], Any]) -> None:
+        """``fit`` returns a batch as the model can train on it."""
+        self._loop, self._rule, self._state, self._fit = loop, rule, state, fit
+        self._may_change = True  # whether a step may change weights or its batch
         self._watched: list[torch.Tensor] = []  # weights that a step may change, listed when everything is looked at
         self._uncleared: list[torch.Tensor] = []
         self._number = 0
@@ -107,25 +100,26 @@ class Window:
 
     def call(self, inputs: Any, arguments: Any = None) -> Call:
         """Note one more batch; with the first, what there is before the optimizer step."""
-        first, looks = not self.calls, False
-        if first:  # everything is looked at before the first, second, fourth, eighth … optimizer step
-            number = self._number = self._number + 1
-            looks = not number & (number - 1)
+        first = not self.calls
+        self._number += first
+        # Everything is looked at before the first, second, fourth, eighth … optimizer step.
+        looks = first and not self._number & (self._number - 1)
         before = self._state.before(looks)
         if looks:
-            self._may_change = self._changes()
-            self._watched = self._parameters() if self._may_change else []
-            self._uncleared = [*self._uncleared_now(), *self._state.leaves]
+            self._rule.has_hooks = self._loop.has_hooks()
+            self._may_change = not self._rule.is_certain or self._rule.is_given
+            self._watched = self._loop.parameters() if self._may_change else []
+            self._uncleared = [*self._loop.uncleared(), *self._state.leaves]
         if first and self._watched:
             self._versions = list(map(_version, self._watched))
         if first and self._uncleared:
             self._gradients = [(p, p.grad, p.grad._version) for p in self._uncleared if p.grad is not None]
-        given = inputs = self._fit(inputs)
+        batch = inputs = self._fit(inputs)
         versions = list[tuple[torch.Tensor, int]]()
         if self._may_change:  # then it may take entries out of what it is given, too
             versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
             inputs = shallow(inputs)
-        call = Call(inputs, before, versions, self._fit, given, arguments)
+        call = Call(inputs, before, versions, self._fit, batch, arguments)
         self.calls.append(call)
         return call
 
@@ -160,7 +154,7 @@ class Window:
     def restore_gradients(self) -> bool:
         """Clear the gradients that the window has made; False where it has added to some that were there before."""
         before = {id(p) for p, _, _ in self._gradients}
-        for p in {id(p): p for p in (*self._parameters(), *self._uncleared)}.values():
+        for p in {id(p): p for p in (*self._loop.parameters(), *self._uncleared)}.values():
             if id(p) not in before:
                 p.grad = None
         return all(p.grad is gradient and gradient._version == version for p, gradient, version in self._gradients)

@@ -35,7 +35,7 @@ class Piece:
     extent: Extent
     of_replacement: bool = False
     """Made by the user's function from a clip that was too long."""
-    whole: str = ""
+    cannot_split: str = ""
     """Why it cannot be made smaller, if it cannot."""
     hint: str = ""
     """What would let it be made smaller."""
@@ -43,12 +43,12 @@ class Piece:
     @property
     def is_one_clip(self) -> bool:
         """Whether it is one clip of a batch of the loop's."""
-        return self.samples == 1 and not self.whole and not self.of_replacement
+        return self.samples == 1 and not self.cannot_split and not self.of_replacement
 
 
 @dataclass
 class _Progress:
-    """What one step has met so far."""
+    """What has happened in one step so far."""
 
     place: str
     budget: Budget
@@ -57,18 +57,6 @@ class _Progress:
     maybes: int = 0
     alone_again: bool = False
     host_oom: bool = False
-
-    def request(self, kind: str, samples: int, most: int) -> dict[str, Any]:
-        """As core/recovery wants it."""
-        return {
-            "class": kind, "micro_batch": samples,
-            "retries": self.halvings, "maybe_retries": self.maybes, "max_retries": most,
-        }  # fmt: skip
-
-    def shrink(self, extent: Extent, decided: dict[str, Any]) -> None:
-        """Continue with what was decided."""
-        self.budget.shrink(extent, decided["micro_batch"])
-        self.halvings, self.maybes = decided["retries"], decided["maybe_retries"]
 
 
 class Attempts:
@@ -87,7 +75,7 @@ class Attempts:
         snapshot: Callable[[str, Exception], str] = lambda *_: "",
         on_lost_gpu: Callable[[Exception], str] = lambda _: "",
     ) -> None:
-        self._most, self._step_number, self._ran_short = max_halvings, step_number, ran_short
+        self._max_halvings, self._step_number, self._ran_short = max_halvings, step_number, ran_short
         self._snapshot, self._on_lost_gpu = snapshot, on_lost_gpu
         self.events: list[GuardEvent] = []
         self.running: Piece | Callable[[], Piece | None] | None = None
@@ -107,9 +95,9 @@ class Attempts:
     ) -> Any:
         """What ``first`` returns, or else ``again``, each time after ``budget`` has shrunk.
 
-        One clip is computed once more as it is: what was in the way may be gone. ``leave_out`` may then take a clip
-        that does not fit alone out of the batch; ``other`` may mend what an error that is not of memory says. Both
-        return whether they did.
+        One clip is retried as it is, as other memory may have been freed. ``leave_out`` may then take a clip that does
+        not fit alone out of the batch; ``other`` may resolve an error that is not of memory. Both return whether they
+        did.
         """
         attempt, progress, failed, raised_in = first, None, None, ""
         while True:
@@ -136,7 +124,7 @@ class Attempts:
             attempt = again
 
     def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0, snapshot: str = "") -> None:
-        """Keep the event, and log it."""
+        """Add an event, and log it."""
         self.events.append(GuardEvent(place, self._step_number(), before, after, text, lost_s, snapshot))
         logger.warning("%s", self.events[-1])
 
@@ -157,35 +145,38 @@ class Attempts:
         self, error: Exception, progress: _Progress, piece: Piece | None, other: Callable[[Exception], bool]
     ) -> Callable[[float], None] | None:
         """How to continue after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
-        found, text = classify(error), first_line(error)
-        if found["class"] == "host_oom" and not progress.host_oom and self._ran_short(error):
-            progress.host_oom = True  # the same once more: a smaller micro-batch does not help
+        diagnosis, text = classify(error), first_line(error)
+        if diagnosis["class"] == "host_oom" and not progress.host_oom and self._ran_short(error):
+            progress.host_oom = True  # retried as it is: a smaller micro-batch does not help
             return lambda _: None
-        if found["class"] == "other":
+        if diagnosis["class"] == "other":
             return (lambda _: None) if other(error) else None
         saved = self._snapshot(progress.place, error)
-        if found["class"] not in ("gpu_oom", "maybe") or piece is None:
-            self.explain(error, found)
+        if diagnosis["class"] not in ("gpu_oom", "maybe") or piece is None:
+            self.explain(error, diagnosis)
             return None
 
         def noted(place: str, after: int) -> Callable[[float], None]:
             return lambda lost_s: self.note(place, piece.samples, after, text, lost_s, saved)
 
         where = f"; memory snapshot in {saved}" if saved else ""
-        if piece.whole and progress.alone_again:
+        if piece.cannot_split and progress.alone_again:
             raise InfeasiblePlanError(
                 f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}; its batch cannot be "
-                f"split: {piece.whole}{where}",
+                f"split: {piece.cannot_split}{where}",
                 "train with smaller batches and more accumulation" + (f", or {piece.hint}" if piece.hint else ""),
             ) from error
-        if piece.whole:
+        if piece.cannot_split:
             progress.alone_again = True
             return noted(progress.place, piece.samples)
-        decided = native.call("recovery.next", progress.request(found["class"], piece.samples, self._most))
+        request = {"class": diagnosis["class"], "micro_batch": piece.samples, "retries": progress.halvings}
+        request |= {"maybe_retries": progress.maybes, "max_retries": self._max_halvings}
+        decided = native.call("recovery.next", request)
         if decided["retry"]:
-            progress.shrink(piece.extent, decided)
+            progress.budget.shrink(piece.extent, decided["micro_batch"])
+            progress.halvings, progress.maybes = decided["retries"], decided["maybe_retries"]
             return noted(progress.place, decided["micro_batch"])
-        if found["class"] == "maybe":
+        if diagnosis["class"] == "maybe":
             note(error, decided["reason"])
             return None
         if piece.samples == 1 and not progress.alone_again:
@@ -197,9 +188,9 @@ class Attempts:
             f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}{where}", decided["reason"]
         ) from error
 
-    def explain(self, error: Exception, found: dict[str, Any]) -> None:
+    def explain(self, error: Exception, diagnosis: dict[str, Any]) -> None:
         """Add to an error that is raised what it means, and what was saved."""
-        if found["class"] == "poisoned":
-            note(error, "; ".join(filter(None, (found["advice"], self._on_lost_gpu(error)))))
-        elif found["class"] != "other":
-            note(error, found["advice"])
+        if diagnosis["class"] == "poisoned":
+            note(error, "; ".join(filter(None, (diagnosis["advice"], self._on_lost_gpu(error)))))
+        elif diagnosis["class"] != "other":
+            note(error, diagnosis["advice"])

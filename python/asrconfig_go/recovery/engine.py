@@ -56,23 +56,22 @@ class Engine:
         *,
         split: Split | None = None,
         cut_statistics: bool = False,
-        requested: str = "",
         processes: int = 1,
         weights_windows: bool = True,
     ) -> None:
-        """``requested`` is the option by which batches are to be split whatever happens, for errors.
+        """``weights_windows`` is whether all batches of a window are known with its first one.
 
-        ``weights_windows`` is whether all batches of a window are there with its first one, so that each can be
-        weighted as its share of them.
+        Each can then be weighted as its share of them.
         """
         self.loop, self.rule, self.budget, self.attempts = loop, rule, budget, attempts
-        self._split, self._cut_statistics, self._processes = split, cut_statistics, processes
-        self._requested, self._weights_windows = requested, weights_windows
-        self.state = StepState(loop.roots, lambda: loop.model, lambda: [*loop.parameters(), *self.state.leaves])
-        self.window = Window(loop.parameters, loop.uncleared, self.state, self._may_change, self._fit)
+        self.split, self._cut_statistics, self._processes = split, cut_statistics, processes
+        self._weights_windows = weights_windows
+        self._requested = f"micro_batch = {budget.samples}" if budget.samples else ""  # for errors
+        self.state = StepState(loop)
+        self.window = Window(loop, rule, self.state, self._fit)
         self._measure = RuleMeasurement(loop, rule, self.state, split, cut_statistics)
-        self.left_out: OversizedClips | None = None
-        """Takes clips out that do not fit alone."""
+        self.left_out: OversizedClips
+        """Takes clips out that do not fit alone; sets itself."""
         self.is_shared = False
         """Whether other processes take part in every forward: batches are then not split, as theirs are not."""
         self.other: Callable[[Call, Exception], bool] = lambda *_: False
@@ -80,16 +79,12 @@ class Engine:
         self._replay: Replay | None = None
         self._rehearses, self._pads, self._refused, self._has_measured = False, False, "", False
 
-    def _may_change(self) -> bool:
-        self.rule.has_hooks = self.loop.has_hooks()
-        return not self.rule.is_certain or self.rule.is_given
-
     def _fit(self, inputs: Any) -> Any:
-        """A batch as the model can train on it, once the model has refused one that was too short."""
+        """Pad a batch once the model has refused one that was too short."""
         return long_enough(inputs, self.loop.model) if self._pads else inputs
 
     def _is_too_short(self, call: Call, error: Exception) -> bool:
-        """Whether the model has refused a batch as too short to be masked; such batches are padded from here on."""
+        """Whether the model refused a batch as too short to be masked; such batches are padded from then on."""
         if self._pads or not isinstance(error, ValueError) or call.inputs is None:
             return False
         self._pads = True
@@ -99,7 +94,7 @@ class Engine:
             self._pads = False
             return False
         call.inputs, *call.replacements = padded
-        call.given = call.inputs
+        call.batch = call.inputs
         self.loop.say(_TOO_SHORT)
         return True
 
@@ -116,17 +111,17 @@ class Engine:
         """
         budget, window = self.budget, self.window
         self._replay = None  # of a batch that was computed again without an error
-        if budget.too_long is not None and self.left_out is not None:
+        if budget.too_long is not None:
             self.left_out.before(call)
         usual = not budget.is_limited and call.rows is None and window.planned == 1 and self._processes == 1
         if not usual and not self._is_plain(call):
             return self._retried(call, lambda: self.once(call))
         try:
-            call.loss = self.loop.compute(call, call.given, None, whole_window=False)
+            call.loss = self.loop.compute(call, call.batch, None, whole_window=False)
         except Exception as error:
             failed = error
         else:
-            if call.before.whole:
+            if call.before.is_full:
                 self.state.learn(call.before)
             return call.loss
 
@@ -150,7 +145,7 @@ class Engine:
                 self.budget,
                 attempt,
                 lambda: self.again(call),
-                lambda piece: self._leave_out(call, piece),
+                lambda piece: self.left_out.take(call, piece),
                 lambda error: self._is_unfit(error) or self._is_too_short(call, error) or self.other(call, error),
             )
         finally:
@@ -165,7 +160,7 @@ class Engine:
         return call.rows is None and not self._is_weighted()
 
     def _is_unfit(self, error: Exception) -> bool:
-        """Whether a part of a batch has shown that batches cannot be split; they are not, from here on."""
+        """Whether a part of a batch has shown that batches cannot be split; they no longer are."""
         if not isinstance(error, UnfitStepError) or self._refused:
             return False
         self._refused = f"{self.loop.title} {error}"
@@ -176,9 +171,12 @@ class Engine:
         """The same without a retry."""
         self.attempts.running = lambda: self._piece(call)
         if self._is_plain(call):
-            return self.loop.compute(call, call.given, None, whole_window=False)
+            return self.loop.compute(call, call.batch, None, whole_window=False)
         if self._is_split(call) and self.rule.is_due():
-            self._measure_again(call)
+            try:
+                self._measure_rule(call)
+            except NoRuleError as error:
+                self.loop.say(f"batches are not split any more: {error}")
         return self._compute(call)
 
     def _is_weighted(self) -> bool:
@@ -194,20 +192,20 @@ class Engine:
         if self.rule.name is None and not (self.budget.has_failed or self._rehearses):
             return False
         self.loop.prepare()
-        if not (whole := self.whole(call)):
+        if not (reason := self.cannot_split(call)):
             return is_split(*call.size(), self.budget)
-        hint = STATISTICS_HINT if whole == self.depends_on_batch() else _GIVE_SPLIT
+        hint = STATISTICS_HINT if reason == self.depends_on_batch() else _GIVE_SPLIT
         if self._requested:
-            raise InvalidArgumentError(f"{self._requested} would not train as the whole batch does: {whole}", hint)
-        self.loop.say(f"batches are not split, as that would change the result: {whole}; {hint}")
+            raise InvalidArgumentError(f"{self._requested} would not train as the whole batch does: {reason}", hint)
+        self.loop.say(f"batches are not split, as that would change the result: {reason}; {hint}")
         return False
 
-    def whole(self, call: Call) -> str:
+    def cannot_split(self, call: Call) -> str:
         """Why this batch cannot be split; "" where it can."""
         if self._refused:
             return self._refused
         try:
-            check_rows(call.inputs) if self._split is None else call.size()
+            check_rows(call.inputs) if self.split is None else call.size()
         except UnsplittableBatchError as error:
             return str(error.message)
         return self.depends_on_batch()
@@ -225,17 +223,17 @@ class Engine:
         return f"{live[0]}{more} of the model normalise over the clips of a batch" if live else ""
 
     def _piece(self, call: Call) -> Piece | None:
-        """What a batch is computed as at first."""
+        """The micro-batch that is computed first."""
         if call.inputs is None:
             return None
         try:
-            count, each = call.size()
+            count, clip_extent = call.size()
         except UnsplittableBatchError as error:
-            return Piece(1, extent(call.inputs), whole=str(error.message))
-        whole = self.whole(call)
-        size = count if whole or not self._is_split(call) else self.budget.size(each, count)
-        hint = STATISTICS_HINT if whole and whole == self.depends_on_batch() else ""
-        return Piece(size, each, whole=whole, hint=hint or (_GIVE_SPLIT if whole else ""))
+            return Piece(1, extent(call.inputs), cannot_split=str(error.message))
+        reason = self.cannot_split(call)
+        size = count if reason or not self._is_split(call) else self.budget.size(clip_extent, count)
+        hint = STATISTICS_HINT if reason and reason == self.depends_on_batch() else ""
+        return Piece(size, clip_extent, cannot_split=reason, hint=hint or (_GIVE_SPLIT if reason else ""))
 
     # A window again.
 
@@ -243,7 +241,7 @@ class Engine:
         """Compute the window again up to ``call``, the newest batch; its loss."""
         replay = self._replay = self._replay or Replay(self, call)
         replay.rewind()
-        cut = call.inputs is not None and not self.whole(call) and is_split(*call.size(), self.budget)
+        cut = call.inputs is not None and not self.cannot_split(call) and is_split(*call.size(), self.budget)
         if cut and not replay.has_rule:
             self._find_rule(call)
             replay.has_rule = True
@@ -254,7 +252,7 @@ class Engine:
         return call.loss
 
     def _find_rule(self, call: Call) -> None:
-        """Measure what the loss divides by, unless that is certain, and whether a step of the user's can be split."""
+        """Measure what the loss divides by unless that is certain, and whether a user's step can be split."""
         if self.rule.is_certain and not (self.loop.own_step or self.loop.has_hooks()):
             return
         try:
@@ -263,15 +261,8 @@ class Engine:
             hint = _GIVE_LESS if isinstance(error.__cause__, UnfitStepError) else _GIVE_RULE
             raise CannotRetryError(f"{error}; {hint}") from error
 
-    def _measure_again(self, call: Call) -> None:
-        """Before a batch is split although nothing has failed in this step."""
-        try:
-            self._measure_rule(call)
-        except NoRuleError as error:
-            self.loop.say(f"batches are not split any more: {error}")
-
     def _measure_rule(self, call: Call) -> None:
-        """Measure it; where this batch cannot be measured, an earlier measurement of this training stands."""
+        """Measure what the loss divides by; where this batch cannot be measured, an earlier measurement holds."""
         try:
             self.rule.take(self._measure(call))
             self._has_measured = True
@@ -294,39 +285,40 @@ class Engine:
             try:
                 self.attempts.run(
                     "pre-flight", self.budget, attempt, attempt,
-                    lambda piece: self._leave_out(call, piece), lambda error: self._is_too_short(call, error),
+                    lambda piece: self.left_out.take(call, piece), lambda error: self._is_too_short(call, error),
                 )  # fmt: skip
             finally:
                 self._rehearses = False
                 self.window.restore_gradients()
                 self.window.restart()
 
-    def _leave_out(self, call: Call, piece: Piece) -> bool:
-        return self.left_out is not None and self.left_out.take(call, piece)
-
     # Micro-batches.
 
     def _compute(self, call: Call) -> Any:
-        """One collated batch. Random numbers and the loop's state are left as by its first micro-batch."""
+        """Compute one batch. Random numbers and the loop's state are left as by its first micro-batch."""
         self.attempts.running = lambda: self._piece(call)  # counting tokens needs memory, too
         loss, copies, behind, changes = None, list[InPlace](), None, dict[str, Any]()
-        clips = 0 if call.inputs is None or self.whole(call) else batch_size(call.inputs)
+        clips = 0 if call.inputs is None or self.cannot_split(call) else batch_size(call.inputs)
         is_weighted, total = self._is_weighted(), self._total(call)
-        before = call.before if self._replay is None else self.state.before(whole=True)
+        before = call.before if self._replay is None else self.state.before(full=True)
         for number, (part, piece) in enumerate(self._parts(call)):
             self.attempts.running = piece
             cut = number > 0 or piece.samples < clips
             if number == 0 and (cut or self._replay) and not self._cut_statistics:
-                copies = self.state.copies(known=self._replay is None and self.state.has_learnt)
+                copies = self.state.copies(changed_before=self._replay is None and self.state.has_learnt)
             if number:
                 put_values(copies)
                 self.state.between(before)
                 self.state.draw_again(before)
                 behind = behind or cpu_state()
                 seed_cpu((seed_of(behind) + number) % 2**31)
-            weight = self._weight(part, total, cut, is_weighted)
-            if cut and not self._counts(weight):
-                continue
+            weight = None
+            if (cut or is_weighted) and self.rule.name is not None:
+                # Gradients of several processes are averaged: a share of all clips counts for each of them.
+                weight = self.rule.share(part, total)
+                weight = weight * self._processes if is_weighted and self.rule.name != "sum" else weight
+            if cut and isinstance(weight, torch.Tensor) and not bool(weight != 0):
+                continue  # a mean over no tokens is not a number
             share = self.loop.compute(call, part, weight, whole_window=is_weighted)
             loss = share if loss is None else loss + share
             if number == 0:
@@ -354,44 +346,30 @@ class Engine:
         """What the loss of all ``batches`` together is divided by."""
         return sum(self.rule.count(batch) for batch in batches)
 
-    def _weight(self, part: Any, total: Any, cut: bool, is_weighted: bool) -> Any:
-        if not (cut or is_weighted) or self.rule.name is None:
-            return None
-        share = self.rule.share(part, total)
-        # Gradients of several processes are averaged: a share of all clips counts as often as there are of them.
-        return share * self._processes if is_weighted and self.rule.name != "sum" else share
-
-    def _counts(self, weight: Any) -> bool:
-        """Whether a part counts; a mean over no tokens is not a number."""
-        return not isinstance(weight, torch.Tensor) or bool(weight != 0)
-
     def _parts(self, call: Call) -> Iterator[tuple[Any, Piece]]:
-        """The micro-batches of a batch, and of what replaces clips of it."""
+        """The micro-batches of a batch, and those that replace its clips."""
         if call.inputs is not None:
             if not self._is_split(call):
                 yield shallow(call.inputs), self._piece(call) or Piece(1, extent(call.inputs))
             else:
                 # Splitting needs memory, too: what fails before there are parts is of their size.
                 self.attempts.running = self._piece(call)
-                trims = self._split is None and self.rule.trims
-                model = self.loop.model
-                yield from (
-                    by_length(call.inputs, self.budget, model)
-                    if trims
-                    else evenly(call.inputs, self.budget, self._split)
-                )
+                if self.split is None and self.rule.trims:
+                    yield from by_length(call.inputs, self.budget, self.loop.model)
+                else:
+                    yield from evenly(call.inputs, self.budget, self.split)
         for part in call.replacements:
             yield shallow(part), Piece(batch_size(part), extent(part), of_replacement=True)
 
     def _name_counts(self, first: dict[str, Any], last: dict[str, Any], drawn: list[str]) -> None:
-        """Name what the micro-batches of a batch have left differently: numbers of one of them, or of each."""
+        """Report state that the last micro-batch has left otherwise than the first."""
         paths = [path for path, value in last.items() if not same_value(value, first.get(path))]
         if self._replay is not None:
             self._replay.paths += paths + drawn
             return
-        for some, do in ((paths, "count micro-batches"), (drawn, "may draw other random numbers")):
-            if some:
-                self.loop.say(f"{listed(some)} of {self.loop.name} {do} where batches are split")
+        for names, do in ((paths, "count micro-batches"), (drawn, "may draw other random numbers")):
+            if names:
+                self.loop.say(f"{listed(names)} of {self.loop.name} {do} where batches are split")
 
     def finish(self, left_out: Any) -> float:
         """The window is complete: scale gradients up for the clips that all processes have ``left_out``."""
@@ -437,8 +415,8 @@ class Replay:
             )
         put_values(self._copies)
         # Where it fails again, what only failures change is left: somebody may count them.
-        self.paths += state.put_back(window.first, self._failed.before, known=self._began is not None)
-        self._began = state.before(whole=True)
+        self.paths += state.put_back(window.first, self._failed.before, changed_before=self._began is not None)
+        self._began = state.before(full=True)
 
     def first_computed(self, call: Call, before: Before, copies: list[InPlace]) -> None:
         """The first micro-batch of a batch is over: how often it has written to tensors in place, and what it drew."""
@@ -461,6 +439,5 @@ class Replay:
 
     def lost(self) -> list[str]:
         """The paths of what could not be put back."""
-        began = self._began
-        unseen = [] if began is None else self._engine.state.unseen(self._engine.window.first, began)
-        return [*self.paths, *unseen]
+        assert self._began is not None  # by rewind
+        return [*self.paths, *self._engine.state.unseen(self._engine.window.first, self._began)]

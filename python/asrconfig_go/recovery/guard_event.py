@@ -13,7 +13,7 @@ class GuardEvent:
 
     ``place`` is ``"training"``, ``"evaluation"``, ``"optimizer"``, ``"saving"``, ``"loading"`` (host memory),
     ``"skipped"`` (a clip that does not fit alone) or ``"pre-flight"``. ``micro_batch_before`` and ``after`` are samples
-    of the micro-batch that failed and of those that follow, both 1 where one sample was computed once more; of
+    of the micro-batch that failed and of those that follow, both 1 where one sample was computed again; of
     ``"loading"`` they are loader workers, and otherwise 0. ``lost_s`` is how many seconds the failed attempt took, and
     what it held took to be freed. ``snapshot`` is the file with a memory snapshot of that moment, "" where none was
     written: see ``Guard``. ``not_restored`` is what the failed attempt may have changed and could not be put back, such
@@ -37,7 +37,7 @@ class GuardEvent:
     def __str__(self) -> str:
         before, after = self.micro_batch_before, self.micro_batch_after
         sizes = f"{before} → {after}" if before != after else "once more"
-        what = "a clip was left out" if self.place == "skipped" else sizes
-        told = f"; memory snapshot in {self.snapshot}" if self.snapshot else ""
+        action = "a clip was left out" if self.place == "skipped" else sizes
+        snapshot = f"; memory snapshot in {self.snapshot}" if self.snapshot else ""
         lost = f"; {self.lost}" if self.not_restored else ""
-        return f"step {self.global_step} ({self.place}): {what} after {self.error}{told}{lost}"
+        return f"step {self.global_step} ({self.place}): {action} after {self.error}{snapshot}{lost}"

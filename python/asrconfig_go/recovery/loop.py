@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -11,6 +12,8 @@ from typing import Any
 import torch
 
 from .accumulation_window import Call
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 class UnfitStepError(Exception):
@@ -24,11 +27,13 @@ class Loop(ABC):
         name: What errors call it: the Trainer's class, or ``guarded_step``.
         labels: The entry of a batch that holds its labels.
         rank: The process, of several.
+        notes: What a user should know of this training; each was logged once.
     """
 
     name: str
     labels: str = "labels"
     rank: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def output(self) -> Path | None:
@@ -99,9 +104,11 @@ class Loop(ABC):
     def prepare(self) -> None:
         """Bring the model into training mode, where the loop's own step does that first."""
 
-    @abstractmethod
     def say(self, text: str) -> None:
-        """Log what a user should know of this training, once."""
+        """Keep a text in ``notes`` and log it, unless that was done before."""
+        if text and text not in self.notes:
+            self.notes += (text,)
+            logger.warning(text)
 
     @abstractmethod
     def measuring(self) -> AbstractContextManager[None]:

@@ -34,9 +34,9 @@ class Budget:
         self.has_failed = False
         """Whether a limit comes from a micro-batch that did not fit, in this training or the one that it resumes."""
 
-    def size(self, extent: Extent, most: int) -> int:
-        """The samples of a micro-batch, 1 to ``most``, whose longest one has this extent."""
-        size = min(most, self.samples or most)
+    def size(self, extent: Extent, limit: int) -> int:
+        """The samples of a micro-batch, 1 to ``limit``, whose longest one has this extent."""
+        size = min(limit, self.samples or limit)
         return size if self.values is None else max(1, min(size, self.values // extent.values))
 
     def shrink(self, extent: Extent, size: int) -> None:
@@ -60,5 +60,5 @@ class Budget:
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    """The lower of two limits, either of which may be missing."""
+    """The lower of two limits; either may be None."""
     return min((value for value in (one, other) if value is not None), default=None)

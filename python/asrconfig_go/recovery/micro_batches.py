@@ -15,18 +15,18 @@ from .micro_batch_budget import Budget
 Split = Callable[[Any, int], list[Any]]
 
 
-def is_split(n: int, each: Extent, budget: Budget) -> bool:
+def is_split(n: int, clip_extent: Extent, budget: Budget) -> bool:
     """Whether a batch of ``n`` samples is too large for one micro-batch, or may cost less in several."""
-    return budget.overhead_s is not None or budget.size(each, n) < n
+    return budget.overhead_s is not None or budget.size(clip_extent, n) < n
 
 
 def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
-    """Micro-batches in order, with the batch's padding; of their own, as a step may take entries out of them."""
-    n, each = batch_size(inputs), extent(inputs)
-    size = budget.size(each, n)
+    """Micro-batches in order, with the batch's padding; copies, as a step may take entries out of them."""
+    n, clip_extent = batch_size(inputs), extent(inputs)
+    size = budget.size(clip_extent, n)
     parts = (by or split)(inputs, size) if size < n else [shallow(inputs)]
     for part in parts:
-        yield part, Piece(n if size >= n else batch_size(part), each)
+        yield part, Piece(n if size >= n else batch_size(part), clip_extent)
 
 
 def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Piece]]:
@@ -37,8 +37,8 @@ def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Pi
     if lengths is None:
         yield from evenly(inputs, budget, None)
         return
-    least, whole, width = least_length(model), extent(inputs).length, extent(inputs).width
-    lengths = [min(max(length, least), whole) for length in lengths]  # as they are computed
+    shortest, padded, width = least_length(model), extent(inputs).length, extent(inputs).width
+    lengths = [min(max(length, shortest), padded) for length in lengths]  # as they are computed
     rate = budget.rate or per_second(inputs, model)
     overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
     for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):

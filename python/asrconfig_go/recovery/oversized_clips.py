@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._base.choices import TooLong
 from .._base.errors import InfeasiblePlanError
 from ..batching.batch_lengths import extent, spoken_lengths
 from ..batching.collated_batch import batch_size
-from ..losses.loss_rule import LossRule
-from .accumulation_window import Call, Window
+from .accumulation_window import Call
 from .attempts import Piece
-from .micro_batch_budget import Budget
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -30,21 +31,20 @@ class OversizedClips:
     def __init__(
         self,
         policy: TooLong | Callable[[Any], list[Any]],
-        budget: Budget,
-        window: Window,
-        rule: LossRule,
+        engine: Engine,
         report: Callable[[Call], None] = lambda _: None,
     ) -> None:
         """``report`` is called with a batch whose longest clip is about to be left out, once it has not fitted."""
-        self._policy, self._budget, self._window, self._rule, self._report = policy, budget, window, rule, report
-        self.count = 0
+        self._policy, self._budget, self._window, self._rule = policy, engine.budget, engine.window, engine.rule
+        self._report, self.count = report, 0
+        engine.left_out = self
 
     def before(self, call: Call) -> None:
         """Take out what is known not to fit."""
-        most = self._budget.too_long
-        while most is not None and call.inputs is not None:
+        limit = self._budget.too_long
+        while limit is not None and call.inputs is not None:
             lengths = spoken_lengths(call.inputs)
-            if lengths is None or max(lengths) * extent(call.inputs).width < most:
+            if lengths is None or max(lengths) * extent(call.inputs).width < limit:
                 return
             self._take_longest(call, lengths)
 

@@ -49,14 +49,14 @@ class Reachable:
 
 def reachable(roots: Mapping[str, Any], weights: set[int]) -> Reachable:
     """Walk from ``roots``, by their names; tensors whose ``id`` is among ``weights`` are left out."""
-    result, seen = Reachable(), set[int]()
+    result, visited = Reachable(), set[int]()
     stack = [(name, root, 0) for name, root in reversed(list(roots.items()))]
     root_ids = {id(root) for root in roots.values()}
     while stack:
         path, value, depth = stack.pop()
-        if id(value) in seen or isinstance(value, _SIMPLE) or value is None:
+        if id(value) in visited or isinstance(value, _SIMPLE) or value is None:
             continue
-        seen.add(id(value))
+        visited.add(id(value))
         if isinstance(value, torch.Tensor):
             if id(value) not in weights:
                 result.tensors.append((path, value))
@@ -100,7 +100,7 @@ def _children(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _variables(path: str, function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function of the user's keeps between its calls."""
+    """What a user's function keeps between its calls."""
     yield from ((f"{path}.self", owner) for owner in [getattr(function, "__self__", None)] if owner is not None)
     function = getattr(function, "__func__", function)
     if _is_users(function):
@@ -169,7 +169,7 @@ def differs(owner: Any, before: Any) -> bool:
 
 
 def _in_cell(cell: types.CellType) -> Any:
-    """The value of a variable of a function that another function reads; ``ABSENT`` before it has one."""
+    """The value of a closure's variable; ``ABSENT`` before it has one."""
     try:
         return cell.cell_contents
     except ValueError:

@@ -63,9 +63,11 @@ class RuleMeasurement:
         """
         if batch_size(call.inputs) < 2:
             raise NotMeasuredError("a batch of one clip does not show what its loss divides by")
-        for most in _TRIALS:
+        for count in _TRIALS:
             try:
-                return self._fitting(call, self._some(call.inputs, most))
+                by = self._split
+                clips = by(call.inputs, count)[0] if by else informative(call.inputs, count, self._loop.labels)
+                return self._fitting(call, clips)
             except UnfitStepError as error:
                 raise NoRuleError(f"{self._loop.title} {error}") from error
             except (NoRuleError, AsrConfigError):
@@ -78,10 +80,6 @@ class RuleMeasurement:
                 clear_frames(error)
             free_memory()
         raise NotMeasuredError(f"not even two clips fit, so that the loss of {self._loop.title} cannot be measured")
-
-    def _some(self, batch: Any, most: int) -> Any:
-        """So many clips of a batch."""
-        return self._split(batch, most)[0] if self._split else informative(batch, most, self._loop.labels)
 
     def _fitting(self, call: Call, clips: Any) -> tuple[str, ...]:
         count = batch_size(clips)
@@ -107,12 +105,12 @@ class RuleMeasurement:
         return fitting
 
     def _errors(self, gradient: Gradient, clips: Any, parts: list[Any]) -> dict[str, float]:
-        """How far off the weighted sum of the parts is, by each rule."""
+        """The relative error of the weighted sum of the parts, by each rule."""
         wanted, measured = gradient.of(clips), [gradient.of(part) for part in parts]
         errors = dict[str, float]()
         for rule in RULES:
-            whole = self._rule.count(clips, rule)
-            weights = [self._rule.share(part, whole, rule) for part in parts]
+            divisor = self._rule.count(clips, rule)
+            weights = [self._rule.share(part, divisor, rule) for part in parts]
             total = sum(
                 weighted(g, torch.as_tensor(w, device=g.device)) for w, g in zip(weights, measured, strict=True)
             )
@@ -127,7 +125,7 @@ class RuleMeasurement:
         return _TOLERANCE.get(gradient.dtype, _SINGLE)
 
     def _check_alike(self, fitting: tuple[str, ...], call: Call) -> None:
-        """Rules that fit and cannot be told apart must weight the batch's own clips alike."""
+        """Raise unless the rules that fit give the batch's clips the same weights."""
         if len(fitting) < 2:
             return
         clips = (self._split or split)(call.inputs, 1)
@@ -135,9 +133,8 @@ class RuleMeasurement:
             [float(self._rule.share(clip, self._rule.count(call.inputs, rule), rule)) for clip in clips]
             for rule in fitting
         ]
-        if any(
-            abs(a - b) > _DECIDES * max(a, b) for other in shares[1:] for a, b in zip(shares[0], other, strict=True)
-        ):
+        pairs = (pair for other in shares[1:] for pair in zip(shares[0], other, strict=True))
+        if any(abs(a - b) > _DECIDES * max(a, b) for a, b in pairs):
             raise NoRuleError(f"{' and '.join(fitting)} fit its loss alike, and weight its clips differently")
 
 
@@ -147,10 +144,11 @@ def untouched(loop: Loop, state: StepState) -> Iterator[None]:
 
     Compiled models are computed as they are written: their graphs are not for batches of these sizes.
     """
-    random, before, copies = rng_state(), state.before(whole=True), state.copies()
+    random, before, copies = rng_state(), state.before(full=True), state.copies()
     modes = [(module, module.training) for module in loop.model.modules()]
+    set_stance = getattr(torch.compiler, "set_stance", None)  # from PyTorch 2.6
     try:
-        with loop.measuring(), _uncompiled():
+        with loop.measuring(), set_stance("force_eager") if set_stance else contextlib.nullcontext():
             yield
     finally:
         for module, mode in modes:
@@ -160,30 +158,23 @@ def untouched(loop: Loop, state: StepState) -> Iterator[None]:
         set_rng_state(random)
 
 
-def _uncompiled() -> contextlib.AbstractContextManager[Any]:
-    """Compiles nothing inside, where PyTorch can do that (from 2.6)."""
-    set_stance = getattr(torch.compiler, "set_stance", None)
-    return contextlib.nullcontext() if set_stance is None else set_stance("force_eager")
-
-
 class Gradient:
     """Two sums over the gradient of each parameter, both linear in it; each time from the same state."""
 
     def __init__(self, loop: Loop, state: StepState, call: Call) -> None:
         self._loop, self._state, self._call = loop, state, call
         self._parameters = [*loop.parameters(), *state.leaves]
-        self._before, self._copies = state.before(whole=True), state.copies()
-        self._weights = self._copied_weights() if loop.own_step or loop.has_hooks() else []
+        self._before, self._copies = state.before(full=True), state.copies()
+        self._weights: list[torch.Tensor] = []
+        if loop.own_step or loop.has_hooks():
+            if not _fits_on_host(self._parameters):
+                raise UnfitStepError("cannot be tried: host memory has no place for a copy of the weights")
+            self._weights = [p.detach().to("cpu", copy=True) for p in self._parameters]
         self.evaluates = False
         self.dtype = next((p.dtype for p in self._parameters if p.is_floating_point()), torch.float32)
         self.on_gpu = any(p.is_cuda for p in self._parameters)
         self._tensors: dict[int, dict[str, Any]] = {}
         self._attributes: dict[int, dict[str, Any]] = {}
-
-    def _copied_weights(self) -> list[torch.Tensor]:
-        if not _fits_on_host(self._parameters):
-            raise UnfitStepError("cannot be tried: host memory has no place for a copy of the weights")
-        return [p.detach().to("cpu", copy=True) for p in self._parameters]
 
     def of(self, part: Any, seed: int = 0, scale: float = 1.0, keep: bool = False) -> torch.Tensor:
         """That of ``scale`` times the loss of ``part``; ``keep``: what it has changed stays for the next one.
@@ -199,28 +190,26 @@ class Gradient:
         else:
             self._loop.prepare()
         try:
-            with _mode_kept(model), steady(model, seed):
+            with contextlib.ExitStack() as back, steady(model, seed):
+                back.callback(override(model, "train", lambda mode=True: model))  # for a step that calls it
                 self._loop.gradient(self._call, copied(part), scale)
             values = torch.stack([s for p in self._parameters for s in _sums(p)])
         finally:
             moved = bool(sums) and bool(changed_tensors(self._parameters, sums))
             self._tensors[id(part)] = changed_values(self._copies)
             self._attributes[id(part)] = self._state.tensor_attributes(self._before)
+            if moved and not keep:
+                with torch.no_grad():
+                    for p, value in zip(self._parameters, self._weights, strict=True):
+                        p.copy_(value)
             if not keep:
-                self._put_back(moved)
+                put_values(self._copies)
+                self._state.put_back(self._before, self._before)
         if moved:
             raise UnfitStepError("changes weights within the step")
         if not bool(values.isfinite().all()):
             raise NotMeasuredError("the loss or its gradient is not finite")
         return values
-
-    def _put_back(self, moved: bool) -> None:
-        if moved:
-            with torch.no_grad():
-                for p, value in zip(self._parameters, self._weights, strict=True):
-                    p.copy_(value)
-        put_values(self._copies)
-        self._state.put_back(self._before, self._before)
 
     def is_random(self, part: Any) -> bool:
         """Whether the gradient depends on random numbers."""
@@ -246,7 +235,7 @@ class Gradient:
 
 
 def _fits_on_host(weights: list[torch.Tensor]) -> bool:
-    """Whether a copy of them takes at most a quarter of the free host memory."""
+    """Whether a copy takes at most a quarter of the free host memory."""
     needed = sum(p.numel() * p.element_size() for p in weights)
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -256,16 +245,16 @@ def _fits_on_host(weights: list[torch.Tensor]) -> bool:
 
 
 def _differing(changed: dict[int, dict[str, Any]], parts: list[Any]) -> str:
-    """The path of what the ``parts`` have left behind differently; "" for none."""
+    """The path of state that the ``parts`` have left with different values; "" for none."""
     first, *others = (changed[id(part)] for part in parts)
+
+    def is_alike(one: Any, other: Any) -> bool:
+        if one is None or other is None or one.shape != other.shape:
+            return one is other
+        return bool(torch.allclose(one, other, rtol=1e-6, atol=0, equal_nan=True))
+
     paths = sorted({path for values in (first, *others) for path in values})
-    return next((p for p in paths if not all(_alike(first.get(p), other.get(p)) for other in others)), "")
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if one is None or other is None or one.shape != other.shape:
-        return one is other
-    return bool(torch.allclose(one, other, rtol=1e-6, atol=0, equal_nan=True))
+    return next((p for p in paths if not all(is_alike(first.get(p), other.get(p)) for other in others)), "")
 
 
 def _sums(p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -278,30 +267,15 @@ def _sums(p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return rows @ matrix @ columns, (gradient * p.detach().double()).sum()
 
 
-def informative(inputs: Any, most: int, labels: str) -> Any:
+def informative(inputs: Any, count: int, labels: str) -> Any:
     """So many clips of a batch, one with the most labels first, and one with the fewest among them."""
-    counts = _row_tokens(inputs, labels)
-    rows = sorted(range(len(counts)), key=lambda i: -counts[i])
-    return pick(inputs, rows if len(rows) <= most else [*rows[: most // 2], *rows[most // 2 - most :]])
-
-
-def _row_tokens(inputs: Any, labels: str) -> list[int]:
-    """The labels of each clip that are not padding; none without labels."""
     values: Any = entries(inputs).get(labels)
-    if not hasattr(values, "shape") or not len(values.shape):
-        return [0] * batch_size(inputs)
-    used: Any = values != PADDING
-    return [int(n) for n in (used.flatten(1).sum(1) if used.dim() > 1 else used.int())]
-
-
-@contextlib.contextmanager
-def _mode_kept(model: torch.nn.Module) -> Iterator[None]:
-    """Inside, a step that calls ``model.train()`` leaves the model in the mode that it has."""
-    undo = override(model, "train", lambda mode=True: model)
-    try:
-        yield
-    finally:
-        undo()
+    tokens = [0] * batch_size(inputs)
+    if hasattr(values, "shape") and len(values.shape):
+        used: Any = values != PADDING
+        tokens = [int(n) for n in (used.flatten(1).sum(1) if used.dim() > 1 else used.int())]
+    rows = sorted(range(len(tokens)), key=lambda i: -tokens[i])
+    return pick(inputs, rows if len(rows) <= count else [*rows[: count // 2], *rows[count // 2 - count :]])
 
 
 @contextlib.contextmanager
@@ -324,7 +298,7 @@ def steady(model: torch.nn.Module, seed: int) -> Iterator[None]:
 
 
 class _Wave:
-    """In place of a dropout's forward: factors from 0.75 to 1.25 along the features, other ones in each call."""
+    """Replaces a dropout's forward: factors from 0.75 to 1.25 along the features, different in each call."""
 
     def __init__(self) -> None:
         self._calls = 0

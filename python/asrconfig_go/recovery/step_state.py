@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from traceback import walk_tb
 from types import CellType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -21,6 +22,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .._base.random_state import cpu_state, gpu_states_in_use, set_cpu_state, set_gpu_states
 from .reachable_state import (
     ABSENT,
+    Reachable,
     attributes_of,
     content,
     differs,
@@ -32,32 +34,35 @@ from .reachable_state import (
     same_state,
 )
 
+if TYPE_CHECKING:
+    from .loop import Loop
+
 SMALL = 1 << 14  # values of a tensor that may be copied, or kept alive, wherever it is
 Key = tuple[str, Any, Any]
 """Path and owner, and the name of an attribute or an entry; ``ABSENT`` for the whole of a sequence."""
 
 
+@dataclass(slots=True)
 class Before:
     """What there was before a step.
 
     Attributes:
         random: The states of Python's, numpy's and torch's generators, and ``gpu`` those of the GPUs.
-        whole: Whether everything was looked at; ``contents`` then holds it, by path and owner.
+        is_full: Whether everything was looked at; ``contents`` then holds it, by path and owner.
         generators: Others that the loop holds, with their states.
         values: What steps are known to change.
         versions: Tensors with their version counters.
         interrupted: The batch normalisation in which the step then failed, if it failed in one.
     """
 
-    __slots__ = ("contents", "generators", "gpu", "interrupted", "random", "values", "versions", "whole")
-
-    def __init__(self, random: dict[str, Any], gpu: list[torch.Tensor], whole: bool) -> None:
-        self.random, self.gpu, self.whole = random, gpu, whole
-        self.generators: Sequence[tuple[Any, Any]] = ()
-        self.values: Sequence[tuple[Key, Any]] = ()
-        self.versions: Sequence[tuple[str, torch.Tensor, int]] = ()
-        self.contents: list[tuple[str, Any, Any]] = []
-        self.interrupted: _BatchNorm | None = None
+    random: dict[str, Any]
+    gpu: list[torch.Tensor]
+    is_full: bool
+    generators: Sequence[tuple[Any, Any]] = ()
+    values: Sequence[tuple[Key, Any]] = ()
+    versions: Sequence[tuple[str, torch.Tensor, int]] = ()
+    contents: list[tuple[str, Any, Any]] = field(default_factory=list)
+    interrupted: _BatchNorm | None = None
 
 
 @dataclass
@@ -71,15 +76,10 @@ class InPlace:
 
 
 class StepState:
-    """That of one training loop, whose objects ``roots`` names; ``weights`` are those that its optimizer has."""
+    """The state of one training loop's steps."""
 
-    def __init__(
-        self,
-        roots: Callable[[], Mapping[str, Any]],
-        model: Callable[[], torch.nn.Module],
-        weights: Callable[[], list[torch.Tensor]],
-    ) -> None:
-        self._roots, self._model, self._weights = roots, model, weights
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
         self.forget()
 
     def forget(self) -> None:
@@ -94,12 +94,12 @@ class StepState:
         self.leaves: list[torch.Tensor] = []
         """Tensors that autograd gives gradients and the optimizer does not have."""
 
-    def before(self, whole: bool) -> Before:
-        """Note what there is before a step; ``whole``: everything, to learn what the step changes."""
-        if whole:
+    def before(self, full: bool) -> Before:
+        """Note what there is before a step; ``full``: everything, to learn what the step changes."""
+        if full:
             self._has_gpu = torch.cuda.is_initialized()
-        before = Before(cpu_state(), gpu_states_in_use() if self._has_gpu else [], whole)
-        if whole:
+        before = Before(cpu_state(), gpu_states_in_use() if self._has_gpu else [], full)
+        if full:
             self._look(before)
         elif self._tensors:
             before.versions = [(path, t, t._version) for path, t in self._tensors.values()]
@@ -110,16 +110,17 @@ class StepState:
         return before
 
     def _look(self, before: Before) -> None:
-        everything = reachable(self._roots(), set(map(id, self._weights())))
+        everything = self._reachable()
         self._generators, self.leaves = everything.generators, everything.leaves
         for path, owner in everything.owners:
             attributes = attributes_of(owner)
-            before.contents.append((path, owner, content(owner) if attributes is None else _held(attributes)))
+            references = None if attributes is None else {name: _reference(v) for name, v in attributes.items()}
+            before.contents.append((path, owner, content(owner) if references is None else references))
         before.versions = [(path, t, t._version) for path, t in everything.tensors]
 
     def learn(self, before: Before) -> None:
         """The step that came after ``before`` is over: what it has changed is noted from now on."""
-        if before.whole:
+        if before.is_full:
             self.has_learnt = True
             for key, _ in _changes(before):
                 self._keys[id(key[1]), key[2]] = key
@@ -127,21 +128,25 @@ class StepState:
                 if tensor._version != version:
                     self._tensors[id(tensor)] = path, tensor
 
-    def put_back(self, first: Before, failed: Before, known: bool = False) -> list[str]:
+    def put_back(self, first: Before, failed: Before, changed_before: bool = False) -> list[str]:
         """Put back what there was before the window's ``first`` step, but for tensors that were changed in place.
 
-        ``failed`` is of the step that failed; ``known`` leaves what no step that succeeded has changed. Returns the
-        paths of what cannot be put back.
+        ``failed`` is of the step that failed; ``changed_before`` restores only what successful steps have changed.
+        Returns the paths of what cannot be put back.
         """
         set_gpu_states(first.gpu)
         set_cpu_state(first.random)
         for generator, state in first.generators:
             put_generator_state(generator, state)
         changes = _changes(first)
-        if known or failed is not first:  # between the steps the loop itself has changed what is its own
+        if changed_before or failed is not first:  # between the steps the loop itself has changed its own state
             changes = (change for change in changes if (id(change[0][1]), change[0][2]) in self._keys)
         lost = [key[0] for key, value in [*first.values, *changes] if not _put(key, value)]
-        return [*lost, *reachable(self._roots(), set()).iterators]
+        return [*lost, *reachable(self._loop.roots(), set()).iterators]
+
+    def _reachable(self) -> Reachable:
+        """What the loop's objects hold besides the weights that its optimizer has."""
+        return reachable(self._loop.roots(), set(map(id, [*self._loop.parameters(), *self.leaves])))
 
     def between(self, before: Before) -> None:
         """Put all but sequences back, so that the next micro-batch finds what the whole batch found."""
@@ -159,9 +164,9 @@ class StepState:
         A generator that is in the same state now draws as often for a micro-batch as for its batch.
         """
         for generator, state in before.generators:
-            now, whole = generator_state(generator), behind.get(id(generator))
-            if whole is not None and not same_state(whole, state) and not same_state(now, state):
-                self._draws[id(generator)] = "each micro-batch" if same_state(now, whole) else "each clip"
+            now, batch_state = generator_state(generator), behind.get(id(generator))
+            if batch_state is not None and not same_state(batch_state, state) and not same_state(now, state):
+                self._draws[id(generator)] = "each micro-batch" if same_state(now, batch_state) else "each clip"
 
     def draw_again(self, before: Before) -> None:
         """Another micro-batch of the batch follows: it draws what the whole batch drew, as the first one did."""
@@ -186,7 +191,7 @@ class StepState:
 
     def changes(self, before: Before) -> dict[str, Any]:
         """What a step has changed of what was noted ``before``, as it is now: of sequences copies."""
-        keys = [key for key, value in before.values if not _holds(key, value)] + [key for key, _ in _changes(before)]
+        keys = [key for key, value in before.values if _is_changed(key, value)] + [key for key, _ in _changes(before)]
         values = {key[0]: _value(key) for key in keys}
         return {path: content(v) if isinstance(v, list | set | deque) else v for path, v in values.items()}
 
@@ -196,30 +201,31 @@ class StepState:
 
     def unseen(self, noted: Before, replayed: Before) -> list[str]:
         """What a replay changed that was not ``noted`` before the window: the failed step may have changed it, too."""
-        if noted.whole:
+        if noted.is_full:
             return []
-        seen = {(id(key[1]), key[2]) for key, _ in noted.values} | {(tensor, None) for tensor in self.writes(noted)}
+        places = {(id(key[1]), key[2]) for key, _ in noted.values} | {(tensor, None) for tensor in self.writes(noted)}
         changed = [((id(key[1]), key[2]), key[0]) for key, _ in _changes(replayed)]
         changed += [((id(t), None), path) for path, t, version in replayed.versions if t._version != version]
         generators = {id(generator) for generator, _ in noted.generators}
         drawn = [path for path, generator in self._generators if id(generator) not in generators]
-        return [path for place, path in changed if place not in seen] + drawn
+        return [path for place, path in changed if place not in places] + drawn
 
-    def copies(self, failed: Before | None = None, known: bool = False) -> list[InPlace]:
+    def copies(self, failed: Before | None = None, changed_before: bool = False) -> list[InPlace]:
         """Copies of the tensors that a step may change in place: small ones, and those that it is known to change.
 
-        Large ones of other modules than the loop's model, such as averages of its weights, are copied, too. ``known``
-        leaves out what steps are not known to change; ``failed`` is of a step that failed, whose writes are counted.
+        Large tensors of other modules than the loop's model, such as averages of its weights, are copied, too.
+        ``changed_before`` copies only what steps are known to change; ``failed`` is of a step that failed, whose writes
+        are counted.
         """
-        if known:
-            some = list(self._tensors.values())
+        if changed_before:
+            tensors = list(self._tensors.values())
         else:
-            model = self._model()
+            model = self._loop.model
             own = {id(t) for t in (*model.parameters(), *model.buffers())} - set(self._tensors)
-            everything = reachable(self._roots(), set(map(id, self._weights()))).tensors
-            some = [(path, t) for path, t in everything if t.numel() <= SMALL or id(t) not in own]
+            everything = self._reachable().tensors
+            tensors = [(path, t) for path, t in everything if t.numel() <= SMALL or id(t) not in own]
         counts = self.writes(failed) if failed else {}
-        return [InPlace(path, t, _copy(t), counts.get(id(t), 0)) for path, t in some]
+        return [InPlace(path, t, _copy(t), counts.get(id(t), 0)) for path, t in tensors]
 
     def writes(self, before: Before) -> dict[int, int]:
         """How often tensors were written to since ``before``, by ``id``.
@@ -240,18 +246,13 @@ class StepState:
         return {id(buffer) for norm in self._norms() for buffer in norm.buffers(recurse=False)}
 
     def _norms(self) -> Iterator[_BatchNorm]:
-        return (module for module in self._model().modules() if isinstance(module, _BatchNorm))
+        return (module for module in self._loop.model.modules() if isinstance(module, _BatchNorm))
 
 
 def interrupted_norm(error: BaseException) -> _BatchNorm | None:
     """The batch normalisation whose forward raised ``error``, after it had counted the batch."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_frame.f_code is not _BatchNorm.forward.__code__:
-        traceback = traceback.tb_next
-    if traceback is None:
-        return None
-    norm: _BatchNorm | None = traceback.tb_frame.f_locals.get("self")
-    return norm
+    frames = (frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is _BatchNorm.forward.__code__)
+    return next((frame.f_locals.get("self") for frame in frames), None)
 
 
 def put_values(copies: list[InPlace]) -> None:
@@ -277,7 +278,7 @@ def same_value(one: Any, other: Any) -> bool:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """In host memory: that of the GPU has just run out."""
+    """In host memory, as the GPU's has just run out."""
     return tensor.detach().to("cpu", copy=True)
 
 
@@ -288,61 +289,48 @@ def _equal(tensor: torch.Tensor, value: torch.Tensor) -> bool:
     return bool(torch.equal(here, value) or torch.allclose(here, value, rtol=0, atol=0, equal_nan=True))
 
 
-def _held(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
-    """References; weak ones to large tensors, which a step may hold and is to let go."""
-    return {
-        name: weakref.ref(value) if isinstance(value, torch.Tensor) and value.numel() > SMALL else value
-        for name, value in attributes.items()
-    }
+def _reference(value: Any) -> Any:
+    """A weak reference to a large tensor, so that its memory can be freed; other values as they are."""
+    return weakref.ref(value) if isinstance(value, torch.Tensor) and value.numel() > SMALL else value
 
 
 def _value(key: Key) -> Any:
     attributes = attributes_of(key[1])
-    if attributes is None:
-        return content(key[1])
-    value = attributes.get(key[2], ABSENT)
-    return weakref.ref(value) if isinstance(value, torch.Tensor) and value.numel() > SMALL else value
+    return content(key[1]) if attributes is None else _reference(attributes.get(key[2], ABSENT))
 
 
 def _changes(before: Before) -> Iterator[tuple[Key, Any]]:
-    """What is not as it was, with what it was."""
-    for path, owner, held in before.contents:
+    """The keys whose values have changed, with their former values."""
+    for path, owner, former in before.contents:
         attributes = attributes_of(owner)
         if attributes is None:
-            if differs(owner, held):
-                yield (path, owner, ABSENT), held
+            if differs(owner, former):
+                yield (path, owner, ABSENT), former
             continue
-        for name in {**held, **attributes}:
-            if not _is_of_hooks(owner, name) and not _is(attributes.get(name, ABSENT), held.get(name, ABSENT)):
-                yield (f"{path}.{name}", owner, name), held.get(name, ABSENT)
+        for name in {**former, **attributes}:
+            # A module keeps its hooks and what transformers notes of them, or it would install them a second time.
+            of_hooks = isinstance(owner, torch.nn.Module) and "_hooks" in str(name)
+            if not of_hooks and not _is(attributes.get(name, ABSENT), former.get(name, ABSENT)):
+                yield (f"{path}.{name}", owner, name), former.get(name, ABSENT)
 
 
-def _is_of_hooks(owner: Any, name: Any) -> bool:
-    """Whether a module's attribute tells of its hooks, which stay: transformers notes that it has installed some.
-
-    Without the note it would install them once more, and every output would be collected twice.
-    """
-    return isinstance(owner, torch.nn.Module) and "_hooks" in str(name)
-
-
-def _holds(key: Key, held: Any) -> bool:
-    """Whether the value of a key is as it was."""
+def _is_changed(key: Key, former: Any) -> bool:
     attributes = attributes_of(key[1])
-    return not differs(key[1], held) if attributes is None else _is(attributes.get(key[2], ABSENT), held)
+    return differs(key[1], former) if attributes is None else not _is(attributes.get(key[2], ABSENT), former)
 
 
-def _is(now: Any, held: Any) -> bool:
-    return same(now, held() if isinstance(held, weakref.ref) else held)
+def _is(now: Any, former: Any) -> bool:
+    return same(now, former() if isinstance(former, weakref.ref) else former)
 
 
-def _put(key: Key, held: Any) -> bool:
-    """Put one value back; whether that was possible."""
+def _put(key: Key, former: Any) -> bool:
+    """Put one value back; returns whether that was possible."""
     _, owner, name = key
     attributes = attributes_of(owner)
     if attributes is None:
-        return put_content(owner, held)
-    value = held() if isinstance(held, weakref.ref) else held
-    if value is None and isinstance(held, weakref.ref):
+        return put_content(owner, former)
+    value = former() if isinstance(former, weakref.ref) else former
+    if value is None and isinstance(former, weakref.ref):
         return False
     if value is ABSENT:
         attributes.pop(name, None)

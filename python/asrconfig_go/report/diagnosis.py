@@ -31,5 +31,5 @@ class Finding:
 
 def diagnose(run_log: RunLog, run: Mapping[str, Any] | None = None) -> tuple[Finding, ...]:
     """Findings about what a monitor saw, the gravest first; ``run`` is what is known of the training's settings."""
-    found = native.call("diagnosis.of", {"run_log": to_json(run_log), "run": dict(run or {})})
-    return tuple(from_json(Finding, finding) for finding in found or ())
+    findings = native.call("diagnosis.of", {"run_log": to_json(run_log), "run": dict(run or {})})
+    return tuple(from_json(Finding, finding) for finding in findings or ())

@@ -21,26 +21,26 @@ _NAMES: dict[str, tuple[str, type]] = {
 }
 
 
-def settings_of(told: Iterable[Any], record: RunRecord | None) -> dict[str, Any]:
+def settings_of(sources: Iterable[Any], record: RunRecord | None) -> dict[str, Any]:
     """Of ``told``, objects with attributes or keys, each before those that know less; and of the guard's record."""
-    found: dict[str, Any] = {}
-    for one in told:
-        found = _of(one) | found
+    settings: dict[str, Any] = {}
+    for one in sources:
+        settings = _of(one) | settings
     if record is not None:
         size, accumulation, devices = record.batch
-        found |= {"per_device_batch": size, "accumulation": accumulation, "devices": devices}
-    return found
+        settings |= {"per_device_batch": size, "accumulation": accumulation, "devices": devices}
+    return settings
 
 
-def _of(told: Any) -> dict[str, Any]:
+def _of(source: Any) -> dict[str, Any]:
     def value(name: str) -> Any:
-        return told.get(name) if isinstance(told, Mapping) else getattr(told, name, None)
+        return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
 
     # A share of all steps, which some of them may be, is none of them.
-    found = {key: value(name) for key, (name, kind) in _NAMES.items() if type(value(name)) is kind}
+    settings = {key: value(name) for key, (name, kind) in _NAMES.items() if type(value(name)) is kind}
     devices = value("world_size") or value("device_count")
     if type(devices) is int:
-        found["devices"] = devices
+        settings["devices"] = devices
     if type(value("bf16")) is bool and type(value("fp16")) is bool:
-        found["precision"] = "bf16" if value("bf16") else "fp16" if value("fp16") else "fp32"
-    return found
+        settings["precision"] = "bf16" if value("bf16") else "fp16" if value("fp16") else "fp32"
+    return settings

@@ -21,24 +21,23 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _PATIENCE_S = 5.0  # with a client, from its connection to the end of its answer
-_MOST = 32  # connections at once; one more ends the oldest
+_MAX_CONNECTIONS = 32  # connections at once; one more ends the oldest
 _open: weakref.WeakSet[MetricsServer] = weakref.WeakSet()
 
 
 class MetricsServer:
     """Answers ``GET /metrics`` on 127.0.0.1 from construction until ``stop`` or the end of a ``with`` block.
 
-    ``port`` 0 takes one that is free; ``url`` tells it. Each connection has a thread and a few seconds, so that
-    clients that say nothing delay no other, and no thread keeps the process alive. The monitor is the caller's to stop.
-    A forked child lets go of the port.
+    ``port`` 0 takes a free one; see ``url``. Each connection has a thread and a few seconds, so that silent clients
+    delay no other, and no thread keeps the process alive. The caller stops the monitor. A forked child closes the port.
 
     Needs ``prometheus_client``, whose own servers bound neither the number of clients nor their time. Raises
-    ``UnsupportedError`` without it, and ``InvalidArgumentError`` for a port that is taken, or is none.
+    ``UnsupportedError`` without it, and ``InvalidArgumentError`` for a port that is taken or invalid.
     """
 
     def __init__(self, monitor: MemoryMonitor, port: int = 0) -> None:
         if not 0 <= checked("port", port, int) <= 65535:
-            raise InvalidArgumentError(f"port = {port} is none", "pass 1 to 65535, or 0 for one that is free")
+            raise InvalidArgumentError(f"invalid port = {port}", "pass 1 to 65535, or 0 for a free one")
         registry = registry_of(monitor)
         try:
             self._server = _Server((_HOST, port), _Handler)
@@ -92,7 +91,7 @@ class _Server(ThreadingHTTPServer):
         """Begin to answer a client."""
         with self._changing:
             self._connections[request] = time.monotonic()
-        self._end(lambda at, _: at < len(self._connections) - _MOST)
+        self._end(lambda at, _: at < len(self._connections) - _MAX_CONNECTIONS)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
@@ -111,11 +110,11 @@ class _Server(ThreadingHTTPServer):
         super().server_close()
         self._end(lambda *_: True)
 
-    def _end(self, which: Callable[[int, float], bool]) -> None:
+    def _end(self, chosen: Callable[[int, float], bool]) -> None:
         """End connections by their place and time: their threads read or write no more, and close them."""
         with self._changing:
             for at, (connection, since) in enumerate(self._connections.items()):
-                if which(at, since):
+                if chosen(at, since):
                     with contextlib.suppress(OSError):
                         connection.shutdown(SHUT_RDWR)
 

@@ -108,10 +108,10 @@ def _gauge(name: str, text: str, values: Iterable[tuple[dict[str, str], float | 
 def _general(monitor: MemoryMonitor) -> Iterator[Metric]:
     from prometheus_client.core import CounterMetricFamily
 
-    seen = monitor.read()
+    snapshot = monitor.read()
     for name, text, value in (
-        ("samples", "Samples taken.", seen.samples),
-        ("sample_errors", "Readings that failed.", seen.errors),
+        ("samples", "Samples taken.", snapshot.samples),
+        ("sample_errors", "Readings that failed.", snapshot.errors),
         ("alerts_changed", "Alerts raised and cleared.", monitor.alert_changes),
     ):
         yield CounterMetricFamily(_PREFIX + name, text, value=value)
@@ -119,11 +119,11 @@ def _general(monitor: MemoryMonitor) -> Iterator[Metric]:
 
 
 def _memory(monitor: MemoryMonitor) -> Iterator[Metric]:
-    seen = monitor.read()
+    snapshot = monitor.read()
     for attribute, name, text in _GPU_MEMORY:
-        yield _gauge(name, text, ((_named(monitor, i), getattr(gpu, attribute)) for i, gpu in enumerate(seen.gpus)))
+        yield _gauge(name, text, ((_named(monitor, i), getattr(gpu, attribute)) for i, gpu in enumerate(snapshot.gpus)))
     for attribute, text in (("total", "RAM, container's limit applied."), ("used", "RAM in use.")):
-        yield _gauge(f"host_memory_{attribute}_bytes", text, [({}, getattr(seen, f"host_{attribute}"))])
+        yield _gauge(f"host_memory_{attribute}_bytes", text, [({}, getattr(snapshot, f"host_{attribute}"))])
 
 
 def _activity(monitor: MemoryMonitor) -> Iterator[Metric]:
@@ -131,8 +131,8 @@ def _activity(monitor: MemoryMonitor) -> Iterator[Metric]:
     for attribute, name, text in _HOST_ACTIVITY:
         yield _gauge(name, text, [({}, getattr(now, attribute))])
     for attribute, name, text, unit in _GPU_ACTIVITY:
-        known = [(_named(monitor, i), getattr(gpu, attribute)) for i, gpu in enumerate(now.gpus)]
-        yield _gauge(name, text, ((labels, None if value is None else unit * value) for labels, value in known))
+        readings = [(_named(monitor, i), getattr(gpu, attribute)) for i, gpu in enumerate(now.gpus)]
+        yield _gauge(name, text, ((labels, None if value is None else unit * value) for labels, value in readings))
     yield _gauge(
         "gpu_throttled",
         "1 while the reason holds the clock back.",
@@ -147,12 +147,10 @@ def _activity(monitor: MemoryMonitor) -> Iterator[Metric]:
 
 @cache
 def _throttles() -> dict[int, str]:
-    """Reasons by their bit."""
     return {row["bit"]: row["name"] for row in native.call("library.info")["throttles"]}
 
 
 def _alerts(monitor: MemoryMonitor) -> Iterator[Metric]:
-    """Those that hold: how many of each kind."""
     active = [alert for alert in monitor.alerts() if alert.cleared_s is None]
     counts = Counter((alert.kind, "" if alert.gpu < 0 else f"{alert.gpu}", alert.severity) for alert in active)
     labels = ("kind", "gpu", "severity")

@@ -57,8 +57,8 @@ class ReportedRun:
     @cached_property
     def alerts(self) -> tuple[Outcome, ...]:
         """Every alert, and what became of it."""
-        told = zip(self._each("alerts", Alert), self.figures["alerts"], strict=True)
-        return tuple(Outcome(alert, a["where"], alert.at_s, a["outcome"], a["after_s"]) for alert, a in told)
+        pairs = zip(self._each("alerts", Alert), self.figures["alerts"], strict=True)
+        return tuple(Outcome(alert, a["where"], alert.at_s, a["outcome"], a["after_s"]) for alert, a in pairs)
 
     @cached_property
     def events(self) -> tuple[Moment, ...]:
@@ -87,4 +87,4 @@ class ReportedRun:
         return energy
 
     def _each(self, key: str, cls: type[T]) -> tuple[T, ...]:
-        return tuple(from_json(cls, {name: told[name] for name in json_fields(cls)}) for told in self.figures[key])
+        return tuple(from_json(cls, {name: row[name] for name in json_fields(cls)}) for row in self.figures[key])

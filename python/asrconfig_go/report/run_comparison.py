@@ -30,7 +30,6 @@ def compare_runs(a: Any, b: Any) -> RunComparison:
 
 
 def _name(run: Any, otherwise: str) -> str:
-    """The run's folder."""
     if not isinstance(run, str | os.PathLike):
         return otherwise
     path = Path(run).absolute()
@@ -38,15 +37,15 @@ def _name(run: Any, otherwise: str) -> str:
 
 
 def _run(name: str, run: Any) -> Record:
-    found = gather(run)
+    files = gather(run)
     return {
         "name": name,
-        "sources": [source.to_json() for source in found.sources],
-        "settings": settings_of((found.plan, found.state), found.record),
-        "guard": guard_events(found.record),
-        "history": found.history,
-        "config": found.plan,
-        "notes": found.notes,
+        "sources": [source.to_json() for source in files.sources],
+        "settings": settings_of((files.plan, files.state), files.record),
+        "guard": guard_events(files.record),
+        "history": files.history,
+        "config": files.plan,
+        "notes": files.notes,
     }
 
 
@@ -85,8 +84,8 @@ class RunComparison(Shown, kind=_KIND):
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
-        shown = {key: value for key, value in self.record.items() if key != "charts"}
-        return {"comparison_version": _VERSION, "headline": self.headline, **shown}
+        figures = {key: value for key, value in self.record.items() if key != "charts"}
+        return {"comparison_version": _VERSION, "headline": self.headline, **figures}
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write a row for each figure and setting. Raises ``NotFoundError`` where it cannot be written."""

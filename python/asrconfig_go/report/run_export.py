@@ -32,8 +32,9 @@ def export(run_log: Any, path: str | os.PathLike[str], format: ExportFormat | No
     file = Path(path)
     written = format or _SUFFIXES.get(file.suffix.lower())
     if written not in get_args(ExportFormat):
-        what = f"format = {format!r} is none" if format else f"cannot tell from {file.name!r} what to write"
-        raise InvalidArgumentError(what, 'name a file .csv, .jsonl or .json, or pass format="csv", "jsonl" or "chrome"')
+        problem = f"format = {format!r} is none" if format else f"cannot tell from {file.name!r} what to write"
+        hint = 'name a file .csv, .jsonl or .json, or pass format="csv", "jsonl" or "chrome"'
+        raise InvalidArgumentError(problem, hint)
     if file.suffix == ".json" and file.name.startswith(FILE_NAME):
         raise InvalidArgumentError(f"{file.name} is a name of a monitor's own files", "name the export otherwise")
     sources = [source.to_json() for source in gather(run_log).sources]

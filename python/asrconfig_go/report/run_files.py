@@ -85,9 +85,9 @@ def gather(run: Any) -> Gathered:
     plan = _aside(notes, lambda: _object(folder / "training_config.json"))
     ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
     sources = _loaded(files, notes)
-    trainer, told, history = state or (None, None, ())
+    trainer, state_json, history = state or (None, None, ())
     failures = _failures(folder, notes, min(source.run_log.start_unix_nanos for source in sources) / 1e9)
-    return Gathered(sources, record, trainer, ranks, failures, plan, told, history, tuple(notes))
+    return Gathered(sources, record, trainer, ranks, failures, plan, state_json, history, tuple(notes))
 
 
 def guard_events(record: RunRecord | None) -> list[dict[str, Any]] | None:
@@ -106,27 +106,27 @@ def _failures(folder: Path, notes: list[str], since_unix_s: float) -> tuple[Memo
 
 
 def _run_logs_in(folder: Path) -> list[Path]:
-    found = sorted(folder.glob(f"{FILE_NAME}*.json"), key=lambda file: file.stem)
-    if not found:
+    files = sorted(folder.glob(f"{FILE_NAME}*.json"), key=lambda file: file.stem)
+    if not files:
         raise NotFoundError(
             f"{str(folder)!r} holds no {FILE_NAME}.json",
             f"{_WANTED}; AdaptiveMemoryCallback writes it, and MemoryMonitor.save",
         )
-    return found
+    return files
 
 
 def _loaded(files: list[Path], notes: list[str]) -> tuple[Source, ...]:
     """Those that can be read; where none can, the first's error."""
-    found, errors = [], []
+    sources, errors = [], []
     for file in files:
         try:
-            found.append(Source(_added(file), load_run_log(file)))
+            sources.append(Source(_added(file), load_run_log(file)))
         except AsrConfigError as error:
             errors.append(error)
-    if not found:
+    if not sources:
         raise errors[0]
     notes += [error.message for error in errors]
-    return tuple(found)
+    return tuple(sources)
 
 
 def _added(file: Path) -> str:
@@ -145,47 +145,43 @@ def _aside(notes: list[str], read: Any) -> Any:
 
 def load_run_log(path: Path) -> RunLog:
     """What a monitor saved. Raises ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name."""
-    told = read_object(path, "run log", _ANOTHER)
+    content = read_object(path, "run log", _ANOTHER)
     try:
-        run_log = RunLog.from_json(told)
-        native.call("runlog.check", {"run_log": told})
+        run_log = RunLog.from_json(content)
+        native.call("runlog.check", {"run_log": content})
     except AsrConfigError as error:
         raise type(error)(f"{path}: {error.message}", error.hint) from error
     return run_log
 
 
 def _object(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    return read_object(path, "plan", _ASIDE)
+    return read_object(path, "plan", _ASIDE) if path.is_file() else None
 
 
 def _trainer_state(folder: Path) -> tuple[TrainerState, Any, tuple[Logged, ...]] | None:
-    """That of the folder itself, else of its newest checkpoint."""
     path = folder / "trainer_state.json"
     if not path.is_file():
         saved = [p for p in folder.glob("checkpoint-*/trainer_state.json") if p.parent.name[11:].isdigit()]
         if not saved:
             return None
         path = max(saved, key=lambda p: int(p.parent.name[11:]))
-    told = read_object(path, "Trainer's state", _ASIDE)
+    content = read_object(path, "Trainer's state", _ASIDE)
     try:
         history = tuple(
-            {name: _number(value) for name, value in entry.items()} for entry in told.get("log_history") or ()
+            {name: _number(value) for name, value in entry.items()} for entry in content.get("log_history") or ()
         )
         losses = [entry["loss"] for entry in history if "loss" in entry]
         state = TrainerState(
-            global_step=int(told["global_step"]),
-            max_steps=int(told["max_steps"]) if told.get("max_steps") else None,
-            epoch=_number(told.get("epoch")),
+            global_step=int(content["global_step"]),
+            max_steps=int(content["max_steps"]) if content.get("max_steps") else None,
+            epoch=_number(content.get("epoch")),
             last_loss=losses[-1] if losses else None,
-            best_metric=_number(told.get("best_metric")),
+            best_metric=_number(content.get("best_metric")),
         )
-        return state, told, history
+        return state, content, history
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptFileError(f"{path} cannot be read: {error!r}", _ASIDE) from error
 
 
 def _number(value: Any) -> float | None:
-    """None for what is not a finite number."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

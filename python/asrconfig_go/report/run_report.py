@@ -33,7 +33,7 @@ def report(run: Any, args: Any = None) -> RunReport:
     """The report of ``run``: a ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file.
 
     A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
-    another. The guard's record and ``trainer_state.json`` beside them are told, too.
+    another. The guard's record and ``trainer_state.json`` beside them are reported, too.
 
     ``args`` are the training's TrainingArguments or its TrainingConfig, for findings that need them; without, what
     ``training_config.json`` and the others in the folder tell is taken.
@@ -46,27 +46,19 @@ def report(run: Any, args: Any = None) -> RunReport:
     >>> report(monitor).headline.split(" in ")[0]
     '1 step'
     """
-    found = gather(run)
-    told = _told(found.sources, found.record, settings=settings_of((args, found.plan, found.state), found.record))
-    findings = tuple(from_json(Finding, each) for each in told["findings"])
+    files = gather(run)
+    answer = _analysed(files.sources, files.record, settings=settings_of((args, files.plan, files.state), files.record))
+    findings = tuple(from_json(Finding, finding) for finding in answer["findings"])
     return RunReport(
-        found.sources,
-        told["figures"],
-        findings,
-        found.record,
-        found.trainer,
-        found.ranks,
-        found.notes,
-        found.failures,
-        found.history,
-    )
+        files.sources, answer["figures"], findings, files.record, files.trainer, files.ranks, files.notes,
+        files.failures, files.history,
+    )  # fmt: skip
 
 
-def _told(sources: Sequence[Source], record: RunRecord | None, **asked: Any) -> Record:
-    """What the library tells of the run."""
-    known = {"sources": [source.to_json() for source in sources], "guard": guard_events(record) or []}
-    told: Record = native.call("report.run", known | asked)
-    return told
+def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: Any) -> Record:
+    request = {"sources": [source.to_json() for source in sources], "guard": guard_events(record) or []}
+    answer: Record = native.call("report.run", request | settings)
+    return answer
 
 
 @dataclass(frozen=True, repr=False)
@@ -114,17 +106,16 @@ class RunReport(ReportedRun, Shown, kind="run"):
         }
 
     def _shown(self, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Record:
-        """What the view of a run shows: where the library cannot be used, that."""
+        """What the view of a run shows; without charts where the library cannot be used."""
         checked("by", by, ReportAxis)
         try:
-            told = _told(self.sources, self.record, by=by, gpus=gpus, history=self.history)
+            answer = _analysed(self.sources, self.record, by=by, gpus=gpus, history=self.history)
         except LibraryError:
             return self._figures()
         words = first_of(self.ranks, _RANKS)
         bad = first_of(self.record.bad_batches) if self.record else []
-        return {
-            **self._figures(), **told["figures"], "charts": told["charts"], "rank_words": words, "bad_clip_words": bad,
-        }  # fmt: skip
+        charts = {"charts": answer["charts"], "rank_words": words, "bad_clip_words": bad}
+        return {**self._figures(), **answer["figures"], **charts}
 
     def __str__(self) -> str:
         return text("run", self._shown())

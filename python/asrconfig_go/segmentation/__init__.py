@@ -7,10 +7,5 @@
 from .._base.lazy_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "ctc_aligner": ("CTCAligner",),
-        "long_clips": ("LongClips",),
-        "segments": ("Segment",),
-    },
+    __name__, {"ctc_aligner": ("CTCAligner",), "long_clips": ("LongClips",), "segments": ("Segment",)}
 )

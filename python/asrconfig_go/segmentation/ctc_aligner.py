@@ -1,4 +1,4 @@
-"""When each word of a known text is said, by a CTC model."""
+"""Forced alignment: the times of the words of a known text, by a CTC model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..loading.audio import load_audio
 from ..loading.clip_ranges import part_of
 from ..loading.features import model_inputs
 from ..loading.padded_clips import Array
-from .ctc_paths import MOST_CELLS, best_path
+from .ctc_paths import MAX_CELLS, best_path
 from .segments import Segment
 
 _MINUTE = 60 * SAMPLING_RATE
@@ -24,7 +24,7 @@ _MINUTE = 60 * SAMPLING_RATE
 class CTCAligner:
     """Aligns texts with recordings by a ``model`` for CTC and its ``processor``, such as one that was fine-tuned.
 
-    Recordings of any length are heard in windows of ``window_s`` seconds (1 to 600) with ``context_s`` more on both
+    Recordings of any length are processed in windows of ``window_s`` seconds (1 to 600) with ``context_s`` more on both
     sides, whose frames are dropped. ``min_confidence`` (0 to 1) is what the words of either half of a piece must score
     on average for ``config.select`` to use it: a word scores the geometric mean of the probabilities of its letters.
     Letters that the vocabulary lacks are passed over.
@@ -39,21 +39,15 @@ class CTCAligner:
     """
 
     def __init__(
-        self,
-        model: Any,
-        processor: Any,
-        *,
-        window_s: float = 30.0,
-        context_s: float = 4.0,
-        min_confidence: float = 0.5,
+        self, model: Any, processor: Any, *, window_s: float = 30.0, context_s: float = 4.0, min_confidence: float = 0.5
     ) -> None:
-        for name, value, least, most in (
+        for name, value, low, high in (
             ("window_s", window_s, 1.0, 600.0),
             ("context_s", context_s, 0.0, 60.0),
             ("min_confidence", min_confidence, 0.0, 1.0),
         ):
-            if not least <= checked(name, value, float) <= most:
-                raise InvalidArgumentError(f"{name} = {value} is not from {least:g} to {most:g}", "leave it out")
+            if not low <= checked(name, value, float) <= high:
+                raise InvalidArgumentError(f"{name} = {value} is not from {low:g} to {high:g}", "leave it out")
         limits = limits_of(model)
         if limits.positions is not None:
             raise InvalidArgumentError(
@@ -75,7 +69,7 @@ class CTCAligner:
         words = text.split()
         labels, owners = self._labels(words)
         frames = round(duration * SAMPLING_RATE / self._hop)
-        if frames * 2 * len(labels) > MOST_CELLS:
+        if frames * 2 * len(labels) > MAX_CELLS:
             raise InvalidArgumentError(
                 f"{duration / 3600:.1f} h with {len(labels)} letters are too much to be aligned at once",
                 "split the recording by hand, into hours",
@@ -83,12 +77,12 @@ class CTCAligner:
         log_probs = self._log_probs(audio, duration) if labels else np.zeros((0, 1), np.float32)
         path = best_path(log_probs, labels, self._blank)
         if path is None:
-            what = f"the text has {len(labels)} letters of the vocabulary, the audio {len(log_probs)} frames"
-            raise InvalidArgumentError(what, "check that the text belongs to the audio")
+            problem = f"the text has {len(labels)} letters of the vocabulary, the audio {len(log_probs)} frames"
+            raise InvalidArgumentError(problem, "check that the text belongs to the audio")
         return self._timed(words, labels, owners, path, log_probs)
 
     def _labels(self, words: list[str]) -> tuple[list[int], list[int]]:
-        """Tokens, and of which word each is; -1 for what stands between words."""
+        """Tokens and the index of each one's word, -1 for the delimiter between words."""
         between = self._vocabulary.get(str(self.processor.tokenizer.word_delimiter_token))
         labels: list[int] = []
         owners: list[int] = []
@@ -106,15 +100,14 @@ class CTCAligner:
         return next((self._vocabulary[c] for c in spellings if c in self._vocabulary), None)
 
     def _log_probs(self, audio: Any, duration: float) -> Array:
-        """(frames, vocabulary) of the whole recording."""
         import torch
 
         training = self.model.training
         self.model.eval()
         try:
             with torch.no_grad():
-                whole: Array = np.concatenate(list(self._windows(audio, round(duration * SAMPLING_RATE))))
-                return whole
+                log_probs: Array = np.concatenate(list(self._windows(audio, round(duration * SAMPLING_RATE))))
+                return log_probs
         finally:
             self.model.train(training)
 
@@ -133,12 +126,12 @@ class CTCAligner:
     def _timed(
         self, words: list[str], labels: list[int], owners: list[int], path: Any, log_probs: Array
     ) -> list[Segment]:
-        """A word without a known letter is where the word before it ends, or at the start of the first with one."""
+        """A word without known letters gets the end of the word before it, or the start of the first with letters."""
         hop = self._hop / SAMPLING_RATE
         at = np.flatnonzero(path >= 0)
         owner = np.asarray(owners)[path[at]]
         at, owner = at[owner >= 0], owner[owner >= 0]
-        said = log_probs[at, np.asarray(labels)[path[at]]]
+        scores = log_probs[at, np.asarray(labels)[path[at]]]
         numbers = np.arange(len(words))
         firsts: Any = np.searchsorted(owner, numbers)
         lasts: Any = np.searchsorted(owner, numbers, "right")
@@ -149,5 +142,5 @@ class CTCAligner:
                 timed.append(Segment(end, end, word))
                 continue
             start, end = float(at[a] * hop), float((at[b - 1] + 1) * hop)
-            timed.append(Segment(start, end, word, float(np.exp(said[a:b].mean()))))
+            timed.append(Segment(start, end, word, float(np.exp(scores[a:b].mean()))))
         return timed

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..loading.padded_clips import Array
 
-MOST_CELLS = 40_000_000_000  # frames × states: an hour and a half of fluent speech, in some minutes
+MAX_CELLS = 40_000_000_000  # frames × states: an hour and a half of fluent speech, in some minutes
 _BETWEEN = -1
 
 
@@ -65,7 +65,7 @@ class _Trellis:
         return scores
 
     def advance(self, scores: Any, start: int, end: int, *, keep: bool = False) -> Any:
-        """Move ``scores`` over the frames, and give for each how many states back it came from, where ``keep``."""
+        """Move ``scores`` over the frames; with ``keep``, return how many states back each one came from."""
         choices: Any = np.zeros((end - start, self.states), np.uint8) if keep else None
         for frame in range(start, end):
             stay, step, skip = scores[2:], scores[1:-1], scores[:-2] + self._no_skip

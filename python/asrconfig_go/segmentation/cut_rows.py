@@ -21,7 +21,7 @@ Outcomes = dict[int, CutClip | str]
 def cut_rows(
     dataset: Any, seconds: Sequence[float], rows: Sequence[int], settings: CutSettings, advance: Callable[[int], None]
 ) -> Outcomes:
-    """What becomes of each of ``rows``: pieces, or why it is not cut. Looks at no other rows."""
+    """Cut each of ``rows`` into pieces, or return the reason why it is not cut. Other rows are not read."""
     source = _Source(dataset)
     outcomes: Outcomes = {}
     for done, row in enumerate(rows, start=1):
@@ -30,20 +30,18 @@ def cut_rows(
     return outcomes
 
 
-def with_pieces(dataset: Any, seconds: Sequence[float], kept: Sequence[int], outcomes: Outcomes) -> Any:
+def with_pieces(dataset: Any, seconds: Sequence[float], rows: Sequence[int], outcomes: Outcomes) -> Any:
     """The rows ``kept`` of ``dataset`` in order, each that is cut as its pieces."""
-    cuts = {row: each.pieces for row, each in outcomes.items() if isinstance(each, CutClip)}
+    cuts = {row: outcome.pieces for row, outcome in outcomes.items() if isinstance(outcome, CutClip)}
     if hasattr(dataset, "features"):
-        return table_with_pieces(dataset, seconds, kept, cuts)
-    found: list[Any] = []
-    for row in kept:
-        found += [_piece(dataset[row], piece) for piece in cuts[row]] if row in cuts else [dataset[row]]
-    return type(dataset)(found)
+        return table_with_pieces(dataset, seconds, rows, cuts)
+    new_rows: list[Any] = []
+    for row in rows:
+        new_rows += [_piece(dataset[row], piece) for piece in cuts[row]] if row in cuts else [dataset[row]]
+    return type(dataset)(new_rows)
 
 
 class _Source:
-    """Audio, text and segments by row."""
-
     def __init__(self, dataset: Any) -> None:
         self._rows = dataset
         self.problem = ""
@@ -72,7 +70,6 @@ def _no_audio(row: Mapping[str, Any]) -> str:
 
 
 def _piece(item: Any, piece: Piece) -> Any:
-    """A row of a list: one of its pieces."""
     if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
         return part_of(item, piece.start, piece.end)
     row = {name: value for name, value in item.items() if name not in SEGMENT_COLUMNS}

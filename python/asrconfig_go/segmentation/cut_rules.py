@@ -76,9 +76,11 @@ def cut_clip(audio: Any, duration: float, text: str, segments: Any, settings: Cu
         return _in_groups("timestamps", timed, texts, middles(timed, duration), settings)
     spoken = plain_text(text)
     try:
-        if not spoken:
-            return problem or _at_silences(audio, duration, settings.limit_s)
-        if settings.align is not None:
+        if not spoken and not problem:
+            cuts, loud = silent_cuts(levels_of(audio, duration), duration, settings.limit_s)
+            pieces = [Piece(a, b, "") for a, b in itertools.pairwise([0.0, *cuts, duration])]
+            return CutClip("silence", pieces, loud=loud)
+        if spoken and settings.align is not None:
             return _aligned(audio, duration, spoken, settings, settings.align)
     except StorageError:
         raise
@@ -88,7 +90,6 @@ def cut_clip(audio: Any, duration: float, text: str, segments: Any, settings: Cu
 
 
 def _timed(audio: Any, duration: float, text: str, segments: Any) -> list[Segment] | None:
-    """From the column, Whisper's tokens, or a file of subtitles; None where there is none of them."""
     if segments is not None and len(segments):
         return read_segments(segments, duration)
     tokens = whisper_segments(text)
@@ -107,10 +108,10 @@ def subtitles_of(audio: Any) -> Path | None:
 
 
 def _texts(text: str, timed: Sequence[Segment]) -> list[str] | None:
-    """Of each segment: the transcript's own spelling, or the segment's where there is no transcript."""
+    """The texts of segments as the transcript spells them, or their own where there is no transcript."""
     own = [segment.text for segment in timed]
-    whole = plain_text(text)
-    return text_slices(whole, own) if whole else own
+    transcript = plain_text(text)
+    return text_slices(transcript, own) if transcript else own
 
 
 def _in_groups(
@@ -122,21 +123,21 @@ def _in_groups(
     lost = dict[str, float]()
     pieces: list[Piece] = []
     for group in groups:
-        least = settings.align.min_confidence if settings.align and rule == "alignment" else 0.0
-        if _confidence(timed[group.first : group.last]) < least:
-            _add(lost, f"aligned with a confidence below {least:g}", group.end - group.start)
+        threshold = settings.align.min_confidence if settings.align and rule == "alignment" else 0.0
+        if _confidence(timed[group.first : group.last]) < threshold:
+            _add(lost, f"aligned with a confidence below {threshold:g}", group.end - group.start)
         else:
             pieces.append(Piece(group.start, group.end, joined(texts[group.first : group.last])))
     for i in too_long:
         _add(lost, _TOO_LONG[rule], edges[i + 1] - edges[i])
-    rest = edges[-1] - edges[0] - sum(lost.values()) - sum(piece.end - piece.start for piece in pieces)
-    if rest > 1e-5:
-        _add(lost, "long pauses", rest)
+    pauses = edges[-1] - edges[0] - sum(lost.values()) - sum(piece.end - piece.start for piece in pieces)
+    if pauses > 1e-5:
+        _add(lost, "long pauses", pauses)
     return CutClip(rule, pieces, lost) if pieces else f"nothing left: {listed(lost)}"
 
 
-def _add(lost: dict[str, float], why: str, seconds: float) -> None:
-    lost[why] = lost.get(why, 0.0) + seconds
+def _add(lost: dict[str, float], reason: str, seconds: float) -> None:
+    lost[reason] = lost.get(reason, 0.0) + seconds
 
 
 def _aligned(audio: Any, duration: float, text: str, settings: CutSettings, aligner: CTCAligner) -> CutClip | str:
@@ -158,7 +159,7 @@ def _between_pauses(words: Sequence[Segment]) -> list[Segment]:
 
 
 def _confidence(units: Sequence[Segment]) -> float:
-    """The mean score of the worse half: text that goes on where the speech ends must not hide behind what is right."""
+    """The mean score of the worse half, so that text beyond the end of the speech is noticed."""
     half = (len(units) + 1) // 2
     means = [mean for part in (units[:half], units[half:]) if (mean := _mean(part)) is not None]
     return min(means, default=1.0)
@@ -167,9 +168,3 @@ def _confidence(units: Sequence[Segment]) -> float:
 def _mean(run: Sequence[Segment]) -> float | None:
     scores = [word.score for word in run if word.score is not None]
     return sum(scores) / len(scores) if scores else None
-
-
-def _at_silences(audio: Any, duration: float, limit_s: float) -> CutClip:
-    cuts, loud = silent_cuts(levels_of(audio, duration), duration, limit_s)
-    edges = [0.0, *cuts, duration]
-    return CutClip("silence", [Piece(a, b, "") for a, b in itertools.pairwise(edges)], loud=loud)

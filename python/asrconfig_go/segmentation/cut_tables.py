@@ -20,7 +20,7 @@ _PREPARED = ("labels", "input_values", "input_features")
 
 
 def table_problem(dataset: Any) -> str:
-    """Why the clips of a table cannot be cut; "" where they can."""
+    """The reason why the clips of a table cannot be cut, or ""."""
     import pyarrow as pa
 
     if any(name in dataset.column_names for name in _PREPARED):
@@ -34,41 +34,37 @@ def table_problem(dataset: Any) -> str:
 
 
 def table_with_pieces(
-    dataset: Any, seconds: Sequence[float], kept: Sequence[int], cuts: Mapping[int, list[Piece]]
+    dataset: Any, seconds: Sequence[float], rows: Sequence[int], cuts: Mapping[int, list[Piece]]
 ) -> Any:
     """The rows ``kept`` in order, those in ``cuts`` as their pieces, with the format that ``dataset`` has."""
     from datasets import concatenate_datasets
 
-    whole = [row for row in kept if row not in cuts]
-    pieces = _pieces(dataset, seconds, [(row, piece) for row in kept for piece in cuts.get(row, ())])
-    found = concatenate_datasets([dataset.with_format(None).select(whole), pieces])
+    uncut = [row for row in rows if row not in cuts]
+    pieces = _pieces(dataset, seconds, [(row, piece) for row in rows for piece in cuts.get(row, ())])
+    combined = concatenate_datasets([dataset.with_format(None).select(uncut), pieces])
     order: list[int] = []
-    next_whole, next_piece = 0, len(whole)
-    for row in kept:
+    next_whole, next_piece = 0, len(uncut)
+    for row in rows:
         if row in cuts:
             order += range(next_piece, next_piece + len(cuts[row]))
             next_piece += len(cuts[row])
         else:
             order.append(next_whole)
             next_whole += 1
-    given = dict(dataset.format)
-    return found.select(order).with_format(
-        given["type"],
-        given["columns"] if given["type"] else None,
-        given["output_all_columns"],
-        **given["format_kwargs"],
-    )
+    layout = dict(dataset.format)
+    columns = layout["columns"] if layout["type"] else None
+    every, options = layout["output_all_columns"], layout["format_kwargs"]
+    return combined.select(order).with_format(layout["type"], columns, every, **options)
 
 
 def _scaled(values: Sequence[Any], shares: Sequence[float]) -> list[Any]:
-    """Lengths of clips, in whatever unit, as those of pieces that are such shares of them."""
+    """Lengths of pieces that are ``shares`` of clips of these lengths, in any unit."""
     new = [None if value is None else value * share for value, share in zip(values, shares, strict=True)]
-    whole = all(isinstance(value, int | None) for value in values)
-    return [None if value is None else round(value) for value in new] if whole else new
+    integers = all(isinstance(value, int | None) for value in values)
+    return [None if value is None else round(value) for value in new] if integers else new
 
 
 def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]]) -> Any:
-    """A dataset of pieces with the columns of ``dataset``, the others than audio, text and lengths as their row has."""
     import pyarrow as pa
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -85,7 +81,8 @@ def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]
         elif field.name in SEGMENT_COLUMNS:
             column = pa.nulls(len(rows), field.type)
         else:
-            column = _column(dataset, field.name, [row for row, _ in rows])
+            values = dataset.select_columns([field.name]).select([row for row, _ in rows]).with_format("arrow")[:]
+            column = values.column(field.name).combine_chunks()
             if field.name in _LENGTHS:
                 column = pa.array(_scaled(column.to_pylist(), shares), field.type)
         columns.append(column)
@@ -116,15 +113,3 @@ def _file_of(audio: Any) -> str:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, data)
     return str(file)
-
-
-def _column(dataset: Any, name: str, rows: list[int]) -> Any:
-    """Values of a column as an Arrow array."""
-    return (
-        dataset.with_format(None)
-        .select_columns([name])
-        .select(rows)
-        .with_format("arrow")[:]
-        .column(name)
-        .combine_chunks()
-    )

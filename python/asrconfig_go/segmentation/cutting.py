@@ -1,4 +1,4 @@
-"""Clips over a limit in pieces: what ``config.select`` and the recipe do with them."""
+"""Cutting clips over a limit into pieces, for ``config.select`` and the recipe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cut_settings(limit_s: float, align: CTCAligner | None, processor: Any, limit
 def cut_long_clips(
     dataset: Any,
     seconds: Sequence[float],
-    kept: Sequence[int],
+    rows: Sequence[int],
     settings: CutSettings,
     *,
     keep_whole: bool = False,
@@ -35,7 +35,7 @@ def cut_long_clips(
     ``seconds`` are those of all rows. Those that cannot be cut, which the list names, are left out unless
     ``keep_whole``. None in place of a dataset where no clip is cut.
     """
-    long = [row for row in kept if seconds[row] > settings.limit_s]
+    long = [row for row in rows if seconds[row] > settings.limit_s]
     with ProgressBar("Cutting long clips", "clip", len(long), progress and bool(long)) as advance:
         outcomes = cut_rows(dataset, seconds, long, settings, lambda done: advance(done, len(long)))
     record = counted(outcomes, seconds, settings.limit_s, kept_whole=keep_whole)
@@ -43,4 +43,4 @@ def cut_long_clips(
     if len(not_cut) == len(long):
         return None, record, not_cut
     gone = set() if keep_whole else set(not_cut)
-    return with_pieces(dataset, seconds, [row for row in kept if row not in gone], outcomes), record, not_cut
+    return with_pieces(dataset, seconds, [row for row in rows if row not in gone], outcomes), record, not_cut

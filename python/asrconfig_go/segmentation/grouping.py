@@ -38,13 +38,20 @@ def grouped(
     too_long: list[int] = []
     first = 0
     while first < len(segments):
-        lasts = _possible(segments, edges, limit_s, fits, first)
-        if not lasts:
+        if segments[first].end - segments[first].start > limit_s or not fits(first, first + 1):
             too_long.append(first)
             first += 1
             continue
-        last = _widest(segments, edges, limit_s, first, lasts)
-        groups.append(Group(*_span(segments, edges, limit_s, first, last), first, last))
+        lasts = [first + 1]
+        for last in range(first + 2, len(segments) + 1):
+            if edges[last] - edges[first] > limit_s or not fits(first, last):
+                break
+            lasts.append(last)
+        last = lasts[-1]
+        if last < len(segments):  # end in the widest pause of the second half of the limit
+            late = [i for i in lasts if 2 * (edges[i] - edges[first]) >= limit_s]
+            last = max(late, key=lambda i: (segments[i].start - segments[i - 1].end, i), default=last)
+        groups.append(_group(segments, edges, limit_s, first, last))
         first = last
     return groups, too_long
 
@@ -55,34 +62,10 @@ def middles(segments: Sequence[Segment], duration: float) -> list[float]:
     return [0.0, *between, duration]
 
 
-def _possible(
-    segments: Sequence[Segment], edges: Sequence[float], limit_s: float, fits: Callable[[int, int], bool], first: int
-) -> list[int]:
-    """Where a group that starts with ``first`` can end."""
-    if segments[first].end - segments[first].start > limit_s or not fits(first, first + 1):
-        return []
-    lasts = [first + 1]
-    for last in range(first + 2, len(segments) + 1):
-        if edges[last] - edges[first] > limit_s or not fits(first, last):
-            break
-        lasts.append(last)
-    return lasts
-
-
-def _widest(segments: Sequence[Segment], edges: Sequence[float], limit_s: float, first: int, lasts: list[int]) -> int:
-    """The end of the recording, or behind half of the limit the widest pause, or the last one that fits."""
-    if lasts[-1] == len(segments):
-        return lasts[-1]
-    late = [last for last in lasts if edges[last] - edges[first] >= limit_s / 2]
-    return max(late, key=lambda last: (segments[last].start - segments[last - 1].end, last)) if late else lasts[-1]
-
-
-def _span(
-    segments: Sequence[Segment], edges: Sequence[float], limit_s: float, first: int, last: int
-) -> tuple[float, float]:
+def _group(segments: Sequence[Segment], edges: Sequence[float], limit_s: float, first: int, last: int) -> Group:
     start, end = edges[first], edges[last]
-    if end - start <= limit_s:
-        return start, end
-    said_from, said_to = segments[first].start, segments[last - 1].end
-    margin = min(_MARGIN_S, (limit_s - (said_to - said_from)) / 2)
-    return max(start, round(said_from - margin, 6)), min(end, round(said_to + margin, 6))
+    if end - start > limit_s:
+        spoken_from, spoken_to = segments[first].start, segments[last - 1].end
+        margin = min(_MARGIN_S, (limit_s - (spoken_to - spoken_from)) / 2)
+        start, end = max(start, round(spoken_from - margin, 6)), min(end, round(spoken_to + margin, 6))
+    return Group(start, end, first, last)

@@ -1,4 +1,4 @@
-"""What became of the clips over a limit: how many were cut into how many pieces, by which rule, and what was lost."""
+"""Statistics of clips over a limit: pieces by rule, and what was left out."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class LongClips:
             loud = f", {self.loud} of the cuts at no silence" if rule == "silence" and self.loud else ""
             pieces = plural(self.pieces[rule], "piece")
             yield f"{plural(count, 'clip')} {limit} cut into {pieces} {_RULES[rule]}{loud}"
-        yield from first_of(f"{_amount(hours)} of cut clips left out: {why}" for why, hours in self.lost.items())
+        yield from first_of(f"{_amount(hours)} of cut clips left out: {reason}" for reason, hours in self.lost.items())
         fate = "kept whole" if self.kept_whole else "left out"
-        reasons = self.not_cut.items()
-        yield from first_of(f"{plural(count, 'clip')} {limit} not cut and {fate}: {why}" for why, count in reasons)
+        skipped = ((plural(count, "clip"), reason) for reason, count in self.not_cut.items())
+        yield from first_of(f"{clips} {limit} not cut and {fate}: {reason}" for clips, reason in skipped)
 
     def __repr__(self) -> str:
         return "\n".join(self.lines()) or f"no clip is over {self.limit_s:g} s"
@@ -59,28 +59,28 @@ class LongClips:
 def counted(
     outcomes: Mapping[int, CutClip | str], seconds: Sequence[float], limit_s: float, *, kept_whole: bool
 ) -> LongClips:
-    """The record of what became of clips, by their index."""
-    cut = [each for each in outcomes.values() if isinstance(each, CutClip)]
+    """Count the outcomes of clips, by their index."""
+    cut = [clip for clip in outcomes.values() if isinstance(clip, CutClip)]
     clips, pieces, lost = Counter[str](), Counter[str](), Counter[str]()
-    held = 0.0
-    for each in cut:
-        clips[each.rule] += 1
-        pieces[each.rule] += len(each.pieces)
-        held += sum(piece.end - piece.start for piece in each.pieces)
-        for why, amount in each.lost.items():
-            lost[why] += amount / 3600  # type: ignore[assignment]
-    left = {i: each for i, each in outcomes.items() if isinstance(each, str)}
+    seconds_cut = 0.0
+    for clip in cut:
+        clips[clip.rule] += 1
+        pieces[clip.rule] += len(clip.pieces)
+        seconds_cut += sum(piece.end - piece.start for piece in clip.pieces)
+        for reason, amount in clip.lost.items():
+            lost[reason] += amount / 3600  # type: ignore[assignment]
+    problems = {i: clip for i, clip in outcomes.items() if isinstance(clip, str)}
     return LongClips(
-        limit_s, dict(clips), dict(pieces), _by_kind(left.values()), dict(lost), held / 3600,
-        sum(seconds[i] for i in left) / 3600, sum(each.loud for each in cut), kept_whole,
+        limit_s, dict(clips), dict(pieces), _by_kind(problems.values()), dict(lost), seconds_cut / 3600,
+        sum(seconds[i] for i in problems) / 3600, sum(clip.loud for clip in cut), kept_whole,
     )  # fmt: skip
 
 
 def _by_kind(reasons: Any) -> dict[str, int]:
-    """Reasons that name a place differ from clip to clip: the first of each number of clips stands for all."""
+    """Count reasons that differ only in their numbers as one, by the first of them."""
     kinds: dict[str, list[str]] = {}
-    for why in reasons:
-        kinds.setdefault("".join(c for c in why if not c.isdigit() and c not in ".-"), []).append(why)
+    for reason in reasons:
+        kinds.setdefault("".join(c for c in reason if not c.isdigit() and c not in ".-"), []).append(reason)
     return {_named(group): len(group) for group in kinds.values()}
 
 

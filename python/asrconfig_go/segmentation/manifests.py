@@ -53,14 +53,13 @@ def read_manifest(path: Path, audio_column: str | None, text_column: str | None,
 
 
 def _readable(rows: list[ManifestRow], path: Path, notes: list[str]) -> list[ManifestRow]:
-    """The rows without those that cannot be read. Raises ``EmptyDatasetError`` when none can."""
     bad = [f"{Path(row.path).name}: {row.error}" for row in rows if row.error]
     if bad:
         named = listed(map(shortened, bad), "; ", _NAMED)
-        what = f"{len(bad)} of {plural(len(rows), 'row')} of {path.name} cannot be read"
+        problem = f"{len(bad)} of {plural(len(rows), 'row')} of {path.name} cannot be read"
         if len(bad) == len(rows):
-            raise EmptyDatasetError(f"{what}: {named}", _HINT)
-        notes.append(f"{what} and {'is' if len(bad) == 1 else 'are'} left out: {named}")
+            raise EmptyDatasetError(f"{problem}: {named}", _HINT)
+        notes.append(f"{problem} and {'is' if len(bad) == 1 else 'are'} left out: {named}")
     return [row for row in rows if not row.error]
 
 
@@ -76,8 +75,8 @@ def _files(rows: Sequence[ManifestRow]) -> list[str]:
 def _named(row: ManifestRow, lengths: dict[str, float]) -> str:
     length = lengths.get(row.path, 0.0)
     end = row.offset + row.seconds if row.seconds else length
-    whole = not row.offset and not (row.seconds and end < length - _SLACK_S)
-    return row.path if whole or not end > row.offset else named_range(row.path, row.offset, end)
+    entire_file = not row.offset and not (row.seconds and end < length - _SLACK_S)
+    return row.path if entire_file or not end > row.offset else named_range(row.path, row.offset, end)
 
 
 def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str = "text") -> Any:
@@ -87,7 +86,7 @@ def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str
     files, texts, timed = zip(*rows, strict=True)
     columns = {audio: list(files), text: list(texts)}
     if any(timed):
-        columns[SEGMENTS] = [as_json(each) for each in timed]
+        columns[SEGMENTS] = [as_json(segments) for segments in timed]
     features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
     return datasets.Dataset.from_dict(columns, features=features)
 

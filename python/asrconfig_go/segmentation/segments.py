@@ -1,4 +1,4 @@
-"""What is said when in a recording: columns of segments, words or chunks, and Whisper's timestamp tokens."""
+"""Timed segments of a recording: columns of segments, words or chunks, and Whisper's timestamp tokens."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Segment:
     score: float | None = None
 
 
-def segment_column(columns: Sequence[str], *taken: str) -> str | None:
+def segment_column(columns: Sequence[str], *excluded: str) -> str | None:
     """The column with segments, words or chunks, by its usual names."""
-    return next((name for name in SEGMENT_COLUMNS if name in columns and name not in taken), None)
+    return next((name for name in SEGMENT_COLUMNS if name in columns and name not in excluded), None)
 
 
 def as_json(value: Any) -> str | None:
@@ -48,35 +48,37 @@ def read_segments(value: Any, duration: float) -> list[Segment]:
     """The segments with text of a row's column, of a recording of ``duration`` seconds.
 
     ``value`` is a list of ``{"start", "end", "text"}`` (or ``"word"``), or of ``{"timestamp": (start, end), "text"}``
-    as transformers' pipeline gives it, whose last end may be None; or a dictionary of such lists.
-    Or the JSON of any of these.
+    as transformers' pipeline returns it, whose last end may be None; a dictionary of such lists; or the JSON of these.
     Raises ``InvalidArgumentError`` with the first one whose times are not numbers, negative, in the wrong order,
     overlapping, or behind the end of the recording.
     """
-    rows = _rows(_parsed(value) if isinstance(value, str) else value)
-    found = [_segment(i, row, duration if i == len(rows) - 1 else None) for i, row in enumerate(rows)]
-    return checked_segments(found, duration)
+    try:
+        rows = _rows(json.loads(value) if isinstance(value, str) else value)
+    except json.JSONDecodeError as error:
+        raise InvalidArgumentError(f"segments {value!r:.60} are not JSON: {error}", _HINT) from None
+    segments = [_segment(i, row, duration if i == len(rows) - 1 else None) for i, row in enumerate(rows)]
+    return checked_segments(segments, duration)
 
 
-def checked_segments(found: Sequence[Segment], duration: float) -> list[Segment]:
+def checked_segments(segments: Sequence[Segment], duration: float) -> list[Segment]:
     """Those with a text, within the recording. Raises as ``read_segments``."""
     before = 0.0
-    kept = []
-    for i, each in enumerate(found):
-        where = f"segment {i} ({each.start:g} s to {each.end:g} s)"
-        if not (math.isfinite(each.start) and math.isfinite(each.end)):
+    with_text = []
+    for i, segment in enumerate(segments):
+        where = f"segment {i} ({segment.start:g} s to {segment.end:g} s)"
+        if not (math.isfinite(segment.start) and math.isfinite(segment.end)):
             raise InvalidArgumentError(f"{where} has times that are not finite numbers", _HINT)
-        if each.start < 0 or each.end < each.start:
-            what = "starts before 0 s" if each.start < 0 else "ends before it starts"
-            raise InvalidArgumentError(f"{where} {what}", _HINT)
-        if each.start < before - _OVERLAP_S:
+        if segment.start < 0 or segment.end < segment.start:
+            problem = "starts before 0 s" if segment.start < 0 else "ends before it starts"
+            raise InvalidArgumentError(f"{where} {problem}", _HINT)
+        if segment.start < before - _OVERLAP_S:
             raise InvalidArgumentError(f"{where} starts before the one in front of it ends, at {before:g} s", _HINT)
-        if each.end > duration + _BEYOND_S:
+        if segment.end > duration + _BEYOND_S:
             raise InvalidArgumentError(f"{where} ends behind the recording, which has {duration:.2f} s", _HINT)
-        before = max(before, each.end)
-        if any(c.isalnum() for c in each.text):
-            kept.append(replace(each, start=min(each.start, duration), end=min(each.end, duration)))
-    return kept
+        before = max(before, segment.end)
+        if any(c.isalnum() for c in segment.text):
+            with_text.append(replace(segment, start=min(segment.start, duration), end=min(segment.end, duration)))
+    return with_text
 
 
 def whisper_segments(text: str) -> list[Segment] | None:
@@ -86,7 +88,7 @@ def whisper_segments(text: str) -> list[Segment] | None:
         return None
     times = [float(time) for time in parts[1::2]]
     texts = [plain_text(part) for part in parts[2::2]]
-    return [Segment(start, end, said) for start, end, said in zip(times, times[1:], texts, strict=False) if said]
+    return [Segment(start, end, words) for start, end, words in zip(times, times[1:], texts, strict=False) if words]
 
 
 def plain_text(text: str) -> str:
@@ -94,15 +96,8 @@ def plain_text(text: str) -> str:
     return " ".join(_TOKEN.sub(" ", text).split()) if "<|" in text else text.strip()
 
 
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InvalidArgumentError(f"segments {text!r:.60} are not JSON: {error}", _HINT) from None
-
-
 def _rows(value: Any) -> list[Mapping[str, Any]]:
-    if isinstance(value, Mapping):  # of lists, as older versions of datasets give a list of structs
+    if isinstance(value, Mapping):  # of lists, as older versions of datasets return a list of structs
         value = [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
     if not isinstance(value, list | tuple) or not all(isinstance(row, Mapping) for row in value):
         raise InvalidArgumentError(f"segments {value!r:.60} are not a list of dictionaries", _HINT)

@@ -31,9 +31,9 @@ def levels_of(audio: Any, duration: float) -> Array:
         block = load_audio(part_of(audio, float(start), float(end)), sample_rate=_RATE)
         frames = block[: len(block) // size * size].reshape(-1, size)
         levels.append(np.square(frames, dtype=np.float32).mean(1))
-    whole: Array = np.concatenate(levels) if levels else np.zeros(0, np.float32)
-    padded = np.pad(whole, _SMOOTHED // 2, mode="edge") if len(whole) else whole
-    return np.convolve(padded, np.full(_SMOOTHED, 1 / _SMOOTHED), "valid") if len(whole) else whole
+    power: Array = np.concatenate(levels) if levels else np.zeros(0, np.float32)
+    padded = np.pad(power, _SMOOTHED // 2, mode="edge") if len(power) else power
+    return np.convolve(padded, np.full(_SMOOTHED, 1 / _SMOOTHED), "valid") if len(power) else power
 
 
 def quiet_power(levels: Array) -> float:
@@ -79,5 +79,4 @@ def silent_cuts(levels: Array, duration: float, limit_s: float) -> tuple[list[fl
 
 
 def _frames(levels: Array, start: float, end: float) -> tuple[int, int]:
-    """The frames whose middles lie from ``start`` to ``end``."""
     return math.ceil(start / FRAME_S - 0.5), min(len(levels), math.floor(end / FRAME_S - 0.5) + 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,27 +42,20 @@ def splits_of(
     if hasattr(source, "column_names") and hasattr(source, "features"):
         return {"train": source}
     if hasattr(source, "schema") or hasattr(source, "iloc"):
-        return {"train": _of_table(source if hasattr(source, "schema") else frame_table(source))}
+        from datasets import Dataset
+
+        return {"train": Dataset(source if hasattr(source, "schema") else frame_table(source))}
     raise InvalidArgumentError(f"cannot read speech from a {type(source).__name__}", _ACCEPTED)
 
 
 def _local(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Any]:
-    found: list[str] = []
+    def read() -> tuple[dict[str, Any], list[str]]:  # more than once where storage does not answer at first
+        new: list[str] = []
+        return (_folder if path.is_dir() else _file)(path, audio, text, new), new
 
-    def read() -> dict[str, Any]:
-        found.clear()
-        return (_folder if path.is_dir() else _file)(path, audio, text, found)
-
-    splits = from_storage(path, read)
-    notes += found
+    splits, new = from_storage(path, read)
+    notes += new
     return splits
-
-
-def _of_table(table: Any) -> Any:
-    """A ``pyarrow.Table`` as a ``datasets.Dataset``."""
-    import datasets
-
-    return datasets.Dataset(table)
 
 
 def _file(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Any]:
@@ -95,14 +89,13 @@ def _folder(path: Path, audio: str | None, text: str | None, notes: list[str]) -
 
 
 def _parquet(files: list[Path]) -> dict[str, Any]:
-    """Parquet files by the split that their names or folders begin with."""
     from datasets import load_dataset
 
     splits: dict[str, list[str]] = {}
     for file in files:
         begin = re.split(r"[-_.]", file.stem)[0]
-        known = [part for part in (begin, file.parent.name) if part in (*TRAIN, *EVALUATION)]
-        splits.setdefault(known[0] if known else "train", []).append(str(file))
+        names = [part for part in (begin, file.parent.name) if part in (*TRAIN, *EVALUATION)]
+        splits.setdefault(names[0] if names else "train", []).append(str(file))
     return dict(load_dataset("parquet", data_files=splits))
 
 
@@ -112,17 +105,12 @@ def _remote(name: str, hub: dict[str, Any]) -> dict[str, Any]:
 
     from datasets import load_dataset
 
+    offline = 'a folder or a manifest on this machine, or "demo", needs no network'
+
     def load(split: str | None) -> Any:
-        return from_hub(
-            "the dataset",
-            name,
-            lambda: load_dataset(name, hub["name"], split=split, token=hub["token"]),
-            'a folder or a manifest on this machine, or "demo", needs no network',
-        )
+        download = partial(load_dataset, name, hub["name"], split=split, token=hub["token"])
+        return from_hub("the dataset", name, download, offline)
 
     if hub["split"] is None:
         return dict(load(None))
-    parts = {hub["split"]: load(hub["split"])}
-    return (
-        parts if hub["evaluation_split"] is None else {**parts, hub["evaluation_split"]: load(hub["evaluation_split"])}
-    )
+    return {split: load(split) for split in (hub["split"], hub["evaluation_split"]) if split is not None}

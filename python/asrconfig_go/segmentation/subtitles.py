@@ -14,7 +14,7 @@ from .segments import Segment
 ENDINGS = (".srt", ".vtt")
 _CUE = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s*-->\s*((?:\d+:)?\d+:\d+[.,]\d+)")
 _TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 def subtitles_beside(audio: str | os.PathLike[str]) -> Path | None:
@@ -27,8 +27,8 @@ def subtitles_beside(audio: str | os.PathLike[str]) -> Path | None:
 def read_subtitles(path: Path) -> list[Segment]:
     """The cues of a file in order, without markup. Raises ``CorruptFileError`` for one that holds none."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"it has over {_MOST_BYTES >> 20} MiB")
+        if path.stat().st_size > _MAX_BYTES:
+            raise ValueError(f"it has over {_MAX_BYTES >> 20} MiB")
         text = from_storage(path, lambda: path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise CorruptFileError(f"{path} cannot be read as subtitles: {error}", "write it as UTF-8") from error
@@ -46,8 +46,8 @@ def _cue(block: str) -> Segment | None:
     for i, line in enumerate(lines):
         times = _CUE.match(line)
         if times:
-            said = html.unescape(_TAG.sub("", " ".join(lines[i + 1 :])))
-            return Segment(_seconds(times[1]), _seconds(times[2]), " ".join(said.split()))
+            caption = html.unescape(_TAG.sub("", " ".join(lines[i + 1 :])))
+            return Segment(_seconds(times[1]), _seconds(times[2]), " ".join(caption.split()))
     return None
 
 

@@ -24,7 +24,7 @@ def text_slices(text: str, parts: Sequence[str]) -> list[str] | None:
 
 
 def joined(parts: Sequence[str]) -> str:
-    """The text of segments; words as transformers' pipeline gives them have their spaces already."""
+    """Join segments to a text; words of transformers' pipeline include their spaces."""
     spaced = any(part[:1].isspace() for part in parts[1:])
     return " ".join(("" if spaced else " ").join(parts).split())
 
@@ -36,7 +36,7 @@ def _letters(character: str) -> str:
 
 
 def _word_start(text: str, place: int) -> int:
-    """Where what is written before the letter at ``place`` begins, such as an opening quotation mark."""
+    """The start of the word at ``place`` with leading punctuation, such as an opening quotation mark."""
     start = place
     while start and not text[start - 1].isspace() and not text[start - 1].isalnum():
         start -= 1

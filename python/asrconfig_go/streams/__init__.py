@@ -2,9 +2,4 @@
 
 from .._base.lazy_names import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "stream_batches": ("StreamBatches",),
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__, {"stream_batches": ("StreamBatches",)})

@@ -22,7 +22,7 @@ from ..data.stream_sources import open_stream, resolved, with_bytes
 from .stream_windows import StreamPosition, WindowReader
 
 WINDOW_CLIPS, WINDOW_BYTES = 1024, 1 << 28
-_EPOCHS = 1 << 20  # that are told apart for each seed
+_EPOCHS = 1 << 20  # with different orders for each seed
 _HINT = 'pass a dataset that was loaded with streaming=True, or addresses such as "hf://datasets/me/mine/*.parquet"'
 
 
@@ -77,10 +77,10 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         if not hasattr(dataset, "column_names") or hasattr(dataset, "__len__"):
             raise InvalidArgumentError(f"a {type(dataset).__name__} is no stream of clips", _HINT)
         check_seed(seed)
-        clips, held = checked("window_clips", window_clips, int), checked("window_bytes", window_bytes, int)
-        if not 1 <= clips <= 1_000_000 or held < 1:
+        clips, size = checked("window_clips", window_clips, int), checked("window_bytes", window_bytes, int)
+        if not 1 <= clips <= 1_000_000 or size < 1:
             raise InvalidArgumentError(
-                f"a window of {clips} clips and {held} bytes is out of range", "leave window_clips and window_bytes out"
+                f"a window of {clips} clips and {size} bytes is out of range", "leave window_clips and window_bytes out"
             )
         self.max_length_s: float | None = checked("max_length_s", max_length_s, float | None)
         self.mode: StreamMode = checked("mode", mode, StreamMode)
@@ -114,7 +114,7 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
     ) -> Iterator[list[dict[str, Any]]]:  # fmt: skip
         """The clips of each of ``count`` optimizer steps (None: without end), ``share`` of them by process ``rank``.
 
-        ``begun`` is told where each window begins.
+        ``begun`` is called with the position at which each window begins.
         """
         reader, stop = self.reader(share, rank, ranks), threading.Event()
         windows, made = reader.windows(start or StreamPosition(), stop), 0
@@ -127,8 +127,8 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
                     made += len(window.steps)
                     if count is None or made < count:
                         reading = thread.submit(next, windows)
-                    left = len(window.steps) if count is None else len(window.steps) - max(0, made - count)
-                    yield from window.steps[:left]
+                    remaining = len(window.steps) if count is None else len(window.steps) - max(0, made - count)
+                    yield from window.steps[:remaining]
             finally:
                 stop.set()
 
@@ -138,7 +138,6 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         )
 
     def _opened(self, rank: int, ranks: int, epoch: int) -> Any:
-        """The rows of a process in an epoch."""
         from datasets.distributed import split_dataset_by_node
 
         dataset = split_dataset_by_node(self._dataset, rank, ranks)

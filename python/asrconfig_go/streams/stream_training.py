@@ -30,7 +30,7 @@ _HINT = "resume from another checkpoint, or start a new run"
 
 
 class PassedRows(Dataset):  # type: ignore[misc]
-    """Hands rows through: a loader's workers are told rows instead of their numbers, and collate them."""
+    """Returns the rows that it is indexed with: a loader's workers receive rows in place of numbers, and collate."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -50,30 +50,23 @@ class TrainerSteps:
 
     def __init__(self, trainer: Any, stream: StreamBatches, start: StreamPosition) -> None:
         args = trainer.args
-        self._trainer, self._stream, self._positions = trainer, stream, [start]
+        self._trainer, self._stream, self.positions = trainer, stream, [start]
         self._size, self._accumulation = args.train_batch_size, args.gradient_accumulation_steps
         self._count = args.max_steps
-        self._process = {"rank": args.process_index, "ranks": args.world_size}
-
-    @property
-    def share(self) -> int:
+        self.share: int = self._size * self._accumulation
         """Clips of this process in a step."""
-        return int(self._size * self._accumulation)
+        self._process = {"rank": args.process_index, "ranks": args.world_size}
 
     def position(self) -> StreamPosition:
         """Where the window begins that the Trainer is in."""
         done = self._trainer.state.global_step
-        while len(self._positions) > 1 and self._positions[1].step <= done:
-            self._positions.pop(0)
-        return self._positions[0]
-
-    def begin_at(self, start: StreamPosition) -> None:
-        """Begin there at the next iteration."""
-        self._positions = [start]
+        while len(self.positions) > 1 and self.positions[1].step <= done:
+            self.positions.pop(0)
+        return self.positions[0]
 
     def _begun(self, position: StreamPosition) -> None:
         self.position()  # forgets windows that are done: there are few at any time
-        self._positions = [p for p in self._positions if p.window < position.window] + [position]
+        self.positions = [p for p in self.positions if p.window < position.window] + [position]
 
     def __len__(self) -> int:
         return int(self._count * self._accumulation)
@@ -82,8 +75,8 @@ class TrainerSteps:
         start = self.position()
         for _ in range(start.step * self._accumulation):
             yield []
-        left = self._count - start.step
-        steps = self._stream.steps(self.share, count=left, start=start, begun=self._begun, **self._process)
+        remaining = self._count - start.step
+        steps = self._stream.steps(self.share, count=remaining, start=start, begun=self._begun, **self._process)
         for clips in steps:
             for first in range(0, self.share, self._size):
                 yield clips[first : first + self._size]
@@ -102,7 +95,7 @@ class StreamTraining:
         self._steps: TrainerSteps | None = None
 
     def install(self) -> Callable[[], None]:
-        """Take effect; gives the way back."""
+        """Take effect; returns the function that undoes it."""
         trainer = self._trainer
         _check(trainer)
         undo = [
@@ -135,7 +128,8 @@ class StreamTraining:
     def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def load_optimizer_and_scheduler(checkpoint: Any) -> Any:
             assert self._steps is not None  # the loader is made before
-            self._steps.begin_at(self._read(Path(checkpoint)) if checkpoint is not None else StreamPosition())
+            start = self._read(Path(checkpoint)) if checkpoint is not None else StreamPosition()
+            self._steps.positions = [start]  # where the next iteration begins
             return original(checkpoint)
 
         return load_optimizer_and_scheduler
@@ -143,46 +137,44 @@ class StreamTraining:
     def _saving(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def save_rng_state(folder: Any) -> Any:
             if self._steps is not None:
-                told = {"schema": _SCHEMA, "settings": self._settings(), "position": asdict(self._steps.position())}
-                path = Path(folder) / self._file(self._trainer.args.process_index)
+                document = {"schema": _SCHEMA, "settings": self._settings(), "position": asdict(self._steps.position())}
+                path = Path(folder) / _file(self._trainer.args.process_index)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(path, json.dumps(told, indent=1).encode())
+                write_whole(path, json.dumps(document, indent=1).encode())
             return original(folder)
 
         return save_rng_state
 
     def _read(self, checkpoint: Path) -> StreamPosition:
-        """The place that a checkpoint holds; the stream's begin where it holds none."""
-        path = checkpoint / self._file(self._trainer.args.process_index)
-        if not path.is_file() and not (checkpoint / self._file(0)).is_file():
+        """The position that a checkpoint holds; the stream's begin where it holds none."""
+        paths = (checkpoint / _file(rank) for rank in (self._trainer.args.process_index, 0))
+        path = next((path for path in paths if path.is_file()), None)
+        if path is None:
             logger.warning("%s was saved without a place in the stream: it is read again from its begin", checkpoint)
             return StreamPosition()
-        told = read_object(path if path.is_file() else checkpoint / self._file(0), "place in a stream", _HINT)
-        if told.get("schema") != _SCHEMA or not isinstance(told.get("settings"), dict):
+        document = read_object(path, "place in a stream", _HINT)
+        if document.get("schema") != _SCHEMA or not isinstance(document.get("settings"), dict):
             raise CorruptFileError(f"{path} holds no place in a stream", _HINT)
-        now, before = self._settings(), told["settings"]
+        now, before = self._settings(), document["settings"]
         changed = [f"{name} was {was!r}, is {now.get(name)!r}" for name, was in before.items() if was != now.get(name)]
         if changed:
             raise InvalidArgumentError(
                 f"the stream of {checkpoint} cannot be continued: {listed(changed, '; ')}",
                 "make StreamBatches and arguments as for that run, or start a new one in another output_dir",
             )
-        position = from_file(StreamPosition, told.get("position", {}), path, _HINT)
-        made = read_object(checkpoint / "trainer_state.json", "Trainer's state", _HINT).get("global_step")
-        if min(v for v in vars(position).values() if isinstance(v, int)) < 0 or position.step > (made or 0):
-            raise CorruptFileError(f"{path} holds no place in a stream after {made} steps", _HINT)
-        return position
+        return from_file(StreamPosition, document.get("position", {}), path, _HINT)
 
     def _settings(self) -> dict[str, Any]:
         assert self._steps is not None
         return self._stream.settings(self._steps.share, self._trainer.args.process_index, self._trainer.args.world_size)
 
-    def _file(self, rank: int) -> str:
-        return STREAM_FILE.format("" if rank == 0 else f"_{rank}")
+
+def _file(rank: int) -> str:
+    return STREAM_FILE.format("" if rank == 0 else f"_{rank}")
 
 
 def use_stream(trainer: Any) -> Callable[[], None]:
-    """Let a Trainer read a ``StreamBatches``, if that is its ``train_dataset``; gives the way back.
+    """Let a Trainer read a ``StreamBatches``, if that is its ``train_dataset``; returns the function that undoes it.
 
     Nothing changes where it does so already. Raises ``InvalidArgumentError`` for settings that do not go together.
     """
@@ -210,6 +202,6 @@ def _check(trainer: Any) -> None:
             "leave split_batches and dispatch_batches of accelerator_config off",
         ),
     }  # fmt: skip
-    for what, (is_wrong, hint) in wrong.items():
+    for problem, (is_wrong, hint) in wrong.items():
         if is_wrong:
-            raise InvalidArgumentError(what, hint)
+            raise InvalidArgumentError(problem, hint)

@@ -19,7 +19,7 @@ from ..data.stream_sources import no_rows
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-_LOOKED_AT = 64  # numbers of a list that tell a row from another
+_HASHED = 64  # numbers of a list that tell a row from another
 _NUMBER_BYTES = 32  # of a Python float in a list
 
 
@@ -57,10 +57,10 @@ class Rows:
         self._opened = opened
         self.epoch, self.rows = at.epoch, at.rows
         self._dataset = opened(at.epoch)
-        known = at.state is not None and hasattr(self._dataset, "load_state_dict")
-        if known:
+        has_state = at.state is not None and hasattr(self._dataset, "load_state_dict")
+        if has_state:
             self._dataset.load_state_dict(at.state)
-        self._rows = islice(iter(self._dataset), 0 if known else at.rows, None)
+        self._rows = islice(iter(self._dataset), 0 if has_state else at.rows, None)
 
     def take(self, count: int) -> Iterator[dict[str, Any]]:
         """The next rows; those of the next epoch follow the last of an epoch."""
@@ -78,9 +78,9 @@ class Rows:
         """The dataset's own, None where it has none that can be written down."""
         if not self.rows or not hasattr(self._dataset, "state_dict"):
             return None
-        found: dict[str, Any] = self._dataset.state_dict()
+        state: dict[str, Any] = self._dataset.state_dict()
         try:
-            return found if json.loads(json.dumps(found)) == found else None
+            return state if json.loads(json.dumps(state)) == state else None
         except (TypeError, ValueError):
             return None
 
@@ -136,25 +136,33 @@ class WindowReader:
         return rows, *self._read(rows, start, stop)
 
     def _read(self, rows: Rows, at: StreamPosition, stop: threading.Event) -> tuple[Window, StreamPosition]:
-        """The window there, and where the next begins, but for the dataset's state."""
-        kept, seconds, held, digest = list[dict[str, Any]](), array("d"), 0, hashlib.blake2b(digest_size=16)
+        """The window at a position, and the position of the next, without the dataset's state."""
+        clips, seconds, size, digest = list[dict[str, Any]](), array("d"), 0, hashlib.blake2b(digest_size=16)
         counts = [at.too_long, at.unreadable]
         while not stop.is_set():
-            taken = list(rows.take(self.share - len(kept) % self.share))
-            for row, length in zip(taken, self.seconds(taken), strict=True):
+            rows_of_step = list(rows.take(self.share - len(clips) % self.share))
+            for row, length in zip(rows_of_step, self.seconds(rows_of_step), strict=True):
                 _feed(digest, row)
                 if math.isnan(length) or length > self.longest_s:
                     counts[math.isnan(length)] += 1
                 else:
-                    kept.append(row)
+                    clips.append(row)
                     seconds.append(length)
-                    held += _bytes(row)
-            if not kept and rows.epoch > at.epoch + 1:
-                _none_usable(counts, self.longest_s)
-            if kept and len(kept) % self.share == 0 and (len(kept) + self.share > self.clips or held >= self.bytes):
+                    size += _bytes(row)
+            if not clips and rows.epoch > at.epoch + 1:
+                long = f"{counts[0]} are over {self.longest_s:g} s, " if counts[0] else ""
+                raise EmptyDatasetError(
+                    f"no clip of the stream can be used: {long}{counts[1]} cannot be read",
+                    "raise max_length_s, or name the column of the audio: column=…",
+                )
+            if clips and len(clips) % self.share == 0 and (len(clips) + self.share > self.clips or size >= self.bytes):
                 break
-        steps = [[kept[i] for i in step] for step in self._steps(seconds, at.window)]
-        _tell(at, counts, self.longest_s)
+        steps = [[clips[i] for i in step] for step in self._steps(seconds, at.window)]
+        if sum(counts).bit_length() > (at.too_long + at.unreadable).bit_length():  # whenever their number has doubled
+            logger.warning(
+                "left out of the stream so far: %d clips longer than %g s, %d that cannot be read",
+                counts[0], self.longest_s, counts[1],
+            )  # fmt: skip
         after = StreamPosition(at.window + 1, at.step + len(steps), rows.epoch, rows.rows, counts[0], counts[1])
         return Window(replace(at, digest=digest.hexdigest()), steps), after
 
@@ -170,26 +178,8 @@ class WindowReader:
         return [sorted(step, key=lambda i: -seconds[i]) for step in steps]
 
 
-def _none_usable(counts: list[int], longest_s: float) -> None:
-    long = f"{counts[0]} are over {longest_s:g} s, " if counts[0] else ""
-    raise EmptyDatasetError(
-        f"no clip of the stream can be used: {long}{counts[1]} cannot be read",
-        "raise max_length_s, or name the column of the audio: column=…",
-    )
-
-
-def _tell(before: StreamPosition, counts: list[int], longest_s: float) -> None:
-    """Log clips that are left out whenever their number has doubled."""
-    earlier, now = before.too_long + before.unreadable, sum(counts)
-    if now and now.bit_length() > earlier.bit_length():
-        logger.warning(
-            "left out of the stream so far: %d clips longer than %g s, %d that cannot be read",
-            counts[0], longest_s, counts[1],
-        )  # fmt: skip
-
-
 def _feed(digest: Any, value: Any) -> None:
-    """Hash a row: bytes and texts whole, lists of numbers by their beginning and length."""
+    """Hash a row: bytes and texts completely, lists of numbers by their beginning and length."""
     if isinstance(value, dict):
         for name in sorted(value):
             digest.update(name.encode())
@@ -198,8 +188,8 @@ def _feed(digest: Any, value: Any) -> None:
         digest.update(value)
     elif isinstance(value, list | tuple):
         digest.update(f"[{len(value)}".encode())
-        for each in value[:_LOOKED_AT]:
-            _feed(digest, each)
+        for item in value[:_HASHED]:
+            _feed(digest, item)
     elif hasattr(value, "tobytes"):
         digest.update(value.tobytes())
     else:
@@ -207,7 +197,7 @@ def _feed(digest: Any, value: Any) -> None:
 
 
 def _bytes(value: Any) -> int:
-    """What a value takes of memory, about."""
+    """The approximate size of a value in memory."""
     if isinstance(value, dict):
         return sum(map(_bytes, value.values()))
     if isinstance(value, bytes | str):

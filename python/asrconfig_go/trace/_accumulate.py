@@ -28,7 +28,7 @@ _Owners = tuple[int, int, int]
 
 
 def _owners(args: tuple[Any, ...]) -> _Owners:
-    """How many hold the first tensor, its storage and its Python object, seen from within a dispatch mode."""
+    """The reference counts of the first tensor, its storage and its Python object, within a dispatch mode."""
     tensor = args[0]
     return tensor._use_count(), _storage_owners(tensor.untyped_storage()._cdata), sys.getrefcount(tensor)
 
@@ -44,35 +44,37 @@ class DirectMode(TorchDispatchMode):  # type: ignore[misc]
 class _Watch(DirectMode):
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[_Owners] = []
+        self.counts: list[_Owners] = []
 
     def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         if op is ADD and in_backward():
-            self.seen.append(_owners(args))
+            self.counts.append(_owners(args))
         return op(*args, **(kwargs or {}))
 
 
 def _engine_alone() -> _Owners | None:
-    """The counts when nobody but the engine holds a gradient; None where this torch does not expose them."""
+    """The counts when only the engine refers to a gradient; None where this torch does not expose them."""
     if _storage_owners is None or not hasattr(torch.Tensor, "_use_count"):
         return None
     x = torch.ones(1, requires_grad=True)
     with torch.enable_grad(), _Watch() as watch:
         twice = x * 2
         (twice * 3 + twice * 4).backward()
-    return watch.seen[0] if watch.seen else None
+    return watch.counts[0] if watch.counts else None
 
 
 class Accumulation:
-    """Tells whether the engine would add the second gradient into the first: only when it alone holds the first, which
-    the gradient of a transposed weight, a view, never is. A backward formula that adds two tensors of its own looks the
-    same, and is rare."""
+    """Whether the engine would add the second gradient into the first: only when nothing else refers to the first.
+
+    The gradient of a transposed weight, a view, never qualifies. A backward formula that adds two tensors of its own
+    looks the same, and is rare.
+    """
 
     def __init__(self) -> None:
         self._alone = _engine_alone()
 
     def in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Of the arguments of an addition; to be asked directly in ``__torch_dispatch__``."""
+        """For the arguments of an addition; call it directly in ``__torch_dispatch__``, whose frames count."""
         if self._alone is None or kwargs or not in_backward() or torch.is_grad_enabled():
             return False
         if not all(isinstance(a, torch.Tensor) for a in args) or args[0].size() != args[1].size():

@@ -2,7 +2,7 @@
 
 The arena is one anonymous mapping that the kernel backs with nothing until a page is written. Tensors made here point
 into it, so torch sees ordinary CPU tensors (autograd, autocast, hooks and views work as always), and no kernel is ever
-run on them. Reading one by mistake gives zeros; regions may overlap, because nobody writes.
+run on them. Reading one by mistake returns zeros; regions may overlap, as nothing is written.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from ._quantized import imagine_weights
 from ._trace_errors import TraceError
 
 SMALL = 64  # elements; a tensor up to this size stays real
-_UNQUANTIZED = "trace the model before quantizing or sharding it"
 _SIZE = 1 << 40
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 _PAGE = 4096
 
 
 class Arena:
-    """A terabyte of addresses. Tensors made by ``tensor`` keep it mapped; it goes when the last one does."""
+    """A terabyte of addresses, mapped until the last tensor made by ``tensor`` is gone."""
 
     def __init__(self) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
@@ -34,12 +33,8 @@ class Arena:
         self._start = torch.frombuffer(self._map, dtype=torch.uint8, count=1).data_ptr()
         self._next = 0
 
-    def holds(self, tensor: torch.Tensor) -> bool:
-        """Whether the tensor's values are imaginary."""
-        return bool(0 <= tensor.data_ptr() - self._start < _SIZE)
-
-    def holds_one(self, tensors: list[torch.Tensor]) -> bool:
-        """Whether the values of one of them are imaginary."""
+    def holds(self, *tensors: torch.Tensor) -> bool:
+        """Whether the values of any of these tensors are imaginary."""
         start = self._start
         return bool([t for t in tensors if 0 <= t.data_ptr() - start < _SIZE])
 
@@ -56,7 +51,7 @@ class Arena:
         return flat.set_(flat.untyped_storage(), offset, size, stride)
 
     def dense(self, like: torch.Tensor, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
-        """A tensor as one that a device makes of ``like``: a slice of something larger becomes a tensor of its own."""
+        """The tensor that a device makes of ``like``: a slice of something larger becomes a tensor of its own."""
         stride = torch.empty_like(like, device="meta", memory_format=memory_format).stride()
         return self.tensor(like.dtype, like.size(), stride, 0, like.numel() * like.element_size())
 
@@ -89,7 +84,7 @@ def _stand_in(tensor: torch.Tensor, arena: Arena) -> torch.Tensor:
     if data.layout is not torch.strided or type(data) not in (torch.Tensor, nn.Parameter):
         raise TraceError(
             f"a parameter of type {type(data).__name__} ({data.layout}) cannot be traced",
-            _UNQUANTIZED,
+            "trace the model before quantizing or sharding it",
         )
     large = (data.dtype.is_floating_point or isinstance(tensor, nn.Parameter)) and data.numel() > SMALL
     imagined = large or data.is_meta  # a tensor of the meta device has no values to keep

@@ -20,7 +20,7 @@ _MASK_ALIGNMENT = 8  # elements; a mask whose rows do not fill up is padded
 
 
 class Attention:
-    """Stands in for ``aten::scaled_dot_product_attention`` on a GPU of the given compute capability."""
+    """Replaces ``aten::scaled_dot_product_attention``, as a GPU of this compute capability computes it."""
 
     def __init__(self, capability: tuple[int, int], log: EventLog) -> None:
         self._capability = capability
@@ -38,14 +38,16 @@ class Attention:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        """One attention; q, k, v are (batch, heads, length, head size)."""
+        """Query, key and value are (batch, heads, length, head size)."""
         fused = _fits_fused(query, key, value, attn_mask, enable_gqa)
         if fused and self._flash(query, key, value, attn_mask, is_causal):
             return _flash(query, key, value, dropout_p, is_causal, scale)
         if fused and self._efficient(query, key, value):
-            # No name keeps the additive mask here: it ends with its padded copy, before the kernel makes its results.
+            # No local refers to the additive mask: it is freed with its padded copy, before the kernel's results.
             bias = self._bias(_additive(attn_mask, query.dtype), query)
-            return _efficient(query, key, value, bias, dropout_p, is_causal, scale)
+            save = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+            kernel = aten._scaled_dot_product_efficient_attention
+            return kernel(query, key, value, bias, save, dropout_p, is_causal, scale=scale)[0]
         mask = _additive(attn_mask, query.dtype)
         return _math(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
 
@@ -89,18 +91,18 @@ class Attention:
 def _fits_fused(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, shares_heads: bool
 ) -> bool:
-    """Whether the kernels take such shapes: they repeat neither a clip nor, unless asked, a head for others.
+    """Whether the fused kernels take such shapes: they broadcast neither batches nor, unless asked, heads.
 
     check_batch_size_and_num_heads_dense and its neighbours in sdp_utils_cpp.h.
     """
-    every = (query, key, value)
-    if any(each.dim() != 4 for each in every) or len({each.shape[0] for each in every}) > 1:
+    qkv = (query, key, value)
+    if any(tensor.dim() != 4 for tensor in qkv) or len({tensor.shape[0] for tensor in qkv}) > 1:
         return False
     if key.shape[1] != value.shape[1] or not (query.shape[2] and key.shape[2]):
         return False
     if key.shape[1] != query.shape[1] and not (shares_heads and query.shape[1] % key.shape[1] == 0):
         return False
-    last = [each.stride(-1) for each in (*every, mask) if each is not None]
+    last = [tensor.stride(-1) for tensor in (*qkv, mask) if tensor is not None]
     return all(stride == 1 for stride in last) or (query.shape[-1] == 1 and mask is None)
 
 
@@ -108,19 +110,14 @@ def _additive(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | N
     """convert_boolean_attn_mask: both values as tensors, then the choice between them."""
     if mask is None or mask.dtype is not torch.bool:
         return mask
-    if FILLS_MASKS:
-        return _filled(mask, dtype)
+    if FILLS_MASKS:  # torch 2.4: zeros, then filled where the inverted mask says so
+        filled = torch.zeros_like(mask, dtype=dtype)
+        mask.logical_not()
+        return filled
     values = mask.new_empty((), dtype=dtype), mask.new_empty((), dtype=dtype)
-    chosen = torch.zeros_like(mask, dtype=dtype)  # not torch.where: nobody reads what it would take long to compute
+    chosen = torch.zeros_like(mask, dtype=dtype)  # not torch.where: the values are not read, and slow to compute
     del values
     return chosen
-
-
-def _filled(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The same in torch 2.4: zeros, filled where the mask, turned round, says so."""
-    filled = torch.zeros_like(mask, dtype=dtype)
-    mask.logical_not()
-    return filled
 
 
 def _flash(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, p: float, causal: bool, scale: float | None) -> Any:
@@ -148,8 +145,8 @@ def _math(
 
     Written out, as torch's own adds the mask out of place while a dispatch mode is active.
     """
-    given, root = q.dtype, (q.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
-    q, k, v = (x.float() if given in _LOW and MATH_IN_FLOAT else x for x in (q, k, v))
+    dtype, root = q.dtype, (q.shape[-1] ** -0.5 if scale is None else scale) ** 0.5
+    q, k, v = (x.float() if dtype in _LOW and MATH_IN_FLOAT else x for x in (q, k, v))
     scaled = q * root
     if causal:
         mask = _additive(torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool).tril(), q.dtype)
@@ -162,20 +159,7 @@ def _math(
     weights = getattr(aten, "_safe_softmax", torch.softmax)(weights, -1)  # from torch 2.5 on
     if p > 0:
         weights = torch.dropout(weights, p, True)
-    returned = weights.to(given)  # the second result, which nobody asked for
-    out = torch.matmul(weights, values).to(given)
+    returned = weights.to(dtype)  # the second result, which is not used
+    out = torch.matmul(weights, values).to(dtype)
     del returned
     return out
-
-
-def _efficient(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    mask: torch.Tensor | None,
-    p: float,
-    causal: bool,
-    scale: float | None,
-) -> Any:
-    save = torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v))
-    return aten._scaled_dot_product_efficient_attention(q, k, v, mask, save, p, causal, scale=scale)[0]

@@ -1,7 +1,4 @@
-"""What each operation of a traced step computes and moves, from which times are estimated.
-
-Only numbers that need the operation's arguments are found here: what they mean for a GPU is in Go (core/memory).
-"""
+"""What each operation of a traced step computes and moves; the library estimates times from it (core/memory)."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ Numbers = tuple[int, ...]
 
 
 class Call(NamedTuple):
-    """One kind of call: equal ones differ in their numbers alone.
+    """One kind of call. Calls of the same kind differ only in their numbers.
 
     ``layout``: "strided" where a copy changes the order of elements, "repeated" where an operand is expanded along
     the last dimension, "to_pinned" of a copy into pinned host memory and "host" of others between device and host,
-    else "". ``numbers`` is how many each call has: bytes read and written, and before them batch,
-    m, n and k of a product, or the length of a row.
+    else "". ``numbers`` is how many each call has: batch, m, n and k of a product, or the length of a row, and then the
+    bytes read and written.
     """
 
     op: str
@@ -35,17 +32,14 @@ class Call(NamedTuple):
 
 @dataclass
 class Calls:
-    """The calls of a segment in their order, as numbers of ``Call`` and their own numbers.
-
-    ``lanes``: as in ``Segment``.
-    """
+    """The calls of a segment in order: the number of each ``Call``, its own numbers, and its lane (see ``Segment``)."""
 
     kinds: list[int] = field(default_factory=list)
     numbers: list[Numbers] = field(default_factory=list)
     lanes: list[int] = field(default_factory=list)
 
     def add(self, kind: int, numbers: Numbers, lane: int) -> None:
-        """One call more."""
+        """Append a call."""
         self.kinds.append(kind)
         self.numbers.append(numbers)
         self.lanes.append(lane)
@@ -54,7 +48,7 @@ class Calls:
 def costs(
     op: Any, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
 ) -> Iterable[tuple[str, Numbers]]:
-    """The layout and the numbers of an operation; several where it runs several products."""
+    """Returns the layout and the numbers of an operation, once for each product that it runs."""
     rule = _PRODUCTS.get(op)
     if rule is not None:
         yield from (("", numbers) for numbers in rule(args, read, made))
@@ -67,17 +61,16 @@ def costs(
 
 
 def type_name(tensors: Iterable[torch.Tensor]) -> str:
-    """The type of the first tensor of floats, else of the first tensor."""
-    known = list(tensors)
-    floats = next((t for t in known if t.is_floating_point()), None)
-    found = floats if floats is not None else known[0] if known else None
-    return "" if found is None else str(found.dtype).removeprefix("torch.")
+    """Returns the dtype of the first floating-point tensor, else of the first tensor."""
+    candidates = list(tensors)
+    floats = next((t for t in candidates if t.is_floating_point()), None)
+    chosen = floats if floats is not None else candidates[0] if candidates else None
+    return "" if chosen is None else str(chosen.dtype).removeprefix("torch.")
 
 
 def _bytes(tensor: torch.Tensor) -> int:
-    """What lies in memory: an expanded tensor is read from the few elements that it has."""
-    whole = int(tensor.untyped_storage().nbytes())
-    return min(int(tensor.numel() * tensor.element_size()), whole)
+    """An expanded tensor is read from the few elements of its storage."""
+    return min(int(tensor.numel() * tensor.element_size()), int(tensor.untyped_storage().nbytes()))
 
 
 def _layout(read: list[torch.Tensor], made: list[torch.Tensor]) -> str:
@@ -92,19 +85,19 @@ def _layout(read: list[torch.Tensor], made: list[torch.Tensor]) -> str:
     return ""
 
 
-def _product(batch: int, m: int, n: int, k: int, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Numbers:
-    return batch, m, n, k, _bytes(left) + _bytes(right), _bytes(out)
+def _product(batch: int, m: int, n: int, k: int, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Numbers:
+    return batch, m, n, k, _bytes(a) + _bytes(b), _bytes(out)
 
 
 def _mm(args: Any, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
-    """Products of matrices, the last two of the tensors: with a bias it is the first."""
-    left, right = read[-2:]
-    *batch, m, k = left.shape
-    return [_product(prod(batch), m, right.shape[-1], k, left, right, made[0])]
+    """The matrices are the last two tensors: a bias comes first."""
+    a, b = read[-2:]
+    *batch, m, k = a.shape
+    return [_product(prod(batch), m, b.shape[-1], k, a, b, made[0])]
 
 
 def _convolution(args: Any, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
-    """The product that a convolution amounts to, in groups: positions × channels × filter."""
+    """A convolution as grouped matrix products: positions × channels × filter."""
     x, weight, groups, transposed = args[0], args[1], args[8], args[6]
     small = x if transposed else made[0]  # a transposed convolution has its filter at each place of the input
     positions = small.numel() // max(1, small.shape[1])
@@ -117,16 +110,16 @@ def _convolution_backward(args: Any, read: list[torch.Tensor], made: list[torch.
     small = x if transposed else grad
     positions, channels = small.numel() // max(1, small.shape[1]), weight.shape[0]
     n, k = channels // groups, weight.numel() // channels
-    found = []
+    products = []
     if wanted[0]:
-        found.append(_product(groups, positions, k, n, grad, weight, x))
+        products.append(_product(groups, positions, k, n, grad, weight, x))
     if wanted[1]:
-        found.append(_product(groups, k, n, positions, grad, x, weight))
-    return found
+        products.append(_product(groups, k, n, positions, grad, x, weight))
+    return products
 
 
 def _attention(first: int) -> Callable[[Any, list[torch.Tensor], list[torch.Tensor]], list[Numbers]]:
-    """Fused attention, whose queries, keys and values are arguments ``first`` and the two after it."""
+    """Fused attention, whose query and key are arguments ``first`` and the next one."""
 
     def numbers(args: Any, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
         query, key = args[first], args[first + 1]

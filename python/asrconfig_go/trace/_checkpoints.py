@@ -1,26 +1,27 @@
-"""Reentrant checkpoints with which no training runs, refused by name.
+"""Clear errors for reentrant checkpoints that no training can use.
 
-A reentrant checkpoint computes its part once more within the backward pass, on detached arguments, and runs a backward
-pass of its own (CheckpointFunction in torch/utils/checkpoint.py). What reaches the part other than as a positional
-argument, as transformers' layers are given it by keyword, is not detached, and that pass goes on behind it.
+A reentrant checkpoint recomputes its layer within the backward pass, on detached arguments, and runs a backward pass of
+its own (CheckpointFunction in torch/utils/checkpoint.py). A keyword argument, as transformers passes to its layers, is
+not detached, so that the inner backward pass continues behind it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from torch import nn
 from torch.utils.checkpoint import CheckpointFunction
 
+from .._base.override import override
 from ._trace_errors import CheckpointError
 
 _HINT = (
     'choose gradient_checkpointing="non_reentrant" here, and '
     'gradient_checkpointing_kwargs={"use_reentrant": False} for the training'
 )
-# What torch says where a training with reentrant checkpoints fails: the reason.
+# Parts of torch's messages where a training with reentrant checkpoints fails, and the reason.
 _FAILURES = {
     "backward through the graph a second time": (
         "layers share a tensor that reaches them by keyword, and the first backward pass through it frees what the "
@@ -34,28 +35,34 @@ _FAILURES = {
 
 
 def refused(error: Exception) -> CheckpointError | None:
-    """What the failure of a step with reentrant checkpoints means; None where it is not due to them."""
-    for said, reason in _FAILURES.items():
-        if said in str(error):
-            return _error(f"a training with reentrant checkpoints fails ({_first_sentence(error)}): {reason}")
+    """Explains the failure of a step with reentrant checkpoints; None where they are not the cause."""
+    for failure, reason in _FAILURES.items():
+        if failure in str(error):
+            sentence = str(error).split("\n")[0].split(" (or ")[0].split(". ")[0]
+            return CheckpointError(f"a training with reentrant checkpoints fails ({sentence}): {reason}", _HINT)
     return None
 
 
 @contextmanager
 def endless_ones_refused() -> Iterator[None]:
-    """While it lasts, a reentrant checkpoint whose backward pass begins itself again raises ``CheckpointError``.
+    """Raises ``CheckpointError`` inside where the backward pass of a reentrant checkpoint starts itself again.
 
-    WavLM's layers hand a position bias on by keyword and give it back, which makes it a result of the last layer: the
-    backward pass of each layer begins that of the last one, without end.
+    WavLM's layers take a position bias by keyword and return it, which makes it a result of the last layer: the
+    backward pass of each layer starts that of the last one, endlessly.
     """
     original = CheckpointFunction.backward
     running: list[Any] = []
 
     def backward(ctx: Any, *gradients: Any) -> Any:
-        if any(ctx is each for each in running):
-            raise _error(
-                f"the backward pass of reentrant checkpoints never ends: that of {_part(ctx.run_function)} begins "
-                "itself again, through a tensor that the layer is given by keyword and gives back"
+        if any(ctx is outer for outer in running):
+            arguments = getattr(ctx.run_function, "args", ())
+            layer = next(
+                (type(argument).__name__ for argument in arguments if isinstance(argument, nn.Module)), "a layer"
+            )
+            raise CheckpointError(
+                f"the backward pass of reentrant checkpoints never ends: that of {layer} starts itself again, through "
+                "a tensor that the layer takes by keyword and returns",
+                _HINT,
             )
         running.append(ctx)
         try:
@@ -63,22 +70,6 @@ def endless_ones_refused() -> Iterator[None]:
         finally:
             running.pop()
 
-    CheckpointFunction.backward = staticmethod(backward)
-    try:
+    with ExitStack() as stack:
+        stack.callback(override(CheckpointFunction, "backward", staticmethod(backward)))
         yield
-    finally:
-        CheckpointFunction.backward = staticmethod(original)
-
-
-def _part(function: Any) -> str:
-    """The layer of transformers that a checkpoint computes, by its class."""
-    layer = next((each for each in getattr(function, "args", ()) if isinstance(each, nn.Module)), None)
-    return "a layer" if layer is None else type(layer).__name__
-
-
-def _first_sentence(error: Exception) -> str:
-    return str(error).split("\n")[0].split(" (or ")[0].split(". ")[0]
-
-
-def _error(text: str) -> CheckpointError:
-    return CheckpointError(text, _HINT)

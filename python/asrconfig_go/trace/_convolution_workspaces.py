@@ -1,10 +1,10 @@
 """Which convolutions cuDNN runs, and the workspaces that it asks for there.
 
-torch takes each workspace from its allocator when a result's memory is there, and gives it back before the next
-result: raw_cudnn_convolution_*_out in aten/src/ATen/native/cudnn/Conv_v8.cpp. Their sizes are cuDNN's own heuristics,
-which NVIDIA does not publish; the rule here is of its documentation: 16-bit convolutions run on tensor cores, whose
-kernels want channels last, so that an operand that lies otherwise is copied. 32-bit ones need a small table in the
-forward pass.
+torch allocates each workspace after the result's memory, and frees it before the next result:
+raw_cudnn_convolution_*_out in aten/src/ATen/native/cudnn/Conv_v8.cpp. Their sizes are cuDNN's own heuristics, which
+NVIDIA does not publish. The rule here follows its documentation: 16-bit convolutions run on tensor cores, whose kernels
+require channels last, so that operands with another layout are copied. 32-bit ones need a small table in the forward
+pass.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TABLE = 16384
 
 
 def workspaces(op: Any, args: Any) -> list[int]:
-    """Bytes of the workspace that follows each result of a convolution or its backward pass; 0 for none."""
+    """Returns the bytes of the workspace after each result of a convolution or its backward pass; 0 for none."""
     if op is aten.convolution.default:
         x, weight, _, stride, padding, dilation, transposed, out_padding, groups = args[:9]
         y = _result(x, weight, stride, padding, dilation, transposed, out_padding, groups)
@@ -34,7 +34,7 @@ def workspaces(op: Any, args: Any) -> list[int]:
 
 
 def is_torchs_own(args: Any) -> bool:
-    """Whether a backward pass is that of torch's own depthwise convolution."""
+    """Whether torch's own depthwise kernel runs a backward pass, rather than cuDNN."""
     _, x, weight, _, stride, _, dilation, transposed, _, groups = args[:10]
     return not _by_cudnn(x, weight, stride, dilation, transposed, groups)
 
@@ -47,7 +47,7 @@ def _by_cudnn(x: torch.Tensor, weight: torch.Tensor, stride: Any, dilation: Any,
 def _needed(
     x: torch.Tensor, weight: torch.Tensor, y: list[int], stride: Any, dilation: Any, transposed: bool, groups: int
 ) -> int | None:
-    """Bytes for copies of the three operands; None where cuDNN is not asked."""
+    """Bytes for copies of the three operands; None where cuDNN does not run."""
     if not _by_cudnn(x, weight, stride, dilation, transposed, groups):
         return None
     channels = y[1] if transposed else x.shape[1]
@@ -57,7 +57,7 @@ def _needed(
 
 
 def _channels_last(x: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Whether torch hands the operands over with channels last: cudnn_conv_suggest_memory_format, ConvUtils.h."""
+    """Whether torch passes the operands with channels last: cudnn_conv_suggest_memory_format, ConvUtils.h."""
     if x.dim() != 4:
         return False
     last = torch.channels_last
@@ -82,10 +82,9 @@ def _result(
 
 
 def _depthwise_by_cudnn(x: torch.Tensor, weight: torch.Tensor, stride: Any, dilation: Any) -> bool:
-    """Whether cuDNN runs a depthwise convolution, or torch's own kernel, which needs no workspace.
+    """use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter, aten/src/ATen/native/Convolution.cpp.
 
-    use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter, aten/src/ATen/native/Convolution.cpp. A
-    convolution over time is one over an image of one row there.
+    torch's own kernel needs no workspace. A convolution over time is one over an image of one row there.
     """
     if _channels_last(x, weight):
         return True
@@ -102,12 +101,11 @@ def _depthwise_by_cudnn(x: torch.Tensor, weight: torch.Tensor, stride: Any, dila
     rows, taps = (1, weight.shape[2]) if weight.dim() == 3 else weight.shape[2:]
     if rows != taps or taps not in (1, 3, 5) or width < 7 or step not in (1, 2):
         return False
-    return step == 1 or _pays_by_twos(x.shape[0], x.shape[1], width, taps)
-
-
-def _pays_by_twos(batch: int, channels: int, width: int, taps: int) -> bool:
+    batch, channels = x.shape[:2]
+    if step == 1:
+        return True
     if batch == 1:
-        return taps > 1 or width <= 28
+        return bool(taps > 1 or width <= 28)
     if taps == 1:
-        return batch <= 16 and channels >= 128 and width <= 7
-    return channels >= 512 or (channels >= 256 and width >= 28)
+        return bool(batch <= 16 and channels >= 128 and width <= 7)
+    return bool(channels >= 512 or (channels >= 256 and width >= 28))

@@ -1,13 +1,10 @@
-"""Lets a loop written for a GPU run without one: every CUDA device it names is the traced device.
-
-Functions that torch composes differently for CUDA, above its dispatcher, are taken apart here too.
-"""
+"""Runs a loop written for a GPU without one: every CUDA device that it names is the traced device."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -15,11 +12,12 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from .._base.override import override
 from ._arena import Arena
 from ._log import EventLog
 
 # The second name is that of older versions of torch.
-_ASKING = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")
+_HEALTH_CHECKS = ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check")
 _NAMES = (torch.device, str)  # that may name a device
 
 
@@ -33,15 +31,15 @@ class CudaIsHere(TorchFunctionMode):  # type: ignore[misc]
             return _cross_entropy(*args, **(kwargs or {}))
         if kwargs:
             kwargs = {name: _rewritten(value) for name, value in kwargs.items()}
-        if [a for a in args if isinstance(a, _NAMES)]:  # asked of every attribute, too: most have none
+        if [a for a in args if isinstance(a, _NAMES)]:  # attribute accesses come here, too, and most have none
             args = map(_rewritten, args)
         return function(*args, **kwargs) if kwargs else function(*args)
 
 
 def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    """Under CUDA's autocast only the second half of a cross entropy, the negative log likelihood, is in float32.
+    """Under CUDA's autocast only the negative log likelihood is in float32; the CPU's casts the logits already.
 
-    The CPU's autocast casts the logits already. Smoothed labels and label probabilities are left to it.
+    Smoothed labels and label probabilities are left to the CPU's.
     """
     functional = torch.nn.functional
     if args or target.dtype.is_floating_point or kwargs.get("label_smoothing"):
@@ -78,59 +76,31 @@ def _on_cpu(init: Callable[..., None], dtype: torch.dtype | None) -> Callable[..
 
 @contextmanager
 def cuda_is_here() -> Iterator[None]:
-    """Autocast and the gradient scaler for "cuda", too, work on the traced device; both would switch themselves off."""
-    patched = [(torch.amp.autocast, torch.float16), (torch.amp.GradScaler, None)]
-    before = [cls.__init__ for cls, _ in patched]
-    for cls, dtype in patched:
-        cls.__init__ = _on_cpu(cls.__init__, dtype)
-    try:
-        with CudaIsHere(), _cuda_not_started():
-            yield
-    finally:
-        for (cls, _), init in zip(patched, before, strict=True):
-            cls.__init__ = init
-
-
-@contextmanager
-def _cuda_not_started() -> Iterator[None]:
-    """Keep Adam and others from asking the GPU's stream whether a graph is captured.
-
-    That starts CUDA: allocator settings of the plan would come too late, and its context takes some 300 MB.
-    """
-    optimizer = torch.optim.Optimizer
-    asking = {name: vars(optimizer)[name] for name in _ASKING if name in vars(optimizer)}
-    try:
-        for name in asking:
-            setattr(optimizer, name, lambda self: None)
+    """Makes autocast and the gradient scaler for "cuda" work on the traced device; both would disable themselves."""
+    with ExitStack() as stack:
+        for cls, dtype in ((torch.amp.autocast, torch.float16), (torch.amp.GradScaler, None)):
+            stack.callback(override(cls, "__init__", _on_cpu(cls.__init__, dtype)))
+        # Optimizers check for graph capture, which starts CUDA: the allocator settings of the plan would come too late,
+        # and the context takes some 300 MB.
+        for name in vars(torch.optim.Optimizer).keys() & set(_HEALTH_CHECKS):
+            stack.callback(override(torch.optim.Optimizer, name, lambda self: None))
+        stack.enter_context(CudaIsHere())
         yield
-    finally:
-        for name, function in asking.items():
-            setattr(optimizer, name, function)
 
 
 @contextmanager
 def saved_on_host(log: EventLog, arena: Arena) -> Iterator[None]:
-    """While it lasts, ``save_on_cpu`` takes tensors from the device to the host and back, as it does on a GPU.
+    """Makes ``save_on_cpu``, by which checkpoints are offloaded, copy tensors to the host and back, as on a GPU.
 
-    Offloaded checkpoints are saved so. For the CPU tensors of a trace torch's own would copy nothing.
+    For the CPU tensors of a trace torch's own would copy nothing.
     """
 
     def copied(tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor in a storage of its own, its elements in order."""
         with _disable_current_modes():
             if arena.holds(tensor):
                 return arena.dense(tensor, torch.contiguous_format)
             return tensor.detach().clone(memory_format=torch.contiguous_format)
 
-    original = save_on_cpu.__init__
-    save_on_cpu.__init__ = _hooks(log, copied)
-    try:
-        yield
-    finally:
-        save_on_cpu.__init__ = original
-
-
-def _hooks(log: EventLog, copied: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., None]:
     def init(self: Any, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_contiguous():  # put in order on the device first: aten/src/ATen/native/cuda/Copy.cu
@@ -148,4 +118,6 @@ def _hooks(log: EventLog, copied: Callable[[torch.Tensor], torch.Tensor]) -> Cal
 
         saved_tensors_hooks.__init__(self, pack, unpack)
 
-    return init
+    with ExitStack() as stack:
+        stack.callback(override(save_on_cpu, "__init__", init))
+        yield

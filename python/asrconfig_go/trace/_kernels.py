@@ -1,7 +1,6 @@
-"""What a GPU runs where a CPU runs something else: autocast's lists, fused dropout, attention kernels.
+"""Functions that take CUDA's path where the CPU's differs in memory: autocast's lists, fused dropout, attention.
 
-The traced tensors are CPU tensors, so torch would take the CPU's way wherever the two differ in memory. These functions
-take the CUDA way, registered with torch's dispatcher while a recorder is active.
+They are registered with torch's dispatcher while a recorder is active, as traced tensors are CPU tensors.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ _FLOAT32_RESULT = "cumprod cumsum linalg_vector_norm log_softmax.int softmax.int
 
 
 def _only_on_cuda(names: str) -> list[str]:
-    """Those that this torch casts for CUDA and not for the CPU."""
+    """The names that this torch casts for CUDA and not for the CPU."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return [n for n in names.split() if has(f"aten::{n}", "AutocastCUDA") and not has(f"aten::{n}", "AutocastCPU")]
 
 
 def _only_on_the_cpu() -> list[str]:
-    """Those that this torch casts for the CPU and not for CUDA."""
+    """The names that this torch casts for the CPU and not for CUDA."""
     listed = torch._C._dispatch_get_registrations_for_dispatch_key
     return [n.removeprefix("aten::") for n in set(listed("AutocastCPU")) - set(listed("AutocastCUDA")) if "aten::" in n]
 
@@ -51,9 +50,7 @@ def _below_autocast(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _to_float32(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.dtype in _LOW:
-        return value.to(torch.float32)
-    return value
+    return value.float() if isinstance(value, torch.Tensor) and value.dtype in _LOW else value
 
 
 def _in_float32(op: Any) -> Callable[..., Any]:
@@ -66,8 +63,8 @@ def _in_float32(op: Any) -> Callable[..., Any]:
 
 def _float32_result(op: Any) -> Callable[..., Any]:
     def ask(*args: Any, **kwargs: Any) -> Any:
-        given = kwargs.get("dtype", args[2] if op in _DTYPE_THIRD and len(args) > 2 else None)
-        if given is not None or args[0].dtype not in _LOW:
+        dtype = kwargs.get("dtype", args[2] if op in _DTYPE_THIRD and len(args) > 2 else None)
+        if dtype is not None or args[0].dtype not in _LOW:
             return _below_autocast(op, *args, **kwargs)
         return _below_autocast(op, *args, **{**kwargs, "dtype": torch.float32})
 
@@ -88,7 +85,7 @@ def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
 
 
 def _softmax(kernel: Any, x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """Half to float inside the kernel, without a copy of the input: aten/src/ATen/native/SoftMax.cpp."""
+    """The kernel converts half to float itself, without a copy of the input: aten/src/ATen/native/SoftMax.cpp."""
     if x.dtype is torch.float16 and dtype is torch.float32:
         return kernel(x, dim, True)
     return kernel(x if dtype is None else x.to(dtype), dim, False)
@@ -107,7 +104,7 @@ def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = N
 
 
 def register(capability: tuple[int, int], log: EventLog) -> torch.library.Library:
-    """Put the functions in place; ``_destroy()`` of the result takes them away again."""
+    """Register the functions; ``_destroy()`` of the result unregisters them."""
     library = torch.library.Library("aten", "IMPL")
     for name in _only_on_cuda(_FLOAT32):
         library.impl(name, _in_float32(_overload(name)), "AutocastCPU")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,10 +28,10 @@ class Names:
 
 @dataclass
 class Segment:
-    """A stretch of the run. ``events``: bytes of a birth, or -1 - number of the storage that died.
+    """A part of the run. ``events``: the bytes of a storage that is allocated, or -1 - number of one that is freed.
 
-    ``first`` is the number of its first storage. ``lane``: of each birth, which of the layers made it, as
-    ``Whereabouts.lane`` tells; no file has it.
+    ``first`` is the number of its first storage. ``lane`` is the layer that allocated each, by ``Whereabouts.lane``; it
+    is not written to files.
     """
 
     kind: str
@@ -45,12 +46,12 @@ class Segment:
     calls: Calls = field(default_factory=Calls)
 
     def sizes(self) -> list[int]:
-        """The bytes of its births."""
+        """The bytes of its allocations."""
         return [event for event in self.events if event >= 0]
 
 
 class EventLog:
-    """Watches storages. ``where`` returns the current phase and module, ``lane`` then which of the layers it is."""
+    """Watches storages. ``where`` returns the current phase and module, ``lane`` then the layer."""
 
     def __init__(self, where: Callable[[], tuple[str, str]], lane: Callable[[], int] = int) -> None:
         self.ops, self.modules, self.calls = Names(), Names(), Names()
@@ -58,26 +59,26 @@ class EventLog:
         self.births = 0
         self._where, self._lane = where, lane
         self._living: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
-        self._home: list[tuple[Segment, int]] = []  # of each birth: its segment and its place there
+        self._home: list[tuple[Segment, int]] = []  # the segment of each storage, and its place there
         self._open = False
-        self._called = ""  # what the next birth is called; "" for its operation
+        self._called = ""  # the name of the next allocation; "" for its operation
 
     def begin(self, kind: str, shape: dict[str, int], phase: str) -> None:
-        """Start a segment; the one before it is over."""
+        """Start a segment."""
         self.segments.append(Segment(kind, self.births, shape, phases=[(0, phase)]))
         self._open = True
 
     def close(self) -> None:
-        """Stop writing: what dies from here on is not part of the run."""
+        """Stop recording: what is freed from here on is not part of the run."""
         self._open = False
 
     def unwatched(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Those whose storage was not born in this run, or does not live on the device."""
+        """The tensors whose storage was not allocated in this run, or does not lie on the device."""
         living = self._living
         return [tensor for tensor in tensors if tensor.untyped_storage()._cdata not in living]
 
     def birth(self, tensor: torch.Tensor, op: str, tag: str = "") -> None:
-        """Write down the tensor's storage, unless it is known already or holds nothing."""
+        """Record the tensor's storage, unless it is recorded already or empty."""
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._living or not self._open:
@@ -99,10 +100,10 @@ class EventLog:
         return self._home[number]
 
     def repeat(self, first: Segment, before: Segment, like: Segment) -> None:
-        """Write down the rest of the newest segment, of which nothing but the inputs is there, as ``like`` has it.
+        """Write the newest segment, which has only its inputs, to its end as ``like`` has it.
 
         Sizes are those of ``first``, the micro-batch of the same shape. What ``like`` frees of the micro-batch before
-        it, it leaves anew, as a loss that is kept: those storages of ``before`` then are the new ones.
+        it, such as a loss that is kept, it allocates again: the storages of ``before`` are renumbered so.
         """
         segment, sizes = self.segments[-1], first.sizes()
         renewed: dict[int, int] = {}
@@ -129,9 +130,9 @@ class EventLog:
         sizes: list[int],
         calls: list[tuple[Call, Numbers]],
     ) -> None:
-        """Write down a segment as the first ``end`` events of ``like`` are, with these sizes and calls.
+        """Write a segment with the first ``end`` events of ``like``, and these sizes and calls.
 
-        ``earlier``: what it frees of earlier segments for what ``like`` frees of them.
+        ``earlier`` maps what ``like`` frees of earlier segments to what this one frees.
         """
         self.begin(like.kind, shape, "")
         moved, places = self.births - like.first, iter(range(len(sizes)))
@@ -146,35 +147,32 @@ class EventLog:
             self.segments[-1].calls.add(self.calls(call), numbers, lane)
 
     def renew(self, numbers: dict[int, int]) -> None:
-        """What is there under one number is what was written down under another."""
-        for key, (number, held) in self._living.items():
-            self._living[key] = (numbers.get(number, number), held)
+        """Renumber living storages."""
+        for key, (number, reference) in self._living.items():
+            self._living[key] = (numbers.get(number, number), reference)
 
     def call(
         self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
     ) -> None:
-        """Write down what an operation on the device computes and moves."""
+        """Record what an operation on the device computes and moves."""
         phase = self._timed_phase()
         for layout, numbers in costs(op, args, read, made) if phase else ():
             self._add_call(Call(name, type_name((*made, *read)), phase, layout, len(numbers)), numbers)
 
     def copied(self, size: int, like: torch.Tensor) -> None:
-        """A copy into the order of rows that a kernel makes for itself, of ``size`` bytes."""
+        """Record a copy of ``size`` bytes into contiguous order that a kernel makes for itself."""
         phase = self._timed_phase()
         if phase:
             self._add_call(Call("aten.clone.default", type_name((like,)), phase, "strided", 2), (size, size))
 
     def transferred(self, tensor: torch.Tensor, op: str, layout: str) -> None:
-        """A copy between the device and the host, ``layout`` "to_pinned" where pinned memory is taken, else "host"."""
+        """Record a copy between device and host; ``layout`` is "to_pinned" into pinned memory, else "host"."""
         phase, size = self._timed_phase(), tensor.numel() * tensor.element_size()
         if phase:
             self._add_call(Call(op, type_name((tensor,)), phase, layout, 2), (size, size))
 
     def _timed_phase(self) -> str:
-        """The phase of a call that is written down; "" of others.
-
-        Optimizers follow from the parameters, further micro-batches from the first.
-        """
+        """The phase of a call that is recorded; "" of others, which follow from the parameters or the first batch."""
         if not self._open or self.segments[-1].kind not in ("micro", "iteration"):
             return ""
         phase = self._where()[0]
@@ -184,29 +182,27 @@ class EventLog:
         self.segments[-1].calls.add(self.calls(call), numbers, self._lane())
 
     def passing(self, size: int, op: str) -> None:
-        """A workspace that an operation takes and gives back."""
+        """Record a workspace that an operation allocates and frees."""
         self._write_death(self._write_birth(size, op, "workspace"))
 
     def sequence(self, sizes: list[int], op: str) -> None:
-        """Workspaces one after the other; -n gives the n-th back, the end all that are left."""
-        born: list[int] = []
-        given_back = {-size for size in sizes if size < 0}
+        """Record workspaces in order; -n frees the n-th, the end all that remain."""
+        living, places = dict[int, int](), itertools.count(1)
         for size in sizes:
             if size < 0:
-                self._write_death(born[-size - 1])
+                self._write_death(living.pop(-size))
             else:
-                born.append(self._write_birth(size, op, "workspace"))
-        for place, number in enumerate(born, 1):
-            if place not in given_back:
-                self._write_death(number)
+                living[next(places)] = self._write_birth(size, op, "workspace")
+        for number in living.values():
+            self._write_death(number)
 
     def staying(self, size: int, op: str) -> None:
-        """A workspace that is kept to the end of the process."""
+        """Record a workspace that is kept to the end of the process."""
         self._write_birth(size, op, "workspace")
 
     @contextmanager
     def during(self, size: int, op: str) -> Iterator[None]:
-        """A temporary that lives while the body runs."""
+        """Record a temporary that exists while the body runs."""
         number = self._write_birth(size, op, "workspace") if self._open else -1
         yield
         if number >= 0:
@@ -214,25 +210,25 @@ class EventLog:
 
     @contextmanager
     def padding(self, source: torch.Tensor, multiple: int) -> Iterator[bool]:
-        """Name the copy that the body makes of a tensor, which a GPU makes only where rows are no multiple of elements.
+        """Name the padded copy that the body makes, which a GPU makes only where rows are no multiple of elements.
 
-        With True the body must make it at every length, so that all have one structure: the file says what is copied,
-        and how long its rows are. False: the tensor is not of this segment, and the copy is like any other.
+        Where it yields True the body must make it at every length, so that all lengths have one structure: the file
+        names the tensor and the length of its rows. Where it yields False, the tensor is not of this segment.
         """
-        known = self._living.get(source.untyped_storage()._cdata)
-        if known is None or self._home[known[0]][0] is not self.segments[-1]:
+        living = self._living.get(source.untyped_storage()._cdata)
+        if living is None or self._home[living[0]][0] is not self.segments[-1]:
             yield False
             return
         self.passing(source.shape[-1], "length")
-        self._called = f"pad:{multiple}:{self.births - known[0]}"
+        self._called = f"pad:{multiple}:{self.births - living[0]}"
         yield True
         self._called = ""
 
     def retag(self, tensor: torch.Tensor, tag: str, module: str = "") -> None:
-        """Say what a storage turned out to be for, a gradient, a state of the optimizer, and of which module."""
-        known = self._living.get(tensor.untyped_storage()._cdata)
-        if known is not None:
-            segment, place = self._home[known[0]]
+        """Change the tag of a storage, as to a gradient or a state of the optimizer, and its module."""
+        living = self._living.get(tensor.untyped_storage()._cdata)
+        if living is not None:
+            segment, place = self._home[living[0]]
             segment.tag[place] = TAGS.index(tag)
             if module:
                 segment.module[place] = self.modules(module)

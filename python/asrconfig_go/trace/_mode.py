@@ -1,8 +1,8 @@
 """The dispatch mode that replaces torch's kernels while a step is traced.
 
-Large floating-point tensors are imaginary (see ``_arena``); whatever touches one is answered from its shapes alone.
-Integers and booleans that do not come from such a tensor stay real and are really computed, and so are small floats:
-control flow over lengths, masks and scalars takes the branch that it will take.
+Large floating-point tensors are imaginary (see ``_arena``): operations on them compute shapes only. Integers, booleans
+and small floats that do not come from one stay real, so that control flow over lengths, masks and scalars takes the
+branch that it will take.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ aten = torch.ops.aten
 
 class _Kind(Enum):
     VIEW = 0  # shares its input's storage, or reads it
-    WRITE = 1  # gives back what it wrote to
+    WRITE = 1  # returns what it wrote to
     NEW = 2
 
 
 _CONVOLUTION = ("kernel", "stride", "padding", "dilation")
-# Views by behaviour that do not say so in their schema, and operations on the storage itself.
+# Views whose schema does not declare it, and operations on the storage itself.
 _VIEWS = {aten._unsafe_view.default, aten._reshape_alias.default, aten.set_.source_Storage_storage_offset}
 _READ = aten._local_scalar_dense.default
 # There is no CPU kernel for these, so their results are imaginary, however small.
@@ -49,7 +49,7 @@ _CUDA_ONLY = {
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """What one look-up tells of an operation: its Python hash costs more than a view does."""
+    """Everything about an operation in one look-up: its Python hash costs more than a view does."""
 
     op: Any
     name: str
@@ -83,12 +83,11 @@ _IN_ANOTHER_ORDER = {
 
 
 def in_order_of_birth(op: Any, args: Any, results: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The results that lie on the device, in the order in which a kernel takes memory for them.
+    """Returns the results that lie on the device, in the order in which a kernel allocates them.
 
-    A dropout's mask is made before its result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu. The seed of
-    attention's dropout and its offset stay on the host; without dropout newer versions make them on the device, and
-    first. A depthwise convolution makes its weight's gradient before its input's: conv_depthwise2d_backward_cuda,
-    DepthwiseConv2d.cu.
+    A dropout's mask comes before its result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu. The seed and offset
+    of attention's dropout stay on the host; without dropout newer versions make them on the device, and first. The
+    weight's gradient of a depthwise convolution comes before its input's: conv_depthwise2d_backward_cuda.
     """
     if op is aten.native_dropout.default:
         return results[::-1]
@@ -103,33 +102,33 @@ def in_order_of_birth(op: Any, args: Any, results: list[torch.Tensor]) -> list[t
 
 
 class Lengths:
-    """The lengths that a model derives from its input's, found by watching convolutions over time.
-
-    A ladder: the input's length, and each length that a convolution made of one of them."""
+    """The input's length, and the lengths that convolutions over time derive from it or from one another."""
 
     def __init__(self) -> None:
         self.rungs: list[dict[str, Any]] = [{"name": "input"}]
-        self._seen: dict[tuple[int, ...], None] = {}  # in order: length before, then _CONVOLUTION
+        self._convolutions: dict[tuple[int, ...], None] = {}  # in order: length before, then _CONVOLUTION
 
-    def saw(self, weight: torch.Tensor, source: torch.Tensor, stride: Any, padding: Any, dilation: Any) -> None:
-        """One convolution; time is the first of its spatial axes."""
+    def add_convolution(
+        self, weight: torch.Tensor, source: torch.Tensor, stride: Any, padding: Any, dilation: Any
+    ) -> None:
+        """Note a convolution; time is the first of its spatial axes."""
         if source.dim() > 2:
             pad, spread = (padding[0] if padding else 0), (dilation[0] if dilation else 1)
-            self._seen[(source.shape[2], weight.shape[2], stride[0], pad, spread)] = None
+            self._convolutions[(source.shape[2], weight.shape[2], stride[0], pad, spread)] = None
 
     def settle(self, length: int | None) -> None:
-        """The batch seen since the last call had this length: add what its convolutions made of it."""
-        seen, self._seen = list(self._seen), {}
+        """Add the lengths that the convolutions since the last call made of an input of this length."""
+        convolutions, self._convolutions = self._convolutions, {}
         rung_of = {} if length is None else {length: 0}
-        for before, kernel, stride, padding, dilation in seen:
+        for before, kernel, stride, padding, dilation in convolutions:
             after = (before + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
             if before in rung_of and after not in rung_of:
                 settings = zip(_CONVOLUTION, (kernel, stride, padding, dilation), strict=True)
                 rung_of[after] = self._rung({"of": rung_of[before], **dict(settings)})
 
     def _rung(self, made: dict[str, int]) -> int:
-        for number, known in enumerate(self.rungs):
-            if known.items() >= made.items():
+        for number, rung in enumerate(self.rungs):
+            if rung.items() >= made.items():
                 return number
         self.rungs.append({"name": f"length{len(self.rungs)}", **made})
         return len(self.rungs) - 1
@@ -149,22 +148,23 @@ class DeviceMode(DirectMode):
         self._workspaces = workspaces
         self._inside = inside
         self._where = where
-        self._known: dict[Any, _Operation] = {}
+        self._operations: dict[Any, _Operation] = {}
         self._sums = Accumulation()
 
     def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if op is ADD and self._sums.in_place(args, kwargs):
             self._log.call(op, str(op), args, list(args[:2]), [args[0]])
-            return self._added(args)
-        known = self._known.get(op) or self._operation(op)
-        if known.written is not None and in_backward():
-            known = self._operation(known.written)
-        op, kind, name = known.op, known.kind, known.name
+            gradient: torch.Tensor = args[0]
+            return gradient if self.arena.holds(*args) else gradient.add_(args[1])
+        operation = self._operations.get(op) or self._operation(op)
+        if operation.written is not None and in_backward():
+            operation = self._operation(operation.written)
+        op, kind, name = operation.op, operation.kind, operation.name
         if kind is _Kind.VIEW:
             return op(*args, **kwargs)
         tensors = _tensors(args, kwargs)
-        fake, unwatched = self.arena.holds_one(tensors), self._log.unwatched(tensors)
+        fake, unwatched = self.arena.holds(*tensors), self._log.unwatched(tensors)
         if kind is _Kind.WRITE:
             if op is aten.index_put_.default:
                 self._shapes.put(args[1], args[2])
@@ -177,25 +177,25 @@ class DeviceMode(DirectMode):
         for tensor in unwatched:
             if tensor.dim():
                 self._log.birth(tensor, "to", "input")  # it was made on the host, and must be here by now
-        if known.workspaces:
+        if operation.workspaces:
             out, leaves = self._with_workspaces(op, name, args, kwargs, fake, tensors)
         else:
             out, leaves = self._new(op, name, args, kwargs, fake, tensors)
-            for leaf in in_order_of_birth(op, args, leaves) if known.reordered else leaves:
+            for leaf in in_order_of_birth(op, args, leaves) if operation.reordered else leaves:
                 self._log.birth(leaf, name)
-        if known.product:
+        if operation.product:
             self._workspaces.product(op, name)
         self._log.call(op, name, args, tensors, leaves)
         return out
 
     def _operation(self, op: Any) -> _Operation:
-        return self._known.setdefault(op, _Operation.of(op))
+        return self._operations.setdefault(op, _Operation.of(op))
 
     def _with_workspaces(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: Any) -> Any:
         if op is aten.convolution.default and not args[6]:
-            self.lengths.saw(args[1], args[0], args[3], args[4], args[5])
+            self.lengths.add_convolution(args[1], args[0], args[3], args[4], args[5])
         if op is aten.masked_select.default and self.arena.holds(args[1]):
-            args = (args[0], torch.ones_like(args[1]))  # nobody knows which places; all take the most memory
+            args = (args[0], torch.ones_like(args[1]))  # the places are unknown; all of them take the most memory
         with self._workspaces.of(op, name, args) as workspaces:
             out, leaves = self._new(op, name, self._as_copied(op, args), kwargs, fake, tensors)
             for number, leaf in enumerate(in_order_of_birth(op, args, leaves)):
@@ -203,13 +203,8 @@ class DeviceMode(DirectMode):
                 workspaces.after_result(number)
         return out, leaves
 
-    def _added(self, args: tuple[Any, ...]) -> torch.Tensor:
-        """The second gradient added into the first; really, where both have values."""
-        held: torch.Tensor = args[0]
-        return held if any(map(self.arena.holds, args)) else held.add_(args[1])
-
     def _as_copied(self, op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments with the copy that a kernel works on, whose layout its result takes over."""
+        """The arguments with the contiguous copy that a kernel works on, whose layout its result has."""
         if op is not aten.native_batch_norm_backward.default or in_rows(args[0]) or not self.arena.holds(args[0]):
             return args
         dtype, size, *_ = spec_of(args[0])
@@ -219,7 +214,7 @@ class DeviceMode(DirectMode):
     def _new(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: list[torch.Tensor]) -> Any:
         if fake or op in _CUDA_ONLY or self._imagines(op, args, kwargs, tensors):
             return self._imagined(op, name, args, kwargs)
-        # The draw by which speech models drop a whole layer: none is dropped, which takes the most memory.
+        # By this draw speech models drop a whole layer: none is dropped, which takes the most memory.
         out = torch.ones(()) if op is aten.rand.default and args[0] == [] else op(*args, **kwargs)
         out = pytree.tree_map_only(torch.Tensor, self.imagine, out)
         return out, [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
@@ -256,9 +251,9 @@ class DeviceMode(DirectMode):
         dtype, size, stride, offset, nbytes = spec
         if nbytes > SMALL * dtype.itemsize:
             return self.arena.tensor(dtype, size, stride, offset, nbytes)
-        # Nothing is known of its values. Zero keeps losses finite and flags (an overflow found) off.
-        whole = torch.zeros(nbytes // dtype.itemsize, dtype=dtype)
-        return whole.as_strided(size, stride, offset)
+        # Its values are unknown. Zero keeps losses finite, and flags such as that of an overflow off.
+        flat = torch.zeros(nbytes // dtype.itemsize, dtype=dtype)
+        return flat.as_strided(size, stride, offset)
 
     def imagine(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor itself, or an imaginary one of the same shape when it is a large float."""
@@ -272,17 +267,17 @@ def _is_large(spec: Any) -> bool:
 
 
 def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, torch.Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found.extend(v for v in value if isinstance(v, torch.Tensor))
-    return found
+            tensors.extend(v for v in value if isinstance(v, torch.Tensor))
+    return tensors
 
 
 def _written(op: Any, args: Any, kwargs: Any) -> Any:
-    """What an in-place or ``out=`` operation gives back, without doing it."""
+    """What an in-place or ``out=`` operation returns, without running it."""
     out = []
     schema = op._schema
     for returned in schema.returns:

@@ -32,19 +32,19 @@ class Whereabouts:
     def __init__(
         self, entered: Callable[[nn.Module], None], stepping: Callable[[torch.optim.Optimizer, bool], None]
     ) -> None:
-        self.resting = "forward"  # the phase when nothing says otherwise
+        self.resting = "forward"  # the phase outside of backward passes and optimizer steps
         self.loading = ""  # the module whose parameters are put on the device
         self._entered = entered
         self._stepping = stepping
         self._stack: list[str] = []
         self._names: dict[int, str] = {}
         self._optimizing = 0
-        self._starts: list[int] = []  # autograd sequence numbers at which the module at work changed
-        self._owners: list[tuple[str, int]] = []  # it, and the lane
+        self._starts: list[int] = []  # autograd sequence numbers at which the running module changed
+        self._owners: list[tuple[str, int]] = []  # that module, and the lane
         self.layers: dict[int, int] = {}
-        """Numbers of the layers that are told apart, by the identity of each of their modules: see ``lane``."""
+        """The number of each layer in ``lane``, by the id of each of its modules."""
         self.outermost: set[int] = set()
-        """The identities of the layers alone."""
+        """The ids of the layers alone."""
         self._lane = 0
 
     def hooked(self) -> ExitStack:
@@ -68,13 +68,13 @@ class Whereabouts:
         return self.resting, self._stack[-1] if self._stack else self.loading
 
     def start(self) -> None:
-        """A segment begins: no layer has run."""
+        """Reset the lane for a new segment."""
         self._lane = 0
 
     def lane(self) -> int:
-        """2n + 1 inside the layer of number n, and 2n + 2 after it until the next one begins; 0 before all of them.
+        """2n + 1 inside layer n, and 2n + 2 after it until the next one begins; 0 before all of them.
 
-        To be asked after ``now``. What autograd adds up between two nodes belongs to the one before.
+        Call it after ``now``. What autograd adds up between two nodes belongs to the one before.
         """
         return self._lane
 
@@ -96,7 +96,7 @@ class Whereabouts:
         return owner
 
     def _note(self) -> None:
-        """From the next autograd node on, the module on top of the stack is the maker."""
+        """Attribute autograd nodes from the next one on to the module on top of the stack."""
         if in_backward():
             return  # a recomputed layer: its nodes are walked at once, while the stack names the module
         start = _sequence()

@@ -1,8 +1,8 @@
-"""Weights of 8 and 4 bits, and bitsandbytes' kernels for them, as a GPU takes memory for both.
+"""Weights of 8 and 4 bits, and the memory of bitsandbytes' kernels for them.
 
-The rules are those of bitsandbytes/backends/cuda/ops.py (0.50). What depends on values is taken as usual: an input of
-8 bits has no outliers, whose columns would be kept besides, and 4 bits are always unpacked into a whole weight, which
-small batches (at most 1536 rows of input) may do without.
+The rules are those of bitsandbytes/backends/cuda/ops.py (0.50). Where values decide, the usual case is assumed: an
+input of 8 bits has no outliers, and 4 bits are always unpacked into a whole weight, which small batches (at most 1536
+rows of input) may do without.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .._base.override import override
 from ._log import EventLog
 
 _KINDS = ("Int8Params", "Params4bit")
@@ -27,7 +28,7 @@ def is_quantized(weight: torch.Tensor) -> bool:
 
 
 def statistics(module: nn.Module) -> Iterator[torch.Tensor]:
-    """What lies on the device beside a module's quantized weight: scales and tables."""
+    """The scales and tables that lie on the device beside a module's quantized weight."""
     weight = module._parameters.get("weight")
     if weight is None or not is_quantized(weight):
         return
@@ -35,11 +36,14 @@ def statistics(module: nn.Module) -> Iterator[torch.Tensor]:
     scales = getattr(getattr(module, "state", None), "SCB", None) if scales is None else scales
     if scales is not None:
         yield scales
-    yield from _tensors(getattr(weight, "quant_state", None))
+    state = getattr(weight, "quant_state", None)
+    while state is not None:
+        yield from (t for t in (state.absmax, state.code, state.offset) if isinstance(t, torch.Tensor))
+        state = state.state2
 
 
 def imagine_weights(model: nn.Module, imagined: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any]) -> None:
-    """Put what stands in for quantized weights, and for what lies beside them, into ``memo`` of ``copy.deepcopy``."""
+    """Put imaginary copies of quantized weights and their statistics into ``memo`` of ``copy.deepcopy``."""
     for module in model.modules():
         weight = module._parameters.get("weight")
         if weight is None or not is_quantized(weight) or id(weight) in memo:
@@ -54,7 +58,7 @@ def imagine_weights(model: nn.Module, imagined: Callable[[torch.Tensor], torch.T
 
 
 def _eight_bits(module: Any, weight: Any, data: torch.Tensor, memo: dict[int, Any]) -> nn.Parameter:
-    for same in (weight.CB, module.state.CB):  # the layer hands them on in its first forward pass
+    for same in (weight.CB, module.state.CB):  # the layer passes them on in its first forward pass
         if same is not None:
             memo[id(same)] = data
     made: nn.Parameter = type(weight)(data, requires_grad=False, has_fp16_weights=weight.has_fp16_weights)
@@ -65,20 +69,16 @@ def _eight_bits(module: Any, weight: Any, data: torch.Tensor, memo: dict[int, An
 
 def _four_bits(weight: Any, data: torch.Tensor, memo: dict[int, Any]) -> nn.Parameter:
     state = copy.deepcopy(weight.quant_state, memo)
-    kept = {name: getattr(weight, name) for name in ("blocksize", "compress_statistics", "quant_type", "quant_storage")}
-    made: nn.Parameter = type(weight)(data, requires_grad=False, quant_state=state, bnb_quantized=True, **kept)
+    settings = {
+        name: getattr(weight, name) for name in ("blocksize", "compress_statistics", "quant_type", "quant_storage")
+    }
+    made: nn.Parameter = type(weight)(data, requires_grad=False, quant_state=state, bnb_quantized=True, **settings)
     return made
-
-
-def _tensors(state: Any) -> Iterator[torch.Tensor]:
-    while state is not None:
-        yield from (t for t in (state.absmax, state.code, state.offset) if isinstance(t, torch.Tensor))
-        state = state.state2
 
 
 @contextmanager
 def quantized_kernels(log: EventLog) -> Iterator[None]:
-    """While it lasts, layers of bitsandbytes take their way on a GPU."""
+    """Inside, layers of bitsandbytes take their path for a GPU."""
     from bitsandbytes.autograd import _functions as functions
     from bitsandbytes.nn import modules
 
@@ -88,31 +88,19 @@ def quantized_kernels(log: EventLog) -> Iterator[None]:
             library.impl(name, kernel, "AutogradCPU")
     with ExitStack() as stack:
         stack.callback(library._destroy)
-        stack.enter_context(_replaced(functions, "MatMul8bitFp", functions.MatMul8bitLt))
-        stack.enter_context(_replaced(modules, "_convert_weight_packed_for_cpu", lambda data, state: (data, state)))
+        if hasattr(functions, "MatMul8bitFp"):  # these two are for CPUs only
+            stack.callback(override(functions, "MatMul8bitFp", functions.MatMul8bitLt))
+        if hasattr(modules, "_convert_weight_packed_for_cpu"):
+            stack.callback(override(modules, "_convert_weight_packed_for_cpu", lambda data, state: (data, state)))
         yield
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """What the CPU does in its own way; versions that know none of it stay as they are."""
-    known = getattr(owner, name, None)
-    if known is None:
-        yield
-        return
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, known)
 
 
 def _kernels(log: EventLog) -> dict[str, Callable[..., Any]]:
     def scaled_product(
         x: torch.Tensor, weight: torch.Tensor, _: Any, __: Any, bias: Any = None, dtype: Any = None
     ) -> torch.Tensor:
-        whole = x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=torch.int32)
-        out = torch.empty_like(whole, dtype=torch.float16)
+        sums = x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=torch.int32)
+        out = torch.empty_like(sums, dtype=torch.float16)
         log.call(_PRODUCT, str(_PRODUCT), (), [x, weight.t()], [out])
         if bias is not None and bias.dtype is not torch.float16:
             out.add_(bias)
@@ -139,7 +127,7 @@ def _quantized_rows(x: torch.Tensor, threshold: float = 0.0) -> tuple[torch.Tens
     low = x.new_empty(x.shape, dtype=torch.int8)
     if threshold <= 0.0:
         return low, scales, None
-    (x.abs() >= threshold).any()  # for what it takes of memory; the answer is no
+    (x.abs() >= threshold).any()  # for its memory; the answer is no
     return low, scales, x.new_empty(0, dtype=torch.int64)
 
 
@@ -155,9 +143,9 @@ def _unpacked_product(
     x: torch.Tensor, packed: torch.Tensor, shape: Any, scales: Any, block: int, kind: str, bias: Any = None,
     low_scales: Any = None, table: Any = None, offset: Any = None,
 ) -> torch.Tensor:  # fmt: skip
-    held = [scales]  # both to the end, as there
+    temporaries = [scales]  # all of them live to the end, as in bitsandbytes
     if low_scales is not None:
-        held = [whole := torch.empty_like(low_scales, dtype=torch.float32), whole + offset]
+        temporaries = [widened := torch.empty_like(low_scales, dtype=torch.float32), widened + offset]
     product = torch.nn.functional.linear(x, packed.new_empty(shape, dtype=x.dtype), bias)
-    held.clear()
+    temporaries.clear()
     return product

@@ -1,9 +1,8 @@
-"""Recurrent layers as cuDNN runs them, where the CPU would take them apart into single steps.
+"""Recurrent layers as cuDNN runs them; the CPU would run them step by step.
 
 aten/src/ATen/native/cudnn/RNN.cpp (``_cudnn_rnn`` and its backward pass), and AutocastRNN.cpp beside it. The sizes of
-cuDNN's workspace and reserve are its own and not published: the rule here agrees within 0.8 % with the peaks of four
-trainings of bidirectional LSTMs in which cuDNN's own heuristics were asked. What GRU and plain RNN need follows from
-it, and was never measured.
+cuDNN's workspace and reserve are not published: the rule here agrees within 0.8 % with the peaks of four trainings of
+bidirectional LSTMs. For GRU and plain RNN it was never measured.
 """
 
 from __future__ import annotations
@@ -42,27 +41,27 @@ class _Layers:
 
     @property
     def rows(self) -> int:
-        """How many vectors a layer takes."""
+        """The number of vectors that a layer reads."""
         return self.steps * self.batch
 
     def workspace(self, itemsize: int) -> int:
-        """Bytes of a copy of the weights, of a layer's gates twice, and of a fixed part."""
+        """The bytes of a copy of the weights, a layer's gates twice, and a fixed part."""
         gates = self.rows * self.directions * self.hidden * self.gates
         return (self.elements + 2 * gates) * itemsize + _FIXED_WORKSPACE
 
     def reserve(self) -> int:
-        """Elements that a backward pass needs: gates and cell of each unit, what layers hand on, and a fixed part."""
-        kept = self.gates + 1 if self.gates > 1 else 1
-        units = self.rows * (self.layers * kept + self.layers - 1) + _ROWS_OF_A_LAYER * self.layers
+        """The elements saved for backward: gates and cell of each unit, the layers' outputs, and a fixed part."""
+        saved = self.gates + 1 if self.gates > 1 else 1
+        units = self.rows * (self.layers * saved + self.layers - 1) + _ROWS_OF_A_LAYER * self.layers
         return units * self.directions * self.hidden
 
     def in_steps(self, x: torch.Tensor) -> torch.Tensor:
-        """The input or the result with its steps first, as cuDNN wants it."""
+        """The input or the result with its steps first, as cuDNN requires it."""
         return x.transpose(0, 1) if self.batch_first else x
 
 
 def take_places(layer: nn.RNNBase, buffer: torch.Tensor) -> None:
-    """Let a buffer hold all weights of a layer, one after the other: ``RNNBase.flatten_parameters``."""
+    """Move all weights of a layer into a buffer, one after the other: ``RNNBase.flatten_parameters``."""
     weights = list(layer.parameters(recurse=False))
     for weight, part in zip(weights, _parts(buffer, weights), strict=True):
         weight.data = part
@@ -76,14 +75,14 @@ def _parts(buffer: torch.Tensor, like: Sequence[torch.Tensor]) -> Iterator[torch
 
 
 class Recurrent:
-    """Stands in for ``aten::lstm``, ``aten::gru`` and ``aten::rnn_*``."""
+    """Replaces ``aten::lstm``, ``aten::gru`` and ``aten::rnn_*``."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
         self._has_dropout_state = False
 
     def register(self, library: torch.library.Library) -> None:
-        """Put the functions in place of torch's."""
+        """Register the functions in place of torch's."""
         for key in ("AutogradCPU", "CPU"):
             for kind in _GATES:
                 library.impl(f"{kind}.input", partial(self._padded, kind), key)
@@ -93,26 +92,11 @@ class Recurrent:
         batch, steps = x.shape[:2] if settings[-1] else (x.shape[1], x.shape[0])
         return self._run(kind, x, states, weights, settings, steps, batch)
 
-    def _packed(
-        self,
-        kind: str,
-        x: torch.Tensor,
-        batches: torch.Tensor,
-        states: Any,
-        weights: list[torch.Tensor],
-        *settings: Any,
-    ) -> Any:
+    def _packed(self, kind: str, x: Any, batches: Any, states: Any, weights: list[torch.Tensor], *settings: Any) -> Any:
         return self._run(kind, x, states, weights, (*settings, False), len(batches), int(batches[0]))
 
     def _run(
-        self,
-        kind: str,
-        x: torch.Tensor,
-        states: Any,
-        weights: list[torch.Tensor],
-        settings: Any,
-        steps: int,
-        batch: int,
+        self, kind: str, x: Any, states: Any, weights: list[torch.Tensor], settings: Any, steps: int, batch: int
     ) -> Any:
         _, layers, dropout, training, bidirectional, batch_first = settings
         gates, recurrent = _GATES[kind], weights[1]
@@ -121,8 +105,10 @@ class Recurrent:
             sum(w.numel() for w in weights), steps, batch, batch_first,
         )  # fmt: skip
         states = list(states) if kind == "lstm" else [states]
-        if torch.is_autocast_enabled("cpu"):
-            weights = self._cast(weights)
+        if torch.is_autocast_enabled("cpu"):  # always to fp16, the weights in one buffer, to which no local may refer
+            parts = _parts(torch.zeros(sizes.elements, dtype=torch.float16), weights)
+            weights = [_InPlace.apply(w, part) for w, part in zip(weights, parts, strict=True)]
+            del parts
             states, x = [s.to(torch.float16) for s in states], x.to(torch.float16)
         if training and dropout > 0 and not self._has_dropout_state:
             self._has_dropout_state = True
@@ -130,14 +116,9 @@ class Recurrent:
             self._log.staying(_DROPOUT_STATE, "aten._cudnn_init_dropout_state.default")
         return tuple(_OnCudnn.apply(self._log, sizes, training, len(states), x, *states, *weights))
 
-    def _cast(self, weights: list[torch.Tensor]) -> list[torch.Tensor]:
-        """Autocast's copies: always fp16, and in one buffer."""
-        buffer = torch.zeros(sum(w.numel() for w in weights), dtype=torch.float16)
-        return [_InPlace.apply(w, part) for w, part in zip(weights, _parts(buffer, weights), strict=True)]
-
 
 class _InPlace(torch.autograd.Function):  # type: ignore[misc]
-    """A weight's cast, where memory is there already."""
+    """Casts a weight into memory that is allocated already."""
 
     @staticmethod
     def forward(ctx: Any, weight: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
@@ -179,9 +160,9 @@ class _OnCudnn(torch.autograd.Function):  # type: ignore[misc]
         workspace = ctx.sizes.workspace(x.element_size())
         if grad is None:
             grad = torch.zeros_like(out)
-        held = [torch.zeros_like(s) if g is None else g for g, s in zip(grads, states, strict=True)]
+        state_grads = [torch.zeros_like(s) if g is None else g for g, s in zip(grads, states, strict=True)]
         rows, changes = (ctx.sizes.in_steps(t).contiguous() for t in (x, grad))
-        found = torch.empty_like(rows)
+        input_grad = torch.empty_like(rows)
         of_states = [torch.empty_like(s) for s in states]
         with ctx.log.during(workspace, _BACKWARD_NAME):
             del changes
@@ -189,5 +170,5 @@ class _OnCudnn(torch.autograd.Function):  # type: ignore[misc]
         rows = ctx.sizes.in_steps(x).contiguous()
         buffer = x.new_zeros(ctx.sizes.elements)
         with ctx.log.during(workspace, _BACKWARD_NAME):
-            del rows, held
-        return (None, None, None, None, ctx.sizes.in_steps(found), *of_states, *_parts(buffer, weights))
+            del rows, state_grads
+        return (None, None, None, None, ctx.sizes.in_steps(input_grad), *of_states, *_parts(buffer, weights))

@@ -1,8 +1,8 @@
-"""Further micro-batches of a window, written down without being run where an earlier window shows what they would be.
+"""Further micro-batches of an accumulation window, recorded without running them where an earlier window was alike.
 
-A micro-batch that accumulates computes what the first of its window does: it allocates the same storages in the same
-order, and differs in when it frees them. So where the first micro-batch of a window has the structure of an earlier
-window's, the others are the earlier ones with the sizes of this first one.
+Each micro-batch of a window allocates the same storages in the same order as the first, and differs in when it frees
+them. Where the first micro-batch has the structure of an earlier window's, the others are those of that window with the
+sizes of this first one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ class Window:
         return zip(self.further, [self.first, *self.further], strict=False)
 
     def as_later(self) -> Window:
-        """The window as it would be later on, without what the run's first micro-batch makes once and for all.
+        """The window as it would be later in the run, without what only the run's first micro-batch allocates.
 
-        That are workspaces, the gradient scaler's factor, a model's tables; what comes after them is numbered as if
-        they were not there.
+        Such are workspaces, the gradient scaler's factor and a model's tables; storages are numbered without them.
         """
         first = self.first
         freed = {-1 - event - first.first for one in (first, *self.further) for event in one.events if event < 0}
@@ -39,17 +38,17 @@ class Window:
         staying = {place for place, tag in enumerate(first.tag) if place not in freed and tag not in for_a_step}
         if not staying:
             return self
-        left = [place for place in range(len(first.op)) if place not in staying]
-        moved = {-1 - first.first - old: -1 - first.first - new for new, old in enumerate(left)}
-        kept, place = [True] * len(first.events), -1  # of its events
+        places = [place for place in range(len(first.op)) if place not in staying]
+        moved = {-1 - first.first - old: -1 - first.first - new for new, old in enumerate(places)}
+        keeps, place = [True] * len(first.events), -1  # of its events
         for at, event in enumerate(first.events):
             if event >= 0:
                 place += 1
-                kept[at] = place not in staying
-        events = [moved.get(e, e) for e, keep in zip(first.events, kept, strict=True) if keep]
-        phases = [(sum(kept[:at]), name) for at, name in first.phases]
+                keeps[at] = place not in staying
+        events = [moved.get(e, e) for e, keep in zip(first.events, keeps, strict=True) if keep]
+        phases = [(sum(keeps[:at]), name) for at, name in first.phases]
         columns: dict[str, Any] = {
-            name: [getattr(first, name)[p] for p in left] for name in ("op", "module", "tag", "lane")
+            name: [getattr(first, name)[p] for p in places] for name in ("op", "module", "tag", "lane")
         }
         return Window(
             replace(first, events=events, phases=phases, **columns),
@@ -58,66 +57,58 @@ class Window:
 
 
 class Windows:
-    """The windows that were run, by which others can be written down."""
+    """The windows that were run, from which others can be recorded."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._known: list[tuple[Any, Window]] = []
+        self._windows: list[tuple[Any, Window]] = []
 
     def ran(self, window: Window) -> None:
-        """Remember a window, if all of its micro-batches are alike."""
+        """Remember a window if all of its micro-batches are alike."""
         window = window.as_later()
         if all(self._alike(window.first, previous, one) for one, previous in window.with_previous()):
-            self._known.append((_structure(window.first), window))
+            self._windows.append((_structure(window.first), window))
 
     def unlike(self, count: int) -> bool:
-        """Whether the newest windows, so many, begin with micro-batches of as many structures."""
+        """Whether the first micro-batches of the ``count`` newest windows all differ in structure."""
         firsts = [segment for segment in self._log.segments if segment.kind == "micro"][-count:]
-        found = [_structure(segment) for segment in firsts]
-        return len(found) == count and all(one not in found[:place] for place, one in enumerate(found))
+        structures = [_structure(segment) for segment in firsts]
+        return len(structures) == count and all(one not in structures[:place] for place, one in enumerate(structures))
 
     def like(self, first: Segment) -> Window | None:
-        """The window whose first micro-batch has the structure of this one; None without one."""
+        """The window whose first micro-batch has the structure of this one; None if there is none."""
         structure = _structure(first)
-        return next((window for known, window in self._known if known == structure), None)
+        return next((window for candidate, window in self._windows if candidate == structure), None)
 
     def _alike(self, first: Segment, previous: Segment, segment: Segment) -> bool:
-        """Whether a micro-batch allocates what the first does, and leaves a new storage for each that it frees."""
+        """Whether a micro-batch allocates what the first does, and leaves one storage for each old one it frees."""
         if _births(first) != _births(segment):
             return False
         freed = [self._log.home(-1 - e) for e in segment.events if e < 0 and -1 - e < segment.first]
         if any(home.first != previous.first for home, _ in freed):
             return False
-        left = set(range(_inputs(segment), len(segment.op))).difference(_freed(segment))
-        return left == {place for _, place in freed}
+        inputs = next((place for place, tag in enumerate(segment.tag) if tag != _INPUT), len(segment.tag))
+        own = {-1 - e - segment.first for e in segment.events if e < 0}
+        return set(range(inputs, len(segment.op))) - own == {place for _, place in freed}
 
 
 def _births(segment: Segment) -> tuple[Any, ...]:
-    """What a segment allocates, in order: operations, modules, sizes, and how many before each phase."""
+    """What a segment allocates: operations, modules, sizes, and how many before each phase."""
     return segment.op, segment.module, segment.sizes(), births_before_phases(segment)
 
 
 def births_before_phases(segment: Segment) -> list[tuple[int, str]]:
-    """Each phase with the number of births before it."""
+    """Each phase with the number of allocations before it."""
     return [(sum(e >= 0 for e in segment.events[:at]), name) for at, name in segment.phases]
 
 
 def _structure(segment: Segment) -> tuple[Any, ...]:
-    """What segments of several shapes have in common: all but sizes, and what they free of earlier segments."""
+    """What segments of different shapes can share: all but sizes, and what they free of earlier segments."""
     op, module, _, phases = _births(segment)
-    gaps: list[list[int]] = [[]]  # what is freed between two allocations, whose order says nothing
+    gaps: list[list[int]] = [[]]  # what is freed between two allocations, whose order has no meaning
     for event in segment.events:
         if event >= 0:
             gaps.append([])
         elif -1 - event >= segment.first:
             gaps[-1].append(-1 - event - segment.first)
     return list(op), list(module), phases, [sorted(gap) for gap in gaps]
-
-
-def _freed(segment: Segment) -> Iterator[int]:
-    return (-1 - e - segment.first for e in segment.events if e < 0 and -1 - e >= segment.first)
-
-
-def _inputs(segment: Segment) -> int:
-    """How many storages, the first ones, are inputs."""
-    return next((place for place, tag in enumerate(segment.tag) if tag != _INPUT), len(segment.tag))

@@ -1,7 +1,4 @@
-"""Shapes, strides and types of an operation's results, computed once on the meta device and cached.
-
-Layers repeat, so nearly every call is answered by the memory: that is where the speed of tracing comes from.
-"""
+"""Shapes, strides and types of an operation's results, computed on the meta device and cached, as layers repeat."""
 
 from __future__ import annotations
 
@@ -21,14 +18,9 @@ Spec = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, int]
 
 
 def spec_of(tensor: torch.Tensor) -> Spec:
-    """The shape of a tensor and of the storage beneath it."""
-    return (
-        tensor.dtype,
-        tuple(tensor.size()),
-        tuple(tensor.stride()),
-        tensor.storage_offset(),
-        tensor.untyped_storage().nbytes(),
-    )
+    """The shape of a tensor and of its storage."""
+    size, stride = tuple(tensor.size()), tuple(tensor.stride())
+    return tensor.dtype, size, stride, tensor.storage_offset(), tensor.untyped_storage().nbytes()
 
 
 def _contiguous(dtype: torch.dtype, *size: int) -> Spec:
@@ -50,7 +42,7 @@ def _ctc_loss_backward(_: torch.Tensor, log_probs: torch.Tensor, *__: Any) -> li
 
 
 def selected(values: torch.Tensor, mask: torch.Tensor) -> tuple[int, int]:
-    """How many places ``masked_select`` chooses, and of how many axes."""
+    """The number of elements that ``masked_select`` selects, and of axes."""
     size = torch.broadcast_shapes(values.shape, mask.shape)
     return int(mask.expand(size).sum()), len(size)
 
@@ -83,7 +75,8 @@ def _layer_norm(x: torch.Tensor, normalized: list[int], *_: Any) -> list[Spec]:
 def _layer_norm_backward(_: Any, x: torch.Tensor, *others: Any) -> list[Spec | None]:
     weight, bias, wanted = others[-3:]
     return [
-        _contiguous(t.dtype, *t.shape) if asked else None for t, asked in zip((x, weight, bias), wanted, strict=True)
+        _contiguous(t.dtype, *t.shape) if is_wanted else None
+        for t, is_wanted in zip((x, weight, bias), wanted, strict=True)
     ]
 
 
@@ -113,8 +106,8 @@ def _weight_norm_backward(_: Any, v: torch.Tensor, g: torch.Tensor, *__: Any) ->
     return [_contiguous(v.dtype, *v.shape), _contiguous(g.dtype, *g.shape)]
 
 
-# Operations without a rule on the meta device, or with one that gives other strides than a GPU, or whose result
-# depends on values that are real.
+# Operations without a rule on the meta device, whose rule returns other strides than a GPU, or whose result depends on
+# values that are real.
 _OWN: dict[Any, Callable[..., list[Any]]] = {
     aten._ctc_loss.default: _ctc_loss,
     aten._ctc_loss.Tensor: _ctc_loss,
@@ -129,9 +122,7 @@ _OWN: dict[Any, Callable[..., list[Any]]] = {
     aten._softmax_backward_data.default: _softmax_backward,
     aten._log_softmax_backward_data.default: _softmax_backward,
 }
-
-
-# Those for which only newer versions of torch have a rule on the meta device.
+# Operations for which only newer versions of torch have a rule on the meta device.
 _OWN_WHERE_MISSING: dict[Any, Callable[..., list[Any]]] = {
     aten._scaled_dot_product_efficient_attention.default: _efficient_attention,
     aten._scaled_dot_product_flash_attention.default: _flash_attention,
@@ -140,9 +131,7 @@ _OWN_WHERE_MISSING: dict[Any, Callable[..., list[Any]]] = {
 _OWN |= {
     op: rule for op, rule in _OWN_WHERE_MISSING.items() if not op.has_kernel_for_dispatch_key(torch._C.DispatchKey.Meta)
 }
-
-
-# Those whose results depend on values, so that equal shapes do not tell them.
+# Operations whose results depend on values, so that they cannot be cached by shape.
 _BY_VALUES = {aten._ctc_loss.default, aten._ctc_loss.Tensor, aten.masked_select.default}
 
 
@@ -150,27 +139,27 @@ class Shapes:
     """Remembers results by operation and arguments."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, tuple[Any, list[Any]]] = {}
+        self._results: dict[Any, tuple[Any, list[Any]]] = {}
         self._rows: dict[int, int] = {}  # of masks through which rows were written, by their addresses
-        # The first product on the meta device imports torch._dynamo in torch 2.10, and until garbage is collected the
-        # frames of that import keep what the calls below them hold: here, nothing that is traced.
+        # The first product on the meta device imports torch._dynamo in torch 2.10, and the frames of that import keep
+        # the locals of their callers alive until garbage is collected: here, nothing that is traced.
         torch.empty(1, 1, device="meta").addmm(*[torch.empty(1, 1, device="meta")] * 2)
 
     def results(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-        """The tree of results, None of one tensor, and its leaves: a ``Spec`` for a tensor, anything else as it is."""
+        """The tree of results, None for one tensor, and its leaves: a ``Spec`` for a tensor, else the value itself."""
         if op is aten.index.Tensor:
             args = self._real_masks(args)
         key = (op, _key(args), _key(tuple(kwargs.items())) if kwargs else None)
-        known = self._known.get(key)
-        if known is None:
+        result = self._results.get(key)
+        if result is None:
             own = _OWN.get(op)
-            known = _tree_of(own(*args, **kwargs)) if own is not None else _on_meta(op, args, kwargs)
+            result = _tree_of(own(*args, **kwargs)) if own is not None else _on_meta(op, args, kwargs)
             if op not in _BY_VALUES:
-                self._known[key] = known
-        return known
+                self._results[key] = result
+        return result
 
     def put(self, indices: Any, values: torch.Tensor) -> None:
-        """Rows are written through a mask, as many as it has places: their gradient is as large."""
+        """Note the masks through which as many rows were written as are set: their gradient is as large."""
         for index in indices:
             if index is not None and index.dtype is torch.bool and values.dim() > 1:
                 count = int(index.sum())
@@ -178,11 +167,11 @@ class Shapes:
                     self._rows[index.data_ptr()] = count
 
     def _real_masks(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Boolean indices as integer indices: the meta device cannot count.
+        """Converts boolean indices to integer ones, as the meta device cannot count.
 
-        In backward, where nothing else depends on the number, a mask counts as full, unless rows were written through
-        it. SpecAugment's masks are random, and sizes that follow no formula would spoil every answer; the gradient of
-        masked frames is a passing tensor, and at most twice as large for it.
+        In backward, where nothing else depends on the number, a mask counts as full unless rows were written through
+        it. SpecAugment's masks are random, and sizes without a formula would spoil every answer; the gradient of masked
+        frames is a temporary, and at most twice as large for it.
         """
         indices: list[Any] = []
         for index in args[1]:

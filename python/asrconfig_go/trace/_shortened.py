@@ -1,9 +1,9 @@
-"""Segments of a whole model that are written down without being run, by what a shortened model showed.
+"""Segments of a whole model, recorded without running them from what a shortened model showed.
 
 A model of many identical layers is recorded twice: with a few of them at every shape, and whole at the first shape of
-each structure. Where the shortened model does at another shape what it did at that one, so does the whole model: its
-segments are written down as those that were run, with the sizes that the few layers have at the other shape. That those
-explain every size and call of what was run is checked first.
+each structure. Where the shortened model has the same structure at another shape, the whole model's segments are those
+that were run with the sizes of the few layers at the other shape. That the few layers explain every size and call of
+what was run is checked first.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ from ._calls import Call, Numbers
 from ._log import EventLog, Segment
 from ._repeats import births_before_phases
 
-_Found = tuple[list[int], list[tuple[Call, Numbers]]]
-_KEPT = 3  # of identical layers: the first, the second for all between, and the last
+_SizesAndCalls = tuple[list[int], list[tuple[Call, Numbers]]]
+_REMAINING = 3  # of identical layers: the first, the second for all between, and the last
 _FEWEST = 6  # fewer are left as they are: convolutions of a feature extractor, each of which halves the length
 _SPECS = ("_parameters", "_buffers")
 
 
 class Layers:
-    """The layers in the lists of a model, numbered through, and which of them stands for which.
+    """The numbered layers in the lists of a model, and for each the one that represents it.
 
-    Identical are neighbours with the same modules, tensors, hooks and settings, but for numbers that count the layers.
+    Neighbours are identical with the same modules, tensors, hooks and settings, except for numbers that count layers.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.numbers: dict[nn.Module, int] = {}
-        """Of each layer."""
-        self._stands: list[int] = []  # for each layer, by number: the one that stands for it
-        self._lists = list({id(each): each for each in _outermost(model)}.values())
+        """The number of each layer."""
+        self._representatives: list[int] = []  # for each layer, by number: the one that represents it
+        self._lists = list(dict.fromkeys(_outermost(model)))
         for layers in self._lists:
-            first = len(self._stands)
+            first = len(self._representatives)
             self.numbers |= {layer: first + place for place, layer in enumerate(layers)}
-            self._stands += [first + place for place in _stand_ins(list(layers))]
+            self._representatives += [first + place for place in _stand_ins(list(layers))]
 
     @property
     def left_out(self) -> int:
-        """How many layers others stand for."""
-        return sum(number != stands for number, stands in enumerate(self._stands))
+        """How many layers are represented by others."""
+        return sum(number != other for number, other in enumerate(self._representatives))
 
     def leave_out(self) -> None:
-        """Take them out of the model."""
+        """Remove them from the model."""
         for layers in self._lists:
-            kept = [each for each in layers if self._stands[self.numbers[each]] == self.numbers[each]]
+            remaining = [layer for layer in layers if self._representatives[self.numbers[layer]] == self.numbers[layer]]
             layers._modules.clear()
-            layers.extend(kept)
+            layers.extend(remaining)
 
     def standing_in(self, lane: int) -> int:
-        """The lane (``Whereabouts.lane``) of the shortened model that stands for one of the whole model."""
+        """The lane (``Whereabouts.lane``) of the shortened model that represents one of the whole model."""
         if lane == 0:
             return 0
         number, after = divmod(lane - 1, 2)
-        return 2 * self._stands[number] + 1 + after
+        return 2 * self._representatives[number] + 1 + after
 
 
 def _outermost(module: nn.Module) -> Iterator[nn.ModuleList]:
-    """The lists of modules that lie in no other one."""
+    """The lists of modules that are in no other list."""
     for child in module.children():
         if isinstance(child, nn.ModuleList):
             yield child
@@ -72,7 +72,7 @@ def _outermost(module: nn.Module) -> Iterator[nn.ModuleList]:
 
 
 def _stand_ins(layers: list[nn.Module]) -> list[int]:
-    found = list(range(len(layers)))
+    numbers = list(range(len(layers)))
     described = [_description(layer) for layer in layers]
     first = 0
     while first < len(layers):
@@ -80,29 +80,29 @@ def _stand_ins(layers: list[nn.Module]) -> list[int]:
         while end < len(layers) and _identical(described[first], first, described[end], end):
             end += 1
         if end - first >= _FEWEST:
-            found[first + 1 : end - 1] = [first + 1] * (end - first - _KEPT + 1)
+            numbers[first + 1 : end - 1] = [first + 1] * (end - first - _REMAINING + 1)
         first = end
-    return found
+    return numbers
 
 
 def _identical(one: list[Any], place: int, other: list[Any], its_place: int) -> bool:
-    """Whether two layers have equal descriptions, except for what is the place of each."""
+    """Whether two layers have equal descriptions, except for their places."""
     if len(one) != len(other):
         return False
     return all(a is b or a == b or (a == place and b == its_place) for a, b in zip(one, other, strict=True))
 
 
 def _description(layer: nn.Module) -> list[Any]:
-    """Everything that a layer has, down to its smallest part."""
-    found: list[Any] = []
+    """Every attribute of a layer and of the modules in it."""
+    parts: list[Any] = []
     for name, module in layer.named_modules():
-        found += [name, type(module)]
+        parts += [name, type(module)]
         for key, value in vars(module).items():
             if key in _SPECS:
-                found += [key, *((of, _spec(tensor)) for of, tensor in value.items())]
+                parts += [key, *((of, _spec(tensor)) for of, tensor in value.items())]
             elif key != "_modules":
-                found += [key, len(value) if key.endswith("_hooks") else value]
-    return found
+                parts += [key, len(value) if key.endswith("_hooks") else value]
+    return parts
 
 
 def _spec(tensor: torch.Tensor | None) -> Any:
@@ -113,43 +113,35 @@ def _spec(tensor: torch.Tensor | None) -> Any:
 class Stretch:
     """Segments that are recorded as one: a window, or an evaluation.
 
-    ``ends``: how many events each had at the end; ``left``: the storages of each that were there then.
+    ``ends``: how many events each segment had at the end; ``living``: its storages that existed then.
     """
 
     segments: list[Segment]
     ends: list[int]
-    left: list[list[int]]
+    living: list[list[int]]
 
     @classmethod
     def ended(cls, segments: list[Segment]) -> Stretch:
         """The newest segments, at their end."""
         dead = {-1 - event for segment in segments for event in segment.events if event < 0}
-        left = [sorted(set(range(s.first, s.first + len(s.op))) - dead) for s in segments]
-        return cls(segments, [len(s.events) for s in segments], left)
+        living = [sorted(set(range(s.first, s.first + len(s.op))) - dead) for s in segments]
+        return cls(segments, [len(s.events) for s in segments], living)
 
     def places(self) -> dict[int, tuple[int, int]]:
-        """Of what is left: the segment, and which of those left there it is."""
-        return {number: (at, rank) for at, left in enumerate(self.left) for rank, number in enumerate(left)}
+        """Of each living storage: its segment, and its rank among those."""
+        return {number: (at, rank) for at, numbers in enumerate(self.living) for rank, number in enumerate(numbers)}
 
     def form(self, before: Stretch | None) -> list[Any]:
-        """All but sizes and calls: equal where one stretch does as another, each seen from the one before it."""
+        """Everything but sizes and calls: equal where two stretches have the same structure after the one before."""
         earlier, start = {} if before is None else before.places(), self.segments[0].first
         return [
-            (
-                s.kind,
-                s.op,
-                s.module,
-                s.tag,
-                s.lane,
-                s.calls.lanes,
-                births_before_phases(s),
-                _gaps(s, end, start, earlier),
-            )
+            (s.kind, s.op, s.module, s.tag, s.lane, s.calls.lanes, births_before_phases(s),
+             _gaps(s, end, start, earlier))
             for s, end in zip(self.segments, self.ends, strict=True)
-        ]
+        ]  # fmt: skip
 
     def renews(self, before: Stretch | None) -> bool:
-        """Whether it leaves as much as it frees of the stretch before it, at the same places, and frees no more."""
+        """Whether it leaves as many storages as it frees of the stretch before it, at the same places."""
         start = self.segments[0].first
         freed = {-1 - e for s, end in zip(self.segments, self.ends, strict=True) for e in s.events[:end] if e < 0}
         earlier = {} if before is None else before.places()
@@ -157,7 +149,7 @@ class Stretch:
 
 
 def _gaps(segment: Segment, end: int, start: int, earlier: dict[int, tuple[int, int]]) -> list[list[tuple[int, ...]]]:
-    """What is freed between two births: of the stretch itself by its number there, and of the one before it."""
+    """What is freed between two allocations: storages of the stretch itself by number, and of the one before it."""
     gaps: list[list[tuple[int, ...]]] = [[]]
     for event in segment.events[:end]:
         number = -1 - event
@@ -170,7 +162,7 @@ def _gaps(segment: Segment, end: int, start: int, earlier: dict[int, tuple[int, 
 
 @dataclass(frozen=True)
 class Shortened:
-    """What was recorded of a model without most of its identical layers; the whole one has as many stretches."""
+    """The recording of a model without most of its identical layers; the whole one has as many stretches."""
 
     log: EventLog
     stretches: list[Stretch]
@@ -179,21 +171,21 @@ class Shortened:
 
 
 class Whole:
-    """Writes stretches of the whole model. ``stretches`` are all so far; the caller adds to them."""
+    """Writes stretches of the whole model. ``stretches`` are all so far; the caller appends to them."""
 
     def __init__(self, log: EventLog, stretches: list[Stretch], short: Shortened) -> None:
         self._log, self._stretches, self._short = log, stretches, short
-        self._forms = [each.form(before) for each, before in _with_previous(short.stretches)]
-        self._run: list[int] = []  # the numbers of those that others can be written by
+        self._forms = [stretch.form(before) for stretch, before in _with_previous(short.stretches)]
+        self._run: list[int] = []  # the numbers of those that others can be written from
 
     def ran(self) -> None:
-        """The newest stretch was run."""
+        """Note that the newest stretch was run."""
         number = len(self._stretches) - 1
         if self._stretches[number].renews(self._before(number)):
             self._run.append(number)
 
     def write(self, shape: dict[str, int]) -> bool:
-        """Write down the next stretch, if one that was run shows what it is."""
+        """Write the next stretch, if one that was run has its structure."""
         return any(self._write_like(number, shape) for number in self._run)
 
     def _write_like(self, like: int, shape: dict[str, int]) -> bool:
@@ -202,13 +194,12 @@ class Whole:
             return False
         template, short = self._stretches[like], self._short.stretches
         parts = zip(template.segments, short[like].segments, short[number].segments, strict=True)
-        found = [self._spread(*part) for part in parts]
-        explained = [each for each in found if each is not None]
-        if len(explained) < len(found):
+        spread = [self._spread(*part) for part in parts]
+        if None in spread:
             return False
-        now = self._renewed(self._before(like), self._before(number))
-        for segment, end, (sizes, calls) in zip(template.segments, template.ends, explained, strict=True):
-            self._log.write(segment, end, now, shape, sizes, calls)
+        earlier = self._renewed(self._before(like), self._before(number))
+        for segment, end, (sizes, calls) in zip(template.segments, template.ends, filter(None, spread), strict=True):
+            self._log.write(segment, end, earlier, shape, sizes, calls)
         written = Stretch.ended(self._log.segments[-len(template.segments) :])
         self._log.renew(self._renewed(self._before(number), written))
         return True
@@ -218,33 +209,33 @@ class Whole:
 
     @staticmethod
     def _renewed(old: Stretch | None, new: Stretch | None) -> dict[int, int]:
-        """For what one stretch left, what another left in its place."""
+        """Maps the living storages of one stretch to those of another at the same places."""
         at = {} if new is None else {place: number for number, place in new.places().items()}
         return {} if old is None else {number: at[place] for number, place in old.places().items() if place in at}
 
-    def _spread(self, whole: Segment, short: Segment, asked: Segment) -> _Found | None:
-        """The sizes and the calls that the whole model has where the shortened one has those of ``asked``.
+    def _spread(self, segment: Segment, short: Segment, target: Segment) -> _SizesAndCalls | None:
+        """The sizes and calls of the whole model where the shortened one has those of ``target``.
 
-        None where the shortened one does not even explain the segment of the whole one that was run.
+        None where ``short`` does not explain ``segment``, which was run.
         """
-        if short.sizes() == asked.sizes() and short.calls == asked.calls:
-            return whole.sizes(), [call for _, call in _calls(self._log, whole)]
-        births = self._places(_births(self._log, whole), _births(self._short.log, short))
-        calls = self._places(_calls(self._log, whole), _calls(self._short.log, short))
+        if short.sizes() == target.sizes() and short.calls == target.calls:
+            return segment.sizes(), [call for _, call in _calls(self._log, segment)]
+        births = self._places(_births(self._log, segment), _births(self._short.log, short))
+        calls = self._places(_calls(self._log, segment), _calls(self._short.log, short))
         if births is None or calls is None:
             return None
-        sizes, made = asked.sizes(), _calls(self._short.log, asked)
+        sizes, made = target.sizes(), _calls(self._short.log, target)
         return [sizes[place] for place in births], [made[place][1] for place in calls]
 
-    def _places(self, whole: list[Any], short: list[Any]) -> list[int] | None:
-        """For each of the whole model's the place of what stands for it; None if it is not equal, or one is left."""
-        places = defaultdict(list)
+    def _places(self, rows: list[Any], short: list[Any]) -> list[int] | None:
+        """For each row of the whole model the place of the equal one of the shortened; None if one has no partner."""
+        by_lane = defaultdict(list)
         for place, (lane, _) in enumerate(short):
-            places[lane].append(place)
-        left = {lane: iter(places[self._short.layers.standing_in(lane)]) for lane, _ in whole}
-        found = [next(left[lane], -1) for lane, _ in whole]
-        explained = all(place >= 0 and short[place][1] == row for place, (_, row) in zip(found, whole, strict=True))
-        return found if explained and all(next(rest, None) is None for rest in left.values()) else None
+            by_lane[lane].append(place)
+        remaining = {lane: iter(by_lane[self._short.layers.standing_in(lane)]) for lane, _ in rows}
+        places = [next(remaining[lane], -1) for lane, _ in rows]
+        explained = all(place >= 0 and short[place][1] == row for place, (_, row) in zip(places, rows, strict=True))
+        return places if explained and all(next(others, None) is None for others in remaining.values()) else None
 
 
 def _with_previous(stretches: list[Stretch]) -> Any:
@@ -252,7 +243,7 @@ def _with_previous(stretches: list[Stretch]) -> Any:
 
 
 def _births(log: EventLog, segment: Segment) -> list[Any]:
-    """The lane of each birth, and its size and operation, without the distance that a padded copy's name ends with."""
+    """The lane of each allocation, its size and its operation, without the distance at the end of a padded copy's."""
     names = [name.rsplit(":", 1)[0] if name.startswith("pad:") else name for name in log.ops.numbers]
     rows = zip(segment.lane, segment.sizes(), segment.op, strict=True)
     return [(lane, (size, names[op])) for lane, size, op in rows]

@@ -1,6 +1,6 @@
-"""Where CUDA code of the versions of torch differs in memory, each found by running them on build/cuda_standin.
+"""Where the memory of CUDA code differs between versions of torch, found by running them on build/cuda_standin.
 
-Nothing in a build for the CPU says so: the versions are all there is to ask.
+A build for the CPU has only the version number to ask for.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ class TraceError(UnsupportedError):
 
 
 class RefusedBatchError(TraceError):
-    """The model's own code fails on a batch."""
+    """The model's own code raises an error for a batch."""
 
 
 class CheckpointError(TraceError):
-    """The model cannot be trained with the kind of checkpoints that was asked for."""
+    """The model cannot be trained with this kind of checkpoints."""
 
 
 class NoLossError(InvalidArgumentError):
-    """The model gives no loss for a batch."""
+    """The model returns no loss for a batch."""

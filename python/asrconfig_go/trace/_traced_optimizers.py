@@ -18,7 +18,7 @@ _NO_DECAY = re.compile(r"bias|layernorm|rmsnorm|(?:^|\.)norm(?:$|\.)|_norm(?:$|\
 
 
 class EightBitAdam(torch.optim.Optimizer):  # type: ignore[misc]
-    """Memory of bitsandbytes' Adam in 8 bits, which needs a GPU to run: two bytes an element and a scale per block.
+    """The memory of bitsandbytes' 8-bit Adam, which runs on GPUs only: two bytes an element and a scale per block.
 
     Source: bitsandbytes/optim/optimizer.py, Optimizer2State.init_state with block-wise quantization.
     """
@@ -27,7 +27,7 @@ class EightBitAdam(torch.optim.Optimizer):  # type: ignore[misc]
         super().__init__(params, {"lr": lr})
 
     def step(self, closure: Any = None) -> None:
-        """Make the states at the first call; the update itself works in place."""
+        """Allocate the states at the first call; the update itself works in place."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None and p not in self.state:
@@ -37,10 +37,8 @@ class EightBitAdam(torch.optim.Optimizer):  # type: ignore[misc]
 def _eight_bit_state(p: torch.Tensor) -> dict[str, torch.Tensor]:
     if p.numel() < _SMALLEST:
         return {name: torch.zeros_like(p, dtype=torch.float32) for name in ("state1", "state2")}
-    blocks = -(-p.numel() // _BLOCK)
-    state = {name: torch.zeros_like(p, dtype=torch.uint8) for name in ("state1", "state2")}
-    scales = {name: torch.zeros(blocks, dtype=torch.float32) for name in ("absmax1", "absmax2")}
-    return state | scales
+    states = {name: torch.zeros_like(p, dtype=torch.uint8) for name in ("state1", "state2")}
+    return states | {name: torch.zeros(-(-p.numel() // _BLOCK)) for name in ("absmax1", "absmax2")}
 
 
 def _adafactor(groups: Any) -> torch.optim.Optimizer:
@@ -67,21 +65,18 @@ def build(optimizer: str | Callable[[Any], torch.optim.Optimizer], model: nn.Mod
 
     ``optimizer`` is one of the Trainer's names, or a function of the parameter groups.
     """
-    groups = _groups(model)
-    if callable(optimizer):
-        return optimizer(groups)
-    builder = _BUILDERS.get(optimizer)
+    builder = optimizer if callable(optimizer) else _BUILDERS.get(optimizer)
     if builder is None:
-        known = ", ".join(_BUILDERS)
+        names = ", ".join(_BUILDERS)
         raise InvalidArgumentError(
             f"the memory of optimizer {optimizer!r} is not known",
-            f"choose one of {known}, or pass a function: parameter groups -> optimizer",
+            f"choose one of {names}, or pass a function: parameter groups -> optimizer",
         )
-    return builder(groups)
+    return builder(_groups(model))
 
 
 def _groups(model: nn.Module) -> list[dict[str, Any]]:
-    """Weights, which decay by the optimizer's default, as in plans, and norms and biases, which do not."""
+    """Weights, which decay by the optimizer's default, as in plans, and norms and biases, which do not decay."""
     norms = {id(p) for m in model.modules() if isinstance(m, nn.LayerNorm) for p in m.parameters(recurse=False)}
     split: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
     for name, p in model.named_parameters():
@@ -91,5 +86,5 @@ def _groups(model: nn.Module) -> list[dict[str, Any]]:
         raise InvalidArgumentError(
             "the model has no trainable parameters", "set requires_grad on what is to be trained"
         )
-    weights, rest = split
-    return [{"params": weights}, {"params": rest, "weight_decay": 0.0}]
+    weights, norms_and_biases = split
+    return [{"params": weights}, {"params": norms_and_biases, "weight_decay": 0.0}]

@@ -21,12 +21,11 @@ _CUBLAS_LT = 1024 * KIB  # CUBLASLT_WORKSPACE_SIZE, for products with a bias
 
 
 def cublas_bytes(capability: tuple[int, int]) -> int:
-    """PyTorch's default workspace of a cuBLAS handle: 32 MiB on Hopper, ":4096:2:16:8" (8.125 MiB) otherwise.
+    """PyTorch's default workspace of a cuBLAS handle: 32 MiB from Hopper on, ":4096:2:16:8" (8.125 MiB) otherwise.
 
-    Source: parseChosenWorkspaceSize in aten/src/ATen/cuda/CublasHandlePool.cpp; from torch 2.12 on Blackwell and the
-    generations after it get 32 MiB too.
+    Source: parseChosenWorkspaceSize in aten/src/ATen/cuda/CublasHandlePool.cpp.
     """
-    return 32 * KIB * KIB if capability[0] >= 9 and capability != (8, 9) else (2 * 4096 + 8 * 16) * KIB
+    return 32 * KIB * KIB if capability[0] >= 9 else (2 * 4096 + 8 * 16) * KIB
 
 
 PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten._int_mm.default}
@@ -40,21 +39,17 @@ def _ctc_beta(args: Any) -> list[int]:
 def _ctc_blanks(args: Any) -> list[int]:
     """The sum over blanks, the even places of log alpha and log beta, as ``logsumexp`` computes it, ibid.
 
-    The kernel for fewer than about 225 frames does without; it is counted there, too, where it is no peak.
+    The kernel for fewer than about 225 frames does without; there it is no peak, and counted, too.
     """
     clips, frames, places = args[6].shape
     one, blanks = clips * frames * args[6].element_size(), (places + 1) // 2
     return [one * blanks, one, one, clips * frames, -4, -3, one * blanks, one]
 
 
-def _rounded(n: int, to: int) -> int:
-    return -(-n // to) * to
-
-
 def _shared_gradients(query: torch.Tensor, key: torch.Tensor) -> list[int]:
-    """Gradients of keys and values that several heads share: first one for each head, then their sums."""
-    each = query.numel() // query.shape[-2] * key.shape[-2] * query.element_size()
-    return [each, each] if query.shape[1] != key.shape[1] else []
+    """The gradients per head of keys and values that several heads share, which are summed afterwards."""
+    size = query.numel() // query.shape[-2] * key.shape[-2] * query.element_size()
+    return [size, size] if query.shape[1] != key.shape[1] else []
 
 
 def _efficient_backward(args: Any) -> list[int]:
@@ -77,12 +72,12 @@ def _efficient_backward(args: Any) -> list[int]:
 def _flash_backward(args: Any) -> list[int]:
     """``dq_accum`` and ``softmax_d`` of mha_bwd: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp."""
     batch, heads, length, head = args[1].shape
-    rows = 4 * batch * heads * _rounded(length, 128)
-    return [rows, rows * _rounded(head, 32), *_shared_gradients(args[1], args[2])]
+    rows = 4 * batch * heads * (length + -length % 128)
+    return [rows, rows * (head + -head % 32), *_shared_gradients(args[1], args[2])]
 
 
 def _row_copies(*tensors: torch.Tensor) -> list[int]:
-    """Softmax wants its rows in order: host_softmax in aten/src/ATen/native/cuda/SoftMax.cu."""
+    """Softmax requires contiguous tensors: host_softmax in aten/src/ATen/native/cuda/SoftMax.cu."""
     return [t.numel() * t.element_size() for t in tensors if not t.is_contiguous()]
 
 
@@ -107,17 +102,14 @@ _DIGIT = 256  # that many rows are sorted in one pass
 
 
 def _embedding_backward(args: Any) -> list[int]:
-    """A copy of a gradient whose rows do not lie in order, the sorted indices, and where they came from.
-
-    embedding_dense_backward_cuda in aten/src/ATen/native/cuda/Embedding.cu.
-    """
+    """A contiguous copy of the gradient, the sorted indices and their places: embedding_dense_backward_cuda."""
     grad, indices = args[0], args[1]
     count = indices.numel()
     return [*_copies(grad), *([8 * count] * 2 if count > _SORTED_EMBEDDINGS else [])]
 
 
 def _embedding_sort(args: Any) -> list[int]:
-    """The numbers that are sorted along, and cub's buffers, which take both again where one pass is not enough."""
+    """The places that are sorted along, and cub's buffers, twice as many where one pass is not enough."""
     count, rows = args[1].numel(), args[2]
     if count <= _SORTED_EMBEDDINGS:
         return []
@@ -125,19 +117,19 @@ def _embedding_sort(args: Any) -> list[int]:
 
 
 def _embedding_segments(args: Any) -> list[int]:
-    """Where each row's indices begin, their number, and the keys that nobody reads: embedding_backward_cuda_kernel."""
+    """Where each row's indices begin, their number, and unused keys: embedding_backward_cuda_kernel."""
     count = args[1].numel()
     return [8 * count, 8, 8 * count] if count > _SORTED_EMBEDDINGS else []
 
 
 def _widened(x: torch.Tensor) -> list[int]:
-    """Sums of narrow integers make 64-bit ones of them: make_reduction in aten/src/ATen/native/ReduceOps.cpp."""
+    """Sums convert narrow integers to 64 bits: make_reduction in aten/src/ATen/native/ReduceOps.cpp."""
     narrow = not x.is_floating_point() and not x.is_complex() and x.dtype is not torch.int64
     return [8 * x.numel()] if narrow else []
 
 
 def _copies(*tensors: torch.Tensor) -> list[int]:
-    """Kernels that want rows in order copy transposed tensors first, and give the copies back with their result.
+    """Kernels that require contiguous rows copy transposed tensors first, and free the copies with their result.
 
     Convolutions: aten/src/ATen/native/Convolution.cpp ("avoid accidentally going through NHWC for permuted 3d input"),
     and of images whose channels do not lie last, aten/src/ATen/native/cudnn/ConvShared.cpp; layer norm:
@@ -147,12 +139,12 @@ def _copies(*tensors: torch.Tensor) -> list[int]:
 
 
 def in_rows(x: torch.Tensor) -> bool:
-    """Whether a kernel takes a tensor as it lies: its last axis without gaps, or that of an image's channels."""
+    """Whether a kernel takes a tensor without a copy: it is contiguous, or an image with channels last."""
     return bool(x.is_contiguous() or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)))
 
 
 def _in_order(*tensors: torch.Tensor) -> list[int]:
-    """Flash attention's backward wants (batch, length, heads, head size) in order: _flash_attention_backward."""
+    """Flash attention's backward requires (batch, length, heads, head size): _flash_attention_backward."""
     return [0 if t.transpose(1, 2).is_contiguous() else t.numel() * t.element_size() for t in tensors]
 
 
@@ -170,8 +162,8 @@ def _scattered_places(args: Any) -> list[int]:
 
 _CONVOLUTIONS = {aten.convolution.default, aten.convolution_backward.default}
 
-# Sizes of what a call takes before it makes its results, and gives back after: all but the first before it sums a bias.
-_HELD: dict[Any, Callable[[Any], list[int]]] = {
+# Sizes that a call allocates before its results and frees after them: all but the first before it sums a bias.
+_DURING: dict[Any, Callable[[Any], list[int]]] = {
     aten.convolution.default: lambda args: _copies(args[0]),
     aten.convolution_backward.default: lambda args: _copies(args[1], args[0]),
     aten._ctc_loss_backward.default: _ctc_beta,
@@ -189,8 +181,8 @@ _HELD: dict[Any, Callable[[Any], list[int]]] = {
 def _summed_columns(x: torch.Tensor, axes: Any, *_: Any) -> tuple[int, int]:
     """The columns and the rows of a sum over all axes but the last, such as a bias' gradient; (0, 0) for other sums.
 
-    Its buffer follows no polynomial of the shape and depends on the GPU's multiprocessors, so the trace names the
-    columns and counts the rows; the replay knows the rule (gpu_reduce_kernel, aten/src/ATen/native/cuda/Reduce.cuh).
+    Its buffer is no polynomial of the shape and depends on the GPU's multiprocessors, so the trace has the columns and
+    rows, and the replay the rule (gpu_reduce_kernel, aten/src/ATen/native/cuda/Reduce.cuh).
     """
     leading = x.dim() - 1
     if leading < 1 or sorted(a % x.dim() for a in axes or ()) != list(range(leading)) or not x.is_contiguous():
@@ -198,10 +190,9 @@ def _summed_columns(x: torch.Tensor, axes: Any, *_: Any) -> tuple[int, int]:
     return x.shape[-1], x.shape[:-1].numel()
 
 
-def _summed_bias(grad: torch.Tensor, *rest: Any) -> tuple[int, int]:
+def _summed_bias(grad: torch.Tensor, *others: Any) -> tuple[int, int]:
     """The bias' gradient of a convolution over time whose output's gradient is transposed."""
-    wanted = rest[-1][2]
-    return _summed_columns(grad.transpose(1, 2), (0, 1)) if wanted and grad.dim() == 3 else (0, 0)
+    return _summed_columns(grad.transpose(1, 2), (0, 1)) if others[-1][2] and grad.dim() == 3 else (0, 0)
 
 
 _SUMS: dict[Any, Callable[..., tuple[int, int]]] = {
@@ -209,10 +200,10 @@ _SUMS: dict[Any, Callable[..., tuple[int, int]]] = {
     aten.convolution_backward.default: _summed_bias,
 }
 
-# Sizes of what a call takes and gives back before its results.
+# Sizes that a call allocates and frees before its results.
 _BEFORE: dict[Any, Callable[[Any], list[int]]] = {aten.embedding_dense_backward.default: _embedding_sort}
 
-# Sizes of what a call takes when its results are there; -n gives the n-th of them back, the end all others.
+# Sizes that a call allocates after its results; -n frees the n-th of them, the end all others.
 _PASSING: dict[Any, Callable[[Any], list[int]]] = {
     aten._ctc_loss_backward.default: _ctc_blanks,
     aten._ctc_loss_backward.Tensor: _ctc_blanks,
@@ -232,13 +223,13 @@ if hasattr(aten, "_safe_softmax"):  # from torch 2.5 on
 
 
 def needs_workspaces(op: Any) -> bool:
-    """Whether an operation may take more than its results, products aside."""
-    return any(op in table for table in (_CONVOLUTIONS, _HELD, _SUMS, _BEFORE, _PASSING))
+    """Whether an operation other than a product may allocate more than its results."""
+    return any(op in table for table in (_CONVOLUTIONS, _DURING, _SUMS, _BEFORE, _PASSING))
 
 
 @dataclass(frozen=True)
 class _Call:
-    """One call at work. ``sizes`` are the workspaces that follow its first results, each for one of them."""
+    """A running call. ``sizes`` are the workspaces after its first results, one for each of them."""
 
     log: EventLog
     name: str
@@ -246,7 +237,7 @@ class _Call:
     copies: ExitStack
 
     def after_result(self, number: int) -> None:
-        """The memory of a result is there. A bias' gradient comes when the copies of the others' operands are gone."""
+        """A result is allocated. A bias' gradient comes after the copies of the others' operands are freed."""
         if number < len(self.sizes):
             if self.sizes[number]:
                 self.log.passing(self.sizes[number], self.name)
@@ -268,9 +259,9 @@ class Workspaces:
     @contextmanager
     def of(self, op: Any, name: str, args: Any) -> Iterator[_Call]:
         """Workspaces of one call, alive while the body makes its results."""
-        held = _HELD.get(op)
+        copies = _DURING.get(op)
         with ExitStack() as first, ExitStack() as others:
-            for number, size in enumerate(held(args) if held else ()):
+            for number, size in enumerate(copies(args) if copies else ()):
                 if size:
                     (others if number else first).enter_context(self._log.during(size, name))
                     self._log.copied(size, args[0])
@@ -288,7 +279,7 @@ class Workspaces:
         self._log.sequence(rule(args) if rule else [], name)
 
     def _sum(self, op: Any, args: Any) -> None:
-        """Only columns as wide as a parameter: other widths may change with the shape, and are never summed much."""
+        """Only columns as wide as a parameter: other widths may change with the shape, and their sums are small."""
         rule = _SUMS.get(op)
         columns, rows = rule(*args) if rule else (0, 0)
         if columns in self.widths and rows:
@@ -297,7 +288,7 @@ class Workspaces:
     def _norm(
         self, grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, wanted: list[bool], name: str
     ) -> None:
-        """With a copy of a transposed gradient, those of a norm's weight and bias over many rows."""
+        """The gradients of a norm's weight and bias, after a copy of a transposed gradient."""
         with ExitStack() as copied:
             for size in filter(None, _copies(grad)):
                 copied.enter_context(self._log.during(size, name))
@@ -305,7 +296,7 @@ class Workspaces:
             self._norm_blocks(x, weight, sum(wanted[1:]))
 
     def _norm_blocks(self, x: torch.Tensor, weight: torch.Tensor | None, gradients: int) -> None:
-        """Sums of blocks of rows, then of these, for each of the ``gradients`` of weight and bias that is wanted.
+        """Sums of blocks of rows, and then of these, for each gradient of weight and bias.
 
         Whether there are any depends on the rows and on the GPU, so the trace counts rows as for column sums
         (ConfigureAndLaunchGammaBetaBackwardKernel, aten/src/ATen/native/cuda/layer_norm_kernel.cu, from torch 2.8 on).
@@ -314,17 +305,14 @@ class Workspaces:
             return
         columns = weight.numel()
         rows, blocks = x.numel() // columns, f"norm_blocks:{weight.element_size()}:{columns}"
-        with ExitStack() as held:
+        with ExitStack() as sums:
             for _ in range(gradients):
-                held.enter_context(self._log.during(rows, blocks))
+                sums.enter_context(self._log.during(rows, blocks))
             for _ in range(gradients):
                 self._log.passing(rows, f"norm_sum:{columns}")
 
     def product(self, op: Any, name: str) -> None:
-        """A workspace per call, or one per thread that multiplies, and kept.
-
-        Autograd's device thread has a cuBLAS handle of its own.
-        """
+        """A workspace per call, or a kept one per thread: autograd's device thread has its own cuBLAS handle."""
         biased = op is aten.addmm.default
         with self._log.during(_CUBLAS_LT, name) if biased and not KEEPS_CUBLAS_LT else nullcontext():
             if KEEPS_CUBLAS:

@@ -19,13 +19,13 @@ from .collated_sizes import Axis, Example, Sizes, input_axis, labels_axis, sizes
 from .made_up_batches import Point, SpeechBatches, known_batches, positions
 from .row_resizing import RowResizer
 
-_DRAWN = 128  # rows that stand for all where nothing else tells how long rows are, each collated alone
-_FEW = 24  # where only the batches of a trace are made of them
-_LONGEST = 2  # clips, and texts, of the whole dataset that are looked at besides
+_DRAWN = 128  # rows drawn to represent all lengths where nothing else reports them, each collated alone
+_FEW = 24  # rows of which the batches of a trace are made
+_LONGEST = 2  # clips, and texts, of the whole dataset that are collated besides
 _WAVE = 4000  # a longer input holds samples, not frames of a spectrogram
-_NEAR, _NEAR_LABELS = 0.03, 0.05  # by how much a row may miss what is asked, to be taken as it is
+_NEAR, _NEAR_LABELS = 0.03, 0.05  # by how much a row may miss a target and still be used as it is
 # By how much the padded clip of a batch is shorter: the seconds that a mask of every eighth frame of 10 ms still shows,
-# as a share of the longest clip between these two.
+# as a share of the longest clip between the other two.
 _SHORTER_S, _LEAST_SHORTER, _MOST_SHORTER = 0.1, 1 / 128, 1 / 32
 _SHORTEST = 0.6  # of the longest clip: a length that is traced, where the dataset's are all alike
 _SPREAD = (1.0, 0.55, 0.8, 0.3)  # where the traced lengths lie between the shortest and the longest
@@ -34,9 +34,9 @@ _LABELS_SPREAD = (0.4, 1.0, 0.0, 0.75, 0.2, 0.9, 0.55)
 
 @dataclass(frozen=True)
 class CollatedExamples:
-    """Some rows of ``dataset``, drawn with ``seed``, as ``collator`` makes them the input of ``model``.
+    """Rows of ``dataset``, drawn with ``seed``, as ``collator`` makes them the input of ``model``.
 
-    Nothing is read before the first question. Errors of the collator are raised as ``InvalidArgumentError``.
+    Nothing is read before it is needed. Errors of the collator are raised as ``InvalidArgumentError``.
     """
 
     dataset: Any
@@ -46,15 +46,15 @@ class CollatedExamples:
 
     @cached_property
     def unit(self) -> InputUnit:
-        """What the lengths of the input count."""
-        name, known = self.input.name, self._known
+        """The unit of the input's lengths."""
+        name, batches = self.input.name, self._config_batches
         lengths = {example.length for example in self._examples}
         fixed = min(lengths) if len(lengths) == 1 else None
-        if known is not None:
-            rate = known.length_per_second
-            return InputUnit(word_of(name, rate), rate, known.fixed_length or fixed)
+        if batches is not None:
+            rate = batches.length_per_second
+            return InputUnit(word_of(name, rate), rate, batches.fixed_length or fixed)
         if name == "input_ids":
-            return InputUnit("tokens", TOKENS_PER_SECOND, fixed, "texts")  # of a batch with audio that is the input
+            return InputUnit("tokens", TOKENS_PER_SECOND, fixed, "texts")  # with audio in the batch, audio is the input
         axes = sum(entry == name for entry, _ in self._sized[0])
         wave = (self.input.axis == 1 and axes == 2) or max(lengths) >= _WAVE
         rate = SAMPLING_RATE if wave else FRAMES_PER_SECOND
@@ -64,12 +64,8 @@ class CollatedExamples:
         """The drawn rows and the length of each."""
         return [(row, self.example(row).length) for row in self._drawn]
 
-    def length(self, row: Any) -> int:
-        """The length of one more row."""
-        return self.measured(row)[0]
-
     def measured(self, row: Any) -> tuple[int, int]:
-        """The length of the input and of the labels that a row makes."""
+        """The length of the input and of the labels of any row."""
         return self._pair_of(sizes_of(self.rows.batch([row])))
 
     def example(self, number: int) -> Example:
@@ -77,7 +73,7 @@ class CollatedExamples:
         return Example(number, *self._pair_of(self.rows.sizes(number)))
 
     def batches(self, seconds: Sequence[float] = ()) -> CollatedBatches:
-        """How to feed the model; with the ``seconds`` of every row's audio, lengths are reckoned from those."""
+        """How to feed the model; with the ``seconds`` of every row's audio, lengths follow from those."""
         rate, fixed = self.unit.per_second, self.unit.fixed
         if len(seconds) != len(self.dataset):
             seconds = ()
@@ -85,13 +81,13 @@ class CollatedExamples:
             measured = self._rate(seconds)
             rate = rate if abs(measured / rate - 1) < 0.02 else measured
         usual = sum(e.labels for e in self._examples) / sum(e.length / rate for e in self._examples)
-        known, name = self._known, self.input.name
+        config, name = self._config_batches, self.input.name
         rows = RowBatches(self, seconds, rate)
         return CollatedBatches(
             rows.batch, rate, fixed,
-            known.max_length if known is not None else positions(self.model) if name == "input_ids" else None,
-            max_labels=None if known is None else known.max_labels,
-            truncates=fixed is not None and (known.truncates if known is not None and self._labels else True),
+            config.max_length if config is not None else positions(self.model) if name == "input_ids" else None,
+            max_labels=None if config is None else config.max_labels,
+            truncates=fixed is not None and (config.truncates if config is not None and self._labels else True),
             row_kind=self.unit.row_kind,
             by_length=name in INPUTS and not self.in_pieces,
             rows=rows,
@@ -99,7 +95,7 @@ class CollatedExamples:
         )  # fmt: skip
 
     def _rate(self, seconds: Sequence[float]) -> float:
-        """The length of a second: of the clip that is padded least; of texts, which audio does not tell, the most."""
+        """The length of a second: that of the clip with the least padding; of texts, the largest that may occur."""
         timed = [(e.length, seconds[e.row]) for e in self._examples if seconds[e.row] > 0]
         if not timed or self.input.name in INPUTS[:2]:
             return min((length / s for length, s in timed), default=self.unit.per_second)
@@ -117,7 +113,7 @@ class CollatedExamples:
 
     @cached_property
     def in_pieces(self) -> bool:
-        """Whether a clip makes several rows of the input."""
+        """Whether a clip becomes several rows of the input."""
         return any(sizes.get((self.input.name, 0), 1) != 1 for sizes in self._sized)
 
     @cached_property
@@ -145,18 +141,21 @@ class CollatedExamples:
         return [self.example(row) for row in self._few]
 
     @cached_property
-    def _known(self) -> SpeechBatches | None:
-        """How the model's config says that it is fed, if it is fed so: a model of texts may have its fields, too."""
-        known = known_batches(self.model)
-        if known is None or self.input.name == "input_ids":
+    def _config_batches(self) -> SpeechBatches | None:
+        """The batches that the model's config describes, if the collator's are like them.
+
+        A model of texts may have the same fields in its config.
+        """
+        batches = known_batches(self.model)
+        if batches is None or self.input.name == "input_ids":
             return None
         lengths = {example.length for example in self._examples}
-        return known if known.fixed_length is None or lengths == {known.fixed_length} else None
+        return batches if batches.fixed_length is None or lengths == {batches.fixed_length} else None
 
 
 @dataclass(frozen=True)
 class Clips:
-    """What a batch is made of: the clip that it is as long as, and a little shorter one, so that one is padded."""
+    """The clips of a batch: its longest, and a little shorter one, so that one is padded."""
 
     first: Any
     second: Any
@@ -164,13 +163,16 @@ class Clips:
     labels: int
 
     def rows(self, count: int) -> list[Any]:
-        """So many clips: every size of their batch rises evenly with each further one."""
+        """``count`` clips; every size of their batch rises evenly with each further one."""
         return [self.first, self.second, *[self.first] * count][: max(2, count)] if count > 1 else [self.first]
 
 
 @dataclass
 class RowBatches:
-    """The dataset's batches by batch size, length and labels; with the ``seconds`` of all rows, of any of its rows."""
+    """The dataset's batches by batch size, length and labels.
+
+    They are made of the drawn rows, and with the ``seconds`` of all rows of any of them.
+    """
 
     examples: CollatedExamples
     seconds: Sequence[float]
@@ -179,32 +181,32 @@ class RowBatches:
     _made: dict[Point, dict[str, torch.Tensor]] = field(default_factory=dict)
 
     def batch(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        """One batch of the shape ``real`` tells."""
+        """One batch of the shape that ``real`` returns."""
         real = self.real((batch, length, labels))
         if real not in self._made:
             made = self.examples.rows.batch(self.clips(*real[1:]).rows(batch))
             self._made[real] = pytree.tree_map_only(torch.Tensor, _hollow, made)
-        # New ones each time: a recorder sees when tensors end.
+        # New tensors each time: a recorder notices when they are freed.
         return {**pytree.tree_map_only(torch.Tensor, torch.clone, self._made[real])}
 
     def real(self, point: Point) -> Point:
-        """The shape of the batch that is made for a ``point``: the same where there is a row like it."""
+        """The shape of the batch made for a ``point``: the same where a row has that length."""
         clips = self.clips(*point[1:])
         return point[0], clips.length, clips.labels
 
     def clips(self, length: int, labels: int) -> Clips:
-        """The rows that come nearest to a length and labels."""
+        """The rows nearest to a length and labels."""
         if (length, labels) not in self._clips:
             made = self._nearest(length, labels)
             self._clips[length, labels] = self._clips.setdefault((made.length, made.labels), made)
         return self._clips[length, labels]
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Length and labels of the rows that were collated: some that were drawn, the longest clips and texts."""
-        return sorted({example.pair for example in self._known})
+        """Length and labels of the collated rows: drawn ones, and the longest clips and texts."""
+        return sorted({example.pair for example in self._collated})
 
     def points(self) -> list[Point]:
-        """Shapes of the dataset's own batches that tell most: lengths and labels spread, and not both alike."""
+        """The shapes to trace: lengths and labels are spread over the dataset's, independently of each other."""
         pairs = self.pairs()
         longest, shortest = pairs[-1][0], pairs[0][0]
         if self.examples.unit.fixed is None:
@@ -212,57 +214,53 @@ class RowBatches:
         labels = [n for _, n in pairs]
         spread = [_between(shortest, longest, share) for share in _SPREAD]
         texts = [_between(min(labels), max(labels), share) for share in _LABELS_SPREAD]
-        asked = zip((2, 3, 5, 4, 1, 1, 1), [*spread, spread[0], spread[2], spread[1]], texts, strict=True)
-        return list(dict.fromkeys(self.real(point) for point in asked))
+        points = zip((2, 3, 5, 4, 1, 1, 1), [*spread, spread[0], spread[2], spread[1]], texts, strict=True)
+        return list(dict.fromkeys(self.real(point) for point in points))
 
     def _nearest(self, length: int, labels: int) -> Clips:
-        known = self._near(length)
-        example = min(known, key=lambda e: _off(e, length, labels))
-        if _off(example, length, labels) <= 1:
+        examples = self._near(length)
+        example = min(examples, key=lambda e: _deviation(e, length, labels))
+        if _deviation(example, length, labels) <= 1:
             first, pair = self._row(example.row), example.pair
         else:
-            row = self._row(min(known, key=lambda e: (abs(e.length - length), abs(e.labels - labels))).row)
+            row = self._row(min(examples, key=lambda e: (abs(e.length - length), abs(e.labels - labels))).row)
             first = self._resizer.resized(row, length, labels)
             pair = self.examples.measured(first)
         return Clips(first, self._second(first, *pair), *pair)
 
     def _second(self, first: Any, length: int, labels: int) -> Any:
-        """A clip that is a little shorter, with no more labels; of a fixed length one with fewer labels.
+        """A slightly shorter clip with no more labels; of a fixed length one with fewer labels.
 
-        Not much shorter, as a model that leaves padding out would then take less than for a batch of the longest clips.
+        With much shorter ones a model that skips padding would need less than for a batch of the longest clips.
         """
-        least = 1 - min(_MOST_SHORTER, max(_LEAST_SHORTER, _SHORTER_S * self.rate / length))
-        rows = [e for e in self._less(length, labels) if e.length >= least * length and e.labels >= least * labels]
+        shorter = 1 - min(_MOST_SHORTER, max(_LEAST_SHORTER, _SHORTER_S * self.rate / length))
+        rows = [e for e in self._less(length, labels) if e.length >= shorter * length and e.labels >= shorter * labels]
         fixed = self.examples.unit.fixed is not None
         if not fixed:
             rows = [e for e in rows if e.length < length]
-        if rows:  # the one that pads most
+        if rows:  # the one with the most padding
             return self._row(min(rows, key=lambda e: (e.length, -e.labels)).row)
-        made = self._resizer.shortened(first, least, fixed=fixed)
-        return self._much_shorter(first, length, labels) if made is first else made
-
-    def _much_shorter(self, first: Any, length: int, labels: int) -> Any:
-        """The next shorter row of a dataset whose rows cannot be cut; the same where clips make rows of a batch each.
-
-        Those are padded one by one, and a clip that makes fewer of them makes a smaller batch.
-        """
+        made = self._resizer.shortened(first, shorter, fixed=fixed)
+        if made is not first:
+            return made
+        # Its rows cannot be cut: the next shorter one. Of clips in pieces fewer pieces would make a smaller batch.
         rows = [] if self.examples.in_pieces else self._less(length, labels)
         return self._row(max(rows, key=lambda e: (e.length < length, e.length)).row) if rows else first
 
     def _less(self, length: int, labels: int) -> list[Example]:
-        """The known rows that have no more of both, and less of one."""
-        return [e for e in self._known if e.length <= length and e.labels <= labels and e.pair != (length, labels)]
+        """The collated rows that have no more of both, and less of one."""
+        return [e for e in self._collated if e.length <= length and e.labels <= labels and e.pair != (length, labels)]
 
     def _near(self, length: int) -> list[Example]:
-        """The rows known so far, and those that are as long by their seconds."""
+        """The rows collated so far, and those that are as long by their seconds."""
         if len(self.seconds) and self.examples.unit.fixed is None:
-            order, asked = self._by_seconds, length / self.rate
-            at = sum(self.seconds[row] < asked for row in order)
+            order, seconds = self._by_seconds, length / self.rate
+            at = sum(self.seconds[row] < seconds for row in order)
             self._numbers.update(dict.fromkeys(order[max(0, at - 2) : at + 2]))
-        return self._known
+        return self._collated
 
     @property
-    def _known(self) -> list[Example]:
+    def _collated(self) -> list[Example]:
         return [self.examples.example(number) for number in self._numbers]
 
     @cached_property
@@ -281,7 +279,7 @@ class RowBatches:
 
     @cached_property
     def _resizer(self) -> RowResizer:
-        longest = max(self._known, key=lambda example: example.pair)
+        longest = max(self._collated, key=lambda example: example.pair)
         return RowResizer(self._row(longest.row), self.examples.measured)
 
     def _row(self, number: int) -> Any:
@@ -290,33 +288,30 @@ class RowBatches:
 
 @dataclass(frozen=True)
 class CollatedBatches(SpeechBatches):
-    """Those of a collator: their shapes are the dataset's."""
+    """The batches of a collator: their shapes are the dataset's (see ``RowBatches``)."""
 
     rows: RowBatches = field(kw_only=True)
 
-    def points(self) -> list[Point]:
-        """See ``RowBatches``."""
+    def points(self) -> list[Point]:  # noqa: D102
         return self.rows.points()
 
-    def real(self, point: Point) -> Point:
-        """See ``RowBatches``."""
+    def real(self, point: Point) -> Point:  # noqa: D102
         return self.rows.real(point)
 
-    def pairs(self) -> list[tuple[int, int]]:
-        """See ``RowBatches``."""
+    def pairs(self) -> list[tuple[int, int]]:  # noqa: D102
         return self.rows.pairs()
 
 
-def _off(example: Example, length: int, labels: int) -> float:
-    """By how much a row misses what is asked: up to 1 it is taken as it is."""
+def _deviation(example: Example, length: int, labels: int) -> float:
+    """By how much a row misses a length and labels: up to 1 it is used as it is."""
     by_length = abs(example.length - length) / max(1.0, _NEAR * length)
     return max(by_length, abs(example.labels - labels) / max(1.0, _NEAR_LABELS * labels))
 
 
 def _hollow(tensor: torch.Tensor) -> torch.Tensor:
-    """Without its values where a trace reads none: large floats then take no memory as long as a plan is kept."""
+    """Drops values that a trace does not read: large floats then take no memory while a plan is kept."""
     return torch.empty_like(tensor) if tensor.is_floating_point() and tensor.numel() > SMALL else tensor
 
 
-def _between(least: int, most: int, share: float) -> int:
-    return least + round(share * (most - least))
+def _between(low: int, high: int, share: float) -> int:
+    return low + round(share * (high - low))

@@ -1,4 +1,4 @@
-"""Rows of a dataset through the user's collator, which keeps no trace of it."""
+"""Rows of a dataset through the user's collator, whose state stays as it was."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .._base.random_state import cpu_generators_kept, seed_cpu
 from .._base.wrapped_model import bare
 from .collated_sizes import Sizes, sizes_of
 
-_SHARED = ("torch", "transformers", "datasets", "tokenizers", "peft")  # their objects keep no state of a collator
-_MOST = 4096  # entries of a container that are copied
+_SHARED = ("torch", "transformers", "datasets", "tokenizers", "peft")  # their objects hold no state of a collator
+_COPY_LIMIT = 4096  # entries of a container that is copied
 _HINT = "check that collator([dataset[0]]) gives the model's keyword arguments, or pass batch_fn(batch, length, labels)"
 
 
@@ -34,7 +34,7 @@ class CollatedRows:
     """
 
     def __init__(self, dataset: Any, collator: Any, model: Any) -> None:
-        self._dataset, self._given, self._model = dataset, collator, model
+        self._dataset, self._original, self._model = dataset, collator, model
         self._sizes: dict[int, Sizes] = {}
 
     def row(self, number: int) -> Any:
@@ -44,13 +44,13 @@ class CollatedRows:
             return self._dataset[number]
 
     def sizes(self, number: int) -> Sizes:
-        """Of a batch of one row of the dataset."""
+        """The sizes of a batch of one row of the dataset."""
         if number not in self._sizes:
             self._sizes[number] = sizes_of(self.batch([self.row(number)]))
         return self._sizes[number]
 
     def batch(self, rows: list[Any]) -> dict[str, Any]:
-        """What the collator makes of ``rows``."""
+        """Collates ``rows``."""
         with cpu_generators_kept():
             seed_cpu(0)
             try:
@@ -66,16 +66,16 @@ class CollatedRows:
 
     @cached_property
     def _collator(self) -> Any:
-        return collator_copy(self._given)
+        return collator_copy(self._original)
 
     def _without_unused(self, rows: list[Any], error: Exception) -> Any:
         """As the Trainer collates where ``remove_unused_columns`` is left on."""
         if hasattr(self._model, "forward") and isinstance(rows[0], Mapping):
-            taken = {*inspect.signature(bare(self._model).forward).parameters, "label", "label_ids"}
+            parameters = {*inspect.signature(bare(self._model).forward).parameters, "label", "label_ids"}
             with contextlib.suppress(Exception):  # the first error says more
-                return self._collator([{name: row[name] for name in row if name in taken} for row in rows])
+                return self._collator([{name: row[name] for name in row if name in parameters} for row in rows])
         raise InvalidArgumentError(
-            f"the collator {type(self._given).__name__} fails: {type(error).__name__}: {error}", _HINT
+            f"the collator {type(self._original).__name__} fails: {type(error).__name__}: {error}", _HINT
         ) from error
 
 
@@ -92,7 +92,7 @@ def collator_copy(collator: Any) -> Any:
 
 def _copied(value: Any, done: dict[int, Any]) -> Any:
     if id(value) not in done:
-        done[id(value)] = value  # of a circle, the original
+        done[id(value)] = value  # in a reference cycle, the original
         done[id(value)] = _copy(value, done)
     return done[id(value)]
 
@@ -103,33 +103,33 @@ def _copy(value: Any, done: dict[int, Any]) -> Any:
     if isinstance(value, torch.Generator):
         return value.clone_state()
     if isinstance(value, functools.partial):
-        words = {name: _copied(each, done) for name, each in value.keywords.items()}
-        return functools.partial(_copied(value.func, done), *(_copied(each, done) for each in value.args), **words)
+        words = {name: _copied(entry, done) for name, entry in value.keywords.items()}
+        return functools.partial(_copied(value.func, done), *(_copied(entry, done) for entry in value.args), **words)
     if isinstance(value, types.MethodType):
         return types.MethodType(value.__func__, _copied(value.__self__, done))
     if isinstance(value, types.FunctionType):
         return _function(value, done)
-    if type(value) in (list, tuple, set, dict) and len(value) <= _MOST:
+    if type(value) in (list, tuple, set, dict) and len(value) <= _COPY_LIMIT:
         entries = value.items() if isinstance(value, dict) else value
-        return type(value)(_copied(each, done) for each in entries)
+        return type(value)(_copied(entry, done) for entry in entries)
     if isinstance(value, type) or not hasattr(value, "__dict__") or isinstance(value, types.ModuleType):
         return value
     if type(value).__module__.partition(".")[0] in _SHARED:
         return value
     made = copy.copy(value)
-    for name, each in vars(value).items():
-        vars(made)[name] = _copied(each, done)
+    for name, entry in vars(value).items():
+        vars(made)[name] = _copied(entry, done)
     return made
 
 
 def _function(function: types.FunctionType, done: dict[int, Any]) -> types.FunctionType:
-    """A function with variables of its own where it takes some from the function around it."""
+    """A function with copies of the variables that it closes over."""
     if function.__closure__ is None:
         return function
     cells = tuple(types.CellType() for _ in function.__closure__)
     made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
     made.__kwdefaults__, made.__dict__ = function.__kwdefaults__, {**function.__dict__}
     done[id(function)] = made
-    for cell, given in zip(cells, function.__closure__, strict=True):
-        cell.cell_contents = _copied(given.cell_contents, done)
+    for cell, variable in zip(cells, function.__closure__, strict=True):
+        cell.cell_contents = _copied(variable.cell_contents, done)
     return made

@@ -1,4 +1,4 @@
-"""Sizes of a collated batch of one clip, and which of them are the input's length and the labels'."""
+"""Sizes of a collated batch of one clip, and which of them are the lengths of the input and of the labels."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from .._base import native
 from .._base.defaults import SAMPLING_RATE
 from .._base.input_units import INPUTS
 
-Sizes = dict[tuple[str, int], int]  # of an entry and one of its axes
+Sizes = dict[tuple[str, int], int]  # by entry and axis
 _AUDIO = INPUTS[:2]
-_LABELS = ("label", "decoder", "input_ids")  # parts of the names of texts, the preferred ones first
+_LABELS = ("label", "decoder", "input_ids")  # parts of the names of texts, in order of preference
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of an entry. Where a clip makes several rows of that entry, its size is that of all of them."""
+    """One axis of an entry. Where a clip becomes several rows of that entry, its size is that of all of them."""
 
     name: str = ""
     axis: int = 0
 
     def of(self, sizes: Sizes) -> int:
-        """How long it is in a batch of one clip; 0 of a batch without it."""
+        """Its size in a batch of one clip; 0 without the entry."""
         rows = sizes.get((self.name, 0), 1) if self.axis else 1
         return rows * sizes.get((self.name, self.axis), 0)
 
 
 @dataclass(frozen=True)
 class Example:
-    """A row of the dataset, the length of the input that it makes, and that of its labels."""
+    """A row of the dataset with the lengths of its input and its labels."""
 
     row: int
     length: int
@@ -52,7 +52,7 @@ def _arrays(entries: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
         if isinstance(value, Mapping):
             yield from _arrays(value, f"{prefix}{name}.")
         elif isinstance(value, list | tuple):
-            yield from _arrays({f"{name}.{i}": each for i, each in enumerate(value)}, prefix)
+            yield from _arrays({f"{name}.{i}": entry for i, entry in enumerate(value)}, prefix)
         elif getattr(value, "shape", None) is not None and len(value.shape):
             yield prefix + str(name), value
 
@@ -75,7 +75,7 @@ def input_axis(batch: Mapping[str, Any], sized: Iterable[Sizes]) -> Axis:
 
 
 def labels_axis(sized: Iterable[Sizes], audio: Axis) -> Axis | None:
-    """The axis of a text: it changes from clip to clip, and not as the input does. None without one."""
+    """The axis of a text: it changes from clip to clip, and not as the input does. None if there is none."""
     every = list(sized)
     names = list(dict.fromkeys(name for name, _ in every[0] if name != audio.name and "mask" not in name))
     lengths = [audio.of(sizes) for sizes in every]
@@ -89,18 +89,18 @@ def labels_axis(sized: Iterable[Sizes], audio: Axis) -> Axis | None:
 
 
 def _changing(name: str, every: list[Sizes]) -> list[int]:
-    """The axes of an entry whose size is not the same of all clips."""
+    """The axes of an entry whose size is not the same for all clips."""
     axes = [axis for entry, axis in every[0] if entry == name]
     return [axis for axis in axes if len({sizes.get((name, axis)) for sizes in every}) > 1]
 
 
 def word_of(name: str, rate: float) -> str:
-    """What an input counts."""
+    """The noun for lengths of an input."""
     return "tokens" if name == "input_ids" else "samples" if rate == SAMPLING_RATE else "frames"
 
 
 def text_sizes(rows: Any) -> list[int]:
-    """How many characters, or labels, each row of a table or a list of dictionaries holds; none where that is unknown.
+    """The characters or labels in each row of a table or a list of dictionaries; empty where unknown.
 
     Of a ``datasets.Dataset`` only that column is read.
     """

@@ -1,4 +1,4 @@
-"""Batches of the shape that a collator gives a model of speech or text."""
+"""Batches of the shapes that a collator makes for a model of speech or text."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ TEXT = "input_ids"
 
 _CHARACTERS_PER_SECOND = 15  # about two and a half words
 _TOKENS_PER_SECOND = 4
-# Durations to trace: their lengths have no common factor, and halving them again and again, as convolutions of stride 2
-# do, rounds down in some and not in others, so that no length can be mistaken for twice the next.
+# Durations to trace: their lengths have no common factor, and repeated halving, as by convolutions of stride 2, rounds
+# down in some and not in others, so that no length can be mistaken for twice the next.
 _SECONDS = (2.0300625, 3.1993125, 4.5839375, 2.7285625)
-# Transcripts to trace, by turns short and long: a decoder's attention rounds their length up to 128.
+# Transcripts to trace, short and long ones alternating: a decoder's attention rounds their length up to 128.
 _CHARACTERS = (11, 17, 7, 23, 13, 19, 5)
 _TOKENS = (11, 140, 29, 290, 13, 187, 47)
-# Fields that give the width of a feature frame, and how many frames a second has.
+# Fields of configs with the width of a feature frame, and the frames of a second.
 _FEATURE_WIDTHS = {"feature_projection_input_dim": 50, "num_mel_bins": 100, "input_feat_per_channel": 100}
 
 Point = tuple[int, int, int]  # batch, length, labels
@@ -46,11 +46,11 @@ class SpeechBatches:
     max_labels: int | None = None
     labels_per_second: float = _CHARACTERS_PER_SECOND
     truncates: bool = False  # what is longer than the model takes is cut, and nothing else with it
-    row_kind: RowKind = "clips"  # what people call the rows, and their lengths
-    by_length: bool = True  # whether a training's batches tell their lengths, by the name of the input
+    row_kind: RowKind = "clips"
+    by_length: bool = True  # whether the lengths of a training's batches are known, by the name of the input
 
     def facts(self) -> dict[str, float | int | str | None]:
-        """What a trace keeps of it, so that the trace alone maps durations to lengths."""
+        """The fields that a trace keeps, so that it maps durations to lengths by itself."""
         return {name: value for name, value in vars(self).items() if name not in ("batch", "by_length", "rows")}
 
     def __call__(self, batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
@@ -58,7 +58,7 @@ class SpeechBatches:
         return self.batch(batch, length, labels)
 
     def real(self, point: Point) -> Point:
-        """The shape that the batch made for a ``point`` has. Of the rows of a dataset it is one that there is."""
+        """The shape of the batch made for a ``point``: of a dataset's rows, the nearest that exists."""
         return point
 
     def pairs(self) -> list[tuple[int, int]]:
@@ -75,7 +75,7 @@ class SpeechBatches:
         )  # fmt: skip
 
     def labels(self, seconds: float) -> int:
-        """A usual label length for this duration, as long as the model's positions allow."""
+        """A usual label length for this duration, within the model's positions."""
         usual = max(1, round(seconds * self.labels_per_second))
         return usual if self.max_labels is None else min(usual, self.max_labels)
 
@@ -95,10 +95,10 @@ class SpeechBatches:
         return [max(1, n * self.max_labels // max(usual)) for n in usual]
 
     def _lengths_to_trace(self) -> list[int]:
-        """Odd lengths; of a model that takes less than the longest of them, shorter in proportion."""
+        """Odd lengths, scaled down for a model that takes less than the longest of them."""
         longest = max(_SECONDS) * self.length_per_second
-        most = longest if self.max_length is None else self.max_length - 1
-        return [self.length(s * min(1.0, most / longest)) | 1 for s in _SECONDS]
+        limit = longest if self.max_length is None else self.max_length - 1
+        return [self.length(s * min(1.0, limit / longest)) | 1 for s in _SECONDS]
 
 
 def speech_batches(model: Any) -> SpeechBatches:
@@ -150,7 +150,7 @@ def _labels(config: Any, batch: int, labels: int) -> torch.Tensor:
 
 
 def padded_mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
-    """All but the first clip are a little shorter than the batch, as in any real batch of two or more."""
+    """All clips but the first are a little shorter than the batch, as in any real batch of two or more."""
     mask = torch.ones(batch, length, dtype=dtype)
     mask[1:, length - length // 16 :] = 0
     return mask
@@ -176,20 +176,15 @@ def _features(config: Any, width: int, name: str = "input_features") -> BatchFun
 
 
 def _mel_batches(config: Any) -> SpeechBatches:
-    """Whisper: mel spectrograms, (batch, bins, frames), always of the full thirty seconds."""
+    """Whisper: mel spectrograms, (batch, bins, frames), always thirty seconds long."""
     frames = 2 * config.max_source_positions
 
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        made = {"input_features": torch.randn(batch, config.num_mel_bins, length)}
-        return {**made, "labels": _labels(config, batch, labels)}
+        features = torch.randn(batch, config.num_mel_bins, length)
+        return {"input_features": features, "labels": _labels(config, batch, labels)}
 
-    return SpeechBatches(
-        make,
-        100,
-        fixed_length=frames,
-        max_labels=getattr(config, "max_target_positions", None),
-        labels_per_second=_TOKENS_PER_SECOND,
-    )
+    positions = getattr(config, "max_target_positions", None)
+    return SpeechBatches(make, 100, fixed_length=frames, max_labels=positions, labels_per_second=_TOKENS_PER_SECOND)
 
 
 def _with_labels_of(decoder: Any, inside: BatchFunction) -> BatchFunction:
@@ -201,10 +196,13 @@ def _with_labels_of(decoder: Any, inside: BatchFunction) -> BatchFunction:
 
 def text_batches(model: Any, parameters: Container[str]) -> SpeechBatches:
     """Tokens without labels, with a mask where ``forward`` takes one, up to the length that positions allow."""
-    words = _vocabulary(model)
+    vocabulary = getattr(getattr(model, "config", None), "vocab_size", None)
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        vocabulary = model.get_input_embeddings().num_embeddings
+    vocabulary = int(vocabulary or 30)
 
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
-        tokens = torch.randint(words // 2, words, (batch, length))  # clear of the marks, which come first
+        tokens = torch.randint(vocabulary // 2, vocabulary, (batch, length))  # no special tokens, which come first
         mask = {"attention_mask": padded_mask(batch, length, torch.int64)} if "attention_mask" in parameters else {}
         return {TEXT: tokens, **mask}
 
@@ -212,35 +210,27 @@ def text_batches(model: Any, parameters: Container[str]) -> SpeechBatches:
 
 
 def positions(model: Any) -> int | None:
-    """The most tokens that a text model's positions allow, if it has learnt them."""
+    """The number of tokens that a text model's learned positions allow, None without them."""
     longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if not isinstance(longest, int):
         return None
     for name, module in model.named_modules():
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            return int(longest - module.padding_idx - 1)  # RoBERTa counts from behind it
+            return int(longest - module.padding_idx - 1)  # RoBERTa counts positions from behind the padding's
     return longest
-
-
-def _vocabulary(model: Any) -> int:
-    """How many tokens a text model knows: by its embedding, or by its config."""
-    found = getattr(getattr(model, "config", None), "vocab_size", None)
-    with contextlib.suppress(NotImplementedError, AttributeError):
-        found = model.get_input_embeddings().num_embeddings
-    return int(found or 30)
 
 
 def batch_identity(batch_fn: BatchFunction, points: Sequence[Point]) -> str:
     """A text that changes with the batches at ``points``: their shapes, and the values that the recorder keeps.
 
-    Random numbers are drawn from the same seed each time, and the generators put back.
+    Random numbers have the same seed each time, and the generators are restored.
     """
     digest = hashlib.sha256()
     with cpu_generators_kept():
         seed_cpu(0)
         for point in points:
             leaves, structure = pytree.tree_flatten(batch_fn(*point))
-            digest.update(repr((point, structure, [_leaf(each) for each in leaves])).encode())
+            digest.update(repr((point, structure, [_leaf(leaf) for leaf in leaves])).encode())
     return digest.hexdigest()
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
 
 from .._base.errors import InvalidArgumentError
+from .._base.override import override
 from .._base.random_state import cpu_generators_kept, seed_cpu
 from . import _kernels
 from ._checkpoints import endless_ones_refused
@@ -64,8 +65,11 @@ class MemoryRecorder:
             stack.enter_context(cpu_generators_kept())
             seed_cpu(0)
             stack.enter_context(_foreach_as_on_cuda())
-            stack.enter_context(_no_collector())
-            stack.enter_context(_one_thread())
+            if gc.isenabled():  # frees come from reference counts only: when the collector runs depends on other things
+                gc.disable()
+                stack.callback(gc.enable)
+            stack.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)  # what is computed for real is too small for several
             stack.callback(_kernels.register(self._capability, self._log)._destroy)
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
@@ -83,17 +87,17 @@ class MemoryRecorder:
 
     @property
     def arena(self) -> Any:
-        """The addresses without memory behind the recorder's tensors."""
+        """The addresses of the recorder's imaginary tensors."""
         return self._mode.arena
 
     @property
     def lengths(self) -> list[dict[str, Any]]:
-        """What sizes depend on, as far as is known: see the trace file."""
+        """The lengths that sizes depend on, as in the trace file."""
         return self._mode.lengths.rungs
 
     def tell_apart(self, layers: dict[nn.Module, int]) -> None:
-        """Note which of these layers, each with its number, makes what is recorded."""
-        # A checkpoint that is computed again runs a layer's modules without calling the layer.
+        """Record which of these numbered layers makes each allocation."""
+        # A checkpoint that is recomputed runs a layer's modules without calling the layer.
         self._where.layers = {id(part): number for layer, number in layers.items() for part in layer.modules()}
         self._where.outermost = {id(layer) for layer in layers}
 
@@ -105,8 +109,7 @@ class MemoryRecorder:
         if not self._in_few_bits and any(map(is_quantized, model.parameters())):
             self._in_few_bits = True
             self._stack.enter_context(quantized_kernels(self._log))
-        resumed = self._log.segments[-1] if self._log.segments else None
-        if resumed is None:
+        if not self._log.segments:
             self._log.begin("load", {}, "load")
         with self._loading("load"):
             for tag, tensor, self._where.loading in _in_order_of_to(model):
@@ -119,10 +122,7 @@ class MemoryRecorder:
                     self._workspaces.widths.add(tensor.numel())
 
     def load_again(self, model: nn.Module) -> None:
-        """``model.to(device)`` of a model that is there already, after ``torch.cuda.empty_cache()``.
-
-        Recurrent layers take a new buffer for their weights.
-        """
+        """``model.to(device)`` again, after ``torch.cuda.empty_cache()``: recurrent layers allocate a new buffer."""
         with self._loading("load_again"):
             for _, layer, self._where.loading in _in_order_of_to(model):
                 if isinstance(layer, nn.RNNBase):
@@ -137,7 +137,7 @@ class MemoryRecorder:
             self._where.resting, self._where.loading = resting, ""
 
     def _flatten(self, layer: nn.RNNBase) -> None:
-        """One buffer for the layer's weights, beside them until they have their places in it."""
+        """One buffer for the layer's weights, which exist beside it until they are moved."""
         weights = list(layer.parameters(recurse=False))
         elements, dtype = sum(w.numel() for w in weights), weights[0].dtype
         buffer = self.arena.tensor(dtype, (elements,), (1,), 0, elements * dtype.itemsize)
@@ -164,7 +164,7 @@ class MemoryRecorder:
         return self._log
 
     def place(self, batch: Any, tag: str = "input") -> Any:
-        """Count the tensors of a batch from here on; gives the batch back with imaginary floats."""
+        """Count the tensors of a batch from here on; returns the batch with imaginary floats."""
         with self.working():
             placed = pytree.tree_map_only(torch.Tensor, self._mode.imagine, batch)
             for tensor in pytree.tree_leaves(placed):
@@ -172,15 +172,15 @@ class MemoryRecorder:
                     self._log.birth(tensor, "to", tag)
         return placed
 
-    def outputs(self, kept: Any) -> None:
-        """Say that these tensors are kept as results."""
-        for tensor in pytree.tree_leaves(kept):
+    def outputs(self, outputs: Any) -> None:
+        """Mark these tensors as results that are kept."""
+        for tensor in pytree.tree_leaves(outputs):
             if isinstance(tensor, torch.Tensor):
                 self._log.retag(tensor, "output")
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Count what is made from nothing in the body, as inside a module."""
+        """Count what the body creates without inputs, as inside a module."""
         before, self._working = self._working, True
         yield
         self._working = before
@@ -193,7 +193,7 @@ class MemoryRecorder:
         return Trace.of(self._log, self.lengths, {**self.about, "notes": "; ".join(self.notes)})
 
     def settle(self) -> None:
-        """The newest segment is over: note which lengths its convolutions made."""
+        """End the newest segment: note which lengths its convolutions made."""
         if self._log.segments:
             self._mode.lengths.settle(self._log.segments[-1].shape.get("length"))
 
@@ -207,7 +207,7 @@ class MemoryRecorder:
             self.segment("iteration")
 
     def _stepping(self, optimizer: torch.optim.Optimizer, done: bool) -> None:
-        """Before a step, what ``.grad`` holds are gradients; after it, the optimizer's tensors are its state."""
+        """Before a step the tensors in ``.grad`` are gradients; after it, the optimizer's tensors are its state."""
         if not done:
             for parameter in (p for group in optimizer.param_groups for p in group["params"]):
                 if parameter.grad is not None:
@@ -220,10 +220,7 @@ class MemoryRecorder:
 
 
 def _in_order_of_to(model: nn.Module, name: str = "") -> Iterator[tuple[str, Any, str]]:
-    """Parameters and buffers as ``Module._apply`` visits them, children first; recurrent layers after their own.
-
-    Each with the name of the module that has it.
-    """
+    """Yields tag, tensor and module name as ``Module._apply`` visits them, children first; recurrent layers last."""
     for step, child in model.named_children():
         yield from _in_order_of_to(child, f"{name}.{step}" if name else step)
     yield from (("parameter", p, name) for p in model._parameters.values() if p is not None)
@@ -235,42 +232,12 @@ def _in_order_of_to(model: nn.Module, name: str = "") -> Iterator[tuple[str, Any
 
 @contextmanager
 def _foreach_as_on_cuda() -> Iterator[None]:
-    """Optimizers and clipping take the foreach path for CPU tensors too."""
+    """Makes optimizers and clipping use the foreach path for CPU tensors, too."""
     from torch.optim import optimizer as optimizers
 
-    def devices() -> list[str]:
-        return ["cuda", "xpu", "cpu"]
-
     name = "_get_foreach_kernels_supported_devices"
-    before = getattr(foreach_utils, name)
-    holders = [h for h in (foreach_utils, optimizers) if hasattr(h, name)]
-    for holder in holders:
-        setattr(holder, name, devices)
-    try:
+    with ExitStack() as stack:
+        for module in (foreach_utils, optimizers):
+            if hasattr(module, name):
+                stack.callback(override(module, name, lambda: ["cuda", "xpu", "cpu"]))
         yield
-    finally:
-        for holder in holders:
-            setattr(holder, name, before)
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Deaths come from reference counts only: the collector's moment is not a property of the loop."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """What is really computed is small: other threads would wait for it, busily, longer than it takes."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import shutil
 import tempfile
@@ -17,11 +18,11 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-Place = tuple[Any, ...]  # the keys and numbers that lead to a value of a row
-_FEW = 24  # values of a row that are tried
-_TRIES = 4  # to come to a length, which need not rise evenly with what a row holds
+Place = tuple[Any, ...]  # the keys and indices that lead to a value of a row
+_VALUES = 24  # of a row that are tried
+_TRIES = 4  # to reach a length, which need not be proportional to a row's values
 _NEAR = 0.005
-_TRIED = 0.5  # of its size, to see what a value makes longer or shorter
+_TRIED = 0.5  # of its size, to find out what a value makes shorter
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Resized:
 
 @dataclass(frozen=True)
 class RowResizer:
-    """Makes rows whose input and labels are as long as asked, as far as their values can be cut or repeated.
+    """Makes rows with inputs and labels of given lengths, as far as their values can be cut or repeated.
 
-    ``measure(row)`` returns the length of the input and of the labels that a row makes. Which values make them is found
-    by trying each of ``row``, not by its name.
+    ``measure(row)`` returns the lengths of a row's input and labels. Which values they depend on is found by trying
+    each value of ``row``, not by its name.
     """
 
     row: Any
@@ -49,16 +50,16 @@ class RowResizer:
 
     def resized(self, row: Any, length: int, labels: int) -> Any:
         """``row`` with an input of about ``length`` and ``labels`` labels."""
-        for number, (asked, values) in enumerate(((length, self._values[0]), (labels, self._values[1]))):
+        for number, (target, values) in enumerate(((length, self._values[0]), (labels, self._values[1]))):
             if values:
-                row = self._brought(row, values, number, asked)
+                row = self._brought(row, values, number, target)
         return row
 
     def shortened(self, row: Any, share: float, *, fixed: bool = False) -> Any:
-        """``row`` with its input and its labels cut to a ``share``; the same one where nothing of it can be cut.
+        """``row`` with its input and labels cut to a ``share``; ``row`` itself where nothing can be cut.
 
-        The input stays where much more of it would go: of pieces a whole one, which is padded as it is. One of a
-        ``fixed`` length stays, too: features that were prepared are as long in every row, and nothing pads them.
+        The input stays where much more of it would go, as a whole piece of several. One of a ``fixed`` length stays,
+        too: prepared features are as long in every row, and nothing pads them.
         """
         length, labels = self.measure(row)
         made = row
@@ -71,92 +72,86 @@ class RowResizer:
         texts = self._values[1]
         return self._brought(made, texts, 1, max(1, min(round(share * labels), labels - 1))) if texts else made
 
-    def _brought(self, row: Any, values: list[Resized], number: int, asked: int) -> Any:
-        """The row whose length or labels come nearest to what is asked, of a few: each follows from the last two."""
-        found = [(1.0, self.measure(row)[number], row)]
+    def _brought(self, row: Any, values: list[Resized], number: int, target: int) -> Any:
+        """The row nearest to ``target`` of a few tries, each of which follows from the last two."""
+        tries = [(1.0, self.measure(row)[number], row)]
         for _ in range(_TRIES):
-            size = found[-1][1]
-            if abs(size - asked) <= _NEAR * asked or size == 0:
+            size = tries[-1][1]
+            if abs(size - target) <= _NEAR * target or size == 0:
                 break
             with contextlib.suppress(Exception):  # the collator refuses such a row
-                factor = _next_factor([(f, n) for f, n, _ in found], asked)
+                factor = _next_factor([(f, n) for f, n, _ in tries], target)
                 made = row
                 for value in values:
                     made = value.of(made, factor, self._folder)
-                found.append((factor, self.measure(made)[number], made))
+                tries.append((factor, self.measure(made)[number], made))
                 continue
             break
-        return min(found, key=lambda each: abs(each[1] - asked))[2]
+        return min(tries, key=lambda result: abs(result[1] - target))[2]
 
     @cached_property
     def _values(self) -> tuple[list[Resized], list[Resized]]:
-        """The values that make the input longer, and those that make only the labels longer."""
-        whole = self.measure(self.row)
+        """The values that change the length of the input, and one that changes only that of the labels."""
+        full = self.measure(self.row)
         audio: list[Resized] = []
         texts: list[Resized] = []
         for value in self._resizable():
-            with contextlib.suppress(Exception):  # the collator refuses such a row: it holds something else
+            with contextlib.suppress(Exception):  # the collator refuses such a row: the value has another meaning
                 length, labels = self.measure(value.of(self.row, _TRIED, self._folder))
-                if length != whole[0] and not any(each.place == value.place for each in audio):
+                if length != full[0] and not any(other.place == value.place for other in audio):
                     audio.append(value)
-                elif labels != whole[1]:
+                elif labels != full[1]:
                     texts.append(value)
-        return [*audio, *self._beside(audio)], texts[:1]
-
-    def _beside(self, audio: list[Resized]) -> list[Resized]:
-        """Values as long as the audio, such as its mask."""
-        if not audio:
-            return []
-        size = _size(_at(self.row, audio[0].place), audio[0].axis)
-        others = [v for v in self._resizable() if v.place != audio[0].place and not v.axis]
-        return [v for v in others if size and _size(_at(self.row, v.place), 0) == size]
+        if audio and (size := _size(_at(self.row, audio[0].place), audio[0].axis)):  # values as long, such as its mask
+            others = [v for v in self._resizable() if v.place != audio[0].place and not v.axis]
+            audio += [v for v in others if _size(_at(self.row, v.place), 0) == size]
+        return audio, texts[:1]
 
     def _resizable(self) -> list[Resized]:
         values = []
-        for place, value in [*_leaves(self.row)][:_FEW]:
+        for place, value in itertools.islice(_leaves(self.row), _VALUES):
             shape = np.shape(value) if _is_numbers(value) else ()
             values += [Resized(place, axis) for axis in range(max(1, len(shape)))]
         return values
 
     @cached_property
     def _folder(self) -> str:
-        """Where clips lie that rows point to; it goes with this object."""
+        """The folder of clips that rows point to; it is removed with this object."""
         folder = tempfile.mkdtemp(prefix="asrconfig-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return folder
 
 
-def _next_factor(found: list[tuple[float, int]], asked: int) -> float:
-    (before, first), (factor, size) = found[-2:] if len(found) > 1 else ((0.0, 0), found[-1])
+def _next_factor(tries: list[tuple[float, int]], target: int) -> float:
+    (before, first), (factor, size) = tries[-2:] if len(tries) > 1 else ((0.0, 0), tries[-1])
     if size == first:
-        return factor * asked / size
-    return max(1e-4, factor + (asked - size) * (factor - before) / (size - first))
+        return factor * target / size
+    return max(1e-4, factor + (target - size) * (factor - before) / (size - first))
 
 
 def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
-    """The values of a row that can be cut or repeated: texts, arrays, audio, however deep they lie."""
+    """The values of a row that can be cut or repeated, at any depth: texts, arrays, audio."""
     if isinstance(value, str | bytes) or _is_audio(value) or _is_numbers(value):
         yield place, value
     elif isinstance(value, Mapping):
         for name in value:
             yield from _leaves(value[name], (*place, name))
     elif isinstance(value, list | tuple):
-        for number, each in enumerate(value):
-            yield from _leaves(each, (*place, number))
+        for number, entry in enumerate(value):
+            yield from _leaves(entry, (*place, number))
 
 
 def _is_numbers(value: Any) -> bool:
     if isinstance(value, list | tuple) and value:
         if isinstance(value[0], list | tuple):
-            return all(isinstance(each, list | tuple) and len(each) == len(value[0]) for each in value) and all(
-                map(_is_numbers, value)
-            )
-        return all(isinstance(each, int | float) for each in value)
+            same = all(isinstance(entry, list | tuple) and len(entry) == len(value[0]) for entry in value)
+            return same and all(map(_is_numbers, value))
+        return all(isinstance(entry, int | float) for entry in value)
     return bool(getattr(value, "shape", None)) and hasattr(value, "dtype")
 
 
 def _is_audio(value: Any) -> bool:
-    """A clip as ``datasets`` gives it, decoded or not, or a decoder of torchcodec."""
+    """A clip of ``datasets``, decoded or not, or a decoder of torchcodec."""
     if isinstance(value, Mapping):
         return any(value.get(name) is not None for name in ("array", "bytes")) or _is_file(value.get("path"))
     return hasattr(value, "get_all_samples")
@@ -179,53 +174,35 @@ def _at(row: Any, place: Place) -> Any:
 
 
 def _replaced(row: Any, place: Place, change: Callable[[Any], Any]) -> Any:
-    """A copy of ``row`` with the value at ``place`` changed; what is on the way to it is copied."""
+    """A copy of ``row`` with the value at ``place`` changed."""
     if not place:
         return change(row)
-    if isinstance(row, Mapping):
-        copied: Any = {name: row[name] for name in row}
-    else:
-        copied = list(row)
+    copied: Any = {name: row[name] for name in row} if isinstance(row, Mapping) else list(row)
     copied[place[0]] = _replaced(copied[place[0]], place[1:], change)
     return tuple(copied) if isinstance(row, tuple) else copied
 
 
 def _scaled(value: Any, factor: float, axis: int, folder: str) -> Any:
     if _is_file(value):
-        return _written(_longer(os.fspath(value), factor), folder)
+        number, path = tempfile.mkstemp(".wav", dir=folder)
+        with os.fdopen(number, "wb") as file:
+            file.write(_longer(os.fspath(value), factor))
+        return path
     if isinstance(value, str):
-        return _text(value, factor)
+        wanted = max(1, round(len(value) * factor))
+        return ((value + " ") * (wanted // (len(value) + 1) + 1))[:wanted]
     if isinstance(value, bytes):
         return _longer(io.BytesIO(value), factor)
     if isinstance(value, Mapping):
-        return _audio_entry(value, factor, axis, folder)
+        name = next((name for name in ("array", "bytes") if value.get(name) is not None), "path")
+        return {**value, name: _scaled(value[name], factor, axis, folder)}
     if hasattr(value, "get_all_samples"):
         from datasets import Audio
 
         clip = value.get_all_samples()
         samples = _repeated(np.asarray(clip.data).mean(0), factor)
         return Audio().decode_example({"bytes": _wav(samples, int(clip.sample_rate)), "path": None})
-    return _like(value, _repeated(np.asarray(value), factor, axis))
-
-
-def _audio_entry(value: Mapping[str, Any], factor: float, axis: int, folder: str) -> dict[str, Any]:
-    if value.get("array") is not None:
-        return {**value, "array": _scaled(value["array"], factor, axis, folder)}
-    name = "bytes" if value.get("bytes") is not None else "path"
-    return {**value, name: _scaled(value[name], factor, axis, folder)}
-
-
-def _text(text: str, factor: float) -> str:
-    wanted = max(1, round(len(text) * factor))
-    return ((text + " ") * (wanted // (len(text) + 1) + 1))[:wanted]
-
-
-def _repeated(values: Array, factor: float, axis: int = 0) -> Array:
-    size = values.shape[axis]
-    return values.take(np.arange(max(1, round(size * factor))) % max(1, size), axis)
-
-
-def _like(value: Any, made: Array) -> Any:
+    made = _repeated(np.asarray(value), factor, axis)
     if isinstance(value, list | tuple):
         return made.tolist()
     if hasattr(value, "new_tensor"):
@@ -235,19 +212,17 @@ def _like(value: Any, made: Array) -> Any:
     return made
 
 
+def _repeated(values: Array, factor: float, axis: int = 0) -> Array:
+    size = values.shape[axis]
+    return values.take(np.arange(max(1, round(size * factor))) % max(1, size), axis)
+
+
 def _longer(clip: str | io.BytesIO, factor: float) -> bytes:
     """An audio file in mono, as a WAV file that is ``factor`` times as long."""
     import soundfile
 
     samples, rate = soundfile.read(clip, dtype="float32", always_2d=True)
     return _wav(_repeated(samples.mean(1), factor), rate)
-
-
-def _written(data: bytes, folder: str) -> str:
-    number, path = tempfile.mkstemp(".wav", dir=folder)
-    with os.fdopen(number, "wb") as file:
-        file.write(data)
-    return path
 
 
 def _wav(samples: Array, rate: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Batches for modules that are not speech recognizers, made up from the signature of ``forward``."""
+"""Made-up batches for modules that are not speech recognizers, from the signature of ``forward``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LabelFunction = Callable[[int, int, int], torch.Tensor]  # of batch, length and 
 
 @dataclass(frozen=True)
 class MadeUp:
-    """One kind of batch for a module. ``words`` are the assumptions, "" for none; ``loss`` None is the model's."""
+    """One kind of batch for a module. ``words`` are the assumptions, "" for none; ``loss`` None: the model's own."""
 
     batches: SpeechBatches
     words: str = ""
@@ -32,20 +32,20 @@ class MadeUp:
 
 
 def made_up_batches(model: Any) -> Iterator[MadeUp]:
-    """What to try: as a speech recognizer where its config is that of one, then the labels of other heads, then none.
+    """The kinds to try: a speech recognizer's where the config is that of one, labels of other heads, and no labels.
 
-    Raises ``InvalidArgumentError`` for a module whose ``forward`` says nothing about its input.
+    Raises ``InvalidArgumentError`` for a module whose ``forward`` does not show its input.
     """
     parameters = _parameters(model)
     _check_prompt(model, parameters)
-    known = known_batches(model)
-    if known is not None:
-        yield MadeUp(known)
+    recognizer = known_batches(model)
+    if recognizer is not None:
+        yield MadeUp(recognizer)
         if _DECODER in parameters:
-            yield MadeUp(_with_start(known), "a text of each clip, and the same after a start token")
+            yield MadeUp(_with_start(recognizer), "a text of each clip, and the same after a start token")
     target = next((name for name in parameters if "label" in name), None)
-    inputs = list(_inputs(model, known, parameters, target))
-    for kind, labels in _labels(model) if target else ():
+    inputs = list(_inputs(model, recognizer, parameters, target))
+    for kind, labels in _labels(model, parameters) if target else ():
         for shape, batches in inputs:
             yield MadeUp(_joined(batches, target, labels), f"{shape}, {target}: {kind}")
     for shape, batches in inputs:
@@ -53,23 +53,23 @@ def made_up_batches(model: Any) -> Iterator[MadeUp]:
 
 
 def given_batches(model: Any, batches: SpeechBatches) -> Iterator[MadeUp]:
-    """What to try with batches that a collator made: the model's loss, or none, as where the Trainer has its own."""
+    """The kinds to try with a collator's batches: with the model's loss, or without, where the Trainer has its own."""
     yield MadeUp(batches)
-    taken, make = _parameters(model), batches.batch
+    parameters, make = _parameters(model), batches.batch
 
     def unlabelled(*point: int) -> dict[str, torch.Tensor]:
-        return {name: value for name, value in make(*point).items() if name in taken and "label" not in name}
+        return {name: value for name, value in make(*point).items() if name in parameters and "label" not in name}
 
     words = "the collator's, without labels; the mean of the model's outputs stands for a loss"
     yield MadeUp(replace(batches, batch=unlabelled), words, mean_of)
 
 
 def mean_of(outputs: Any) -> torch.Tensor:
-    """A loss that reaches everything that a model gives."""
-    given = list(outputs.values()) if isinstance(outputs, Mapping) else outputs
-    floats = [t for t in pytree.tree_leaves(given) if isinstance(t, torch.Tensor) and t.is_floating_point()]
+    """A loss that depends on every output of a model."""
+    values = list(outputs.values()) if isinstance(outputs, Mapping) else outputs
+    floats = [t for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor) and t.is_floating_point()]
     if not floats:
-        raise InvalidArgumentError("the model gives no tensor of numbers", "pass loss=function(model, batch)")
+        raise InvalidArgumentError("the model returns no tensor of numbers", "pass loss=function(model, batch)")
     return sum((t.float().mean() for t in floats[1:]), floats[0].float().mean())
 
 
@@ -79,10 +79,7 @@ def _parameters(model: Any) -> dict[str, inspect.Parameter]:
 
 
 def _check_prompt(model: Any, parameters: Iterable[str]) -> None:
-    """Raise ``InvalidArgumentError`` for a model of audio and tokens, which have to fit each other.
-
-    Its tokens alone would be planned as a training on texts, which takes a part of the memory.
-    """
+    """Raise ``InvalidArgumentError`` for a model of audio and tokens that have to match: tokens alone take less."""
     audio = audio_name(parameters)
     if TEXT in parameters and audio is not None:
         raise InvalidArgumentError(
@@ -92,11 +89,11 @@ def _check_prompt(model: Any, parameters: Iterable[str]) -> None:
 
 
 def _inputs(
-    model: Any, known: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
+    model: Any, batches: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
 ) -> Iterator[tuple[str, SpeechBatches]]:
-    """The input without labels: as its config says, tokens, or waveforms for the one argument that is needed."""
-    if known is not None:
-        yield "input as its config says", replace(known, batch=_without_labels(known.batch))
+    """The input without labels: by its config, tokens, or waveforms for the one required argument."""
+    if batches is not None:
+        yield "input as its config says", replace(batches, batch=_without_labels(batches.batch))
         return
     if TEXT in parameters:
         yield f"{TEXT}: (batch, tokens)", text_batches(model, parameters)
@@ -104,9 +101,9 @@ def _inputs(
     names = [name for name in parameters if name != target]
     needed = [name for name in names if parameters[name].default is inspect.Parameter.empty]
     if not names or len(needed) > 1:
-        given = ", ".join(needed) or "nothing by name"
+        arguments = ", ".join(needed) or "nothing by name"
         raise InvalidArgumentError(
-            f"forward takes {given}; batches can be made up only for a single audio argument",
+            f"forward takes {arguments}; batches can be made up only for a single audio argument",
             "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
         )
     name = (needed or names)[0]
@@ -114,15 +111,15 @@ def _inputs(
     yield f"{name}: (batch, 1, samples) at 16 kHz", SpeechBatches(_waveforms(name, 1), SAMPLING_RATE)
 
 
-def _with_start(known: SpeechBatches) -> SpeechBatches:
-    """As transducers take a text: its labels, and before them the token that decoding starts from."""
-    make = known.batch
+def _with_start(batches: SpeechBatches) -> SpeechBatches:
+    """As transducers take a text: its labels after the token that decoding starts from."""
+    make = batches.batch
 
     def batch(*point: int) -> dict[str, torch.Tensor]:
         made = make(*point)
         return {**made, _DECODER: torch.nn.functional.pad(made["labels"], (1, 0))}
 
-    return replace(known, batch=batch)
+    return replace(batches, batch=batch)
 
 
 def _waveforms(name: str, *channels: int) -> BatchFunction:
@@ -138,18 +135,18 @@ def _joined(batches: SpeechBatches, target: str | None, labels: LabelFunction) -
     return replace(batches, batch=lambda *point: {**make(*point), str(target): labels(*point)})
 
 
-def _labels(model: Any) -> Iterator[tuple[str, LabelFunction]]:
+def _labels(model: Any, parameters: Iterable[str]) -> Iterator[tuple[str, LabelFunction]]:
     """Labels of the usual heads: a class of each clip, of each frame, a text, a number of each clip."""
     classes = int(getattr(getattr(model, "config", None), "num_labels", None) or 2)
-    each = "text" if TEXT in _parameters(model) else "clip"
+    row = "text" if TEXT in parameters else "clip"
     frames = getattr(model, "_get_feat_extract_output_lengths", None)  # of transformers' models of waveforms
-    yield f"a class of each {each}", lambda batch, length, labels: torch.randint(0, classes, (batch,))
+    yield f"a class of each {row}", lambda batch, length, labels: torch.randint(0, classes, (batch,))
     if frames is not None:
         yield (
             "a class of each frame",
             lambda batch, length, labels: torch.zeros(batch, int(frames(torch.tensor(length))), classes),
         )
-    if each == "text":
+    if row == "text":
         yield "a token of each place", lambda batch, length, labels: torch.randint(0, classes, (batch, length))
-    yield f"a text of each {each}", lambda batch, length, labels: torch.randint(0, classes, (batch, labels))
-    yield f"a number of each {each}", lambda batch, length, labels: torch.zeros(batch)
+    yield f"a text of each {row}", lambda batch, length, labels: torch.randint(0, classes, (batch, labels))
+    yield f"a number of each {row}", lambda batch, length, labels: torch.zeros(batch)

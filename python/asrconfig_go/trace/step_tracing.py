@@ -31,12 +31,9 @@ from .signature import GIVE, LossFunction, MadeUp, given_batches, made_up_batche
 from .trace_file import Trace
 
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
-# The third micro-batch of a window meets what the second left, and so does every one after it.
-_WINDOW = 3
-# A shortened model is recorded first where there are so many shapes to trace, and so many layers to leave out.
-_SHAPES, _WORTH = 4, 16
-# Where the model does other operations at each of so many shapes, no formula of the shape covers its step.
-_UNLIKE = 3
+_WINDOW = 3  # micro-batches of a window that are run: further ones repeat the third
+_SHAPES, _WORTH = 4, 16  # shapes to trace, and layers to leave out, from which on a shortened model is recorded first
+_UNLIKE = 3  # shapes with different operations at each, after which no formula of the shape covers the step
 
 
 def trace_training(
@@ -62,8 +59,8 @@ def trace_training(
     """One trace of the Trainer's loop over ``model``: first step, steady steps, other shapes, evaluation.
 
     ``model`` is left as it is; a function that builds one costs no memory at all. ``batch_fn(batch, length, labels)``
-    gives the model's keyword arguments as tensors; without it they follow from the model's config (``speech_batches``),
-    or from the signature of its ``forward``: what was assumed is then a note of the trace.
+    returns the model's keyword arguments as tensors; without it they follow from the model's config
+    (``speech_batches``), or from the signature of its ``forward``: what was assumed is then a note of the trace.
     ``points`` are the shapes to trace, each (batch, input length, label length); three different lengths with a batch
     of two or more, and two with a batch of one, let every other shape be computed. ``steps`` windows run at the first
     of them. ``gradient_checkpointing`` is False, True ("non_reentrant"), "non_reentrant" or "reentrant";
@@ -79,12 +76,12 @@ def trace_training(
     >>> from asrconfig_go.demo.digit_model import small_model
     >>> trace = trace_training(small_model(tokens=12, seed=0))
     """
-    refused: list[AsrConfigError] = []  # one for each way to make up batches
+    refused: list[AsrConfigError] = []  # one for each kind of batches that was tried
     unseen = ""  # why no evaluation is traced
-    asked = points is not None if covering is None else not covering
+    exact_shapes = points is not None if covering is None else not covering
     settings = _Loop(
         batch_fn, optimizer, precision, gradient_checkpointing, every_n_layers, offload_checkpoints,
-        accumulation, steps, loss, max_grad_norm, evaluation, asked,
+        accumulation, steps, loss, max_grad_norm, evaluation, exact_shapes,
     )  # fmt: skip
     if isinstance(batch_fn, SpeechBatches):
         points = [batch_fn.real(_checked(point)) for point in points or batch_fn.points()]
@@ -92,8 +89,8 @@ def trace_training(
             batch_fn(*point)
     shortens = every_n_layers == 1 and (points is None or len(points) >= _SHAPES)
     while True:
-        short, trial = None, replace(settings, asked=False)
-        # Whatever goes wrong here, the whole model is recorded without it, and says it if it is wrong there, too.
+        short, trial = None, replace(settings, exact_shapes=False)
+        # Whatever fails here, the whole model is recorded without it, and raises the error if it fails there, too.
         with suppress(Exception), MemoryRecorder(compute_capability=compute_capability) as recorder:
             if shortens:
                 built = _built(model, lora_rank, recorder)
@@ -113,7 +110,7 @@ def trace_training(
                     settings = replace(settings, evaluation=False)
                     unseen = f"its evaluation is not traced: {error.message}"
                     continue
-                if made_up is None or isinstance(error, CheckpointError):  # which no other batch helps
+                if made_up is None or isinstance(error, CheckpointError):  # for which no other batch helps
                     raise
                 refused.append(error)
 
@@ -125,7 +122,7 @@ def _built(model: nn.Module | Callable[[], nn.Module], lora_rank: int, recorder:
 
 
 def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list[AsrConfigError]) -> MadeUp | None:
-    """The next kind of batch to try, else an error with what was tried; None where ``batch_fn`` makes all."""
+    """The next kind of batches to try; raises what was tried after the last. None where ``batch_fn`` makes all."""
     if isinstance(batch_fn, SpeechBatches):
         ways = list(given_batches(model, batch_fn))
         if refused and not _lacks_loss(refused[0]):
@@ -151,23 +148,25 @@ def _next_to_try(model: nn.Module, batch_fn: BatchFunction | None, refused: list
 
 
 def _lacks_loss(error: AsrConfigError) -> bool:
-    """Whether a model has no loss of its own, or does not take the labels of one: its Trainer has it."""
-    unexpected = "unexpected keyword argument" in str(error.__cause__)
-    return isinstance(error, NoLossError) or (isinstance(error.__cause__, TypeError) and unexpected)
+    """Whether a model has no loss of its own, or takes no labels: its Trainer has the loss."""
+    cause = error.__cause__
+    return isinstance(error, NoLossError) or (
+        isinstance(cause, TypeError) and "unexpected keyword argument" in str(cause)
+    )
 
 
 @dataclass
 class _Loop:
     """What ``Trainer.train`` does to memory: transformers.Trainer.training_step and _inner_training_loop.
 
-    ``asked`` says that the caller wants the shapes themselves, and not formulas of all others; without ``formulas`` no
-    formula covers the shapes, so that the first of them is enough where others are asked for.
+    With ``exact_shapes`` the caller needs the shapes themselves, and not formulas of all others; without ``formulas``
+    no formula covers the shapes, so that the first of them is enough.
     """
 
     batch_fn: BatchFunction | None
     optimizer: Any
     precision: Precision
-    checkpointing: Any  # as it is given; then the kind, None without
+    checkpointing: Any  # the argument; then the kind, None without
     every_n_layers: int
     offload_checkpoints: bool
     accumulation: int
@@ -175,15 +174,15 @@ class _Loop:
     loss: Any
     max_grad_norm: float
     evaluation: bool
-    asked: bool
+    exact_shapes: bool
     formulas: bool = True
-    by_shape: bool = field(default=False, init=False)  # the model does other operations at each of the first shapes
-    evaluates: bool = field(default=False, init=False)  # at this moment
-    # The window's inputs: the Trainer keeps them until the next window's are there.
-    held: list[Any] = field(default_factory=list, init=False)
+    by_shape: bool = field(default=False, init=False)  # the model has other operations at each of the first shapes
+    evaluates: bool = field(default=False, init=False)  # now
+    # The window's inputs: the Trainer keeps them until it has fetched the next window's.
+    inputs: list[Any] = field(default_factory=list, init=False)
     last_loss: Any = field(default=None, init=False)
     stretches: list[Stretch] = field(default_factory=list, init=False)
-    whole: Whole | None = field(default=None, init=False)
+    writer: Whole | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         checked("precision", self.precision, Precision)
@@ -197,7 +196,7 @@ class _Loop:
         self.loss_of: LossFunction = _loss_of
 
     def about(self) -> dict[str, Any]:
-        """The settings, as a trace keeps them."""
+        """The settings that a trace keeps."""
         optimizer = self.optimizer
         return {
             "precision": self.precision,
@@ -213,7 +212,7 @@ class _Loop:
     def run_shortened(
         self, recorder: MemoryRecorder, model: nn.Module, points: Any, made_up: MadeUp | None
     ) -> Shortened | None:
-        """Every window of the model without most of its identical layers; None where that spares too little."""
+        """Record the model without most of its identical layers; None where that saves too little."""
         layers = Layers(model)
         if layers.left_out < _WORTH:
             return None
@@ -231,11 +230,11 @@ class _Loop:
         made_up: MadeUp | None,
         short: Shortened | None = None,
     ) -> None:
-        """Every window of the trace, those that ``short`` explains without running them."""
+        """Record every window of the trace; those that ``short`` explains are not run."""
         if short is not None:
             recorder.tell_apart(Layers(model).numbers)
             recorder.lengths.extend(short.lengths[1:])
-            self.whole = Whole(recorder.log, self.stretches, short)
+            self.writer = Whole(recorder.log, self.stretches, short)
         recorder.about["model"] = type(model).__name__
         if made_up is not None:
             batches = made_up.batches
@@ -247,67 +246,71 @@ class _Loop:
                 recorder.notes.append(f"batches were made up: {made_up.words}")
         if not points:
             raise InvalidArgumentError("no points to trace", "give (batch, length, labels) of at least one batch")
-        points = [_checked(point) for point in points][: None if self.asked or self.formulas else 1]
+        points = [_checked(point) for point in points][: None if self.exact_shapes or self.formulas else 1]
         windows = [points[0]] * (self.steps - 1) + points
         trained = [p for p in model.parameters() if p.requires_grad]
         recorder.about |= {"trained_parameters": sum(p.numel() for p in trained), "trained_tensors": len(trained)}
         model.train()
         self._enable_checkpointing(model)
-        self._stop_caching(model)
+        if hasattr(model, "config") and (self.checkpointing or trainer_stops_caching()):
+            model.config.use_cache = False  # a decoder's keys and values are not collected
         recorder.load(model)
         recorder.load_again(model)  # the Trainer puts the model on the device, and then accelerate's prepare_model
         optimizer = _traced_optimizers.build(self.optimizer, model)
         scaler = torch.amp.GradScaler("cpu") if self.dtype is torch.float16 else None
-        known = Windows(recorder.log)
+        ran = Windows(recorder.log)
         for number, point in enumerate(windows):
-            window = partial(self._window, recorder, model, optimizer, scaler, point, known)
+            window = partial(self._window, recorder, model, optimizer, scaler, point, ran)
             self._stretch(recorder, point, window)
             if progress is not None:
                 progress(number + 1, len(windows))
-            self.by_shape = self.by_shape or (number + 2 == self.steps + _UNLIKE and known.unlike(_UNLIKE))
-            if self.by_shape and not self.asked:
+            self.by_shape = self.by_shape or (number + 2 == self.steps + _UNLIKE and ran.unlike(_UNLIKE))
+            if self.by_shape and not self.exact_shapes:
+                points = points[:_UNLIKE]
                 break
-        self.evaluates = self.evaluation
-        if self.evaluates:
-            self._evaluate(recorder, model, points[:_UNLIKE] if self.by_shape and not self.asked else points)
+        if self.evaluation:
+            self.evaluates = True
+            model.eval()
+            self.inputs.clear()
+            for point in points:
+                self._stretch(recorder, point, partial(self._evaluate_batch, recorder, model, point))
             self.evaluates = False
 
     def _stretch(self, recorder: MemoryRecorder, point: Point, run: Callable[[], None]) -> None:
-        """A window or an evaluation: written down where the shortened model shows what it is, else run."""
+        """Record a window or an evaluation, without running it where the shortened model explains it."""
         recorder.settle()
         first = len(recorder.log.segments)
-        written = self.whole is not None and self.whole.write(_shape(point))
+        written = self.writer is not None and self.writer.write(_shape(point))
         if not written:
             run()
         self.stretches.append(Stretch.ended(recorder.log.segments[first:]))
-        if self.whole is not None and not written:
-            self.whole.ran()
+        if self.writer is not None and not written:
+            self.writer.ran()
 
     def _window(
-        self, recorder: MemoryRecorder, model: nn.Module, optimizer: Any, scaler: Any, point: Point, known: Windows
+        self, recorder: MemoryRecorder, model: nn.Module, optimizer: Any, scaler: Any, point: Point, windows: Windows
     ) -> None:
         """One optimizer step."""
-        before = self.held
-        self.held = []
+        before, self.inputs = self.inputs, []
         run: list[Segment] = []
         like: Window | None = None
         for number in range(min(self.accumulation, _WINDOW)):
             recorder.segment("accumulate" if number else "micro", **_shape(point))
             run.append(recorder.log.segments[-1])
-            self.held.append(recorder.place(self._batch(point)))
+            self.inputs.append(recorder.place(self._batch(point)))
             before.clear()
             if like is not None:
                 recorder.log.repeat(run[0], run[-2], like.further[number - 1])
                 continue
             with recorder.working(), _failing_clearly(point, self.checkpointing):
-                self.last_loss = self._micro_batch(model, self.held[-1], scaler)
+                self.last_loss = self._micro_batch(model, self.inputs[-1], scaler)
             if number == 0 and self.accumulation > 1:
-                like = known.like(run[0])
+                like = windows.like(run[0])
         recorder.segment("step", phase="optimizer", **_shape(point))
         with recorder.working():
             self._step(model, optimizer, scaler)
         if like is None:
-            known.ran(Window(run[0], run[1:]))
+            windows.ran(Window(run[0], run[1:]))
 
     def _micro_batch(self, model: nn.Module, batch: dict[str, torch.Tensor], scaler: Any) -> torch.Tensor:
         loss = self._forward(model, batch)
@@ -317,11 +320,11 @@ class _Loop:
         return loss.detach()
 
     def _forward(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """The loss; everything else that the model gives is dropped here, as ``compute_loss`` does."""
+        """The loss; the other outputs are dropped here, as ``compute_loss`` does."""
         if self.loss is not None:
             with self._autocast():
                 return self.loss(model, batch)
-        # Nothing else may hold the outputs: those in half precision end when those in float32 are made.
+        # No local may refer to the outputs: those in half precision are freed when those in float32 are made.
         return self.loss_of(self._as_float32(self._outputs(model, batch)))
 
     def _outputs(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> Any:
@@ -340,29 +343,23 @@ class _Loop:
             scaler.update()
         model.zero_grad()
 
-    def _evaluate(self, recorder: MemoryRecorder, model: nn.Module, points: Sequence[Point]) -> None:
-        """``prediction_step`` at each shape: no gradients, loss and logits kept."""
-        model.eval()
-        self.held.clear()
-        for point in points:
-            self._stretch(recorder, point, partial(self._evaluate_batch, recorder, model, point))
-
     def _evaluate_batch(self, recorder: MemoryRecorder, model: nn.Module, point: Point) -> None:
+        """``prediction_step``: no gradients, loss and logits kept."""
         recorder.segment("evaluate", phase="evaluation", **_shape(point))
         batch = recorder.place(self._batch(point))
         with recorder.working(), torch.no_grad(), self._autocast():
             if self.loss is not None:
-                kept: Any = self.loss(model, batch)
+                outputs: Any = self.loss(model, batch)
             else:
-                kept = self._as_float32(model(**batch))
-        recorder.outputs(kept)
+                outputs = self._as_float32(model(**batch))
+        recorder.outputs(outputs)
 
     def _batch(self, point: Point) -> dict[str, torch.Tensor]:
         assert self.batch_fn is not None
         batch = self.batch_fn(*point)
         if not isinstance(batch, dict) or not any(isinstance(t, torch.Tensor) for t in pytree.tree_leaves(batch)):
             raise InvalidArgumentError(
-                f"batch_fn gave a {type(batch).__name__} without tensors",
+                f"batch_fn returned a {type(batch).__name__} without tensors",
                 "return the model's keyword arguments: a dict of tensors",
             )
         return batch
@@ -380,7 +377,6 @@ class _Loop:
     def _enable_checkpointing(self, model: nn.Module) -> None:
         if self.checkpointing is None:
             return
-        reentrant = self.checkpointing == "reentrant"
         # transformers 5.x calls it activation checkpointing, and warns at the older name.
         names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
         enable = next((getattr(model, name) for name in names if hasattr(model, name)), None)
@@ -389,23 +385,19 @@ class _Loop:
                 f"{type(model).__name__} has no gradient_checkpointing_enable",
                 "trace it with gradient_checkpointing=False",
             )
-        some = checkpoint_options(self.every_n_layers, self.offload_checkpoints)
-        if lacking := some.keys() - inspect.signature(enable).parameters.keys():
+        options = checkpoint_options(self.every_n_layers, self.offload_checkpoints)
+        if lacking := options.keys() - inspect.signature(enable).parameters.keys():
             raise UnsupportedError(
                 f"the installed transformers has no {' and '.join(sorted(lacking))} of checkpoints",
                 'pip install "transformers>=5.23", or leave every_n_layers and offload_checkpoints out',
             )
-        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": {"use_reentrant": reentrant}}, **some)
-
-    def _stop_caching(self, model: nn.Module) -> None:
-        """A decoder's keys and values are not gathered: with checkpointing, and where the Trainer sees to it."""
-        if hasattr(model, "config") and (self.checkpointing or trainer_stops_caching()):
-            model.config.use_cache = False
+        kind = {"use_reentrant": self.checkpointing == "reentrant"}
+        enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": kind}, **options)
 
 
 @contextmanager
 def _failing_clearly(point: Point, checkpointing: str | None) -> Iterator[None]:
-    """Errors of the model's own code, with the shape that it was given."""
+    """Raises errors of the model's own code with the shape of the batch."""
     try:
         yield
     except (InvalidArgumentError, UnsupportedError):
@@ -416,7 +408,7 @@ def _failing_clearly(point: Point, checkpointing: str | None) -> Iterator[None]:
         raise RefusedBatchError(
             f"the model fails on a batch of {point[0]}, input length {point[1]}, {point[2]} labels: "
             f"{type(error).__name__}: {error}",
-            "it would fail in training too, or batch_fn gives it what it does not expect",
+            "it would fail in training too, or batch_fn returns what it does not expect",
         ) from error
 
 
@@ -424,20 +416,20 @@ def _cast(value: Any, low: tuple[torch.dtype, ...]) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda t: t.float() if t.dtype in low else t, value)
 
 
-def _checkpointing(asked: bool | str) -> str | None:
-    known = {False: None, None: None, True: "non_reentrant", "non_reentrant": "non_reentrant", "reentrant": "reentrant"}
-    if asked not in known:
+def _checkpointing(kind: bool | str) -> str | None:
+    kinds = {False: None, None: None, True: "non_reentrant", "non_reentrant": "non_reentrant", "reentrant": "reentrant"}
+    if kind not in kinds:
         raise InvalidArgumentError(
-            f"gradient_checkpointing is {asked!r}", 'choose False, True, "non_reentrant" or "reentrant"'
+            f"gradient_checkpointing is {kind!r}", 'choose False, True, "non_reentrant" or "reentrant"'
         )
-    return known[asked]
+    return kinds[kind]
 
 
 def _checked(point: Any) -> Point:
     ok = isinstance(point, tuple | list) and len(point) == 3 and all(isinstance(n, int) for n in point)
     if not ok or point[0] < 1 or point[1] < 1 or point[2] < 0:
         raise InvalidArgumentError(
-            f"{point!r} is not a shape", "give (batch, length, labels): whole numbers, batch and length from 1 on"
+            f"{point!r} is not a shape", "pass (batch, length, labels): whole numbers, batch and length from 1 on"
         )
     return (point[0], point[1], point[2])
 
@@ -447,10 +439,10 @@ def _shape(point: Point) -> dict[str, Any]:
 
 
 def _loss_of(outputs: Any) -> torch.Tensor:
-    found = outputs.get("loss") if hasattr(outputs, "get") else outputs[0]
-    if not isinstance(found, torch.Tensor) or found.numel() != 1:
+    loss = outputs.get("loss") if hasattr(outputs, "get") else outputs[0]
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
         raise NoLossError(
-            f"the model gave no loss (a {type(outputs).__name__})",
+            f"the model returned no loss (a {type(outputs).__name__})",
             "put labels into the batch, or pass loss=function(model, batch)",
         )
-    return found
+    return loss

@@ -16,7 +16,7 @@ from ._log import TAGS, EventLog
 from ._trace_errors import TraceError
 
 FORMAT, VERSION = "asrconfig-trace", 2
-_MOST = 1 << 29  # bytes, unpacked
+_MAX_BYTES = 1 << 29  # unpacked
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Trace:
 
     @classmethod
     def of(cls, log: EventLog, lengths: list[dict[str, Any]], about: dict[str, Any]) -> Trace:
-        """The trace of what a log holds."""
+        """The trace of a log."""
         segments = [
             {
                 "kind": s.kind,
@@ -66,8 +66,8 @@ class Trace:
         """Read a file that ``save`` wrote; ``TraceError`` when it is something else."""
         try:
             with gzip.open(path) as file:
-                raw = file.read(_MOST + 1)
-            if len(raw) > _MOST:
+                raw = file.read(_MAX_BYTES + 1)
+            if len(raw) > _MAX_BYTES:
                 raise ValueError("larger than 512 MiB unpacked")
             body = json.loads(raw)
             if body.pop("format") != FORMAT or body.pop("version") != VERSION:
@@ -82,6 +82,6 @@ class Trace:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the libraries whose code shapes a trace."""
+    """Versions of the libraries whose code determines a trace."""
     names = ("torch", "transformers", "accelerate", "peft")
     return {name: metadata.version(name) for name in names if importlib.util.find_spec(name) is not None}

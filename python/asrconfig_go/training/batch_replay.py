@@ -15,6 +15,7 @@ from .._base.files import user_path
 from .._base.listing import LINES
 from ..bad_clips.bad_clip_record import BadClip
 from ..bad_clips.saved_batch import SavedBatch, read_batch
+from ..batching.collated_batch import batch_size
 from ..view.render import box
 from ..view.units import gib, plural, visible
 from .replayed_clips import Replayed, Replays, standing_out
@@ -42,7 +43,7 @@ class ReplayedClip:
     @property
     def finite(self) -> bool:
         """Whether loss and gradient were computed, and are finite."""
-        return not self.error and all(v is not None and math.isfinite(v) for v in (self.loss, self.gradient_norm))
+        return all(value is not None and math.isfinite(value) for value in (self.loss, self.gradient_norm))
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,17 @@ class BatchReplay:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; numbers that are not finite are text."""
-        told: dict[str, Any] = _plain(asdict(self))
-        return {**told, "finite": [clip.finite for clip in self.clips], "recommendations": list(self.recommendations())}
+        finite = [clip.finite for clip in self.clips]
+        return {**_plain(asdict(self)), "finite": finite, "recommendations": list(self.recommendations())}
 
     def recommendations(self) -> Iterator[str]:
         """What to do, in sentences."""
-        for each in self.to_blame[:LINES]:
-            name, found = each.clip.name, each.clip.findings
-            yield from (f"{name}: {finding}" for finding in found)
-            fine = [precision for precision, loss in each.others.items() if loss is not None and math.isfinite(loss)]
-            if fine:
+        for clip in self.to_blame[:LINES]:
+            name, findings = clip.clip.name, clip.clip.findings
+            yield from (f"{name}: {finding}" for finding in findings)
+            if fine := [p for p, loss in clip.others.items() if loss is not None and math.isfinite(loss)]:
                 yield f"{name}: its loss is finite in {fine[0]}: train with {fine[0]} in place of {self.precision}"
-            elif not found:
+            elif not findings:
                 yield f"{name}: nothing is unusual in its audio and labels: listen to it, or leave it out"
         if not self.to_blame:
             yield (
@@ -92,20 +92,14 @@ class BatchReplay:
 
     def __str__(self) -> str:
         saved, mode = self.saved, "in training mode" if self.training_mode else "in evaluation mode"
-        lines = [
+        unknown = [f"rows are not known: {saved.rows_unknown}"] if saved.rows_unknown else []
+        head = (
             f"step {saved.global_step}: {saved.said}; {plural(len(saved.clips), 'clip')} in {self.folder}",
             f"weights of {self.weights}, {self.precision} on {self.device}, {mode}",
-            "",
-            *_table(self),
-            "",
-            *self.recommendations(),
-        ]
-        if saved.rows_unknown:
-            lines.append(f"rows are not known: {saved.rows_unknown}")
-        return "\n".join(lines)
+        )
+        return "\n".join([*head, "", *_table(self), "", *self.recommendations(), *unknown])
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return box("Replay", str(self))
@@ -148,61 +142,52 @@ def replay_batch(path: str | os.PathLike[str], model: Any = None, *, device: str
         raise InvalidArgumentError(f"device = {device!r} cannot be used: {error}", 'pass device="cpu"') from error
     precision: Precision = "fp16" if saved.settings.get("fp16") else "bf16" if saved.settings.get("bf16") else "fp32"
     replays = Replays(loaded, on, precision, random)
-    found = [replays.clips(number, batch) for number, batch in enumerate(batches)]
-    training = saved.what in ("error", "loss", "gradient") and all(each.finite for of in found for each in of)
+    places = [(number, i) for number, batch in enumerate(batches) for i in range(batch_size(batch))]
+    results = [result for number, batch in enumerate(batches) for result in replays.clips(number, batch)]
+    training = saved.what in ("error", "loss", "gradient") and all(result.finite for result in results)
     if training:
-        found = [replays.clips(number, batch, training=True) for number, batch in enumerate(batches)]
-    every = [each for of in found for each in of]
-    blamed = standing_out(every)
-    others = [
-        replays.in_other_precisions(number, batch, i) if not each.finite and not each.error else {}
-        for number, (batch, of) in enumerate(zip(batches, found, strict=True))
-        for i, each in enumerate(of)
-    ]
-    clips = tuple(
-        ReplayedClip(clip, each.loss, each.gradient_norm, each.memory_bytes, each.error, other, out)
-        for clip, each, other, out in zip(saved.clips, every, others, blamed, strict=True)
-    )
-    whole = tuple(replays.whole(number, batch) for number, batch in enumerate(batches))
-    return BatchReplay(str(folder), saved, weights, str(on), precision, training, clips, whole)
+        results = [result for number, batch in enumerate(batches) for result in replays.clips(number, batch, True)]
+    clips = []
+    for clip, (number, i), result, out in zip(saved.clips, places, results, standing_out(results), strict=True):
+        fails = not result.finite and not result.error
+        others = replays.in_other_precisions(number, batches[number], i) if fails else {}
+        clips.append(ReplayedClip(clip, **vars(result), others=others, stands_out=out))
+    as_collated = tuple(replays.run(number, batch) for number, batch in enumerate(batches))
+    return BatchReplay(str(folder), saved, weights, str(on), precision, training, tuple(clips), as_collated)
 
 
 def _table(replay: BatchReplay) -> Iterator[str]:
-    clips, left = replay.clips, len(replay.clips) - LINES
-    if left > 0:
+    clips, hidden = replay.clips, len(replay.clips) - LINES
+    if hidden > 0:
         clips = tuple(sorted(clips, key=lambda clip: not clip.stands_out)[:LINES])
     rows = [_HEAD, *(_row(clip) for clip in clips)]
-    if left > 0:
-        rows.append((f"  … and {left} more", *[""] * (len(_HEAD) - 1)))
-    for number, whole in enumerate(replay.batches):
+    if hidden > 0:
+        rows.append((f"  … and {hidden} more", *[""] * (len(_HEAD) - 1)))
+    for number, batch in enumerate(replay.batches):
         name = "the batch" if len(replay.batches) == 1 else f"batch {number + 1}"
-        rows.append((name, "", "", *_figures(whole.loss, whole.gradient_norm, whole.memory_bytes, whole.error)))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEAD))]
-    for row in rows:
-        yield "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+        rows.append((name, "", "", *_figures(batch)))
+    first, *widths = (max(len(row[i]) for row in rows) for i in range(len(_HEAD)))
+    for name, *cells in rows:
+        figures = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        yield "  ".join([name.ljust(first), *figures]).rstrip()
 
 
-def _row(each: ReplayedClip) -> tuple[str, ...]:
-    clip, mark = each.clip, "→ " if each.stands_out else "  "
+def _row(replayed: ReplayedClip) -> tuple[str, ...]:
+    clip, mark = replayed.clip, "→ " if replayed.stands_out else "  "
     seconds = "–" if clip.seconds is None else f"{clip.seconds:.2f}"
-    figures = _figures(each.loss, each.gradient_norm, each.memory_bytes, each.error)
     name = f"row {clip.row} {Path(clip.path).name}" if clip.row is not None and clip.path else clip.name
-    return (f"{mark}{visible(name)[:40].rstrip()}", seconds, "–" if clip.labels is None else str(clip.labels), *figures)
+    labels = "–" if clip.labels is None else str(clip.labels)
+    return (f"{mark}{visible(name)[:40].rstrip()}", seconds, labels, *_figures(replayed))
 
 
-def _figures(loss: float | None, gradient: float | None, memory: int | None, error: str) -> tuple[str, str, str]:
-    told = error[:40] if error else "–" if loss is None else f"{loss:.4g}"
-    return told, "–" if gradient is None else f"{gradient:.3g}", gib(memory)
+def _figures(result: ReplayedClip | Replayed) -> tuple[str, str, str]:
+    loss = result.error[:40] or ("–" if result.loss is None else f"{result.loss:.4g}")
+    return loss, "–" if result.gradient_norm is None else f"{result.gradient_norm:.3g}", gib(result.memory_bytes)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return str(value) if isinstance(value, Path) else value
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

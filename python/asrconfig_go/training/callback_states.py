@@ -34,7 +34,7 @@ class CallbackStates:
     def keep(self, checkpoint: Path | None) -> None:
         """Keep what there is at a checkpoint, or where this process begins (None). Raises ``OSError``."""
         exporting = [c for c in self._callbacks() if isinstance(c, ExportableState)]
-        self._exported[checkpoint] = [(each, copy.deepcopy(each.state()["attributes"])) for each in exporting]
+        self._exported[checkpoint] = [(c, copy.deepcopy(c.state()["attributes"])) for c in exporting]
         if checkpoint is None:
             self._initial = copy.deepcopy(self._dicts())
         elif self._trainer.args.should_save and (states := self._dicts()):
@@ -48,13 +48,13 @@ class CallbackStates:
 
     def resume(self, checkpoint: Path) -> None:
         """Put back what another process saved: by itself the Trainer restores exported states on request only."""
-        told = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8")).get("stateful_callbacks", {})
+        state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
         by_name: dict[str, list[Any]] = {}
         for callback in self._callbacks():
             if isinstance(callback, ExportableState):
                 by_name.setdefault(type(callback).__name__, []).append(callback)
         for name, callbacks in by_name.items():
-            saved = told.get(name, [])
+            saved = state.get("stateful_callbacks", {}).get(name, [])
             saved = (saved if isinstance(saved, list) else [saved])[-len(callbacks) :]  # each save appends to a list
             for callback, values in zip(callbacks, saved, strict=False):
                 _set(callback, values.get("attributes", {}))
@@ -63,14 +63,14 @@ class CallbackStates:
     def lost(self) -> list[str]:
         """In words, the callbacks whose tensors no checkpoint holds, and where they hold them."""
         own = {id(t) for t in (*self._trainer.model.parameters(), *self._trainer.model.buffers())}
-        found = []
+        descriptions = []
         for callback in self._callbacks():
             foreign = type(callback).__module__.split(".")[0] not in ("transformers", "asrconfig_go")
             if foreign and not isinstance(callback, ExportableState) and not _saves(callback):
-                names = [n for n, value in vars(callback).items() if any(id(t) not in own for t in _held(value))]
+                names = [n for n, value in vars(callback).items() if any(id(t) not in own for t in _tensors_in(value))]
                 if names:
-                    found.append(f"{type(callback).__name__} ({listed(names)})")
-        return found
+                    descriptions.append(f"{type(callback).__name__} ({listed(names)})")
+        return descriptions
 
     def _callbacks(self) -> list[Any]:
         return list(self._trainer.callback_handler.callbacks)
@@ -79,13 +79,13 @@ class CallbackStates:
         return {name: callback.state_dict() for name, callback in self._saving().items()}
 
     def _saving(self) -> dict[str, Any]:
-        """By class and number, as a new process will have them."""
-        found: dict[str, Any] = {}
+        """The callbacks with ``state_dict``, by class and number, as a new process will have them."""
+        callbacks: dict[str, Any] = {}
         for callback in self._callbacks():
             if _saves(callback) and not isinstance(callback, ExportableState):
                 kind = type(callback).__qualname__
-                found[f"{kind} {sum(name.startswith(f'{kind} ') for name in found)}"] = callback
-        return found
+                callbacks[f"{kind} {sum(name.startswith(f'{kind} ') for name in callbacks)}"] = callback
+        return callbacks
 
     def _load(self, states: dict[str, Any]) -> None:
         for name, callback in self._saving().items():
@@ -104,12 +104,12 @@ def _saves(callback: Any) -> bool:
 
 def _file(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / FILE
-    found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else {}
-    return found
+    states: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else {}
+    return states
 
 
-def _held(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
-    """The tensors of a value, its items and its attributes, but for a Trainer's, an optimizer's and a dataset's."""
+def _tensors_in(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
+    """The tensors of a value, its items and its attributes, but not a Trainer's, an optimizer's or a dataset's."""
     if isinstance(value, torch.Tensor):
         yield value
         return
@@ -123,12 +123,12 @@ def _held(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
     elif isinstance(value, list | tuple | set):
         items = list(value)
     else:
-        items = [] if _known(value) else list(getattr(value, "__dict__", {}).values())
+        items = [] if _is_library_object(value) else list(getattr(value, "__dict__", {}).values())
     for item in items:
-        yield from _held(item, depth - 1)
+        yield from _tensors_in(item, depth - 1)
 
 
-def _known(value: Any) -> bool:
+def _is_library_object(value: Any) -> bool:
     kinds = (Trainer, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.utils.data.Dataset)
     foreign = type(value).__module__.split(".")[0] in ("transformers", "accelerate", "datasets", "tokenizers")
     return foreign or callable(value) or isinstance(value, (*kinds, torch.utils.data.DataLoader))

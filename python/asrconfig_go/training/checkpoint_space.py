@@ -20,7 +20,7 @@ from .checkpoints import checkpoints, incomplete, newest_complete
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _FULL = ("no space left", "os error 28", "disk quota", "file write failed", "pytorchstreamwriter", "unexpected pos")
-_LITTLE = 256 << 20  # bytes free: as good as none, where an error tells of no cause
+_LITTLE = 256 << 20  # bytes free: a full disk, where an error names no cause
 
 
 def saved_bytes(model: Any) -> int:
@@ -43,8 +43,8 @@ def _bytes(tensor: Any) -> int:
 
 def warn_of_little_space(trainer: Any) -> None:
     """Log, before the first step, that the checkpoints of a training do not fit on their disk."""
-    args, state = trainer.args, trainer.state
-    count = _planned_saves(args, state)
+    args = trainer.args
+    count = _planned_saves(args, trainer.state)
     if not count or not args.should_save:
         return
     size = saved_bytes(trainer.model) if args.save_only_model else checkpoint_bytes(trainer.model)
@@ -59,7 +59,7 @@ def warn_of_little_space(trainer: Any) -> None:
 
 
 def _planned_saves(args: Any, state: Any) -> int:
-    """Checkpoints that lie on the disk at once: the Trainer removes an old one after the new one is written."""
+    """Checkpoints on the disk at once: the Trainer removes an old one after the new one is written."""
     strategy = str(getattr(args.save_strategy, "value", args.save_strategy))
     every = {"steps": state.save_steps, "epoch": state.max_steps / max(state.num_train_epochs, 1)}.get(strategy)
     if strategy == "no" or state.max_steps <= 0:
@@ -109,7 +109,8 @@ def _explained(path: Path, place: Path, trainer: Any) -> NotFoundError:
     sizes = f"{exact(_free(place))} free"
     if place == path:
         sizes += f", a checkpoint takes {exact(checkpoint_bytes(trainer.model, trainer.optimizer))}"
-    remove = f" by removing {', '.join(map(str, older))} ({exact(sum(map(_folder_bytes, older)))})" if older else ""
+    size = sum(file.stat().st_size for folder in older for file in folder.rglob("*") if file.is_file())
+    remove = f" by removing {', '.join(map(str, older))} ({exact(size)})" if older else ""
     return NotFoundError(
         f"{place} is full: it could not be written at step {step} ({sizes})",
         f"free space on that disk{remove}, then continue with resume=True (--resume); {saved_so_far(path)}",
@@ -125,26 +126,18 @@ def _full_place(error: Exception, path: Path) -> Path | None:
         full = number in (errno.ENOSPC, errno.EDQUOT) or any(word in text for word in _FULL[:3])
         if full or (any(word in text for word in _FULL) and _free(path) < _LITTLE):
             named = Path(str(getattr(cause, "filename", None) or path / "x")).absolute().parent
-            return None if _is_shared_memory(error) else path if mount_of(named) == mount_of(path) else named
+            with contextlib.suppress(LibraryError):
+                if classify(error)["class"] == "host_oom":  # /dev/shm, through which loader workers pass batches
+                    return None
+            return path if mount_of(named) == mount_of(path) else named
         cause = cause.__cause__ or cause.__context__
     return None
-
-
-def _is_shared_memory(error: Exception) -> bool:
-    """Whether it is /dev/shm that is full, through which loader workers hand batches over."""
-    with contextlib.suppress(LibraryError):
-        return bool(classify(error)["class"] == "host_oom")
-    return False
 
 
 def _free(path: Path) -> int:
     """Bytes that are free where ``path`` is or will be."""
     there = next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
     return int(shutil.disk_usage(there).free)
-
-
-def _folder_bytes(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def saved_so_far(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, time, timedelta
+from datetime import datetime, time as time_of_day, timedelta
 
 from .._base.errors import InvalidArgumentError
 
@@ -37,10 +37,10 @@ def _moment(save_by: str, now: datetime) -> datetime:
             hours, minutes, seconds = (int(part or 0) for part in parts.groups())
             return now + timedelta(hours=hours, minutes=minutes, seconds=seconds)
         if _CLOCK.fullmatch(save_by):
-            return datetime.combine(now.date(), time.fromisoformat(save_by), now.tzinfo)
+            return datetime.combine(now.date(), time_of_day.fromisoformat(save_by), now.tzinfo)
         if _MOMENT.fullmatch(save_by):
-            found = datetime.fromisoformat(re.sub("Z$", "+00:00", save_by))
-            return found if found.tzinfo is not None else found.astimezone()
+            moment = datetime.fromisoformat(re.sub("Z$", "+00:00", save_by))
+            return moment if moment.tzinfo is not None else moment.astimezone()
     except (ValueError, OverflowError) as error:
         raise InvalidArgumentError(f"save_by = {save_by!r} is no moment: {error}", _FORMS) from error
     raise InvalidArgumentError(f"save_by = {save_by!r} is neither a duration nor a moment", _FORMS)

@@ -12,31 +12,32 @@ from typing import Any
 from transformers.trainer_callback import TrainerCallback
 
 from ..guard.process_group import ProcessGroup
+from .checkpoint_space import checkpoint_bytes
 
-_KEPT = 20  # durations of each kind: the longest of them counts, and the first steps' are forgotten
+_NEWEST = 20  # durations of each kind: the longest of them counts, and the first steps' are forgotten
 _CAUTION = 1.3  # times the longest, as the next one may take longer
 _BYTES_S = 50e6  # written to a slow disk, where nothing was written yet
 _FILES_S = 2.0  # of a checkpoint whatever its size
 
 
 class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
-    """Saves a checkpoint and stops the training behind the last step that leaves time for it before ``deadline``.
+    """Saves a checkpoint and stops the training after the last step that leaves time for it before ``deadline``.
 
-    What is left must be enough for one more step, an evaluation where that step has one, and the checkpoint, each as
-    long as the longest lately. ``bytes_s`` gives how fast the disk was written to, None where that is unknown: until a
-    checkpoint was saved, its time follows from its bytes. All processes stop behind the same step. Add it last: others
-    decide on evaluations and add to checkpoints.
+    The remaining time must suffice for one more step, an evaluation where that step has one, and the checkpoint, each
+    as long as the longest of the newest ones. ``bytes_s`` returns the disk's write speed, None where it is unknown:
+    until a checkpoint was saved, its time is estimated from its size. All processes stop after the same step. Add it
+    last: other callbacks decide on evaluations and add to checkpoints.
     """
 
     def __init__(self, trainer: Any, deadline: datetime, bytes_s: Callable[[], float | None]) -> None:
         self._trainer, self._deadline, self._bytes_s = trainer, deadline, bytes_s
         self._ranks = ProcessGroup(trainer)
-        self._took: dict[str, deque[float]] = {kind: deque(maxlen=_KEPT) for kind in ("step", "evaluation", "save")}
+        self._took: dict[str, deque[float]] = {kind: deque(maxlen=_NEWEST) for kind in ("step", "evaluation", "save")}
         self._since = time.time()
         self._stopped = self._saved = False
 
-    def told(self, output: Path) -> str:
-        """What was done, "" where the training did not stop for the deadline."""
+    def summary(self, output: Path) -> str:
+        """What was done; "" where the training did not stop for the deadline."""
         if not self._stopped:
             return ""
         where = output / f"checkpoint-{self._trainer.state.global_step}"
@@ -73,26 +74,20 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
         self._since = now
 
     def _late(self, args: Any, state: Any, control: Any) -> bool:
-        """Whether the checkpoint would come too late behind one more step."""
+        """Whether the checkpoint would be too late after one more step."""
         evaluations = int(control.should_evaluate or _evaluates(args, state, 0)) + int(_evaluates(args, state, 1))
         needed = self._longest("step") + evaluations * self._longest("evaluation")
-        needed += (1 + int(control.should_save)) * (self._longest("save") or self._estimated())
+        size = checkpoint_bytes(self._trainer.model, self._trainer.optimizer)
+        estimate = _FILES_S + size / (self._bytes_s() or _BYTES_S)
+        needed += (1 + int(control.should_save)) * (self._longest("save") or estimate)
         return bool(time.time() + _CAUTION * needed > self._deadline.timestamp())
 
     def _longest(self, kind: str) -> float:
         return max(self._took[kind], default=0.0)
 
-    def _estimated(self) -> float:
-        """Seconds for a checkpoint of the model's and the optimizer's tensors."""
-        states = getattr(self._trainer.optimizer, "state", {}).values()
-        moments = [value for state in states for value in state.values() if hasattr(value, "element_size")]
-        tensors = [*self._trainer.model.parameters(), *moments]
-        size: int = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-        return _FILES_S + size / (self._bytes_s() or _BYTES_S)
-
 
 def _evaluates(args: Any, state: Any, ahead: int) -> bool:
-    """Whether the Trainer evaluates behind the step that is ``ahead`` of the one it has made."""
+    """Whether the Trainer evaluates after the step that is ``ahead`` of the newest."""
     strategy = getattr(args.eval_strategy, "value", args.eval_strategy)
     step: int = state.global_step + ahead
     if strategy == "steps":

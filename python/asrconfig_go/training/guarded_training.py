@@ -10,7 +10,6 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from .._base import native
@@ -29,7 +28,6 @@ from .run_lock import RunLock
 from .run_record import folder_of
 
 if TYPE_CHECKING:
-    from ..monitor.memory_callback import AdaptiveMemoryCallback
     from .deadline_callback import DeadlineCallback
     from .restart import RunCheckpoints
 
@@ -43,24 +41,14 @@ _EVALUATION = ("evaluation_loop", "prediction_loop")
 class GuardedTraining:
     """``trainer.train(**train_arguments)`` under a guard, from a run's start_point or from where it was interrupted.
 
-    - Steps that run out of GPU memory are the guard's: they are computed again. What runs out of it outside of steps (a
-      callback, an optimizer step that was half done) ends the attempt; training then continues in this process from the
-      last complete checkpoint of this run, or from where it began, with half of the guard's limit, at most
-      ``max_retries`` times, 0 to 100. Batch size and accumulation stay, so samples, their order, the schedule and the
-      number of steps cannot change.
-    - ``resume=True`` continues from the newest complete checkpoint in ``output_dir``, or starts when there is none; a
-      path continues from that one. Samples, their order, the schedule and the random numbers are those of a run that
-      was not interrupted, and so is the effective batch, whatever ``args`` and the hardware are now. Random
-      augmentation in loader workers, and datasets whose own order changes, cannot be repeated.
-    - ``save_by`` saves a checkpoint and stops before a moment: ``"11h30m"`` from now, ``"17:45"`` today, or
-      ``"2026-03-01T06:30"``. With ``resume=True`` the same call continues exactly.
-    - ``preflight`` is handed to the guard that is attached. One that is attached already stays when this ends.
-    - With several processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller
-      limit is stored, and the error says what to restart with. With DeepSpeed and FSDP that is so for steps, too.
+    The guard computes steps again that run out of GPU memory. Where memory runs out outside of steps (a callback, an
+    optimizer step that was half done), training continues in this process from the last complete checkpoint of this
+    run, or from where it began, with half of the guard's limit, at most ``max_retries`` times, 0 to 100. With several
+    processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller limit is
+    stored, and the error names what to restart with. See ``manager.train`` for ``resume``, ``save_by`` and ``profile``.
 
-    ``profile`` is how many optimizer steps are recorded by PyTorch's profiler, see ``manager.train``.
-
-    ``callback`` is added to the trainer if it is not there; the sampling of every ``AdaptiveMemoryCallback`` ends with
+    ``preflight`` is passed to the guard that is attached; a guard that is attached already stays when this ends.
+    ``callback`` is added to the trainer if it is not there. The sampling of every ``AdaptiveMemoryCallback`` ends with
     the training, after exceptions and Ctrl-C too.
     """
 
@@ -71,7 +59,7 @@ class GuardedTraining:
         resume: bool | str | os.PathLike[str] = False,
         max_retries: int = MAX_RETRIES,
         preflight: bool | float = False,
-        callback: AdaptiveMemoryCallback | None = None,
+        callback: Any = None,
         save_by: str | None = None,
         profile: int | None = None,
         **train_arguments: Any,
@@ -80,40 +68,35 @@ class GuardedTraining:
 
         The lock is held until ``train`` ends, or until this object does.
         """
+        from ..guard import guard_of
+        from .step_profile import StepProfile
+
         _check(trainer, resume, max_retries, train_arguments)
         self._deadline = deadline_of(save_by) if save_by is not None else None
         self._stop: DeadlineCallback | None = None
-        self._lock = RunLock(folder_of(trainer).path) if trainer.is_world_process_zero() else None
-        try:
-            self._read(trainer, resume, max_retries, preflight, callback, profile, train_arguments)
-        except BaseException:
-            self._release()  # a notebook keeps the exception, and this object with it
-            raise
-
-    def _read(
-        self, trainer: Any, resume: Any, max_retries: int, preflight: Any, callback: Any, profile: Any, arguments: Any
-    ) -> None:
-        from .step_profile import StepProfile
-
         self._profile = None if profile is None else StepProfile(profile)
-        self.trainer, self.max_retries, self.arguments = trainer, max_retries, arguments
+        self.trainer, self.max_retries, self.arguments = trainer, max_retries, train_arguments
         self._options: dict[str, Any] = {"preflight": preflight} if preflight else {}
-        from ..guard import guard_of
-
         self._callback, self._guard = callback, guard_of(trainer)
-        self._seen = len(self._guard.events) if self._guard else 0
-        self._seen_bad = len(self._guard.bad_batches) if self._guard else 0
-        self._start = start_point(trainer, resume)
-        self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
-        self._record, self._folder = self._start.record, folder_of(trainer)
-        self._events, self._retries, self._maybe_retries = list(self._record.events), 0, 0
-        self._bad_batches = list(self._record.bad_batches)
+        self._events_before = len(self._guard.events) if self._guard else 0
+        self._bad_before = len(self._guard.bad_batches) if self._guard else 0
+        self._retries, self._maybe_retries = 0, 0
         self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
         self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
         self._journal: RunCheckpoints | None = None
+        self._folder = folder_of(trainer)
+        self._lock = RunLock(self._folder.path) if trainer.is_world_process_zero() else None
+        try:
+            self._start = start_point(trainer, resume)
+        except BaseException:
+            self._release()  # a notebook keeps the exception, and this object with it
+            raise
+        self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
+        self._record = self._start.record
+        self._events, self._bad_batches = list(self._record.events), list(self._record.bad_batches)
 
     def train(self) -> Any:
-        """What ``trainer.train()`` gives.
+        """What ``trainer.train()`` returns.
 
         Raises ``InfeasiblePlanError``, chained to the trainer's exception, when no smaller micro-batch or no retry is
         left. Any other exception is the trainer's own, with a note on what it means.
@@ -126,8 +109,8 @@ class GuardedTraining:
         except BaseException as error:
             if isinstance(error, StorageError):
                 error.hint += f"; then continue with resume=True (--resume): {saved_so_far(self._folder.path.parent)}"
-            kind, said = type(error).__name__, first_line(error)
-            self._error = kind if said == kind else f"{kind}: {said}"
+            kind, message = type(error).__name__, first_line(error)
+            self._error = kind if message == kind else f"{kind}: {message}"
             raise
         finally:
             try:
@@ -152,7 +135,7 @@ class GuardedTraining:
             error=self._error,
             finished=self._journal is not None and self._journal.nothing_left,
             changes=self._start.changes,
-            stopped=self._stop.told(self._folder.path.parent) if self._stop else "",
+            stopped=self._stop.summary(self._folder.path.parent) if self._stop else "",
             profile=self._profile.files if self._profile else (),
             bad_batches=tuple(self._record.bad_batches),
             bad_samples=self._guard.bad_clips if self._guard else 0,
@@ -163,14 +146,14 @@ class GuardedTraining:
         from .deadline_callback import DeadlineCallback
         from .restart import InitialState, RunCheckpoints
 
-        trainer, record = self.trainer, self._record
+        trainer = self.trainer
         self._attach()
         if self._callback is not None:
             self._callback.attach(trainer)
         if self._profile is not None:
             trainer.add_callback(self._profile)
             self._undo += [lambda: trainer.remove_callback(self._profile), self._profile.close]
-        use_batch(trainer, record.batch[:2])
+        use_batch(trainer, self._record.batch[:2])
         self._journal = RunCheckpoints(trainer, self._start, self._folder, self._news)
         self._undo += [self._journal.install(), use_stream(trainer), _same_loader(trainer)]
         self._initial = InitialState(trainer, self._folder.path)
@@ -184,7 +167,6 @@ class GuardedTraining:
             self._undo.append(lambda: trainer.remove_callback(self._stop))
 
     def _attach(self) -> None:
-        """Attach a guard, if there is none, with the run's limits."""
         from ..guard import attach
 
         own = self._guard is None
@@ -195,13 +177,16 @@ class GuardedTraining:
             self._guard.budgets[place].lower(samples, values)
 
     def _attempts(self) -> Any:
+        from transformers.trainer_utils import TrainOutput
+
         from .restart import AllStepsMade
 
         while True:
             try:
                 return self.trainer.train(resume_from_checkpoint=self._resume, **self.arguments)
-            except AllStepsMade:
-                return _nothing_left(self.trainer)
+            except AllStepsMade:  # the model has the checkpoint's weights
+                self.trainer.is_in_train = False
+                return TrainOutput(self.trainer.state.global_step, math.nan, {})
             except Exception as error:
                 restart = self._decide(error)
                 if restart is None:
@@ -211,14 +196,12 @@ class GuardedTraining:
             self._go_on(restart)
 
     def _close(self) -> None:
-        from ..monitor.memory_callback import AdaptiveMemoryCallback
-
         self._news()
         # Where another process has failed, it has stored what this one does not know.
         if self.trainer.args.should_save and self._record.max_steps and (self._alone or not self._error):
             self._folder.write(self._record)
         for callback in self.trainer.callback_handler.callbacks:
-            if isinstance(callback, AdaptiveMemoryCallback):
+            if getattr(callback, "samples_memory", False):
                 callback.stop()
         while self._undo:
             self._undo.pop()()
@@ -228,18 +211,17 @@ class GuardedTraining:
             self._lock.release()
 
     def _news(self) -> bool:
-        """Bring the record up to date; whether it changed."""
+        """Update the record; returns whether it changed."""
         if self._guard is None:
             return False
         record, guard = self._record, self._guard
         limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
-        bad_batches = self._bad_batches + guard.bad_batches[self._seen_bad :]
-        counts = len(self._events) + len(guard.events) - self._seen, len(bad_batches)
+        events = self._events + guard.events[self._events_before :]
+        bad_batches = self._bad_batches + guard.bad_batches[self._bad_before :]
+        counts = (len(events), len(bad_batches))
         if (limits, counts) == (record.limits, (len(record.events), len(record.bad_batches))):
             return False
-        record.limits = limits
-        record.events = self._events + guard.events[self._seen :]
-        record.bad_batches = bad_batches
+        record.limits, record.events, record.bad_batches = limits, events, bad_batches
         return True
 
     def _decide(self, error: Exception) -> Restart | None:
@@ -247,21 +229,24 @@ class GuardedTraining:
         if isinstance(error, AsrConfigError):
             return None  # the guard's last word
         try:
-            found = classify(error)
-            if found["class"] not in ("gpu_oom", "maybe"):
-                if found["class"] != "other":
-                    note(error, found["advice"])
+            diagnosis = classify(error)
+            if diagnosis["class"] not in ("gpu_oom", "maybe"):
+                if diagnosis["class"] != "other":
+                    note(error, diagnosis["advice"])
                 return None
-            place = "evaluation" if _in_evaluation(error.__traceback__) else "training"
+            names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
+            place = "training" if names.isdisjoint(_EVALUATION) else "evaluation"
             if place == "training" and self._guard is not None and self._guard.unfit:
                 return None  # no micro-batch would be smaller; the guard has said why
             before = self._limit(place)
-            decided = self._halved(found["class"], before)
+            request = {"class": diagnosis["class"], "micro_batch": before, "retries": self._retries}
+            request |= {"maybe_retries": self._maybe_retries, "max_retries": self.max_retries}
+            decided: dict[str, Any] = native.call("recovery.next", request)
         except LibraryError as unavailable:
             note(error, f"no recovery was tried: {unavailable}")
             return None
         if not decided["retry"]:
-            if found["class"] == "maybe":
+            if diagnosis["class"] == "maybe":
                 note(error, decided["reason"])
                 return None
             raise InfeasiblePlanError(
@@ -275,7 +260,7 @@ class GuardedTraining:
         return restart
 
     def _limit(self, place: str) -> int:
-        """The samples of a micro-batch, at most; where they are limited by length, of one that ran out of memory."""
+        """The most samples of a micro-batch; where values limit it, those of the last that ran out of memory."""
         args = self.trainer.args
         batch = int(args.train_batch_size if place == "training" else args.eval_batch_size)
         if self._guard is None:
@@ -286,33 +271,24 @@ class GuardedTraining:
         lowered = [e.micro_batch_after for e in self._record.events if e.place in places and budget.values is not None]
         return min([batch, *lowered[-1:], budget.samples or batch])
 
-    def _halved(self, found: str, micro_batch: int) -> dict[str, Any]:
-        state = {"class": found, "micro_batch": micro_batch}
-        state |= {"retries": self._retries, "maybe_retries": self._maybe_retries, "max_retries": self.max_retries}
-        decided: dict[str, Any] = native.call("recovery.next", state)
-        return decided
-
     def _can_go_on(self, error: Exception, restart: Restart) -> bool:
         assert self._journal is not None  # set up before anything can fail
         if not self._alone:
             self._store(restart)
             launcher = "restart all processes, as torchrun --max-restarts=3 does, with manager.train(…, resume=True)"
             size = f"in micro-batches of {restart.after} instead of {restart.before}, the same effective batch"
-            note(error, f"GPU memory ran out: {launcher}; it continues from the last checkpoint {size}")
-            return False
-        if lost := self._journal.states.lost():
-            note(error, f"GPU memory ran out, and training cannot restart: {listed(lost)} would not be put back")
-            return False
-        if self._journal.latest() is None and self._begin is None and not self._initial.can_restore():
-            note(
-                error,
-                "GPU memory ran out: there is neither a checkpoint of this run nor its initial state to continue from",
-            )
-            return False
-        return True
+            reason = f": {launcher}; it continues from the last checkpoint {size}"
+        elif lost := self._journal.states.lost():
+            reason = f", and training cannot restart: {listed(lost)} would not be put back"
+        elif self._journal.latest() is None and self._begin is None and not self._initial.can_restore():
+            reason = ": there is neither a checkpoint of this run nor its initial state to continue from"
+        else:
+            return True
+        note(error, f"GPU memory ran out{reason}")
+        return False
 
     def _store(self, restart: Restart) -> None:
-        """Leave the smaller micro-batch for the next start; by the process that failed, the first or not."""
+        """Store the smaller micro-batch for the next start, from whichever process failed."""
         devices = max(1, self.trainer.args.n_gpu)
         if not sharded(self.trainer) and devices == 1:
             self._shrink(restart)
@@ -328,7 +304,7 @@ class GuardedTraining:
         budget.lower(restart.after if budget.samples is not None or values is None else None, values)
 
     def _go_on(self, restart: Restart) -> None:
-        """Free what the failed attempt holds, and set the trainer up for the next one."""
+        """Free what the failed attempt holds, and set up the trainer for the next one."""
         assert self._guard is not None and self._journal is not None
         self._shrink(restart)
         self._guard.let_go()
@@ -346,20 +322,17 @@ class GuardedTraining:
         logger.warning("%s; continuing from %s", self._record.restarts[-1], self._resume or "the start")
 
 
-def _nothing_left(trainer: Any) -> Any:
-    """What ``trainer.train()`` gives, of a run that had made all its steps; the model has the checkpoint's weights."""
-    from transformers.trainer_utils import TrainOutput
-
-    trainer.is_in_train = False
-    return TrainOutput(trainer.state.global_step, math.nan, {})
-
-
 def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any]) -> None:
     if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= _MAX_RETRIES:
         raise InvalidArgumentError(f"max_retries = {max_retries!r} is not a whole number from 0 to 100", "3 is usual")
     if not isinstance(resume, bool | str | os.PathLike) or resume == "":
         raise InvalidArgumentError(f"resume = {resume!r} is not True, False or a path", "True takes the newest one")
-    _check_names(trainer, arguments)
+    from transformers import Trainer
+
+    parameters = inspect.signature(trainer.train).parameters
+    names = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
+    if len(names) == len(parameters) or type(trainer).train is Trainer.train:  # older ones take more, and refuse later
+        check_keywords(arguments, [*_OPTIONS, *names], "manager.train")
     if "resume_from_checkpoint" in arguments:
         raise InvalidArgumentError("resume_from_checkpoint is the Trainer's", "pass resume=True, or resume=a path")
     if arguments.get("trial") is not None:
@@ -374,16 +347,6 @@ def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any
         )
 
 
-def _check_names(trainer: Any, arguments: dict[str, Any]) -> None:
-    """Raise ``InvalidArgumentError`` for what neither ``manager.train`` nor the Trainer's ``train`` takes."""
-    from transformers import Trainer
-
-    taken = inspect.signature(trainer.train).parameters
-    own = [name for name, parameter in taken.items() if parameter.kind is not parameter.VAR_KEYWORD]
-    if len(own) == len(taken) or type(trainer).train is Trainer.train:  # older ones take more, and refuse it later
-        check_keywords(arguments, [*_OPTIONS, *own], "manager.train")
-
-
 def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
     """Set the Trainer's batch of a device and its accumulation steps, also where it has taken them already."""
     args = trainer.args
@@ -393,7 +356,7 @@ def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
 
 
 def _same_loader(trainer: Any) -> Callable[[], None]:
-    """Make the training loader one that can be repeated; gives the way back.
+    """Make the training loader one that can be repeated; returns the function that undoes it.
 
     Its batch size is that of ``args``, where some versions take the checkpoint's. Lasting workers get their seed from a
     generator of their own: the global one, which orders are drawn from, would be asked for it once in a run, and once
@@ -407,15 +370,11 @@ def _same_loader(trainer: Any) -> Callable[[], None]:
         trainer._train_batch_size = trainer.args.train_batch_size
         loader = original()
         if getattr(loader, "persistent_workers", False) and loader.generator is None:
-            for each in (loader, getattr(loader, "base_dataloader", loader)):
-                each.generator = torch.Generator().manual_seed(torch.initial_seed())
+            for part in (loader, getattr(loader, "base_dataloader", loader)):
+                part.generator = torch.Generator().manual_seed(torch.initial_seed())
         return loader
 
     return override(trainer, "get_train_dataloader", get_train_dataloader)
-
-
-def _in_evaluation(trace: TracebackType | None) -> bool:
-    return any(frame.f_code.co_name in _EVALUATION for frame, _ in traceback.walk_tb(trace))
 
 
 def _let_go(trainer: Any) -> None:
@@ -443,8 +402,8 @@ def _let_go(trainer: Any) -> None:
 
 
 def _renew_accelerator(trainer: Any) -> None:
-    """Make the accelerator again: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
-    given = trainer.args.accelerator_config.gradient_accumulation_kwargs
-    if given:
-        given.pop("num_steps", None)  # written there by the trainer when it made the first one
+    """Create the accelerator again: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
+    options = trainer.args.accelerator_config.gradient_accumulation_kwargs
+    if options:
+        options.pop("num_steps", None)  # written there by the trainer when it made the first one
     trainer.create_accelerator_and_postprocess()

@@ -23,7 +23,7 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
     By itself it would decode every clip to find their lengths, or fail, as it does with a column of a dataset with a
     transform. The groups are those of a column that ``add_durations`` makes. Evaluation keeps the dataset's order
     without one. Nothing is looked at before the Trainer makes its samplers; where the lengths are not known then,
-    ``InvalidArgumentError`` is raised. Gives the way back.
+    ``InvalidArgumentError`` is raised. Returns the function that undoes it.
     """
     if _KEY in trainer.__dict__:
         return lambda: None
@@ -40,14 +40,21 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
         try:
             return train(*args)
         except ValueError as error:
-            raise _unknown(trainer, len(dataset), len(durations)) from error
+            column, rows = trainer.args.length_column_name, len(durations)
+            counts = f"were measured of {rows} rows, not of these {len(dataset)}"
+            raise InvalidArgumentError(
+                f"rows cannot be grouped by length: the training set has no column {column!r}, and durations "
+                + (counts if rows else "of all rows were not measured"),
+                f"dataset = asrconfig_go.add_durations(dataset, {column!r}), or plan from the whole training set",
+            ) from error
 
     def get_eval_sampler(dataset: Any) -> Any:
         if not _groups(trainer.args) or not hasattr(dataset, "__len__"):
             return evaluate(dataset)
         if (lengths := _column(trainer, dataset)) is not None:
             return _by_lengths(trainer, lengths, evaluate)
-        if _holds_inputs(trainer, dataset):
+        names = getattr(getattr(trainer, "processing_class", None), "model_input_names", None) or ("input_ids",)
+        if names[0] in (getattr(dataset, "column_names", None) or ()):  # the Trainer takes the lengths of that column
             return evaluate(dataset)
         name, value = _setting(trainer.args)
         undo = override(trainer.args, name, False if value is True else "random")
@@ -70,7 +77,7 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
 
 
 def _setting(args: Any) -> tuple[str, Any]:
-    """The argument by which a Trainer groups, and its value; the second is the name before transformers 5."""
+    """The argument that makes a Trainer group by length, and its value; its name depends on transformers' version."""
     for name in ("train_sampling_strategy", "group_by_length"):
         if hasattr(args, name):
             return name, getattr(args, name)
@@ -91,20 +98,14 @@ def _column(trainer: Any, dataset: Any) -> list[Any] | None:
 
 
 def _measured(clips: int, config: PlanRecord | None, durations: array[float]) -> list[int] | None:
-    """The lengths of a training set of so many clips as ``add_durations`` writes them; None where it is another one."""
+    """The measured lengths as ``add_durations`` writes them; None unless they are of this training set."""
     readable = array("d", (0.0 if math.isnan(s) else s for s in durations))
     seconds = known_seconds(clips, config, readable)
     return None if seconds is None else [round(s * SAMPLING_RATE) for s in seconds]
 
 
-def _holds_inputs(trainer: Any, dataset: Any) -> bool:
-    """Whether a column of the dataset is the model's input, whose lengths the Trainer takes."""
-    names = getattr(getattr(trainer, "processing_class", None), "model_input_names", None) or ("input_ids",)
-    return names[0] in (getattr(dataset, "column_names", None) or ())
-
-
 def _by_lengths(trainer: Any, lengths: list[Any], make: Callable[[Any], Any]) -> Any:
-    """The Trainer's own sampler of a dataset that has nothing but its column of lengths."""
+    """The Trainer's own sampler, made with a dataset of the lengths alone."""
     from datasets import Dataset
 
     column = Dataset.from_dict({trainer.args.length_column_name: lengths})
@@ -116,12 +117,3 @@ def _by_lengths(trainer: Any, lengths: list[Any], make: Callable[[Any], Any]) ->
     if hasattr(sampler, "lengths"):
         sampler.lengths = lengths  # a column is read row by row, which takes long
     return sampler
-
-
-def _unknown(trainer: Any, clips: int, measured: int) -> InvalidArgumentError:
-    column = trainer.args.length_column_name
-    known = f"were measured of {measured} rows, not of these {clips}" if measured else "of all rows were not measured"
-    return InvalidArgumentError(
-        f"rows cannot be grouped by length: the training set has no column {column!r}, and durations {known}",
-        f"dataset = asrconfig_go.add_durations(dataset, {column!r}), or plan from the whole training set",
-    )

@@ -19,7 +19,6 @@ from ..plan.traced_answers import HOST_BYTES
 logger: logging.Logger = logging.getLogger(__name__)
 
 _GRADIENT_BYTES = 4
-_LITTLE = 1.05  # times as long
 
 
 class PlanNotFollowedWarning(UserWarning):
@@ -35,20 +34,15 @@ def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: f
     available, context = memory.target.available_bytes, memory.target.context_bytes
     if available is None or context is None:
         return config.budget_bytes - HOST_BYTES if config is not None and config.budget_bytes > HOST_BYTES else None
-    own = _own_budget(trainer, config)
-    allowed: int = (int(available * margin) if own is None else own) - context
+    allowed: int = int(available * margin)
+    devices = () if config is None else config.devices
+    if len({device.budget_bytes for device in devices}) > 1:  # a memory model is of the tightest card
+        own = planned_device(devices, trainer.args.local_process_index)
+        allowed = allowed if own is None else own.budget_bytes
+    allowed -= int(context)
     if trainer.args.world_size > 1:
         allowed -= _GRADIENT_BYTES * sum(p.numel() for p in trainer.model.parameters() if p.requires_grad)
     return max(1, allowed)
-
-
-def _own_budget(trainer: Any, config: PlanRecord | None) -> int | None:
-    """What the plan may use of this process's card, where the cards differ: a memory model is of the tightest."""
-    devices = () if config is None else config.devices
-    if len({device.budget_bytes for device in devices}) < 2:
-        return None
-    own = planned_device(devices, trainer.args.local_process_index)
-    return None if own is None else own.budget_bytes
 
 
 def use_planned_batches(
@@ -58,22 +52,22 @@ def use_planned_batches(
 
     ``durations`` are the seconds of the clips of the training set, in its order. Without them, where the Trainer cannot
     take chosen clips, or where the guard does not know what the loss divides by, steps stay in random order with the
-    Trainer's own batches, and a warning says why. Gives the way back.
+    Trainer's own batches, and a warning says why. Returns the function that undoes it.
     """
     from ..batching import StepSampler, memory_table, use_batches
     from ..streams import StreamBatches
     from .guarded_training import use_batch
 
-    args, known = trainer.args, _knows_rule(trainer)
+    args, knows_rule = trainer.args, _knows_rule(trainer)
     before = (args.per_device_train_batch_size, args.gradient_accumulation_steps)
     share = before[0] * before[1]
     if isinstance(trainer.train_dataset, StreamBatches):
-        use_batch(trainer, (share, 1) if known else before)
+        use_batch(trainer, (share, 1) if knows_rule else before)
         return lambda: use_batch(trainer, before)
-    if not known:
+    if not knows_rule:
         _not_followed(config, "what the loss divides by is not known: guard.notes says why")
         return lambda: None
-    seconds = _of_the_training_set(trainer, config, durations, memory, limit)
+    seconds = _clip_seconds(trainer, config, durations)
     if seconds is None:
         return lambda: None
     mode = "random" if config.length_handling == "grouped" else config.length_handling
@@ -104,7 +98,7 @@ def use_planned_batches(
 def planned_shares(trainer: Any, config: PlanRecord, mode: str) -> list[int] | None:
     """The clips of each process in a step, by the speed of its GPU; None where they are even.
 
-    All processes call it, as they tell each other what the plan gives their GPUs.
+    All processes must call it: they exchange what is planned for their GPUs.
     """
     import torch
 
@@ -112,10 +106,10 @@ def planned_shares(trainer: Any, config: PlanRecord, mode: str) -> list[int] | N
     if args.world_size == 1 or not torch.distributed.is_initialized():
         return None
     own = planned_device(config.devices, args.local_process_index)
-    found = torch.zeros(args.world_size, dtype=torch.int64, device=args.device)
-    found[args.process_index] = own.samples if own and mode != "packed" and _knows_rule(trainer) else 0
-    torch.distributed.all_reduce(found)
-    shares, planned = found.tolist(), [device.samples for device in config.devices]
+    gathered = torch.zeros(args.world_size, dtype=torch.int64, device=args.device)
+    gathered[args.process_index] = own.samples if own and mode != "packed" and _knows_rule(trainer) else 0
+    torch.distributed.all_reduce(gathered)
+    shares, planned = gathered.tolist(), [device.samples for device in config.devices]
     if len(set(planned)) < 2:
         return None
     if sorted(shares) == sorted(planned) and sum(shares) == args.train_batch_size * args.world_size:
@@ -136,10 +130,7 @@ def _knows_rule(trainer: Any) -> bool:
     return guard is not None and guard.knows_rule
 
 
-def _of_the_training_set(
-    trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None
-) -> array[float] | None:
-    """The seconds of each clip of the Trainer's dataset, if they are known."""
+def _clip_seconds(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:
     size = getattr(trainer.train_dataset, "__len__", None)
     if size is None:
         _not_followed(config, "the dataset is a plain stream: train on config.stream(dataset)")
@@ -147,36 +138,16 @@ def _of_the_training_set(
     if (seconds := known_seconds(size(), config, durations)) is not None:
         return seconds
     words = WORDS[config.row_kind]
-    loss = _loss_of_time(trainer, config, durations, memory, limit)
     if len(durations) == size():
         rows = [row for row, s in enumerate(durations) if math.isnan(s)]
-        named = f"row{'s' * (len(rows) > 1)} {listed(rows)}"
-        unreadable = f"{len(rows)} of {size()} {words.nouns}"
-        why = f"{words.lengths} of {unreadable} are not known, as of files that cannot be read: {named}"
+        unreadable = f"{len(rows)} of {size()} {words.nouns} are not known, as of files that cannot be read"
+        reason = f"{words.lengths} of {unreadable}: row{'s' * (len(rows) > 1)} {listed(rows)}"
         advice = "train on config.select(dataset), which leaves them out"
     else:
-        why = f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size()}"
+        reason = f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size()}"
         advice = "plan with the dataset that is trained on, as it is after filtering: create_optimal_config(dataset, …)"
-    _not_followed(config, why, f"{loss}: {advice}")
+    _not_followed(config, reason, f": {advice}")
     return None
-
-
-def _loss_of_time(trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None) -> str:
-    """What an epoch takes without the plan's steps, in words; "" where that is not known or little."""
-    from ..batching import compare_batching, memory_table
-
-    longest = math.inf if config.max_length_s is None else config.max_length_s
-    seconds = array("d", (s for s in durations if s <= longest))
-    args = trainer.args
-    step = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
-    mode = "random" if config.length_handling == "grouped" else config.length_handling
-    try:
-        fits = ((max(seconds), step),) if memory is None else memory_table(memory, max(seconds), limit)
-        costs = {"ranks": args.world_size, "overhead_s": config.micro_batch_overhead_s}
-        speed = compare_batching(seconds, step, fits, **costs).find(mode, "optimal").speed
-    except (AsrConfigError, ValueError):  # of no clip, or of steps of another size than can be compared
-        return ""
-    return f", and an epoch takes about {speed:.2g} times as long as planned" if speed > _LITTLE else ""
 
 
 def known_seconds(clips: int, config: PlanRecord | None, durations: array[float]) -> array[float] | None:
@@ -188,10 +159,10 @@ def known_seconds(clips: int, config: PlanRecord | None, durations: array[float]
     return None
 
 
-def _not_followed(config: PlanRecord, why: str, then: str = "") -> None:
+def _not_followed(config: PlanRecord, reason: str, then: str = "") -> None:
     rows = WORDS[config.row_kind].nouns
     warnings.warn(
-        f"the plan's {config.length_handling} steps are not taken ({why}); {rows} come in random order{then}",
+        f"the plan's {config.length_handling} steps are not taken ({reason}); {rows} come in random order{then}",
         PlanNotFollowedWarning,
         stacklevel=5,
     )

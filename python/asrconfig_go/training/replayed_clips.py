@@ -13,6 +13,7 @@ import torch
 from .._base.choices import Precision
 from .._base.out_of_memory import clear_frames, first_line, free_memory
 from .._base.random_state import cpu_generators_kept, set_cpu_state
+from ..bad_clips.saved_batch import state_of_plain
 from ..batching.collated_batch import batch_size, piece
 from ..batching.padding import each_trimmed
 from ..memory.probe import gradients_aside
@@ -42,27 +43,26 @@ class Replays:
 
     def __init__(self, model: Any, device: Any, precision: Precision, random: list[dict[str, Any]]) -> None:
         self._model, self._device, self._precision = model, device, precision
-        self._random = [_state(each) for each in random]
+        self._random = [state_of_plain(state) for state in random]
 
     def clips(self, number: int, batch: dict[str, Any], training: bool = False) -> list[Replayed]:
         """Every clip of batch ``number`` alone, with the batch's padding, or without it where that makes all fail."""
         parts = [piece(batch, i, i + 1) for i in range(batch_size(batch))]
-        found = [self._run(number, part, training) for part in parts]
-        if len(found) > 1 and all(each.error for each in found):
-            unpadded = [self._run(number, part, training) for part in each_trimmed(batch, parts, self._model)]
-            return unpadded if any(each.error for each in unpadded) else found
-        return found
-
-    def whole(self, number: int, batch: dict[str, Any]) -> Replayed:
-        """The batch as it was collated."""
-        return self._run(number, batch, False)
+        padded = [self.run(number, part, training) for part in parts]
+        if len(padded) > 1 and all(clip.error for clip in padded):
+            unpadded = [self.run(number, part, training) for part in each_trimmed(batch, parts, self._model)]
+            return unpadded if any(clip.error for clip in unpadded) else padded
+        return padded
 
     def in_other_precisions(self, number: int, batch: dict[str, Any], i: int) -> dict[str, float | None]:
         """The loss of clip ``i`` in the precisions that reach further than the training's."""
         others = _EXACTER[self._precision]
-        return {other: self._run(number, piece(batch, i, i + 1), False, other).loss for other in others}
+        return {other: self.run(number, piece(batch, i, i + 1), False, other).loss for other in others}
 
-    def _run(self, number: int, part: dict[str, Any], training: bool, precision: Precision | None = None) -> Replayed:
+    def run(
+        self, number: int, part: dict[str, Any], training: bool = False, precision: Precision | None = None
+    ) -> Replayed:
+        """Compute a part of batch ``number``, or all of it."""
         gpu = self._device.type == "cuda"
         if gpu:
             torch.cuda.reset_peak_memory_stats(self._device)
@@ -82,8 +82,9 @@ class Replays:
         model, mode = self._model, self._model.training
         with cpu_generators_kept(), gradients_aside(list(model.parameters())):
             set_cpu_state(self._random[number])
+            dtype = _DTYPES.get(precision)
             try:
-                with self._autocast(precision):
+                with torch.autocast(self._device.type, dtype=dtype) if dtype else contextlib.nullcontext():
                     out = model.train(training)(**inputs)
             finally:
                 model.train(mode)
@@ -91,12 +92,6 @@ class Replays:
             loss.backward()
             gradients = [p.grad.float().norm() for p in model.parameters() if p.grad is not None]
             return float(loss.detach()), float(torch.stack(gradients).norm()) if gradients else 0.0
-
-    def _autocast(self, precision: Precision) -> contextlib.AbstractContextManager[Any]:
-        if precision == "fp32":
-            return contextlib.nullcontext()
-        found: contextlib.AbstractContextManager[Any] = torch.autocast(self._device.type, dtype=_DTYPES[precision])
-        return found
 
 
 def standing_out(clips: list[Replayed]) -> list[bool]:
@@ -106,13 +101,3 @@ def standing_out(clips: list[Replayed]) -> list[bool]:
     norms = [clip.gradient_norm or 0.0 for clip in clips]
     usual = statistics.median(norms) if len(norms) > 1 else math.inf
     return [norm > MOST_TIMES * usual for norm in norms]
-
-
-def _state(state: dict[str, Any]) -> dict[str, Any]:
-    """As ``set_cpu_state`` takes it."""
-    import numpy as np
-
-    version, internal, gauss = state["python"]
-    kind, keys, *rest = state["numpy"]
-    numpy = (kind, np.array(keys, dtype=np.uint32), *rest)
-    return {"python": (version, tuple(internal), gauss), "numpy": numpy, "torch": state["torch"]}

@@ -31,7 +31,7 @@ from .run_settings import changes_schedule
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _INITIAL_STATE = "initial-state.pt"
-_LOOKED = 2  # steps before which callbacks are looked at: some make their tensors at the end of the first
+_LOOKS = 2  # steps before which callbacks are looked at: some make their tensors at the end of the first
 
 
 class AllStepsMade(Exception):
@@ -50,7 +50,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, trainer: Any, start: StartPoint, folder: RunFolder, changed: Callable[[], bool]) -> None:
         self._trainer, self._folder, self._changed = trainer, folder, changed
-        self._record, self._known = start.record, start.known
+        self._record, self._has_record = start.record, start.has_record
         self._begin = start.begin or cpu_state()
         self._epochs = dict(start.epochs)  # by the global step at which they begin
         self._start = start.checkpoint
@@ -58,21 +58,21 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         self.states = CallbackStates(trainer)
         self.nothing_left = False
         """Whether the run had made all its steps before this process began."""
-        self._changes, self._lost, self._looked = start.changes, list[str](), 0
+        self._changes, self._lost, self._looks = start.changes, list[str](), 0
         self._source = start.checkpoint  # what the Trainer loads
         self._resuming = start.checkpoint is not None
-        self._told = False
+        self._has_begun = False
 
     def install(self) -> Callable[[], None]:
-        """Take effect; gives the way back."""
+        """Take effect; returns the function that undoes it."""
         if self._start is not None:
             self.states.resume(self._start)
         self.states.keep(None)
-        if self._known:
+        if self._has_record:
             set_cpu_state(self._begin)  # the order of the samples starts from its seed
         if self._writes():  # the others write when training begins
             self._folder.drop_leftovers()
-            if not self._known and self._start is None:
+            if not self._has_record and self._start is None:
                 self._folder.clear()
                 self._folder.write(self._record)
         trainer = self._trainer
@@ -90,7 +90,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         return next((c for c in reversed(self._checkpoints) if not incomplete(c, self._record.processes)), None)
 
     def rewind(self, checkpoint: Path | None) -> int:
-        """Prepare for a retry from ``checkpoint``, or from where this process began (None); gives its global step."""
+        """Prepare for a retry from ``checkpoint``, or from where this process began (None); returns its step."""
         self.states.restore(checkpoint)
         self._source = checkpoint or self._start
         self._resuming = self._source is not None
@@ -106,11 +106,14 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         Here all processes have read what there was.
         """
         state.train_batch_size = args.train_batch_size
-        if not self._told:
-            self._told = True
+        if not self._has_begun:
+            self._has_begun = True
             self.nothing_left = self._resuming and 0 < state.max_steps <= state.global_step
             if self._trainer.is_world_process_zero():
-                self._tell(args)
+                if self.nothing_left:
+                    logger.warning("nothing is left to train in %s: %s", args.output_dir, FINISHED)
+                for change in self._changes:
+                    logger.warning("%s", f"{change.difference}: without effect" if self.nothing_left else change)
                 warn_of_little_space(self._trainer)
             self._go_by(args, state, **kwargs)
             if not self.nothing_left:
@@ -124,22 +127,12 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         if self._resuming and 0 < state.max_steps <= state.global_step and not _between_epochs(state):
             raise AllStepsMade  # within an epoch the Trainer would make one step more before it looks
 
-    def _tell(self, args: Any) -> None:
-        """Warn of a run without steps left, and of changed settings."""
-        if self.nothing_left:
-            logger.warning("nothing is left to train in %s: %s", args.output_dir, FINISHED)
-        for change in self._changes:
-            if self.nothing_left:
-                logger.warning("%s was %r, is %r: without effect", change.name, change.before, change.now)
-            else:
-                logger.warning("%s", change)
-
     def _go_by(self, args: Any, state: Any, **kwargs: Any) -> None:
         """Let the first step have the new schedule's learning rate, too, where the schedule is another now.
 
         The Trainer loads the old schedule's rate with the optimizer, and asks the new schedule from the second step on.
         """
-        planned = self._record.max_steps if self._known else 0
+        planned = self._record.max_steps if self._has_record else 0
         if self.nothing_left or not (planned not in (0, state.max_steps) or changes_schedule(self._changes)):
             return
         rates = _rates_of_schedule(kwargs.get("lr_scheduler"))
@@ -161,10 +154,10 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Name callbacks that no restart could put back, as soon as they hold something."""
-        if self._looked == _LOOKED:
+        if self._looks == _LOOKS:
             return
-        self._looked += 1
-        lost = [each for each in self.states.lost() if each not in self._lost]
+        self._looks += 1
+        lost = [name for name in self.states.lost() if name not in self._lost]
         if lost and self._trainer.is_world_process_zero():
             self._lost += lost
             logger.warning(
@@ -181,10 +174,9 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             return
         self._resuming = False
         if _between_epochs(state):
-            self._trainer._load_rng_state(str(self._source))  # as the Trainer will once more
+            self._trainer._load_rng_state(str(self._source))  # as the Trainer will again
             return
-        begun = [step for step in self._epochs if step <= state.global_step]
-        if begun:
+        if begun := [step for step in self._epochs if step <= state.global_step]:
             set_cpu_state(self._epochs[max(begun)])
         else:
             self._keep_epoch(state.global_step)
@@ -208,7 +200,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         self._folder.write_state(self._epochs[step], step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Renew the record when there is news."""
+        """Write the record where it has changed."""
         if self._changed():
             self._write()
 
@@ -216,23 +208,16 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         """Remember a checkpoint that was written whole; forget the epochs that none goes back to."""
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self._checkpoints = [c for c in self._checkpoints if c != checkpoint] + [checkpoint]
-        self._complete(checkpoint)
-        if checkpoint.name in self._record.foreign:
-            self._record.foreign.remove(checkpoint.name)
-            self._write()
-        self._drop_epochs(Path(args.output_dir))
-
-    def _complete(self, checkpoint: Path) -> None:
-        """Add to a checkpoint what the Trainer does not save. Without it, it is as good as one of the Trainer's."""
-        try:
+        try:  # without these, the checkpoint is as good as one of the Trainer's
             self.states.keep(checkpoint)
             if self._writes():
                 write_checksums(checkpoint)
         except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
             logger.warning("cannot add callbacks' states and checksums to %s: %s", checkpoint, error)
-
-    def _drop_epochs(self, output: Path) -> None:
-        own = [c for c in checkpoints(output) if c.name not in self._record.foreign]
+        if checkpoint.name in self._record.foreign:
+            self._record.foreign.remove(checkpoint.name)
+            self._write()
+        own = [c for c in checkpoints(Path(args.output_dir)) if c.name not in self._record.foreign]
         steps = [step_of(c) for c in [*own, *([self._start] if self._start and self._start.is_dir() else [])]]
         needed = {max((e for e in self._epochs if e <= step), default=0) for step in steps}
         needed.add(max(self._epochs, default=0))
@@ -248,7 +233,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
 
 
 def _rates_of_schedule(scheduler: Any) -> list[float]:
-    """Those of the step that it is at; none of schedules that depend on more than the step."""
+    """The learning rates of the current step; none for schedules that depend on more than the step."""
     scheduler = getattr(scheduler, "scheduler", scheduler)  # in accelerate's
     if not isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
         return []
@@ -263,7 +248,7 @@ def _between_epochs(state: Any) -> bool:
 
 @contextlib.contextmanager
 def _numpy_allowed() -> Iterator[None]:
-    """Let numpy's generator be read from checkpoints where the Trainer is older than torch's refusal of it."""
+    """Allow numpy's generator in checkpoints, where the Trainer is older than torch's refusal of it."""
     serialization = torch.serialization
     if not hasattr(serialization, "safe_globals"):
         yield
@@ -287,8 +272,8 @@ class InitialState:
 
         self._trainer = trainer
         self._path = folder / _INITIAL_STATE
-        given = trainer.optimizer
-        self._optimizer = given.optimizer if isinstance(given, AcceleratedOptimizer) else given
+        optimizer = trainer.optimizer
+        self._optimizer = optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer
         self._scheduler = None if trainer._created_lr_scheduler else trainer.lr_scheduler
         self._scheduler_state = copy.deepcopy(self._scheduler.state_dict()) if self._scheduler else None
         self._rng = rng_state()

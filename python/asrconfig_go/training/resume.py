@@ -22,12 +22,12 @@ class StartPoint:
     """What a call starts with: ``record`` is that of the run that it continues, or a new one.
 
     ``checkpoint`` is None where the run starts from its first step; ``begin`` and ``epochs`` are random numbers, see
-    ``RunFolder.read_states``; ``known`` says whether there was a record; ``changes`` are settings that are others now.
+    ``RunFolder.read_states``; ``has_record`` is whether the run had one; ``changes`` are the settings that changed.
     """
 
     checkpoint: Path | None
     record: RunRecord
-    known: bool = False
+    has_record: bool = False
     begin: dict[str, Any] | None = None
     epochs: dict[int, dict[str, Any]] = field(default_factory=dict)
     changes: tuple[Change, ...] = ()
@@ -44,110 +44,99 @@ def start_point(trainer: Any, resume: bool | str | os.PathLike[str]) -> StartPoi
         return StartPoint(None, replace(_record_of(trainer), foreign=[c.name for c in checkpoints(output)]))
     source = output if resume is True else Path(resume).resolve().parent
     folder = folder_of(trainer, source)
-    known = folder.read()
-    checkpoint = _newest(output, known) if resume is True else _given(Path(resume), known)
-    if known:
-        _check_same(trainer, known, source)
+    previous = folder.read()
+    checkpoint = _newest(output, previous) if resume is True else _named_checkpoint(Path(resume), previous)
+    if previous:  # nothing is loaded before that is known to fit
+        check_model(previous.model, model_record(trainer.model), source)
+        check_optimizer(previous.settings, settings_of(trainer), source)
+        check_rows(previous.samples, _samples(trainer), source)
     if checkpoint and trainer.args.ignore_data_skip:
         logger.warning(
             "ignore_data_skip=True: the epoch that %s is in begins again, with clips seen before", checkpoint
         )
-    begin, epochs = folder.read_states() if known else (None, {})
+    begin, epochs = folder.read_states() if previous else (None, {})
     done = step_of(checkpoint) if checkpoint else 0
     epochs = {step: state for step, state in epochs.items() if checkpoint and step <= done}
-    later = [c.name for c in checkpoints(output) if step_of(c) > done or not checkpoint]
-    if source.resolve() != output.resolve():
-        later = [c.name for c in checkpoints(output)]
-    record = _continued(trainer, known) if known else _record_of(trainer)
+    elsewhere = source.resolve() != output.resolve()
+    later = [c.name for c in checkpoints(output) if step_of(c) > done or not checkpoint or elsewhere]
+    record = _continued(trainer, previous) if previous else _record_of(trainer)
     # What is there of other runs, or behind the checkpoint, does not belong to the run until it is saved again.
     record.foreign = sorted({*record.foreign, *later})
-    found = changes(known.settings, settings_of(trainer), checkpoint is not None) if known else ()
-    return StartPoint(checkpoint, record, known is not None, begin, epochs, found)
+    changed = changes(previous.settings, settings_of(trainer), checkpoint is not None) if previous else ()
+    return StartPoint(checkpoint, record, previous is not None, begin, epochs, changed)
 
 
-def _check_same(trainer: Any, known: RunRecord, folder: Path) -> None:
-    """Raise ``InvalidArgumentError`` where nothing of the run fits, before anything of it is loaded."""
-    check_model(known.model, model_record(trainer.model), folder)
-    check_optimizer(known.settings, settings_of(trainer), folder)
-    check_rows(known.samples, _samples(trainer), folder)
-
-
-def _newest(output: Path, known: RunRecord | None) -> Path | None:
-    found = newest_complete(output, known.foreign if known else (), known.processes if known else None)
-    if found is None:
+def _newest(output: Path, previous: RunRecord | None) -> Path | None:
+    newest = newest_complete(output, previous.foreign if previous else (), previous.processes if previous else None)
+    if newest is None:
         # On a first start this is expected.
-        level = logging.INFO if known is None and not checkpoints(output) else logging.WARNING
+        level = logging.INFO if previous is None and not checkpoints(output) else logging.WARNING
         logger.log(level, "%s holds no complete checkpoint of the run: training starts from its first step", output)
-    elif known is None:
-        logger.warning("%s was saved without a record of its run: the order in its epoch may be another", found)
-    return found
+    elif previous is None:
+        logger.warning("%s was saved without a record of its run: the order in its epoch may be another", newest)
+    return newest
 
 
-def _given(checkpoint: Path, known: RunRecord | None) -> Path:
+def _named_checkpoint(checkpoint: Path, previous: RunRecord | None) -> Path:
     if not checkpoint.is_dir():
         raise NotFoundError(f"there is no checkpoint {checkpoint}", "resume=True takes the newest complete one")
-    why = incomplete(checkpoint, known.processes if known else None)
-    if why:
+    if reason := incomplete(checkpoint, previous.processes if previous else None):
         hint = "resume=True takes the newest complete one"
-        raise CorruptFileError(f"{checkpoint} is not complete or damaged: {why}", hint)
+        raise CorruptFileError(f"{checkpoint} is not complete or damaged: {reason}", hint)
     return checkpoint
 
 
 def _record_of(trainer: Any) -> RunRecord:
-    """A new one, of what ``args`` say."""
     args = trainer.args
-    batch = (args.per_device_train_batch_size, args.gradient_accumulation_steps, _devices(args))
+    devices = int(args.world_size * max(1, args.n_gpu))
+    batch = (args.per_device_train_batch_size, args.gradient_accumulation_steps, devices)
     return RunRecord(
         batch, args.world_size, _samples(trainer), _gpu(args),
         settings=settings_of(trainer), model=model_record(trainer.model),
     )  # fmt: skip
 
 
-def _continued(trainer: Any, known: RunRecord) -> RunRecord:
-    """``known`` on this machine: its effective batch in batches that ``args`` allow; limits of another GPU are void."""
+def _continued(trainer: Any, previous: RunRecord) -> RunRecord:
+    """``previous`` on this machine: its effective batch in batches that ``args`` allow, without other GPUs' limits."""
     now = _record_of(trainer)
-    same = known.gpu == now.gpu
+    same = previous.gpu == now.gpu
     if not same:
-        logger.warning("the run was on %s, this is %s: its limits do not count here", _named(known), _named(now))
-    limit = known.micro_batch if same else None
-    batch = kept_batch(known.effective_batch, now.batch, limit)
+        logger.warning("the run was on %s, this is %s: its limits do not count here", _named(previous), _named(now))
+    limit = previous.micro_batch if same else None
+    batch = kept_batch(previous.effective_batch, now.batch, limit)
     if batch != now.batch:
-        shown = [" × ".join(map(str, b)) for b in (batch, now.batch)]
-        why = "as it ran out of memory with more" if batch[0] < now.batch[0] and limit else "overriding args"
+        products = [" × ".join(map(str, b)) for b in (batch, now.batch)]
+        reason = "as it ran out of memory with more" if batch[0] < now.batch[0] and limit else "overriding args"
         logger.warning(
-            "the run's effective batch of %d is kept, %s: %s instead of %s", known.effective_batch, why, *shown
+            "the run's effective batch of %d is kept, %s: %s instead of %s", previous.effective_batch, reason, *products
         )
     return replace(
-        known,
+        previous,
         batch=batch,
         processes=now.processes,
         samples=now.samples,
         gpu=now.gpu,
-        limits=known.limits if same else {},
+        limits=previous.limits if same else {},
         micro_batch=limit,
     )
 
 
-def kept_batch(effective: int, asked: tuple[int, int, int], limit: int | None = None) -> tuple[int, int, int]:
+def kept_batch(effective: int, requested: tuple[int, int, int], limit: int | None = None) -> tuple[int, int, int]:
     """``asked``, (samples, accumulation, devices), changed as little as keeps ``effective`` samples in a step.
 
     A device takes the largest divisor of its share that is at most the samples asked for and ``limit``.
     """
-    size, accumulation, devices = asked
+    size, accumulation, devices = requested
     if effective % devices:
         raise InvalidArgumentError(
             f"the run's effective batch of {effective} cannot be shared by {devices} devices",
             f"use a number of devices that divides {effective}",
         )
     if size * accumulation * devices == effective and size <= (limit or size):
-        return asked
+        return requested
     share = effective // devices
     micro = next(n for n in range(min(size, share, limit or size), 0, -1) if share % n == 0)
     return micro, share // micro, devices
-
-
-def _devices(args: Any) -> int:
-    return int(args.world_size * max(1, args.n_gpu))
 
 
 def _samples(trainer: Any) -> int | None:
@@ -160,8 +149,8 @@ def _gpu(args: Any) -> tuple[str, int] | None:
         return None
     import torch
 
-    found = torch.cuda.get_device_properties(args.device)
-    return found.name, int(found.total_memory)
+    properties = torch.cuda.get_device_properties(args.device)
+    return properties.name, int(properties.total_memory)
 
 
 def _named(record: RunRecord) -> str:

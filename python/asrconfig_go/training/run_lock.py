@@ -68,16 +68,13 @@ class RunLock:
             self._file.close()
             self._file = None
 
-    def _forget(self) -> None:
-        """In a forked child, such as a loader's worker: it must not hold the lock when its parent is gone."""
-        if self._file is not None:
-            os.close(self._file.fileno())
-            self._file = None
-
 
 def _forget_all() -> None:
+    """In a forked child, such as a loader's worker: it must not hold locks when its parent is gone."""
     for lock in list(_OPEN):
-        lock._forget()
+        if lock._file is not None:
+            os.close(lock._file.fileno())
+            lock._file = None
 
 
 if hasattr(os, "register_at_fork"):
@@ -85,7 +82,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _locked(file: IO[str], path: Path) -> bool:
-    """Whether the file is this process's now."""
+    """Whether this process has locked the file."""
     if fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -93,11 +90,11 @@ def _locked(file: IO[str], path: Path) -> bool:
         except OSError as error:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return False
-    return not _alive(_owner(path))  # no locks here
+    return not _alive(_owner(path))  # the file system has no locks
 
 
 def _alive(owner: dict[str, Any]) -> bool:
-    """Whether an owner may be running: of another host nothing is known."""
+    """Whether the owner may be running; on another host it is assumed to."""
     pid, host = owner.get("pid"), owner.get("host")
     if type(pid) is not int or not 0 < pid < 1 << 31:
         return False  # nobody had the time to write a name
@@ -105,10 +102,8 @@ def _alive(owner: dict[str, Any]) -> bool:
         return True
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 
@@ -127,11 +122,9 @@ def _owner(path: Path) -> dict[str, Any]:
 
 
 def _in_use(path: Path) -> InvalidArgumentError:
-    owner = _owner(path)
-    pid, host, since = (owner.get(name) for name in ("pid", "host", "since"))
+    pid, host, since = (_owner(path).get(name) for name in ("pid", "host", "since"))
     who = f"process {pid} on {host}" if pid is not None else "another process"
-    age = time.time() - since if isinstance(since, int | float) else None
-    begun = "" if age is None else f", which began {_duration(age)} ago"
+    begun = f", which began {_duration(time.time() - since)} ago" if isinstance(since, int | float) else ""
     return InvalidArgumentError(
         f"{path.parent.parent} is in use by {who}{begun}",
         f"wait for it, end it, or choose another output_dir; if there is no such process, remove {path}",

@@ -34,7 +34,6 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 _FOLDER = ".asrconfig"
 _SCHEMA = 5
 _BEGIN = "begin"
-_MOST = 1 << 62
 _EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
 _HINT = "remove that folder to continue without the run's record"
 
@@ -71,32 +70,22 @@ class RunRecord:
 
     def to_json(self) -> bytes:
         """As ``from_json`` takes it."""
-        told = {"schema": _SCHEMA, "effective_batch": self.effective_batch, **asdict(self)}
-        return json.dumps(told, indent=1).encode()
+        document = {"schema": _SCHEMA, "effective_batch": self.effective_batch, **asdict(self)}
+        return json.dumps(document, indent=1).encode()
 
     @classmethod
     def from_file(cls, path: Path) -> RunRecord:
-        """What ``to_json`` gave. Raises ``CorruptFileError`` and ``VersionMismatchError``."""
-        told = read_object(path, "run's record", _HINT)
-        if told.pop("schema", None) != _SCHEMA:
+        """What ``to_json`` returned. Raises ``CorruptFileError`` and ``VersionMismatchError``."""
+        document = read_object(path, "run's record", _HINT)
+        if document.pop("schema", None) != _SCHEMA:
             raise VersionMismatchError(f"{path} was written by another version", _HINT)
-        effective = told.pop("effective_batch", None)
-        record = from_file(cls, told, path, _HINT)
-        wrong = record._complaint()
-        if wrong or effective != record.effective_batch:
-            raise CorruptFileError(f"{path} is not a record of a run: {wrong or 'effective_batch does not fit'}", _HINT)
+        effective = document.pop("effective_batch", None)
+        record = from_file(cls, document, path, _HINT)
+        limits = [limit for pair in record.limits.values() for limit in pair]
+        sizes = [*record.batch, record.processes, record.micro_batch, *limits]
+        if effective != record.effective_batch or not all(size is None or 0 < size < 1 << 62 for size in sizes):
+            raise CorruptFileError(f"{path} is not a record of a run: a size is out of range", _HINT)
         return record
-
-    def _complaint(self) -> str:
-        limits = [limit for pair in self.limits.values() for limit in pair]
-        positive = [*self.batch, self.processes, self.micro_batch, *limits, *(self.gpu or ())[1:]]
-        if any(number is not None and not 0 < number < _MOST for number in positive):
-            return "a size or a limit is out of range"
-        if not all(0 <= number < _MOST for number in (self.max_steps, self.samples or 0)):
-            return "steps or samples are out of range"
-        if any(restart.step < restart.since for restart in self.restarts):
-            return "a restart goes forward"
-        return ""
 
 
 class RunFolder:
@@ -105,7 +94,7 @@ class RunFolder:
     def __init__(self, output: Path, rank: int = 0) -> None:
         self.path: Path = output / _FOLDER
         self._suffix = f"-rank{rank}" if rank else ""
-        self._told = False
+        self._has_warned = False
 
     def read(self) -> RunRecord | None:
         """The record, None where there is none."""
@@ -132,11 +121,11 @@ class RunFolder:
         name = _BEGIN if step is None else f"epoch-{step}"
         self._write(f"{name}{self._suffix}.json", lambda: _state_to_json(state))
 
-    def drop_epochs(self, kept: Collection[int] = ()) -> None:
+    def drop_epochs(self, needed: Collection[int] = ()) -> None:
         """Remove the random numbers of this process at other epochs than those ``kept``."""
         for path in self.path.glob("epoch-*.json"):
             name = _EPOCH.fullmatch(path.stem)
-            if name and int(name[1]) not in kept and (name[2] or "") == self._suffix:
+            if name and int(name[1]) not in needed and (name[2] or "") == self._suffix:
                 path.unlink(missing_ok=True)
 
     def clear(self) -> None:
@@ -162,9 +151,9 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.path / name, data())
         except OSError as error:
-            if not self._told:
+            if not self._has_warned:
                 logger.warning("cannot keep a record of the run (%s): it cannot be resumed exactly", error)
-            self._told = True
+            self._has_warned = True
 
 
 def folder_of(trainer: Any, output: str | os.PathLike[str] | None = None) -> RunFolder:
@@ -173,29 +162,22 @@ def folder_of(trainer: Any, output: str | os.PathLike[str] | None = None) -> Run
 
 
 def _state_to_json(state: dict[str, Any]) -> bytes:
-    kind, keys, *rest = state["numpy"]
-    told = {
-        "python": state["python"],
-        "numpy": [kind, [int(key) for key in keys], *rest],
-        "torch": bytes(state["torch"].tolist()).hex(),
-    }
-    return json.dumps(told).encode()
+    from ..bad_clips.saved_batch import plain_state
+
+    return json.dumps({**plain_state(state), "torch": bytes(state["torch"].tolist()).hex()}).encode()
 
 
 def _state_from_file(path: Path) -> dict[str, Any]:
-    """As ``randomness.set_cpu_state`` takes it, tried on generators of its own."""
+    """The state for ``set_cpu_state``, checked on generators of its own."""
     import numpy as np
     import torch
 
-    told = read_object(path, "state of random numbers", _HINT)
+    from ..bad_clips.saved_batch import state_of_plain
+
+    document = read_object(path, "state of random numbers", _HINT)
     try:
-        version, internal, gauss = told["python"]
-        kind, keys, *rest = told["numpy"]
-        state = {
-            "python": (version, tuple(internal), gauss),
-            "numpy": (kind, np.array(keys, dtype=np.uint32), *rest),
-            "torch": torch.tensor(list(bytes.fromhex(told["torch"])), dtype=torch.uint8),
-        }
+        generator = torch.tensor(list(bytes.fromhex(document["torch"])), dtype=torch.uint8)
+        state = state_of_plain({**document, "torch": generator})
         random.Random().setstate(state["python"])
         np.random.RandomState().set_state(state["numpy"])
         torch.Generator().set_state(state["torch"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +19,9 @@ _ARGUMENTS = (
     "seed", "data_seed", "fp16", "bf16", "tf32", "label_smoothing_factor", "neftune_noise_alpha",
     "train_sampling_strategy", "group_by_length", "dataloader_drop_last",
 )  # fmt: skip
-_SCHEDULE = {
-    "lr_scheduler_type",
-    "lr_scheduler_kwargs",
-    "warmup_steps",
-    "warmup_ratio",
-    "num_train_epochs",
-    "max_steps",
-}
+_SCHEDULE = set(_ARGUMENTS[1:7])
 # A checkpoint's optimizer brings its own; orders and random numbers continue from the record's.
 _OF_THE_CHECKPOINT = {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
-_OF_THE_RECORD = {"seed"}
 _SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # what one of them saved, the other takes
 _NOT_OF_THE_RESULT = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "architectures")
 _ANEW = "start a new run, in another output_dir or by manager.train(trainer, resume=False)"
@@ -54,9 +47,7 @@ def model_record(model: Any) -> ModelRecord:
     digest, total, trained = hashlib.blake2b(digest_size=16), 0, 0
     for name, parameter in model.named_parameters():
         shape = tuple(getattr(parameter, "ds_shape", parameter.shape))  # DeepSpeed's, where the weights are elsewhere
-        size = 1
-        for length in shape:
-            size *= length
+        size = math.prod(shape)
         total += size
         trained += size if parameter.requires_grad else 0
         digest.update(f"{name} {shape} {parameter.requires_grad}\n".encode())
@@ -74,34 +65,33 @@ def settings_of(trainer: Any) -> dict[str, Any]:
     """By name, as JSON: of ``args``, and of the model's config as ``config.<name>``."""
     args = {name: _plain(getattr(trainer.args, name)) for name in _ARGUMENTS if hasattr(trainer.args, name)}
     config: Any = getattr(trainer.model, "config", None)
-    told = config.to_dict() if hasattr(config, "to_dict") else {}
-    kept = {name: value for name, value in told.items() if not _unimportant(name)}
-    return {**args, **{f"config.{name}": _plain(value) for name, value in sorted(kept.items())}}
-
-
-def _unimportant(name: str) -> bool:
-    return name in _NOT_OF_THE_RESULT or name.startswith("_attn") or name.endswith("_token_id")
+    options = config.to_dict() if hasattr(config, "to_dict") else {}
+    return {
+        **args,
+        **{
+            f"config.{name}": _plain(value)
+            for name, value in sorted(options.items())
+            if name not in _NOT_OF_THE_RESULT and not name.startswith("_attn") and not name.endswith("_token_id")
+        },
+    }
 
 
 def _plain(value: Any) -> Any:
-    """As it comes back from JSON."""
+    """The value as it comes back from JSON."""
     value = value.value if isinstance(value, enum.Enum) else value
     return json.loads(json.dumps(value, default=str, sort_keys=True))
 
 
 def changes(before: dict[str, Any], now: dict[str, Any], resumed: bool) -> tuple[Change, ...]:
-    """What is another now, of what both know; ``resumed`` from a checkpoint."""
+    """The settings in both that have another value ``now``; ``resumed``: the training continues from a checkpoint."""
+    unused = {"seed"} | (_OF_THE_CHECKPOINT if resumed else set())
     different = [name for name in before if name in now and before[name] != now[name]]
-    return tuple(Change(name, before[name], now[name], _in_force(name, resumed)) for name in different)
+    return tuple(Change(name, before[name], now[name], name not in unused) for name in different)
 
 
-def _in_force(name: str, resumed: bool) -> bool:
-    return name not in _OF_THE_RECORD and not (resumed and name in _OF_THE_CHECKPOINT)
-
-
-def changes_schedule(found: tuple[Change, ...]) -> bool:
+def changes_schedule(changed: tuple[Change, ...]) -> bool:
     """Whether the schedule of the learning rate changes from here on."""
-    return any(change.name in _SCHEDULE for change in found)
+    return any(change.name in _SCHEDULE for change in changed)
 
 
 def check_model(before: ModelRecord | None, now: ModelRecord, folder: Any) -> None:

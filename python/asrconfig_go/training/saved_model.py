@@ -56,13 +56,13 @@ def _loaded(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
 def _checkpoint(folder: Path, saved: SavedBatch) -> Path:
     """The run's newest checkpoint from before the step, else its first one."""
     run = (folder.resolve() if folder.is_symlink() else folder).parent
-    there = checkpoints(run)
-    before = [path for path in there if step_of(path) <= saved.global_step]
-    after = there[len(before) :]
-    found = next((path for path in (*reversed(before), *after) if not incomplete(path)), None)
-    if found is None:
+    folders = checkpoints(run)
+    before = [path for path in folders if step_of(path) <= saved.global_step]
+    after = folders[len(before) :]
+    checkpoint = next((path for path in (*reversed(before), *after) if not incomplete(path)), None)
+    if checkpoint is None:
         raise NotFoundError(f"{run} has no checkpoint to load weights from", _BEGAN)
-    return found
+    return checkpoint
 
 
 def _architecture(saved: SavedBatch, source: Path) -> Any:

@@ -18,15 +18,15 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 TRACE = "asrconfig_profile.pt.trace.json"
 _WAIT, _WARM_UP = 2, 1  # the first steps allocate, choose kernels, and are measured by the guard
-_MOST = 20  # steps: one of wav2vec2-base is 6 MB, with accumulation a multiple of it
+_MAX_STEPS = 20  # steps: one of wav2vec2-base is 6 MB, with accumulation a multiple of it
 _ROWS = 40  # of the table
 
 
 def check_profile(steps: Any) -> int:
     """``steps`` if it is a number of steps to record, else ``InvalidArgumentError``."""
-    if not 1 <= checked("profile", steps, int) <= _MOST:
+    if not 1 <= checked("profile", steps, int) <= _MAX_STEPS:
         raise InvalidArgumentError(
-            f"profile = {steps} is not 1 to {_MOST} optimizer steps", "3 steps show what repeats"
+            f"profile = {steps} is not 1 to {_MAX_STEPS} optimizer steps", "3 steps show what repeats"
         )
     return int(steps)
 
@@ -71,13 +71,13 @@ class StepProfile(TrainerCallback):  # type: ignore[misc]
             return
         restarted = self._profiler is not None
         self.close()
-        left, needed = state.max_steps - state.global_step, _WAIT + _WARM_UP + self.steps
-        if left <= 0 or (needed > left and restarted):
+        remaining, needed = state.max_steps - state.global_step, _WAIT + _WARM_UP + self.steps
+        if remaining <= 0 or (needed > remaining and restarted):
             return
-        if needed > left:
+        if needed > remaining:
             raise InvalidArgumentError(
                 f"profile = {self.steps} needs {plural(needed, 'optimizer step')}, the first {_WAIT + _WARM_UP} to "
-                f"warm up, and {left} are left",
+                f"warm up, and {remaining} are left",
                 "record fewer steps, or train for more of them (max_steps)",
             )
         if state.is_world_process_zero:

@@ -24,7 +24,7 @@ from ..data.label_rules import LabelRules, rules_of
 from .planned_batches import known_seconds
 
 _UNSMOOTHED = ("ForCTC", "ForRNNT", "ForTDT", "ForAudioFrameClassification")
-_SAID = 8  # findings that a warning lists
+_LISTED = 8  # findings that a warning lists
 
 
 class TrainingCheckWarning(UserWarning):
@@ -35,7 +35,7 @@ class TrainingCheck:
     """Looks at the trainings of one manager; says each finding once, and reads each dataset once."""
 
     def __init__(self) -> None:
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
         self._tallies: list[tuple[Any, LabelRules, LabelTally | None]] = []
         self._trainer: Any = None
 
@@ -46,9 +46,9 @@ class TrainingCheck:
         rules = rules_of(model, processor_of(owner))
         if not rules.kind:
             return
-        known = seconds if hasattr(dataset, "__len__") and len(seconds) == len(dataset) else None
-        found = [*model_findings(rules), *self._of_rows(owner, dataset, rules, known, ("labels", "label"), "rows")]
-        self._say([*found, *_short_clips(owner, dataset, model, rules, known)])
+        durations = seconds if hasattr(dataset, "__len__") and len(seconds) == len(dataset) else None
+        rows = self._of_rows(owner, dataset, rules, durations, ("labels", "label"), "rows")
+        self._say([*model_findings(rules), *rows, *_short_clips(owner, dataset, model, rules, durations)])
 
     def trainer(self, trainer: Any, config: Any, seconds: Any, *, strict: bool, saves: bool = False) -> None:
         """Before a Trainer trains: warn of what is wrong with rows; ``strict`` raises for what no step would survive.
@@ -59,11 +59,11 @@ class TrainingCheck:
         if not strict and self._trainer is not None and self._trainer() is trainer:
             return
         self._trainer = weakref.ref(trainer)
-        found = [*self._of_data(trainer, config, seconds), *_smoothing(trainer)]
+        findings = [*self._of_data(trainer, config, seconds), *_smoothing(trainer)]
         if saves or trainer.args.save_strategy != "no":
-            found += _unsaved(trainer)
-        certain = [finding for finding in found if finding.certain] if strict else []
-        self._say([finding for finding in found if finding not in certain], trainer)
+            findings += _unsaved(trainer)
+        certain = [finding for finding in findings if finding.certain] if strict else []
+        self._say([finding for finding in findings if finding not in certain], trainer)
         if certain:
             raise InvalidArgumentError(certain[0].what.rstrip("."), certain[0].remedy.rstrip("."))
 
@@ -74,9 +74,9 @@ class TrainingCheck:
         yield from model_findings(rules)
         names = (*(trainer.label_names or ()), "labels", "label")
         dataset, evaluated = trainer.train_dataset, trainer.eval_dataset
-        known = known_seconds(len(dataset), config, seconds) if hasattr(dataset, "__len__") else None
-        yield from self._of_rows(trainer, dataset, rules, known, names, "rows")
-        yield from _short_clips(trainer, dataset, trainer.model, rules, known)
+        durations = known_seconds(len(dataset), config, seconds) if hasattr(dataset, "__len__") else None
+        yield from self._of_rows(trainer, dataset, rules, durations, names, "rows")
+        yield from _short_clips(trainer, dataset, trainer.model, rules, durations)
         parts = evaluated if isinstance(evaluated, Mapping) else {"": evaluated}
         for name, part in parts.items():
             where = f"rows to evaluate with{f' ({name})' if name else ''}"
@@ -98,14 +98,14 @@ class TrainingCheck:
             return []
         return tally.findings(lambda row, labels: _clip(owner, dataset, row, labels), where)
 
-    def _say(self, found: Sequence[Mismatch], trainer: Any = None) -> None:
-        """Warn of what was not said yet."""
-        news = [str(finding) for finding in found if finding.what not in self._said]
-        self._said.update(finding.what for finding in found)
+    def _say(self, findings: Sequence[Mismatch], trainer: Any = None) -> None:
+        """Warn of findings that were not reported before."""
+        news = [str(finding) for finding in findings if finding.what not in self._reported]
+        self._reported.update(finding.what for finding in findings)
         if not news or not (trainer is None or trainer.is_world_process_zero()):
             return
-        more = [f"and {len(news) - _SAID} more"] if len(news) > _SAID else []
-        text = "\n- ".join(["data, model and settings do not go together:", *news[:_SAID], *more])
+        more = [f"and {len(news) - _LISTED} more"] if len(news) > _LISTED else []
+        text = "\n- ".join(["data, model and settings do not go together:", *news[:_LISTED], *more])
         warnings.warn(text if len(news) > 1 else news[0], TrainingCheckWarning, stacklevel=4)
 
 
@@ -120,7 +120,6 @@ _PROCESSORS = ("processing_class", "tokenizer", "processor")
 
 
 def _clip(owner: Any, dataset: Any, row: int, labels: Sequence[int]) -> str:
-    """A row's path and text."""
     from ..bad_clips.clip_details import ClipDetails
 
     _, path, text = ClipDetails(owner, dataset).of(row, [label for label in labels if label >= 0])
@@ -131,11 +130,12 @@ def _short_clips(owner: Any, dataset: Any, model: Any, rules: LabelRules, second
     """Clips of which a batch is too short to be masked by SpecAugment."""
     from ..batching.padding import least_length
 
-    least = least_length(model) if seconds is not None else 0
-    if not least or seconds is None or (rules.limits is not None and rules.limits.positions):
+    minimum = least_length(model) if seconds is not None else 0
+    if not minimum or seconds is None or (rules.limits is not None and rules.limits.positions):
         return
-    length = rules.limits.frames if _is_frames(model) and rules.limits else int
-    short = [row for row, s in enumerate(seconds) if s > 0 and length(round(s * SAMPLING_RATE)) < least]
+    is_frames = getattr(bare(model), "main_input_name", "") == "input_features"
+    length = rules.limits.frames if is_frames and rules.limits else int
+    short = [row for row, s in enumerate(seconds) if s > 0 and length(round(s * SAMPLING_RATE)) < minimum]
     if not short:
         return
     frames = getattr(bare(model).config, "mask_time_length", None)
@@ -147,10 +147,6 @@ def _short_clips(owner: Any, dataset: Any, model: Any, rules: LabelRules, second
         "without the guard, which pads it.",
         "Leave them out (a word takes longer), or lower config.mask_time_length.",
     )
-
-
-def _is_frames(model: Any) -> bool:
-    return getattr(bare(model), "main_input_name", "") == "input_features"
 
 
 def _smoothing(trainer: Any) -> Iterator[Mismatch]:
@@ -220,7 +216,7 @@ def _saved_parts(trainer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _save(part: Any) -> Exception | None:
-    """Why it cannot be saved, if it is not the disk."""
+    """The error of saving a part; None for one of the disk."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

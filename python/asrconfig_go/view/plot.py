@@ -15,7 +15,7 @@ _ROW = 0.42  # inches of a bar
 
 
 def plot(kind: str, record: Record, ax: Any = None) -> Any:
-    """Draw the first chart of a view, on ``ax`` or a new figure, and give its axes.
+    """Draw the first chart of a view, on ``ax`` or a new figure, and return its axes.
 
     Raises ``UnsupportedError`` without matplotlib, ``NotFoundError`` where there is nothing to draw.
     """
@@ -27,15 +27,15 @@ def plot(kind: str, record: Record, ax: Any = None) -> Any:
 
 
 def plot_all(kind: str, record: Record) -> Any:
-    """Draw all charts of a view below each other, and give the figure. Raises what ``plot`` raises."""
+    """Draw all charts of a view below each other, and return the figure. Raises what ``plot`` raises."""
     title, charts = _charts(kind, record)
     pyplot = _pyplot()
     heights = [_ROW * max(2, len(chart["rows"])) + 0.5 if chart["kind"] == "bars" else 2.0 for chart in charts]
     figure, axes = pyplot.subplots(
         len(charts), 1, squeeze=False, figsize=(11, 0.8 + sum(heights)), layout="constrained", height_ratios=heights
     )
-    for chart, each in zip(charts, axes[:, 0], strict=True):
-        _draw(chart, each, beside=chart["kind"] == "curves")
+    for chart, ax in zip(charts, axes[:, 0], strict=True):
+        _draw(chart, ax, beside=chart["kind"] == "curves")
     figure.suptitle(title, fontsize=10, x=0.01, ha="left", wrap=True)
     return figure
 
@@ -56,7 +56,6 @@ def _pyplot() -> Any:
 
 
 def _draw(chart: dict[str, Any], ax: Any, beside: bool = False) -> None:
-    """Names of lines are above the axes, where numbers of alerts may meet them, or in a gutter ``beside`` them."""
     {"bars": _bars, "histogram": _histogram, "curves": _curves}[chart["kind"]](chart, ax)
     ax.set_title(chart["title"], fontsize=9, loc="left")
     if ax.get_legend_handles_labels()[1]:
@@ -65,7 +64,6 @@ def _draw(chart: dict[str, Any], ax: Any, beside: bool = False) -> None:
 
 
 def _bars(chart: dict[str, Any], ax: Any) -> None:
-    """Parts of a bar beside each other, a whisker where there is one, its figure behind it."""
     for i, row in enumerate(chart["rows"]):
         start = 0.0
         for part in row["parts"]:
@@ -100,7 +98,6 @@ def _histogram(chart: dict[str, Any], ax: Any) -> None:
 
 
 def _curves(chart: dict[str, Any], ax: Any) -> None:
-    """Lines and stacked areas, the limit, spans and events behind them."""
     stacked = [series for series in chart["series"] if series["stacked"]]
     if stacked:
         x = [at for at, _ in stacked[0]["pieces"][0]]

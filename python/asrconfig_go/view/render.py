@@ -43,7 +43,7 @@ def title(kind: str, record: Record) -> str:
 
 
 def _shown(kind: str, form: str, record: Record, width: int = 0) -> str:
-    """Showing a record must not end what shows it: a child that was forked cannot use the library."""
+    """Showing a record never raises in a forked child, which cannot use the library."""
     try:
         return str(render(kind, form, record, width)["text"])
     except LibraryError as error:

@@ -49,8 +49,8 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def say(verbose: bool, stage: str, what: Any) -> None:
-    """Print one stage: its name, then what was found, in its short form if it has one, aligned."""
+def say(verbose: bool, stage: str, value: Any) -> None:
+    """Print one stage: its name, then ``value``, in its short form if it has one, aligned."""
     if verbose:
-        first, *rest = (what.brief() if hasattr(what, "brief") else repr(what)).splitlines()
-        show("\n".join([f"{stage + ':':<10} {first}", *(f"{'':<10} {line}" for line in rest)]))
+        first, *others = (value.brief() if hasattr(value, "brief") else repr(value)).splitlines()
+        show("\n".join([f"{stage + ':':<10} {first}", *(f"{'':<10} {line}" for line in others)]))

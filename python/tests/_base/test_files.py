@@ -69,7 +69,7 @@ def test_what_is_neither_file_nor_stream_is_not_replaced(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (b"", r"told\.json is empty"),
         (b" \n", r"told\.json is empty"),
@@ -81,17 +81,17 @@ def test_what_is_neither_file_nor_stream_is_not_replaced(tmp_path: Path) -> None
         (b"[1]", "holds no plan"),
     ],
 )
-def test_files_that_hold_no_object(tmp_path: Path, text: bytes, said: str) -> None:
+def test_files_that_hold_no_object(tmp_path: Path, text: bytes, message: str) -> None:
     path = tmp_path / "told.json"
     path.write_bytes(text)
-    with pytest.raises(CorruptFileError, match=said) as caught:
+    with pytest.raises(CorruptFileError, match=message) as caught:
         read_object(path, "plan", "make it again")
     assert caught.value.hint == "make it again"
 
 
-@pytest.mark.parametrize(("name", "said"), [("none.json", "No such file"), (".", "directory"), ("a\0b", "null")])
-def test_files_that_cannot_be_opened(tmp_path: Path, name: str, said: str) -> None:
-    with pytest.raises(NotFoundError, match=f"cannot read the plan .*{said}"):
+@pytest.mark.parametrize(("name", "reason"), [("none.json", "No such file"), (".", "directory"), ("a\0b", "null")])
+def test_files_that_cannot_be_opened(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(NotFoundError, match=f"cannot read the plan .*{reason}"):
         read_object(tmp_path / name, "plan", "make it again")
 
 

@@ -75,7 +75,7 @@ def test_a_go_that_is_too_old_is_not_used(
 
 @pytest.mark.usefixtures("no_go")
 @pytest.mark.parametrize(
-    ("proxies", "said"),
+    ("proxies", "message"),
     [
         ("off", "GOPROXY=off names no address"),
         ("direct", "names no address"),
@@ -83,10 +83,10 @@ def test_a_go_that_is_too_old_is_not_used(
     ],
 )
 def test_what_cannot_be_fetched_says_to_install_go(
-    proxies: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    proxies: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOPROXY", proxies)
-    with pytest.raises(SystemExit, match=rf"{said}.*install Go 1\.24 or newer \(https://go\.dev/dl\)"):
+    with pytest.raises(SystemExit, match=rf"{message}.*install Go 1\.24 or newer \(https://go\.dev/dl\)"):
         toolchain.go_or_fetched(tmp_path)
 
 
@@ -108,8 +108,8 @@ def test_without_a_c_compiler_there_is_one_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_floor_is_the_module_s() -> None:
-    found = re.search(r"(?m)^go (\d+)\.(\d+)", (REPOSITORY / "go.mod").read_text("utf-8"))
-    assert found is not None and (int(found[1]), int(found[2])) == toolchain.FLOOR
+    match = re.search(r"(?m)^go (\d+)\.(\d+)", (REPOSITORY / "go.mod").read_text("utf-8"))
+    assert match is not None and (int(match[1]), int(match[2])) == toolchain.FLOOR
 
 
 def test_the_pinned_version_is_one_for_all_systems() -> None:

@@ -33,14 +33,14 @@ def imported(name: str) -> Iterator[str]:
             base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
             base = list(filter(None, base))
             for alias in node.names:
-                whole = ".".join([*base, alias.name])
-                yield whole if whole in MODULES else ".".join(base)
+                qualified = ".".join([*base, alias.name])
+                yield qualified if qualified in MODULES else ".".join(base)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
             assert not any(n.split(".")[0] == PACKAGE.name for n in names), f"{name}: import it by its relative name"
 
 
-GRAPH = {name: {found for found in imported(name) if found != name} for name in MODULES if name}
+GRAPH = {name: {other for other in imported(name) if other != name} for name in MODULES if name}
 
 
 def circle(graph: Mapping[str, set[str]]) -> list[str]:
@@ -53,9 +53,9 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 def test_rooms_have_no_circles() -> None:
     rooms: dict[str, set[str]] = {}
-    for name, found in GRAPH.items():
+    for name, imports in GRAPH.items():
         room = name.split(".")[0]
-        rooms.setdefault(room, set()).update({other.split(".")[0] for other in found} - {room})
+        rooms.setdefault(room, set()).update({other.split(".")[0] for other in imports} - {room})
     assert circle(rooms) == []
     assert "" not in set().union(*rooms.values()), "nothing imports the package's face"
 

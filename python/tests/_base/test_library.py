@@ -85,13 +85,6 @@ def test_machine_without_driver(preset: dict[str, str]) -> None:
         assert "RAM" in done.stdout, done.stderr
 
 
-def test_doctor_reports_a_mixed_installation() -> None:
-    done = run(MIXED + "import sys; from asrconfig_go.cli.main import main; sys.exit(main(['doctor']))")
-    assert "✗ library" in done.stdout, done.stderr
-    assert "this package of 9.8.7" in done.stdout
-    assert done.returncode == 1
-
-
 def test_missing_library_says_what_to_do() -> None:
     code = "from asrconfig_go._base import native; native.call('library.info')"
     done = run(code, ASRCONFIG_LIBRARY="/nowhere/_core.so")
@@ -108,17 +101,6 @@ def test_halves_of_two_versions_are_refused() -> None:
     assert "VersionMismatchError" in done.stderr
     assert "this package of 9.8.7" in done.stderr
     assert "restart the process" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "same",
-    [
-        "native._in_checkout = lambda: True",  # whose halves are built each at its own time
-        "native._built_version = ''",  # one that was never built as a whole
-    ],
-)
-def test_halves_of_a_checkout_may_differ(same: str) -> None:
-    assert run(MIXED + same + "; print(native.call('library.info')['version'])").stdout.strip()
 
 
 def test_musl_is_named_when_the_library_cannot_be_loaded(tmp_path: Path) -> None:
@@ -165,10 +147,6 @@ def test_panic_poisons_but_does_not_kill(panicking_library: Path, op: str) -> No
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["poisoned", "poisoned", "3"]
-
-
-def test_release_build_has_no_panicking_operation() -> None:
-    assert not [op for op in native.call("library.info")["operations"] if op.startswith("test.")]
 
 
 def test_build_info_names_version_and_platform() -> None:

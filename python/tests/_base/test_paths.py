@@ -25,16 +25,16 @@ CLIP = next(CLIPS.glob("*.mp3"))
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "said"),
+    ("name", "kind", "message"),
     [
         ("", InvalidArgumentError, "the name of the dataset is empty"),
-        ("a" * 5000, NotFoundError, "cannot read the dataset 'a{150}…a{40}': File name too long"),
+        ("a" * 5000, NotFoundError, "cannot read the dataset 'a{399}…': File name too long"),
         ("a\0b", NotFoundError, "null"),
         ("~nobody-of-this-name/clips", NotFoundError, "home directory"),
     ],
 )
-def test_texts_that_are_no_path(name: str, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind, match=said):
+def test_texts_that_are_no_path(name: str, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
         user_path(name, "dataset")
 
 
@@ -75,10 +75,10 @@ TAKEN: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("name", NO_PATHS, ids=["empty", "long", "zero", "home"])
-@pytest.mark.parametrize("what", TAKEN)
-def test_every_function_that_takes_a_path_says_so(what: str, name: str) -> None:
+@pytest.mark.parametrize("function", TAKEN)
+def test_every_function_that_takes_a_path_says_so(function: str, name: str) -> None:
     with pytest.raises(AsrConfigError) as caught:
-        TAKEN[what](name)
+        TAKEN[function](name)
     assert caught.value.hint
 
 

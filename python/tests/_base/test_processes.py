@@ -33,7 +33,7 @@ def detected(machine: str, folder: Path) -> dict[str, Any]:
     library = folder / "libnvidia-ml.so.1"
     command = [compiler, "-shared", "-fPIC", f"-DMACHINE_{machine}", "-o", str(library), str(SOURCE)]
     subprocess.run(command, check=True, timeout=60)
-    found: dict[str, Any] = json.loads(
+    hardware: dict[str, Any] = json.loads(
         run(f"""
             import json
             from asrconfig_go import MemoryMonitor
@@ -44,7 +44,7 @@ def detected(machine: str, folder: Path) -> dict[str, Any]:
             print(json.dumps(found))
         """)
     )
-    return found
+    return hardware
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def detected(machine: str, folder: Path) -> dict[str, Any]:
     ],
 )
 def test_recorded_machines(tmp_path: Path, machine: str, names: list[str], mib: int, bf16: bool) -> None:
-    found = detected(machine, tmp_path)
-    assert [gpu["name"] for gpu in found["gpus"]] == names
-    assert [gpu["memory_total_bytes"] for gpu in found["gpus"]] == [mib << 20] * len(names)
-    assert [gpu["bf16"] for gpu in found["gpus"]] == [bf16] * len(names)
-    assert found["no_gpu_reason"] == ""
-    assert all(0 <= share < 0.2 for share in found["shares"])
+    hardware = detected(machine, tmp_path)
+    assert [gpu["name"] for gpu in hardware["gpus"]] == names
+    assert [gpu["memory_total_bytes"] for gpu in hardware["gpus"]] == [mib << 20] * len(names)
+    assert [gpu["bf16"] for gpu in hardware["gpus"]] == [bf16] * len(names)
+    assert hardware["no_gpu_reason"] == ""
+    assert all(0 <= share < 0.2 for share in hardware["shares"])
 
 
 @pytest.mark.slow

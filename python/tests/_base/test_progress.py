@@ -37,9 +37,9 @@ def test_longer_work_shows_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys:
     with ProgressBar("Reading", "file", None, True, note=lambda: "soon") as advance:
         clock.now += 10_000
         advance(30_000, 100_000)
-        shown = capsys.readouterr().err
-    assert "Reading" in shown and "30000/100000" in shown and "soon" in shown
-    assert "3.00file/s" in shown, "the rate counts from the start of the work"
+        bar = capsys.readouterr().err
+    assert "Reading" in bar and "30000/100000" in bar and "soon" in bar
+    assert "3.00file/s" in bar, "the rate counts from the start of the work"
 
 
 def test_not_shown_when_not_wanted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,17 +20,17 @@ from asrconfig_go.cli.main import main
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Those that were taken, in no time."""
-    taken: list[float] = []
-    monkeypatch.setattr(storage, "pause_for", taken.append)
-    return taken
+    pauses: list[float] = []
+    monkeypatch.setattr(storage, "pause_for", pauses.append)
+    return pauses
 
 
 def failing(times: int, error: Exception, result: Any = "read") -> Callable[[], Any]:
-    left = [times]
+    remaining = [times]
 
     def read() -> Any:
-        if left[0]:
-            left[0] -= 1
+        if remaining[0]:
+            remaining[0] -= 1
             raise error
         return result
 

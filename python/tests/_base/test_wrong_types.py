@@ -32,7 +32,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "model": (ac.profile_model, {"model": MODEL}),
     "memory": (ac.estimate_memory, {"model": MODEL, "batch": 2, "seconds": 5.0, "gpu": "T4", "estimator": "published"}),
     "trace": (ac.MemoryModel.load, {"trace": "none.trace"}),
-    "compare": (ac.compare_gpus, {"model": MODEL, "gpus": ["T4"], "hours": 10}),
+    "compare": (ac.compare_gpus, {"model": MODEL, "gpus": ["T4"], "hours": 10, "trace": False}),
     "largest": (ac.largest_models, {"gpu": "T4", "family": "wav2vec2"}),
     "step time": (ac.estimate_step_time, {"model": MODEL, "gpu": "T4", "batch": 2, "seconds": 5.0}),
     "batching": (ac.compare_batching, LENGTHS),
@@ -61,17 +61,20 @@ def arguments_of(call: Callable[..., Any]) -> Iterator[str]:
         yield from vars(sys.modules[call.__module__])[settings].__annotations__
 
 
-@pytest.mark.parametrize("name", CALLS)
+SLOW = ("compare", "largest", "step time", "rate")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CALLS])
 def test_each_argument(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    call, given = CALLS[name]
+    call, arguments = CALLS[name]
     refused = 0
     for argument in arguments_of(call):
         for value in ODD:
             if callable(value) and argument in ("load", "tokenizer", "processor"):
                 continue  # somebody's own function, whose errors are theirs
             try:
-                repr(call(**{**given, argument: value}))
+                repr(call(**{**arguments, argument: value}))
             except AsrConfigError as error:
                 assert not isinstance(error, InternalError), (argument, value)
                 refused += 1
@@ -87,10 +90,10 @@ def test_numbers_of_numpy_are_numbers() -> None:
         "seed": np.uint8(0),
     }
     assert ac.compare_batching(**table).strategies == ac.compare_batching(**LENGTHS).strategies
-    asked = {"batch": np.int64(2), "seconds": np.float32(5)}
+    shape = {"batch": np.int64(2), "seconds": np.float32(5)}
     settings: dict[str, Any] = {"gpu": "T4", "estimator": "published"}
-    found = [ac.estimate_memory(MODEL, **x, **settings) for x in (asked, {"batch": 2, "seconds": 5})]
-    assert found[0] == found[1]
+    estimates = [ac.estimate_memory(MODEL, **x, **settings) for x in (shape, {"batch": 2, "seconds": 5})]
+    assert estimates[0] == estimates[1]
     assert len(ac.scan_audio([CLIP], workers=np.int64(1), batch_size=np.int64(2), progress=False)) == 1
     with pytest.raises(InvalidArgumentError, match="not finite"):
         ac.scan_audio([CLIP], seed=np.float64("nan"), progress=False)

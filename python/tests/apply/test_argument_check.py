@@ -100,11 +100,11 @@ def test_the_published_example_is_named_before_step_one(
     trainer = Trainer(model.to_empty(device="cpu"), args, train_dataset=rows, callbacks=callbacks)
     with pytest.raises(BeforeStepOne):
         manager.train(trainer, max_retries=0, verbose=False) if managed else trainer.train()
-    (said,) = told(caplog.records)
-    assert "fp32 instead of bf16, gradient checkpointing off instead of on" in said
-    assert re.search(r"predicted (2[3-9]|[3-9]\d)\.\d GiB of 22\.5 GiB on NVIDIA L4, which does not fit", said)
-    assert "pass bf16=config.bf16, gradient_checkpointing=config.gradient_checkpointing" in said
-    assert "or use config.to_training_arguments(output_dir)" in said
+    (message,) = told(caplog.records)
+    assert "fp32 instead of bf16, gradient checkpointing off instead of on" in message
+    assert re.search(r"predicted (2[3-9]|[3-9]\d)\.\d GiB of 22\.5 GiB on NVIDIA L4, which does not fit", message)
+    assert "pass bf16=config.bf16, gradient_checkpointing=config.gradient_checkpointing" in message
+    assert "or use config.to_training_arguments(output_dir)" in message
     assert not hasattr(trainer.callback_handler, CHECKED_KEY)
 
 
@@ -127,11 +127,11 @@ def test_each_difference_is_named_with_its_argument(changes: dict[str, Any], wor
     check = PlannedTraining(config, 2.0).check
     assert check(arguments(config), model) == ""
     assert check(arguments(config, optim="adamw_torch_fused"), model) == "", "the same state and memory"
-    said = check(arguments(config, **changes), model)
-    assert words in said
-    assert remedy in said
-    assert re.search(r"predicted \d\.\d GiB of 22\.5 GiB on NVIDIA L4 →", said)
-    mended = {name: getattr(config, field) for name, field in re.findall(r"(\w+)=config\.(\w+)", said)}
+    message = check(arguments(config, **changes), model)
+    assert words in message
+    assert remedy in message
+    assert re.search(r"predicted \d\.\d GiB of 22\.5 GiB on NVIDIA L4 →", message)
+    mended = {name: getattr(config, field) for name, field in re.findall(r"(\w+)=config\.(\w+)", message)}
     assert mended.keys() == changes.keys()
     assert check(arguments(config, **mended), model) == "", "as it says"
 
@@ -140,8 +140,8 @@ def test_without_lengths_or_a_gpu_nothing_is_predicted() -> None:
     model = wav2vec2("mean")
     for config in (make_plan(**L4), make_plan(**{**L4, "gpu_name": ""})):
         seconds = None if config.gpu_name else 2.0
-        said = PlannedTraining(config, seconds).check(arguments(config, bf16=False), model)
-        assert "fp32 instead of bf16 → pass bf16=config.bf16" in said
+        message = PlannedTraining(config, seconds).check(arguments(config, bf16=False), model)
+        assert "fp32 instead of bf16 → pass bf16=config.bf16" in message
 
 
 @pytest.mark.filterwarnings("ignore:planned bf16 = True:asrconfig_go.apply.UnsupportedSettingWarning")

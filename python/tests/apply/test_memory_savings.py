@@ -96,10 +96,10 @@ class Frozen(nn.Module):  # type: ignore[misc]
 def test_remedies_of_a_training_that_does_not_fit_name_them_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = planner.plan
+    make_plan = planner.plan
 
-    def refused(*asked: Any) -> dict[str, Any]:
-        whole(*asked)
+    def refused(*arguments: Any) -> dict[str, Any]:
+        make_plan(*arguments)
         raise InfeasiblePlanError("it does not fit", "take a larger GPU")
 
     monkeypatch.setattr(planner, "plan", refused)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +23,6 @@ from transformers import (  # noqa: E402
     WavLMForCTC,
 )
 
-from locations import HELPERS, PYTHON  # noqa: E402
 from speech_models import CTC_SIZES, Clips, w2v_bert, whisper  # noqa: E402
 from tiny_training import Regression  # noqa: E402
 
@@ -99,42 +95,3 @@ def test_an_override_and_other_plans(tmp_path: Path) -> None:
     assert found(make_plan(distributed="ddp"), ddp_find_unused_parameters=True) is True
     assert found(make_plan(distributed="fsdp")) is None
     assert found(make_plan()) is None
-
-
-TRAINING = """
-import sys, torch
-from pathlib import Path
-from transformers import Trainer
-from process_group import leave
-from speech_models import CTC_SIZES, Clips
-from test_unused_parameters import wav2vec2
-from training_fixtures import make_plan
-torch.manual_seed(0)
-model = wav2vec2(layerdrop=float(sys.argv[2]))
-plan = make_plan(distributed="ddp", device_count=2, gradient_checkpointing=True, per_device_train_batch_size=2,
-                 gradient_accumulation_steps=1, target_batch_size=4, num_train_epochs=2.0)
-plan.apply(model)
-args = plan.to_training_arguments(sys.argv[1], model=model, use_cpu=True, ddp_backend="gloo", report_to="none",
-                                  save_strategy="no", disable_tqdm=True)
-trainer = Trainer(model, args, train_dataset=Clips("ctc mean"))
-trainer.train()
-assert trainer.state.global_step == 8, trainer.state.global_step
-Path(sys.argv[1], f"rank{args.process_index}").write_text(str(args.ddp_find_unused_parameters))
-leave()
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("layerdrop", "found"), [("0.5", "True"), ("0.0", "False")])
-def test_two_processes_train(layerdrop: str, found: str, tmp_path: Path) -> None:
-    script = tmp_path / "training.py"
-    script.write_text(TRAINING)
-    path = os.pathsep.join([str(PYTHON), str(HELPERS), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(script),
-         str(tmp_path / "out"), layerdrop],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert [(tmp_path / "out" / f"rank{rank}").read_text() for rank in (0, 1)] == [found] * 2

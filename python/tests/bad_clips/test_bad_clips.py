@@ -9,24 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import IterableDataset
+from transformers.trainer_callback import TrainerCallback
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from torch.utils.data import IterableDataset  # noqa: E402
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go import ASRConfigManager  # noqa: E402
-from asrconfig_go.bad_clips import BadClipError, clip_measurement, detection, saved_batch  # noqa: E402
-from asrconfig_go.bad_clips.clip_details import ClipDetails  # noqa: E402
-from asrconfig_go.bad_clips.gradient_norms import LEAST  # noqa: E402
-from asrconfig_go.bad_clips.saved_batch import MOST_FOLDERS, read_batch  # noqa: E402
-from asrconfig_go.batching import StepSampler, use_batches  # noqa: E402
-from asrconfig_go.errors import CorruptFileError, InfeasiblePlanError, NotFoundError  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from bad_clip_runs import BAD, NamedClips, bad_trainer, flat  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
-from uneven_clips import Run  # noqa: E402
+from asrconfig_go import ASRConfigManager
+from asrconfig_go.bad_clips import BadClipError, clip_measurement, detection, saved_batch
+from asrconfig_go.bad_clips.clip_details import ClipDetails
+from asrconfig_go.bad_clips.gradient_norms import LEAST
+from asrconfig_go.bad_clips.saved_batch import MOST_FOLDERS, read_batch
+from asrconfig_go.batching import StepSampler, use_batches
+from asrconfig_go.errors import CorruptFileError, InfeasiblePlanError, NotFoundError
+from asrconfig_go.guard import attach
+from bad_clip_runs import BAD, NamedClips, bad_trainer, flat
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
+from uneven_clips import Run
 
 SKIP: dict[str, Any] = {"bad_clips": "skip"}
 
@@ -63,8 +60,8 @@ def test_a_training_that_skips_the_clip_is_one_without_it(tmp_path: Path, kind: 
     calm.train()
     wanted = flat(calm.model)
     assert float((flat(trainer.model) - wanted).norm() / (wanted - start).norm()) < 1e-5
-    told = [[e["loss"] for e in t.state.log_history if "loss" in e] for t in (trainer, calm)]
-    assert told[0] == pytest.approx(told[1], rel=1e-5)
+    losses = [[e["loss"] for e in t.state.log_history if "loss" in e] for t in (trainer, calm)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_the_others_of_the_batch_lose_the_padding_to_the_clip(tmp_path: Path) -> None:
@@ -91,8 +88,8 @@ def test_reporting_leaves_the_training_the_trainers(tmp_path: Path) -> None:
     assert not [batch for batch in blind.bad_batches if batch.what != "weights"]
     assert torch.isnan(flat(trainer.model)).any(), "as the Trainer does it"
     assert torch.equal(torch.isnan(flat(trainer.model)), torch.isnan(flat(plain.model)))
-    what = [(batch.what, batch.done, len(batch.clips)) for batch in guard.bad_batches]
-    assert what == [("loss", "reported", 1), ("weights", "reported", 0)], "and no more of what follows"
+    reports = [(batch.what, batch.done, len(batch.clips)) for batch in guard.bad_batches]
+    assert reports == [("loss", "reported", 1), ("weights", "reported", 0)], "and no more of what follows"
     assert "continue from a checkpoint" in str(guard.bad_batches[1])
     assert [path.name for path in tmp_path.glob("bad-batch*")] == ["bad-batch"]
 
@@ -147,9 +144,9 @@ def test_a_gradient_that_is_not_finite_is_found_before_the_optimizer(tmp_path: P
         """The root of zero for clip 5: its gradient is infinite, times zero."""
 
         def forward(self, x: Any, labels: Any = None, index: Any = None) -> dict[str, Any]:
-            found = super().forward(x, labels, index)
-            own = found["logits"][index == BAD]
-            return {**found, "loss": found["loss"] + (own * 0).abs().sqrt().sum()}
+            output = super().forward(x, labels, index)
+            own = output["logits"][index == BAD]
+            return {**output, "loss": output["loss"] + (own * 0).abs().sqrt().sum()}
 
     torch.manual_seed(0)
     trainer = tiny_trainer(tmp_path, model=Sharp(), gradient_accumulation_steps=2)
@@ -355,16 +352,16 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no saved batch"):
         read_batch(tmp_path)
     folder = tmp_path / "bad-batch"
-    whole = (folder / "batch.pt").read_bytes()
-    (folder / "batch.pt").write_bytes(whole[:200])
+    content = (folder / "batch.pt").read_bytes()
+    (folder / "batch.pt").write_bytes(content[:200])
     with pytest.raises(CorruptFileError, match=r"batch\.pt cannot be read"):
         read_batch(folder)
-    (folder / "batch.pt").write_bytes(whole)
-    told = json.loads((folder / "batch.json").read_text())
-    (folder / "batch.json").write_text(json.dumps({**told, "clips": told["clips"][1:]}))
+    (folder / "batch.pt").write_bytes(content)
+    document = json.loads((folder / "batch.json").read_text())
+    (folder / "batch.json").write_text(json.dumps({**document, "clips": document["clips"][1:]}))
     with pytest.raises(CorruptFileError, match="does not hold the clips"):
         read_batch(folder)
-    (folder / "batch.json").write_text(json.dumps({**told, "schema": 9}))
+    (folder / "batch.json").write_text(json.dumps({**document, "schema": 9}))
     with pytest.raises(CorruptFileError, match="another version"):
         read_batch(folder)
 
@@ -374,8 +371,8 @@ def test_a_scaler_that_skips_steps_is_left_alone(tmp_path: Path) -> None:
     guard = attach(trainer)
     norms = guard._bad._norms
     norms.newest = math.inf
-    found = norms.look()
-    assert found is not None and math.isinf(found[0])
+    unusual = norms.look()
+    assert unusual is not None and math.isinf(unusual[0])
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
     norms.follow(trainer.accelerator)
     norms.newest = math.inf

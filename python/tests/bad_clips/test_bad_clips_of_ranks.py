@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from ranks_training import launch, results, run  # noqa: E402
+from scripts.ranks_training import launch, results, run
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[d
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_step_without_the_clips_is_that_of_one_process(trained: Any, kind: str, tmp_path: Path) -> None:
     first, second = trained[1][KINDS.index(kind)]
-    assert sorted(row for each in (first, second) for rows in each["named"] for row in rows) == BAD
+    assert sorted(row for rank in (first, second) for rows in rank["named"] for row in rows) == BAD
     assert first["left_out"] + second["left_out"] == len(BAD)
     assert torch.equal(first["weights"], second["weights"])
     alone = run({**spec(kind), "batch": 4}, str(tmp_path))
@@ -53,11 +51,11 @@ def test_a_step_without_the_clips_is_that_of_one_process(trained: Any, kind: str
 def test_where_a_clip_is_reported_every_process_goes_on(trained: Any) -> None:
     first, second = trained[1][len(KINDS)]
     assert first["steps"] == second["steps"] == 2
-    assert {row for each in (first, second) for rows in each["named"] for row in rows} & set(BAD)
+    assert {row for rank in (first, second) for rows in rank["named"] for row in rows} & set(BAD)
 
 
 @pytest.mark.parametrize(("run", "named"), [(1, "BadClipError"), (2, "BadClipError"), (3, "IndexError")])
 def test_where_one_raises_the_other_ends(trained: Any, run: int, named: str) -> None:
-    errors = sorted(each["error"] for each in trained[1][len(KINDS) + run])
+    errors = sorted(rank["error"] for rank in trained[1][len(KINDS) + run])
     assert any(error.startswith(named) for error in errors)
     assert all(error.startswith((named, "OtherProcessFailedError")) for error in errors)

@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from asrconfig_go.bad_clips import BadClipError  # noqa: E402
-from asrconfig_go.bad_clips.saved_batch import read_batch  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard import attach, guarded_step  # noqa: E402
-from asrconfig_go.training import replay_batch  # noqa: E402
-from bad_clip_runs import BAD, bad_trainer, flat  # noqa: E402
-from tiny_training import Points, Regression, tiny_trainer  # noqa: E402
+from asrconfig_go.bad_clips import BadClipError
+from asrconfig_go.bad_clips.saved_batch import read_batch
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.guard import attach, guarded_step
+from asrconfig_go.training import replay_batch
+from bad_clip_runs import BAD, bad_trainer, flat
+from tiny_training import Points, Regression, tiny_trainer
 
 NAMED = rf"row {BAD} clips/{BAD}\.wav.*'text {BAD}': it raises ValueError: Labels' sequence length 100"
 Asked = Any  # asks whether a batch is refused: by its indices and whether the model trains
@@ -49,7 +47,7 @@ def without(output: Path, row: int = BAD, **settings: Any) -> Any:
     """The same with a collator that drops the clip."""
     trainer = choosy(output, lambda *_: False, **settings)
     collate = trainer.data_collator
-    trainer.data_collator = lambda rows: collate([each for each in rows if each["index"] != row])
+    trainer.data_collator = lambda rows: collate([example for example in rows if example["index"] != row])
     return trainer
 
 
@@ -96,19 +94,19 @@ def test_a_training_that_skips_it_is_one_without_it(tmp_path: Path, seed: int) -
     calm.train()
     wanted = flat(calm.model)
     assert float((flat(trainer.model) - wanted).norm() / (wanted - start).norm()) < 1e-5
-    told = [[e["loss"] for e in t.state.log_history if "loss" in e] for t in (trainer, calm)]
-    assert told[0] == pytest.approx(told[1], rel=1e-5)
+    losses = [[e["loss"] for e in t.state.log_history if "loss" in e] for t in (trainer, calm)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_its_replay_names_it(tmp_path: Path) -> None:
     trainer = bad_trainer(tmp_path, "whisper", "labels")
     attach(trainer, bad_clips="skip")
     trainer.train()
-    found = replay_batch(tmp_path / "bad-batch", trainer.model, device="cpu")
-    assert [each.clip.row for each in found.to_blame] == [BAD]
-    assert found.to_blame[0].error.startswith("Labels' sequence length 100")
-    assert all(each.finite for each in found.clips if each.clip.row != BAD)
-    assert "shorten the text" in " ".join(found.recommendations())
+    replay = replay_batch(tmp_path / "bad-batch", trainer.model, device="cpu")
+    assert [clip.clip.row for clip in replay.to_blame] == [BAD]
+    assert replay.to_blame[0].error.startswith("Labels' sequence length 100")
+    assert all(clip.finite for clip in replay.clips if clip.clip.row != BAD)
+    assert "shorten the text" in " ".join(replay.recommendations())
 
 
 @pytest.mark.parametrize("options", [{}, {"rule": "mean"}, {"rule": "mean", "micro_batch": 2}])
@@ -135,8 +133,8 @@ def test_an_error_that_only_training_raises_is_found(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         trainer.train()
     assert [clip.row for batch in guard.bad_batches for clip in batch.clips] == [BAD]
-    found = replay_batch(guard.bad_batches[0].folder, trainer.model, device="cpu")
-    assert found.training_mode and [each.clip.row for each in found.to_blame] == [BAD]
+    replay = replay_batch(guard.bad_batches[0].folder, trainer.model, device="cpu")
+    assert replay.training_mode and [blamed.clip.row for blamed in replay.to_blame] == [BAD]
 
 
 @pytest.mark.parametrize("policy", ["report", "skip"])
@@ -187,8 +185,8 @@ def test_of_a_batch_that_cannot_be_split_no_clip_is_blamed(tmp_path: Path, polic
         trainer.train()
     (batch,) = guard.bad_batches
     assert (batch.clips, batch.done, guard.bad_clips) == ((), "raised", 0)
-    saved, (held,), _ = read_batch(batch.folder)
-    assert saved.batches == (4,) and BAD in held["index"].tolist()
+    saved, (saved_batch,), _ = read_batch(batch.folder)
+    assert saved.batches == (4,) and BAD in saved_batch["index"].tolist()
 
 
 @pytest.mark.parametrize("options", [{}, {"rule": "mean"}])
@@ -242,6 +240,6 @@ def test_a_loop_of_ones_own(tmp_path: Path, kind: type, policy: Any) -> None:
         return
     step, model = trained(batches)
     assert step.skipped == 1 and step.bad_batches[0].done == "left out"
-    kept = [0, 2, 3]
-    _, calm = trained([batches[0], tuple(entry[kept] for entry in batches[1])])
+    remaining = [0, 2, 3]
+    _, calm = trained([batches[0], tuple(entry[remaining] for entry in batches[1])])
     torch.testing.assert_close(flat(model), flat(calm), rtol=1e-6, atol=1e-7)

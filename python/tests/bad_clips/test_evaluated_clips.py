@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import IterableDataset, RandomSampler
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from torch.utils.data import IterableDataset, RandomSampler  # noqa: E402
-
-from asrconfig_go import ASRConfigManager  # noqa: E402
-from asrconfig_go.bad_clips import evaluated_clips  # noqa: E402
-from asrconfig_go.bad_clips.saved_batch import read_batch  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.monitor import AdaptiveMemoryCallback  # noqa: E402
-from bad_clip_runs import BAD, NamedClips, bad_trainer, flat  # noqa: E402
+from asrconfig_go import ASRConfigManager
+from asrconfig_go.bad_clips import evaluated_clips
+from asrconfig_go.bad_clips.saved_batch import read_batch
+from asrconfig_go.guard import attach
+from asrconfig_go.monitor import AdaptiveMemoryCallback
+from bad_clip_runs import BAD, NamedClips, bad_trainer, flat
 
 EACH_STEP: dict[str, Any] = {"eval_strategy": "steps", "eval_steps": 1, "per_device_eval_batch_size": 4}
 BEST: dict[str, Any] = {"save_strategy": "steps", "save_steps": 1, "load_best_model_at_end": True}
@@ -112,7 +109,7 @@ def test_each_of_several_evaluation_sets_is_named(tmp_path: Path, lines: list[st
 
 
 def test_only_the_first_batches_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
-    monkeypatch.setattr(evaluated_clips, "_MOST", 2)
+    monkeypatch.setattr(evaluated_clips, "_NAMED", 2)
     clips = NamedClips("ctc mean", bad=None)
     for row in (0, 5, 10, 15):
         clips._spoil(clips.items[row], "nan")

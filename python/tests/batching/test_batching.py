@@ -37,14 +37,14 @@ class Fake:
 @pytest.mark.parametrize(("count", "ranks"), [(2000, 1), (2003, 2), (2001, 4)])
 def test_every_clip_comes_once_over_all_processes(mode: str, count: int, ranks: int) -> None:
     durations = clips(count)
-    whole = StepSampler(durations, 32, mode=mode, memory=TABLE, seed=5)  # type: ignore[arg-type]
-    parts = [whole.shard(rank, ranks) for rank in range(ranks)]
+    sampler = StepSampler(durations, 32, mode=mode, memory=TABLE, seed=5)  # type: ignore[arg-type]
+    parts = [sampler.shard(rank, ranks) for rank in range(ranks)]
     for epoch in (0, 3):
         for part in parts:
             part.set_epoch(epoch)
         shares = [list(part) for part in parts]
         assert {len(share) for share in shares} == {len(part) for part in parts} == {math.ceil(count / 32)}
-        steps = [[i for share in shares for i in share[k]] for k in range(len(whole))]
+        steps = [[i for share in shares for i in share[k]] for k in range(len(sampler))]
         assert sorted(i for step in steps for i in step) == list(range(count))
         assert {len(step) for step in steps[: count // 32 - 1]} == {32}
         assert all(share for share in shares[0]), "every process has a clip in every step"
@@ -91,10 +91,10 @@ def test_a_memory_model_becomes_a_table() -> None:
     fake: Any = Fake()
     table = memory_table(fake, 28.2)
     assert table[-1] == (28.5, 2)
-    whole = {step * GRID_S: fake.largest_batch(step * GRID_S) for step in range(1, 58)}
-    assert len(set(table)) == len(table) < len(whole), "lengths between equal answers are not asked for"
-    filled = {s: next(batch for up_to, batch in table if up_to >= s) for s in whole}
-    assert filled == whole
+    expected = {step * GRID_S: fake.largest_batch(step * GRID_S) for step in range(1, 58)}
+    assert len(set(table)) == len(table) < len(expected), "lengths between equal answers are not asked for"
+    filled = {s: next(batch for up_to, batch in table if up_to >= s) for s in expected}
+    assert filled == expected
     assert memory_table(fake, 2.0, 10)[-1] == (2.0, 5)
     durations = clips(500)
     assert list(StepSampler(durations, 32, mode="random", memory=fake)) == list(StepSampler(durations, 32))
@@ -139,8 +139,8 @@ def test_the_figures_are_those_of_the_sampler() -> None:
 def test_the_fewest_micro_batches_have_the_least_padding() -> None:
     lengths = [1, 1, 1, 4, 4, 7]
 
-    def fits(longest: float, left: int) -> int:
-        return min(left, fits_in([(2, 5), (4, 3), (7, 2)], longest))
+    def fits(longest: float, remaining: int) -> int:
+        return min(remaining, fits_in([(2, 5), (4, 3), (7, 2)], longest))
 
     assert list(cheapest(lengths, fits)) == [[5], [3, 4], [0, 1, 2]]
     assert list(cheapest([3] * 8, lambda _, left: min(left, 3))) == [[0, 1, 2], [3, 4, 5], [6, 7]]
@@ -158,10 +158,10 @@ def test_cut_by_memory() -> None:
 
 def test_cost_of_longest() -> None:
     durations = [10.0] * 2000 + [40.0] * 9
-    (found,) = cost_of_longest(durations, 32, [(10, 11), (30, 6), (40, 4)], [30])
-    assert (found.clips, found.micro_batch, found.without_them) == (9, 4, 11)
-    assert str(found).startswith("9 clips over 30 s force a micro-batch of 4; without them 11;")
-    assert 0 < found.split_time_share < found.time_share < 0.2
+    (cost,) = cost_of_longest(durations, 32, [(10, 11), (30, 6), (40, 4)], [30])
+    assert (cost.clips, cost.micro_batch, cost.without_them) == (9, 4, 11)
+    assert str(cost).startswith("9 clips over 30 s force a micro-batch of 4; without them 11;")
+    assert 0 < cost.split_time_share < cost.time_share < 0.2
     assert cost_of_longest(durations, 32, [(10, 11), (40, 0)])[0].micro_batch == 0
     assert cost_of_longest([10.0] * 50, 32, [(10, 11)]) == []
 

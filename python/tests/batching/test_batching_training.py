@@ -19,7 +19,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::asrconfig_go.batching.BatchingW
 from transformers import TrainingArguments  # noqa: E402
 
 import asrconfig_go as ac  # noqa: E402
-import batches_in_training  # noqa: E402
 from asrconfig_go.batching import (  # noqa: E402
     StepSampler,
     split_by_memory,
@@ -28,7 +27,8 @@ from asrconfig_go.batching import (  # noqa: E402
 )
 from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
 from asrconfig_go.guard import attach  # noqa: E402
-from batches_in_training import DURATIONS, SAMPLES, TABLE, sampler, trainer_with  # noqa: E402
+from scripts import batches_in_training  # noqa: E402
+from scripts.batches_in_training import DURATIONS, SAMPLES, TABLE, sampler, trainer_with  # noqa: E402
 from tiny_training import Points, tiny_trainer  # noqa: E402
 
 MODES = ["random", "bucketed", "packed"]
@@ -52,35 +52,35 @@ def flat(batches: list[list[int]]) -> list[int]:
     return list(chain.from_iterable(batches))
 
 
-def epochs_of(seen: list[list[int]], steps: int = STEPS) -> list[list[int]]:
-    return [sorted(flat(seen[at : at + steps])) for at in range(0, len(seen), steps)]
+def epochs_of(steps_seen: list[list[int]], steps: int = STEPS) -> list[list[int]]:
+    return [sorted(flat(steps_seen[at : at + steps])) for at in range(0, len(steps_seen), steps)]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_training_sees_the_steps_of_the_sampler(tmp_path: Path, mode: str) -> None:
     trainer = trainer_with(tmp_path, sampler(mode), save_strategy="no")
     trainer.train()
-    seen = trainer.model.seen
-    assert seen == expected(mode)
-    assert epochs_of(seen) == [list(range(SAMPLES))] * 3
-    assert seen[:STEPS] != seen[STEPS : 2 * STEPS]
+    steps = trainer.model.seen
+    assert steps == expected(mode)
+    assert epochs_of(steps) == [list(range(SAMPLES))] * 3
+    assert steps[:STEPS] != steps[STEPS : 2 * STEPS]
     assert trainer.state.global_step == 3 * STEPS
     again = trainer_with(tmp_path, sampler(mode), save_strategy="no", seed=99)
     again.train()
-    assert again.model.seen == seen, "the sampler's seed alone counts"
+    assert again.model.seen == steps, "the sampler's seed alone counts"
 
 
 @pytest.mark.parametrize("step", [2, 6, 9, 12, 17])
 @pytest.mark.parametrize("guarded", [False, True])
 def test_a_resumed_training_goes_on_exactly(tmp_path: Path, step: int, guarded: bool) -> None:
-    whole = trainer_with(tmp_path, sampler())
-    whole.train()
-    rest = trainer_with(tmp_path, sampler())
+    uninterrupted = trainer_with(tmp_path, sampler())
+    uninterrupted.train()
+    resumed = trainer_with(tmp_path, sampler())
     if guarded:
-        attach(rest)
-    rest.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
-    assert rest.model.seen == whole.model.seen[step:]
-    for a, b in zip(whole.model.parameters(), rest.model.parameters(), strict=True):
+        attach(resumed)
+    resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
+    assert resumed.model.seen == uninterrupted.model.seen[step:]
+    for a, b in zip(uninterrupted.model.parameters(), resumed.model.parameters(), strict=True):
         assert torch.equal(a, b), "a guard computes nothing itself while nothing fails"
 
 
@@ -214,9 +214,9 @@ def test_a_loop_of_one_s_own() -> None:
     steps = sampler()
     loader = with_batches(loader, steps.shard(accelerator.process_index, accelerator.num_processes))
     assert len(loader) == STEPS
-    seen = [batch["index"].tolist() for batch in loader]
-    assert seen == expected("random", 1)
-    assert [batch["index"].tolist() for batch in skip_first_batches(loader, 4)] == seen[4:]
+    batches = [batch["index"].tolist() for batch in loader]
+    assert batches == expected("random", 1)
+    assert [batch["index"].tolist() for batch in skip_first_batches(loader, 4)] == batches[4:]
 
 
 def padded_steps(steps: list[list[int]]) -> int:
@@ -284,17 +284,17 @@ def test_two_processes(tmp_path: Path, mode: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    seen = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    ranks = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
     # 21 clips in steps of 4: one clip is left, fewer than the processes, so the last two steps have 3 and 2.
-    assert [[len(batch) for batch in run[0][:6]] for run in seen] == [[2, 2, 2, 2, 2, 1], [2, 2, 2, 2, 1, 1]]
-    together = [a + b for a, b in zip(seen[0][0], seen[1][0], strict=True)]
+    assert [[len(batch) for batch in run[0][:6]] for run in ranks] == [[2, 2, 2, 2, 2, 1], [2, 2, 2, 2, 1, 1]]
+    together = [a + b for a, b in zip(ranks[0][0], ranks[1][0], strict=True)]
     assert epochs_of(together) == [list(range(SAMPLES))] * 3
     for rank in range(2):
-        whole, rest = seen[rank]
-        assert rest == whole[8:]
+        full, resumed = ranks[rank]
+        assert resumed == full[8:]
         part, made = sampler(mode).shard(rank, 2), []
         for epoch in range(3):
             part.set_epoch(epoch)
             made += list(part)
-        assert whole == made
-        assert whole[:6] != whole[6:12]
+        assert full == made
+        assert full[:6] != full[6:12]

@@ -42,14 +42,14 @@ def batch() -> dict[str, Any]:
 
 
 def test_pieces_have_every_sample_once_and_what_is_shared() -> None:
-    whole = batch()
-    parts = split(whole, 2)
+    full = batch()
+    parts = split(full, 2)
     assert [batch_size(part) for part in parts] == [2, 2, 1]
-    assert torch.equal(torch.cat([part["input_values"] for part in parts]), whole["input_values"])
-    assert [name for part in parts for name in part["names"]] == whole["names"]
+    assert torch.equal(torch.cat([part["input_values"] for part in parts]), full["input_values"])
+    assert [name for part in parts for name in part["names"]] == full["names"]
     for part in parts:
         assert (part["return_dict"], part["mask"], float(part["scale"]), part["language"]) == (True, None, 2.0, "sv")
-    assert parts[0]["input_values"].data_ptr() == whole["input_values"].data_ptr(), "a view"
+    assert parts[0]["input_values"].data_ptr() == full["input_values"].data_ptr(), "a view"
 
 
 def test_the_kind_of_mapping_stays() -> None:
@@ -61,14 +61,14 @@ def test_the_kind_of_mapping_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"weights": torch.zeros(3)}, "a batch of 5 clips cannot be split: weights has 3"),
         ({"a": torch.zeros(2), "b": [1]}, "cannot be split: a has 2, b has 1"),
     ],
 )
-def test_entries_that_disagree_are_named(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said) as caught:
+def test_entries_that_disagree_are_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message) as caught:
         split({**batch(), **change}, 2)
     assert "split=" in str(caught.value)
 
@@ -105,34 +105,34 @@ KINDS: dict[str, tuple[Any, Callable[[Any], tuple[Any, Any]]]] = {
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_batches_of_every_kind_are_split_into_the_same_kind(kind: str) -> None:
-    whole, entries = KINDS[kind]
-    assert batch_size(whole) == check_rows(whole) == 5
-    parts = split(whole, 2)
+    full, entries = KINDS[kind]
+    assert batch_size(full) == check_rows(full) == 5
+    parts = split(full, 2)
     assert [batch_size(part) for part in parts] == [2, 2, 1]
-    assert {type(part) for part in parts} == {type(whole)}
-    for wanted, *got in zip(entries(whole), *map(entries, parts), strict=True):
+    assert {type(part) for part in parts} == {type(full)}
+    for wanted, *got in zip(entries(full), *map(entries, parts), strict=True):
         assert torch.equal(torch.cat(got), wanted)
-    for picked, wanted in zip(entries(pick(whole, [4, 0, 3])), entries(whole), strict=True):
+    for picked, wanted in zip(entries(pick(full, [4, 0, 3])), entries(full), strict=True):
         assert torch.equal(picked, wanted[[4, 0, 3]])
-    for got, wanted in zip(entries(piece(whole, 1, 3)), entries(whole), strict=True):
+    for got, wanted in zip(entries(piece(full, 1, 3)), entries(full), strict=True):
         assert torch.equal(got, wanted[1:3])
-    assert all(torch.equal(a, b) for a, b in zip(entries(whole), (X, X[:, 0] if kind == "tensor" else Y), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(entries(full), (X, X[:, 0] if kind == "tensor" else Y), strict=True))
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_copies_share_no_tensor_and_shallow_ones_all(kind: str) -> None:
-    whole, entries = KINDS[kind]
-    copy, same = copied(whole), shallow(whole)
-    assert type(copy) is type(same) is type(whole)
-    assert {t.data_ptr() for t in tensors_of(copy)}.isdisjoint({t.data_ptr() for t in tensors_of(whole)})
-    assert all(torch.equal(a, b) for a, b in zip(entries(copy), entries(whole), strict=True))
+    full, entries = KINDS[kind]
+    copy, same = copied(full), shallow(full)
+    assert type(copy) is type(same) is type(full)
+    assert {t.data_ptr() for t in tensors_of(copy)}.isdisjoint({t.data_ptr() for t in tensors_of(full)})
+    assert all(torch.equal(a, b) for a, b in zip(entries(copy), entries(full), strict=True))
     if kind != "tensor":
-        assert same is not whole or isinstance(whole, tuple)
-        assert [t.data_ptr() for t in tensors_of(same)] == [t.data_ptr() for t in tensors_of(whole)]
+        assert same is not full or isinstance(full, tuple)
+        assert [t.data_ptr() for t in tensors_of(same)] == [t.data_ptr() for t in tensors_of(full)]
 
 
 @pytest.mark.parametrize(
-    ("whole", "said"),
+    ("inputs", "message"),
     [
         ((X, torch.zeros(3)), "a batch of 5 clips cannot be split: entry 1 has 3"),
         ([X, torch.zeros(1, 2)], "entry 1 has 1"),
@@ -141,9 +141,9 @@ def test_copies_share_no_tensor_and_shallow_ones_all(kind: str) -> None:
         ({"sampled_negative_indices": Y, "labels": Y}, "positions in the whole batch"),
     ],
 )
-def test_what_does_not_belong_to_clips_one_by_one_is_named(whole: Any, said: str) -> None:
-    with pytest.raises(UnsplittableBatchError, match=said) as caught:
-        split(whole, 2)
+def test_what_does_not_belong_to_clips_one_by_one_is_named(inputs: Any, message: str) -> None:
+    with pytest.raises(UnsplittableBatchError, match=message) as caught:
+        split(inputs, 2)
     assert "split=" in str(caught.value)
 
 
@@ -160,8 +160,8 @@ def test_a_batch_of_an_unknown_kind_is_refused_by_its_name() -> None:
 
 
 def test_what_has_no_rows_is_in_every_piece() -> None:
-    whole = ({"x": X, "config": {"name": "a", "scale": torch.tensor(2.0)}}, Y, torch.tensor(3.0), "text", None)
-    for part in split(whole, 3):
+    full = ({"x": X, "config": {"name": "a", "scale": torch.tensor(2.0)}}, Y, torch.tensor(3.0), "text", None)
+    for part in split(full, 3):
         assert part[0]["config"]["name"] == "a" and float(part[0]["config"]["scale"]) == 2.0
         assert (float(part[2]), *part[3:]) == (3.0, "text", None)
 

@@ -74,8 +74,8 @@ def test_micro_batches_of_similar_clips_without_padding_end_as_the_whole_batch(
 def test_batches_that_fit_are_cut_where_it_saves_padding(tmp_path: Path) -> None:
     """A micro-batch is said to cost as much as 100 samples of audio, or as much as several whole batches."""
     calm = Run(tmp_path).train()
-    whole = Run(tmp_path, overhead_s=10.0).train()
-    assert {n for n, _ in whole.appetite.shapes} == {8}
+    unsplit = Run(tmp_path, overhead_s=10.0).train()
+    assert {n for n, _ in unsplit.appetite.shapes} == {8}
     cut = Run(tmp_path, overhead_s=100 / 16_000).train()
     assert not cut.guard.events, "nothing was out of memory"
     assert cut.apart(calm) < 1e-5
@@ -142,22 +142,22 @@ def test_a_clip_that_does_not_fit_alone_ends_the_run_unless_it_may_be_left_out(t
     calm = Run(tmp_path)
     calm.trainer.data_collator = Without()
     assert run.apart(calm.train()) < 1e-5, "the others weigh what they would without it"
-    told = [[e["loss"] for e in r.trainer.state.log_history if "loss" in e] for r in (run, calm)]
-    assert told[0] == pytest.approx(told[1], rel=1e-4)
+    losses = [[e["loss"] for e in r.trainer.state.log_history if "loss" in e] for r in (run, calm)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
 
 
 def test_a_function_may_replace_a_clip_that_is_too_long(tmp_path: Path) -> None:
-    given = []
+    clips = []
 
     def halves(sample: Any) -> list[Any]:
-        given.append(sample["input_values"].shape)
+        clips.append(sample["input_values"].shape)
         middle = sample["input_values"].shape[1] // 2
         first = trimmed(sample, middle)
         second = {**sample, "input_values": sample["input_values"][:, middle:]}
         return [first, {**second, "attention_mask": sample["attention_mask"][:, middle:]}]
 
     run = Run(tmp_path, limit=1500, too_long=halves).train()
-    assert sorted(given) == [(1, 1580), (1, 1580), (1, 1600), (1, 1600)]
+    assert sorted(clips) == [(1, 1580), (1, 1580), (1, 1600), (1, 1600)]
     assert {(1, 790), (1, 800)} <= set(run.appetite.shapes)
     assert run.guard.skipped == 4
     assert run.trainer.state.global_step == 6

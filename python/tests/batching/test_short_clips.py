@@ -57,26 +57,26 @@ def batch(*lengths: int, masked: bool = True) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_model_that_masks_trains_on_short_clips(kind: str) -> None:
     model = masking(of_kind(kind)).train()
-    least = least_length(model)
+    shortest = least_length(model)
     with pytest.raises(ValueError, match="mask_length"):
-        model(**batch(least - 20, 400))
+        model(**batch(shortest - 20, 400))
     for masked in (True, False):
-        padded = long_enough(batch(least - 20, 400, masked=masked), model)
+        padded = long_enough(batch(shortest - 20, 400, masked=masked), model)
         assert torch.isfinite(model(**padded).loss)
-    assert int(long_enough(batch(400), model)["input_values"].shape[1]) == least
-    enough = batch(least, 400)
+    assert int(long_enough(batch(400), model)["input_values"].shape[1]) == shortest
+    enough = batch(shortest, 400)
     assert long_enough(enough, model) is enough
     model(**enough)
 
 
 def test_the_models_own_settings_are_asked_each_time() -> None:
     model = masking(wav2vec2("mean"))
-    least = least_length(model)
-    assert least_length(masking(model, mask_time_length=20)) < least
+    shortest = least_length(model)
+    assert least_length(masking(model, mask_time_length=20)) < shortest
     assert least_length(masking(model, mask_time_prob=0.0)) == 0
     assert least_length(masking(model, apply_spec_augment=False)) == 0
     del model.config.apply_spec_augment  # as configs of some families, whose models mask
-    assert least_length(masking(model, apply_spec_augment=True)) == least
+    assert least_length(masking(model, apply_spec_augment=True)) == shortest
 
 
 def test_masks_inside_of_wrappers_encoders_and_before_adapters_are_found() -> None:

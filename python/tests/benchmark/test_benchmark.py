@@ -62,12 +62,12 @@ class Digits:
         config = small_config(len(self.collate.vocabulary))
         config.num_hidden_layers, config.hidden_size, config.intermediate_size = 1, 32, 32
         config.conv_dim = [8, 8, 16, 16]
-        found = Wav2Vec2ForCTC(config)
+        model = Wav2Vec2ForCTC(config)
         if fail:  # inside of what the Trainer wraps in autocast
-            found.wav2vec2.register_forward_pre_hook(
+            model.wav2vec2.register_forward_pre_hook(
                 lambda module, inputs: fail(module) if module.training and torch.is_grad_enabled() else None
             )
-        return found
+        return model
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,16 @@ def plan(digits: Digits) -> ac.TrainingConfig:
 
 
 @pytest.fixture(scope="module")
-def whole(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> BenchmarkResult:
+def outcome(digits: Digits, tmp_path_factory: pytest.TempPathFactory) -> BenchmarkResult:
     """All there is, once."""
     folder = tmp_path_factory.mktemp("profile")
-    asked = {**QUICK, "loader": True, "rounds": 2, "sweep": "precision,prefetch,tf32,persistent,order"}
-    return benchmark_training(digits.model(), digits.clips, collator=digits.collate, profile=folder, **asked)
+    sweep = "precision,prefetch,tf32,persistent,order"
+    return benchmarked(digits, profile=folder, loader=True, rounds=2, sweep=sweep)
+
+
+def benchmarked(digits: Digits, model: Any = None, **options: Any) -> BenchmarkResult:
+    settings = {**QUICK, **options}
+    return benchmark_training(model or digits.model(), digits.clips, collator=digits.collate, **settings)
 
 
 def bench(digits: Digits, plan: ac.TrainingConfig, collator: Any) -> Bench:
@@ -107,8 +112,8 @@ def test_both_sides_train_the_same_clips_and_as_many_a_step(digits: Digits, plan
 
 
 @pytest.mark.slow
-def test_parts_of_a_step_add_up(whole: BenchmarkResult) -> None:
-    for side in (whole.plan, whole.original):
+def test_parts_of_a_step_add_up(outcome: BenchmarkResult) -> None:
+    for side in (outcome.plan, outcome.original):
         assert side is not None
         for block in side.blocks:
             assert sum(step.seconds for step in block.steps) == pytest.approx(block.seconds, rel=0.01)
@@ -118,59 +123,57 @@ def test_parts_of_a_step_add_up(whole: BenchmarkResult) -> None:
                 assert sum(parts) == pytest.approx(step.seconds, rel=0.01)
 
 
-def test_padding_is_that_of_the_batches(whole: BenchmarkResult) -> None:
-    assert whole.original is not None and whole.original.padding is not None and 0 < whole.original.padding < 0.6
-    assert whole.plan.padding is not None and 0 <= whole.plan.padding < 0.5
-    assert whole.plan.audio_s == pytest.approx(whole.original.audio_s)
-    assert [step.micro_batches for step in whole.original.blocks[0].steps] == [1, 1]
-
-
-def test_what_a_guard_learns_once_is_in_no_figure(whole: BenchmarkResult) -> None:
-    """It tries forwards in its first steps, which the steps of a block would count."""
-    steps = [step for block in whole.plan.blocks for step in block.steps]
+def test_padding_is_that_of_the_batches(outcome: BenchmarkResult) -> None:
+    assert outcome.original is not None and outcome.original.padding is not None and 0 < outcome.original.padding < 0.6
+    assert outcome.plan.padding is not None and 0 <= outcome.plan.padding < 0.5
+    assert outcome.plan.audio_s == pytest.approx(outcome.original.audio_s)
+    assert [step.micro_batches for step in outcome.original.blocks[0].steps] == [1, 1]
+    # The forwards that a guard tries in its first steps are in no figure.
+    steps = [step for block in outcome.plan.blocks for step in block.steps]
     assert {step.micro_batches for step in steps} <= set(range(1, BATCH + 1))
 
 
-def test_without_a_gpu_its_figures_are_absent(whole: BenchmarkResult) -> None:
-    assert whole.plan.readings.gpu_use is None and whole.plan.peak_bytes is None and whole.plan.queueing is None
-    assert whole.to_json()["plan"]["readings"]["gpu_use"] is None
-    assert "GPU use" not in str(whole) and "CPU use" in str(whole)
-    assert whole.cpu_speedup is not None and whole.plan.cpu_use is not None and whole.plan.cpu_use.median > 0
+def test_without_a_gpu_its_figures_are_absent(outcome: BenchmarkResult) -> None:
+    assert outcome.plan.readings.gpu_use is None and outcome.plan.peak_bytes is None and outcome.plan.queueing is None
+    assert outcome.to_json()["plan"]["readings"]["gpu_use"] is None
+    assert "GPU use" not in str(outcome) and "CPU use" in str(outcome)
+    assert outcome.cpu_speedup is not None and outcome.plan.cpu_use is not None and outcome.plan.cpu_use.median > 0
 
 
-def test_speedup_is_of_neighbouring_blocks(whole: BenchmarkResult) -> None:
-    assert whole.original is not None and whole.speedup is not None
-    plan, original = [b.seconds for b in whole.plan.blocks], [b.seconds for b in whole.original.blocks]
+def test_speedup_is_of_neighbouring_blocks(outcome: BenchmarkResult) -> None:
+    assert outcome.original is not None and outcome.speedup is not None
+    plan, original = [b.seconds for b in outcome.plan.blocks], [b.seconds for b in outcome.original.blocks]
     beside = [(plan[i] + plan[i + 1]) / 2 for i in range(2)]
     gains = [original[i] / beside[i] for i in range(2)]
-    assert [whole.speedup.low, whole.speedup.high] == pytest.approx(sorted(gains))
-    assert whole.speedup.median == pytest.approx(sum(original) / sum(beside)) and whole.speedup.count == 2
-    rates = [each.clips_per_s for each in (whole.plan, whole.original)]
+    assert [outcome.speedup.low, outcome.speedup.high] == pytest.approx(sorted(gains))
+    assert outcome.speedup.median == pytest.approx(sum(original) / sum(beside)) and outcome.speedup.count == 2
+    rates = [side.clips_per_s for side in (outcome.plan, outcome.original)]
     assert rates[0] is not None and rates[1] is not None
-    assert whole.speedup.median == pytest.approx(rates[0].median / rates[1].median, rel=1e-12)
-    assert whole.too_few_rounds and "too few rounds: 2 measured" in str(whole)
+    assert outcome.speedup.median == pytest.approx(rates[0].median / rates[1].median, rel=1e-12)
+    assert outcome.too_few_rounds and "too few rounds: 2 measured" in str(outcome)
 
 
-def test_options_are_measured_or_say_why_not(whole: BenchmarkResult) -> None:
-    by_name = {(each.option, each.value): each for each in whole.options}
+def test_options_are_measured_or_say_why_not(outcome: BenchmarkResult) -> None:
+    by_name = {(option.option, option.value): option for option in outcome.options}
     assert by_name["precision", "bf16"].gain is not None
     assert by_name["precision", "bf16"].side is not None and by_name["precision", "bf16"].side.settings["bf16"] is True
     assert "refuses it on a CPU" in by_name["precision", "fp16"].why_not
     assert by_name["tf32", ""].why_not and by_name["persistent", ""].why_not
-    assert whole.bottleneck is not None and whole.next_change
+    assert outcome.bottleneck is not None and outcome.next_change
 
 
-def test_the_loader_is_measured_with_and_without_workers(whole: BenchmarkResult) -> None:
-    ways = {(each.workers, each.prefetch): each for each in whole.loader}
+def test_the_loader_is_measured_with_and_without_workers(outcome: BenchmarkResult) -> None:
+    ways = {(loader.workers, loader.prefetch): loader for loader in outcome.loader}
     assert {(0, None), (1, 2), (1, 4)} <= set(ways)
-    for each in whole.loader:
-        assert each.clips_per_s.low <= each.clips_per_s.median <= each.clips_per_s.high
-        assert each.audio_per_s is not None and each.start_s > 0 and each.again_s > 0
+    for loader in outcome.loader:
+        assert loader.clips_per_s.low <= loader.clips_per_s.median <= loader.clips_per_s.high
+        assert loader.audio_per_s is not None and loader.start_s > 0 and loader.again_s > 0
 
 
-def test_profiles_are_traces_of_the_steps(whole: BenchmarkResult) -> None:
-    assert [Path(name).name for name in whole.profile] == ["plan.pt.trace.json", "the-trainer-s-defaults.pt.trace.json"]
-    for name in whole.profile:
+def test_profiles_are_traces_of_the_steps(outcome: BenchmarkResult) -> None:
+    files = ["plan.pt.trace.json", "the-trainer-s-defaults.pt.trace.json"]
+    assert [Path(name).name for name in outcome.profile] == files
+    for name in outcome.profile:
         events = json.loads(Path(name).read_text())["traceEvents"]
         names = {event.get("name", "") for event in events}
         assert {"aten::conv1d", "aten::linear"} <= names
@@ -179,12 +182,12 @@ def test_profiles_are_traces_of_the_steps(whole: BenchmarkResult) -> None:
         assert any(n.startswith("Optimizer.step") for n in names)
 
 
-def test_the_result_can_be_shown_and_written(whole: BenchmarkResult, tmp_path: Path) -> None:
-    assert json.loads(json.dumps(whole.to_json(), allow_nan=False))["plan"]["clips"] == 2 * BATCH
-    whole.to_csv(tmp_path / "b.csv")
-    whole.to_html(tmp_path / "b.html")
+def test_the_result_can_be_shown_and_written(outcome: BenchmarkResult, tmp_path: Path) -> None:
+    assert json.loads(json.dumps(outcome.to_json(), allow_nan=False))["plan"]["clips"] == 2 * BATCH
+    outcome.to_csv(tmp_path / "b.csv")
+    outcome.to_html(tmp_path / "b.html")
     assert "speedup" in (tmp_path / "b.csv").read_text()
-    assert whole.headline in html.unescape((tmp_path / "b.html").read_text())
+    assert outcome.headline in html.unescape((tmp_path / "b.html").read_text())
 
 
 def test_nothing_is_left_behind(digits: Digits, plan: ac.TrainingConfig, tmp_path: Path) -> None:
@@ -196,8 +199,7 @@ def test_nothing_is_left_behind(digits: Digits, plan: ac.TrainingConfig, tmp_pat
     state, python, numbers = torch.get_rng_state(), random.getstate(), torch.get_num_threads()
     torch.backends.cudnn.benchmark = True
     try:
-        asked = {**QUICK, "sweep": "checkpointing,attention,precision", "plan": plan, "compare": False, "loader": True}
-        benchmark_training(model, digits.clips, collator=digits.collate, **asked)
+        benchmarked(digits, model, sweep="checkpointing,attention,precision", plan=plan, compare=False, loader=True)
         assert torch.backends.cudnn.benchmark is True
     finally:
         torch.backends.cudnn.benchmark = False
@@ -210,17 +212,19 @@ def test_nothing_is_left_behind(digits: Digits, plan: ac.TrainingConfig, tmp_pat
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_a_change_that_runs_out_of_memory_is_a_result(digits: Digits) -> None:
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [(RuntimeError(OUT_OF_MEMORY), "out of memory"), (TypeError("no such kernel"), "TypeError: no such kernel")],
+)
+def test_a_change_that_fails_is_a_result(digits: Digits, error: Exception, problem: str) -> None:
     def fail(module: Any) -> None:
         if torch.is_autocast_enabled("cpu"):
-            raise RuntimeError(OUT_OF_MEMORY)
+            raise error
 
-    found = benchmark_training(
-        digits.model(fail), digits.clips, collator=digits.collate, **{**QUICK, "sweep": "precision"}
-    )
-    bf16 = next(each for each in found.options if each.value == "bf16")
-    assert (bf16.problem, bf16.gain) == ("out of memory", None)
-    assert found.speedup is not None and "out of memory" in str(found)
+    result = benchmarked(digits, digits.model(fail), compare=False, sweep="precision")
+    bf16 = next(option for option in result.options if option.value == "bf16")
+    assert (bf16.problem, bf16.gain) == (problem, None) and problem in str(result)
+    assert result.original is None and result.speedup is None
 
 
 def test_a_compiled_model_warms_up_on_every_shape(
@@ -234,26 +238,14 @@ def test_a_compiled_model_warms_up_on_every_shape(
 
     monkeypatch.setattr(torch, "compile", compile_model)
     own = Digits()
-    asked = {**QUICK, "sweep": "compile", "plan": plan, "compare": False}
-    found = benchmark_training(digits.model(), own.clips, collator=own, **asked)
-    (change,) = found.options
+    options = {**QUICK, "sweep": "compile", "plan": plan, "compare": False}
+    result = benchmark_training(digits.model(), own.clips, collator=own, **options)
+    (change,) = result.options
     assert (change.option, change.value, change.problem) == ("compile", "on", "") and change.gain is not None
     assert len(compiled) >= 1 and change.side is not None
     assert change.side.padding is None  # no hook in what is compiled
-    blocks = len(found.plan.blocks) + 2  # and those beside the change
+    blocks = len(result.plan.blocks) + 2  # and those beside the change
     assert len(own.seen) == blocks * (1 + 2) + LEARNING_STEPS + (1 + 2 + 2)
-
-
-def test_a_change_that_fails_is_told(digits: Digits) -> None:
-    def fail(module: Any) -> None:
-        if torch.is_autocast_enabled("cpu"):
-            raise TypeError("no such kernel")
-
-    found = benchmark_training(
-        digits.model(fail), digits.clips, collator=digits.collate, compare=False, **{**QUICK, "sweep": "precision"}
-    )
-    assert next(each for each in found.options if each.value == "bf16").problem == "TypeError: no such kernel"
-    assert found.original is None and found.speedup is None
 
 
 def test_originals_that_run_out_of_memory_leave_the_plan(digits: Digits) -> None:
@@ -262,11 +254,11 @@ def test_originals_that_run_out_of_memory_leave_the_plan(digits: Digits) -> None
             raise RuntimeError(OUT_OF_MEMORY)
 
     original = {"per_device_train_batch_size": BATCH, "gradient_checkpointing": True}
-    found = benchmark_training(digits.model(fail), digits.clips, collator=digits.collate, original=original, **QUICK)
-    assert found.original is not None and found.original.problem == "out of memory"
-    assert found.speedup is None and found.plan.clips_per_s is not None
-    assert str(found).startswith(f"out of memory with your settings: batch {BATCH} × 1, fp32, checkpointing; the plan")
-    assert len(found.plan.rounds) == QUICK["rounds"] + 1
+    result = benchmarked(digits, digits.model(fail), original=original)
+    assert result.original is not None and result.original.problem == "out of memory"
+    assert result.speedup is None and result.plan.clips_per_s is not None
+    assert str(result).startswith(f"out of memory with your settings: batch {BATCH} × 1, fp32, checkpointing; the plan")
+    assert len(result.plan.rounds) == QUICK["rounds"] + 1
 
 
 @pytest.mark.parametrize(("fits", "used"), [(2, (2, 2)), (1, None)])
@@ -282,14 +274,14 @@ def test_defaults_that_run_out_of_memory_are_halved(
                 raise RuntimeError(OUT_OF_MEMORY)
 
     model.wav2vec2.register_forward_pre_hook(fail)
-    found = benchmark_training(model, digits.clips, collator=digits.collate, plan=plan, **QUICK)
-    assert found.original is not None and found.plan.clips_per_s is not None
+    result = benchmarked(digits, model, plan=plan)
+    assert result.original is not None and result.plan.clips_per_s is not None
     adapted = f"8 × 1 makes no steps of {BATCH} clips; {BATCH} × 1 ran out of memory on this device"
-    assert found.original.adapted == adapted and "ran out of memory on this device" in str(found)
+    assert result.original.adapted == adapted and "ran out of memory on this device" in str(result)
     names = ("per_device_train_batch_size", "gradient_accumulation_steps")
-    assert [found.original.settings[name] for name in names] == [2, 2]
+    assert [result.original.settings[name] for name in names] == [2, 2]
     assert (BATCH, 2) in itertools.pairwise(sizes), "the guard splits the plan's batches otherwise, by length"
-    assert found.original.problem == ("" if used else "out of memory") and (found.speedup is not None) == bool(used)
+    assert result.original.problem == ("" if used else "out of memory") and (result.speedup is not None) == bool(used)
 
 
 def test_a_model_that_fails_is_one_clear_error(digits: Digits) -> None:
@@ -297,7 +289,7 @@ def test_a_model_that_fails_is_one_clear_error(digits: Digits) -> None:
         raise ValueError("shapes do not match")
 
     with pytest.raises(InvalidArgumentError, match="with the plan: ValueError: shapes do not match") as caught:
-        benchmark_training(digits.model(fail), digits.clips, collator=digits.collate, **QUICK)
+        benchmarked(digits, digits.model(fail))
     assert isinstance(caught.value.__cause__.__cause__, ValueError)  # type: ignore[union-attr]
 
 
@@ -311,14 +303,13 @@ def test_ctrl_c_keeps_what_was_measured(digits: Digits, monkeypatch: pytest.Monk
         return run_block(*args, **kwargs)
 
     monkeypatch.setattr(runner, "run_block", run)
-    asked = {**QUICK, "rounds": 3}
     if after == 0:
         with pytest.raises(KeyboardInterrupt):
-            benchmark_training(digits.model(), digits.clips, collator=digits.collate, **asked)
+            benchmarked(digits, rounds=3)
         return
-    found = benchmark_training(digits.model(), digits.clips, collator=digits.collate, **asked)
-    assert found.stopped and found.plan.clips_per_s is not None
-    assert found.unfinished[0] == "both sides" and "stopped by Ctrl-C; unfinished: both sides" in str(found)
+    result = benchmarked(digits, rounds=3)
+    assert result.stopped and result.plan.clips_per_s is not None
+    assert result.unfinished[0] == "both sides" and "stopped by Ctrl-C; unfinished: both sides" in str(result)
 
 
 @pytest.mark.parametrize("after", [0, 30])
@@ -327,16 +318,16 @@ def test_the_end_of_the_time_keeps_what_was_measured(
 ) -> None:
     steps = iter(range(1000))  # one second each
     monkeypatch.setattr(time_budget, "time", SimpleNamespace(monotonic=lambda: float(next(steps))))
-    asked = {**QUICK, "rounds": 9, "minutes": (after + 5) / 60, "loader": True}
+    options = {"rounds": 9, "minutes": (after + 5) / 60, "loader": True}
     if after == 0:
         with pytest.raises(InvalidArgumentError, match=r"minutes = 0\.0833333 are over before"):
-            benchmark_training(digits.model(), digits.clips, collator=digits.collate, **asked)
+            benchmarked(digits, **options)
         return
-    found = benchmark_training(digits.model(), digits.clips, collator=digits.collate, **asked)
-    assert not found.stopped and found.unfinished == ("both sides", "loading data", "single changes")
-    assert 1 <= len(found.plan.rounds) < 9 and found.too_few_rounds
-    assert "ended after 35 s (--minutes); unfinished: both sides, loading data" in str(found)
-    assert found.to_json()["unfinished"] == list(found.unfinished)
+    result = benchmarked(digits, **options)
+    assert not result.stopped and result.unfinished == ("both sides", "loading data", "single changes")
+    assert 1 <= len(result.plan.rounds) < 9 and result.too_few_rounds
+    assert "ended after 35 s (--minutes); unfinished: both sides, loading data" in str(result)
+    assert result.to_json()["unfinished"] == list(result.unfinished)
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated:FutureWarning")  # of the older name of checkpointing
@@ -352,7 +343,7 @@ def test_originals_of_every_kind(plan: ac.TrainingConfig, tmp_path: Path) -> Non
     assert original_side(tmp_path / "training_config.json").plan == plan
     assert original_side({"per_gpu_train_batch_size": 4}).effective_batch == 4
     several: tuple[Any, ...] = (arguments, plan, tmp_path / "arguments.json", {})
-    batches = [original_side(given).effective_batch for given in several]
+    batches = [original_side(original).effective_batch for original in several]
     assert batches == [4, BATCH, 2, 8]
     made = TrainingArguments(str(tmp_path), per_device_train_batch_size=2, bf16=True, use_cpu=True, report_to="none")
     torch.save(made, tmp_path / "training_args.bin")
@@ -365,9 +356,9 @@ def test_originals_of_every_kind(plan: ac.TrainingConfig, tmp_path: Path) -> Non
         original_side({"batch": 3})
     with pytest.raises(NotFoundError, match="cannot read the settings"):
         original_side(tmp_path / "none.json")
-    for given in (3, object()):
+    for original in (3, object()):
         with pytest.raises(InvalidArgumentError, match="holds no training settings"):
-            original_side(given)
+            original_side(original)
 
 
 class Harm:
@@ -421,8 +412,8 @@ def test_bad_input_is_refused_before_anything_is_measured(digits: Digits, plan: 
 
 def test_rows_of_inputs_without_audio() -> None:
     clips = Clips("ctc mean")
-    found = benchmark_training(wav2vec2("mean"), clips, **{**QUICK, "compare": False})
-    assert found.plan.audio_s == pytest.approx(2 * BATCH * 800 / 16_000) and found.plan.padding == 0
+    result = benchmark_training(wav2vec2("mean"), clips, **{**QUICK, "compare": False})
+    assert result.plan.audio_s == pytest.approx(2 * BATCH * 800 / 16_000) and result.plan.padding == 0
     with pytest.raises(InvalidArgumentError, match="no plan can be made of this data") as caught:
         benchmark_training(wav2vec2("mean"), [{"text": "one"}], **QUICK)
     assert "pass plan=" in str(caught.value)

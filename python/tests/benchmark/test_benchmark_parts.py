@@ -60,22 +60,22 @@ def test_speedup_rates_and_step_times_are_of_the_same_rounds(rounds: int) -> Non
         side(name, seconds, None, [noise.uniform(0.5, 2) for _ in range(rounds)])
         for name, seconds in (("plan", 1.0), ("your settings", 1.5))
     )
-    found = result(plan=plan, original=original)
-    assert found.speedup is not None and found.cpu_speedup is not None
+    compared = result(plan=plan, original=original)
+    assert compared.speedup is not None and compared.cpu_speedup is not None
     for name in ("clips_per_s", "audio_per_s"):
-        rates = [getattr(each, name).median for each in (plan, original)]
-        assert found.speedup.median == pytest.approx(rates[0] / rates[1], rel=1e-12)
+        rates = [getattr(measured, name).median for measured in (plan, original)]
+        assert compared.speedup.median == pytest.approx(rates[0] / rates[1], rel=1e-12)
     assert plan.step_s is not None and original.step_s is not None
-    assert found.speedup.median == pytest.approx(original.step_s.median / plan.step_s.median, rel=1e-12)
-    assert found.speedup.low <= found.speedup.median <= found.speedup.high
+    assert compared.speedup.median == pytest.approx(original.step_s.median / plan.step_s.median, rel=1e-12)
+    assert compared.speedup.low <= compared.speedup.median <= compared.speedup.high
 
 
 def test_few_rounds_are_told_everywhere() -> None:
     plan, original = (side(name, 1.0, None, [1.0, 1.1, 1.2, 1.3]) for name in ("plan", "your settings"))
     few = result(plan=plan, original=original)
     assert few.too_few_rounds and few.verdict == "undecided" and few.to_json()["too_few_rounds"] is True
-    for shown in (str(few), few._repr_html_()):
-        assert "too few rounds: 4 measured rounds of at least 5" in shown
+    for text in (str(few), few._repr_html_()):
+        assert "too few rounds: 4 measured rounds of at least 5" in text
     assert not result().too_few_rounds and result().verdict == "faster" and "too few" not in str(result())
     swapped = result(plan=result().original, original=result().plan)
     assert swapped.verdict == "slower" and "Keep plan" in str(swapped)
@@ -84,25 +84,25 @@ def test_few_rounds_are_told_everywhere() -> None:
 def test_a_machine_that_gets_evenly_slower_changes_no_gain() -> None:
     clock = iter(range(1000))
 
-    def run(course: BenchmarkRun) -> Any:
+    def run(side_run: BenchmarkRun) -> Any:
         slow = 1 + 0.1 * next(clock)
-        return block(slow * {"plan": 1.0, "twice": 0.5, "half": 2.0}[course.side.name])
+        return block(slow * {"plan": 1.0, "twice": 0.5, "half": 2.0}[side_run.side.name])
 
     plan, twice, half = (BenchmarkRun(Side(name, {})) for name in ("plan", "twice", "half"))
     interleave(plan, [twice, half], 3, run)
-    for each, gain in ((twice, 2.0), (half, 0.5)):
-        assert each.gain is not None
-        assert [each.gain.low, each.gain.median, each.gain.high, each.gain.count] == pytest.approx([gain] * 3 + [3])
+    for other, gain in ((twice, 2.0), (half, 0.5)):
+        assert other.gain is not None
+        assert [other.gain.low, other.gain.median, other.gain.high, other.gain.count] == pytest.approx([gain] * 3 + [3])
     assert (len(plan.blocks), len(twice.blocks), len(half.blocks)) == (7, 3, 3)
 
 
 def test_a_side_that_fails_is_not_run_again() -> None:
     ran: list[str] = []
 
-    def run(course: BenchmarkRun) -> Any:
-        ran.append(course.side.name)
-        if course.side.name == "bad":
-            course.problem = "out of memory"
+    def run(side_run: BenchmarkRun) -> Any:
+        ran.append(side_run.side.name)
+        if side_run.side.name == "bad":
+            side_run.problem = "out of memory"
             return None
         return block(1.0)
 
@@ -114,7 +114,7 @@ def test_a_side_that_fails_is_not_run_again() -> None:
 
 def test_the_plan_alone_runs_once_a_round() -> None:
     plan = BenchmarkRun(Side("plan", {}))
-    interleave(plan, [], 3, lambda course: block(1.0))
+    interleave(plan, [], 3, lambda side_run: block(1.0))
     assert len(plan.blocks) == 3
 
 
@@ -142,11 +142,11 @@ def test_clips_are_drawn_without_the_bad_and_the_long() -> None:
     pytest.importorskip("torch")
     rows = list(range(10))
     seconds = array("d", [1.0, math.nan, 30.0, *(float(i) for i in range(3, 10))])
-    found = draw(rows, seconds, 2, 4, 20.0, 0)
-    chosen = [found.dataset[i] for i in range(len(found.dataset))]
-    assert set(chosen) == {0, 3, 4, 5, 6, 7, 8, 9} and found.population == 8
-    assert found.seconds is not None and list(found.seconds) == [seconds[i] for i in chosen]
-    assert found.audio_s == pytest.approx(43.0)
+    sample = draw(rows, seconds, 2, 4, 20.0, 0)
+    chosen = [sample.dataset[i] for i in range(len(sample.dataset))]
+    assert set(chosen) == {0, 3, 4, 5, 6, 7, 8, 9} and sample.population == 8
+    assert sample.seconds is not None and list(sample.seconds) == [seconds[i] for i in chosen]
+    assert sample.audio_s == pytest.approx(43.0)
     again = draw(rows, seconds, 2, 4, 20.0, 0)
     assert [again.dataset[i] for i in range(8)] == chosen
     few = draw(rows, seconds, 5, 4, 20.0, 0)
@@ -156,8 +156,8 @@ def test_clips_are_drawn_without_the_bad_and_the_long() -> None:
         draw(rows, seconds, 1, 1, 0.5, 0)
 
 
-def names(found: Any) -> set[tuple[str, str]]:
-    return {(each.option, each.value) for each in found if not each.why_not}
+def names(candidates: Any) -> set[tuple[str, str]]:
+    return {(change.option, change.value) for change in candidates if not change.why_not}
 
 
 def test_changes_are_those_that_make_sense_here(plan: ac.TrainingConfig) -> None:
@@ -174,12 +174,12 @@ def test_changes_are_those_that_make_sense_here(plan: ac.TrainingConfig) -> None
     two = ac.TrainingConfig.from_dict({**plan.to_dict(), "dataloader_num_workers": 2, "dataloader_prefetch_factor": 2})
     assert names(changes(["prefetch"], two, CPU, "sdpa")) == {("prefetch", n) for n in "148"}
     assert names(changes(["attention"], fp32, CPU, "sdpa")) == {("attention", "eager")}
-    compiled = [each for each in changes(OPTIONS, two, CPU, "sdpa") if each.option == "compile"]
-    assert [each.why_not[:8] for each in compiled] == ["on a CPU"]
+    compiled = [change for change in changes(OPTIONS, two, CPU, "sdpa") if change.option == "compile"]
+    assert [change.why_not[:8] for change in compiled] == ["on a CPU"]
     assert names(changes(["compile"], two, CPU, "sdpa")) == {("compile", "on")}
-    for each in changes(["precision", "workers", "checkpointing", "compile", "order"], two, A100, "sdpa"):
-        if not each.why_not:
-            changed = each.of(two)
+    for change in changes(["precision", "workers", "checkpointing", "compile", "order"], two, A100, "sdpa"):
+        if not change.why_not:
+            changed = change.of(two)
             assert changed != two and changed.effective_batch_size == two.effective_batch_size
     with pytest.raises(InvalidArgumentError, match="no option 'speed'"):
         changes(["speed"], plan, CPU, "sdpa")
@@ -187,18 +187,18 @@ def test_changes_are_those_that_make_sense_here(plan: ac.TrainingConfig) -> None
 
 def parts(waiting: float, optimizer: float, other: float, *, queued: float | None = None, padded: float = 900) -> Any:
     """A side whose steps consist of these shares; the model has the rest."""
-    found = side("plan", 4.0, 0.5 if queued is not None else None)
+    plan = side("plan", 4.0, 0.5 if queued is not None else None)
     model = 1 - waiting - optimizer - other
     step = dataclasses.replace(
-        found.blocks[0].steps[0], seconds=1.0, waiting_s=waiting, forward_s=model / 3, backward_s=2 * model / 3,
+        plan.blocks[0].steps[0], seconds=1.0, waiting_s=waiting, forward_s=model / 3, backward_s=2 * model / 3,
         optimizer_s=optimizer, other_s=other, queued_s=None if queued is None else queued * model,
     )  # fmt: skip
-    only = dataclasses.replace(found.blocks[0], steps=(step,), padded_s=padded)
-    return dataclasses.replace(found, blocks=(only,))
+    only = dataclasses.replace(plan.blocks[0], steps=(step,), padded_s=padded)
+    return dataclasses.replace(plan, blocks=(only,))
 
 
 @pytest.mark.parametrize(
-    ("given", "checkpointing", "kind", "tried"),
+    ("plan", "checkpointing", "kind", "tried"),
     [
         (parts(0.5, 0.1, 0.05), False, "loader", "workers"),
         (parts(0.05, 0.1, 0.05), False, "compute", "precision"),
@@ -210,18 +210,18 @@ def parts(waiting: float, optimizer: float, other: float, *, queued: float | Non
         (parts(0.3, 0.1, 0.05), True, "loader", "workers"),
     ],
 )
-def test_the_bottleneck_is_what_takes_most(given: Any, checkpointing: bool, kind: str, tried: str) -> None:
-    found, tries = bottleneck(given, checkpointing=checkpointing, gpu=given.queueing is not None)
-    assert found.kind == kind and (not tried or tried in tries)
-    assert found.change and "of a step: waiting" in found.evidence
+def test_the_bottleneck_is_what_takes_most(plan: Any, checkpointing: bool, kind: str, tried: str) -> None:
+    finding, tries = bottleneck(plan, checkpointing=checkpointing, gpu=plan.queueing is not None)
+    assert finding.kind == kind and (not tried or tried in tries)
+    assert finding.change and "of a step: waiting" in finding.evidence
 
 
 def test_padding_to_a_fixed_length_is_nobody_s_to_change() -> None:
     padded = parts(0.05, 0.1, 0.05, padded=1800)
     whisper = dataclasses.replace(padded, blocks=(dataclasses.replace(padded.blocks[0], longest_s=30.0),))
     assert (padded.fixed_s, whisper.fixed_s) == (None, 30.0)
-    found, _ = bottleneck(whisper, checkpointing=False, gpu=False)
-    assert found.kind == "compute" and "50 % of what is computed is padding to the 30 s that" in found.evidence
+    finding, _ = bottleneck(whisper, checkpointing=False, gpu=False)
+    assert finding.kind == "compute" and "50 % of what is computed is padding to the 30 s that" in finding.evidence
 
 
 def test_the_next_change_is_the_fastest_beyond_doubt() -> None:
@@ -251,10 +251,10 @@ def test_readings_are_those_of_the_blocks() -> None:
     blocks = [block(20.0, begun_unix_s=start + 30), block(10.0, begun_unix_s=start + 100)]
     rows = [i for i, t in enumerate(run_log.activity.times_s) if 30 <= t <= 50 or 100 <= t <= 110]
     busy = [run_log.activity.gpus[0].utilization[i] for i in rows]
-    found = readings(run_log, blocks)
-    assert found.gpu_use == pytest.approx(sum(v or 0.0 for v in busy) / len(busy))
-    assert found.gpu_total_bytes == run_log.gpus[0].total_bytes and found.gpu_memory_bytes
-    assert found.ram_bytes == max(run_log.activity.tree_rss_bytes[i] or 0 for i in rows)
+    figures = readings(run_log, blocks)
+    assert figures.gpu_use == pytest.approx(sum(v or 0.0 for v in busy) / len(busy))
+    assert figures.gpu_total_bytes == run_log.gpus[0].total_bytes and figures.gpu_memory_bytes
+    assert figures.ram_bytes == max(run_log.activity.tree_rss_bytes[i] or 0 for i in rows)
     nowhere = readings(run_log, [block(1.0, begun_unix_s=start - 100)])
     assert (nowhere.gpu_use, nowhere.gpu_memory_bytes, nowhere.ram_bytes) == (None, None, None)
     without = readings(RunLog.from_json(trained(gpus=0)), blocks)
@@ -273,9 +273,9 @@ def test_the_diagnosis_sees_the_blocks_alone() -> None:
     assert only.steps.number == (1, 2, 3, 4, 5, 6, 7, 8) and only.steps.spent_s == (10.0,) * 8
     assert only.steps.times_s[0] == pytest.approx(40.0) and only.steps.peak_reserved_bytes[0] == 3 * 2**30
     settings = {"fp16": False, "bf16": False, "per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
-    kinds = [each.kind for each in seen(run_log, blocks, settings, "")]
+    kinds = [finding.kind for finding in seen(run_log, blocks, settings, "")]
     assert "precision" in kinds and "room" in kinds
-    assert "precision" not in [each.kind for each in seen(run_log, blocks, settings, "precision")]
+    assert "precision" not in [finding.kind for finding in seen(run_log, blocks, settings, "precision")]
     assert seen(RunLog.from_json(trained(gpus=0)), blocks, settings, "") == ()
     assert seen(None, blocks, settings, "") == ()
 
@@ -323,24 +323,24 @@ def test_parts_on_a_gpu_are_those_of_its_queue(monkeypatch: pytest.MonkeyPatch) 
     added: list[Any] = []
     accelerator = SimpleNamespace(backward=passes(0.2))
     trainer = SimpleNamespace(compute_loss=passes(0.1), accelerator=accelerator, add_callback=added.append)
-    found = step_phases.Phases(trainer, 1, 2)
+    phases = step_phases.Phases(trainer, 1, 2)
     args, state = SimpleNamespace(torch_compile=True), SimpleNamespace(global_step=0)
-    assert added == [found]
-    found.on_train_begin(args, state, None, model=torch.nn.Linear(1, 1))
+    assert added == [phases]
+    phases.on_train_begin(args, state, None, model=torch.nn.Linear(1, 1))
     for number in (1, 2, 3):
-        found.on_step_begin(args, state, None)
+        phases.on_step_begin(args, state, None)
         for _ in range(2):
             assert trainer.compute_loss() == "a loss"
             accelerator.backward()
         clock.now += 0.05  # the optimizer
         state.global_step = number
-        found.on_step_end(args, state, None)
-    assert found.block is not None and len(found.block.steps) == 2
-    for step in found.block.steps:
+        phases.on_step_end(args, state, None)
+    assert phases.block is not None and len(phases.block.steps) == 2
+    for step in phases.block.steps:
         assert [step.forward_s, step.backward_s, step.optimizer_s] == pytest.approx([0.2, 0.4, 0.05])
         assert step.micro_batches == 2 and step.queued_s is not None and 0 < step.queued_s < 0.2
     assert clock.waits == 2  # where what counts begins and ends, and nowhere else
-    assert found.block.padded_s is None
+    assert phases.block.padded_s is None
 
 
 def _work() -> None:
@@ -366,8 +366,8 @@ def test_processor_time_counts_workers() -> None:
 
 
 def test_text_card_and_tables_tell_the_same(tmp_path: Path) -> None:
-    found = result()
-    text, card = str(found), found._repr_html_()
+    compared = result()
+    text, card = str(compared), compared._repr_html_()
     for words in (
         "3.00× your settings: batch 8 × 4, fp32",
         "waits for the data loader",
@@ -379,21 +379,21 @@ def test_text_card_and_tables_tell_the_same(tmp_path: Path) -> None:
     assert "requires compute capability 8.0" in text and "slower" in text
     assert all(len(line) <= 110 for line in text.splitlines())
     assert {"tile", "caution", "keys"} <= tags(card).classes
-    found.to_csv(tmp_path / "b.csv")
+    compared.to_csv(tmp_path / "b.csv")
     rows = (tmp_path / "b.csv").read_text().splitlines()
     assert len(rows) == 1 + 2 + 4 + 4 + 1 and rows[-1].startswith("speedup")
-    told = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert told["speedup"]["median"] == pytest.approx(3.0) and told["speedup"]["count"] == 5
-    assert told["plan"]["readings"]["gpu_use"] == 0.92 and told["options"][3]["gain"] is None
-    assert repr(found) == f"BenchmarkResult({str(found).splitlines()[0]!r})"
+    record = json.loads(json.dumps(compared.to_json(), allow_nan=False))
+    assert record["speedup"]["median"] == pytest.approx(3.0) and record["speedup"]["count"] == 5
+    assert record["plan"]["readings"]["gpu_use"] == 0.92 and record["options"][3]["gain"] is None
+    assert repr(compared) == f"BenchmarkResult({str(compared).splitlines()[0]!r})"
 
 
 def test_names_of_others_do_no_harm(tmp_path: Path) -> None:
-    found = result()
-    odd = dataclasses.replace(found, setting=dataclasses.replace(found.setting, model="<script>\x1b=1"))
+    compared = result()
+    odd = dataclasses.replace(compared, setting=dataclasses.replace(compared.setting, model="<script>\x1b=1"))
     assert "<script>" not in odd._repr_html_() and "\x1b" not in str(odd)
-    bad = dataclasses.replace(found.plan, name="=cmd()")
-    dataclasses.replace(found, plan=bad).to_csv(tmp_path / "b.csv")
+    bad = dataclasses.replace(compared.plan, name="=cmd()")
+    dataclasses.replace(compared, plan=bad).to_csv(tmp_path / "b.csv")
     assert "'=cmd()" in (tmp_path / "b.csv").read_text()
 
 
@@ -411,8 +411,8 @@ def test_plots_have_all_that_was_measured() -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    for found, count in ((result(), 4), (result(loader=(), options=()), 2)):
-        figure = found.plot()
+    for compared, count in ((result(), 4), (result(loader=(), options=()), 2)):
+        figure = compared.plot()
         assert len(figure.axes) == count
         assert figure.axes[0].get_title(loc="left") == "samples/s"
         widths = [bar.get_width() for bar in figure.axes[0].patches]  # type: ignore[attr-defined]
@@ -439,19 +439,19 @@ def test_the_command_passes_on_what_it_is_told(
 ) -> None:
     from asrconfig_go.cli import benchmark_command
 
-    asked: list[SimpleNamespace] = []
+    requests: list[SimpleNamespace] = []
     monkeypatch.setattr(
         benchmark_command,
         "_measured",
-        lambda arguments: asked.append(arguments) or result(stopped=True),  # type: ignore[func-returns-value]
+        lambda arguments: requests.append(arguments) or result(stopped=True),  # type: ignore[func-returns-value]
     )
     begin = ["benchmark", "--model", "m", "--data", "d", "--args", "a.bin", "--steps", "7", "--sweep", "all"]
     begin += ["--minutes", "2"]
     code = main.main([*begin, "--csv", str(tmp_path / "b.csv"), "--html", str(tmp_path / "b.html"), "--json"])
     assert code == 130  # stopped by Ctrl-C
-    told = json.loads(capsys.readouterr().out)
-    assert told["stopped"] is True
-    assert (asked[0].args, asked[0].steps, asked[0].sweep, asked[0].minutes) == ("a.bin", 7, "all", 2)
+    record = json.loads(capsys.readouterr().out)
+    assert record["stopped"] is True
+    assert (requests[0].args, requests[0].steps, requests[0].sweep, requests[0].minutes) == ("a.bin", 7, "all", 2)
     assert main.main(begin) == 130 and main.main([*begin, "--full"]) == 130
     short, full = capsys.readouterr().out.split("3.00× your settings")[1:]
     assert "next: asrconfig train --model m --data d --target-batch-size 32\n" in short

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -33,8 +34,8 @@ def test_every_recipe_writes_what_the_library_counts() -> None:
             return torch.empty(*sizes, device="meta", dtype=dtype)
 
         results = RECIPES[sample["recipe"]](make, *sample["shape"])()
-        tensors = [results] if isinstance(results, torch.Tensor) else [each for each in results if each is not None]  # type: ignore[attr-defined]
-        written = sum(each.numel() * each.element_size() for each in tensors)
+        tensors: Any = [results] if torch.is_tensor(results) else results
+        written = sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
         near = 0.02 if sample["recipe"] in BESIDE else 0
         assert written == pytest.approx(operation["written"], rel=near, abs=0), sample
 

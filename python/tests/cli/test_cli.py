@@ -54,9 +54,8 @@ def test_plan_takes_options_of_evaluations(make_wav: WavMaker, capsys: pytest.Ca
         return json.loads(capsys.readouterr().out)["config"]
 
     assert planned("--eval-samples", "0")["eval_steps"] is None
-    beams = planned(
-        "--eval-samples", "40", "--max-eval-share", "1", "--num-beams", "4", "--generation-max-length", "50"
-    )
+    options = "--eval-samples 40 --max-eval-share 1 --num-beams 4 --generation-max-length 50"
+    beams = planned(*options.split())
     assert beams["times"]["run_parts"]["evaluation"]["likely"] > 0
     assert "4 beams" in next(d["reason"] for d in beams["decisions"] if d["setting"] == "per_device_eval_batch_size")
     assert main([*plan, "--num-beams", "0"]) != 0
@@ -119,13 +118,6 @@ def test_what_the_system_refuses_is_said_in_its_words(
     assert capsys.readouterr().err == "asrconfig: [Errno 28] No space left on device: 'plan.json'\n"
 
 
-def test_doctor_reports_library_limits_and_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor"]) == 0
-    printed = capsys.readouterr().out
-    for part in ("library", "asrconfig-go ", "CPU", "RAM", "torch", "transformers"):
-        assert part in printed
-
-
 def test_doctor_without_library() -> None:
     command = [sys.executable, "-m", "asrconfig_go", "doctor"]
     environment = {**os.environ, "ASRCONFIG_LIBRARY": "/nowhere/_core.so"}
@@ -181,12 +173,10 @@ def test_bundled_names_are_known_to_every_command(capsys: pytest.CaptureFixture[
 
 def test_wrong_settings_of_a_training_are_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train = ["train", "--data", "no/such/data", "--model", "tiny-wav2vec2", "--out", str(tmp_path / "out")]
-    for setting, said in (
-        ("learning_rte=3", "did you mean 'learning_rate'?"),
-        ("learning_rate=abc", "is not a number"),
-    ):
+    cases = {"learning_rte=3": "did you mean 'learning_rate'?", "learning_rate=abc": "is not a number"}
+    for setting, message in cases.items():
         assert main([*train, "--set", setting]) == 1
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     assert main([*train, "--profile", "-1"]) == 1
     assert "profile = -1 is not 1 to 20 optimizer steps" in capsys.readouterr().err
 

@@ -21,22 +21,11 @@ def test_it_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_options_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
-    options = [
-        "--target-batch-size",
-        "16",
-        "--epochs",
-        "2",
-        "--precision",
-        "fp16",
-        "--optimizer",
-        "adafactor",
-        "--lora",
-    ]
-    options += ["8", "--order", "grouped", "--safety-margin", "0.9", "--loader-rate", "0.5", "--workers", "2"]
-    assert (
-        main([*QUESTION, *options, "--mean-seconds", "5", "--max-seconds", "9", "--freeze-feature-encoder", "--json"])
-        == 0
+    options = (
+        "--target-batch-size 16 --epochs 2 --precision fp16 --optimizer adafactor --lora 8 --order grouped --workers 2 "
+        "--safety-margin 0.9 --loader-rate 0.5 --mean-seconds 5 --max-seconds 9 --freeze-feature-encoder --json"
     )
+    assert main([*QUESTION, *options.split()]) == 0
     body = json.loads(capsys.readouterr().out)
     assert (body["target_batch_size"], body["epochs"], body["longest_s"], body["clips"]) == (16, 2.0, 9.0, 7200)
     row = body["rows"][0]
@@ -59,7 +48,7 @@ def test_largest(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         (["--gpus", "T4", "--hours", "1"], "no model to compare for"),
         (["--model", "whisper-tiny"], "nothing to train on"),
@@ -70,6 +59,6 @@ def test_largest(capsys: pytest.CaptureFixture[str]) -> None:
         (["--model", "whisper-tinny", "--hours", "1", "--gpus", "T4"], "openai/whisper-tiny"),
     ],
 )
-def test_mistakes_are_explained(line: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_explained(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *line]) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -20,27 +20,19 @@ from asrconfig_go.cli.main import main
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemorySnapshot
 from asrconfig_go.monitor.reading import CardProcess, Reading
 from asrconfig_go.monitor.run_log import Activity, GPUActivity, RunLogGPU, RunLogHost
-from run_logs import GIB, GPU_COLUMNS, HOST_COLUMNS
-from served_monitor import HOSTILE, alert
+from run_logs import GIB, GPU_COLUMNS, HOST_COLUMNS, HOSTILE, alert
 
-BUSY = {
-    "utilization": 0.5,
-    "power_w": 61.0,
-    "temperature_c": 74.0,
-    "clock_mhz": 1905.0,
-    "throttle": 2.0,
-    "others_bytes": GIB,
-}
+BUSY = {"utilization": 0.5, "power_w": 61.0, "temperature_c": 74.0, "clock_mhz": 1905.0, "throttle": 2.0}
 COMMAND = [sys.executable, "-m", "asrconfig_go", "monitor"]
 
 
 def reading(gpus: int, name: str = "NVIDIA L4", **changed: Any) -> Reading:
     """Cards that are five sixths full and held back by heat."""
     card = GPUMemory(24 * GIB, 20 * GIB, 4 * GIB, 21 * GIB, headroom=5 * GIB)
-    known = {"cpu_share": 0.25, "tree_cpu_share": 0.2, "tree_rss_bytes": 3.0 * GIB}
-    host: dict[str, Any] = dict.fromkeys(HOST_COLUMNS) | known
+    fields = {"cpu_share": 0.25, "tree_cpu_share": 0.2, "tree_rss_bytes": 3.0 * GIB}
+    host: dict[str, Any] = dict.fromkeys(HOST_COLUMNS) | fields
     row = GPUActivity(**(dict.fromkeys(GPU_COLUMNS) | BUSY | {"others_bytes": float(GIB)}))
-    found = Reading(
+    current = Reading(
         unix_s=1_790_000_000.0,
         memory=MemorySnapshot(1.0, 100, 0, 32 * GIB, 8 * GIB, 9 * GIB, (card,) * gpus),
         activity=Activity(at_s=1.0, **host, gpus=(row,) * gpus),
@@ -49,7 +41,7 @@ def reading(gpus: int, name: str = "NVIDIA L4", **changed: Any) -> Reading:
         processes=((CardProcess(123, "python", 18 * GIB), CardProcess(9, name, GIB)),) * gpus,
         alerts=(),
     )
-    return dataclasses.replace(found, **changed)
+    return dataclasses.replace(current, **changed)
 
 
 def shown(now: Reading, width: int = 120, height: int = 50) -> list[str]:
@@ -99,20 +91,20 @@ def test_what_is_not_known_is_a_dash() -> None:
     assert re.fullmatch(r"  memory  ·+ – of –, –, headroom –", lines[2])
     assert lines[4] == "  – of 72 · – · – of 2040"
     assert lost.screen(brief=True).split(" | ")[1:] == ["GPU 0 – of – – – –", "RAM – of –", "CPU –"]
-    told = json.loads(json.dumps(lost.to_json(), allow_nan=False))
-    assert told["gpus"][0]["used_bytes"] is None
-    assert told["tree_gpu_bytes"] is None
+    record = json.loads(json.dumps(lost.to_json(), allow_nan=False))
+    assert record["gpus"][0]["used_bytes"] is None
+    assert record["tree_gpu_bytes"] is None
 
 
 def test_json_of_a_reading() -> None:
-    told = reading(2, pid=77, alerts=(alert(1),)).to_json()
-    gpu = told["gpus"][1]
+    record = reading(2, pid=77, alerts=(alert(1),)).to_json()
+    gpu = record["gpus"][1]
     assert (gpu["gpu"], gpu["uuid"], gpu["used_bytes"], gpu["headroom_bytes"]) == (1, "GPU-1", 20 * GIB, 5 * GIB)
     assert (gpu["utilization"], gpu["pcie_sent_bytes_s"]) == (0.5, None)
     assert gpu["processes"][0] == {"pid": 123, "name": "python", "memory_bytes": 18 * GIB}
-    assert (told["host"]["cpus"], told["host"]["host_used_bytes"]) == (8, 8 * GIB)
-    assert told["tree_gpu_bytes"] == 2 * (18 + 1 - 1) * GIB, "of both cards, without others'"
-    assert told["alerts"][0]["kind"] == "leak"
+    assert (record["host"]["cpus"], record["host"]["host_used_bytes"]) == (8, 8 * GIB)
+    assert record["tree_gpu_bytes"] == 2 * (18 + 1 - 1) * GIB, "of both cards, without others'"
+    assert record["alerts"][0]["kind"] == "leak"
 
 
 def test_colours_only_where_something_is_tight() -> None:
@@ -126,11 +118,11 @@ def test_colours_only_where_something_is_tight() -> None:
 
 def test_once_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["monitor", "--once", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["samples"] >= 1
-    assert 0 < told["host"]["host_used_bytes"] < told["host"]["host_total_bytes"]
-    assert 0 <= told["host"]["cpu_share"] <= 1, "rates are waited for"
-    assert told["host"]["tree_rss_bytes"] > 10e6
+    record = json.loads(capsys.readouterr().out)
+    assert record["samples"] >= 1
+    assert 0 < record["host"]["host_used_bytes"] < record["host"]["host_total_bytes"]
+    assert 0 <= record["host"]["cpu_share"] <= 1, "rates are waited for"
+    assert record["host"]["tree_rss_bytes"] > 10e6
 
 
 def test_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,10 +144,10 @@ def test_a_process_with_its_children(capsys: pytest.CaptureFixture[str]) -> None
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"
             assert main(["monitor", "--once", "--json", "--pid", f"{process.pid}"]) == 0
-            told = json.loads(capsys.readouterr().out)
-            assert told["pid"] == process.pid
-            assert 0 < told["host"]["tree_cpu_share"] <= 1
-            assert 150e6 < told["host"]["workers_rss_bytes"] < told["host"]["tree_rss_bytes"] < 400e6
+            record = json.loads(capsys.readouterr().out)
+            assert record["pid"] == process.pid
+            assert 0 < record["host"]["tree_cpu_share"] <= 1
+            assert 150e6 < record["host"]["workers_rss_bytes"] < record["host"]["tree_rss_bytes"] < 400e6
         finally:
             os.killpg(process.pid, signal.SIGKILL)
     assert main(["monitor", "--pid", f"{process.pid}"]) == 1
@@ -197,35 +189,35 @@ def test_the_terminal_is_left_as_it_was(number: signal.Signals) -> None:
     ) as process:
         os.close(slave)
         try:
-            seen = until(master, b"CPU")
+            output = until(master, b"CPU")
             process.send_signal(number)
-            seen += until(master, b"\x1b[?1049l")
+            output += until(master, b"\x1b[?1049l")
             assert process.wait(10) == (0 if number == signal.SIGINT else 143)
         finally:
             process.kill()
             os.close(master)
-    assert seen.startswith(b"\x1b[?1049h\x1b[?25l\x1b[H")
-    assert seen.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")
-    assert b"Traceback" not in seen
-    plain = re.sub(rb"\x1b\[[?0-9;]*[a-zA-Z]", b"", seen).decode()
+    assert output.startswith(b"\x1b[?1049h\x1b[?25l\x1b[H")
+    assert output.rstrip().endswith(b"\x1b[?25h\x1b[?1049l")
+    assert b"Traceback" not in output
+    plain = re.sub(rb"\x1b\[[?0-9;]*[a-zA-Z]", b"", output).decode()
     assert max(map(len, plain.splitlines())) <= 70
 
 
 def until(master: int, words: bytes) -> bytes:
     """What the terminal got, up to ``words``."""
-    seen, deadline = b"", time.monotonic() + 20
-    while words not in seen and time.monotonic() < deadline:
+    output, deadline = b"", time.monotonic() + 20
+    while words not in output and time.monotonic() < deadline:
         if select.select([master], [], [], 0.1)[0]:
             try:
-                seen += os.read(master, 65536)
+                output += os.read(master, 65536)
             except OSError:  # the other end is closed
                 break
-    assert words in seen, seen
-    return seen
+    assert words in output, output
+    return output
 
 
 def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["monitor", "--interval", "0", "--once"]) == 1
     assert "interval" in capsys.readouterr().err
     assert main(["monitor", "--prometheus", "70000", "--once"]) == 1
-    assert "port = 70000 is none" in capsys.readouterr().err
+    assert "invalid port = 70000" in capsys.readouterr().err

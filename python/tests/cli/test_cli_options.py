@@ -14,8 +14,8 @@ QUIET = ("scan", "plan", "train", "memory", "compare", "benchmark", "report", "r
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
-    (found,) = (a.choices for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
-    return dict(found)
+    (parsers,) = (a.choices for a in _parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(parsers)
 
 
 def choices() -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -34,8 +34,8 @@ def test_a_wrong_choice_lists_the_right_ones(
     with pytest.raises(SystemExit) as ended:
         main([command, *([option] if option else []), "nonsense"])
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "nonsense" in said and all(value in said for value in right)
+    message = capsys.readouterr().err
+    assert "nonsense" in message and all(value in message for value in right)
 
 
 def test_commands_with_a_result_or_progress_take_quiet() -> None:
@@ -62,9 +62,9 @@ def test_quiet_prints_the_result_alone(command: list[str], capfd: pytest.Capture
 
 @pytest.mark.slow
 def test_a_quiet_demo_prints_what_it_learnt(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--output", str(tmp_path), "--max-steps", "2", "--quiet"]) == 0
+    assert main(["demo", "--out", str(tmp_path), "--max-steps", "1", "--quiet"]) == 0
     printed = capfd.readouterr()
-    assert printed.out.startswith("Word error rate") and "Planning" not in printed.out
+    assert printed.out.startswith("tiny-wav2vec2: 1 step") and "word error rate" in printed.out
     assert printed.err == ""
 
 
@@ -90,5 +90,5 @@ def test_a_wrong_name_lists_the_right_ones(
         assert main(command) == 1
     except SystemExit as ended:
         assert ended.code == 2
-    said = capsys.readouterr().err
-    assert all(name in said for name in right), said
+    message = capsys.readouterr().err
+    assert all(name in message for name in right), message

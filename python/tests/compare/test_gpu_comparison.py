@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import html.parser
 import json
 import math
 from pathlib import Path
@@ -18,6 +17,7 @@ from asrconfig_go.compare.comparison_records import StepCalibration
 from asrconfig_go.compare.gpu_comparison import CompareOptions
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.machine import ModelProfile
+from html_checks import tags
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 TEN_HOURS: dict[str, Any] = {"hours": 10, "mean_s": 8, "max_s": 25}
@@ -69,48 +69,13 @@ def test_text(compared: Comparison) -> None:
     assert max(map(len, text.splitlines())) <= 110
 
 
-class _Tags(html.parser.HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.said = ""
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        if tag not in ("rect", "br"):
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: Any) -> None:
-        pass
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.said += data
-
-
 def test_html_is_whole_and_fits_light_and_dark(compared: Comparison) -> None:
     page = compared._repr_html_()
-    tags = _Tags()
-    tags.feed(page)
-    assert tags.open == []
+    tags(page)
     for word in ("cheapest", "fastest", "does not fit", "assumptions", "2 × A100-40GB SXM"):
-        assert word in tags.said
+        assert word in page
     assert "prefers-color-scheme:dark" in page
     assert "color:black" not in page and "background:white" not in page
-
-
-def test_html_escapes_names(compared: Comparison) -> None:
-    named = dataclasses.replace(compared, model=dataclasses.replace(compared.model, name="<script>"))
-    assert "<script>" not in named._repr_html_()
-
-
-def test_to_dict_is_json_and_frozen(compared: Comparison) -> None:
-    body = json.loads(json.dumps(compared.to_dict()))
-    assert body["rows"][1]["epoch_hours"].keys() == {"low", "likely", "high"}
-    assert body["rows"][0]["cost_usd"] is None
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        compared.clips = 1  # type: ignore[misc]
 
 
 def test_prices_of_ones_own(tmp_path: Path) -> None:
@@ -120,7 +85,7 @@ def test_prices_of_ones_own(tmp_path: Path) -> None:
     rows.write_text('[{"gpu": "T4", "usd_per_hour": 2.0, "date": "2026-11"}]')
     costs = []
     for prices in ({"T4": 2}, file, str(rows)):
-        plan = ac.compare_gpus(XLSR, gpus=["T4"], prices=prices, **TEN_HOURS).rows[0]
+        plan = ac.compare_gpus(XLSR, gpus=["T4"], prices=prices, trace=False, **TEN_HOURS).rows[0]
         assert plan.price is not None and plan.cost_usd is not None and plan.run_hours is not None
         assert (plan.price.usd_per_hour, plan.price.provider) == (2.0, "given")
         assert plan.cost_usd.likely == pytest.approx(2 * plan.run_hours.likely)
@@ -128,17 +93,11 @@ def test_prices_of_ones_own(tmp_path: Path) -> None:
     assert costs[0] == costs[1] == costs[2]
 
 
-def test_no_price_no_cost() -> None:
-    plan = ac.compare_gpus(XLSR, gpus=["P100"], **TEN_HOURS).rows[0]
-    assert plan.fits and plan.price is None and plan.cost_usd is None
-    assert " – " in repr(ac.compare_gpus(XLSR, gpus=["P100"], **TEN_HOURS))
-
-
 def test_every_built_in_price_has_a_date_and_a_known_card() -> None:
     prices = gpu_prices()
     assert len(prices) > 10
-    found = ac.compare_gpus(XLSR, gpus=[price.gpu for price in prices], **TEN_HOURS)
-    assert [row.price for row in found.rows] == list(prices)
+    comparison = ac.compare_gpus(XLSR, gpus=[price.gpu for price in prices], trace=False, **TEN_HOURS)
+    assert [row.price for row in comparison.rows] == list(prices)
 
 
 def test_calibration_replaces_the_assumption() -> None:
@@ -153,9 +112,9 @@ def test_calibration_replaces_the_assumption() -> None:
     before = ac.compare_gpus(XLSR, gpus=["T4"], **TEN_HOURS).rows[0]
     after = ac.compare_gpus(XLSR, gpus=["T4"], calibrations={"t4": measured.calibration}, **TEN_HOURS).rows[0]
     assert before.run_parts is not None and after.run_parts is not None
-    guess, known = before.run_parts.training, after.run_parts.training
-    assert known.likely == pytest.approx(2 * guess.likely)
-    assert known.high / known.low < guess.high / guess.low
+    guess, calibrated = before.run_parts.training, after.run_parts.training
+    assert calibrated.likely == pytest.approx(2 * guess.likely)
+    assert calibrated.high / calibrated.low < guess.high / guess.low
     assert after.calibrated and "calibrated" in repr(ac.compare_gpus(
         XLSR, gpus=["T4"], calibrations={"t4": measured.calibration}, **TEN_HOURS
     ))  # fmt: skip
@@ -187,25 +146,20 @@ def test_comparisons_take_the_options_of_evaluations() -> None:
 
 
 def test_largest_models() -> None:
-    found = ac.largest_models("T4", "whisper", seconds=30)
-    full, lora = found.largest(), found.largest("lora")
+    models = ac.largest_models("T4", "whisper", seconds=30)
+    full, lora = models.largest(), models.largest("lora")
     assert full is not None and lora is not None
     assert full.parameters < lora.parameters
-    assert full.full.fits and full.full.peak_bytes <= found.budget_bytes < lora.full.peak_bytes
-    text = repr(found)
+    assert full.full.fits and full.full.peak_bytes <= models.budget_bytes < lora.full.peak_bytes
+    text = repr(models)
     assert f"largest, fully: {full.name}" in text and f"largest, LoRA 32: {lora.name}" in text
-    page = found._repr_html_()
-    assert page.count("<tr>") == len(found.models) + 1
-    fitting = sum(way.fits for model in found.models for way in (model.full, model.eight_bit, model.lora))
-    assert page.count("✓") == fitting and page.count("✗") == 3 * len(found.models) - fitting
-    assert json.dumps(found.to_dict())
+    page = models._repr_html_()
+    assert page.count("<tr>") == len(models.models) + 1
+    fitting = sum(way.fits for model in models.models for way in (model.full, model.eight_bit, model.lora))
+    assert page.count("✓") == fitting and page.count("✗") == 3 * len(models.models) - fitting
+    assert json.dumps(models.to_dict())
     with pytest.raises(InvalidArgumentError, match="method = 'half'"):
-        found.largest("half")
-
-
-def test_nothing_fits() -> None:
-    found = ac.largest_models("H100 1g.10gb", "large-v3", seconds=30)
-    assert found.largest() is None and "largest, fully: none" in repr(found)
+        models.largest("half")
 
 
 @pytest.mark.parametrize(
@@ -237,10 +191,10 @@ def test_wrong_values_get_one_clear_error(change: dict[str, Any], error: type[Ex
 
 def test_unreadable_prices(tmp_path: Path) -> None:
     none, cut = (InvalidArgumentError, "holds no prices"), (CorruptFileError, "ends in the middle")
-    for content, (kind, said) in {"[1]": none, "7": none, "{": cut, '[{"gpu": "T4"}]': none}.items():
+    for content, (kind, message) in {"[1]": none, "7": none, "{": cut, '[{"gpu": "T4"}]': none}.items():
         file = tmp_path / "prices.json"
         file.write_text(content)
-        with pytest.raises(kind, match=said):
+        with pytest.raises(kind, match=message):
             ac.compare_gpus(XLSR, gpus=["T4"], prices=file, **TEN_HOURS)
 
 
@@ -254,9 +208,9 @@ def test_a_model_without_a_recording_is_to_be_traced() -> None:
 
 
 def test_options_say_the_library_nothing_for_none() -> None:
-    given = CompareOptions(calibrations={"T4": StepCalibration(1, 0.9, 1.1, 3)}).request()
-    assert "precision" not in given and "padded_s" not in given
-    assert given["calibrations"]["T4"]["steps"] == 3
+    request = CompareOptions(calibrations={"T4": StepCalibration(1, 0.9, 1.1, 3)}).request()
+    assert "precision" not in request and "padded_s" not in request
+    assert request["calibrations"]["T4"]["steps"] == 3
 
 
 def clips(tmp_path: Path) -> Path:
@@ -275,10 +229,10 @@ def test_what_if_uses_the_profiles_and_the_plan(tmp_path: Path) -> None:
     config, manager = ac.create_optimal_config(
         clips(tmp_path), "openai/whisper-small", gpu="T4", target_batch_size=16, num_train_epochs=5, verbose=False
     )
-    found = manager.what_if(["T4", "L4"], prices={"T4": 0.5})
-    assert (found.target_batch_size, found.epochs, found.clips) == (16, 5.0, 4)
-    assert found.longest_s == pytest.approx(4.0)
-    assert [row.effective_batch_size for row in found.rows] == [16, 16]
+    comparison = manager.what_if(["T4", "L4"], prices={"T4": 0.5})
+    assert (comparison.target_batch_size, comparison.epochs, comparison.clips) == (16, 5.0, 4)
+    assert comparison.longest_s == pytest.approx(4.0)
+    assert [row.effective_batch_size for row in comparison.rows] == [16, 16]
     assert manager.what_if(gpus=["T4"], target_batch_size=8).rows[0].effective_batch_size == 8
     assert config.target_batch_size == 16
 
@@ -301,19 +255,3 @@ def test_what_if_before_there_is_anything() -> None:
     manager = ac.ASRConfigManager(gpu="T4")
     with pytest.raises(InvalidArgumentError, match="nothing to compare yet"):
         manager.what_if(["T4"])
-
-
-def test_what_if_for_a_live_model(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    settings = transformers.WhisperConfig(
-        d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2,
-        encoder_ffn_dim=64, decoder_ffn_dim=64, vocab_size=100, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        decoder_start_token_id=1, suppress_tokens=None, begin_suppress_tokens=None,
-    )  # fmt: skip
-    model = transformers.WhisperForConditionalGeneration(settings)
-    manager = ac.ASRConfigManager(gpu="T4")
-    manager.profile_dataset(clips(tmp_path), progress=False)
-    manager.profile_model(model)
-    found = manager.what_if(["T4"])
-    assert found.rows[0].fits
-    assert found.model.total_parameters == sum(p.numel() for p in model.parameters())

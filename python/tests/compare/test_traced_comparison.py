@@ -65,11 +65,11 @@ def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.Monke
     options = PlanOptions(target_batch_size=64)
     manager = manager_for(model, clips, "T4")
     manager.plan(options, batch_fn=features)
-    found = manager.what_if(CARDS)
+    comparison = manager.what_if(CARDS)
     recordings = set(recorded)
     assert len(recorded) == len(recordings), "cards of one kernel class share a recording"
     assert {kernels for kernels, *_ in recorded} == {0, 7, 8, 9}
-    for name, row in zip(CARDS, found.rows, strict=True):
+    for name, row in zip(CARDS, comparison.rows, strict=True):
         config = manager_for(model, clips, name).plan(options, batch_fn=features)
         assert row.fits and config.times is not None
         assert settings(row) == settings(config), name
@@ -79,46 +79,28 @@ def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.Monke
         assert row.run_hours == config.times.run_hours, name
         assert row.largest_batch >= config.micro_batch_size, name
     assert len(recorded) == len(recordings), "later plans read the cache"
-    assert len({settings(row) for row in found.rows}) > 1, "cards differ"
+    assert len({settings(row) for row in comparison.rows}) > 1, "cards differ"
 
 
 def test_what_does_not_fit_says_so(model: Any) -> None:
-    found = ac.compare_gpus(model, gpus=["T4"], batch_fn=features, hours=10, mean_s=600, max_s=6000)
-    (row,) = found.rows
+    comparison = ac.compare_gpus(model, gpus=["T4"], batch_fn=features, hours=10, mean_s=600, max_s=6000)
+    (row,) = comparison.rows
     assert not row.fits
-    assert any("no gradient_checkpointing_enable" in text for text in found.assumptions)
+    assert any("no gradient_checkpointing_enable" in text for text in comparison.assumptions)
     *others, shorter = row.remedies
     assert not any(remedy.fits for remedy in others) and shorter.fits
     seconds = re.match(r"clips of at most (\d+) s, with nothing computed again", shorter.what)
     assert seconds is not None
-    asked = ac.compare_gpus(model, gpus=["T4"], batch_fn=features, hours=10, mean_s=60, max_s=int(seconds[1]))
-    assert asked.rows[0].fits
-
-
-class Classifier(torch.nn.Module):  # type: ignore[misc, name-defined]
-    """One class of each waveform."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.head = torch.nn.Conv1d(1, 64, 10, stride=5), torch.nn.Linear(64, 10)
-
-    def forward(self, input_values: Any, labels: Any) -> dict[str, Any]:
-        logits = self.head(self.first(input_values.unsqueeze(1)).relu().mean(-1))
-        return {"loss": torch.nn.functional.cross_entropy(logits, labels), "logits": logits}
-
-
-def test_what_the_batches_were_taken_for_is_an_assumption() -> None:
-    found = ac.compare_gpus(Classifier(), gpus=["T4"], hours=10, mean_s=5, max_s=8)
-    assert found.rows[0].fits
-    assert any("a class of each clip" in text for text in found.assumptions)
+    shorter_clips = ac.compare_gpus(model, gpus=["T4"], batch_fn=features, hours=10, mean_s=60, max_s=int(seconds[1]))
+    assert shorter_clips.rows[0].fits
 
 
 def test_without_a_trace_it_is_refused(model: Any) -> None:
-    asked: dict[str, Any] = {"gpus": ["T4"], "hours": 10, "mean_s": 5, "max_s": 20, "batch_fn": features}
+    options: dict[str, Any] = {"gpus": ["T4"], "hours": 10, "mean_s": 5, "max_s": 20, "batch_fn": features}
     with pytest.raises(UnsupportedError, match="no recording of Conformer with these settings comes with the package"):
-        ac.compare_gpus(model, trace=False, **asked)
-    with pytest.raises(UnsupportedError, match="Conformer has no projections to queries and values"):
-        ac.compare_gpus(model, lora_rank=8, **asked)
+        ac.compare_gpus(model, trace=False, **options)
+    with pytest.raises(UnsupportedError, match="Conformer has no query and value projections"):
+        ac.compare_gpus(model, lora_rank=8, **options)
 
 
 def test_a_trace_may_be_asked_for(clips: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +114,6 @@ def test_a_trace_may_be_asked_for(clips: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Recording, "trace", recorded)
     with pytest.raises(UnsupportedError, match="no recording of Wav2Vec2ForCTC with these settings"):
         manager.what_if(["T4"], trace=False)
-    known = manager_for("wav2vec2-base", clips, "T4")
-    planned = known.plan(trace=False)
-    assert known.what_if(["T4"], trace=False).rows[0].peak_bytes == planned.predicted_bytes
+    manager_by_name = manager_for("wav2vec2-base", clips, "T4")
+    planned = manager_by_name.plan(trace=False)
+    assert manager_by_name.what_if(["T4"], trace=False).rows[0].peak_bytes == planned.predicted_bytes

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cuda_process import REPOSITORY, stand_in, torch_version  # noqa: F401
+from cuda_tests.process import REPOSITORY, stand_in, torch_version  # noqa: F401
 
 
 def run_all(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:

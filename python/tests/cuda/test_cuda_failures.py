@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cuda_forked import run_on_cuda
-from cuda_process import stand_in, torch_version  # noqa: F401
+from cuda_tests.forked import run_on_cuda
+from cuda_tests.process import stand_in, torch_version  # noqa: F401
 
 # Of the GPU: memory runs out in the forward pass of the first step, in its backward pass, in the second step.
 NEW = torch_version() >= (2, 15)
@@ -18,7 +18,7 @@ PLACES = dict(zip(SIZES, ((0, "forward"), (0, "backward"), (1, "backward")), str
 
 @pytest.fixture(scope="module", params=PLACES)
 def runs(request: pytest.FixtureRequest) -> Any:
-    found = run_on_cuda("reported_failures", module="cuda_failures", timeout=120, memory_bytes=request.param)
+    found = run_on_cuda("reported_failures", module="cuda_tests.failures", timeout=120, memory_bytes=request.param)
     return {"place": PLACES[request.param], **found}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cuda_forked import run_on_cuda
-from cuda_process import stand_in  # noqa: F401
+from cuda_tests.forked import run_on_cuda
+from cuda_tests.process import stand_in  # noqa: F401
 
 CASES = {
     "wav2vec2": [
@@ -31,7 +31,7 @@ ALL = [(model, title) for model, titles in CASES.items() for title in titles]
 
 @pytest.fixture(scope="module")
 def runs() -> Any:
-    return run_on_cuda("disturbed_trainings", CASES, module="cuda_ooms", timeout=300)
+    return run_on_cuda("disturbed_trainings", CASES, module="cuda_tests.ooms", timeout=300)
 
 
 @pytest.mark.parametrize("model", CASES)

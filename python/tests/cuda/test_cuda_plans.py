@@ -1,6 +1,6 @@
 """What this project does on a GPU, with the real torch.cuda on the stand-in CUDA runtime, from the plan to the report.
 
-One process forks all the others (cuda_forked.py).
+One process forks all the others (cuda_tests/forked.py).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from cuda_forked import Job, forked_on_cuda
-from cuda_process import kept_workspaces, stand_in, torch_version, with_kept_workspaces  # noqa: F401
+from cuda_tests.forked import Job, forked_on_cuda
+from cuda_tests.process import kept_workspaces, stand_in, torch_version, with_kept_workspaces  # noqa: F401
 
 MIB = 2**20
 T4 = 15360 * MIB
@@ -34,18 +34,18 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     shared, killed, whole = folder("ranks"), {"output": folder("killed")}, {"output": folder("whole")}
     commands = folder("commands")
     groups = {
-        "planned": [Job("cuda_plans.planned", (folder("planned"),), t4)],
-        "watched": [Job("cuda_plans.watched", (folder("watched"),), t4)],
-        "tools": [Job("cuda_tools.tools", (folder("tools"),), {**t4, "memory_bytes": LIMIT})],
-        "train": [Job("cuda_tools.fine_tuned", (commands,), t4)],
-        "benchmark": [Job("cuda_tools.benchmarked", (commands,), t4)],
-        "ranks": [Job("cuda_several.rank", (shared, BATCH, 2), two, rank) for rank in _ranks()],
-        "one process": [Job("cuda_several.one_process", (folder("one"),), {**two, "memory_bytes": UNEQUAL})],
+        "planned": [Job("cuda_tests.plans.planned", (folder("planned"),), t4)],
+        "watched": [Job("cuda_tests.plans.watched", (folder("watched"),), t4)],
+        "tools": [Job("cuda_tests.tools.tools", (folder("tools"),), {**t4, "memory_bytes": LIMIT})],
+        "train": [Job("cuda_tests.tools.fine_tuned", (commands,), t4)],
+        "benchmark": [Job("cuda_tests.tools.benchmarked", (commands,), t4)],
+        "ranks": [Job("cuda_tests.several.rank", (shared, BATCH, 2), two, rank) for rank in _ranks()],
+        "one process": [Job("cuda_tests.several.one_process", (folder("one"),), {**two, "memory_bytes": UNEQUAL})],
         "killed": [
-            Job("cuda_several.killable", ({**killed, "kill": ["forward", 9]},), t4, ends=-signal.SIGKILL),
-            Job("cuda_several.killable", (whole,), t4),
+            Job("cuda_tests.several.killable", ({**killed, "kill": ["forward", 9]},), t4, ends=-signal.SIGKILL),
+            Job("cuda_tests.several.killable", (whole,), t4),
         ],
-        "resumed": [Job("cuda_several.killable", (killed,), t4)],
+        "resumed": [Job("cuda_tests.several.killable", (killed,), t4)],
     }
     return dict(zip(groups, forked_on_cuda(list(groups.values())), strict=True))
 

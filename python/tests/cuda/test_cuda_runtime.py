@@ -11,8 +11,8 @@ import pytest
 from cuda_standin import StandinError, load, why_not
 from cuda_standin.cards import card
 
-from cuda_forked import run_on_cuda
-from cuda_process import stand_in, torch_version  # noqa: F401
+from cuda_tests.forked import run_on_cuda
+from cuda_tests.process import stand_in, torch_version  # noqa: F401
 
 MIB = 2**20
 BUILD = Path(__file__).parents[3] / "build"
@@ -183,6 +183,7 @@ def test_names_without_a_meaning_are_errors_and_listed() -> None:
     assert set(found["unsupported"]) <= set(found["lacking"])
 
 
+@pytest.mark.slow
 def test_script_and_the_processes_it_starts(tmp_path: Path) -> None:
     """Run by ``python -m cuda_standin``, with a process of its own that was spawned."""
     script = tmp_path / "script.py"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from asrconfig_go.memory import MemoryModel
-from cuda_ctc import small_wav2vec2
-from cuda_forked import run_on_cuda
-from cuda_process import stand_in, torch_version, with_kept_workspaces  # noqa: F401
+from cuda_tests.ctc import small_wav2vec2
+from cuda_tests.forked import run_on_cuda
+from cuda_tests.process import stand_in, torch_version, with_kept_workspaces  # noqa: F401
 from locations import REPOSITORY
 
 TRACE = REPOSITORY / "core" / "memory" / "testdata" / "wav2vec2.trace"

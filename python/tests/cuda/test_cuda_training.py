@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cuda_forked import Job, forked_on_cuda, run_on_cuda
-from cuda_process import stand_in  # noqa: F401
+from cuda_tests.forked import Job, forked_on_cuda, run_on_cuda
+from cuda_tests.process import stand_in  # noqa: F401
 
 
 def test_small_values_are_the_cpus() -> None:
@@ -45,13 +45,13 @@ def test_autocast_and_scaler() -> None:
 @pytest.fixture(scope="module")
 def predicted() -> dict[str, Any]:
     """Without a GPU."""
-    ((found,),) = forked_on_cuda([[Job("cuda_ctc.predicted", load=None)]])
+    ((found,),) = forked_on_cuda([[Job("cuda_tests.ctc.predicted", load=None)]])
     return dict(found)
 
 
 def test_prediction_is_what_cuda_allocates(predicted: dict[str, Any]) -> None:
     """Measured: 0.003 % of 237 MB apart in allocated memory, none in reserved memory."""
-    trained = run_on_cuda("ctc_training", imports=("cuda_ctc",))
+    trained = run_on_cuda("ctc_training", imports=("cuda_tests.ctc",))
     assert trained["steps"] == [3.0]
     assert trained["unsupported"] == []
     assert predicted["gpus"] == 0
@@ -60,6 +60,6 @@ def test_prediction_is_what_cuda_allocates(predicted: dict[str, Any]) -> None:
 
 
 def test_checkpoints_compute_values_in_autograds_thread(predicted: dict[str, Any]) -> None:
-    trained = run_on_cuda("checkpointed_training", imports=("cuda_ctc",))
+    trained = run_on_cuda("checkpointed_training", imports=("cuda_tests.ctc",))
     assert trained["unsupported"] == []
     assert trained["allocated"] < 0.9 * predicted["allocated"]

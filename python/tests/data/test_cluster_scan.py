@@ -73,19 +73,19 @@ def as_text(result: ScanResult) -> str:
 def test_parts_make_the_scan_of_one_machine(here: None, corpus: Path, source: str, monkeypatch: Any) -> None:
     monkeypatch.chdir(corpus)
     options: dict[str, Any] = {"batch_size": 4, "seed": 3, "progress": False, "cache": False}
-    whole = scan_audio(source, **options)
-    assert as_text(scan_audio(source, cluster="ray", **options)) == as_text(whole)
+    expected = scan_audio(source, **options)
+    assert as_text(scan_audio(source, cluster="ray", **options)) == as_text(expected)
     assert Path.cwd() == corpus
 
 
 def test_paths_in_parts(here: None, corpus: Path) -> None:
     paths = [str(path) for path in sorted((corpus / "clips").iterdir())] + ["none.wav", str(corpus / "0.tar")]
-    whole = scan_audio(paths, progress=False)
-    assert whole.profile.bad_count == 2
-    assert whole.profile.duplicates.count
-    assert as_text(scan_audio(paths, progress=False, cluster="ray")) == as_text(whole)
+    expected = scan_audio(paths, progress=False)
+    assert expected.profile.bad_count == 2
+    assert expected.profile.duplicates.count
+    assert as_text(scan_audio(paths, progress=False, cluster="ray")) == as_text(expected)
     profile = scan_audio(paths, progress=False, cluster="ray", clips=False)
-    assert (profile.profile, len(profile)) == (whole.profile, 0)
+    assert (profile.profile, len(profile)) == (expected.profile, 0)
 
 
 def test_what_one_machine_raises(here: None, tmp_path: Path) -> None:

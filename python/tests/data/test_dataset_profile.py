@@ -102,8 +102,8 @@ def test_html_is_well_formed_and_escaped(make_wav: WavMaker, tmp_path: Path) -> 
     for i in range(30):
         make_wav(f"data/<b>{i}.wav", 0.1 + i / 10)
     (tmp_path / "data/bad & broken.wav").write_text("no audio")
-    shown = scan_audio(tmp_path / "data", progress=False)._repr_html_()
-    tree = ElementTree.fromstring(shown)
+    html = scan_audio(tmp_path / "data", progress=False)._repr_html_()
+    tree = ElementTree.fromstring(html)
     bars = tree.findall(".//{http://www.w3.org/2000/svg}rect")
     assert len(bars) >= 10
     titles = "".join(title.text or "" for title in tree.iter("{http://www.w3.org/2000/svg}title"))
@@ -112,7 +112,7 @@ def test_html_is_well_formed_and_escaped(make_wav: WavMaker, tmp_path: Path) -> 
     text = "".join(tree.itertext())
     for part in ("30 clips", "padding in batches of 8", "grouped by length", "1 bad file left out", "bad & broken.wav"):
         assert part in text
-    assert "<b>0" not in shown
+    assert "<b>0" not in html
 
 
 def test_profile_of_nothing(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ def dataset(make_wav: WavMaker) -> Any:
     return plain.cast_column("audio", datasets.Audio(decode=False)).cast_column("audio", datasets.Audio())
 
 
-def measured(dataset: Any, *given: Any, **options: Any) -> Any:
-    return ac.add_durations(dataset, *given, progress=False, **options)
+def measured(dataset: Any, *args: Any, **options: Any) -> Any:
+    return ac.add_durations(dataset, *args, progress=False, **options)
 
 
 def test_samples_and_seconds(dataset: Any) -> None:

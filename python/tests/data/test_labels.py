@@ -39,13 +39,13 @@ def test_ctc_needs_frames_for_labels_and_repeats(clips: list[str]) -> None:
     assert (pair.labels, pair.needed, pair.available, pair.text) == (4, 5, 4, "abbc")
     assert (report.longest_labels, report.mean_labels, report.tightest) == (11, 19 / 4, 5 / 4)
     assert (report.unit, report.limit, report.model) == ("characters", "frames", "wav2vec2")
-    said = repr(report)
-    assert "1 of 4 pairs do not fit wav2vec2" in said
-    assert "4 labels need 5, there are 4: 'abbc'" in said
-    assert "1 cannot be read" in said
+    text = repr(report)
+    assert "1 of 4 pairs do not fit wav2vec2" in text
+    assert "4 labels need 5, there are 4: 'abbc'" in text
+    assert "1 cannot be read" in text
     page = report._repr_html_()
     assert "abbc" in page and "\\n" not in page
-    assert page.count("\n") == said.count("\n") > 0  # the lines of the text are lines in a notebook
+    assert page.count("\n") == text.count("\n") > 0  # the lines of the text are lines in a notebook
     assert "all 1 pairs fit" in repr(check(clips[:1], TEXTS[:1]))
 
 

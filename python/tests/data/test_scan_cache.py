@@ -115,8 +115,8 @@ def test_killed_scans_leave_a_right_cache(corpus: Path, cache: Path) -> None:
 
 def test_cut_table_is_repaired(corpus: Path, cache: Path) -> None:
     scan_audio(corpus, progress=False)
-    whole = cache.stat().st_size
-    for size in (0, 10, 4096, whole // 2, whole - 1):
+    length = cache.stat().st_size
+    for size in (0, 10, 4096, length // 2, length - 1):
         with cache.open("r+b") as file:
             file.truncate(size)
         assert scan_audio(corpus, progress=False).profile.total_hours == pytest.approx(HOURS)

@@ -61,8 +61,8 @@ def test_any_name_can_be_listed(make_wav: WavMaker, tmp_path: Path) -> None:
         result = scan_audio([str(latin), odd, str(good)], cache=False, progress=False)
         assert [clip.duration_s for clip in result.clips] == [1.0, None, 1.0], odd
         assert "no such file" in result.clips[1].error
-    kept = scan_audio([str(latin), str(good)], progress=False)
-    assert [Path(clip.path).name for clip in kept.clips] == ["latin-\\xf6.wav", "größe.wav"]
+    scanned = scan_audio([str(latin), str(good)], progress=False)
+    assert [Path(clip.path).name for clip in scanned.clips] == ["latin-\\xf6.wav", "größe.wav"]
 
 
 def test_folders_whose_names_are_no_utf_8(make_wav: WavMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,18 +118,18 @@ def test_items_by_index_end_at_the_length() -> None:
 def test_sample_is_seeded_and_scaled(make_wav: WavMaker, tmp_path: Path) -> None:
     for i in range(30):
         make_wav(f"many/{i:02d}.wav", 0.1 + i / 100)
-    whole = scan(tmp_path / "many").profile
+    full = scan(tmp_path / "many").profile
     first, again, other = (scan(tmp_path / "many", sample_size=10, seed=s) for s in (1, 1, 2))
     assert [c.path for c in first.clips] == [c.path for c in again.clips]
     assert [c.path for c in first.clips] != [c.path for c in other.clips]
     assert first.profile.sampled
     assert (first.profile.measured_count, first.profile.sample_count) == (10, 30)
     assert first.profile.total_hours == pytest.approx(30 * first.profile.mean_s / 3600)
-    assert not whole.sampled
+    assert not full.sampled
 
 
 @pytest.mark.parametrize(
-    ("source", "kind", "said"),
+    ("source", "kind", "message"),
     [
         ("/no/such/folder", NotFoundError, "/no/such/folder"),
         ([], EmptyDatasetError, "empty list"),
@@ -139,8 +139,8 @@ def test_sample_is_seeded_and_scaled(make_wav: WavMaker, tmp_path: Path) -> None
         ({"train": [], "test": []}, InvalidArgumentError, "dataset\\['train'\\]"),
     ],
 )
-def test_unreadable_sources_say_what_to_pass(source: Any, kind: type[AsrConfigError], said: str) -> None:
-    with pytest.raises(kind, match=said) as caught:
+def test_unreadable_sources_say_what_to_pass(source: Any, kind: type[AsrConfigError], message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
         scan(source)
     assert caught.value.hint
 

@@ -14,6 +14,7 @@ from conftest import WavMaker
 
 from asrconfig_go.data.scan import scan_audio
 from asrconfig_go.errors import (
+    AsrConfigError,
     CorruptFileError,
     EmptyDatasetError,
     InvalidArgumentError,
@@ -173,6 +174,29 @@ def test_broken_parquet(files: list[Path], tmp_path: Path) -> None:
     (tmp_path / "b.arrow").write_bytes(b"not Arrow")
     with pytest.raises(CorruptFileError, match="as Arrow"):
         durations(tmp_path / "b.arrow")
+
+
+@pytest.mark.parametrize(
+    "damage", [b"\xff" * 40, b"\x15" * 40, bytes(40), b"\x1c" * 40, b"\x18\xff\xff\xff\xff\x0f" * 6]
+)
+def test_damaged_pages_are_one_error(damage: bytes, make_wav: WavMaker, tmp_path: Path) -> None:
+    path = tmp_path / "damaged.parquet"
+    pq.write_table(pa.table({"audio": [make_wav("a.wav", 1.0).read_bytes()] * 3}), path)
+    raw = path.read_bytes()
+    path.write_bytes(raw[:4] + damage + raw[4 + len(damage) :])
+    with pytest.raises(AsrConfigError, match=r"damaged\.parquet"):
+        scan_audio(path, progress=False)
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "zstd", "gzip"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_every_compression_of_parquet(compression: str, version: str, make_wav: WavMaker, tmp_path: Path) -> None:
+    clips = [make_wav(f"{i}.wav", 0.5 + i / 10).read_bytes() for i in range(8)] * 100
+    path = tmp_path / "clips.parquet"
+    table = pa.table({"audio": pa.array([{"bytes": clip, "path": "x.wav"} for clip in clips]), "text": ["said"] * 800})
+    pq.write_table(table, path, compression=compression, data_page_version=version, row_group_size=300)
+    seconds = scan_audio(path, progress=False).clips.column("duration_s")
+    assert [round(s, 3) for s in seconds] == [0.5 + i / 10 for i in range(8)] * 100
 
 
 def test_audio_goes_before_parquet_in_a_folder(files: list[Path], tmp_path: Path) -> None:

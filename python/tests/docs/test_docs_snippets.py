@@ -23,6 +23,9 @@ from locations import HELPERS, REPOSITORY
 PAGES = [REPOSITORY / "README.md", *GUIDES]
 SETUP = HELPERS / "docs_setup"
 
+# Pages whose blocks train or trace for long.
+SLOW = ("audio-llms", "benchmark", "gpus", "quick-integration", "recipe", "text-models")
+
 # Blocks that are not run, by page. A new one is to be defended here.
 NOT_RUN = {"docs/colab.md": 1, "docs/training.md": 1, "docs/watching.md": 1}
 
@@ -44,7 +47,14 @@ def in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(_runs(block) for block in blocks(page))], ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=name_of(page), marks=[pytest.mark.slow] if page.stem in SLOW else [])
+        for page in PAGES
+        if any(_runs(block) for block in blocks(page))
+    ],
+)
 @pytest.mark.usefixtures("in_folder")
 def test_blocks_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     setup = SETUP / f"{page.stem}.py"

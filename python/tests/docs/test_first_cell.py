@@ -16,8 +16,7 @@ from threading import Thread
 
 import pytest
 
-from doc_pages import name_of
-from first_cell import HOME, NOTEBOOKS, cell, first_cells, wheel
+from doc_pages import HOME, NOTEBOOKS, cell, first_cells, name_of, wheel
 from locations import REPOSITORY
 
 _PIP_INSTALL = re.compile(r"pip['\" ,]+install[^\n]*asrconfig[-_]go[^\n]*")
@@ -26,7 +25,7 @@ _OURS = re.compile(rf"@ ?(\{{source\}}|{re.escape(HOME)})|git\+{re.escape(HOME)}
 
 def test_every_first_cell_is_the_same() -> None:
     cells = first_cells()
-    assert {"README.md", "docs/colab.md", "docs/installing.md", *map(name_of, NOTEBOOKS)} <= set(cells)
+    assert {"README.md", "docs/installing.md", *map(name_of, NOTEBOOKS)} <= set(cells)
     assert {each for found in cells.values() for each in found} == {cell()}
 
 
@@ -35,7 +34,8 @@ def test_no_line_installs_a_package_of_this_name_from_pypi() -> None:
         ["git", "ls-files", "-z", "--", "*.md", "*.py", "*.ipynb", "*.go", "*.sh", "Makefile", "*.toml"],
         cwd=REPOSITORY, capture_output=True, text=True, check=True,
     ).stdout.split("\0")  # fmt: skip
-    lines = {name: _PIP_INSTALL.findall((REPOSITORY / name).read_text("utf-8")) for name in tracked if name}
+    files = {name: REPOSITORY / name for name in tracked}
+    lines = {name: _PIP_INSTALL.findall(file.read_text("utf-8")) for name, file in files.items() if file.is_file()}
     assert lines["README.md"], "the pattern finds the cell"
     foreign = {name: [line for line in found if not _OURS.search(line)] for name, found in lines.items()}
     assert {name: found for name, found in foreign.items() if found} == {}

@@ -80,8 +80,8 @@ def test_texts_that_do_not_fit_come_first(plain: Explanation) -> None:
 
 
 def test_labels_that_the_model_does_not_have(plain: Explanation) -> None:
-    said = ("1 of 4 rows has labels that the model does not have: row 2. Leave it out.", "another finding.")
-    labels = LabelReport("wav2vec2", "tokens", "frames", 4, (), (), 0, 0, 0, 30, 12.0, 0.2, said)
+    findings = ("1 of 4 rows has labels that the model does not have: row 2. Leave it out.", "another finding.")
+    labels = LabelReport("wav2vec2", "tokens", "frames", 4, (), (), 0, 0, 0, 30, 12.0, 0.2, findings)
     caution = found(dataclasses.replace(plain, labels=labels), "label_ids")
     assert (caution.level, caution.what) == ("serious", "1 of 4 rows has labels that the model does not have: row 2.")
     assert caution.remedy == "And 1 more: print(labels) lists them."
@@ -98,7 +98,7 @@ def test_clips_without_a_ctc_path(plain: Explanation, seconds: float, level: str
 
 
 @pytest.mark.parametrize(
-    ("model", "config", "said"),
+    ("model", "config", "beginning"),
     [
         ("whisper-tiny", None, "The model's loss is a mean"),
         ("xls-r-300m", {**CTC, "ctc_loss_reduction": "mean"}, "The model's loss is a mean"),
@@ -106,16 +106,18 @@ def test_clips_without_a_ctc_path(plain: Explanation, seconds: float, level: str
         ("xls-r-300m", CTC, None),
     ],
 )
-def test_accumulation_of_means(plain: Explanation, model: str, config: dict[str, Any] | None, said: str | None) -> None:
+def test_accumulation_of_means(
+    plain: Explanation, model: str, config: dict[str, Any] | None, beginning: str | None
+) -> None:
     one = dataclasses.replace(plain, model=ac.profile_model(model), model_config=config)
     assert codes(one) == [], "manager.train and asrconfig train attach the guard"
     one = dataclasses.replace(one, guarded=False)
-    assert codes(one) == (["accumulation"] if said else [])
-    if said:
-        assert found(one, "accumulation").why.startswith(said)
+    assert codes(one) == (["accumulation"] if beginning else [])
+    if beginning:
+        assert found(one, "accumulation").why.startswith(beginning)
         assert "up to 4 times" in found(one, "accumulation").what
     assert codes(changed(one, gradient_accumulation_steps=1)) == []
-    if said:
+    if beginning:
         two = found(changed(one, device_count=2), "accumulation")
         assert two.what.startswith("With 4 accumulation steps and 2 processes") and "up to 8 times" in two.what
 
@@ -128,9 +130,9 @@ def test_the_rule_of_accumulation_is_what_a_plain_trainer_does(
     from asrconfig_go.explain.loss_profile import accumulation_multiplies
     from speech_models import MODELS, gradient
 
-    whole, _ = gradient(kind, tmp_path, 16, 1, lambda trainer: trainer.train())
+    full_batch, _ = gradient(kind, tmp_path, 16, 1, lambda trainer: trainer.train())
     accumulated, _ = gradient(kind, tmp_path, 4, 4, lambda trainer: trainer.train())
-    assert float(accumulated.norm() / whole.norm()) == pytest.approx(4.0 if multiplies else 1.0, rel=1e-3)
+    assert float(accumulated.norm() / full_batch.norm()) == pytest.approx(4.0 if multiplies else 1.0, rel=1e-3)
     manager = ac.ASRConfigManager(gpu="T4")
     manager.profile_model(MODELS[kind]())
     manager.config = ac.TrainingConfig.from_dict(plain.config.to_dict())

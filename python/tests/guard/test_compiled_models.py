@@ -6,18 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch._dynamo.utils import counters
+from transformers import Trainer, TrainingArguments
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from torch._dynamo.utils import counters  # noqa: E402
-from transformers import Trainer, TrainingArguments  # noqa: E402
-
-from asrconfig_go.guard import attach  # noqa: E402
-from tiny_training import OUT_OF_MEMORY  # noqa: E402
+from asrconfig_go.guard import attach
+from tiny_training import OUT_OF_MEMORY
 
 
-class Line(torch.nn.Module):  # type: ignore[name-defined,misc]
+class Line(torch.nn.Module):  # type: ignore[misc]
     """A model without breaks in its graph."""
 
     def __init__(self) -> None:

@@ -8,15 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from transformers import Trainer
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers import Trainer  # noqa: E402
-
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from tiny_training import Regression, notes_of, running_short, tiny_trainer  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.guard import attach
+from tiny_training import Regression, notes_of, running_short, tiny_trainer
 
 
 class Regularised(Trainer):  # type: ignore[misc]
@@ -119,11 +116,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "gradient_accumulation_steps": 4,
         "options": GIVEN,
     },
-    "accumulated, out of memory": {
-        "per_device_train_batch_size": 4,
-        "gradient_accumulation_steps": 2,
-        "failures": 2,
-    },
+    "accumulated, out of memory": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "failures": 2},
     "cut from the start": {"options": {**GIVEN, "micro_batch": 3}},
 }
 
@@ -162,21 +155,23 @@ def test_what_no_weight_mends_is_the_bare_trainer_s_while_nothing_fails(
 
 
 @pytest.mark.parametrize("options", [{}, GIVEN])
-@pytest.mark.parametrize(("kind", "why"), UNFIT)
+@pytest.mark.parametrize(("kind", "reason"), UNFIT)
 def test_what_no_weight_mends_is_named_once_memory_runs_out(
-    tmp_path: Path, kind: Any, why: str, options: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, kind: Any, reason: str, options: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A rule that was given says what the loss divides by, not what else a step does."""
     with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
         run(kind, tmp_path, failures=9, options=options)
-    assert f"the step was not computed again: {why}" in notes_of(caught.value, caplog.text)
+    assert f"the step was not computed again: {reason}" in notes_of(caught.value, caplog.text)
 
 
 def test_micro_batches_that_were_asked_for_and_cannot_be_weighted_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="micro_batch = 2 requires to know what the loss divides by"):
         run(Direct, tmp_path, options={"micro_batch": 2})
-    said = "micro_batch = 2 would not train as the whole batch does: the step of Direct with Regression leaves a part"
-    with pytest.raises(InvalidArgumentError, match=said):
+    message = (
+        "micro_batch = 2 would not train as the whole batch does: the step of Direct with Regression leaves a part"
+    )
+    with pytest.raises(InvalidArgumentError, match=message):
         run(Direct, tmp_path, options={**GIVEN, "micro_batch": 2})
 
 
@@ -197,17 +192,17 @@ def stepping(weight: Any) -> None:
 
 @pytest.mark.parametrize("options", [{}, GIVEN])
 @pytest.mark.parametrize(
-    ("hook", "why"), [(clamped, "changes gradients after backward"), (stepping, "changes weights within the step")]
+    ("hook", "reason"), [(clamped, "changes gradients after backward"), (stepping, "changes weights within the step")]
 )
 def test_hooks_of_weights_are_looked_at_once_memory_runs_out(
-    tmp_path: Path, hook: Any, why: str, options: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, hook: Any, reason: str, options: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     wanted = run(Trainer, tmp_path, hook=hook, guarded=False)
     assert torch.equal(weights(run(Trainer, tmp_path, hook=hook, options=options)), weights(wanted))
     with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
         run(Trainer, tmp_path, hook=hook, failures=9, options=options)
-    said = f"the step of Trainer with Regression, whose weights have hooks that run in backward, {why}"
-    assert said in notes_of(caught.value, caplog.text)
+    message = f"the step of Trainer with Regression, whose weights have hooks that run in backward, {reason}"
+    assert message in notes_of(caught.value, caplog.text)
 
 
 def test_hooks_that_follow_a_weight_do_not_keep_batches_from_being_split(tmp_path: Path) -> None:

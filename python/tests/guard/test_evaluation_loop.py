@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments  # noqa: E402
-
-from asrconfig_go._base import storage  # noqa: E402
-from asrconfig_go._base.errors import StorageError  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.guard.loader_retry import ran_out  # noqa: E402
-from locations import HELPERS  # noqa: E402
-from speech_models import Clips, made_own, whisper  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer  # noqa: E402
+from asrconfig_go._base import storage
+from asrconfig_go._base.errors import StorageError
+from asrconfig_go.guard import attach
+from asrconfig_go.guard.loader_retry import ran_out
+from locations import HELPERS
+from speech_models import Clips, made_own, whisper
+from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer
 
 OutOfMemory = torch.cuda.OutOfMemoryError
 
@@ -140,7 +137,7 @@ def test_generation_in_pieces_gives_the_same(tmp_path: Path) -> None:
     assert [(e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [(7, 3), (3, 1)]
 
 
-class Killed(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+class Killed(torch.utils.data.Dataset):  # type: ignore[misc]
     """Points of which one cannot be loaded, as often as there are ``failures``."""
 
     def __init__(self, points: Any, at: int, failures: list[Exception]) -> None:
@@ -169,22 +166,22 @@ def order(output: Path, *failures: Exception, at: int = 5, **settings: Any) -> A
 @pytest.mark.parametrize("at", [0, 6, 15])
 def test_an_epoch_goes_on_behind_the_last_batch_after_host_memory_ran_out(tmp_path: Path, at: int) -> None:
     calm, _, _ = order(tmp_path)
-    seen, guard, _ = order(tmp_path, MemoryError(), at=at)
-    assert seen == calm
+    batches, guard, _ = order(tmp_path, MemoryError(), at=at)
+    assert batches == calm
     assert [(e.place, e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [("loading", 0, 0)]
 
 
 def test_also_in_a_resumed_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")  # for older versions of the Trainer beside a new torch
-    whole, _, _ = order(tmp_path / "whole")
+    undisturbed, _, _ = order(tmp_path / "whole")
     settings: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
     order(tmp_path / "run", **settings)
     (tmp_path / "run" / "checkpoint-2").rename(tmp_path / "checkpoint-2")
-    rest, _, _ = order(tmp_path)
-    assert rest == whole[4:], "two steps of two batches were done before"
-    for at in (whole[4][0], whole[7][-1], whole[-1][0]):
-        seen, guard, _ = order(tmp_path, MemoryError(), at=at)
-        assert seen == rest, at
+    remaining, _, _ = order(tmp_path)
+    assert remaining == undisturbed[4:], "two steps of two batches were done before"
+    for at in (undisturbed[4][0], undisturbed[7][-1], undisturbed[-1][0]):
+        batches, guard, _ = order(tmp_path, MemoryError(), at=at)
+        assert batches == remaining, at
         assert len(guard.events) == 1
 
 
@@ -214,10 +211,10 @@ NOT_KILLED = {
 }
 
 
-@pytest.mark.parametrize("how", NOT_KILLED)
-def test_other_errors_of_workers_are_raised(tmp_path: Path, how: str) -> None:
-    with pytest.raises(type(NOT_KILLED[how])):
-        order(tmp_path, NOT_KILLED[how], dataloader_num_workers=2)
+@pytest.mark.parametrize("cause", NOT_KILLED)
+def test_other_errors_of_workers_are_raised(tmp_path: Path, cause: str) -> None:
+    with pytest.raises(type(NOT_KILLED[cause])):
+        order(tmp_path, NOT_KILLED[cause], dataloader_num_workers=2)
 
 
 def test_without_workers_none_is_gone(tmp_path: Path) -> None:
@@ -225,10 +222,10 @@ def test_without_workers_none_is_gone(tmp_path: Path) -> None:
         order(tmp_path, ConnectionRefusedError(111, "Connection refused"))
 
 
-@pytest.mark.parametrize("how", KILLED)
-def test_fewer_workers_after_one_was_killed(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("cause", KILLED)
+def test_fewer_workers_after_one_was_killed(tmp_path: Path, cause: str) -> None:
     calm, _, _ = order(tmp_path)
-    killed = KILLED[how]
+    killed = KILLED[cause]
     torch.manual_seed(0)
     model = Regression(dropout=0.2)
     trainer = tiny_trainer(
@@ -257,8 +254,8 @@ SHARED = "unable to allocate shared memory(shm) for file </torch_7_1_0>: No spac
 class Crowded:
     """A dataset whose rows do not fit into shared memory while there are more than ``most`` workers."""
 
-    def __init__(self, inner: Any, most: int) -> None:
-        self.inner, self.most = inner, most
+    def __init__(self, inner: Any, limit: int) -> None:
+        self.inner, self.most = inner, limit
 
     def __len__(self) -> int:
         return len(self.inner)
@@ -270,16 +267,16 @@ class Crowded:
         return self.inner[i]
 
 
-@pytest.mark.parametrize(("most", "counts"), [(1, [(2, 1)]), (0, [(2, 1), (1, 0)])])
+@pytest.mark.parametrize(("limit", "counts"), [(1, [(2, 1)]), (0, [(2, 1), (1, 0)])])
 def test_workers_are_halved_until_shared_memory_suffices(
-    tmp_path: Path, most: int, counts: list[tuple[int, int]]
+    tmp_path: Path, limit: int, counts: list[tuple[int, int]]
 ) -> None:
     calm, _, _ = order(tmp_path)
     torch.manual_seed(0)
     model = Regression(dropout=0.2)
     settings: dict[str, Any] = {"gradient_accumulation_steps": 2, "num_train_epochs": 3, "dataloader_num_workers": 2}
     trainer = tiny_trainer(tmp_path, model=model, **settings)
-    trainer.train_dataset = Crowded(trainer.train_dataset, most)
+    trainer.train_dataset = Crowded(trainer.train_dataset, limit)
     guard = attach(trainer)
     trainer.train()
     assert model.seen == calm
@@ -297,8 +294,8 @@ def test_a_batch_is_read_again_once_its_storage_answers(
     pauses: list[float] = []
     monkeypatch.setattr(storage, "pause_for", pauses.append)
     calm, _, _ = order(tmp_path)
-    seen, guard, _ = order(tmp_path, LOST, LOST, at=at)
-    assert seen == calm
+    batches, guard, _ = order(tmp_path, LOST, LOST, at=at)
+    assert batches == calm
     assert guard.events == [], "nothing ran out of memory"
     assert pauses == list(storage.PAUSES_S[:2])
 
@@ -351,13 +348,13 @@ def test_a_semaphore_that_finds_no_room(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", ["0", "1"])
 def test_a_worker_that_the_system_kills(tmp_path: Path, lasting: str) -> None:
-    script = HELPERS / "killed_worker.py"
+    script = HELPERS / "scripts" / "killed_worker.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(script), str(tmp_path), lasting]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found == {"batches": True, "weights": True, "events": [["loading", 2, 1]]}
+    document = json.loads(done.stdout.splitlines()[-1])
+    assert document == {"batches": True, "weights": True, "events": [["loading", 2, 1]]}
 
 
 def test_the_signal_of_a_killed_worker_in_the_middle_of_a_step(tmp_path: Path) -> None:
@@ -374,11 +371,11 @@ def test_the_signal_of_a_killed_worker_in_the_middle_of_a_step(tmp_path: Path) -
         return torch.cat([p.detach().flatten() for p in model.parameters()]), guard, (model.seen, len(forwards))
 
     killed = RuntimeError("DataLoader worker (pid 1234) is killed by signal: Killed. ")
-    calm, _, (seen, forwards) = run(None)
-    got, guard, found = run(running_short(1, 0, 5, killed))
+    calm, _, (batches, forwards) = run(None)
+    got, guard, computed = run(running_short(1, 0, 5, killed))
     assert torch.equal(got, calm)
-    assert (len(seen), forwards) == (8, 8)
-    assert found == (seen, 8 + 2), "the window's two batches are computed again"
+    assert (len(batches), forwards) == (8, 8)
+    assert computed == (batches, 8 + 2), "the window's two batches are computed again"
     assert [(e.place, e.micro_batch_before, e.micro_batch_after) for e in guard.events] == [("loading", 2, 1)]
 
 
@@ -397,9 +394,9 @@ def test_a_broken_gpu_leaves_a_file_that_says_where_the_training_was(tmp_path: P
         trainer.train()
     assert caught.value is error
     assert not guard.events
-    kept = json.loads((tmp_path / "asrconfig-failure.json").read_text())
-    assert (kept["global_step"], len(kept["log_history"])) == (3, 3)
-    assert "device-side assert" in kept["error"]
+    record = json.loads((tmp_path / "asrconfig-failure.json").read_text())
+    assert (record["global_step"], len(record["log_history"])) == (3, 3)
+    assert "device-side assert" in record["error"]
     if sys.version_info >= (3, 11):
         assert "restart the process" in error.__notes__[0] and "checkpoint-2" in error.__notes__[0]
 

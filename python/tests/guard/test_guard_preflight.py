@@ -6,19 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import Trainer, TrainingArguments
+from transformers.trainer_callback import TrainerCallback
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers import Trainer, TrainingArguments  # noqa: E402
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
-from asrconfig_go.memory.preflight import PreflightReport, preflight  # noqa: E402
-from asrconfig_go.memory.worst_batch import longest, worst_batch  # noqa: E402
-from speech_models import MODELS, Clips  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, tiny_trainer  # noqa: E402
-from uneven_clips import Run  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError
+from asrconfig_go.memory.preflight import PreflightReport, preflight
+from asrconfig_go.memory.worst_batch import longest, worst_batch
+from speech_models import MODELS, Clips
+from tiny_training import OUT_OF_MEMORY, tiny_trainer
+from uneven_clips import Run
 
 # Worst batches
 
@@ -100,8 +97,10 @@ def speech_trainer(output: Path, kind: str = "ctc mean", **options: Any) -> Any:
         "num_train_epochs": 2,
     }
     settings |= {"report_to": "none", "use_cpu": True, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
-    given = {name: options.pop(name) for name in ("train_dataset", "eval_dataset", "data_collator") if name in options}
-    data = {"train_dataset": Clips(kind), "eval_dataset": Clips(kind), **given}
+    datasets = {
+        name: options.pop(name) for name in ("train_dataset", "eval_dataset", "data_collator") if name in options
+    }
+    data = {"train_dataset": Clips(kind), "eval_dataset": Clips(kind), **datasets}
     args = TrainingArguments(str(output), **{**settings, **options})
     return Trainer(MODELS[kind](), args, **data)
 
@@ -125,14 +124,14 @@ def test_without_a_column_the_first_clips_are_stretched(tmp_path: Path) -> None:
     trainer = speech_trainer(tmp_path)
     batch, note = worst_batch(trainer, 3, 0.1)
     assert (note, tuple(batch["input_values"].shape)) == ("the first clips, stretched to 0.1 s", (3, 1600))
-    given = {"input_values": torch.randn(2, 500), "labels": torch.ones(2, 3).long()}
-    batch, note = worst_batch(trainer, 3, 0.1, given)
+    data = {"input_values": torch.randn(2, 500), "labels": torch.ones(2, 3).long()}
+    batch, note = worst_batch(trainer, 3, 0.1, data)
     assert (note, tuple(batch["input_values"].shape)) == ("the first batch, stretched to 0.1 s", (3, 1600))
     batch, note = worst_batch(tiny_trainer(tmp_path), 5, 2.0)
     assert (note, len(batch["x"])) == ("the first clips, as they are: their input is not known", 5)
 
 
-class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
+class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
     """Loses what is taken from it."""
 
     def __iter__(self) -> Any:
@@ -247,7 +246,7 @@ def batch_of_one() -> dict[str, Any]:
     return {name: value[None] for name, value in Clips("ctc mean")[0].items()}
 
 
-class Greedy(torch.optim.SGD):  # type: ignore[misc, name-defined]
+class Greedy(torch.optim.SGD):  # type: ignore[misc]
     """Has no memory for its states."""
 
     def step(self, closure: Any = None) -> Any:

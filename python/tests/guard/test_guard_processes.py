@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import Trainer
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from torch.utils.data import DataLoader, IterableDataset  # noqa: E402
-from transformers import Trainer  # noqa: E402
-
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from ranks_training import launch, results, run  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.guard import attach
+from scripts.ranks_training import launch, results, run
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without processes")
 
@@ -47,7 +44,7 @@ GIVEN = {"even": [[4, 3], [4, 3]], "by speed": [[6, 5], [2, 1]], "one clip": [[1
 PLANNED = {"as planned": {"V100": "v", "Tesla T4": "t"}, "other cards": {"P40": "p", "Tesla T4": "t"}}
 SHARED_KINDS = ("ctc mean", "ctc sum", "whisper", "w2v-bert")
 EXPECTED = {"ctc mean": "mean", "ctc sum": "sum", "whisper": "token_mean", "w2v-bert": "mean", "bf16": "mean"}
-CASES = [(kind, how) for kind in TRAINED for how in DISTURBED if how == "calm" or kind != "one by one"]
+CASES = [(kind, variant) for kind in TRAINED for variant in DISTURBED if variant == "calm" or kind != "one by one"]
 PARTLY_USED: list[dict[str, Any]] = [
     {"kind": "partly used", "way": "plain"},
     {"kind": "partly used"},
@@ -64,15 +61,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[list[dict[str, Any
     """All trainings one after the other, in one pair of processes."""
     folder = tmp_path_factory.mktemp("ranks")
     # 16-bit precision last: accelerate keeps it for later trainers of the process.
-    runs = PARTLY_USED + PREDICTED + [{**TRAINED[kind], **DISTURBED[how]} for kind, how in CASES]
+    runs = PARTLY_USED + PREDICTED + [{**TRAINED[kind], **DISTURBED[variant]} for kind, variant in CASES]
     status, output, _ = launch(runs, folder, LIMIT_S)
     assert status == 0, output
     return results(folder, len(runs))
 
 
-def case(trained: Any, kind: str, how: str) -> Any:
+def case(trained: Any, kind: str, variant: str) -> Any:
     """What became of one training, in both processes."""
-    return trained[len(PARTLY_USED) + len(PREDICTED) + CASES.index((kind, how))]
+    return trained[len(PARTLY_USED) + len(PREDICTED) + CASES.index((kind, variant))]
 
 
 def apart(run: Any, other: Any) -> float:
@@ -84,10 +81,12 @@ def apart(run: Any, other: Any) -> float:
 def shared(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Trainings on the same steps, shared evenly and not."""
     folder = tmp_path_factory.mktemp("shares")
-    cases = [(kind, how) for kind in SHARED_KINDS for how in SHARES]
-    cases += [("ctc mean", how) for how in PLANNED]
-    how_shared: dict[str, Any] = {**SHARES, **PLANNED}
-    status, output, _ = launch([{**SHARED, "kind": k, "shares": how_shared[how]} for k, how in cases], folder, LIMIT_S)
+    cases = [(kind, variant) for kind in SHARED_KINDS for variant in SHARES]
+    cases += [("ctc mean", variant) for variant in PLANNED]
+    shares: dict[str, Any] = {**SHARES, **PLANNED}
+    status, output, _ = launch(
+        [{**SHARED, "kind": k, "shares": shares[variant]} for k, variant in cases], folder, LIMIT_S
+    )
     assert status == 0, output
     assert output.count("PlanNotFollowedWarning: the plan's shares of a step are not taken") == 2, output
     return dict(zip(cases, results(folder, len(cases)), strict=True))
@@ -97,52 +96,53 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], li
 @pytest.mark.parametrize("kind", SHARED_KINDS)
 def test_unequal_shares_of_a_step_train_as_even_ones(shared: Any, kind: str) -> None:
     even = shared[kind, "even"]
-    for how in SHARES:
-        first, second = shared[kind, how]
-        assert [first["given"], second["given"]] == [2 * each for each in GIVEN[how]]
-        assert torch.equal(first["weights"], second["weights"]), how
+    for variant in SHARES:
+        first, second = shared[kind, variant]
+        assert [first["given"], second["given"]] == [2 * share for share in GIVEN[variant]]
+        assert torch.equal(first["weights"], second["weights"]), variant
         assert first["steps"] == even[0]["steps"] == 4
-        assert apart(first, even[0]) < 1e-5, how
+        assert apart(first, even[0]) < 1e-5, variant
         for before, after in zip(even[0]["log"], first["log"], strict=True):
             assert after["loss" if "loss" in after else "train_loss"] == pytest.approx(
                 before["loss" if "loss" in before else "train_loss"], rel=1e-4
-            ), how
+            ), variant
 
 
 @pytest.mark.slow
 def test_processes_take_the_shares_that_are_planned_for_their_gpus(shared: Any) -> None:
     """CUDA numbers the V100 first, the plan has the T4 first; where a card is another one, shares are even."""
-    for how, same in (("as planned", "by speed"), ("other cards", "even")):
-        for found, expected in zip(shared["ctc mean", how], shared["ctc mean", same], strict=True):
-            assert found["given"] == expected["given"], how
-            assert torch.equal(found["weights"], expected["weights"]), how
+    for variant, same in (("as planned", "by speed"), ("other cards", "even")):
+        for measured, expected in zip(shared["ctc mean", variant], shared["ctc mean", same], strict=True):
+            assert measured["given"] == expected["given"], variant
+            assert torch.equal(measured["weights"], expected["weights"]), variant
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(EXPECTED))
 def test_memory_that_runs_out_in_one_process_changes_nothing(trained: Any, kind: str) -> None:
     calm = case(trained, kind, "calm")
-    for how in DISTURBED:
-        first, second = case(trained, kind, how)
-        assert torch.equal(first["weights"], second["weights"]), how
-        assert apart(first, calm[0]) < (2e-2 if kind == "bf16" else 1e-5), how
+    for variant in DISTURBED:
+        first, second = case(trained, kind, variant)
+        assert torch.equal(first["weights"], second["weights"]), variant
+        assert apart(first, calm[0]) < (2e-2 if kind == "bf16" else 1e-5), variant
         assert first["steps"] == calm[0]["steps"]
-        for told, wanted in zip(first["log"], calm[0]["log"], strict=True):
-            assert told == pytest.approx(wanted, rel=2e-2 if kind == "bf16" else 1e-4)
+        for entry, wanted in zip(first["log"], calm[0]["log"], strict=True):
+            assert entry == pytest.approx(wanted, rel=2e-2 if kind == "bf16" else 1e-4)
         assert first["rule"][0] == EXPECTED[kind]
         assert not first["events"], "the first process never ran out of memory"
-        assert bool(second["events"]) == (how in ("forward", "backward"))
+        assert bool(second["events"]) == (variant in ("forward", "backward"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "how"), [("ctc mean", "backward"), ("whisper", "forward"), ("w2v-bert", "calm"), ("one by one", "calm")]
+    ("kind", "variant"),
+    [("ctc mean", "backward"), ("whisper", "forward"), ("w2v-bert", "calm"), ("one by one", "calm")],
 )
 def test_two_processes_train_as_one_with_batches_of_twice_the_size(
-    trained: Any, tmp_path: Path, kind: str, how: str
+    trained: Any, tmp_path: Path, kind: str, variant: str
 ) -> None:
     alone = run({**TRAINED[kind], "batch": 2 * TRAINED[kind].get("batch", 4)}, str(tmp_path))
-    both = case(trained, kind, how)[0]
+    both = case(trained, kind, variant)[0]
     assert apart(both, alone) < 1e-5
     assert both["steps"] == alone["steps"]
     assert both["log"][0]["loss"] == pytest.approx(alone["log"][0]["loss"], rel=1e-4)
@@ -194,8 +194,8 @@ def test_one_that_fails_for_good_is_not_waited_for(tmp_path: Path) -> None:
     status, output, _ = launch([*runs, {"batch": 2}], tmp_path, LIMIT_S, (*accelerate, *more))
     assert status == 0, output
     *failed, (first, second) = results(tmp_path, len(runs) + 1)
-    for (spared, broken), said in zip(failed, failing, strict=True):
-        assert broken["error"].startswith(said)
+    for (spared, broken), message in zip(failed, failing, strict=True):
+        assert broken["error"].startswith(message)
         assert spared["error"].startswith("OtherProcessFailedError: another process of this training has failed")
     assert torch.equal(first["weights"], second["weights"])
 

@@ -7,34 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import Trainer
+from transformers.trainer_callback import TrainerCallback
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers import Trainer  # noqa: E402
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard import Guard, attach  # noqa: E402
-from tiny_training import Regression, tiny_trainer  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.guard import Guard, attach
+from tiny_training import Regression, tiny_trainer
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"rule": "median"}, "rule = 'median'"),
         ({"max_halvings": -1}, "max_halvings = -1"),
         ({"micro_batch": 2.5}, "micro_batch = 2.5"),
         ({"micro_batch": 0}, "micro_batch = 0"),
-        ({"micro_batch": True}, "micro_batch = True"),
         ({"too_long": "drop"}, "too_long = 'drop'"),
-        ({"bad_clips": "drop"}, "bad_clips = 'drop'"),
     ],
 )
-def test_bad_options(tmp_path: Path, options: dict[str, Any], said: str) -> None:
+def test_bad_options(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     trainer = tiny_trainer(tmp_path)
     before = dict(trainer.__dict__)
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         attach(trainer, **options)
     assert trainer.__dict__ == before
 
@@ -68,18 +63,18 @@ def bare_error(output: Path, change: Any, **settings: Any) -> Exception:
 
 
 UNFIT = [
-    (lambda loss: loss.expand(4), r"compute_loss gives a loss of shape \(4,\)\s.*return one number"),
-    (lambda loss: loss.item(), "compute_loss gives float, not a tensor"),
+    (lambda loss: loss.expand(4), r"compute_loss returns a loss of shape \(4,\)\s.*return one number"),
+    (lambda loss: loss.item(), "compute_loss returns float, not a tensor"),
     (lambda loss: loss.detach(), "the loss has no gradient"),
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), UNFIT)
-def test_losses_that_cannot_be_weighted(tmp_path: Path, change: Any, said: str) -> None:
+@pytest.mark.parametrize(("change", "message"), UNFIT)
+def test_losses_that_cannot_be_weighted(tmp_path: Path, change: Any, message: str) -> None:
     for micro_batch, accumulation in ((2, 1), (None, 2)):
         trainer = with_loss(tmp_path, change, gradient_accumulation_steps=accumulation)
         attach(trainer, rule="mean", micro_batch=micro_batch)
-        with pytest.raises(InvalidArgumentError, match=said):
+        with pytest.raises(InvalidArgumentError, match=message):
             trainer.train()
 
 
@@ -124,9 +119,9 @@ def test_losses_of_several_gpus_in_one_process_are_averaged(tmp_path: Path) -> N
     batch = {"x": torch.zeros(4, 6), "labels": torch.ones(4, 1), "index": torch.arange(4)}
     fetch(trainer, [batch, batch])
     guard._loop.train_step = lambda model, inputs, *_: step_of(trainer, model, inputs)
-    told = trainer.training_step(trainer.model, batch)
+    returned = trainer.training_step(trainer.model, batch)
     loss = trainer.model(**batch)["loss"]
-    assert float(told) == pytest.approx(2 * float(loss.detach()) / 2), "half of the window's"
+    assert float(returned) == pytest.approx(2 * float(loss.detach()) / 2), "half of the window's"
     wanted = torch.autograd.grad(loss, trainer.model.last.bias)
     assert torch.allclose(trainer.model.last.bias.grad, *wanted)
 
@@ -142,9 +137,13 @@ def test_batches_are_not_split_from_the_start_by_an_unknown_rule(tmp_path: Path)
         ends.append(list(trainer.model.parameters()))
     assert all(map(torch.equal, *ends))
     assert guard is not None and len(guard.notes) == 1
-    why = "the loss of Regression is not in the table of known losses"
-    assert guard.notes[0].startswith(f'batches are not split before memory runs out: {why}; pass attach(rule="mean")')
-    with pytest.raises(InvalidArgumentError, match=f"micro_batch = 2 requires to know what the loss divides by: {why}"):
+    reason = "the loss of Regression is not in the table of known losses"
+    assert guard.notes[0].startswith(
+        f'batches are not split before memory runs out: {reason}; pass attach(rule="mean")'
+    )
+    with pytest.raises(
+        InvalidArgumentError, match=f"micro_batch = 2 requires to know what the loss divides by: {reason}"
+    ):
         attach(tiny_trainer(tmp_path), micro_batch=2)
 
 
@@ -189,16 +188,16 @@ def test_detach_under_something_else_changes_nothing(tmp_path: Path) -> None:
 
 def test_a_patch_from_before_comes_back(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path)
-    original, seen = trainer.training_step, []
+    original, calls = trainer.training_step, []
 
     def mine(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.append(len(inputs["x"]))
+        calls.append(len(inputs["x"]))
         return original(model, inputs, *args, **kwargs)
 
     trainer.training_step = mine
     guard = attach(trainer)
     trainer.train()
-    assert seen == [4, 4, 4, 4], "nothing is measured while nothing fails"
+    assert calls == [4, 4, 4, 4], "nothing is measured while nothing fails"
     guard.detach()
     assert trainer.training_step is mine
 

@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("transformers")
-pytest.importorskip("torch")
-
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard import attach
 from locations import REPOSITORY
@@ -81,7 +78,9 @@ def trained(kind: Any, place: Any, folder: Path, guarded: bool) -> tuple[Counter
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of settings that a kind is about
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.title)
-@pytest.mark.parametrize("name", kinds.KINDS)
+@pytest.mark.parametrize(
+    "name", [n if i % 5 == 0 else pytest.param(n, marks=pytest.mark.slow) for i, n in enumerate(kinds.KINDS)]
+)
 def test_calls_and_weights_are_the_plain_trainer_s(tmp_path: Path, name: str, place: Any) -> None:
     made = kinds.KINDS[name]()
     kind = dataclasses.replace(made, dataset=lambda rows: dataset_of(made, rows))

@@ -9,26 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers.trainer_callback import TrainerCallback
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.errors import InfeasiblePlanError  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.guard.optimizer_step import OptimizerSteps  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError
+from asrconfig_go.guard import attach
+from asrconfig_go.guard.optimizer_step import OptimizerSteps
+from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer
 
 OutOfMemory = torch.cuda.OutOfMemoryError
 
 
-class HalfWay(torch.optim.AdamW):  # type: ignore[misc, name-defined]
+class HalfWay(torch.optim.AdamW):  # type: ignore[misc]
     """Runs out of memory in the steps ``fail_at``: before anything, with state half made, or weights half moved."""
 
-    def __init__(self, parameters: Any, how: str, fail_at: list[int]) -> None:
+    def __init__(self, parameters: Any, failure: str, fail_at: list[int]) -> None:
         super().__init__(parameters, lr=0.05)
-        self.how, self.fail_at, self.asked = how, fail_at, list[int]()
+        self.how, self.fail_at, self.asked = failure, fail_at, list[int]()
 
     def step(self, closure: Any = None) -> Any:
         self.asked.append(len(self.asked) + 1)  # no number: those are put back
@@ -43,46 +40,50 @@ class HalfWay(torch.optim.AdamW):  # type: ignore[misc, name-defined]
         raise OutOfMemory(OUT_OF_MEMORY)
 
 
-def stepped(output: Path, how: str = "nothing", fail_at: list[int] | None = None) -> Any:
+def stepped(output: Path, failure: str = "nothing", fail_at: list[int] | None = None) -> Any:
     torch.manual_seed(0)
     model = Regression()
-    optimizer = HalfWay(model.parameters(), how, fail_at or [])
+    optimizer = HalfWay(model.parameters(), failure, fail_at or [])
     trainer = tiny_trainer(output, model=model, optimizers=(optimizer, None))
     guard = attach(trainer)
     trainer.train()
     return torch.cat([p.detach().flatten() for p in model.parameters()]), guard, optimizer
 
 
-@pytest.mark.parametrize(("how", "fail_at"), [("nothing", [1]), ("state", [1]), ("state", [1, 2]), ("nothing", [3, 4])])
-def test_an_optimizer_step_that_ran_out_of_memory_is_done_again(tmp_path: Path, how: str, fail_at: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("failure", "fail_at"), [("nothing", [1]), ("state", [1]), ("state", [1, 2]), ("nothing", [3, 4])]
+)
+def test_an_optimizer_step_that_ran_out_of_memory_is_done_again(
+    tmp_path: Path, failure: str, fail_at: list[int]
+) -> None:
     calm, _, _ = stepped(tmp_path)
-    got, guard, optimizer = stepped(tmp_path, how, fail_at)
+    got, guard, optimizer = stepped(tmp_path, failure, fail_at)
     assert torch.equal(got, calm)
     assert [e.place for e in guard.events] == ["optimizer"] * len(fail_at)
     assert optimizer.param_groups[0]["foreach"] is (False if len(fail_at) == 2 else None), "the second remedy"
 
 
-@pytest.mark.parametrize(("how", "at"), [("weights", 1), ("weights", 2), ("weights", 4), ("state", 4)])
-def test_a_half_done_step_is_not_repeated(tmp_path: Path, how: str, at: int) -> None:
+@pytest.mark.parametrize(("failure", "at"), [("weights", 1), ("weights", 2), ("weights", 4), ("state", 4)])
+def test_a_half_done_step_is_not_repeated(tmp_path: Path, failure: str, at: int) -> None:
     with pytest.raises(OutOfMemory) as caught:
-        stepped(tmp_path, how, [at])
+        stepped(tmp_path, failure, [at])
     if sys.version_info >= (3, 11):
         assert "half done: continue from the last checkpoint" in caught.value.__notes__[0]
 
 
 def half_done(optimizer: Any, written_more: bool) -> Any:
     """The optimizer's ``step``, of which the first runs out of memory behind the weights of its first group."""
-    original, left = optimizer.step, [True]
+    original, remaining = optimizer.step, [True]
 
     def step(_: Any, *args: Any, **kwargs: Any) -> Any:
-        if not left:
+        if not remaining:
             return original(*args, **kwargs)
-        left.clear()
-        rest, optimizer.param_groups[1]["params"] = optimizer.param_groups[1]["params"], []
+        remaining.clear()
+        parameters, optimizer.param_groups[1]["params"] = optimizer.param_groups[1]["params"], []
         original()
-        optimizer.param_groups[1]["params"] = rest
+        optimizer.param_groups[1]["params"] = parameters
         if written_more:
-            rest[0].detach().mul_(0.5)
+            parameters[0].detach().mul_(0.5)
         raise OutOfMemory(OUT_OF_MEMORY)
 
     return types.MethodType(step, optimizer)
@@ -135,11 +136,11 @@ def test_how_far_adam_has_come_is_seen_by_its_count_of_steps(
         optimizer = getattr(torch.optim, kind)(model.parameters(), lr=0.05, weight_decay=0.0, foreach=True)
         trainer = tiny_trainer(tmp_path, model=model, optimizers=(optimizer, None))
         guard = attach(trainer)
-        left = [fails_at]
+        remaining = [fails_at]
 
         def failing(*args: Any, **kwargs: Any) -> Any:
-            if trainer.state.global_step == left[0]:
-                left[0] = None
+            if trainer.state.global_step == remaining[0]:
+                remaining[0] = None
                 raise OutOfMemory(OUT_OF_MEMORY)
             return real(*args, **kwargs)
 
@@ -206,9 +207,9 @@ def test_a_gradient_scaler_goes_on_as_if_nothing_had_happened(tmp_path: Path, pl
         return torch.cat([p.detach().flatten() for p in model.parameters()]), scales, scaler.state_dict(), guard
 
     calm, wanted, state, _ = run(None)
-    got, scales, found, guard = run(place)
+    got, scales, losses, guard = run(place)
     assert len(guard.events) == 1
     assert torch.allclose(got, calm, atol=1e-6)
-    assert (scales, found) == (wanted, state)
+    assert (scales, losses) == (wanted, state)
     assert any(later < before for before, later in pairwise(wanted)), "it has fallen on the way"
     assert any(later > before for before, later in pairwise(wanted)), "and grown"

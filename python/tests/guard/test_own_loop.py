@@ -8,12 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from asrconfig_go.guard import guarded_step  # noqa: E402
-from own_loops import Classifier, Loss, Setting, batches, by_hand, guarded, prepared, step_of  # noqa: E402
+from asrconfig_go.guard import guarded_step
+from own_loops import Classifier, Loss, Setting, batches, by_hand, guarded, prepared, step_of
 
 EXACT = 1e-12  # of the movement: rounding of float64
 PLACES = ("forward", "loss", "backward")
@@ -29,21 +27,21 @@ FULL = Setting(4, 0.5, scaled=True, scheduled=True)
 def test_weights_move_as_by_hand(setting: Setting, place: str) -> None:
     """10 batches, so that the last window of 4 is incomplete; memory runs out in the 6th and 2 windows later."""
     data = batches(10)
-    whole, run = by_hand(setting, data), guarded(setting, data, Loss(place, number=5, most=3))
+    reference, run = by_hand(setting, data), guarded(setting, data, Loss(place, number=5, most=3))
     assert run.step.events and run.step.rule == "mean"
-    assert run.distance(whole) < EXACT
-    assert run.losses == pytest.approx(whole.losses, rel=EXACT)
-    assert run.rates == whole.rates
-    assert len(run.gradients) == len(whole.gradients)
+    assert run.distance(reference) < EXACT
+    assert run.losses == pytest.approx(reference.losses, rel=EXACT)
+    assert run.rates == reference.rates
+    assert len(run.gradients) == len(reference.gradients)
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_every_batch_of_a_window_is_computed_again(place: str) -> None:
     """What fails is the last batch of the first window, whose first ones had fitted."""
     data, setting = batches(4), Setting(4)
-    whole, run = by_hand(setting, data), guarded(setting, data, Loss(place, number=3, most=2))
+    reference, run = by_hand(setting, data), guarded(setting, data, Loss(place, number=3, most=2))
     assert [(e.micro_batch_before, e.micro_batch_after) for e in run.step.events] == [(8, 4), (4, 2)]
-    assert run.distance(whole) < EXACT
+    assert run.distance(reference) < EXACT
 
 
 @pytest.mark.parametrize("failing", [99, 2, 3], ids=["nothing fails", "with the skipped step", "behind it"])
@@ -51,11 +49,11 @@ def test_a_scaler_skips_the_same_step(failing: int) -> None:
     """Gradients overflow in batch 2: neither optimizer nor scheduler steps, and the scale is halved."""
     data, setting = batches(8), Setting(1, 0.5, scaled=True, scheduled=True)
     data[2]["limit"] = 1.0
-    whole, run = by_hand(setting, data), guarded(setting, data, Loss("backward", failing))
-    assert len(whole.gradients) == 7
-    assert whole.rates[2] == whole.rates[1] > whole.rates[3]
-    assert (run.rates, run.scaler.get_scale()) == (whole.rates, whole.scaler.get_scale())
-    assert run.distance(whole) < EXACT
+    reference, run = by_hand(setting, data), guarded(setting, data, Loss("backward", failing))
+    assert len(reference.gradients) == 7
+    assert reference.rates[2] == reference.rates[1] > reference.rates[3]
+    assert (run.rates, run.scaler.get_scale()) == (reference.rates, reference.scaler.get_scale())
+    assert run.distance(reference) < EXACT
     assert len(run.gradients) == 7 and run.step.bad_batches == []
 
 
@@ -71,9 +69,9 @@ MIXED = Setting(2, 1.0, model=lambda: Classifier().float(), optimizer=torch.opti
 def test_autocast(place: str) -> None:
     """In bfloat16 sums in another order round differently, by 2⁻⁸ of each value."""
     data = in_32_bits(8)
-    whole, run = by_hand(MIXED, data, Loss(autocast=True)), guarded(MIXED, data, Loss(place, 3, autocast=True))
+    reference, run = by_hand(MIXED, data, Loss(autocast=True)), guarded(MIXED, data, Loss(place, 3, autocast=True))
     assert run.step.rule == "mean"
-    assert 0 < run.distance(whole) < 5e-3
+    assert 0 < run.distance(reference) < 5e-3
 
 
 @pytest.mark.parametrize(
@@ -92,9 +90,9 @@ def test_a_loss_that_cannot_be_measured_without_autocast(error: Exception) -> No
         return made
 
     data, setting = in_32_bits(8), replace(MIXED, model=model)
-    whole = by_hand(setting, data, Loss(autocast=True))
+    reference = by_hand(setting, data, Loss(autocast=True))
     run = guarded(setting, data, Loss("backward", 3, autocast=True))
-    assert run.step.rule == "mean" and run.distance(whole) < 5e-3
+    assert run.step.rule == "mean" and run.distance(reference) < 5e-3
 
 
 def test_gradients_that_cancel_in_autocast() -> None:
@@ -127,11 +125,11 @@ def test_dropout_of_a_batch_that_is_computed_again_whole() -> None:
         return loss
 
     data = batches(6)
-    whole, run = by_hand(setting, data), guarded(setting, data, loss_fn)
+    reference, run = by_hand(setting, data), guarded(setting, data, loss_fn)
     assert [(e.micro_batch_before, e.micro_batch_after) for e in run.step.events] == [(8, 8), (8, 8)]
-    assert torch.equal(run.weights(), whole.weights())
-    assert all(map(torch.equal, run.model.buffers(), whole.model.buffers()))
-    assert_same_random(run, whole)
+    assert torch.equal(run.weights(), reference.weights())
+    assert all(map(torch.equal, run.model.buffers(), reference.model.buffers()))
+    assert_same_random(run, reference)
 
 
 def test_dropout_of_micro_batches() -> None:
@@ -143,8 +141,8 @@ def test_dropout_of_micro_batches() -> None:
     assert torch.equal(run.random[0][0], torch.get_rng_state())
 
 
-def assert_same_random(run: Any, whole: Any) -> None:
-    for mine, other in zip(run.random, whole.random, strict=True):
+def assert_same_random(run: Any, reference: Any) -> None:
+    for mine, other in zip(run.random, reference.random, strict=True):
         assert torch.equal(mine[0], other[0]) and mine[1:] == other[1:]
 
 
@@ -165,13 +163,13 @@ def noting(setting: Setting, sizes: list[int]) -> Setting:
 def test_idle_is_the_loop_by_hand(setting: Setting) -> None:
     """Bit by bit, with as many calls of the loss function and the model, and nothing left on the optimizer."""
     data, loss_fn, sizes = batches(10), Loss(), list[int]()
-    whole, run = by_hand(setting, data), guarded(noting(setting, sizes), data, loss_fn)
+    reference, run = by_hand(setting, data), guarded(noting(setting, sizes), data, loss_fn)
     assert loss_fn.calls == len(sizes) == len(data)
-    assert (run.losses, run.rates) == (whole.losses, whole.rates)
-    assert all(map(torch.equal, run.gradients, whole.gradients))
-    assert torch.equal(run.weights(), whole.weights())
-    assert_same_random(run, whole)
-    assert set(vars(run.optimizer)) == set(vars(whole.optimizer))
+    assert (run.losses, run.rates) == (reference.losses, reference.rates)
+    assert all(map(torch.equal, run.gradients, reference.gradients))
+    assert torch.equal(run.weights(), reference.weights())
+    assert_same_random(run, reference)
+    assert set(vars(run.optimizer)) == set(vars(reference.optimizer))
     assert all(p.grad is None for p in run.model.parameters())
     assert (run.step.events, run.step.notes, run.step.bad_batches) == ([], (), [])
 
@@ -206,23 +204,23 @@ def test_the_mode_of_the_model_stays() -> None:
         return made
 
     data, setting = batches(6), Setting(model=model)
-    whole, run = by_hand(setting, data), guarded(setting, data, Loss("forward", 2))
-    assert run.step.events and run.distance(whole) < EXACT
+    reference, run = by_hand(setting, data), guarded(setting, data, Loss("forward", 2))
+    assert run.step.events and run.distance(reference) < EXACT
     assert not run.model.norm.training and run.model.training
-    assert all(map(torch.equal, run.model.buffers(), whole.model.buffers()))
+    assert all(map(torch.equal, run.model.buffers(), reference.model.buffers()))
 
 
 def test_micro_batches_from_the_first_step_on() -> None:
     data, sizes = batches(6), list[int]()
-    whole, run = by_hand(FULL, data), guarded(noting(FULL, sizes), data, micro_batch=3, rule="mean")
+    reference, run = by_hand(FULL, data), guarded(noting(FULL, sizes), data, micro_batch=3, rule="mean")
     assert sizes == [3, 3, 2, 3, 3, 2, 3, 3] * 2
-    assert run.distance(whole) < EXACT and run.step.events == []
+    assert run.distance(reference) < EXACT and run.step.events == []
 
 
 def test_the_optimizers_step_is_repeated() -> None:
     """Where nothing was written; the optimizer is then as it was made."""
 
-    class Short(torch.optim.SGD):  # type: ignore[name-defined,misc]
+    class Short(torch.optim.SGD):  # type: ignore[misc]
         failures = 1
 
         def step(self, closure: Any = None) -> Any:
@@ -254,7 +252,7 @@ def test_a_monitor_is_told_of_each_step() -> None:
 
 def test_finish_lets_batches_go() -> None:
     run, loss_fn, data = prepared(Setting(4)), Loss(), batches(5)
-    step, seen = step_of(run, Setting(4), loss_fn), weakref.ref(data[4]["x"])
+    step, reference_to_x = step_of(run, Setting(4), loss_fn), weakref.ref(data[4]["x"])
     for batch in data:
         step(batch)
     step.finish()
@@ -262,7 +260,7 @@ def test_finish_lets_batches_go() -> None:
     assert len(run.gradients) == 2
     del batch, data[4]
     gc.collect()
-    assert seen() is None
+    assert reference_to_x() is None
 
 
 def accelerated(place: str, precision: str, guard: bool) -> Any:
@@ -299,9 +297,9 @@ def accelerated(place: str, precision: str, guard: bool) -> Any:
 @pytest.mark.parametrize("place", ("", *PLACES))
 @pytest.mark.parametrize("precision", ["no", "bf16"])
 def test_inside_accumulate_of_accelerate(precision: str, place: str) -> None:
-    whole, run = accelerated("", precision, guard=False), accelerated(place, precision, guard=True)
-    assert (run.rates, len(run.gradients)) == (whole.rates, 3)
-    assert run.distance(whole) < (5e-3 if precision == "bf16" else EXACT)
+    reference, run = accelerated("", precision, guard=False), accelerated(place, precision, guard=True)
+    assert (run.rates, len(run.gradients)) == (reference.rates, 3)
+    assert run.distance(reference) < (5e-3 if precision == "bf16" else EXACT)
     assert len(run.step.events) == bool(place)
     if not place:
-        assert torch.equal(run.weights(), whole.weights())
+        assert torch.equal(run.weights(), reference.weights())

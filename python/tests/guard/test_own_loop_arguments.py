@@ -6,13 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard import guarded_step  # noqa: E402
-from own_loops import Loss, Setting, batches, by_hand, guarded, prepared, step_of  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.guard import guarded_step
+from own_loops import Loss, Setting, batches, by_hand, guarded, prepared, step_of
 
 
 def made(**parts: Any) -> Any:
@@ -39,21 +37,13 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("loss_fn", lambda: "ctc", "loss_fn is of type str, which cannot be called"),
     ("split", lambda: 4, "split is of type int, which cannot be called"),
     ("scaler", lambda: True, "scaler is of type bool, which has no scale"),
-    ("scheduler", lambda: 0.5, "scheduler is of type float"),
     ("scheduler", lambda: torch.optim.lr_scheduler.ReduceLROnPlateau(_optimizer("SGD")), "requires metrics"),
-    ("monitor", lambda: "loss", "monitor is of type str"),
     ("accelerator", lambda: "cpu", "accelerator is of type str, which has no backward"),
     ("accumulation", lambda: 0, "accumulation = 0 is below 1"),
-    ("accumulation", lambda: 2.5, "accumulation = 2.5 is not a whole number"),
     ("max_grad_norm", lambda: 0, "max_grad_norm = 0 is not a number above 0"),
-    ("max_grad_norm", lambda: float("nan"), "max_grad_norm = nan"),
     ("rule", lambda: "best", "rule = 'best' is not one of"),
     ("labels", lambda: None, "labels = None is not text"),
     ("micro_batch", lambda: 4, "micro_batch = 4 requires to know what the loss divides by"),
-    ("micro_batch", lambda: 0, "micro_batch = 0"),
-    ("max_halvings", lambda: -1, "max_halvings = -1"),
-    ("too_long", lambda: "drop", "too_long = 'drop'"),
-    ("bad_clips", lambda: "drop", "bad_clips = 'drop'"),
     ("split_batch_statistics", lambda: 1, "split_batch_statistics = 1"),
     ("output_dir", lambda: 5, "5 is no output_dir"),
 ]
@@ -154,9 +144,9 @@ def test_batches_of_all_kinds_are_split(kind: str) -> None:
         inner.batch = loss_fn.batch  # type: ignore[attr-defined]
         return inner(model, _plain(batch))
 
-    whole, run = by_hand(Setting(2), data), guarded(Setting(2), [KINDS[kind](b) for b in data], loss_fn)
+    reference, run = by_hand(Setting(2), data), guarded(Setting(2), [KINDS[kind](b) for b in data], loss_fn)
     assert [(e.micro_batch_before, e.micro_batch_after) for e in run.step.events] == [(6, 3)]
-    assert run.distance(whole) < 1e-12
+    assert run.distance(reference) < 1e-12
 
 
 def test_a_loss_function_that_takes_entries_out_of_its_batch() -> None:
@@ -167,6 +157,6 @@ def test_a_loss_function_that_takes_entries_out_of_its_batch() -> None:
         inner.batch = loss_fn.batch  # type: ignore[attr-defined]
         return inner(model, {"labels": batch.pop("labels"), **batch})
 
-    whole, run = by_hand(Setting(2), batches(6)), guarded(Setting(2), data, loss_fn)
-    assert run.step.events and run.distance(whole) < 1e-12
+    reference, run = by_hand(Setting(2), batches(6)), guarded(Setting(2), data, loss_fn)
+    assert run.step.events and run.distance(reference) < 1e-12
     assert [i for i, batch in enumerate(data) if "labels" not in batch] == [0, 1, 2]

@@ -8,14 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from asrconfig_go.bad_clips import BadClipError  # noqa: E402
-from asrconfig_go.errors import InfeasiblePlanError  # noqa: E402
-from own_loops import WORDS, Loss, Setting, batches, by_hand, guarded, prepared, step_of  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, notes_of  # noqa: E402
+from asrconfig_go.bad_clips import BadClipError
+from asrconfig_go.errors import InfeasiblePlanError
+from own_loops import WORDS, Loss, Setting, batches, by_hand, guarded, prepared, step_of
+from tiny_training import OUT_OF_MEMORY, notes_of
 
 EXACT = 1e-12
 OutOfMemory = torch.cuda.OutOfMemoryError
@@ -55,10 +53,10 @@ def test_a_rule_of_ones_own(as_tensor: bool) -> None:
         total = CLASS_WEIGHTS[batch["labels"]].sum()
         return total if as_tensor else float(total)
 
-    whole = by_hand(setting, data, Loss(class_weights=CLASS_WEIGHTS))
+    reference = by_hand(setting, data, Loss(class_weights=CLASS_WEIGHTS))
     run = guarded(setting, data, loss_fn, rule=weight)
     assert run.step.rule == "given" and run.step.events
-    assert run.distance(whole) < EXACT
+    assert run.distance(reference) < EXACT
 
 
 def test_a_sum_and_a_mean_over_labels_are_measured() -> None:
@@ -76,9 +74,9 @@ def test_a_sum_and_a_mean_over_labels_are_measured() -> None:
             return torch.nn.functional.cross_entropy(logits, batch["labels"], reduction=reduction)
 
         setting = Setting()
-        whole, run = by_hand(setting, data, loss_fn), guarded(setting, data, loss_fn)
+        reference, run = by_hand(setting, data, loss_fn), guarded(setting, data, loss_fn)
         assert run.step.rule == rule and run.step.events
-        assert run.distance(whole) < EXACT
+        assert run.distance(reference) < EXACT
 
 
 def test_batches_that_a_function_splits() -> None:
@@ -94,9 +92,9 @@ def test_batches_that_a_function_splits() -> None:
             for i in range(0, count, size)
         ]
 
-    whole, run = by_hand(Setting(), data), guarded(Setting(), data, inner, split=split)
+    reference, run = by_hand(Setting(), data), guarded(Setting(), data, inner, split=split)
     assert [(e.micro_batch_before, e.micro_batch_after) for e in run.step.events] == [(6, 3)]
-    assert run.distance(whole) < EXACT
+    assert run.distance(reference) < EXACT
     with pytest.raises(InfeasiblePlanError, match="pairs has 3"):
         guarded(Setting(), data, inner)
 

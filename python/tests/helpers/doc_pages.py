@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import nbformat
+
 from locations import REPOSITORY
 
 GUIDES = sorted((REPOSITORY / "docs").glob("*.md")) + sorted((REPOSITORY / "docs" / "reference").glob("*.md"))
+GENERATED = REPOSITORY / "docs" / "reference" / "operations.md"  # by the build of the site, and not kept in git
+GUIDES = [page for page in GUIDES if page != GENERATED]
 OTHERS = [REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 OTHERS += sorted((REPOSITORY / "benchmarks").rglob("*.md"))
 
@@ -71,6 +75,12 @@ def prose(page: Path) -> str:
     return re.sub(r"(`+).*?\1", "`code`", "\n".join(_outside_blocks(page)), flags=re.DOTALL)
 
 
+def spans(page: Path) -> list[str]:
+    """The code in a page's lines, whether it is in a sentence or in a table."""
+    found = re.findall(r"(?<!`)`([^`]+)`(?!`)", "\n".join(_outside_blocks(page)))
+    return [" ".join(span.split()) for span in found]
+
+
 def anchors(page: Path) -> set[str]:
     """What GitHub and the site call the headings of a page: small letters, dashes, no punctuation."""
     found: set[str] = set()
@@ -82,3 +92,33 @@ def anchors(page: Path) -> set[str]:
                 number += 1
             found.add(name)
     return found
+
+
+HOME = "https://github.com/asrconfig/asrconfig-go"
+NOTEBOOKS = sorted((REPOSITORY / "notebooks").glob("*.ipynb"))
+
+
+def first_cells() -> dict[str, list[str]]:
+    """The cells that install, by page or notebook."""
+    pages = [*OTHERS, *GUIDES, REPOSITORY / "notebooks" / "README.md"]
+    found = {name_of(page): [b.text.strip() for b in blocks(page) if "find_spec" in b.text] for page in pages}
+    return {name: cells for name, cells in found.items() if cells} | {
+        name_of(path): [_first(path)] for path in NOTEBOOKS
+    }
+
+
+def _first(notebook: Path) -> str:
+    cells = nbformat.read(notebook, as_version=4).cells
+    return next(str(cell.source) for cell in cells if cell.cell_type == "code")
+
+
+def cell() -> str:
+    """That of the README."""
+    return first_cells()["README.md"][0]
+
+
+def wheel() -> tuple[str, str]:
+    """The release's tag and the wheel's name in it."""
+    found = re.search(r'"\{home\}/releases/download/([^/]+)/([^/]+\.whl)"', cell())
+    assert found is not None
+    return found[1], found[2]

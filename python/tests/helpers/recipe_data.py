@@ -7,7 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import soundfile
+
 from asrconfig_go.demo.digits import CLIPS
+from asrconfig_go.loading import load_audio
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line) for line in (CLIPS / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
@@ -37,3 +41,23 @@ def folder_of_clips(folder: Path, count: int = 6) -> list[tuple[Path, str]]:
     """Copies of some clips in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     return [(Path(shutil.copy(path, folder)), text) for path, text in clips(count)]
+
+
+RATE = 16_000
+
+
+def talk(path: Path, count: int, *, seed: int = 0, gaps: tuple[float, float] = (0.15, 0.5)) -> dict[str, Any]:
+    """Writes ``count`` clips with pauses of ``gaps`` seconds to ``path``, and gives the row of its manifest."""
+    source, known = np.random.default_rng(seed), clips(40)
+    parts: list[Any] = []
+    segments = []
+    samples = 0
+    for file, text in (known[i] for i in source.integers(0, len(known), count)):
+        clip = load_audio(file)
+        times = [round(place / RATE, 3) for place in (samples, samples + len(clip))]
+        segments.append({"start": times[0], "end": times[1], "text": text})
+        pause: Any = np.zeros(round(source.uniform(*gaps) * RATE), np.float32)
+        parts += [clip, pause]
+        samples += len(clip) + len(pause)
+    soundfile.write(path, np.concatenate(parts), RATE)
+    return {"audio": str(path), "text": " ".join(str(s["text"]) for s in segments), "segments": segments}

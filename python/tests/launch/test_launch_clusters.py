@@ -7,7 +7,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +18,6 @@ import pytest
 
 from asrconfig_go import TrainingConfig
 from asrconfig_go._base import native
-from asrconfig_go.cli.main import main
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.launch.yaml_text import as_yaml
 from training_fixtures import make_plan
@@ -36,8 +34,8 @@ def plan(gpu: str = "L4", machines: int = 2, **changes: Any) -> TrainingConfig:
     card = next(card for card in native.call("hardware.catalogue") if card["key"] == gpu)
     memory = card["memory_total_bytes"]
     budget = {"gpu_memory_bytes": memory, "budget_bytes": memory - 2 * GIB, "predicted_high_bytes": memory - 3 * GIB}
-    found = {"gpu_name": card["driver_names"][0], "bf16": True, "dataloader_num_workers": 3, **budget, **changes}
-    return make_plan(device_count=4 * machines, **found)
+    settings = {"gpu_name": card["driver_names"][0], "bf16": True, "dataloader_num_workers": 3, **budget, **changes}
+    return make_plan(device_count=4 * machines, **settings)
 
 
 @pytest.fixture
@@ -62,20 +60,6 @@ def test_slurm_s_options(place: Path) -> None:
     assert "gpus-per-node" not in (place / "cpu" / "slurm.sbatch").read_text()
 
 
-@pytest.mark.skipif(shutil.which("sbatch") is None, reason="Slurm is not installed")
-def test_sbatch_reads_its_options(place: Path) -> None:
-    """With a controller or without: sbatch reads the script before it asks for one."""
-    script = plan(gpu_name="", machines=1).launch_files("launch").folder / "slurm.sbatch"
-
-    def said() -> str:
-        done = subprocess.run(["sbatch", "--test-only", str(script)], capture_output=True, text=True, check=False)
-        return done.stderr
-
-    assert "unrecognized option" not in said()
-    script.write_text(script.read_text().replace("--requeue", "--requeued"))
-    assert "unrecognized option '--requeued'" in said()
-
-
 def test_slurm_s_script_queues_itself_again(place: Path) -> None:
     """Run by bash with stand-ins for Slurm's own commands: on the signal it asks to be queued again."""
     written = plan().launch_files("my launch", machines=2)
@@ -98,11 +82,11 @@ def test_slurm_s_script_queues_itself_again(place: Path) -> None:
         job.send_signal(signal.SIGUSR1)
         _until(lambda: "requeue" in log.read_text())
         os.killpg(job.pid, signal.SIGKILL)
-    said = log.read_text().splitlines()
-    assert said[0] == "scontrol show hostnames n[1-2]"
+    lines = log.read_text().splitlines()
+    assert lines[0] == "scontrol show hostnames n[1-2]"
     place_of = written.folder / "torchrun.sh"
-    assert said[1] == f"srun --cpus-per-task=16 --kill-on-bad-exit=1 sh {place_of} --size a b at n1"
-    assert said[2] == "scontrol requeue 7"
+    assert lines[1] == f"srun --cpus-per-task=16 --kill-on-bad-exit=1 sh {place_of} --size a b at n1"
+    assert lines[2] == "scontrol requeue 7"
 
 
 def _until(ready: Any) -> None:
@@ -192,29 +176,10 @@ def test_kubernetes_job(place: Path) -> None:
         not in single["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]["resources"]
     )
     (place / "my launch" / "torchrun.sh").write_text('echo "from $FIRST_MACHINE"')
-    said = subprocess.run(
+    done = subprocess.run(
         container["command"], env={**os.environ, "MASTER_ADDR": "job-0"}, capture_output=True, text=True, check=True
     )
-    assert said.stdout == "from job-0\n"
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("kubeflow") is None, reason="Kubeflow's SDK is not installed (kubeflow-training)"
-)
-def test_kubeflow_s_sdk_reads_its_job(place: Path) -> None:
-    """What its models do not know would be lost on the way."""
-    from types import SimpleNamespace
-
-    from kubeflow.training import models
-    from kubernetes.client import ApiClient, models as pods
-
-    job = kubernetes_yaml(place, plan())
-    for name in dir(models):
-        if name.startswith("Kubeflow"):
-            setattr(pods, name, getattr(models, name))
-    client = ApiClient()
-    read = client.deserialize(SimpleNamespace(data=json.dumps(job)), "KubeflowOrgV1PyTorchJob")
-    assert client.sanitize_for_serialization(read) == job
+    assert done.stdout == "from job-0\n"
 
 
 def test_ray_s_script(place: Path) -> None:
@@ -246,14 +211,6 @@ def test_it_refuses(place: Path, folder: str, options: dict[str, Any], message: 
     assert caught.value.hint
     assert list(place.iterdir()) == []
     plan().launch_files("launch", machines=2, bucket="mine", image="asr:1", claim="work")  # as the hints say
-
-
-def test_command_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan().save("plan.json")
-    options = ["--machines", "2", "--bucket", "s3://mine", "--image", "asr:1", "--claim", "work", "--output", "runs/1"]
-    assert main(["launch", "plan.json", "--out", "launch", *options]) == 0
-    assert "8 files in" in capsys.readouterr().out
-    assert "~/sky_workdir/runs/1" in (place / "launch" / "skypilot.yaml").read_text()
 
 
 def test_yaml_is_what_was_meant() -> None:

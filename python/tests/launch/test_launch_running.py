@@ -22,7 +22,7 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 pytest.importorskip("accelerate")
 
-SCRIPT = HELPERS / "planned_training.py"
+SCRIPT = HELPERS / "scripts" / "planned_training.py"
 LIMIT_S = 240  # a machine that others use, too
 PLAN = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "num_train_epochs": 2.0}
 
@@ -79,14 +79,14 @@ def trained(output: Path, launcher: str, fail: str | None = None) -> list[dict[s
     return results(output)
 
 
-def check(found: list[dict[str, Any]], batches: int) -> None:
+def check(processes: list[dict[str, Any]], batches: int) -> None:
     """Both have made all steps of the plan, with the same weights."""
-    for rank, each in enumerate(found):
-        assert (each["rank"], each["world"], each["steps"]) == (rank, 2, 4)
-        assert each["batches"] == [2] * batches
-        assert each["distributed"] == "DistributedType.MULTI_CPU"
-        assert each["environment"]["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
-    assert torch.equal(found[0]["weights"], found[1]["weights"])
+    for rank, result in enumerate(processes):
+        assert (result["rank"], result["world"], result["steps"]) == (rank, 2, 4)
+        assert result["batches"] == [2] * batches
+        assert result["distributed"] == "DistributedType.MULTI_CPU"
+        assert result["environment"]["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
+    assert torch.equal(processes[0]["weights"], processes[1]["weights"])
 
 
 @pytest.mark.slow
@@ -95,11 +95,11 @@ def test_torchrun_and_accelerate_train_the_plan(tmp_path: Path) -> None:
     weights = []
     for launcher, fail, batches in (("torchrun", None, 8), ("accelerate", "", 4)):
         (tmp_path / launcher).mkdir()
-        found = trained(tmp_path / launcher, launcher, fail)
-        check(found, batches)  # of the last attempt; 16 clips, 2 epochs, 2 processes, 2 clips at once
-        assert found[0]["environment"]["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+        processes = trained(tmp_path / launcher, launcher, fail)
+        check(processes, batches)  # of the last attempt; 16 clips, 2 epochs, 2 processes, 2 clips at once
+        assert processes[0]["environment"]["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
         assert not (tmp_path / launcher / "fail").exists()
-        weights.append(found[0]["weights"])
+        weights.append(processes[0]["weights"])
     assert torch.equal(*weights)
 
 

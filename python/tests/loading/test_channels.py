@@ -61,7 +61,7 @@ CANCELLING = {
 
 @pytest.mark.parametrize("name", CANCELLING)
 def test_one_channel_where_all_cancel(tmp_path: Path, name: str) -> None:
-    channels, taken = CANCELLING[name]
+    channels, loudest = CANCELLING[name]
     path = written(tmp_path / "a.wav", channels, subtype="FLOAT")
     data = np.stack(channels, 1)
     sources: list[Any] = [path, path.read_bytes(), io.BytesIO(path.read_bytes()).getbuffer(), data, data.T,
@@ -69,9 +69,9 @@ def test_one_channel_where_all_cancel(tmp_path: Path, name: str) -> None:
     for source in sources:
         clip = load_clip(source)
         assert clip.one_channel
-        assert np.array_equal(clip.samples, channels[taken])
+        assert np.array_equal(clip.samples, channels[loudest])
     part = load_audio(f"{path}#t=0.1,0.3")
-    assert np.array_equal(part, channels[taken][1600:4800])
+    assert np.array_equal(part, channels[loudest][1600:4800])
 
 
 def test_long_files_take_one_channel_throughout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_silence() -> None:
 
 def test_loading_speech_names_the_rows(tmp_path: Path) -> None:
     channels = [[sound(0)], [sound(1), -sound(1)], [0 * sound()], [sound(2), sound(3)], [0 * sound(), 0 * sound()]]
-    paths = [str(written(tmp_path / f"{i}.wav", each)) for i, each in enumerate(channels)]
+    paths = [str(written(tmp_path / f"{i}.wav", clip)) for i, clip in enumerate(channels)]
     rows = datasets.Dataset.from_dict({"audio": paths, "text": list("abcde")})
     data = load_speech(rows, evaluation_share=0, progress=False)
     assert list(data.train["text"]) == list("abcde"), "they are named, not left out"

@@ -30,20 +30,20 @@ def recording(path: Path, subtype: str, rate: int) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("ending", "subtype", "rate", "most"), FORMATS)
+@pytest.mark.parametrize(("ending", "subtype", "rate", "tolerance"), FORMATS)
 def test_pieces_are_the_whole_sample_by_sample(
-    tmp_path: Path, ending: str, subtype: str, rate: int, most: float
+    tmp_path: Path, ending: str, subtype: str, rate: int, tolerance: float
 ) -> None:
     file = str(recording(tmp_path / f"talk.{ending}", subtype, rate))
-    whole = load_audio(file, sample_rate=rate)
+    clip = load_audio(file, sample_rate=rate)
     names = [named_range(file, a, b) for a, b in itertools.pairwise(CUTS)]
     data = Path(file).read_bytes()
     for sources in (names, [{"path": name} for name in names], [{"bytes": data, "path": name} for name in names]):
-        pieces: Any = np.concatenate([load_audio(each, sample_rate=rate) for each in sources])
-        assert len(pieces) == len(whole)
-        assert abs(pieces - whole).max() <= most
-    found = scan_audio(names, progress=False)
-    assert list(found.durations) == pytest.approx([b - a for a, b in itertools.pairwise(CUTS)], abs=1e-5)
+        pieces: Any = np.concatenate([load_audio(source, sample_rate=rate) for source in sources])
+        assert len(pieces) == len(clip)
+        assert abs(pieces - clip).max() <= tolerance
+    scan = scan_audio(names, progress=False)
+    assert list(scan.durations) == pytest.approx([b - a for a, b in itertools.pairwise(CUTS)], abs=1e-5)
 
 
 def test_parts_of_whatever_is_audio(tmp_path: Path) -> None:

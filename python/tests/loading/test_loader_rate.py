@@ -46,30 +46,24 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_of_several_codecs(folder: Path, clock: None) -> None:
-    found = ac.measure_loader(folder, seconds=10.0)
-    assert found is not None
-    assert (found.clips, found.bad, found.resampled, found.how) == (6, 0, 2, "soundfile")
-    assert found.audio_s == pytest.approx(10.0, abs=0.2)
-    assert found.rate == pytest.approx(found.audio_s / 0.06) and found.took_s == pytest.approx(0.06)
-    assert (found.low, found.high) == pytest.approx((100.0, 300.0), rel=0.05), "clips of 1 to 3 s, one at a time"
-    assert found.warm_rate == pytest.approx(found.rate, rel=0.05)
-    assert found.size_bytes == sum(file.stat().st_size for file in folder.iterdir())
-    codecs = {each.codec: (each.clips, round(each.rate, -1)) for each in found.codecs}
+    rate = ac.measure_loader(folder, seconds=10.0)
+    assert rate is not None
+    assert (rate.clips, rate.bad, rate.resampled, rate.how) == (6, 0, 2, "soundfile")
+    assert rate.audio_s == pytest.approx(10.0, abs=0.2)
+    assert rate.rate == pytest.approx(rate.audio_s / 0.06) and rate.took_s == pytest.approx(0.06)
+    assert (rate.low, rate.high) == pytest.approx((100.0, 300.0), rel=0.05), "clips of 1 to 3 s, one at a time"
+    assert rate.warm_rate == pytest.approx(rate.rate, rel=0.05)
+    assert rate.size_bytes == sum(file.stat().st_size for file in folder.iterdir())
+    codecs = {codec.codec: (codec.clips, round(codec.rate, -1)) for codec in rate.codecs}
     assert codecs == {"pcm_s16le": (3, 100.0), "flac": (2, 200.0), "mp3": (1, 300.0)}
-    assert json.loads(json.dumps(dataclasses.asdict(found)))["rate"] == found.rate
-    assert "one worker prepares 16" in repr(found) and "pcm_s16le 100 (3)" in repr(found)
+    assert json.loads(json.dumps(dataclasses.asdict(rate)))["rate"] == rate.rate
+    assert "one worker prepares 16" in repr(rate) and "pcm_s16le 100 (3)" in repr(rate)
 
 
 def test_time_is_kept(folder: Path, clock: None) -> None:
-    found = ac.measure_loader(folder, seconds=0.05)
-    assert found is not None and found.clips == 1
-    assert found.warm_rate is None or found.warm_rate > 0
-
-
-def test_a_real_measurement_is_plausible(folder: Path) -> None:
-    found = ac.measure_loader(folder, seconds=0.2)
-    assert found is not None and 1 < found.low <= found.rate <= found.high
-    assert found.took_s < 5
+    rate = ac.measure_loader(folder, seconds=0.05)
+    assert rate is not None and rate.clips == 1
+    assert rate.warm_rate is None or rate.warm_rate > 0
 
 
 def test_the_sample_is_drawn_with_its_own_generator(folder: Path) -> None:
@@ -99,24 +93,24 @@ def test_the_sample_is_drawn_with_its_own_generator(folder: Path) -> None:
 
 
 def test_a_processor_is_part_of_it(folder: Path) -> None:
-    seen: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
 
     class Extractor:
         def __call__(self, audio: Any, sampling_rate: int) -> None:
-            seen.append((len(audio), sampling_rate))
+            calls.append((len(audio), sampling_rate))
 
     class Processor:
         feature_extractor = Extractor()
 
     arrays = [noise(1.0), noise(0.5)]
     assert ac.measure_loader(arrays) is None, "nothing to do for arrays"
-    found = ac.measure_loader(arrays, seconds=0.05, processor=Processor())
-    assert found is not None and found.clips == 2 and {(8_000, RATE), (16_000, RATE)} == set(seen)
+    rate = ac.measure_loader(arrays, seconds=0.05, processor=Processor())
+    assert rate is not None and rate.clips == 2 and {(8_000, RATE), (16_000, RATE)} == set(calls)
     prepared = [{"input_values": noise(1.0)}]
     assert ac.measure_loader(prepared) is None
-    seen.clear()
+    calls.clear()
     again = ac.measure_loader(prepared, seconds=0.05, processor=Processor())
-    assert again is not None and not seen, "the input is there already"
+    assert again is not None and not calls, "the input is there already"
 
     def fails(audio: Any, sampling_rate: int) -> None:
         raise RuntimeError("no such rate")
@@ -128,9 +122,9 @@ def test_a_processor_is_part_of_it(folder: Path) -> None:
 def test_bad_files_are_counted(folder: Path, clock: None) -> None:
     for n in range(4):
         (folder / f"bad{n}.wav").write_bytes(b"RIFF" + bytes(40))
-    found = ac.measure_loader(folder, seconds=10.0)
-    assert found is not None and (found.clips, found.bad) == (6, 4)
-    assert "4 clips could not be read" in repr(found) and "first error: " in found.notes[-1]
+    rate = ac.measure_loader(folder, seconds=10.0)
+    assert rate is not None and (rate.clips, rate.bad) == (6, 4)
+    assert "4 clips could not be read" in repr(rate) and "first error: " in rate.notes[-1]
 
 
 def test_nothing_that_can_be_read(tmp_path: Path) -> None:
@@ -142,7 +136,7 @@ def test_nothing_that_can_be_read(tmp_path: Path) -> None:
         (tmp_path / f"{n}.wav").write_bytes(b"not audio")
     with pytest.raises(EmptyDatasetError, match=r"none of 3 clips could be read: "):
         ac.measure_loader(tmp_path)
-    with pytest.raises(EmptyDatasetError, match="how long a dict lasts is not known"):
+    with pytest.raises(EmptyDatasetError, match="is not audio"):
         ac.measure_loader(_Words())
 
 
@@ -155,7 +149,7 @@ class _Words:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"seconds": 0}, "seconds = 0"),
         ({"seconds": float("nan")}, "not finite"),
@@ -164,15 +158,15 @@ class _Words:
         ({"sampling_rate": None}, "sampling_rate = None"),
     ],
 )
-def test_wrong_questions(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_wrong_questions(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         ac.measure_loader([noise(1.0)], **options)
 
 
-@pytest.mark.parametrize("what", [None, 5, b"x", iter([1]), {"a": 1}])
-def test_what_is_no_data_set(what: Any) -> None:
+@pytest.mark.parametrize("dataset", [None, 5, b"x", iter([1]), {"a": 1}])
+def test_what_is_no_data_set(dataset: Any) -> None:
     with pytest.raises(UnsupportedError, match="cannot be measured"):
-        ac.measure_loader(what)
+        ac.measure_loader(dataset)
 
 
 def test_shards_and_manifests(folder: Path) -> None:
@@ -181,8 +175,8 @@ def test_shards_and_manifests(folder: Path) -> None:
         for file in sorted(folder.glob("*.wav")):
             tar.add(file, file.name)
     for source in (shard, [str(shard)]):
-        found = ac.measure_loader(source, seconds=0.05)
-        assert found is not None and found.clips == 3 and found.how.endswith("from the beginning of train.tar")
+        rate = ac.measure_loader(source, seconds=0.05)
+        assert rate is not None and rate.clips == 3 and rate.how.endswith("from the beginning of train.tar")
     manifest = folder / "train.jsonl"
     manifest.write_text(json.dumps({"audio_filepath": str(folder / "0.wav"), "offset": 0.1, "duration": 0.5}) + "\n")
     piece = ac.measure_loader(manifest, seconds=0.05)
@@ -194,20 +188,20 @@ def test_hugging_face_data_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     files = [str(file) for file in sorted(folder.iterdir())]
     plain = datasets.Dataset.from_dict({"audio": files})
     marked = plain.cast_column("audio", datasets.Audio(decode=False))
-    found = ac.measure_loader(marked, seconds=0.3)
-    assert found is not None and (found.clips, found.resampled) == (6, 2)
-    assert found.audio_s == pytest.approx(10.0, abs=0.2)
-    assert {each.codec for each in found.codecs} == {"pcm_s16le", "flac", "mp3"}
+    rate = ac.measure_loader(marked, seconds=0.3)
+    assert rate is not None and (rate.clips, rate.resampled) == (6, 2)
+    assert rate.audio_s == pytest.approx(10.0, abs=0.2)
+    assert {codec.codec for codec in rate.codecs} == {"pcm_s16le", "flac", "mp3"}
     assert ac.measure_loader(datasets.DatasetDict(train=marked), seconds=0.05) is not None
 
-    seen: list[int] = []
+    calls: list[int] = []
 
     def transform(rows: Any) -> Any:
-        seen.append(1)
+        calls.append(1)
         return {"input_values": [[0.0] * 10 for _ in rows["audio"]]}
 
     own = ac.measure_loader(plain.with_transform(transform), seconds=0.05)
-    assert own is not None and own.how == "the dataset's own __getitem__" and seen
+    assert own is not None and own.how == "the dataset's own __getitem__" and calls
     with pytest.raises(UnsupportedError, match="streamed"):
         ac.measure_loader(marked.to_iterable_dataset())
     with pytest.raises(EmptyDatasetError, match="no rows"):
@@ -218,24 +212,6 @@ def test_hugging_face_data_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert decoding is not None and "no torchcodec" in decoding.notes[0] and decoding.how == "soundfile"
 
 
-def test_decoders_of_datasets() -> None:
-    class Samples:
-        sample_rate = 8_000
-
-        class data:
-            @staticmethod
-            def numpy() -> Any:
-                return np.array([[1.0, 2.0], [3.0, 4.0]])
-
-    class Decoder:
-        def get_all_samples(self) -> Samples:
-            return Samples()
-
-    audio, rate = loader_sources._decoded(Decoder(), RATE)
-    assert (list(audio), rate) == ([2.0, 3.0], 8_000)
-    assert loader_sources._decoded({"array": [0.0], "sampling_rate": 8_000}, RATE) == ([0.0], 8_000)
-
-
 def test_tables(folder: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
@@ -244,9 +220,9 @@ def test_tables(folder: Path) -> None:
     table = pa.table({"audio": [{"bytes": buffer.getvalue(), "path": "a.flac"}] * 5})
     pq.write_table(table, folder / "rows.parquet")
     for source in (table, folder / "rows.parquet"):
-        found = ac.measure_loader(source, seconds=0.05)
-        assert found is not None and found.clips == 5 and found.size_bytes == 5 * len(buffer.getvalue())
-        assert [each.codec for each in found.codecs] == ["flac"]
+        rate = ac.measure_loader(source, seconds=0.05)
+        assert rate is not None and rate.clips == 5 and rate.size_bytes == 5 * len(buffer.getvalue())
+        assert [codec.codec for codec in rate.codecs] == ["flac"]
 
 
 def test_resampling_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,9 +235,9 @@ def test_resampling_by_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(importlib, "import_module", lambda name: Soxr)
     lengths: list[int] = []
     audio = [{"array": noise(1.0, 32_000), "sampling_rate": 32_000}]
-    found = ac.measure_loader(audio, seconds=0.05, processor=lambda a, sampling_rate: lengths.append(len(a)))
-    assert found is not None and found.notes == ("resampled by soxr",) and found.resampled == 1
-    assert set(lengths) == {16_000} and found.audio_s == 1.0
+    rate = ac.measure_loader(audio, seconds=0.05, processor=lambda a, sampling_rate: lengths.append(len(a)))
+    assert rate is not None and rate.notes == ("resampled by soxr",) and rate.resampled == 1
+    assert set(lengths) == {16_000} and rate.audio_s == 1.0
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     without = ac.measure_loader(audio, seconds=0.05, processor=lambda a, sampling_rate: None)
     assert without is not None and "resampling is not included" in without.notes[0]

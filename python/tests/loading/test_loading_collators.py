@@ -91,10 +91,10 @@ def test_every_bit_is_the_extractor_s(kind: Any, normalize: bool) -> None:
     extractor = kind(return_attention_mask=True, do_normalize=normalize)
     generator = np.random.default_rng(4)
     lengths = [1, 2, 7, 400, 65_537, *generator.integers(1000, 200_000, 12)]
-    given = [(generator.standard_normal(n) * 10.0 ** generator.uniform(-5, 1)).astype(np.float32) for n in lengths]
-    given += [np.zeros(500, np.float32), np.full(501, 0.1, np.float32), np.linspace(0, 1, 999, dtype=np.float32)]
-    batch = CTCCollator(extractor)([{"audio": clip} for clip in given])
-    same(batch, extractor(given, sampling_rate=RATE, padding=True, return_tensors="pt"))
+    inputs = [(generator.standard_normal(n) * 10.0 ** generator.uniform(-5, 1)).astype(np.float32) for n in lengths]
+    inputs += [np.zeros(500, np.float32), np.full(501, 0.1, np.float32), np.linspace(0, 1, 999, dtype=np.float32)]
+    batch = CTCCollator(extractor)([{"audio": clip} for clip in inputs])
+    same(batch, extractor(inputs, sampling_rate=RATE, padding=True, return_tensors="pt"))
 
 
 @pytest.mark.parametrize("settings", [{"padding_side": "left"}, {"padding_value": 1.0}])
@@ -102,7 +102,7 @@ def test_every_bit_is_the_extractor_s(kind: Any, normalize: bool) -> None:
 def test_other_paddings(kind: str, settings: dict[str, Any]) -> None:
     extractor = getattr(transformers, kind)(return_attention_mask=True, **settings)
     alone = [extractor(clip, sampling_rate=RATE) for clip in clips()]
-    alone = [{name: values[0] for name, values in each.items()} for each in alone]
+    alone = [{name: values[0] for name, values in features.items()} for features in alone]
     same(CTCCollator(extractor)(rows()), extractor.pad(alone, padding=True, return_tensors="pt"))
 
 
@@ -144,9 +144,9 @@ def test_whisper_s_features_have_one_length(settings: dict[str, Any]) -> None:
 
 
 def test_texts_become_labels(ctc_tokenizer: Any) -> None:
-    given = [{"audio": clip, "text": text} for clip, text in zip(clips(), ["bad", "a cab", "", "face"], strict=True)]
-    labels = CTCCollator(Processor(wav2vec2(), ctc_tokenizer))(given)["labels"]
-    expected = ctc_tokenizer([row["text"] for row in given], padding=True, return_tensors="pt")
+    examples = [{"audio": clip, "text": text} for clip, text in zip(clips(), ["bad", "a cab", "", "face"], strict=True)]
+    labels = CTCCollator(Processor(wav2vec2(), ctc_tokenizer))(examples)["labels"]
+    expected = ctc_tokenizer([row["text"] for row in examples], padding=True, return_tensors="pt")
     assert torch.equal(labels, expected.input_ids.masked_fill(expected.attention_mask.ne(1), -100))
 
 
@@ -165,7 +165,7 @@ def test_without_labels_there_are_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "settings", "said"),
+    ("examples", "settings", "message"),
     [
         ([], {}, "a batch of no rows"),
         ([{"labels": [1]}], {}, "rows of labels have no audio.*remove_unused_columns=False"),
@@ -177,9 +177,9 @@ def test_without_labels_there_are_none() -> None:
         ([{"input_values": [0.0]}], {"augment": (lambda *a: a[:2],)}, "input_values, which cannot be augmented"),
     ],
 )
-def test_rows_that_make_no_batch(given: Any, settings: Any, said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"(?s){said}"):
-        CTCCollator(wav2vec2(), **settings)(given)
+def test_rows_that_make_no_batch(examples: Any, settings: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"(?s){message}"):
+        CTCCollator(wav2vec2(), **settings)(examples)
 
 
 def test_settings_that_make_no_collator() -> None:
@@ -212,25 +212,25 @@ class Shared:
     def __init__(self, collator: Any) -> None:
         self.collator = collator
 
-    def __call__(self, given: list[Any]) -> tuple[Any, dict[str, bool]]:
-        batch = self.collator(given)
+    def __call__(self, examples: list[Any]) -> tuple[Any, dict[str, bool]]:
+        batch = self.collator(examples)
         return batch, {name: values.is_shared() for name, values in batch.items()}
 
 
 @pytest.mark.parametrize("extractor", [wav2vec2(), wav2vec2(mask=False), w2v_bert(), whisper()])
 def test_a_worker_makes_its_batches_in_shared_memory(extractor: Any) -> None:
-    given = [{"audio": clip} for clip in clips()]
+    examples = [{"audio": clip} for clip in clips()]
     collator, loader = Shared(CTCCollator(extractor)), torch.utils.data.DataLoader
-    ((here, shared_here),) = loader(given, 4, collate_fn=collator)
-    ((there, shared_there),) = loader(given, 4, collate_fn=collator, num_workers=1)
+    ((here, shared_here),) = loader(examples, 4, collate_fn=collator)
+    ((there, shared_there),) = loader(examples, 4, collate_fn=collator, num_workers=1)
     same(there, here)
     assert not any(shared_here.values())
     assert all(shared_there.values())
 
 
 def test_a_worker_s_empty_input_needs_no_memory() -> None:
-    given: list[dict[str, Any]] = [{"input_values": np.zeros(0, np.float32)}]
-    (batch,) = torch.utils.data.DataLoader(given, 1, collate_fn=CTCCollator(wav2vec2(False)), num_workers=1)
+    examples: list[dict[str, Any]] = [{"input_values": np.zeros(0, np.float32)}]
+    (batch,) = torch.utils.data.DataLoader(examples, 1, collate_fn=CTCCollator(wav2vec2(False)), num_workers=1)
     assert batch["input_values"].shape == (1, 0)
 
 
@@ -238,17 +238,17 @@ def test_augmentations_in_order_for_rows_that_want_them() -> None:
     extractor = wav2vec2(normalize=False)
     collator = CTCCollator(extractor, augment=(louder, shorter))
     torch.manual_seed(5)
-    given = rows()
-    given[1]["augment"] = False
-    batch = collator(given)
+    examples = rows()
+    examples[1]["augment"] = False
+    batch = collator(examples)
     assert batch["attention_mask"].sum(1).tolist() == [2500, 16_000, 4500, 6172]
     np.testing.assert_array_equal(batch["input_values"][1].numpy(), clips()[1])
     ratio = batch["input_values"][0, :2500].numpy() / clips()[0][:2500]
     assert 2 <= ratio.mean() <= 3 and ratio.std() < 1e-5
     torch.manual_seed(5)
-    assert torch.equal(collator(given)["input_values"], batch["input_values"]), "torch's seed decides"
-    assert not torch.equal(collator(given)["input_values"], batch["input_values"]), "and its generator moves on"
-    np.testing.assert_array_equal(given[0]["audio"], clips()[0])
+    assert torch.equal(collator(examples)["input_values"], batch["input_values"]), "torch's seed decides"
+    assert not torch.equal(collator(examples)["input_values"], batch["input_values"]), "and its generator moves on"
+    np.testing.assert_array_equal(examples[0]["audio"], clips()[0])
 
 
 class Files(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]

@@ -24,15 +24,15 @@ class Drive:
         self.folder, self.left, self.pauses = folder, 0, list[float]()
         decode, read = soundfile.SoundFile, Path.open
 
-        def decoded(file: Any, *given: Any, **options: Any) -> Any:
+        def decoded(file: Any, *args: Any, **options: Any) -> Any:
             if self._fails(file):
                 raise soundfile.LibsndfileError(2, prefix="Error opening: ")
-            return decode(file, *given, **options)
+            return decode(file, *args, **options)
 
-        def opened(path: Path, *given: Any, **options: Any) -> Any:
+        def opened(path: Path, *args: Any, **options: Any) -> Any:
             if self._fails(path):
                 raise OSError(errno.EIO, "Input/output error", str(path))
-            return read(path, *given, **options)
+            return read(path, *args, **options)
 
         monkeypatch.setattr(soundfile, "SoundFile", decoded)
         monkeypatch.setattr(Path, "open", opened)

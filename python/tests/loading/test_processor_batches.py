@@ -47,8 +47,8 @@ def test_generation_begins_where_the_labels_do(made: tuple[str, Any, Any]) -> No
     prompt = collate([{"audio": row["audio"]} for row in ROWS])
     assert "labels" not in prompt
     if generates(model):
-        said = generated(model.eval(), prompt, 4)
-        assert len(said) == 3 and len(texts_of(processor, said.tolist())) == 3
+        tokens = generated(model.eval(), prompt, 4)
+        assert len(tokens) == 3 and len(texts_of(processor, tokens.tolist())) == 3
 
 
 def test_collators_go_to_workers(made: tuple[str, Any, Any]) -> None:

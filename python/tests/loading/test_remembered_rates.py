@@ -50,15 +50,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The datasets that were really measured."""
-    asked: list[Any] = []
+    calls: list[Any] = []
     measure = loading.measure_loader
 
-    def noted(dataset: Any, **given: Any) -> Any:
-        asked.append(dataset)
-        return measure(dataset, **given)
+    def noted(dataset: Any, **options: Any) -> Any:
+        calls.append(dataset)
+        return measure(dataset, **options)
 
     monkeypatch.setattr(loading, "measure_loader", noted)
-    return asked
+    return calls
 
 
 def rate(folder: Path, processor: Any = None, remember: bool = True, seconds: float = 0.05) -> Any:
@@ -115,7 +115,7 @@ def test_old_ones_are_removed(folder: Path) -> None:
 def test_what_runs_code_of_its_own_is_measured(folder: Path) -> None:
     manager = ac.ASRConfigManager(gpu="T4")
     manager.profile_dataset(folder, progress=False)
-    found = rate(folder)
+    loader_rate = rate(folder)
     own = Measured([str(folder / "0.wav")], manager.dataset, manager.durations, manager.hardware.cpu, None, {})
-    own.store(found)
+    own.store(loader_rate)
     assert own.find() is None

@@ -88,11 +88,11 @@ def test_datasets_that_another_collator_reads_are_left_alone(raw: Any) -> None:
 
 
 def test_all_parts_are_stored_and_others_stay(raw: Any) -> None:
-    found = stored(raw)
-    assert type(found) is type(raw)
-    assert all(not part.features["audio"].decode for part in found.values())
+    undecoded = stored(raw)
+    assert type(undecoded) is type(raw)
+    assert all(not part.features["audio"].decode for part in undecoded.values())
     plain = datasets.Dataset.from_dict({"text": ["one"]})
-    assert stored(plain) is plain and stored(found)["train"] is found["train"]
+    assert stored(plain) is plain and stored(undecoded)["train"] is undecoded["train"]
 
 
 def test_where_datasets_decodes_the_trainer_keeps_its_datasets(raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:

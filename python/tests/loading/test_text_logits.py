@@ -72,16 +72,16 @@ def test_loss_and_gradients_stay_the_same(build: Any, counted: int | None) -> No
     except AttributeError as error:
         pytest.skip(f"transformers {transformers.__version__}: {error}")
     more = {} if counted is None else {"num_items_in_batch": torch.tensor(counted)}
-    whole = model(**batch(), **more)
-    whole.loss.backward()
+    full = model(**batch(), **more)
+    full.loss.backward()
     expected = gradients(model)
     model.zero_grad()
     cut = cut_labels(batch())
-    kept = model(**cut, **more)
-    kept.loss.backward()
-    assert whole.logits.shape[1] == batch()["input_ids"].shape[1]
-    assert kept.logits.shape[1] == cut["labels"].shape[1] == cut["logits_to_keep"] < whole.logits.shape[1]
-    torch.testing.assert_close(kept.loss, whole.loss)
+    output = model(**cut, **more)
+    output.loss.backward()
+    assert full.logits.shape[1] == batch()["input_ids"].shape[1]
+    assert output.logits.shape[1] == cut["labels"].shape[1] == cut["logits_to_keep"] < full.logits.shape[1]
+    torch.testing.assert_close(output.loss, full.loss)
     assert gradients(model).keys() == expected.keys()
     for name, gradient in gradients(model).items():
         torch.testing.assert_close(gradient, expected[name], msg=name)
@@ -91,8 +91,8 @@ def test_the_first_logits_are_those_that_predict_the_first_label() -> None:
     cut = cut_labels(batch())
     assert (cut["labels"][:, 0] == -100).all()
     assert (cut["labels"][:, 1] != -100).any()
-    whole = batch()["labels"]
-    assert torch.equal(cut["labels"][cut["labels"] != -100], whole[whole != -100])
+    labels = batch()["labels"]
+    assert torch.equal(cut["labels"][cut["labels"] != -100], labels[labels != -100])
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_the_first_logits_are_those_that_predict_the_first_label() -> None:
     ids=["all count", "none counts", "classes"],
 )
 def test_batches_with_nothing_to_save_stay(labels: torch.Tensor) -> None:
-    given = {"input_ids": torch.ones(2, 5, dtype=torch.long), "labels": labels}
-    assert cut_labels(given) is given
+    inputs = {"input_ids": torch.ones(2, 5, dtype=torch.long), "labels": labels}
+    assert cut_labels(inputs) is inputs
 
 
 def test_a_collator_is_wrapped() -> None:
@@ -110,12 +110,12 @@ def test_a_collator_is_wrapped() -> None:
     assert pickle.loads(pickle.dumps(collator))(2)["logits_to_keep"] == cut_labels(batch(2))["logits_to_keep"]
 
 
-def trained(folder: Path, collator: Any, most: int) -> torch.Tensor:
+def trained(folder: Path, collator: Any, limit: int) -> torch.Tensor:
     """The weights after two steps of four clips, of which ``most`` fit at once."""
     model = decoder()
 
     def fail(_: Any, args: Any, inputs: dict[str, Any]) -> None:
-        if len(inputs["input_ids"]) > most:
+        if len(inputs["input_ids"]) > limit:
             raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
 
     model.register_forward_pre_hook(fail, with_kwargs=True)
@@ -127,7 +127,7 @@ def trained(folder: Path, collator: Any, most: int) -> torch.Tensor:
     trainer = transformers.Trainer(model, arguments, data_collator=collator, train_dataset=rows)
     guard = attach(trainer)
     trainer.train()
-    assert bool(guard.events) == (most < 4)
+    assert bool(guard.events) == (limit < 4)
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
@@ -135,9 +135,9 @@ def test_the_guard_splits_such_batches_exactly(tmp_path: Path) -> None:
     def collate(rows: list[dict[str, int]]) -> dict[str, torch.Tensor]:
         return batch(len(rows))
 
-    whole = trained(tmp_path, collate, most=4)
-    split = trained(tmp_path, text_logits_only(collate, decoder()), most=2)
-    torch.testing.assert_close(split, whole, rtol=1e-5, atol=1e-6)
+    expected = trained(tmp_path, collate, limit=4)
+    split = trained(tmp_path, text_logits_only(collate, decoder()), limit=2)
+    torch.testing.assert_close(split, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_models_without_the_argument_are_refused() -> None:

@@ -8,10 +8,9 @@ import textwrap
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from asrconfig_go.losses.loss_code import LossCode, code_of, forward_is_own, is_own, loss_code  # noqa: E402
+from asrconfig_go.losses.loss_code import LossCode, code_of, forward_is_own, is_own, loss_code
 
 PLAIN = """
 def forward(self, x, labels=None, attention_mask=None, output_router_logits=None, **kwargs):

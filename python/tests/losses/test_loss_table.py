@@ -15,15 +15,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+import transformers
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-import transformers  # noqa: E402
-
-from asrconfig_go.losses.loss_rows import TABLE, TRIMMED, UNTIL_PROBLEM_TYPE  # noqa: E402
-from asrconfig_go.losses.loss_table import Loss, known_architecture, label_smoother_loss, loss_of  # noqa: E402
-from tiny_models import example, frames, waves  # noqa: E402
+from asrconfig_go.losses.loss_rows import TABLE, TRIMMED, UNTIL_PROBLEM_TYPE
+from asrconfig_go.losses.loss_table import Loss, known_architecture, label_smoother_loss, loss_of
+from tiny_models import example, frames, waves
 
 MODELS = sorted(frozenset[str]().union(*(row.models for row in TABLE)))
 INSTALLED = [name for name in MODELS if hasattr(transformers, name)]
@@ -367,7 +364,7 @@ def test_another_loss_function_is_unknown(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_users_module_inside_is_unknown() -> None:
-    class Head(torch.nn.Linear):  # type: ignore[misc, name-defined]
+    class Head(torch.nn.Linear):  # type: ignore[misc]
         pass
 
     model = example("LlamaForCausalLM").model

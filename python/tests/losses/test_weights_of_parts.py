@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
-from asrconfig_go.batching.collated_batch import split  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.losses.loss_rule import LossRule, weighted  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+from asrconfig_go.batching.collated_batch import split
+from asrconfig_go.guard import attach
+from asrconfig_go.losses.loss_rule import LossRule, weighted
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 
 def batch() -> dict[str, Any]:
@@ -23,19 +21,19 @@ def batch() -> dict[str, Any]:
     }
 
 
-def shares(rule: Any, whole: Any, parts: list[Any]) -> list[float]:
+def shares(rule: Any, batch: Any, parts: list[Any]) -> list[float]:
     loss_rule = LossRule("labels", rule)
-    total = loss_rule.count(whole)
+    total = loss_rule.count(batch)
     return [float(loss_rule.share(part, total)) for part in parts]
 
 
 def test_weights() -> None:
-    whole, parts = batch(), split(batch(), 2)
-    assert shares("mean", whole, parts) == [0.4, 0.4, 0.2]
-    assert shares("token_mean", whole, parts) == [0.375, 0.375, 0.25]
-    assert shares("shifted_token_mean", whole, parts) == pytest.approx([1 / 3, 1 / 3, 1 / 3])
-    assert shares("sum", whole, parts) == [1.0, 1.0, 1.0]
-    assert shares(lambda part: float(part["input_values"].sum()), whole, parts) == [6 / 45, 22 / 45, 17 / 45]
+    total, parts = batch(), split(batch(), 2)
+    assert shares("mean", total, parts) == [0.4, 0.4, 0.2]
+    assert shares("token_mean", total, parts) == [0.375, 0.375, 0.25]
+    assert shares("shifted_token_mean", total, parts) == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+    assert shares("sum", total, parts) == [1.0, 1.0, 1.0]
+    assert shares(lambda part: float(part["input_values"].sum()), total, parts) == [6 / 45, 22 / 45, 17 / 45]
 
 
 def test_a_part_without_tokens_weighs_nothing() -> None:
@@ -47,8 +45,8 @@ def test_a_part_without_tokens_weighs_nothing() -> None:
 
 
 def test_batches_without_labels_count_clips() -> None:
-    whole = {"x": torch.zeros(4, 2)}
-    assert LossRule("labels", "token_mean").count(whole) == LossRule("labels", "mean").count(whole) == 4
+    total = {"x": torch.zeros(4, 2)}
+    assert LossRule("labels", "token_mean").count(total) == LossRule("labels", "mean").count(total) == 4
     assert LossRule("labels", "mean").count((torch.zeros(4, 2), torch.zeros(4))) == 4
 
 
@@ -67,10 +65,10 @@ class Own(Regression):
         self.kind, self.fits = kind, fits
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> dict[str, Any]:
-        found = super().forward(x, labels, index)
+        output = super().forward(x, labels, index)
         if len(x) > self.fits:
             raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
-        return {**found, "loss": self.loss_of((found["logits"] - labels).square().squeeze(-1), index)}
+        return {**output, "loss": self.loss_of((output["logits"] - labels).square().squeeze(-1), index)}
 
     def loss_of(self, rows: Any, index: Any) -> Any:
         if self.kind == "clips that count":
@@ -122,23 +120,23 @@ def test_a_function_from_a_batch_weights_what_no_rule_fits(tmp_path: Path) -> No
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("given", ["mean", None])
-def test_a_given_rule_is_taken_in_evaluation_where_none_fits(tmp_path: Path, given: Any) -> None:
+@pytest.mark.parametrize("rule", ["mean", None])
+def test_a_given_rule_is_taken_in_evaluation_where_none_fits(tmp_path: Path, rule: Any) -> None:
     trainer = own(tmp_path, "contrastive", 2)
-    guard = attach(trainer, rule=given)
-    if given is None:
+    guard = attach(trainer, rule=rule)
+    if rule is None:
         with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
             trainer.evaluate()
         if hasattr(caught.value, "__notes__"):
             assert "is not made of those of its parts" in " ".join(caught.value.__notes__)
         return
-    found = trainer.evaluate()["eval_loss"]
+    loss = trainer.evaluate()["eval_loss"]
     trainer.model.eval()
     data = trainer.eval_dataset
     parts = split({"x": data.x, "labels": data.y, "index": torch.arange(len(data))}, 2)
     with torch.no_grad():
         wanted = sum(float(trainer.model(**part)["loss"]) for part in parts) / len(parts)
-    assert found == pytest.approx(wanted, rel=1e-5)
+    assert loss == pytest.approx(wanted, rel=1e-5)
     assert {event.place for event in guard.events} == {"evaluation"}
 
 

@@ -23,11 +23,11 @@ def device(name: str, uuid: str, budget: int) -> PlannedDevice:
 def test_cuda_lists_its_devices_once_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    told = {"visible_devices": None, "device_order": "PCI_BUS_ID"}
+    arguments = {"visible_devices": None, "device_order": "PCI_BUS_ID"}
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    assert driver_arguments() == {**told, "cuda_order": None}
+    assert driver_arguments() == {**arguments, "cuda_order": None}
     cuda_has(monkeypatch, V100, T4)
-    assert driver_arguments() == {**told, "cuda_order": ["GPU-v", "GPU-t"]}
+    assert driver_arguments() == {**arguments, "cuda_order": ["GPU-v", "GPU-t"]}
     cuda_has(monkeypatch, V100, ("Tesla T4", None, 16_000))  # PyTorch 2.4 has no UUIDs
     assert cuda_order() is None
 
@@ -77,6 +77,6 @@ def test_a_process_finds_its_own_device(
     expected: list[int | None],
 ) -> None:
     cuda_has(monkeypatch, *cards)
-    plan = [device(*each) for each in devices]
-    found = [planned_device(plan, i) for i in range(len(expected))]
-    assert [None if each is None else each.budget_bytes for each in found] == expected
+    plan = [device(*fields) for fields in devices]
+    chosen = [planned_device(plan, i) for i in range(len(expected))]
+    assert [None if device_plan is None else device_plan.budget_bytes for device_plan in chosen] == expected

@@ -19,12 +19,12 @@ UNITS = {"B": 1e9, "M": 1e6}
 
 
 def built(name: str) -> Any:
-    known = call("model.config", {"name": name})
-    if not hasattr(transformers, known["class_name"]):
-        pytest.skip(f"transformers {transformers.__version__} has no {known['class_name']}")
-    config = transformers.AutoConfig.for_model(**known["config"])
+    catalogue = call("model.config", {"name": name})
+    if not hasattr(transformers, catalogue["class_name"]):
+        pytest.skip(f"transformers {transformers.__version__} has no {catalogue['class_name']}")
+    config = transformers.AutoConfig.for_model(**catalogue["config"])
     with torch.device("meta"):
-        return getattr(transformers, known["class_name"])(config)
+        return getattr(transformers, catalogue["class_name"])(config)
 
 
 @pytest.mark.parametrize("name", call("model.names", {}))

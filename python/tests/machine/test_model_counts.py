@@ -33,9 +33,9 @@ def test_a_frozen_front_end_is_not_trained(name: str) -> None:
     with torch.device("meta"):
         module = transformers.Wav2Vec2ForCTC(model_type)
     module.freeze_feature_encoder()
-    known, live = profile_model(name, freeze_feature_encoder=True), profile_model(module)
-    assert known.trainable_parameters == live.trainable_parameters
-    assert known.optimizer_bytes == live.optimizer_bytes
+    by_name, live = profile_model(name, freeze_feature_encoder=True), profile_model(module)
+    assert by_name.trainable_parameters == live.trainable_parameters
+    assert by_name.optimizer_bytes == live.optimizer_bytes
 
 
 @pytest.mark.parametrize(
@@ -48,17 +48,17 @@ def test_any_model_type_is_counted_from_its_config(model_type: str) -> None:
     source = model_source(config)
     with torch.device("meta"):
         module = source.model()
-    found = profile_model(values)
-    assert found.total_parameters == sum({id(p): p.numel() for p in module.parameters()}.values())
-    assert (found.class_name, found.architecture, found.source) == (type(module).__name__, model_type, "config")
-    assert profile_model(config).optimizer_bytes == found.optimizer_bytes == profile_model(module).optimizer_bytes
+    profile = profile_model(values)
+    assert profile.total_parameters == sum({id(p): p.numel() for p in module.parameters()}.values())
+    assert (profile.class_name, profile.architecture, profile.source) == (type(module).__name__, model_type, "config")
+    assert profile_model(config).optimizer_bytes == profile.optimizer_bytes == profile_model(module).optimizer_bytes
 
 
 def test_a_folder_is_built_from_its_config(tmp_path: Any) -> None:
     config = transformers.Wav2Vec2Config(**SMALL, vocab_size=10, num_conv_pos_embedding_groups=4)
     config.save_pretrained(tmp_path)
-    found = profile_model(tmp_path)
-    assert (found.class_name, found.source, found.name) == ("Wav2Vec2ForCTC", "folder", tmp_path.name)
+    profile = profile_model(tmp_path)
+    assert (profile.class_name, profile.source, profile.name) == ("Wav2Vec2ForCTC", "folder", tmp_path.name)
 
 
 def test_what_transformers_does_not_build_is_refused_by_name() -> None:
@@ -98,5 +98,5 @@ def test_adafactor_bytes_are_those_of_the_real_optimizer() -> None:
     moments = [
         value for state in optimizer.state.values() for name, value in state.items() if name.startswith("exp_avg_sq")
     ]
-    held = sum(value.numel() * value.element_size() for value in moments)
-    assert profile_model(config).optimizer_bytes["adafactor"] == held
+    size = sum(value.numel() * value.element_size() for value in moments)
+    assert profile_model(config).optimizer_bytes["adafactor"] == size

@@ -121,18 +121,18 @@ def test_the_code_of_own_classes_counts() -> None:
 
 def test_the_file_of_own_classes_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = []
+    identities = []
     for number in (1, 2):
         code = f"import torch\nWIDTH = {number}\nclass Own(torch.nn.Module):\n    pass\n"
         (tmp_path / "own_module_of_a_user.py").write_text(code)
         sys.modules.pop("own_module_of_a_user", None)
         module = __import__("own_module_of_a_user")
-        found.append(structure_of(module.Own()))
-    assert found[0] != found[1]
+        identities.append(structure_of(module.Own()))
+    assert identities[0] != identities[1]
 
 
 @pytest.mark.parametrize(
-    ("model", "kind", "said"),
+    ("model", "kind", "message"),
     [
         (42, InvalidArgumentError, "from a int"),
         ("no-such-model", NotFoundError, "no-such-model"),
@@ -140,8 +140,8 @@ def test_the_file_of_own_classes_counts(tmp_path: Path, monkeypatch: pytest.Monk
         ({"hidden_size": 3}, AsrConfigError, "model_type"),
     ],
 )
-def test_wrong_models_are_named(model: Any, kind: type[AsrConfigError], said: str) -> None:
-    with pytest.raises(kind, match=said) as caught:
+def test_wrong_models_are_named(model: Any, kind: type[AsrConfigError], message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
         model_source(model)
     assert caught.value.hint
 

@@ -117,20 +117,25 @@ def test_one_factor_from_two_real_steps(memory_model: MemoryModel, cuda: FakeCud
     trainer = trainer_for(tmp_path)
     trainer.model.eval()
     before, predicted = _everything(trainer), memory_model.estimate(8, 10.0)
-    found = calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
+    calibration = calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
     assert trainer.model.seen == [list(range(8))] * 2
     trainer.model.seen.clear()
     _assert_same(before, _everything(trainer))
     assert all(p.grad is None for p in trainer.model.parameters())
     assert cuda.resets == 1
 
-    assert found.factor == pytest.approx(MEASURED / predicted.peak_reserved)
-    assert (found.measured_allocated, found.measured_reserved) == (900 * MIB, MEASURED)
-    assert (found.gpu, found.batch, found.seconds, found.context_bytes) == ("NVIDIA L4", 8, 10.0, None)
+    assert calibration.factor == pytest.approx(MEASURED / predicted.peak_reserved)
+    assert (calibration.measured_allocated, calibration.measured_reserved) == (900 * MIB, MEASURED)
+    assert (calibration.gpu, calibration.batch, calibration.seconds, calibration.context_bytes) == (
+        "NVIDIA L4",
+        8,
+        10.0,
+        None,
+    )
     assert memory_model.estimate(8, 10.0).peak_reserved == pytest.approx(MEASURED, abs=1)
-    assert find_calibration(memory_model.model_key, "NVIDIA L4") == found
+    assert find_calibration(memory_model.model_key, "NVIDIA L4") == calibration
     again = calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
-    assert again.factor == found.factor, "the first calibration went into the second prediction"
+    assert again.factor == calibration.factor, "the first calibration went into the second prediction"
 
 
 def test_training_afterwards_is_as_if_nothing_had_been(
@@ -191,9 +196,9 @@ def test_an_own_step(memory_model: MemoryModel, cuda: FakeCuda) -> None:
         optimizer.step()
         optimizer.zero_grad()
 
-    found = calibrate(step, memory_model, batch=4, seconds=2.0, model=model, optimizer=optimizer, batch_fn=points)
+    calibration = calibrate(step, memory_model, batch=4, seconds=2.0, model=model, optimizer=optimizer, batch_fn=points)
     assert len(model.seen) == 2
-    assert found.batch == 4
+    assert calibration.batch == 4
     assert not optimizer.state
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in weights.items())
     with pytest.raises(InvalidArgumentError, match="model NoneType and optimizer NoneType"):
@@ -232,14 +237,14 @@ def test_the_driver_s_count_becomes_the_context(
         ((GPUProcess(4, MIB),), None),
     ):
         gpu = dataclasses.replace(planned.gpus[0], processes=processes)
-        found = dataclasses.replace(planned, gpus=(gpu,))
-        monkeypatch.setattr(HardwareProfile, "detect", classmethod(lambda cls, *_, f=found: f))
+        hardware = dataclasses.replace(planned, gpus=(gpu,))
+        monkeypatch.setattr(HardwareProfile, "detect", classmethod(lambda cls, *_, f=hardware: f))
         made = calibrate(trainer_for(tmp_path), memory_model, batch=2, seconds=1.0, batch_fn=points)
         assert made.context_bytes == context
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"gradient_accumulation_steps": 2}, "accumulation 2 instead of 1"),
         ({"optim": "adafactor"}, "optimizer 'adafactor' instead of 'adamw_torch_fused'"),
@@ -248,10 +253,10 @@ def test_the_driver_s_count_becomes_the_context(
     ],
 )
 def test_other_settings_than_the_predicted_are_refused(
-    memory_model: MemoryModel, cuda: FakeCuda, tmp_path: Path, settings: dict[str, Any], said: str
+    memory_model: MemoryModel, cuda: FakeCuda, tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
     trainer = tiny_trainer(tmp_path / "out", **({"optim": "adamw_torch_fused"} | settings))
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         calibrate(trainer, memory_model, batch=8, seconds=10.0, batch_fn=points)
 
 

@@ -37,13 +37,13 @@ def wav2vec2() -> Any:
 @needs_depth
 @pytest.mark.parametrize("make", [w2v_bert, wav2vec2, whisper])
 def test_offloaded_checkpoints_lie_on_the_host_at_every_depth(make: Any) -> None:
-    model, kept = make(), math.inf
+    model, pinned = make(), math.inf
     for n in (1, 2, 3, 4):
         on_gpu, on_host = (_estimate(model, n, offload) for offload in (False, True))
         assert on_gpu.pinned_bytes == 0
         assert ("pinned" in str(on_gpu), "pinned" in str(on_host)) == (False, True)
-        assert 0 < on_host.pinned_bytes <= kept, "the fewer layers are computed again, the less is offloaded"
-        kept = on_host.pinned_bytes
+        assert 0 < on_host.pinned_bytes <= pinned, "the fewer layers are computed again, the less is offloaded"
+        pinned = on_host.pinned_bytes
         if make is not wav2vec2:  # whose peak is in its convolutions
             assert on_host.peak_allocated < on_gpu.peak_allocated
 
@@ -99,6 +99,6 @@ def test_depths_that_are_none_are_refused() -> None:
 
 @pytest.mark.skipif(has_depth, reason="this transformers has it")
 def test_older_versions_say_so() -> None:
-    for asked in ({"every_n_layers": 2}, {"offload_checkpoints": True}):
+    for options in ({"every_n_layers": 2}, {"offload_checkpoints": True}):
         with pytest.raises(UnsupportedError, match="the installed transformers has no"):
-            MemoryModel.trace(w2v_bert(), gradient_checkpointing=True, progress=False, **asked)
+            MemoryModel.trace(w2v_bert(), gradient_checkpointing=True, progress=False, **options)

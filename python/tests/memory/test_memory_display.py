@@ -50,8 +50,8 @@ def test_notes_and_approximations_are_said(estimate: MemoryEstimate) -> None:
 
 def test_html_is_whole_and_has_no_script(estimate: MemoryEstimate) -> None:
     page = estimate._repr_html_()
-    found = tags(page)
-    assert not {"script", "link", "img", "iframe"} & set(found.seen)
+    elements = tags(page)
+    assert not {"script", "link", "img", "iframe"} & set(elements.seen)
     assert len(page) < 30_000
     (timeline,) = charts(page)
     paths = [path for path in timeline.iter() if path.tag.endswith("path")]

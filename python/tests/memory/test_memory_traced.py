@@ -65,12 +65,12 @@ def rounded(tensors: Any) -> int:
 
 def test_parameters_gradients_and_states_are_exact(traced: ac.MemoryModel, config: Any) -> None:
     module = transformers.Wav2Vec2ForCTC(config)
-    held = rounded(module.parameters())
+    size = rounded(module.parameters())
     e = traced.estimate(6, 5.0)
     assert e.estimator == "trace"
     assert e.approximate == 0
-    assert e.at_peak.components["parameters"] == held
-    assert 2 * held <= e.at_peak.components["optimizer"] <= 2 * held + 512 * len(list(module.parameters()))
+    assert e.at_peak.components["parameters"] == size
+    assert 2 * size <= e.at_peak.components["optimizer"] <= 2 * size + 512 * len(list(module.parameters()))
     assert e.peak_requested <= e.peak_allocated <= e.peak_reserved
     assert sum(e.at_peak.components.values()) == e.peak_allocated
     assert {p.phase for p in e.phases} == {"load", "forward", "backward", "optimizer"}
@@ -118,6 +118,7 @@ def test_a_live_module_is_left_alone_and_gives_the_same(traced: ac.MemoryModel, 
     assert torch.equal(random, torch.get_rng_state())
 
 
+@pytest.mark.slow
 def test_the_second_time_nothing_is_recorded(config: Any, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     question: dict[str, Any] = {"batch": 4, "seconds": 2.0, "gpu": "T4", "progress": False}
     first = ac.estimate_memory(config, **question)
@@ -140,6 +141,7 @@ def test_the_second_time_nothing_is_recorded(config: Any, own_cache: Path, monke
         assert file.read_bytes() != junk, "the broken file stayed"
 
 
+@pytest.mark.slow
 def test_checkpointing_and_freezing_save_memory(config: Any, traced: ac.MemoryModel) -> None:
     def of(component: str, model: Any = config, **settings: Any) -> int:
         with ac.MemoryModel.trace(
@@ -213,15 +215,15 @@ def test_an_own_model_with_its_own_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batches", "said"),
+    ("batches", "message"),
     [
-        (lambda batch, length, labels: torch.zeros(batch, length), "batch_fn gave"),
+        (lambda batch, length, labels: torch.zeros(batch, length), "batch_fn returned"),
         (lambda batch, length, labels: {"wrong": torch.zeros(batch, length)}, "wrong"),
         (lambda batch: {}, "argument"),
     ],
 )
-def test_wrong_batch_functions_are_one_error(batches: Any, said: str) -> None:
-    with pytest.raises(AsrConfigError, match=said) as caught:
+def test_wrong_batch_functions_are_one_error(batches: Any, message: str) -> None:
+    with pytest.raises(AsrConfigError, match=message) as caught:
         ac.MemoryModel.trace(OwnModel(), batches, progress=False)
     assert caught.value.hint
 
@@ -235,17 +237,17 @@ class Undecided(torch.nn.Module):  # type: ignore[misc, name-defined]
         self.config = transformers.Wav2Vec2Config(**SMALL)
 
     def forward(self, input_values: Any, **_: Any) -> Any:
-        kept = torch.unique(self.linear(input_values[:, :400].reshape(-1, 4)))
-        return {"loss": kept.sum()}
+        unique = torch.unique(self.linear(input_values[:, :400].reshape(-1, 4)))
+        return {"loss": unique.sum()}
 
 
 def test_a_step_that_cannot_be_traced_names_operation_and_module() -> None:
     with pytest.raises(UnsupportedError, match="unique") as caught:
         ac.estimate_memory(Undecided(), batch=2, seconds=1.0, estimator="trace", progress=False)
     assert caught.value.hint
-    with pytest.warns(EstimatorWarning) as seen:
+    with pytest.warns(EstimatorWarning) as warned:
         e = ac.estimate_memory(Undecided(), batch=2, seconds=1.0, progress=False)
-    assert ["unique" in str(w.message) for w in seen] == [True]
+    assert ["unique" in str(w.message) for w in warned] == [True]
     assert e.estimator == "published"
     assert "unique" in repr(e)
 

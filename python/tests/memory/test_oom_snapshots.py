@@ -47,8 +47,8 @@ def made(output: Path, mode: Any = "blocks", rank: int = 0) -> OomSnapshots:
 
 
 def numbered(path: str) -> int:
-    found: int = pickle.loads(Path(path).read_bytes())["segments"][0]["blocks"][0]["requested_size"]
-    return found
+    number: int = pickle.loads(Path(path).read_bytes())["segments"][0]["blocks"][0]["requested_size"]
+    return number
 
 
 def test_first_of_each_place_and_three_at_most(tmp_path: Path, states: list[Any]) -> None:
@@ -101,14 +101,14 @@ def test_blocks_belong_to_components_and_modules() -> None:
         ("alloc", 71, ""),
     ]
     snapshot["device_traces"] = [[{"action": a, "addr": at, "user_metadata": m} for a, at, m in events]]
-    held = held_in(snapshot, {0: ("gradients", "encoder.layers.0.weight"), 70: ("parameters", "bias")}, Place())
-    assert held.blocks == {
+    blocks = held_in(snapshot, {0: ("gradients", "encoder.layers.0.weight"), 70: ("parameters", "bias")}, Place())
+    assert blocks.blocks == {
         ("gradients", "encoder.layers.0"): 10,
         ("others", "encoder.layers.0"): 20,
         ("parameters", ""): 1,
         ("others", ""): 2,
     }
-    assert held.reserved == 512
+    assert blocks.reserved == 512
 
 
 def test_the_moment_of_the_error_comes_first(tmp_path: Path, states: list[Any]) -> None:
@@ -122,13 +122,13 @@ def test_the_moment_of_the_error_comes_first(tmp_path: Path, states: list[Any]) 
 
 
 def test_errors_that_others_catch_are_seen_a_hundred_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = []
-    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: taken.append(1) or state())  # type: ignore[func-returns-value]
+    snapshots_taken = []
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: snapshots_taken.append(1) or state())  # type: ignore[func-returns-value]
     snapshots = made(tmp_path)
     for _ in range(300):
         snapshots.ran_out(512)
-    assert len(taken) == 100
-    assert snapshots._held is None, "the last one is not of a later error"
+    assert len(snapshots_taken) == 100
+    assert snapshots._newest is None, "the last one is not of a later error"
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), MemoryError()])
@@ -146,11 +146,13 @@ def test_the_guard_asks_for_them_where_a_gpu_computes(
     trainer = tiny_trainer(tmp_path)
     guard = Guard(trainer, oom_snapshot=mode)
     monkeypatch.setattr(type(trainer.args), "device", SimpleNamespace(type="cuda"))
-    guard._begin_snapshots()
+    trainer.create_optimizer()
+    guard._training_begins()
     assert begun == begins
     path = guard._snapshot("training", ERROR)
     assert bool(path) == bool(begins) == bool(list(tmp_path.glob("*.pickle")))
-    guard._end_snapshots()
+    if guard._snapshots:
+        guard._snapshots.end()
 
 
 def test_what_goes_wrong_is_logged_once(
@@ -174,15 +176,15 @@ def test_what_goes_wrong_is_logged_once(
 
 
 def test_files_are_bounded_by_leaving_older_events_out() -> None:
-    whole = state(events=1000)
-    assert pickle.loads(bounded(whole)) == whole
-    cut = pickle.loads(bounded(whole, 10_000))
-    assert cut["segments"] == whole["segments"]
-    (kept,) = cut["device_traces"]
-    assert 50 < len(kept) < 500
-    assert kept == whole["device_traces"][0][-len(kept) :]
+    full = state(events=1000)
+    assert pickle.loads(bounded(full)) == full
+    cut = pickle.loads(bounded(full, 10_000))
+    assert cut["segments"] == full["segments"]
+    (events,) = cut["device_traces"]
+    assert 50 < len(events) < 500
+    assert events == full["device_traces"][0][-len(events) :]
     with pytest.raises(ValueError, match="its 1 segment take more than 50 bytes"):
-        bounded(whole, 50)
+        bounded(full, 50)
 
 
 def test_blocks_are_named_by_what_they_are_for() -> None:
@@ -226,11 +228,11 @@ def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def failing(times: int) -> Any:
     """Raises the first so many times that it is called."""
-    left = [ERROR] * times
+    remaining = [ERROR] * times
 
     def fail(*_: Any, **__: Any) -> None:
-        if left:
-            raise left.pop()
+        if remaining:
+            raise remaining.pop()
 
     return fail
 
@@ -281,10 +283,10 @@ def test_an_error_that_ends_the_training_names_the_file(
         trainer.train()
     guard.detach()
 
-    told: list[str] = []
-    monkeypatch.setattr("asrconfig_go.guard.guard.add_note", lambda error, text: told.append(text))
+    messages: list[str] = []
+    monkeypatch.setattr("asrconfig_go.guard.guard.add_note", lambda error, text: messages.append(text))
     monkeypatch.setattr("asrconfig_go.guard.guard.cannot_retry", lambda trainer: True)
     attach(trainer, rule="mean")
     with pytest.raises(torch.cuda.OutOfMemoryError):
         trainer.train()
-    assert told == ["memory snapshot in training.pickle"]
+    assert messages == ["memory snapshot in training.pickle"]

@@ -35,10 +35,10 @@ def test_a_trial_leaves_no_trace_even_when_it_raises() -> None:
 @pytest.mark.parametrize(("family", "name"), [("wav2vec2", "layerdrop"), ("whisper", "encoder_layerdrop")])
 def test_no_layer_is_dropped_inside(family: str, name: str) -> None:
     model = getattr(trace_fixtures, family)(**{name: 0.4})
-    holders = [held for m in model.modules() for held in (m, getattr(m, "config", None)) if held is not None]
+    holders = [owner for m in model.modules() for owner in (m, getattr(m, "config", None)) if owner is not None]
 
     def drops() -> set[Any]:
-        return {vars(held).get(each) for held in holders for each in ("layerdrop", "encoder_layerdrop")} - {None}
+        return {vars(owner).get(drop) for owner in holders for drop in ("layerdrop", "encoder_layerdrop")} - {None}
 
     before = drops()
     assert 0.4 in before
@@ -93,8 +93,8 @@ def test_states_are_allocated_and_gone_again(kind: str) -> None:
     calls: list[Any] = []
     optimizer.register_step_post_hook(lambda *args: calls.append(args))
     with optimizer_states(optimizer) as states:
-        held = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor)]
-        assert states.bytes == sum(v.numel() * v.element_size() for v in held) > 0
+        tensors = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor)]
+        assert states.bytes == sum(v.numel() * v.element_size() for v in tensors) > 0
         assert {id(p) for p in optimizer.state} == {id(p) for p in model.parameters() if p.requires_grad}
         assert states.parameters == sum(p.numel() for p in model.parameters() if p.requires_grad)
         assert not states.note
@@ -209,11 +209,11 @@ def test_states_that_do_not_fit_are_an_infeasible_plan() -> None:
     count = sum(p.numel() for p in model.parameters())
     with pytest.raises(InfeasiblePlanError) as caught, optimizer_states(optimizer):
         pass
-    said = re.match(
+    message = re.match(
         rf"Hungry needs about ([\d.]+) KiB of states for {count / 1e3:.1f} k trainable", caught.value.message
     )
-    assert said is not None
-    assert float(said[1]) == pytest.approx(8 * count / 2**10, rel=0.01)  # each state has a step counter, too
+    assert message is not None
+    assert float(message[1]) == pytest.approx(8 * count / 2**10, rel=0.01)  # each state has a step counter, too
     assert "Adafactor" in caught.value.hint
     assert "LoRA" in caught.value.hint
     assert same(before, snapshot(model))

@@ -26,8 +26,8 @@ LIMIT = 2 << 20  # bytes of all
 def test_recordings_are_small_and_of_known_models() -> None:
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) <= LIMIT
     assert set(FILES) == {file.name for file in FOLDER.glob("*.xz")}
-    known = {*ac.known_models(), "tiny-wav2vec2", "tiny-whisper"}
-    assert set(recorded_models()) <= known
+    names = {*ac.known_models(), "tiny-wav2vec2", "tiny-whisper"}
+    assert set(recorded_models()) <= names
 
 
 def test_what_no_recording_has_is_none() -> None:
@@ -53,26 +53,26 @@ CHECKED = [
 ]
 
 
-@pytest.mark.parametrize(("name", "some"), CHECKED)
-def test_recordings_are_what_a_step_shows_now(name: str, some: slice) -> None:
+@pytest.mark.parametrize(("name", "subset"), CHECKED)
+def test_recordings_are_what_a_step_shows_now(name: str, subset: slice) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     from record_models import SETTINGS, recorded
 
     if not _is_recorded_with_these_versions():
         pytest.skip("recorded with other versions of torch or transformers")
-    for settings, capability in SETTINGS[some]:
-        asked = MemorySettings(settings.precision, settings.gradient_checkpointing, accumulation=3)
-        known = find_recording(name, asked, settings.kernels)
-        assert known is not None
+    for settings, capability in SETTINGS[subset]:
+        wanted = MemorySettings(settings.precision, settings.gradient_checkpointing, accumulation=3)
+        recording = find_recording(name, wanted, settings.kernels)
+        assert recording is not None
         fresh = gzip.compress(json.dumps(recorded(name, settings, capability)).encode(), compresslevel=1)
-        answers = [_answers(request, asked) for request in (known, {"trace": base64.b64encode(fresh).decode()})]
+        answers = [_answers(request, wanted) for request in (recording, {"trace": base64.b64encode(fresh).decode()})]
         assert answers[0] == answers[1], f"run build/record_models.py: {name}, {settings}"
 
 
-def _answers(request: dict[str, Any], asked: MemorySettings) -> list[Any]:
+def _answers(request: dict[str, Any], wanted: MemorySettings) -> list[Any]:
     """The memory of steps at some shapes, to the byte, and what they run."""
-    with MemoryModel(native.call("memory.open", request), asked, Target.find("T4")) as memory:
+    with MemoryModel(native.call("memory.open", request), wanted, Target.find("T4")) as memory:
         shapes = [(1, 1.0), (3, 2.5), (8, 4.0)]
         return [(memory.estimate(*shape, timeline=0), memory.work(*shape)) for shape in shapes]
 
@@ -81,8 +81,8 @@ def _answers(request: dict[str, Any], asked: MemorySettings) -> list[Any]:
 def test_a_recording_answers_for_its_cards(gpu: str, kernels: int) -> None:
     precision: Any = {0: "fp32", 7: "fp16"}.get(kernels, "bf16")
     assert RecordedSettings.of(MemorySettings(precision), kernels) is not None
-    known = MemoryModel.of_known("tiny-wav2vec2", gpu=gpu, record=False, precision=precision, accumulation=3)
-    assert known is not None
-    with known as memory:
+    recorded = MemoryModel.of_known("tiny-wav2vec2", gpu=gpu, record=False, precision=precision, accumulation=3)
+    assert recorded is not None
+    with recorded as memory:
         assert memory.estimate(4, 2.0).peak_reserved > 0
         assert memory.work(4, 2.0)["operations"]

@@ -41,10 +41,10 @@ def test_allocations_and_frees_become_numbered_events(script: ModuleType) -> Non
         entry("free_completed", 5, 0x10400),
         entry("free_completed", 900, 0x10000),
     ]
-    found = script.recording_of(trace)
-    assert found.events == [1000, 5, -1, 900, -2, -3]
-    assert found.reserved == [2 * MIB] * 6
-    assert (found.empty_cache, found.failed) == ([], [])
+    recording = script.recording_of(trace)
+    assert recording.events == [1000, 5, -1, 900, -2, -3]
+    assert recording.reserved == [2 * MIB] * 6
+    assert (recording.empty_cache, recording.failed) == ([], [])
 
 
 def test_reserved_follows_segments_and_pages(script: ModuleType) -> None:
@@ -75,10 +75,10 @@ def test_only_segments_behind_a_snapshot_mean_an_emptied_cache(script: ModuleTyp
         entry("alloc", 40 * MIB, 1),
         entry("snapshot"),
     ]
-    found = script.recording_of(trace)
-    assert found.events == [20 * MIB, -1, 30 * MIB, -2, 40 * MIB]
-    assert found.empty_cache == [2]
-    assert found.reserved == [20 * MIB, 20 * MIB, 30 * MIB, 30 * MIB, 40 * MIB]
+    recording = script.recording_of(trace)
+    assert recording.events == [20 * MIB, -1, 30 * MIB, -2, 40 * MIB]
+    assert recording.empty_cache == [2]
+    assert recording.reserved == [20 * MIB, 20 * MIB, 30 * MIB, 30 * MIB, 40 * MIB]
 
 
 def test_a_failed_allocation_takes_a_number(script: ModuleType) -> None:
@@ -88,9 +88,9 @@ def test_a_failed_allocation_takes_a_number(script: ModuleType) -> None:
         entry("alloc", 3, 1),
         entry("free_completed", 3, 1),
     ]
-    found = script.recording_of(trace)
-    assert (found.events, found.failed) == ([512, 3, -2], [0])
-    assert found.reserved == [0, 2 * MIB, 2 * MIB]
+    recording = script.recording_of(trace)
+    assert (recording.events, recording.failed) == ([512, 3, -2], [0])
+    assert recording.reserved == [0, 2 * MIB, 2 * MIB]
 
 
 def test_what_the_simulator_cannot_replay_is_refused(script: ModuleType) -> None:
@@ -120,16 +120,16 @@ def test_recorded_files_are_compared(
     }
     path = tmp_path / "case.json"
     path.write_text(json.dumps(recording))
-    asked = []
+    requests = []
 
     def call(op: str, args: dict[str, Any]) -> dict[str, Any]:
-        asked.append((op, args))
-        return {"reserved": [2 * MIB], "failed": [] if len(asked) == 1 else [0]}
+        requests.append((op, args))
+        return {"reserved": [2 * MIB], "failed": [] if len(requests) == 1 else [0]}
 
     monkeypatch.setattr("asrconfig_go._base.native.call", call)
     assert script.main(["compare", str(path)]) == 0
     assert script.main(["compare", str(path)]) == 1
-    assert asked[0] == ("memory.replay", {"events": [1], "empty_cache": [], "settings": "", "device_total_bytes": 9})
+    assert requests[0] == ("memory.replay", {"events": [1], "empty_cache": [], "settings": "", "device_total_bytes": 9})
     printed = capsys.readouterr().out
     assert "case.json: 1 events, peak 2 MiB, simulated 2 MiB: equal" in printed
     assert "DIFFERS from event 0" in printed

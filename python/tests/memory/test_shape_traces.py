@@ -50,8 +50,8 @@ class Plain(Chunked):
 
 def padded(batch: int, length: int, labels: int) -> dict[str, Any]:
     """Clips padded to whole chunks, as their collator makes them."""
-    whole = -(-length // CHUNK) * CHUNK
-    return {"x": torch.zeros(batch, whole), "labels": torch.ones(batch, labels, dtype=torch.long)}
+    rounded = -(-length // CHUNK) * CHUNK
+    return {"x": torch.zeros(batch, rounded), "labels": torch.ones(batch, labels, dtype=torch.long)}
 
 
 def unpadded(batch: int, length: int, labels: int) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def recordings(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     made: list[Any] = []
     make: Callable[..., Any] = Recording.make
 
-    def noting(self: Recording, *rest: Any) -> Any:
+    def noting(self: Recording, *args: Any) -> Any:
         made.append(self.points)
-        return make(self, *rest)
+        return make(self, *args)
 
     monkeypatch.setattr(Recording, "make", noting)
     return made

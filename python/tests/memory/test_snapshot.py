@@ -37,9 +37,9 @@ def estimate(request: pytest.FixtureRequest) -> Iterator[MemoryEstimate]:
 @pytest.fixture(scope="module")
 def saved(estimate: MemoryEstimate, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("snapshot") / "run.pickle"
-    told = estimate.save_snapshot(path)
-    assert (told.path, told.left_out) == (path, 0)
-    assert told.events > 3000
+    written = estimate.save_snapshot(path)
+    assert (written.path, written.left_out) == (path, 0)
+    assert written.events > 3000
     return path
 
 
@@ -55,11 +55,11 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def peak(sizes: Iterator[int]) -> int:
-    now = most = 0
+    now = highest = 0
     for size in sizes:
         now += size
-        most = max(most, now)
-    return most
+        highest = max(highest, now)
+    return highest
 
 
 def allocations(events: list[dict[str, Any]]) -> Iterator[int]:
@@ -130,8 +130,8 @@ def test_stacks_name_operation_modules_and_phase(snapshot: dict[str, Any]) -> No
 
 def test_categories_are_the_components_of_the_estimate(estimate: MemoryEstimate, snapshot: dict[str, Any]) -> None:
     events = snapshot["device_traces"][0]
-    found = {event["category"] for event in events if "category" in event}
-    assert found >= {*estimate.at_peak.components, "unknown"}  # without the last the viewer ends with an error
+    categories = {event["category"] for event in events if "category" in event}
+    assert categories >= {*estimate.at_peak.components, "unknown"}  # without the last the viewer ends with an error
     segments = [e for e in events if e["action"] in TAKEN]
     assert all(e["category"] == e["user_metadata"] != "unknown" for e in segments)
     parameters = sum(e["size"] for e in events if e["action"] == "alloc" and e["category"] == "parameters")
@@ -161,8 +161,8 @@ def test_pytorchs_own_functions_read_it(estimate: MemoryEstimate, snapshot: dict
     assert ("cudaMalloc(" in printed) != expandable
     lines: list[str] = []
     viz.memory(snapshot, lines.append)
-    held = [line for line in lines[0].splitlines() if ";active_allocated;step:0:load;" in line]
-    assert sum(int(line.split()[-1]) for line in held) > 0
+    allocated = [line for line in lines[0].splitlines() if ";active_allocated;step:0:load;" in line]
+    assert sum(int(line.split()[-1]) for line in allocated) > 0
     for page in (viz.trace_plot(snapshot), viz.trace_plot(snapshot, plot_segments=True), viz.segment_plot(snapshot)):
         assert "snapshot.pickle" in page
 
@@ -170,25 +170,25 @@ def test_pytorchs_own_functions_read_it(estimate: MemoryEstimate, snapshot: dict
 def test_events_that_are_left_out_are_counted() -> None:
     opened = native.call("memory.open", {"path": str(TRACE)})
     question = {"trace": opened["trace"], "batch": 4, "length": 80000, "labels": 30}
-    found = native.call("memory.snapshot", {**question, "most": 100})
-    whole = native.call("memory.snapshot", question)
+    newest = native.call("memory.snapshot", {**question, "most": 100})
+    full = native.call("memory.snapshot", question)
     native.call("memory.close", {"trace": opened["trace"]})
-    (events,) = snapshot_of(found, "")["device_traces"]
+    (events,) = snapshot_of(newest, "")["device_traces"]
     assert "unknown" in {event.get("category") for event in events}
-    assert found["left_out"] == len(whole["events"]["action"]) - 100 > 0
-    assert events[0]["time_us"] == found["left_out"]
-    assert events == snapshot_of(whole, "")["device_traces"][0][-len(events) :]
+    assert newest["left_out"] == len(full["events"]["action"]) - 100 > 0
+    assert events[0]["time_us"] == newest["left_out"]
+    assert events == snapshot_of(full, "")["device_traces"][0][-len(events) :]
 
 
 def test_a_run_that_does_not_fit_is_saved_as_on_a_larger_gpu(tmp_path: Path) -> None:
     with MemoryModel.load(TRACE) as memory:
-        least = memory.estimate(4, 5.0, 30).peak_reserved
-        memory.target = dataclasses.replace(memory.target, available_bytes=least // 2, context_bytes=0)
+        needed = memory.estimate(4, 5.0, 30).peak_reserved
+        memory.target = dataclasses.replace(memory.target, available_bytes=needed // 2, context_bytes=0)
         estimate = memory.estimate(4, 5.0, 30)
         assert estimate.fits is False
         estimate.save_snapshot(tmp_path / "run.pickle")
     segments = load(tmp_path / "run.pickle")["segments"]
-    assert sum(segment["total_size"] for segment in segments) == estimate.peak_reserved == least
+    assert sum(segment["total_size"] for segment in segments) == estimate.peak_reserved == needed
 
 
 def test_wrong_names_and_places(estimate: MemoryEstimate, tmp_path: Path) -> None:

@@ -85,10 +85,10 @@ def _store_often(folder: Path, number: int) -> None:
     cache = TraceCache(folder, max_bytes=50_000)
     for i in range(100):
         cache.store(f"k{(i * number) % 7}", bytes([number]) * 10_000)
-        found = cache.find("k0")
-        if found is not None:
+        path = cache.find("k0")
+        if path is not None:
             try:
-                data = found.read_bytes()
+                data = path.read_bytes()
             except FileNotFoundError:  # removed by another process to make room
                 continue
             assert len(data) == 10_000 and len(set(data)) == 1

@@ -25,31 +25,31 @@ def tokenizer() -> Any:
 
 def shapes(model: Any) -> list[tuple[int, ...]]:
     """The shapes of the first input of every call, as they come."""
-    seen: list[tuple[int, ...]] = []
+    inputs: list[tuple[int, ...]] = []
 
-    def note(module: Any, given: Any, named: dict[str, Any]) -> None:
+    def note(module: Any, args: Any, named: dict[str, Any]) -> None:
         if next(module.parameters()).data_ptr() == first:
-            seen.append(tuple(next(iter(named.values())).shape))
+            inputs.append(tuple(next(iter(named.values())).shape))
 
     first = next(model.parameters()).data_ptr()
     model.register_forward_pre_hook(note, with_kwargs=True)
-    return seen
+    return inputs
 
 
 def test_texts_by_a_tokenizer(tokenizer: Any) -> None:
     model = bert()
-    seen = shapes(model)
-    found = ac.find_max_batch_size(model, tokenizer, max_length=48, high=2)
-    assert found.micro_batch == 2
-    assert seen == [(1, 48), (2, 48)]
-    assert "texts of 48 tokens" in repr(found)
+    inputs = shapes(model)
+    search = ac.find_max_batch_size(model, tokenizer, max_length=48, high=2)
+    assert search.micro_batch == 2
+    assert inputs == [(1, 48), (2, 48)]
+    assert "texts of 48 tokens" in repr(search)
 
 
 def test_texts_without_one() -> None:
     model = bert()
-    seen = shapes(model)
+    inputs = shapes(model)
     assert ac.find_max_batch_size(model, max_length=64, high=2).micro_batch == 2
-    assert seen == [(1, 64), (2, 64)]
+    assert inputs == [(1, 64), (2, 64)]
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_texts_without_one() -> None:
 )
 def test_classifiers_of_audio(model: Any, shape: tuple[int, ...]) -> None:
     made = model()
-    seen = shapes(made)
+    inputs = shapes(made)
     assert ac.find_max_batch_size(made, seconds=0.5, high=2).micro_batch == 2
-    assert seen == [(1, *shape), (2, *shape)]
+    assert inputs == [(1, *shape), (2, *shape)]
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({}, "pass max_length=128"),
         ({"max_length": 65}, "max_length = 65 is more than the 64 tokens"),
@@ -76,8 +76,8 @@ def test_classifiers_of_audio(model: Any, shape: tuple[int, ...]) -> None:
         ({"max_length": 8, "seconds": 1.0}, r"find_max_batch_size\(model, tokenizer, max_length=128\)"),
     ],
 )
-def test_texts_of_no_possible_length_are_refused(tokenizer: Any, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=told):
+def test_texts_of_no_possible_length_are_refused(tokenizer: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         ac.find_max_batch_size(bert(), tokenizer, **options)
 
 

@@ -29,7 +29,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_errors_leave_out_runs_that_died(parts: Any) -> None:
     metrics, _ = parts
-    said = [
+    runs = [
         metrics.Outcome(1000, False, 1010, False),
         metrics.Outcome(1000, False, 900, False, high=990),
         metrics.Outcome(1000, False, 980, True),
@@ -37,13 +37,13 @@ def test_errors_leave_out_runs_that_died(parts: Any) -> None:
         metrics.Outcome(1000, True, 400, False),
         metrics.Outcome(1000, False, None, None),
     ]
-    assert said[3].error is None
-    found = metrics.summarize(said)
-    assert (found.runs, found.median, found.worst) == (3, pytest.approx(0.02), pytest.approx(-0.1))
-    assert found.mean == pytest.approx(0.13 / 3)
-    assert found.under == pytest.approx(2 / 3)  # 900 and 980, each with 2 % more
-    assert found.under_high == pytest.approx(1 / 3)
-    assert (found.wrong_verdicts, found.verdicts) == (2, 5)
+    assert runs[3].error is None
+    summary = metrics.summarize(runs)
+    assert (summary.runs, summary.median, summary.worst) == (3, pytest.approx(0.02), pytest.approx(-0.1))
+    assert summary.mean == pytest.approx(0.13 / 3)
+    assert summary.under == pytest.approx(2 / 3)  # 900 and 980, each with 2 % more
+    assert summary.under_high == pytest.approx(1 / 3)
+    assert (summary.wrong_verdicts, summary.verdicts) == (2, 5)
 
 
 def test_nothing_to_summarize(parts: Any) -> None:

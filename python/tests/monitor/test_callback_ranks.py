@@ -29,7 +29,7 @@ def launched(output: Path, fails: bool) -> tuple[int, str]:
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
-            *(str(HELPERS / "watched_ranks.py"), str(output), str(int(fails))),
+            *(str(HELPERS / "scripts" / "watched_ranks.py"), str(output), str(int(fails))),
         ],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         stdout=subprocess.PIPE,

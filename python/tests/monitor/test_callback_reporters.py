@@ -17,7 +17,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("torch")
 
 LIMIT_S = 240
-SCRIPT = HELPERS / "reported_training.py"
+SCRIPT = HELPERS / "scripts" / "reported_training.py"
 
 
 @pytest.mark.parametrize(("reporter", "prefix"), [("wandb", "train/"), ("mlflow", "")])
@@ -34,8 +34,8 @@ def test_the_reporter_has_the_scalars_at_their_steps(reporter: str, prefix: str,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found[f"{prefix}asrconfig/gpu0_memory_used_gib"] == [[2, 2.0], [4, 4.0]]
-    assert found[f"{prefix}asrconfig/gpu0_memory_fraction"] == [[2, 0.2], [4, 0.4]]
-    assert [step for step, _ in found[f"{prefix}asrconfig/loader_wait_share"]] == [2, 4]
-    assert len(found[f"{prefix}loss"]) == 2, "beside what is logged anyway"
+    metrics = json.loads(done.stdout.splitlines()[-1])
+    assert metrics[f"{prefix}asrconfig/gpu0_memory_used_gib"] == [[2, 2.0], [4, 4.0]]
+    assert metrics[f"{prefix}asrconfig/gpu0_memory_fraction"] == [[2, 0.2], [4, 0.4]]
+    assert [step for step, _ in metrics[f"{prefix}asrconfig/loader_wait_share"]] == [2, 4]
+    assert len(metrics[f"{prefix}loss"]) == 2, "beside what is logged anyway"

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import copy
 import gc
-import logging
 import math
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asrconfig_go.errors import InvalidArgumentError, LibraryError
-from asrconfig_go.monitor.memory_monitor import MemoryMonitor
-from training_fixtures import make_plan
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
@@ -35,7 +26,6 @@ from asrconfig_go.monitor import (  # noqa: E402
     watch_setup,
 )
 from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback  # noqa: E402
-from locations import HELPERS, PYTHON  # noqa: E402
 from tiny_training import tiny_trainer  # noqa: E402
 from watching_fakes import GIB, FakeMonitor, activity, gpu, makes  # noqa: E402
 
@@ -45,13 +35,13 @@ def state(step: int = 0, *, local: bool = True, world: bool = True) -> TrainerSt
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Warnings and clean-ups in their order."""
-    seen: list[str] = []
+    logged: list[str] = []
     for module in (watch, callback_module, watch_setup, alerts, messages):
-        monkeypatch.setattr(module, "say", lambda message, level=0: seen.append(message))
-    monkeypatch.setattr(cache_cleaning, "give_back_memory", lambda: seen.append("clean"))
-    return seen
+        monkeypatch.setattr(module, "say", lambda message, level=0: logged.append(message))
+    monkeypatch.setattr(cache_cleaning, "give_back_memory", lambda: logged.append("clean"))
+    return logged
 
 
 def steps(monitor: FakeMonitor, number: int, **options: Any) -> AdaptiveMemoryCallback:
@@ -64,15 +54,15 @@ def steps(monitor: FakeMonitor, number: int, **options: Any) -> AdaptiveMemoryCa
     return callback
 
 
-def kinds(said: list[str]) -> list[str]:
+def kinds(logged: list[str]) -> list[str]:
     words = {"clean": "clean", "over 90%": "warn", "over 95%": "announce"}
-    return [next(kind for text, kind in words.items() if text in message) for message in said]
+    return [next(kind for text, kind in words.items() if text in message) for message in logged]
 
 
-def test_warnings_come_once_per_crossing_with_hysteresis(said: list[str]) -> None:
+def test_warnings_come_once_per_crossing_with_hysteresis(logged: list[str]) -> None:
     used = [5, 8.9, 9.0, 9.3, 8.6, 9.1, 9.4, 8.4, 9.3]
     callback = steps(FakeMonitor([gpu(x) for x in used]), len(used))
-    assert said == [
+    assert logged == [
         "memory: GPU 0 9.0 of 10.0 GiB (90%) is over 90%",
         "memory: GPU 0 9.3 of 10.0 GiB (93%) is over 90%",
     ]
@@ -81,39 +71,34 @@ def test_warnings_come_once_per_crossing_with_hysteresis(said: list[str]) -> Non
     assert "2 warnings, 0 clean-ups, 1 failed of 7 samples" in str(summary)
 
 
-def test_without_hysteresis_every_crossing_counts(said: list[str]) -> None:
-    steps(FakeMonitor([gpu(x) for x in (9.1, 8.9, 9.1, 9.1)]), 4, hysteresis=0.0)
-    assert kinds(said) == ["warn", "warn"]
-
-
-def test_a_full_cache_is_no_alarm_and_hides_none(said: list[str]) -> None:
+def test_a_full_cache_is_no_alarm_and_hides_none(logged: list[str]) -> None:
     cached = gpu(9.9, allocated=4.0, reserved=9.5)
     steps(FakeMonitor([cached] * 3), 3)
-    assert said == []
+    assert logged == []
     steps(FakeMonitor([gpu(9.9, allocated=9.2, reserved=9.5)] * 3), 3)
-    assert kinds(said) == ["warn", "announce", "clean"]
+    assert kinds(logged) == ["warn", "announce", "clean"]
 
 
-def test_of_a_card_of_another_process_the_cache_is_not_known(said: list[str]) -> None:
+def test_of_a_card_of_another_process_the_cache_is_not_known(logged: list[str]) -> None:
     steps(FakeMonitor([(gpu(5, allocated=3.0, reserved=4.0), gpu(9.9))] * 3), 3)
-    assert said == [], "the training does not use the second"
+    assert logged == [], "the training does not use the second"
     steps(FakeMonitor([(gpu(5), gpu(9.9))] * 3), 3)
-    assert "GPU 1 9.9 of 10.0 GiB" in said[0], "nobody knows which one it uses"
+    assert "GPU 1 9.9 of 10.0 GiB" in logged[0], "nobody knows which one it uses"
 
 
-def test_the_host_is_watched_where_there_is_no_gpu(said: list[str]) -> None:
+def test_the_host_is_watched_where_there_is_no_gpu(logged: list[str]) -> None:
     steps(FakeMonitor(host=96.0), 3)
-    assert kinds(said) == ["warn", "announce", "clean"]
-    assert "host 96.0 of 100.0 GiB" in said[0]
+    assert kinds(logged) == ["warn", "announce", "clean"]
+    assert "host 96.0 of 100.0 GiB" in logged[0]
 
 
-def test_predictions_are_watched_too_and_told_apart(said: list[str]) -> None:
+def test_predictions_are_watched_too_and_told_apart(logged: list[str]) -> None:
     monitor = FakeMonitor([gpu(5), gpu(9.1)])
     callback = steps(monitor, 1)
     callback.on_prediction_step(None, state(1), None)
     callback.on_evaluate(None, state(1), None)
     callback.on_save(None, state(1), None)
-    assert kinds(said) == ["warn"]
+    assert kinds(logged) == ["warn"]
     assert monitor.steps == [
         {"number": 1, "kind": "train"},
         {"number": None, "kind": "evaluation"},
@@ -126,7 +111,7 @@ def test_predictions_are_watched_too_and_told_apart(said: list[str]) -> None:
     ]
 
 
-def test_a_failing_monitor_never_stops_the_training(said: list[str]) -> None:
+def test_a_failing_monitor_never_stops_the_training(logged: list[str]) -> None:
     monitor = FakeMonitor([gpu(5)])
     callback = steps(monitor, 1)
     monitor.fail = LibraryError("the library panicked earlier")
@@ -135,11 +120,11 @@ def test_a_failing_monitor_never_stops_the_training(said: list[str]) -> None:
         callback.on_log(None, state(2 + i), None, logs={"loss": 1.0})
         callback.on_save(None, state(2 + i), None)
     callback.on_train_end(None, state(5), None)
-    assert said == ["memory is not watched: the library panicked earlier"]
+    assert logged == ["memory is not watched: the library panicked earlier"]
     assert not monitor.running
     assert str(callback.summary()) == "memory was not watched: the library panicked earlier"
 
-    def missing() -> FakeMonitor:
+    def missing() -> Any:
         raise LibraryError("there is no library")
 
     callback = AdaptiveMemoryCallback(monitor=missing)
@@ -147,17 +132,17 @@ def test_a_failing_monitor_never_stops_the_training(said: list[str]) -> None:
     callback.on_step_end(None, state(1), None)
     callback.on_log(None, state(1), None, logs={"loss": 1.0})
     callback.on_train_end(None, state(1), None)
-    assert said[1:] == ["memory is not watched: there is no library"]
+    assert logged[1:] == ["memory is not watched: there is no library"]
     assert "there is no library" in callback.summary().problem
 
 
-def test_a_second_begin_goes_on_with_the_same_monitor(said: list[str]) -> None:
+def test_a_second_begin_goes_on_with_the_same_monitor(logged: list[str]) -> None:
     first, second = FakeMonitor([gpu(9.1), gpu(9.1), gpu(5)]), FakeMonitor([gpu(5)])
     callback = AdaptiveMemoryCallback(monitor=makes(first, second))
     for i in range(2):
         callback.on_train_begin(None, state(i), None)
         callback.on_step_end(None, state(i + 1), None)
-    assert (len(first.steps), kinds(said)) == (2, ["warn"])
+    assert (len(first.steps), kinds(logged)) == (2, ["warn"])
     callback.on_train_end(None, state(2), None)
     callback.stop()
     callback.stop()
@@ -205,7 +190,7 @@ def test_only_the_training_loss_of_the_world_s_first_process_gets_scalars() -> N
     assert other == {"loss": 1.0}
 
 
-def test_scalars_that_fail_are_left_out_and_said_once(said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scalars_that_fail_are_left_out_and_said_once(logged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = FakeMonitor([gpu(5)])
     callback = steps(monitor, 1)
     monkeypatch.setattr(monitor, "activity", lambda: 1 / 0)
@@ -214,32 +199,16 @@ def test_scalars_that_fail_are_left_out_and_said_once(said: list[str], monkeypat
         callback.on_log(None, state(1), None, logs=logs)
         assert logs == {"loss": 1.0}
     callback.on_step_end(None, state(2), None)
-    assert said == ["memory is not logged from here on: ZeroDivisionError: division by zero"]
+    assert logged == ["memory is not logged from here on: ZeroDivisionError: division by zero"]
     assert len(monitor.steps) == 2, "all else goes on"
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"warn_at": 0.0},
-        {"warn_at": -0.5},
-        {"warn_at": 0.96},
-        {"warn_at": 0.95},
-        {"clean_at": 1.01},
-        {"warn_at": math.nan},
-        {"clean_at": math.inf},
-        {"hysteresis": -0.01},
-        {"hysteresis": 0.9},
-        {"hysteresis": math.nan},
-        {"warn_at": "0.9"},
-        {"warn_at": True},
-        {"interval_ms": math.nan},
-        {"cooldown_s": -1.0},
-        {"cooldown_s": math.nan},
-        {"progress": 1},
-        {"panel": "yes"},
-        {"run_file": None},
-        {"memory": 15},
+        *({"warn_at": value} for value in (0.0, 0.95, 0.96, math.nan, "0.9", True)),
+        *({"hysteresis": value} for value in (-0.01, 0.9)),
+        *({"clean_at": 1.01}, {"interval_ms": math.nan}, {"cooldown_s": -1.0}, {"panel": "yes"}, {"memory": 15}),
     ],
 )
 def test_refused_options(options: dict[str, Any]) -> None:
@@ -249,12 +218,6 @@ def test_refused_options(options: dict[str, Any]) -> None:
     assert caught.value.hint
 
 
-def test_the_warning_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, logger="asrconfig_go"):
-        steps(FakeMonitor([gpu(9.2)]), 1)
-    assert [r.getMessage() for r in caplog.records] == ["memory: GPU 0 9.2 of 10.0 GiB (92%) is over 90%"]
-
-
 def test_cleaning_up_collects_cycles_and_empties_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
@@ -262,17 +225,6 @@ def test_cleaning_up_collects_cycles_and_empties_the_cache(monkeypatch: pytest.M
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("empty"))
     steps(FakeMonitor([gpu(9.6)]), 1)
     assert done == ["collect", "empty"]
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_cudnn_benchmark_is_set_and_put_back(monkeypatch: pytest.MonkeyPatch, before: bool) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", before)
-    callback = AdaptiveMemoryCallback(make_plan(cudnn_benchmark=True), monitor=makes(FakeMonitor()))
-    for _ in range(2):  # the second begin must not take the plan's value for the user's
-        callback.on_train_begin(None, state(), None)
-    assert torch.backends.cudnn.benchmark is True
-    callback.on_train_end(None, state(), None)
-    assert torch.backends.cudnn.benchmark is before
 
 
 class Recorder(TrainerCallback):  # type: ignore[misc]
@@ -317,26 +269,14 @@ def test_tensorboard_files_hold_the_scalars_at_their_steps(tmp_path: Path, monke
     (events,) = tmp_path.rglob("events.out.tfevents.*")
     curves = accumulator.EventAccumulator(str(events.parent))
     curves.Reload()
-    found = {tag: [(e.step, round(e.value, 4)) for e in curves.Scalars(tag)] for tag in curves.Tags()["scalars"]}
-    assert found["train/asrconfig/gpu0_memory_fraction"] == [(2, 0.25), (4, 0.25)]
-    assert found["train/asrconfig/gpu0_memory_used_gib"] == [(2, 2.5), (4, 2.5)]
-    assert found["train/asrconfig/host_memory_fraction"] == [(2, 0.25), (4, 0.25)]
-    assert not any(tag.startswith("eval") and "asrconfig" in tag for tag in found)
+    scalars = {tag: [(e.step, round(e.value, 4)) for e in curves.Scalars(tag)] for tag in curves.Tags()["scalars"]}
+    assert scalars["train/asrconfig/gpu0_memory_fraction"] == [(2, 0.25), (4, 0.25)]
+    assert scalars["train/asrconfig/gpu0_memory_used_gib"] == [(2, 2.5), (4, 2.5)]
+    assert scalars["train/asrconfig/host_memory_fraction"] == [(2, 0.25), (4, 0.25)]
+    assert not any(tag.startswith("eval") and "asrconfig" in tag for tag in scalars)
 
 
 # From here on the real monitor.
-
-
-def test_a_training_with_the_real_monitor_and_forked_loader_workers(tmp_path: Path) -> None:
-    callback = AdaptiveMemoryCallback(interval_ms=5)
-    trainer = tiny_trainer(tmp_path, callbacks=[callback], dataloader_num_workers=2, num_train_epochs=2)
-    trainer.train()
-    summary = callback.summary()
-    assert summary.problem == ""
-    assert summary.samples > 0
-    assert summary.host_peak is not None and summary.host_total is not None
-    assert 0 < summary.host_peak <= summary.host_total
-    assert isinstance(callback._monitor, MemoryMonitor) and not callback._monitor.running
 
 
 def test_a_copied_callback_has_no_sampler_of_its_own() -> None:
@@ -347,55 +287,3 @@ def test_a_copied_callback_has_no_sampler_of_its_own() -> None:
     other.stop()
     assert callback._monitor is not None and callback._monitor.running
     callback.stop()
-
-
-def test_a_with_block_ends_sampling_after_an_exception(tmp_path: Path) -> None:
-    class Broken(TrainerCallback):  # type: ignore[misc]
-        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-            raise ValueError("on purpose")
-
-    with pytest.raises(ValueError, match="on purpose"), AdaptiveMemoryCallback() as callback:
-        tiny_trainer(tmp_path, callbacks=[callback, Broken()]).train()
-    assert callback._monitor is not None and not callback._monitor.running
-    assert callback.summary().samples > 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-@pytest.mark.usefixtures("heard_ctrl_c")
-def test_ctrl_c_ends_a_training_process_at_once(tmp_path: Path) -> None:
-    """KeyboardInterrupt reaches no callback; the process must end all the same, threads of the library included."""
-    script = textwrap.dedent(f"""
-        import time
-        from pathlib import Path
-        from transformers import TrainerCallback
-        from asrconfig_go import AdaptiveMemoryCallback
-        from tiny_training import tiny_trainer
-
-        class Slow(TrainerCallback):
-            def on_step_end(self, *args, **kwargs):
-                print("step", flush=True)
-                time.sleep(20)
-
-        tiny_trainer(Path({str(tmp_path)!r}), callbacks=[AdaptiveMemoryCallback(), Slow()]).train()
-    """)
-    path = os.pathsep.join([str(PYTHON), str(HELPERS)])
-    process = subprocess.Popen(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stdout is not None
-        while process.stdout.readline().strip() != "step":
-            assert process.poll() is None, process.communicate()[1]
-        process.send_signal(signal.SIGINT)
-        asked = time.monotonic()
-        _, errors = process.communicate(timeout=15)
-        assert time.monotonic() - asked < 10
-        assert process.returncode == -signal.SIGINT
-        assert errors.rstrip().endswith("KeyboardInterrupt")
-    finally:
-        process.kill()

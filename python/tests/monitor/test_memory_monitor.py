@@ -8,9 +8,7 @@ import itertools
 import math
 import os
 import pickle
-import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,18 +19,9 @@ import pytest
 
 from asrconfig_go._base import native
 from asrconfig_go._base._layout import GPUStats
-from asrconfig_go.errors import (
-    AsrConfigError,
-    CorruptFileError,
-    ForkedProcessError,
-    InvalidArgumentError,
-    LibraryError,
-    NotFoundError,
-    VersionMismatchError,
-)
+from asrconfig_go.errors import AsrConfigError, ForkedProcessError, InvalidArgumentError, LibraryError, NotFoundError
 from asrconfig_go.monitor.memory_monitor import GPUMemory, MemoryMonitor, _gpu_memory
 from asrconfig_go.monitor.run_log import RunLog
-from locations import PYTHON
 
 GIB = 1 << 30
 
@@ -98,9 +87,9 @@ def test_a_snapshot_has_every_figure(fake: FakeLibrary) -> None:
 
 
 def test_pytorch_s_counters_are_known_once_a_step_told_of_them() -> None:
-    told = {"total": 10, "used": 9, "free": 1, "peak": 9, "valid": 1, "allocated": 4, "reserved": 8, "headroom": 5}
-    assert _gpu_memory(GPUStats(**told, torch_valid=1)) == GPUMemory(10, 9, 1, 9, 4, 8, 5)
-    assert _gpu_memory(GPUStats(**told, torch_valid=0)) == GPUMemory(10, 9, 1, 9, None, None, 5)
+    sizes = {"total": 10, "used": 9, "free": 1, "peak": 9, "valid": 1, "allocated": 4, "reserved": 8, "headroom": 5}
+    assert _gpu_memory(GPUStats(**sizes, torch_valid=1)) == GPUMemory(10, 9, 1, 9, 4, 8, 5)
+    assert _gpu_memory(GPUStats(**sizes, torch_valid=0)) == GPUMemory(10, 9, 1, 9, None, None, 5)
 
 
 def test_what_does_not_answer_is_unknown_not_zero(fake: FakeLibrary) -> None:
@@ -113,22 +102,6 @@ def test_what_does_not_answer_is_unknown_not_zero(fake: FakeLibrary) -> None:
         assert (monitor.gpu_fraction(), monitor.host_fraction()) == (0.2, None)
         fake.gpus = [(0, 0, 0, 0, 0), (0, 0, 0, 0, 0)]
         assert monitor.gpu_fraction() is None
-
-
-def test_the_environment_travels_as_an_argument(fake: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    MemoryMonitor(50, library_path="/x/libnvidia-ml.so", root="/fake").stop()
-    start = {
-        "interval_ms": 50.0,
-        "library_path": "/x/libnvidia-ml.so",
-        "root": "/fake",
-        "visible_devices": "1",
-        "device_order": "PCI_BUS_ID",
-        "cuda_order": None,
-        "pid": 0,
-    }
-    assert fake.calls[0] == ("monitor.start", start)
 
 
 def test_stopping_twice_stops_once_and_keeps_the_last_sample(fake: FakeLibrary) -> None:
@@ -331,44 +304,6 @@ def test_a_story_outlives_its_monitor(tmp_path: Path) -> None:
         monitor.save(tmp_path / "no/such/folder" / "run.json")
     with pytest.raises(AsrConfigError, match="copy"):
         copy.copy(monitor).run_log()
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version":1}', '{"version":2}', "\x00\xff"])
-def test_what_is_no_story(tmp_path: Path, text: str) -> None:
-    (tmp_path / "run.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises((CorruptFileError, VersionMismatchError)):
-        RunLog.load(tmp_path / "run.json")
-    with pytest.raises(NotFoundError):
-        RunLog.load(tmp_path / "absent.json")
-
-
-@pytest.mark.parametrize("interval", [0.0, -1.0, 1e9])
-def test_an_interval_outside_its_range(interval: float) -> None:
-    with pytest.raises(InvalidArgumentError):
-        MemoryMonitor(interval)
-
-
-def test_a_forked_child_and_an_interpreter_that_ends_with_a_running_monitor() -> None:
-    script = textwrap.dedent("""
-        import os
-        from asrconfig_go import MemoryMonitor
-        from asrconfig_go.errors import ForkedProcessError
-        monitor = MemoryMonitor(5)
-        child = os.fork()
-        if child == 0:
-            try:
-                monitor.read()
-            except ForkedProcessError:
-                raise SystemExit(7)  # finalizers run
-            raise SystemExit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-        assert monitor.running and monitor.read().samples > 0
-    """)
-    path = os.pathsep.join([str(PYTHON), os.environ.get("PYTHONPATH", "")])
-    # Python 3.12 and newer warn of every fork beside threads.
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", script]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=60)
-    assert (done.returncode, done.stderr.decode()) == (0, "")
 
 
 def test_steps_that_are_told_some_at_a_time_keep_their_times() -> None:

@@ -33,17 +33,17 @@ def told(records: list[logging.LogRecord]) -> list[str]:
 
 def trained(tmp_path: Path, make: Callable[[], Any], train: Callable[[Any], Any]) -> Any:
     """The gradient of 4 × 4 clips that the plain Trainer makes four times too large."""
-    found, _ = gradient("ctc mean", tmp_path, 4, 4, lambda trainer: (trainer.add_callback(make()), train(trainer)))
-    return found
+    gradients, _ = gradient("ctc mean", tmp_path, 4, 4, lambda trainer: (trainer.add_callback(make()), train(trainer)))
+    return gradients
 
 
 def run_as_written(hint: str, **names: Any) -> None:
     """``before trainer.train(): CODE`` and ``in place of trainer.train(): CODE``."""
-    found = re.search(r"(before|in place of) (trainer\.train\(\)): (.+)$", hint)
-    assert found is not None, hint
-    exec(found[3], names)
-    if found[1] == "before":
-        exec(found[2], names)
+    match = re.search(r"(before|in place of) (trainer\.train\(\)): (.+)$", hint)
+    assert match is not None, hint
+    exec(match[3], names)
+    if match[1] == "before":
+        exec(match[2], names)
 
 
 @pytest.mark.parametrize("managed", [True, False], ids=["manager", "callback alone"])
@@ -58,19 +58,19 @@ def test_a_missing_guard_is_named_and_the_line_mends_it(
     def callback() -> Any:
         return manager.callback(panel=False) if managed else ac.AdaptiveMemoryCallback(manager.config, panel=False)
 
-    whole, _ = gradient("ctc mean", tmp_path / "whole", 16, 1, lambda trainer: trainer.train())
+    full_batch, _ = gradient("ctc mean", tmp_path / "whole", 16, 1, lambda trainer: trainer.train())
     wrong = trained(tmp_path / "plain", callback, lambda trainer: trainer.train())
-    (said,) = told(caplog.records)
-    assert "gradients of Wav2Vec2ForCTC up to 4 times too large" in said
-    assert ("sized by predicted memory, and the Trainer's batches of 4 × 4 may not fit" in said) == planned
-    assert managed == ("manager." in said)
-    assert (wrong - whole).norm() > 1 * whole.norm()
+    (message,) = told(caplog.records)
+    assert "gradients of Wav2Vec2ForCTC up to 4 times too large" in message
+    assert ("sized by predicted memory, and the Trainer's batches of 4 × 4 may not fit" in message) == planned
+    assert managed == ("manager." in message)
+    assert (wrong - full_batch).norm() > 1 * full_batch.norm()
 
     caplog.clear()
     names = {"manager": manager} if managed else {}
-    right = trained(tmp_path / "mended", callback, lambda trainer: run_as_written(said, trainer=trainer, **names))
+    right = trained(tmp_path / "mended", callback, lambda trainer: run_as_written(message, trainer=trainer, **names))
     assert told(caplog.records) == []
-    assert (right - whole).norm() < 1e-4 * whole.norm()
+    assert (right - full_batch).norm() < 1e-4 * full_batch.norm()
 
 
 @pytest.mark.parametrize("managed", [True, False])
@@ -106,8 +106,8 @@ def test_processes_multiply_where_the_tokens_of_all_are_counted(tmp_path: Path) 
     class Args:
         gradient_accumulation_steps, world_size, average_tokens_across_devices = 1, 2, True
 
-    (said,) = without_guard(Args, wav2vec2("mean"), None)
-    assert "up to 2 times" in said
+    (message,) = without_guard(Args, wav2vec2("mean"), None)
+    assert "up to 2 times" in message
     Args.average_tokens_across_devices = False
     assert without_guard(Args, wav2vec2("mean"), None) == []
 

@@ -45,23 +45,6 @@ def test_a_plain_loop(tmp_path: Path) -> None:
     assert RunLog.load(tmp_path / "run.json").steps == run_log.steps
 
 
-def test_an_accelerate_loop(tmp_path: Path) -> None:
-    accelerate = pytest.importorskip("accelerate")
-    accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=2)
-    model = torch.nn.Linear(1, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    model, optimizer, loader = accelerator.prepare(model, optimizer, batches(6))
-    with ac.MemoryMonitor(interval_ms=10) as monitor:
-        for batch in loader:
-            with accelerator.accumulate(model):
-                accelerator.backward(model(batch).mean())
-                optimizer.step()
-                optimizer.zero_grad()
-            if accelerator.sync_gradients:
-                monitor.step()
-    assert monitor.run_log().steps.number == (1, 2, 3)
-
-
 def test_lightning_s_own_trainer(tmp_path: Path) -> None:
     lightning = pytest.importorskip("lightning.pytorch")
 
@@ -92,10 +75,10 @@ def test_lightning_s_own_trainer(tmp_path: Path) -> None:
             callbacks=[lightning_callback(monitor)],
         ).fit(Module(), batches(6), batches(2))
     steps = monitor.run_log().steps
-    told = list(zip(steps.kind, steps.number, strict=True))
-    assert [number for kind, number in told if kind == "train"] == [1, 2, 3]
-    assert [number for kind, number in told if kind == "evaluation"] == [3, 3]
-    assert ("checkpoint", 3) in told
+    recorded = list(zip(steps.kind, steps.number, strict=True))
+    assert [number for kind, number in recorded if kind == "train"] == [1, 2, 3]
+    assert [number for kind, number in recorded if kind == "evaluation"] == [3, 3]
+    assert ("checkpoint", 3) in recorded
     texts = [event.text for event in monitor.run_log().events]
     assert "training begins after step 0" in texts and "training ends after step 3" in texts
 
@@ -108,7 +91,7 @@ def test_lightning_s_events_without_lightning(
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     monkeypatch.setitem(sys.modules, "pytorch_lightning", made)
     monitor, trainer = FakeMonitor(), SimpleNamespace(global_step=0)
-    callback = lightning_callback(monitor)
+    callback = lightning_callback(monitor)  # type: ignore[arg-type]
     callback.on_fit_start(trainer, None)
     for trainer.global_step in (0, 1, 1, 2):
         callback.on_train_batch_end(trainer, None, None, None, 0)
@@ -129,4 +112,4 @@ def test_lightning_s_events_without_lightning(
 
     monkeypatch.setitem(sys.modules, "pytorch_lightning", None)
     with pytest.raises(UnsupportedError, match="Lightning"):
-        lightning_callback(monitor)
+        lightning_callback(monitor)  # type: ignore[arg-type]

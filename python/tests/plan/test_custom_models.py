@@ -105,19 +105,6 @@ def drawing(rows: list[Any]) -> dict[str, Any]:
     return {**batch, "input_ids": batch["input_ids"].masked_fill(hidden, random.randrange(9))}
 
 
-class Counting:
-    """Keeps what it saw."""
-
-    def __init__(self) -> None:
-        self.calls, self.seen = 0, list[Any]()
-
-    def __call__(self, rows: list[Any]) -> dict[str, Any]:
-        self.calls += 1
-        self.seen += rows
-        batch = for_classes(rows)
-        return {**batch, "input_ids": (batch["input_ids"] + self.calls) % VOCABULARY}
-
-
 def test_a_collator_that_draws_neither_changes_the_plan_nor_the_generators() -> None:
     model, plain = bert(), planned(bert())
     before, others = torch.get_rng_state().clone(), random.getstate()
@@ -125,12 +112,6 @@ def test_a_collator_that_draws_neither_changes_the_plan_nor_the_generators() -> 
     assert torch.equal(torch.get_rng_state(), before)
     assert random.getstate() == others
     assert first.predicted_bytes == second.predicted_bytes == plain.predicted_bytes
-
-
-def test_a_collator_with_state_is_left_as_it_was() -> None:
-    collator = Counting()
-    assert planned(bert(), collator).policy == "fastest"
-    assert (collator.calls, collator.seen) == (0, [])
 
 
 def raising(rows: list[Any]) -> dict[str, Any]:
@@ -149,15 +130,15 @@ class RunsDry:
 
 
 @pytest.mark.parametrize(
-    ("collator", "told"),
+    ("collator", "message"),
     [
         (raising, "the collator function fails: KeyError: 'speaker'"),
         (RunsDry(), "the collator RunsDry fails: StopIteration"),
         (lambda rows: None, "the collator gave a NoneType without tensors"),
     ],
 )
-def test_a_collator_that_fails_is_named_with_its_error(collator: Any, told: str) -> None:
-    with pytest.raises(AsrConfigError, match=told) as refused:
+def test_a_collator_that_fails_is_named_with_its_error(collator: Any, message: str) -> None:
+    with pytest.raises(AsrConfigError, match=message) as refused:
         planned(bert(), collator)
     assert "collator([dataset[0]])" in refused.value.hint
 

@@ -41,9 +41,9 @@ def test_an_answer_comes_back_as_it_was() -> None:
 
 def test_a_broken_file_is_no_answer_and_goes() -> None:
     source = random.Random(0)
-    kept = KeptTable.of("a")
+    table = KeptTable.of("a")
     for number in range(300):
-        kept.store(ANSWER)
+        table.store(ANSWER)
         (path,) = cache_folder("tables").iterdir()
         data = bytearray(path.read_bytes())
         if number % 3 == 0:
@@ -53,7 +53,7 @@ def test_a_broken_file_is_no_answer_and_goes() -> None:
         else:
             data += source.randbytes(source.choice((1, 100, 1 << 20)))
         path.write_bytes(data)
-        assert kept.find() is None
+        assert table.find() is None
         assert not path.exists()
 
 
@@ -66,7 +66,7 @@ def test_an_answer_without_a_place_is_not_kept() -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The questions that were not answered from the cache."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -81,8 +81,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return questions
 
 
-def tracer(model: Any = "wav2vec2-base", gpu: str = "T4", **given: Any) -> Tracer:
-    settings: dict[str, Any] = {"freeze": False, "progress": False, **given}
+def tracer(model: Any = "wav2vec2-base", gpu: str = "T4", **options: Any) -> Tracer:
+    settings: dict[str, Any] = {"freeze": False, "progress": False, **options}
     return Tracer(model, gpu=gpu, **settings)
 
 
@@ -96,14 +96,14 @@ def others() -> Iterator[Wanted]:
             wanted = other
 
 
-def test_one_question_is_asked_once(asked: list[Any]) -> None:
+def test_one_question_is_asked_once(questions: list[Any]) -> None:
     assert tracer().trace(WANTED, [1.0, 2.0]) == ANSWER
     assert tracer().trace(WANTED, [1.0, 2.0]) == ANSWER
-    assert len(asked) == 1
+    assert len(questions) == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "durations"),
+    ("options", "wanted", "durations"),
     [
         ({"model": "wav2vec2-large"}, WANTED, [1.0, 2.0]),
         ({"gpu": "L4"}, WANTED, [1.0, 2.0]),
@@ -114,14 +114,14 @@ def test_one_question_is_asked_once(asked: list[Any]) -> None:
         ({}, WANTED, [1.0, 2.1]),
     ],
 )
-def test_another_question_is_asked(asked: list[Any], given: Any, wanted: Wanted, durations: list[float]) -> None:
+def test_another_question_is_asked(questions: list[Any], options: Any, wanted: Wanted, durations: list[float]) -> None:
     tracer().trace(WANTED, [1.0, 2.0])
-    tracer(**given).trace(wanted, durations)
-    assert len(asked) == 2
+    tracer(**options).trace(wanted, durations)
+    assert len(questions) == 2
 
 
-def test_batches_of_the_user_s_own_are_asked_each_time(asked: list[Any]) -> None:
+def test_batches_of_the_user_s_own_are_asked_each_time(questions: list[Any]) -> None:
     own = tracer(batch_fn=lambda batch, length, labels: {})
     own.trace(WANTED, [1.0])
     own.trace(WANTED, [1.0])
-    assert len(asked) == 2
+    assert len(questions) == 2

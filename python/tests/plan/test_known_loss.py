@@ -75,8 +75,8 @@ def reason(config: ac.TrainingConfig, setting: str = "micro_batching") -> str:
 def test_losses_are_known_by_module_config_folder_name_and_profile(tmp_path: Path) -> None:
     config = transformers.Wav2Vec2Config(**CTC_SIZES)
     config.save_pretrained(tmp_path)
-    given = "wav2vec2-base", "Whisper Small", config, config.to_dict(), tmp_path, str(tmp_path), wav2vec2("mean")
-    for model in (*given, ac.profile_model(wav2vec2("mean")), ac.profile_model("wav2vec2-base")):
+    models = "wav2vec2-base", "Whisper Small", config, config.to_dict(), tmp_path, str(tmp_path), wav2vec2("mean")
+    for model in (*models, ac.profile_model(wav2vec2("mean")), ac.profile_model("wav2vec2-base")):
         assert knows_loss(model), model
     for named in ([], ["SeamlessM4TForSpeechToText"], ["SeamlessM4TModel"]):
         seamless = {"model_type": "seamless_m4t", "architectures": named}
@@ -101,14 +101,14 @@ def test_a_plan_of_an_unknown_loss_keeps_the_batches_and_says_what_a_rule_would_
     config = own.plan(PlanOptions(target_batch_size=64))
     assert (config.micro_batching, config.length_handling, config.rule) == ("fixed", "random", None)
     assert config.micro_batch_size == config.per_device_train_batch_size
-    why = reason(config)
-    assert why.startswith(f"{_UNKNOWN}, so that batches stay the Trainer's; with it the guard would split them")
-    assert "\n" not in why
+    explanation = reason(config)
+    assert explanation.startswith(f"{_UNKNOWN}, so that batches stay the Trainer's; with it the guard would split them")
+    assert "\n" not in explanation
     split = next(a for a in config.alternatives if a.name == "random order, sized by memory")
     assert split.speed is not None and split.speed < 1
-    assert f": {1 / split.speed:.2f}× faster, {split.what} instead of " in why
+    assert f": {1 / split.speed:.2f}× faster, {split.what} instead of " in explanation
     assert split.why == _UNKNOWN
-    assert why in " ".join(str(own.explain()).split())
+    assert explanation in " ".join(str(own.explain()).split())
 
 
 @pytest.mark.parametrize("rule", ["mean", clips_of])
@@ -134,8 +134,8 @@ def test_comparisons_plan_so_too() -> None:
     for rule, expected in ((None, "fixed"), (clips_of, "memory")):
         assert manager.plan(PlanOptions(target_batch_size=64, rule=rule)).micro_batching == expected
         assert [row.micro_batching for row in manager.what_if(["T4"]).rows] == [expected]
-    found = ac.compare_gpus(network, manager.dataset, gpus=["T4"], target_batch_size=64)
-    assert [row.micro_batching for row in found.rows] == ["fixed"]
+    comparison = ac.compare_gpus(network, manager.dataset, gpus=["T4"], target_batch_size=64)
+    assert [row.micro_batching for row in comparison.rows] == ["fixed"]
 
 
 def test_create_optimal_config_takes_a_rule() -> None:

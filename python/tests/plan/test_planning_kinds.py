@@ -11,7 +11,6 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.machine import ModelProfile  # noqa: E402
 from asrconfig_go.memory import MemoryModel  # noqa: E402
 from asrconfig_go.plan.plan_options import PlanOptions  # noqa: E402
 from asrconfig_go.plan.planner import NotTracedWarning  # noqa: E402
@@ -104,14 +103,6 @@ def test_other_heads_of_speech_models_are_traced(kind: str, assumed: str) -> Non
         assert config.micro_batching == "fixed"
 
 
-def test_a_module_of_a_config_that_says_nothing_is_planned() -> None:
-    values = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    model = transformers.ASTForAudioClassification(transformers.ASTConfig(**values))
-    config = manager_for(model).plan(PlanOptions(target_batch_size=8))
-    assert config.policy == "fastest"
-    assert config.predicted_bytes <= config.budget_bytes
-
-
 def test_channels_and_a_missing_loss_are_made_up() -> None:
     config = manager_for(Channels()).plan()
     assert config.policy == "fastest"
@@ -156,16 +147,3 @@ def test_the_module_is_left_as_it_was() -> None:
     manager_for(model).plan(PlanOptions(target_batch_size=8))
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(p.grad is None for p in model.parameters())
-
-
-@pytest.mark.parametrize(
-    ("model", "trace", "why", "fix"),
-    [
-        (Classifier(), False, "trace=False was asked for", "Leave trace out."),
-        (ModelProfile(total_parameters=10_000_000), None, "only its counts are known", "Pass the model instead"),
-    ],
-)
-def test_a_formula_says_why_and_what_to_do(model: Any, trace: bool | None, why: str, fix: str) -> None:
-    config = manager_for(model).plan(trace=trace)
-    assert config.policy == "published"
-    assert why in config.warnings[0] and fix in config.warnings[0]

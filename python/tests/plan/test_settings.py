@@ -11,12 +11,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go import TrainingConfig, prepare_model, select_clips
+from asrconfig_go import TrainingConfig, select_clips
 from asrconfig_go._base import allocator_settings
 from asrconfig_go._base.defaults import OPTIMIZER
-from asrconfig_go._base.transformers_features import can_offload_checkpoints, has_any_depth
-from asrconfig_go._base.wrapped_model import checkpointing_depth, offloads_checkpoints
-from asrconfig_go.apply import UnsupportedSettingWarning, add_lora
 from training_fixtures import make_plan
 
 pytest.importorskip("transformers")
@@ -56,7 +53,6 @@ def arguments(output: Path, plan: TrainingConfig, **overrides: Any) -> Any:
 
 # 1. What the Trainer gets: two values of a setting, and what TrainingArguments then hold under which name.
 
-FP16 = "fp16 is for GPUs alone: TrainingArguments refuse it on a CPU, test_training_arguments.py looks at it"
 WORKERS = {"dataloader_num_workers": 2}
 CHECKPOINTING = "activation_checkpointing" if "activation_checkpointing" in ARGUMENTS else "gradient_checkpointing"
 GROUPING = "train_sampling_strategy" if "train_sampling_strategy" in ARGUMENTS else "group_by_length"
@@ -93,8 +89,8 @@ TRAINER: dict[str, tuple[str, list[tuple[dict[str, Any], Any]]]] = {
     "length_handling": (
         GROUPING,
         [
-            ({"length_handling": how, "group_by_length": how == "grouped"}, group(how == "grouped"))
-            for how in ("random", "grouped", "bucketed", "packed")
+            ({"length_handling": handling, "group_by_length": handling == "grouped"}, group(handling == "grouped"))
+            for handling in ("random", "grouped", "bucketed", "packed")
         ],
     ),
     "learning_rate": ("", [({"learning_rate": x}, x) for x in (1e-5, 3e-4)]),
@@ -106,7 +102,7 @@ TRAINER: dict[str, tuple[str, list[tuple[dict[str, Any], Any]]]] = {
     "seed": ("", [({"seed": n}, n) for n in (1, 2)]),
     "distributed": (
         "ddp_find_unused_parameters",
-        [({"distributed": how}, unused) for how, unused in (("none", None), ("ddp", True))],
+        [({"distributed": strategy}, unused) for strategy, unused in (("none", None), ("ddp", True))],
     ),
 }
 
@@ -117,8 +113,8 @@ def test_the_trainer_gets(name: str, tmp_path: Path) -> None:
     for changes, expected in cases:
         plan = make_plan(**{"schema_version": 2, "micro_batch_size": 1, **defaults(), **changes})
         built = arguments(tmp_path, plan, model=wav2vec2("mean"))
-        found = getattr(built, target or name)
-        assert (found(1000) if callable(found) else found) == expected, changes
+        value = getattr(built, target or name)
+        assert (value(1000) if callable(value) else value) == expected, changes
 
 
 def defaults() -> dict[str, Any]:
@@ -137,8 +133,8 @@ def test_the_trainer_gets_what_a_gpu_can_do(name: str, tmp_path: Path, monkeypat
     monkeypatch.setattr(utils, "is_torch_tf32_available", lambda: True)
     for on in (False, True):
         plan = make_plan(**{name: on})
-        known = training_arguments._Known(TrainingArguments)
-        planned = training_arguments._planned(plan, known, {})
+        fields = training_arguments._Fields(TrainingArguments)
+        planned = training_arguments._planned(plan, fields, {})
         training_arguments._leave_unsupported(plan, planned, {})
         assert planned[name] is on
 
@@ -172,69 +168,12 @@ def tf32() -> None:
         assert torch.backends.cuda.matmul.allow_tf32 is on
 
 
-def gradient_checkpointing() -> None:
-    for on in (True, False):
-        model = wav2vec2("mean")
-        prepare_model(model, make_plan(gradient_checkpointing=on))
-        assert any(getattr(m, "gradient_checkpointing", False) for m in model.modules()) is on
-
-
-def every_n_layers() -> None:
-    if not has_any_depth():
-        pytest.skip(
-            "this transformers checkpoints all layers or none; test_model_preparation.py looks at how that is told"
-        )
-    for n in (2, 1):
-        model = wav2vec2("mean")
-        prepare_model(model, make_plan(gradient_checkpointing=True, every_n_layers=n))
-        assert checkpointing_depth(model) == n
-
-
-def offload_checkpoints() -> None:
-    if not can_offload_checkpoints():
-        pytest.skip(
-            "this transformers keeps checkpoints on the GPU; test_model_preparation.py looks at how that is told"
-        )
-    for on in (True, False):
-        model = wav2vec2("mean")
-        prepare_model(model, make_plan(gradient_checkpointing=True, offload_checkpoints=on))
-        assert offloads_checkpoints(model) is on
-
-
-def attn_implementation() -> None:
-    model = wav2vec2("mean")
-    if not hasattr(model, "set_attn_implementation"):
-        pytest.skip("this transformers cannot change attention; test_model_preparation.py looks at how that is told")
-    for which in ("eager", "sdpa"):
-        prepare_model(model, make_plan(attn_implementation=which))
-        assert model.config._attn_implementation == which
-
-
-def freeze_feature_encoder() -> None:
-    for on in (False, True):
-        model = wav2vec2("mean")
-        prepare_model(model, make_plan(freeze_feature_encoder=on))
-        assert any(p.requires_grad for p in model.wav2vec2.feature_extractor.parameters()) is not on
-
-
-def lora_rank() -> None:
-    with pytest.warns(UnsupportedSettingWarning, match="model = add_lora"):
-        prepare_model(wav2vec2("mean"), make_plan(lora_rank=2))
-    pytest.importorskip("peft")
-    assert not prepare_model(add_lora(wav2vec2("mean"), 2), make_plan(lora_rank=2)).not_done
-
-
-APPLY: list[Callable[[], None]] = [
-    *(alloc_conf, cudnn_benchmark, deterministic, tf32),
-    *(
-        gradient_checkpointing,
-        every_n_layers,
-        offload_checkpoints,
-        attn_implementation,
-        freeze_feature_encoder,
-        lora_rank,
-    ),
-]
+APPLY: list[Callable[[], None]] = [alloc_conf, cudnn_benchmark, deterministic, tf32]
+# What prepare_model does: test_model_preparation.py.
+PREPARED = {
+    *("gradient_checkpointing", "every_n_layers", "offload_checkpoints", "attn_implementation"),
+    *("freeze_feature_encoder", "lora_rank"),
+}
 
 
 @pytest.mark.parametrize("effect", APPLY, ids=lambda effect: effect.__name__)
@@ -278,7 +217,7 @@ def cache_dataset() -> None:
     assert isinstance(cache, DecodedCache)
     assert cache(clip) is cache(clip)
     caches: list[Any] = [make_plan(cache_dataset=True, dataloader_num_workers=n).clip_loader() for n in (0, 4)]
-    parts = [each.max_bytes for each in caches]
+    parts = [part.max_bytes for part in caches]
     assert 3 < parts[0] / parts[1] < 5, "each worker has a cache of its own"
     assert make_plan(cache_dataset=False).clip_loader() is load_audio
 
@@ -310,7 +249,7 @@ DESCRIPTION = {
 
 
 def test_every_setting_has_its_place() -> None:
-    applied = {effect.__name__ for effect in (*APPLY, *DATA)}
+    applied = {effect.__name__ for effect in (*APPLY, *DATA)} | PREPARED
     trainer = {*TRAINER, "fp16", "tf32", "dataloader_pin_memory"}
     assert trainer | applied | set(HANDED_OVER) | DESCRIPTION == NAMES
     assert not (DESCRIPTION | set(HANDED_OVER)) & (trainer | applied)

@@ -30,13 +30,13 @@ def planned(name: str, **options: Any) -> tuple[Any, Any, str]:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_nothing_that_a_plan_says_is_about_speech(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    config, manager, told = planned(name, target_batch_size=8)
+    config, manager, warned = planned(name, target_batch_size=8)
     printed = capsys.readouterr()
     assert config.row_kind == manager.dataset.row_kind == "texts"
     explained = manager.explain()
-    shown = (repr(config), repr(manager), repr(explained), explained.brief(), explained._repr_html_())
-    for said in (printed.out, told, *shown):
-        assert speech_words(said) == []
+    views = (repr(config), repr(manager), repr(explained), explained.brief(), explained._repr_html_())
+    for view in (printed.out, warned, *views):
+        assert speech_words(view) == []
     assert f"{ROWS} texts" in printed.out
     assert f"4 to {LONGEST} tokens" in printed.out
     assert f"8 × {LONGEST} tokens, the longest texts, by a traced step" in repr(explained)
@@ -65,10 +65,10 @@ def test_options_of_lengths_are_told_in_tokens(options: dict[str, Any]) -> None:
     assert speech_words(explained) == []
     if "max_length_s" in options:
         assert "Over max_length_s = 0.6 s (30 tokens)" in explained
-        kept, selection = config.select(texts(400), manager.durations)
+        selected, selection = config.select(texts(400), manager.durations)
         assert "of 400 texts kept" in repr(selection)
         assert "longer than 30 tokens left out" in repr(selection)
-        assert max(map(len, kept["input_ids"])) == 30
+        assert max(map(len, selected["input_ids"])) == 30
 
 
 def test_errors_and_warnings_count_tokens() -> None:

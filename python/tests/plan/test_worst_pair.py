@@ -47,8 +47,8 @@ def worst(
 def test_the_pair_with_the_highest_peak_is_the_worst(
     rows: list[tuple[float, int]], expected: tuple[float, int]
 ) -> None:
-    found, memory = worst(rows, 20.0)
-    assert (found.seconds, found.labels) == expected
+    pairs, memory = worst(rows, 20.0)
+    assert (pairs.seconds, pairs.labels) == expected
     peaks = {row: memory.estimate(2, *row, timeline=0).peak_reserved for row in rows}
     assert max(peaks, key=lambda row: peaks[row]) == expected
 
@@ -61,31 +61,31 @@ def test_rows_that_others_exceed_are_not_asked_about() -> None:
 
 
 def test_rows_over_the_limit_do_not_count() -> None:
-    found, _ = worst([(40.0, 500), (18.0, 100)], 18.0, limited=True)
-    assert (found.seconds, found.labels) == (18.0, 100)
+    pairs, _ = worst([(40.0, 500), (18.0, 100)], 18.0, limited=True)
+    assert (pairs.seconds, pairs.labels) == (18.0, 100)
 
 
 def test_lengths_are_as_long_as_seconds_on_average_alone() -> None:
-    found, _ = worst([(20.1, 110), (18.0, 100)], 20.0, limited=True)
-    assert (found.seconds, found.labels) == (20.1, 110)
-    found, _ = worst([(30.0, 110), (18.0, 100)], 20.0)  # padded to a whole chunk
-    assert (found.seconds, found.labels) == (30.0, 110)
+    pairs, _ = worst([(20.1, 110), (18.0, 100)], 20.0, limited=True)
+    assert (pairs.seconds, pairs.labels) == (20.1, 110)
+    pairs, _ = worst([(30.0, 110), (18.0, 100)], 20.0)  # padded to a whole chunk
+    assert (pairs.seconds, pairs.labels) == (30.0, 110)
 
 
 def test_a_longest_clip_that_is_no_known_row_has_a_usual_text() -> None:
-    found, _ = worst([(10.0, 30)], 20.0)
-    assert (found.seconds, found.labels) == (20.0, 300)
+    pairs, _ = worst([(10.0, 30)], 20.0)
+    assert (pairs.seconds, pairs.labels) == (20.0, 300)
 
 
 def test_batches_up_to_a_length_have_the_longest_text_of_such_rows() -> None:
-    found, _ = worst([(20.0, 30), (15.0, 200), (3.0, 220), (1.0, 5)], 20.0)
-    assert found.at(20.0) == (15.0, 200)
-    assert found.at(16.0) == (16.0, 220)
-    assert found.at(2.0) == (2.0, 5)
-    assert found.at(0.5) == (0.5, None)
+    pairs, _ = worst([(20.0, 30), (15.0, 200), (3.0, 220), (1.0, 5)], 20.0)
+    assert pairs.at(20.0) == (15.0, 200)
+    assert pairs.at(16.0) == (16.0, 220)
+    assert pairs.at(2.0) == (2.0, 5)
+    assert pairs.at(0.5) == (0.5, None)
 
 
 def test_without_rows_texts_are_usual() -> None:
-    found, memory = worst([], 20.0)
-    assert (found.seconds, found.labels, found.at(5.0)) == (20.0, None, (5.0, None))
+    pairs, memory = worst([], 20.0)
+    assert (pairs.seconds, pairs.labels, pairs.at(5.0)) == (20.0, None, (5.0, None))
     assert memory.asked == []

@@ -73,11 +73,13 @@ def test_recipes_know_the_language() -> None:
 def test_letters_that_may_be_turkish_are_said() -> None:
     cleaned = speech(["Izgara", "İzmir", f"i{DOT}yi", "ok"]).clean()
     assert list(cleaned.train["text"]) == ["izgara", "izmir", "iyi", "ok"]
-    said = [note for note in cleaned.notes if "Turkish" in note]
-    assert len(said) == 1
-    assert said[0].startswith('2 transcripts with İ or i with a combining dot, as in Turkish: clean with language="tr"')
-    kept = speech(["İzmir"]).clean(lowercase=False)
-    assert list(kept.train["text"]) == ["İzmir"] and not any("Turkish" in note for note in kept.notes)
+    notes = [note for note in cleaned.notes if "Turkish" in note]
+    assert len(notes) == 1
+    assert notes[0].startswith(
+        '2 transcripts with İ or i with a combining dot, as in Turkish: clean with language="tr"'
+    )
+    cased = speech(["İzmir"]).clean(lowercase=False)
+    assert list(cased.train["text"]) == ["İzmir"] and not any("Turkish" in note for note in cased.notes)
 
 
 @pytest.mark.slow

@@ -11,8 +11,7 @@ import pytest
 
 from asrconfig_go import recipe
 from asrconfig_go.recipe.speech_data import column
-from long_recordings_made import talk
-from recipe_data import clips
+from recipe_data import clips, talk
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +97,6 @@ def test_a_model_of_one_s_own_aligns_what_has_no_timestamps(folder: Path, tmp_pa
     again = recipe.fine_tune(
         folder, "tiny-whisper", tmp_path / "second", max_steps=1, align=str(result.output_dir), verbose=False
     )
-    told = [note for note in again.notes if "not cut" in note or "by an alignment" in note]
-    assert told, "an untrained model is not sure of anything"
-    assert "nothing left: " in told[0]
+    notes = [note for note in again.notes if "not cut" in note or "by an alignment" in note]
+    assert notes, "an untrained model is not sure of anything"
+    assert "nothing left: " in notes[0]

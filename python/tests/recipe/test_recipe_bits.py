@@ -28,10 +28,10 @@ def speech() -> SpeechData:
 def test_a_checkpoint_in_8_bits_trains(speech: SpeechData, tmp_path: Path, model: str) -> None:
     pytest.importorskip("bitsandbytes")
     base, out = str(tmp_path / "base"), tmp_path / "out"
-    asked: dict[str, Any] = {"max_steps": 1, "target_batch_size": 4, "verbose": False}
-    fine_tune(speech, model, base, **asked)
-    asked |= {"lora_rank": 4, "bits": 8, "max_steps": 3, "settings": {"learning_rate": 0.02}}
-    result = fine_tune(speech, base, out, **asked)
+    options: dict[str, Any] = {"max_steps": 1, "target_batch_size": 4, "verbose": False}
+    fine_tune(speech, model, base, **options)
+    options |= {"lora_rank": 4, "bits": 8, "max_steps": 3, "settings": {"learning_rate": 0.02}}
+    result = fine_tune(speech, base, out, **options)
     assert result.loss is not None and result.config.lora_rank == 4
     processor = build_processor(list(speech.clean().train["text"]), base)
     loaded = peft.PeftModel.from_pretrained(load_model(base, processor, bits=8), out)
@@ -42,15 +42,15 @@ def test_a_checkpoint_in_8_bits_trains(speech: SpeechData, tmp_path: Path, model
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"bits": 3, "lora_rank": 4}, "bits = 3 is not 8 or 4"),
         ({"bits": 8}, "weights of 8 bits do not train"),
         ({"bits": 8, "lora_rank": 4}, "the tiny models have none"),
     ],
 )
-def test_bits_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_bits_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         fine_tune(speech, "tiny-wav2vec2", tmp_path, verbose=False, **options)
 
 

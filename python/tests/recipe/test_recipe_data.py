@@ -59,8 +59,8 @@ def test_a_folder_with_a_manifest(tmp_path: Path, name: str) -> None:
     columns = ("file_name", "sentence") if name == "metadata.csv" else ("path", "transcript")
     write_table(tmp_path / name, [dict(zip(columns, (path.stem, text), strict=True)) for path, text in clips][::-1])
     with_endings = [dict(zip(columns, (path.name, text), strict=True)) for path, text in clips]
-    whole = loaded(tmp_path, evaluation_share=0)
-    assert column(whole.train, "text") == [text for _, text in clips][::-1], "in the manifest's order"
+    unsplit = loaded(tmp_path, evaluation_share=0)
+    assert column(unsplit.train, "text") == [text for _, text in clips][::-1], "in the manifest's order"
     write_table(tmp_path / name, with_endings)
     parted = loaded(str(tmp_path), evaluation_share=0.34)
     assert (len(parted.train), len(parted.evaluation)) == (4, 2)
@@ -73,10 +73,10 @@ def test_a_folder_with_a_manifest(tmp_path: Path, name: str) -> None:
 def test_fewer_clips_to_evaluate_with_are_drawn_by_the_seed() -> None:
     data = load_speech(digits(4, evaluated=12), progress=False)
 
-    def texts(most: int | None, seed: int = 0) -> list[str]:
-        kept = data.evaluated_with(most, seed)
-        assert kept.train is data.train
-        return list(kept.evaluation["text"]) if kept.evaluation is not None else []
+    def texts(limit: int | None, seed: int = 0) -> list[str]:
+        drawn = data.evaluated_with(limit, seed)
+        assert drawn.train is data.train
+        return list(drawn.evaluation["text"]) if drawn.evaluation is not None else []
 
     every = texts(None)
     assert data.evaluated_with(12, 0) is data.evaluated_with(50, 0) is data
@@ -197,14 +197,14 @@ def test_cleaning_leaves_out_what_says_nothing() -> None:
     assert column(cleaned.train, "text") == ["one two", "it costs 3.50"]
     assert len(cleaned.train["length"]) == 2
     assert column(data.train, "text") == texts, "the data given stays as it was"
-    told = "\n".join(cleaned.notes)
-    assert "cleaning changed 2 of 4 transcripts" in told
-    assert "2 clips without a transcript left out" in told
-    assert "1 transcript with digits" in told
+    notes = "\n".join(cleaned.notes)
+    assert "cleaning changed 2 of 4 transcripts" in notes
+    assert "2 clips without a transcript left out" in notes
+    assert "1 transcript with digits" in notes
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "kind", "told"),
+    ("name", "text", "kind", "message"),
     [
         ("m.jsonl", '{"path": "a.wav"\n', EmptyDatasetError, "1 of 1 row of m.jsonl .* m.jsonl:1: not a JSON object"),
         ("m.jsonl", "[1]\n", EmptyDatasetError, "m.jsonl:1: not a JSON object"),
@@ -225,47 +225,46 @@ def test_cleaning_leaves_out_what_says_nothing() -> None:
     ],
 )
 def test_manifests_that_cannot_be_used(
-    tmp_path: Path, name: str, text: str, kind: type[AsrConfigError], told: str
+    tmp_path: Path, name: str, text: str, kind: type[AsrConfigError], message: str
 ) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8", errors="surrogateescape")
-    with pytest.raises(kind, match=told) as caught:
+    with pytest.raises(kind, match=message) as caught:
         loaded(tmp_path / name)
     assert caught.value.hint
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="holds no clips with transcripts"):
-        loaded(tmp_path)
-    with pytest.raises(NotFoundError, match=r"'\./nowhere' does not exist"):
-        loaded("./nowhere")
-    with pytest.raises(InvalidArgumentError, match="cannot read speech from a int"):
-        loaded(3)
-    with pytest.raises(InvalidArgumentError, match=r"no split train \(splits: a, b\)"):
-        loaded(datasets.DatasetDict(a=digits(2)["train"], b=digits(2)["train"]))
-    with pytest.raises(InvalidArgumentError, match="no split 'validation'"):
-        loaded(digits(2), evaluation_split="validation")
-    with pytest.raises(InvalidArgumentError, match=r"evaluation_share = 0\.9"):
-        loaded("demo", evaluation_share=0.9)
-    with pytest.raises(UnsupportedError, match="streamed"):
-        loaded(digits(2)["train"].to_iterable_dataset())
+    splits = datasets.DatasetDict(a=digits(2)["train"], b=digits(2)["train"])
+    cases: list[tuple[Any, dict[str, Any], type[AsrConfigError], str]] = [
+        (tmp_path, {}, NotFoundError, "holds no clips with transcripts"),
+        ("./nowhere", {}, NotFoundError, r"'\./nowhere' does not exist"),
+        (3, {}, InvalidArgumentError, "cannot read speech from a int"),
+        (splits, {}, InvalidArgumentError, r"no split train \(splits: a, b\)"),
+        (digits(2), {"evaluation_split": "validation"}, InvalidArgumentError, "no split 'validation'"),
+        ("demo", {"evaluation_share": 0.9}, InvalidArgumentError, r"evaluation_share = 0\.9"),
+        (digits(2)["train"].to_iterable_dataset(), {}, UnsupportedError, "streamed"),
+    ]
+    for source, options, kind, message in cases:
+        with pytest.raises(kind, match=message):
+            loaded(source, **options)
 
 
 def test_the_hub_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
     def load_dataset(*names: Any, split: Any = None, token: Any = None) -> Any:
-        asked.append((*names, split, token))
+        calls.append((*names, split, token))
         return digits(4, 2) if split is None else digits(4, 2)[split]
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     assert len(loaded("someone/speech", name="de", token="t").evaluation) == 2
-    assert asked == [("someone/speech", "de", None, "t")]
+    assert calls == [("someone/speech", "de", None, "t")]
     assert len(loaded("speech", split="test", evaluation_split="train").evaluation) == 4
-    assert asked[1:] == [("speech", None, "test", None), ("speech", None, "train", None)]
+    assert calls[1:] == [("speech", None, "test", None), ("speech", None, "train", None)]
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "hint"),
+    ("error", "message", "hint"),
     [
         (ConnectionError("Couldn't reach the Hub"), "the Hub cannot be reached", "needs no network"),
         (OSError("401 Client Error: gated repo"), "needs a token that may read it", "set HF_TOKEN"),
@@ -275,13 +274,13 @@ def test_the_hub_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_keeps_the_hub_from_giving(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, told: str, hint: str
+    monkeypatch: pytest.MonkeyPatch, error: Exception, message: str, hint: str
 ) -> None:
     def load_dataset(*_: Any, **__: Any) -> Any:
         raise error
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     monkeypatch.setattr("asrconfig_go._base.hub_downloads.offline", lambda: False)
-    with pytest.raises(AsrConfigError, match=f"'x/y'.*{told}") as caught:
+    with pytest.raises(AsrConfigError, match=f"'x/y'.*{message}") as caught:
         loaded("x/y")
     assert hint in caught.value.hint

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
+from asrconfig_go.loading import load_audio
+from asrconfig_go.loading.prompted_batches import with_transcripts, without_transcripts
 from asrconfig_go.recipe import (
     FineTuneResult,
     SpeechData,
@@ -56,9 +58,9 @@ def rows_of(speech: SpeechData, count: int = 3, texts: bool = True) -> list[dict
 
 
 def trained(speech: SpeechData, output: Path, model: str, **options: Any) -> FineTuneResult:
-    asked: dict[str, Any] = {"max_steps": 4, "target_batch_size": 4, "verbose": False, **options}
-    settings = {"save_steps": 1, "eval_strategy": "no", "report_to": [], **asked.pop("settings", {})}
-    return fine_tune(speech, model, output, settings=settings, **asked)
+    arguments: dict[str, Any] = {"max_steps": 4, "target_batch_size": 4, "verbose": False, **options}
+    settings = {"save_steps": 1, "eval_strategy": "no", "report_to": [], **arguments.pop("settings", {})}
+    return fine_tune(speech, model, output, settings=settings, **arguments)
 
 
 @pytest.mark.parametrize(
@@ -117,47 +119,37 @@ def test_labels_of_an_audio_llm_are_the_transcripts_alone(speech: SpeechData) ->
         assert labels[counted][-1] == end
         assert torch.equal(ids[counted], labels[counted])
         assert not (counted & (ids == model.config.audio_token_id)).any() and not (counted & (mask == 0)).any()
-    own = processor.apply_transcription_request([load(row["audio"]) for row in rows])
+    own = processor.apply_transcription_request([load_audio(row["audio"]) for row in rows])
     assert torch.equal(own["input_ids"], prompt["input_ids"]), "generation begins from the processor's own prompt"
-    for one, mask, whole in zip(own["input_ids"], own["attention_mask"], batch["input_ids"], strict=True):
+    for one, mask, sequence in zip(own["input_ids"], own["attention_mask"], batch["input_ids"], strict=True):
         length = int(mask.sum())
-        assert torch.equal(one[mask.bool()], whole[:length])
+        assert torch.equal(one[mask.bool()], sequence[:length])
     assert "labels" not in prompt
     assert model(**batch).loss.isfinite()
-
-
-def load(audio: Any) -> Any:
-    from asrconfig_go.loading import load_audio
-
-    return load_audio(audio)
 
 
 @LLM
 def test_a_language_is_written_into_the_prompt(speech: SpeechData) -> None:
     processor, model = made("tiny-qwen3-asr", speech)
-    plain, asked = (make_collator(processor, model, language=spoken)(rows_of(speech, 1)) for spoken in (None, "en"))
-    text = processor.tokenizer.decode(asked["input_ids"][0])
+    plain, english = (make_collator(processor, model, language=spoken)(rows_of(speech, 1)) for spoken in (None, "en"))
+    text = processor.tokenizer.decode(english["input_ids"][0])
     assert "language English<asr_text>" in text.replace("<asr_text> ", "<asr_text>")
-    assert torch.equal(asked["labels"][asked["labels"] != -100], plain["labels"][plain["labels"] != -100])
+    assert torch.equal(english["labels"][english["labels"] != -100], plain["labels"][plain["labels"] != -100])
 
 
 @LLM
 def test_prompts_are_found_again_in_a_batch_to_train_on(speech: SpeechData) -> None:
-    from asrconfig_go.loading.prompted_batches import without_transcripts
-
     processor, model = made("tiny-qwen3-asr", speech)
     collate = make_collator(processor, model)
     batch, prompt = collate(rows_of(speech)), collate(rows_of(speech, texts=False))
-    found = without_transcripts(batch, processor.tokenizer.pad_token_id)
-    assert found.keys() == prompt.keys()
+    prompts = without_transcripts(batch, processor.tokenizer.pad_token_id)
+    assert prompts.keys() == prompt.keys()
     for name, value in prompt.items():
-        assert torch.equal(found[name], value), name
+        assert torch.equal(prompts[name], value), name
 
 
 def test_a_decoder_with_a_prompt_learns_what_follows_it() -> None:
     """As Canary's and Cohere's: both inputs of the decoder are one place apart, and the prompt is found again."""
-    from asrconfig_go.loading.prompted_batches import with_transcripts, without_transcripts
-
     prompt = {"input_features": torch.zeros(2, 3), "decoder_input_ids": torch.tensor([[7, 8, 9], [7, 8, 9]])}
     batch = with_transcripts(prompt, [[4, 5, 3], [6, 3]], pad=2)
     assert batch["decoder_input_ids"].tolist() == [[7, 8, 9, 4, 5], [7, 8, 9, 6, 2]]
@@ -169,7 +161,7 @@ def test_a_decoder_with_a_prompt_learns_what_follows_it() -> None:
 def test_a_transducer_has_the_batch_of_its_processor(speech: SpeechData) -> None:
     processor, model = made("tiny-parakeet-tdt", speech)
     rows = rows_of(speech)
-    clips, texts = [load(row["audio"]) for row in rows], [row["text"] for row in rows]
+    clips, texts = [load_audio(row["audio"]) for row in rows], [row["text"] for row in rows]
     own = processor(clips, text=texts, sampling_rate=16_000)
     batch = make_collator(processor, model)(rows)
     assert batch.keys() == own.keys()
@@ -204,13 +196,13 @@ def test_an_interrupted_training_goes_on_exactly(model: str, speech: SpeechData,
                 raise KeyboardInterrupt
 
     evaluated = {"eval_strategy": "steps", "eval_steps": 4}
-    whole = trained(speech, tmp_path / "whole", model, settings=evaluated)
-    assert whole.wer is not None and whole.loss is not None and len(whole.samples) == 3
+    uninterrupted = trained(speech, tmp_path / "whole", model, settings=evaluated)
+    assert uninterrupted.wer is not None and uninterrupted.loss is not None and len(uninterrupted.samples) == 3
     with pytest.raises(KeyboardInterrupt):
         trained(speech, tmp_path / "cut", model, settings=evaluated, callbacks=[Cut()])
     resumed = trained(speech, tmp_path / "cut", model, settings=evaluated, resume=True)
     assert resumed.training.resumed_from.endswith("checkpoint-2")
-    assert resumed.wer == whole.wer
+    assert resumed.wer == uninterrupted.wer
     ours, theirs = (safetensors.load_file(tmp_path / name / "model.safetensors") for name in ("cut", "whole"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
@@ -233,7 +225,7 @@ def test_a_saved_transducer_transcribes_in_a_pipeline(speech: SpeechData, tmp_pa
     trained(speech, tmp_path, "tiny-parakeet-tdt", max_steps=1)
     warnings.filterwarnings("ignore", message="Using the model-agnostic default")  # the pipeline's own
     pipe = transformers.pipeline("automatic-speech-recognition", str(tmp_path), device="cpu")
-    assert isinstance(pipe(load(speech.train[0]["audio"]))["text"], str)
+    assert isinstance(pipe(load_audio(speech.train[0]["audio"]))["text"], str)
 
 
 @pytest.mark.slow

@@ -28,13 +28,13 @@ def speech() -> SpeechData:
 
 
 def trained(speech: SpeechData, output: Path, model: str, **options: Any) -> FineTuneResult:
-    asked: dict[str, Any] = {"lora_rank": 8, "max_steps": 3, "target_batch_size": 4, "verbose": False, **options}
-    return fine_tune(speech, model, output, **asked)
+    settings: dict[str, Any] = {"lora_rank": 8, "max_steps": 3, "target_batch_size": 4, "verbose": False, **options}
+    return fine_tune(speech, model, output, **settings)
 
 
 def weights(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = safetensors.load_file(folder / "adapter_model.safetensors")
-    return found
+    tensors: dict[str, Any] = safetensors.load_file(folder / "adapter_model.safetensors")
+    return tensors
 
 
 class Watch(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
@@ -57,9 +57,9 @@ def logits(model: Any) -> Any:
     torch.manual_seed(0)
     kind = type(model.get_base_model()).__name__
     audio = torch.randn(2, 40, 500) if kind.startswith("Whisper") else torch.randn(2, 8000)
-    given = {"decoder_input_ids": torch.tensor([[1, 2], [3, 4]])} if kind.startswith("Whisper") else {}
+    inputs = {"decoder_input_ids": torch.tensor([[1, 2], [3, 4]])} if kind.startswith("Whisper") else {}
     with torch.no_grad():
-        return model.eval()(audio, **given).logits
+        return model.eval()(audio, **inputs).logits
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -84,9 +84,9 @@ def test_interrupted_adapters_go_on_exactly(speech: SpeechData, tmp_path: Path, 
         trained(speech, tmp_path / "cut", model, callbacks=[Watch(2)])
     resumed = trained(speech, tmp_path / "cut", model, resume=True, lora_rank=0)
     assert resumed.training.resumed_from.endswith("checkpoint-2")
-    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
-    assert whole.keys() == cut.keys()
-    assert all(torch.equal(cut[name], value) for name, value in whole.items())
+    uninterrupted, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert uninterrupted.keys() == cut.keys()
+    assert all(torch.equal(cut[name], value) for name, value in uninterrupted.items())
     with pytest.raises(InvalidArgumentError, match="lora_rank is 4, and that of the plan is 8"):
         trained(speech, tmp_path / "cut", model, resume=True, lora_rank=4)
     with pytest.raises(InvalidArgumentError, match=r"holds an earlier training \(checkpoint-2"):
@@ -97,6 +97,6 @@ def test_the_commands(tmp_path: Path) -> None:
     plan, out = tmp_path / "plan.json", tmp_path / "out"
     assert main(["plan", "--data", "demo", "--model", MODELS[0], "--lora", "4", "--output", str(plan), "--quiet"]) == 0
     assert TrainingConfig.load(plan).lora_rank == 4
-    asked = ["train", "--data", "demo", "--model", MODELS[0], "--max-steps", "1", "--out", str(out)]
-    assert main([*asked, "--config", str(plan)]) == 0
+    command = ["train", "--data", "demo", "--model", MODELS[0], "--max-steps", "1", "--out", str(out)]
+    assert main([*command, "--config", str(plan)]) == 0
     assert any(name.endswith("lora_A.weight") and w.shape[0] == 4 for name, w in weights(out).items())

@@ -15,7 +15,6 @@ from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumen
 from asrconfig_go.recipe import (
     SpeechData,
     build_processor,
-    labelling,
     load_model,
     load_speech,
     make_collator,
@@ -84,39 +83,6 @@ def test_a_vocabulary_goes_round(pair: tuple[Any, Any], speech: SpeechData, tmp_
     assert [again.tokenizer(text).input_ids for text in texts] == ids
 
 
-def test_many_transcripts_are_tokenized_by_several_processes(
-    speech: SpeechData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    processor = build_processor(column(speech.train, "text"), "wav2vec2")
-    alone = column(prepare(speech, processor).train, "labels")
-    monkeypatch.setattr(labelling, "_processes", lambda texts, tokenizer: 2)
-    monkeypatch.setattr(labelling, "_AT_ONCE", 1)
-    assert column(prepare(speech, processor).train, "labels") == alone
-
-
-@pytest.mark.parametrize(
-    ("texts", "fast", "start", "ranks", "processes"),
-    [
-        (19_999, False, "fork", 1, 1),
-        (20_000, False, "fork", 1, 2),
-        (70_000, False, "fork", 1, 7),
-        (999_999, False, "fork", 1, 7),
-        (999_999, False, "fork", 2, 3),
-        (999_999, False, "fork", 8, 1),
-        (999_999, True, "fork", 1, 1),
-        (999_999, False, "spawn", 1, 1),
-    ],
-)
-def test_processes_that_tokenize(
-    texts: int, fast: bool, start: str, ranks: int, processes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machine = SimpleNamespace(cpu=SimpleNamespace(usable_cores=7.5))
-    monkeypatch.setattr(labelling, "HardwareProfile", SimpleNamespace(detect=lambda: machine))
-    monkeypatch.setattr("multiprocessing.get_start_method", lambda: start)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", f"{ranks}")
-    assert labelling._processes(texts, SimpleNamespace(is_fast=fast)) == processes
-
-
 def test_greedy_ctc_texts() -> None:
     processor = build_processor(["ab c"], "wav2vec2")  # | a b c are 1 to 4
     rows = [[0, 2, 2, 0, 2, 3, 3], [1, 2, 1, 0, 1, 4, -100], [0, 0, 0], [2, 5, 99]]
@@ -124,29 +90,21 @@ def test_greedy_ctc_texts() -> None:
     assert texts_of(processor, [[2, 2, 3]], merged=False) == ["aab"]
 
 
-def test_word_error_rates_of_ids_and_logits() -> None:
+def test_word_error_rates_of_ids_and_logits_and_of_batches() -> None:
+    """Batches come as a Trainer with ``batch_eval_metrics`` passes them, twice: for two evaluations."""
     processor = build_processor(["ab c"], "wav2vec2")
     labels = np.array([[2, 3, 1, 4], [2, 3, -100, -100]])
     frames = np.array([[2, 0, 3, 1, 1, 4], [2, 2, 4, -100, -100, -100]])
     rates = word_error_rates(processor)
-    told = rates(SimpleNamespace(predictions=frames, label_ids=labels))
-    assert told == {"wer": pytest.approx(1 / 3), "cer": pytest.approx(1 / 6)}
+    metrics = rates(SimpleNamespace(predictions=frames, label_ids=labels))
+    assert metrics == {"wer": pytest.approx(1 / 3), "cer": pytest.approx(1 / 6)}
     logits = np.eye(6)[np.where(frames < 0, 0, frames)]
-    assert rates(SimpleNamespace(predictions=(logits, None), label_ids=labels)) == told
-
-
-def test_word_error_rates_of_batches_are_those_of_all() -> None:
-    """As a Trainer with ``batch_eval_metrics`` asks for them, once more after a first evaluation."""
-    processor = build_processor(["ab c"], "wav2vec2")
-    labels = np.array([[2, 3, 1, 4], [2, 3, -100, -100]])
-    frames = np.array([[2, 0, 3, 1, 1, 4], [2, 2, 4, -100, -100, -100]])
-    rates = word_error_rates(processor)
-    whole = rates(SimpleNamespace(predictions=frames, label_ids=labels))
+    assert rates(SimpleNamespace(predictions=(logits, None), label_ids=labels)) == metrics
     for _ in range(2):
         first = SimpleNamespace(predictions=torch.tensor(frames[:1]), label_ids=torch.tensor(labels[:1]))
         assert rates(first, compute_result=False) == {}
         last = SimpleNamespace(predictions=torch.tensor(frames[1:]), label_ids=torch.tensor(labels[1:]))
-        assert rates(last, compute_result=True) == whole
+        assert rates(last, compute_result=True) == metrics
 
 
 def _letters_first() -> Any:
@@ -165,10 +123,10 @@ def _padded(rows: list[Any]) -> Any:
     """Batches of one clip as a Trainer concatenates them, or as it gives them with eval_do_concat_batches=False."""
     from transformers.trainer_pt_utils import nested_concat
 
-    whole = rows[0]
+    joined = rows[0]
     for row in rows[1:]:
-        whole = nested_concat(whole, row, padding_index=-100)
-    return whole
+        joined = nested_concat(joined, row, padding_index=-100)
+    return joined
 
 
 @pytest.mark.parametrize("kind", ["ids", "logits", "tuple", "half", "tensor"])
@@ -177,12 +135,12 @@ def test_padding_of_an_evaluation_is_no_token(kind: str, concatenated: bool) -> 
     frames = [np.array([[0, 5, 1, 1]]), np.array([[2, 3, 0, 5, 0, 2]]), np.array([[1]])]
     labels = [np.array([[0, 1]]), np.array([[2, 3, 0, 0, 2]]), np.array([[1]])]
     logits = [9 * np.eye(6, dtype=np.float16 if kind == "half" else np.float32)[row] - 4 for row in frames]
-    given: list[Any] = frames if kind == "ids" else logits
+    outputs: list[Any] = frames if kind == "ids" else logits
     if kind == "tensor":
-        given = [torch.as_tensor(row) for row in given]
+        outputs = [torch.as_tensor(row) for row in outputs]
     if kind == "tuple":
-        given = [(row, np.ones((1, row.shape[1], 2))) for row in given]
-    predictions, label_ids = (_padded(given), _padded(labels)) if concatenated else (given, labels)
+        outputs = [(row, np.ones((1, row.shape[1], 2))) for row in outputs]
+    predictions, label_ids = (_padded(outputs), _padded(labels)) if concatenated else (outputs, labels)
     rates = word_error_rates(_letters_first())
     assert rates(SimpleNamespace(predictions=predictions, label_ids=label_ids)) == {"wer": 0.0, "cer": 0.0}
 
@@ -191,8 +149,8 @@ def test_what_whisper_says_after_its_end_is_no_text() -> None:
     processor = build_processor(TEXTS, "tiny-whisper")
     tokenizer = processor.tokenizer
     labels = [np.array([tokenizer(text).input_ids]) for text in ("three", "one two one two")]
-    said = [np.concatenate([row, np.full((1, 3), row[0, -2])], axis=1) for row in labels]
-    logits = [np.eye(len(tokenizer), dtype=np.float32)[row] for row in said]
+    predictions = [np.concatenate([row, np.full((1, 3), row[0, -2])], axis=1) for row in labels]
+    logits = [np.eye(len(tokenizer), dtype=np.float32)[row] for row in predictions]
     rates = word_error_rates(processor)
     perfect = rates(SimpleNamespace(predictions=(_padded(logits), None), label_ids=_padded(labels)))
     assert perfect == {"wer": 0.0, "cer": 0.0}
@@ -208,7 +166,7 @@ def test_models_depend_on_their_seed_alone(pair: tuple[Any, Any]) -> None:
     torch.manual_seed(3)
     same, other = load_model(name, processor), load_model(name, processor, seed=1)
     assert torch.equal(torch.rand(1), expected), "torch's random state is left alone"
-    weights = [torch.cat([p.flatten() for p in each.parameters()]) for each in (model, same, other)]
+    weights = [torch.cat([p.flatten() for p in built.parameters()]) for built in (model, same, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 
@@ -308,10 +266,10 @@ def test_a_checkpoint_gets_a_head_for_the_vocabulary(checkpoints: Path, name: st
 
 def test_a_tuned_checkpoint_keeps_a_vocabulary_that_is_enough(checkpoints: Path) -> None:
     folder = str(checkpoints / "tuned")
-    kept = build_processor(["three"], folder)
-    assert kept.tokenizer.get_vocab() == build_processor(TEXTS, "wav2vec2").tokenizer.get_vocab()
-    weights = load_model("tiny-wav2vec2", kept).lm_head.weight
-    assert torch.equal(load_model(folder, kept).lm_head.weight, weights)
+    processor = build_processor(["three"], folder)
+    assert processor.tokenizer.get_vocab() == build_processor(TEXTS, "wav2vec2").tokenizer.get_vocab()
+    weights = load_model("tiny-wav2vec2", processor).lm_head.weight
+    assert torch.equal(load_model(folder, processor).lm_head.weight, weights)
     other = build_processor(["xyz"], folder)
     assert "x" in other.tokenizer.get_vocab()
     assert load_model(folder, other).lm_head.out_features == len(other.tokenizer)
@@ -345,11 +303,7 @@ def test_what_does_not_go_together(checkpoints: Path, tmp_path: Path) -> None:
     (tmp_path / "empty" / "config.json").write_text('{"model_type": "wav2vec2"}')
     cases: list[tuple[Any, type[AsrConfigError], str]] = [
         (lambda: build_processor(["", " "], "wav2vec2"), InvalidArgumentError, "no transcript to make"),
-        (
-            lambda: build_processor(TEXTS, str(tmp_path / "bert")),
-            UnsupportedError,
-            "is a bert, which no class",
-        ),
+        (lambda: build_processor(TEXTS, str(tmp_path / "bert")), UnsupportedError, "is a bert, which no class"),
         (lambda: build_processor(TEXTS, str(tmp_path / "none")), CorruptFileError, "no model_type"),
         (lambda: build_processor(TEXTS, str(tmp_path / "empty")), CorruptFileError, "cannot be loaded"),
         (
@@ -358,7 +312,7 @@ def test_what_does_not_go_together(checkpoints: Path, tmp_path: Path) -> None:
             "does not belong to",
         ),
     ]
-    for call, kind, told in cases:
-        with pytest.raises(kind, match=told) as caught:
+    for call, kind, message in cases:
+        with pytest.raises(kind, match=message) as caught:
             call()
         assert caught.value.hint

@@ -40,8 +40,8 @@ def trained(speech: Any, output: Path, model: str = MODELS[0], **options: Any) -
 
 
 def weights(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = safetensors.load_file(folder / "model.safetensors")
-    return found
+    tensors: dict[str, Any] = safetensors.load_file(folder / "model.safetensors")
+    return tensors
 
 
 def at_step(step: int, act: Any) -> Any:
@@ -55,18 +55,19 @@ def at_step(step: int, act: Any) -> Any:
     return Acting()
 
 
+@pytest.mark.slow
 def test_a_deadline_leaves_a_checkpoint_that_is_resumed_to_the_end(
     speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = "asrconfig_go.training.deadline_callback.DeadlineCallback._late"
-    whole = trained(speech, tmp_path / "whole")
+    uninterrupted = trained(speech, tmp_path / "whole")
     monkeypatch.setattr(late, lambda _, __, state, ___: state.global_step >= 2)
     stopped = trained(speech, tmp_path / "out", save_by="1h")
     assert "2 of 3 steps; saved" in repr(stopped) and "asrconfig train … --resume" in repr(stopped)
     assert stopped.wer is None and not (tmp_path / "out" / "model.safetensors").exists()
     monkeypatch.undo()
     resumed = trained(speech, tmp_path / "out", resume=True, save_by="24h")
-    assert resumed.training.resumed_from.endswith("checkpoint-2") and resumed.wer == whole.wer
+    assert resumed.training.resumed_from.endswith("checkpoint-2") and resumed.wer == uninterrupted.wer
     ours, theirs = weights(tmp_path / "out"), weights(tmp_path / "whole")
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
@@ -84,25 +85,22 @@ def interrupt(_: Any) -> None:
 def test_an_interrupted_training_goes_on_exactly(
     speech: SpeechData, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    whole = trained(speech, tmp_path / "whole", model)
-    assert whole.training.steps == 3
-    assert whole.wer is not None
-    assert whole.wer_before is not None
-    assert whole.loss is not None
-    assert len(whole.samples) == 3
+    uninterrupted = trained(speech, tmp_path / "whole", model)
+    assert uninterrupted.training.steps == len(uninterrupted.samples) == 3
+    assert None not in (uninterrupted.wer, uninterrupted.wer_before, uninterrupted.loss)
     with pytest.raises(KeyboardInterrupt):
         trained(speech, tmp_path / "cut", model, callbacks=[at_step(2, interrupt)], verbose=True)
-    told = capsys.readouterr().out
-    assert f"Stopped at step 2 of 3: {tmp_path / 'cut' / 'checkpoint-2'} is complete" in told
-    assert "continue with the same call with resume=True (asrconfig train … --resume)" in told
+    printed = capsys.readouterr().out
+    assert f"Stopped at step 2 of 3: {tmp_path / 'cut' / 'checkpoint-2'} is complete" in printed
+    assert "continue with the same call with resume=True (asrconfig train … --resume)" in printed
     assert not (tmp_path / "cut" / "model.safetensors").exists()
     resumed = trained(speech, tmp_path / "cut", model, resume=True)
     assert resumed.training.resumed_from.endswith("checkpoint-2")
-    assert resumed.wer == whole.wer
-    expected, found = weights(tmp_path / "whole"), weights(tmp_path / "cut")
-    assert expected.keys() == found.keys()
+    assert resumed.wer == uninterrupted.wer
+    expected, actual = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert expected.keys() == actual.keys()
     for name, value in expected.items():
-        assert torch.equal(found[name], value), name
+        assert torch.equal(actual[name], value), name
 
 
 def test_a_run_is_evaluated_and_saved_as_planned(speech: SpeechData, tmp_path: Path) -> None:
@@ -122,20 +120,20 @@ def test_evaluations_during_training_take_the_planned_clips(
     speech: SpeechData, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same ones each time, and all in the end."""
-    seen: list[tuple[int, list[Any]]] = []
+    evaluations: list[tuple[int, list[Any]]] = []
 
     class Seeing(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
         def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             clips = kwargs["eval_dataloader"].dataset
-            seen.append((state.global_step, list(clips["labels"])))
+            evaluations.append((state.global_step, list(clips["labels"])))
 
     settings = {"eval_strategy": "steps", "eval_steps": 1, "eval_samples": 2, "per_device_eval_batch_size": 8}
     result = trained(
         speech, tmp_path / "out", model, max_steps=2, settings=settings, callbacks=[Seeing()], verbose=True
     )
-    assert [(step, len(clips)) for step, clips in seen] == [(1, 2), (2, 2), (2, 3)]
-    assert seen[0][1] == seen[1][1]
-    assert all(clip in seen[2][1] for clip in seen[0][1])
+    assert [(step, len(clips)) for step, clips in evaluations] == [(1, 2), (2, 2), (2, 3)]
+    assert evaluations[0][1] == evaluations[1][1]
+    assert all(clip in evaluations[2][1] for clip in evaluations[0][1])
     note = "evaluations during training take 2 of 3 clips, drawn at random; the last one takes all"
     assert note in result.notes and note in capsys.readouterr().out
     assert TrainingConfig.load(tmp_path / "out" / "training_config.json").eval_samples == 2
@@ -169,16 +167,14 @@ def test_the_folder_holds_all_that_is_needed(
     assert not list(tmp_path.glob(".saving*"))
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_trained_further(speech: SpeechData, tmp_path: Path) -> None:
     trained(speech, tmp_path / "first")
-    again = trained(
-        speech, tmp_path / "second", str(tmp_path / "first"), max_steps=1, settings={"learning_rate": 1e-12}
-    )
+    settings = {"learning_rate": 1e-12}
+    again = trained(speech, tmp_path / "second", str(tmp_path / "first"), max_steps=1, settings=settings)
     assert again.model == str(tmp_path / "first")
     first, second = weights(tmp_path / "first"), weights(tmp_path / "second")
-    assert torch.allclose(first["lm_head.weight"], second["lm_head.weight"], atol=1e-6), (
-        "its vocabulary and head are kept"
-    )
+    assert torch.allclose(first["lm_head.weight"], second["lm_head.weight"], atol=1e-6), "its head is kept"
 
 
 def test_an_earlier_training_is_never_overwritten(speech: SpeechData, tmp_path: Path) -> None:
@@ -205,11 +201,11 @@ def full(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         return
     real = torch.save
 
-    def save(state: Any, path: Any, *given: Any, **options: Any) -> None:
+    def save(state: Any, path: Any, *args: Any, **options: Any) -> None:
         if "checkpoint-3" in str(path):
             Path(path).write_bytes(b"begun")
             raise OSError(errno.ENOSPC, "No space left on device")
-        real(state, path, *given, **options)
+        real(state, path, *args, **options)
 
     monkeypatch.setattr(torch, "save", save)
     yield tmp_path / "out"
@@ -247,7 +243,7 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"max_steps": 0}, "max_steps = 0 trains nothing"),
         ({"epochs": 0.0, "max_steps": None}, "epochs = 0.0 trains nothing"),
@@ -258,8 +254,8 @@ def test_an_output_that_cannot_be_written_is_said_before_anything_else(tmp_path:
         ({"settings": {"optimizer": 3}}, "optimizer = 3 is not one of"),
     ],
 )
-def test_options_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(AsrConfigError, match=told):
+def test_options_that_cannot_be(speech: SpeechData, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(AsrConfigError, match=message):
         trained(speech, tmp_path, **options)
 
 
@@ -292,8 +288,8 @@ def test_pushing(speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert str(result).endswith(result.pushed)
     monkeypatch.setattr("huggingface_hub.HfApi", Hub)
     monkeypatch.setattr("asrconfig_go.recipe.hub.offline", lambda: False)
-    told = push_to_hub(tmp_path / "digits", token="secret")
-    assert told == "pushed to https://hub/me/digits (private)"
+    message = push_to_hub(tmp_path / "digits", token="secret")
+    assert message == "pushed to https://hub/me/digits (private)"
     token, repo, options, target, files = Hub.uploaded
     assert (token, repo, target, options["private"]) == ("secret", "digits", "me/digits", True)
     assert {"model.safetensors", "config.json", "vocab.json", "README.md", "training_config.json"} <= set(files)
@@ -325,6 +321,7 @@ def test_pushing_named_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         output_folder(tmp_path / "run", False)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     digits(8, 2).save_to_disk(tmp_path / "data")
     capsys.readouterr()

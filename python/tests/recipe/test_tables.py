@@ -120,24 +120,24 @@ def test_every_reader_gives_the_same(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "what"),
+    ("file", "content", "message"),
     [
         ("m.csv", "path,text,who\nc0.wav,one,me\nc1.wav,two, due,me\n", r"m.csv:3: has 4 fields in 3 columns"),
         ("m.csv", "path,text\nc0.wav,one\n,two\n", r"m.csv:3: has no path in column 1 of 2"),
         ("m.jsonl", '{"path":"c0.wav","text":"one"}\nnope\n', r"m.jsonl:2: not a JSON object"),
     ],
 )
-def test_rows_that_cannot_be_read_are_named_and_left_out(folder: Path, file: str, content: str, what: str) -> None:
+def test_bad_rows_are_named_and_left_out(folder: Path, file: str, content: str, message: str) -> None:
     (folder / file).write_text(content)
     assert same(folder / file) == [(0.5, "one")]
     notes = load_speech(folder / file, evaluation_share=0, progress=False).notes
-    assert notes[0].startswith(f"1 of 2 rows of {file} cannot be read and is left out: {what}")
+    assert notes[0].startswith(f"1 of 2 rows of {file} cannot be read and is left out: {message}")
     bad = ac.scan_audio(folder / file, progress=False).profile.bad_files[0]
-    assert f"{Path(bad.path).name}: {bad.error}".startswith(what)
+    assert f"{Path(bad.path).name}: {bad.error}".startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("content", "kind", "what"),
+    ("content", "kind", "message"),
     [
         ("path,text\nc0.wav,one\nc1.wav,café\n".encode("cp1252"), CorruptFileError, r"line 3: .* not UTF-8 .*0xe9"),
         ("path,text\nc0.wav,one\n".encode("utf-16"), UnsupportedError, "m.csv is UTF-16"),
@@ -145,11 +145,13 @@ def test_rows_that_cannot_be_read_are_named_and_left_out(folder: Path, file: str
     ],
     ids=["Windows-1252", "UTF-16", "old Macintosh"],
 )
-def test_every_reader_names_the_same_fault(folder: Path, content: bytes, kind: type[AsrConfigError], what: str) -> None:
+def test_every_reader_names_the_same_fault(
+    folder: Path, content: bytes, kind: type[AsrConfigError], message: str
+) -> None:
     (folder / "m.csv").write_bytes(content)
     readers: list[Callable[[Any], Any]] = [scanned, checked, loaded, planned]
     for reader in readers:
-        with pytest.raises(kind, match=what) as caught:
+        with pytest.raises(kind, match=message) as caught:
             reader(folder / "m.csv")
         assert "save it" in caught.value.hint
 

@@ -6,16 +6,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.batching.batch_lengths import Extent  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard.memory_budget import MemoryBudget  # noqa: E402
-from asrconfig_go.memory import MemoryModel  # noqa: E402
-from speech_models import wav2vec2  # noqa: E402
-from uneven_clips import Run  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.batching.batch_lengths import Extent
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.guard.memory_budget import MemoryBudget
+from asrconfig_go.memory import MemoryModel
+from speech_models import wav2vec2
+from uneven_clips import Run
 
 
 class Fake:

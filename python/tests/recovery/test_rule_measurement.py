@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from torch.nn.functional import ctc_loss, mse_loss  # noqa: E402
-from transformers import (  # noqa: E402
+import torch
+from torch.nn.functional import ctc_loss, mse_loss
+from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
     Speech2TextConfig,
@@ -20,16 +17,16 @@ from transformers import (  # noqa: E402
     Trainer,
     TrainingArguments,
 )
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
+from transformers.trainer_callback import TrainerCallback
 
-from asrconfig_go.batching.padding import trimmed  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Points, Regression, notes_of, running_short, tiny_trainer  # noqa: E402
+from asrconfig_go.batching.padding import trimmed
+from asrconfig_go.guard import attach
+from tiny_training import OUT_OF_MEMORY, Points, Regression, notes_of, running_short, tiny_trainer
 
 TEXTS = [[3, 4, 5, 6], [3], [4, 5], [6, 3, 5]]
 
 
-class Tagger(torch.nn.Module):  # type: ignore[misc, name-defined]
+class Tagger(torch.nn.Module):  # type: ignore[misc]
     """An own model for CTC: frames of four features, six symbols; each loss is a mean of clips' or of symbols'."""
 
     def __init__(self, mean: str) -> None:
@@ -42,11 +39,11 @@ class Tagger(torch.nn.Module):  # type: ignore[misc, name-defined]
             return {"loss": torch.nn.functional.cross_entropy(logits[:, :4].flatten(0, 1), labels.flatten())}
         counts = (labels != -100).sum(1)
         frames = torch.full((len(x),), x.shape[1])
-        found = ctc_loss(logits.log_softmax(-1).transpose(0, 1), labels.clamp(min=0), frames, counts, reduction="mean")
-        return {"loss": found}
+        loss = ctc_loss(logits.log_softmax(-1).transpose(0, 1), labels.clamp(min=0), frames, counts, reduction="mean")
+        return {"loss": loss}
 
 
-class Texts(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
+class Texts(torch.utils.data.Dataset):  # type: ignore[misc]
     """``equal`` of them have four symbols; the others one to four."""
 
     def __init__(self, size: int, equal: int) -> None:
@@ -77,14 +74,14 @@ def arguments(output: Path, batch: int, accumulation: int = 1, **settings: Any) 
     )  # fmt: skip
 
 
-def hungry(model: Any, times: int, most: int) -> list[int]:
-    """Let memory run out ``times`` times for more than ``most`` samples; the sizes of batches from now on."""
+def hungry(model: Any, times: int, limit: int) -> list[int]:
+    """Let memory run out ``times`` times for more than ``limit`` samples; the sizes of batches from now on."""
     sizes: list[int] = []
     failures = [times]
 
     def begin(module: Any, args: Any, kwargs: Any) -> None:
         sizes.append(len(kwargs["labels"]))
-        if failures[0] and module.training and sizes[-1] > most:
+        if failures[0] and module.training and sizes[-1] > limit:
             failures[0] -= 1
             raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
 
@@ -93,13 +90,13 @@ def hungry(model: Any, times: int, most: int) -> list[int]:
 
 
 def tagged(
-    output: Path, mean: str, data: Any, batch: int, accumulation: int = 1, *, most: int = 0, times: int = 0,
+    output: Path, mean: str, data: Any, batch: int, accumulation: int = 1, *, limit: int = 0, times: int = 0,
     guarded: bool = True, **options: Any,
 ) -> Any:  # fmt: skip
     torch.manual_seed(0)
     model = Tagger(mean)
     trainer = InOrder(model, arguments(output, batch, accumulation), train_dataset=data)
-    sizes = hungry(model, times, most)
+    sizes = hungry(model, times, limit)
     trainer.start = model.out.weight.detach().clone()
     trainer.guard = attach(trainer, **options) if guarded else None
     trainer.train()
@@ -125,7 +122,7 @@ def test_batches_of_one_sample_are_weighted_by_a_given_rule_alone(tmp_path: Path
 @pytest.mark.parametrize(("mean", "rule"), [("clips", "mean"), ("symbols", "token_mean")])
 def test_a_rule_that_equal_labels_do_not_tell_is_measured_again(tmp_path: Path, mean: str, rule: str) -> None:
     data = Texts(32, equal=20)
-    got = tagged(tmp_path, mean, data, 4, most=2, times=2)
+    got = tagged(tmp_path, mean, data, 4, limit=2, times=2)
     assert got.guard.rule == rule
     assert [event.global_step for event in got.guard.events] == [0]
     assert apart(got, tagged(tmp_path, mean, data, 4, guarded=False)) < 1e-5
@@ -134,7 +131,7 @@ def test_a_rule_that_equal_labels_do_not_tell_is_measured_again(tmp_path: Path, 
 def test_one_sample_that_ran_out_of_memory_needs_no_rule(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Of a stream, whose batches of one sample show none."""
 
-    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
+    class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
         def __iter__(self) -> Any:
             return iter(Texts(8, equal=0))
 
@@ -169,7 +166,7 @@ def test_micro_batches_without_labels_count_nothing(tmp_path: Path) -> None:
 def test_measurements_become_rare(tmp_path: Path) -> None:
     """With each of the first 16 batches that are split, then with the 32nd, 64th …"""
     measured, steps = [], 0
-    got = tagged(tmp_path, "clips", Texts(64 * 4, equal=0), 4, most=2, times=1)
+    got = tagged(tmp_path, "clips", Texts(64 * 4, equal=0), 4, limit=2, times=1)
     for size in got.sizes[1:]:
         if size == 2:
             steps += 1
@@ -186,12 +183,12 @@ def test_a_measurement_that_does_not_fit_is_refused_or_leaves_an_earlier_one(
     """One sample fits; two of them do at first only."""
     data = Texts(32, equal=0)
     with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
-        tagged(tmp_path, "clips", data, 4, most=1, times=99)
-    said = "not even two clips fit, so that the loss of the step of InOrder with Tagger cannot be measured"
-    assert said in notes_of(caught.value, caplog.text)
+        tagged(tmp_path, "clips", data, 4, limit=1, times=99)
+    message = "not even two clips fit, so that the loss of the step of InOrder with Tagger cannot be measured"
+    assert message in notes_of(caught.value, caplog.text)
     wanted = tagged(tmp_path, "clips", data, 4, guarded=False)
-    given = tagged(tmp_path, "clips", data, 4, most=1, times=99, rule="mean")
-    assert [event.micro_batch_after for event in given.guard.events] == [2, 1]
+    with_rule = tagged(tmp_path, "clips", data, 4, limit=1, times=99, rule="mean")
+    assert [event.micro_batch_after for event in with_rule.guard.events] == [2, 1]
 
     class Tight(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
@@ -206,11 +203,11 @@ def test_a_measurement_that_does_not_fit_is_refused_or_leaves_an_earlier_one(
     assert [(e.global_step, e.micro_batch_after) for e in guard.events] == [(0, 2), (2, 1)]
     assert (guard.rule, guard.unfit) == ("mean", "")
     later.start = wanted.start
-    for got in (given, later):
+    for got in (with_rule, later):
         assert apart(got, wanted) < 1e-5
 
 
-class Streamed(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
+class Streamed(torch.utils.data.IterableDataset):  # type: ignore[misc]
     def __iter__(self) -> Any:
         worker = torch.utils.data.get_worker_info()
         points = Points(32)

@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import Trainer
+from transformers.trainer_callback import TrainerCallback
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers import Trainer  # noqa: E402
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, notes_of, running_short, tiny_trainer  # noqa: E402
+from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError
+from asrconfig_go.guard import attach
+from tiny_training import OUT_OF_MEMORY, Regression, notes_of, running_short, tiny_trainer
 
 
 class Counting(Regression):
@@ -29,11 +26,11 @@ class Counting(Regression):
         self.first = torch.nn.utils.parametrizations.spectral_norm(self.first)
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
-        found = super().forward(x, labels, index)
+        output = super().forward(x, labels, index)
         if self.training:
             self.calls += 1
-            found["loss"] = found["loss"] * (1 + 0.5 * self.batches) * (1 + 0.3 * self.calls)
-        return found
+            output["loss"] = output["loss"] * (1 + 0.5 * self.batches) * (1 + 0.3 * self.calls)
+        return output
 
 
 class Averaging(Regression):
@@ -67,9 +64,9 @@ class Capturing(Regression):
         if not getattr(self, "_capturing_hooks_installed", False):
             self.first.register_forward_hook(lambda _, __, output: self.collect(output))
             self._capturing_hooks_installed = True
-        found = super().forward(x, labels, index)
-        found["loss"] = found["loss"] + torch.stack([output.square().mean() for output in collected]).sum()
-        return found
+        result = super().forward(x, labels, index)
+        result["loss"] = result["loss"] + torch.stack([output.square().mean() for output in collected]).sum()
+        return result
 
 
 class Augmenting(Trainer):  # type: ignore[misc]
@@ -119,13 +116,13 @@ def events(trainer: Any) -> list[tuple[str, int, int]]:
     return [(e.place, e.micro_batch_before, e.micro_batch_after) for e in trainer.guard.events]
 
 
-@pytest.mark.parametrize("how", [{"failures": 3}, GIVEN])
-def test_counts_and_power_iterations_are_those_of_whole_batches(tmp_path: Path, how: Any) -> None:
+@pytest.mark.parametrize("options", [{"failures": 3}, GIVEN])
+def test_counts_and_power_iterations_are_those_of_whole_batches(tmp_path: Path, options: Any) -> None:
     wanted = run(tmp_path, Counting, guarded=False)
-    got = run(tmp_path, Counting, **how)
+    got = run(tmp_path, Counting, **options)
     assert_same(got, wanted)
     assert (got.model.calls, int(got.model.batches)) == (wanted.model.calls, int(wanted.model.batches)) == (4, 4)
-    assert events(got) == ([("training", 8, 4), ("training", 4, 2)] if how is not GIVEN else [])
+    assert events(got) == ([("training", 8, 4), ("training", 4, 2)] if options is not GIVEN else [])
 
 
 def test_hooks_that_a_failed_step_has_installed_are_not_installed_once_more(tmp_path: Path) -> None:
@@ -150,8 +147,8 @@ def test_an_average_of_batches_that_a_model_keeps_is_found_out_before_it_is_cut(
     """It is written behind the version counter, so that nothing but its value shows it."""
     with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
         run(tmp_path, Averaging, failures=1)
-    said = "Averaging.mean depends on which clips a batch holds, and is carried from one to the next"
-    assert said in notes_of(caught.value, caplog.text)
+    message = "Averaging.mean depends on which clips a batch holds, and is carried from one to the next"
+    assert message in notes_of(caught.value, caplog.text)
     cut = run(tmp_path, Averaging, micro_batch=4, rule="mean", split_batch_statistics=True)
     assert {len(batch) for batch in cut.model.seen} == {4}
 
@@ -205,29 +202,29 @@ def test_a_window_that_is_computed_without_a_bad_clip_leaves_later_ones_alone(tm
             self.train_dataset.x[row] = float("nan")
             return super().get_train_dataloader()
 
-    how: Any = {"kind": Spoiling, "rule": "mean", "bad_clips": "skip"}
-    wanted = run(tmp_path, Counting, **how)
-    got = run(tmp_path, Counting, failures=1, after=3, **how)
+    options: Any = {"kind": Spoiling, "rule": "mean", "bad_clips": "skip"}
+    wanted = run(tmp_path, Counting, **options)
+    got = run(tmp_path, Counting, failures=1, after=3, **options)
     assert events(got) == [("training", 8, 4)]
     assert got.guard.bad_clips == wanted.guard.bad_clips == 1
     assert_same(got, wanted)
 
 
-@pytest.mark.parametrize("how", [{}, GIVEN])
-def test_batches_that_are_changed_in_place_are_changed_once(tmp_path: Path, how: Any) -> None:
+@pytest.mark.parametrize("options", [{}, GIVEN])
+def test_batches_that_are_changed_in_place_are_changed_once(tmp_path: Path, options: Any) -> None:
     wanted = run(tmp_path, Regression, kind=Augmenting, guarded=False)
-    got = run(tmp_path, Regression, kind=Augmenting, **how)
-    assert_same(got, wanted, exactly=not how)
+    got = run(tmp_path, Regression, kind=Augmenting, **options)
+    assert_same(got, wanted, exactly=not options)
     assert got.made == wanted.made == 4
 
 
 def test_batches_that_a_failed_step_has_changed_in_place_are_not_computed_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    how: Any
-    for how in ({}, {"rule": "mean"}):
+    options: Any
+    for options in ({}, {"rule": "mean"}):
         with pytest.raises(torch.cuda.OutOfMemoryError) as caught:
-            run(tmp_path, Regression, kind=Augmenting, failures=1, **how)
+            run(tmp_path, Regression, kind=Augmenting, failures=1, **options)
         assert "the step of Augmenting with Regression has changed its batch in place" in notes_of(
             caught.value, caplog.text
         )
@@ -243,20 +240,20 @@ class Holding(Regression):
 
     def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
         if self.training and torch.is_grad_enabled():
-            self.held.append(sum(each() is not None for each in self.given))
+            self.held.append(sum(reference() is not None for reference in self.given))
             self.given += [weakref.ref(x)] if x._base is None else []
         return super().forward(x, labels, index)
 
 
-@pytest.mark.parametrize("how", [{"failures": 3}, GIVEN])
-def test_copies_of_batches_are_not_held_longer_than_their_step(tmp_path: Path, how: Any) -> None:
+@pytest.mark.parametrize("options", [{"failures": 3}, GIVEN])
+def test_copies_of_batches_are_not_held_longer_than_their_step(tmp_path: Path, options: Any) -> None:
     """Of the first window, whose steps may change them in place; on a GPU they would take the retry's memory."""
-    model = run(tmp_path, Holding, **how).model
+    model = run(tmp_path, Holding, **options).model
     assert len(model.held) > 4
     assert set(model.held) == {0}
 
 
-class Shuffled(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]
+class Shuffled(torch.utils.data.Sampler):  # type: ignore[misc]
     """Draws its order from the global generator, as samplers by length do."""
 
     def __iter__(self) -> Any:
@@ -293,14 +290,14 @@ def test_orders_after_an_error_are_those_of_a_run_without_one(tmp_path: Path) ->
 
     class Layered(Regression):
         def forward(self, x: Any, labels: Any = None, index: Any = None) -> Any:
-            kept = float(torch.rand(())) if self.training else 1.0  # as layer drop draws, whatever the batch's size
-            found = super().forward(x, labels, index)
-            return found if kept > 0 else {}
+            factor = float(torch.rand(())) if self.training else 1.0  # as layer drop draws, whatever the batch's size
+            output = super().forward(x, labels, index)
+            return output if factor > 0 else {}
 
-    def orders(**how: Any) -> Any:
-        trainer = run(tmp_path, Layered, kind=Shuffling, settings={"num_train_epochs": 3}, **how)
-        seen = [i for batch in trainer.model.seen for i in batch]
-        return seen[-64:], trainer
+    def orders(**options: Any) -> Any:
+        trainer = run(tmp_path, Layered, kind=Shuffling, settings={"num_train_epochs": 3}, **options)
+        indices = [i for batch in trainer.model.seen for i in batch]
+        return indices[-64:], trainer
 
     calm, wanted = orders(guarded=False)
     cut, got = orders(failures=3)
@@ -309,13 +306,13 @@ def test_orders_after_an_error_are_those_of_a_run_without_one(tmp_path: Path) ->
     assert_same(got, wanted)
 
 
-class Numbered(torch.optim.SGD):  # type: ignore[misc, name-defined]
+class Numbered(torch.optim.SGD):  # type: ignore[misc]
     """Counts steps in numbers of Python, as Adafactor of transformers does, before it allocates anything."""
 
     fail_at = -1
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.asked: list[int] = []
 
     @torch.no_grad()  # type: ignore[untyped-decorator]

@@ -24,8 +24,7 @@ from asrconfig_go.monitor.run_log import Activity  # noqa: E402
 from asrconfig_go.report import MetricsServer  # noqa: E402
 from asrconfig_go.report.prometheus import MonitorCollector, registry_of  # noqa: E402
 from locations import HELPERS  # noqa: E402
-from run_logs import GIB  # noqa: E402
-from served_monitor import Watcher  # noqa: E402
+from run_logs import GIB, Watcher  # noqa: E402
 
 
 def families_of(watcher: Watcher) -> dict[str, Any]:
@@ -37,20 +36,20 @@ def families_of(watcher: Watcher) -> dict[str, Any]:
 def test_metrics_have_what_is_known_and_no_more() -> None:
     families = families_of(Watcher())
     samples = [sample for family in families.values() for sample in family.samples]
-    found = {(s.name, *(text for _, text in sorted(s.labels.items()))): s.value for s in samples}
+    values = {(s.name, *(text for _, text in sorted(s.labels.items()))): s.value for s in samples}
     name = 'A "card" \\ of\\n{several="lines"} 1\\n\\x1b'
-    assert found["asrconfig_gpu_memory_used_bytes", "0", name] == 20 * GIB
-    assert found["asrconfig_gpu_torch_reserved_bytes", "0", name] == 2 * GIB
-    assert found["asrconfig_gpu_headroom_bytes", "0", name] == 5 * GIB
-    assert found["asrconfig_gpu_utilization_ratio", "0", name] == 0.5
-    assert found["asrconfig_gpu_clock_hertz", "0", name] == 1905500000
-    assert found["asrconfig_gpu_throttled", "0", name, "heat"] == 1
-    assert found["asrconfig_gpu_throttled", "0", name, "power limit"] == 0
-    assert found["asrconfig_alert_active", "0", "leak", "warn"] == 2
-    assert found["asrconfig_alert_active", "", "leak", "warn"] == 1
-    assert found["asrconfig_samples_total",] == 100
-    assert found["asrconfig_cpu_busy_ratio",] == 0.25
-    assert not any(key[1:2] == ("1",) for key in found), "a GPU that does not answer"
+    assert values["asrconfig_gpu_memory_used_bytes", "0", name] == 20 * GIB
+    assert values["asrconfig_gpu_torch_reserved_bytes", "0", name] == 2 * GIB
+    assert values["asrconfig_gpu_headroom_bytes", "0", name] == 5 * GIB
+    assert values["asrconfig_gpu_utilization_ratio", "0", name] == 0.5
+    assert values["asrconfig_gpu_clock_hertz", "0", name] == 1905500000
+    assert values["asrconfig_gpu_throttled", "0", name, "heat"] == 1
+    assert values["asrconfig_gpu_throttled", "0", name, "power limit"] == 0
+    assert values["asrconfig_alert_active", "0", "leak", "warn"] == 2
+    assert values["asrconfig_alert_active", "", "leak", "warn"] == 1
+    assert values["asrconfig_samples_total",] == 100
+    assert values["asrconfig_cpu_busy_ratio",] == 0.25
+    assert not any(key[1:2] == ("1",) for key in values), "a GPU that does not answer"
     assert not any("swap" in name for name in families), "no family without a sample"
     assert families["asrconfig_samples"].type == "counter"
     assert len(families) > 15
@@ -162,7 +161,7 @@ FORKED = """
 import os, socket, sys
 sys.path.insert(0, sys.argv[1])
 from asrconfig_go.report import MetricsServer
-from served_monitor import Watcher
+from run_logs import Watcher
 server = MetricsServer(Watcher())
 ready, told = os.pipe()
 child = os.fork()

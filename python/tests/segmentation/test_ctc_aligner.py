@@ -24,11 +24,11 @@ def heard(audio: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("window_s", [600.0, 7.3])
 def test_words_are_found_within_a_frame_also_in_windows(window_s: float) -> None:
-    said = words(60)
-    audio, truth = spoken(said)
-    found = aligner(window_s=window_s, context_s=1.0).words(heard(audio), len(audio) / RATE, " ".join(said))
-    assert [word.text for word in found] == said
-    for word, true in zip(found, truth, strict=True):
+    texts = words(60)
+    audio, truth = spoken(texts)
+    timed = aligner(window_s=window_s, context_s=1.0).words(heard(audio), len(audio) / RATE, " ".join(texts))
+    assert [word.text for word in timed] == texts
+    for word, true in zip(timed, truth, strict=True):
         assert word.start == pytest.approx(true.start, abs=0.021)
         assert word.end == pytest.approx(true.end, abs=0.021)
         assert word.score is not None
@@ -36,10 +36,10 @@ def test_words_are_found_within_a_frame_also_in_windows(window_s: float) -> None
 
 
 def test_a_recording_is_cut_in_pauses_with_its_words() -> None:
-    said = words(120, seed=2)
-    gaps = [random.Random(3 * i).choice([0.05, 0.3, 0.6]) for i in range(len(said))]
-    audio, truth = spoken(said, gaps)
-    duration, text = len(audio) / RATE, " ".join(said)
+    texts = words(120, seed=2)
+    gaps = [random.Random(3 * i).choice([0.05, 0.3, 0.6]) for i in range(len(texts))]
+    audio, truth = spoken(texts, gaps)
+    duration, text = len(audio) / RATE, " ".join(texts)
     cut = cut_clip(heard(audio), duration, text, None, CutSettings(20.0, aligner()))
     assert isinstance(cut, CutClip)
     assert cut.rule == "alignment"
@@ -54,19 +54,19 @@ def test_a_recording_is_cut_in_pauses_with_its_words() -> None:
 
 
 def test_pieces_whose_text_is_another_are_left_out_and_others_stay() -> None:
-    said = words(90, seed=4)
-    audio, _ = spoken(said)
-    others = ["".join(LETTERS[-1 - LETTERS.index(c)] for c in word) for word in said]
-    wrong = [*said[:30], *others[30:60], *said[60:]]
+    texts = words(90, seed=4)
+    audio, _ = spoken(texts)
+    others = ["".join(LETTERS[-1 - LETTERS.index(c)] for c in word) for word in texts]
+    wrong = [*texts[:30], *others[30:60], *texts[60:]]
     cut = cut_clip(heard(audio), len(audio) / RATE, " ".join(wrong), None, CutSettings(10.0, aligner()))
     assert isinstance(cut, CutClip)
-    ((why, seconds),) = cut.lost.items()
-    assert why == "aligned with a confidence below 0.5"
+    ((reason, seconds),) = cut.lost.items()
+    assert reason == "aligned with a confidence below 0.5"
     assert 10.0 < seconds < 45.0
-    kept = " ".join(piece.text for piece in cut.pieces).split()
-    assert kept[:20] == said[:20]
-    assert kept[-20:] == said[-20:]
-    assert len(set(kept) & set(others[30:60]) - set(said)) < 6, "pieces that are mostly right may stay"
+    remaining = " ".join(piece.text for piece in cut.pieces).split()
+    assert remaining[:20] == texts[:20]
+    assert remaining[-20:] == texts[-20:]
+    assert len(set(remaining) & set(others[30:60]) - set(texts)) < 6, "pieces that are mostly right may stay"
     everything = cut_clip(heard(audio), len(audio) / RATE, " ".join(words(90, 5)), None, CutSettings(10.0, aligner()))
     assert isinstance(everything, str)
     assert everything.startswith("nothing left: aligned with a confidence below 0.5")
@@ -74,19 +74,19 @@ def test_pieces_whose_text_is_another_are_left_out_and_others_stay() -> None:
 
 def test_letters_that_the_vocabulary_lacks_are_passed_over() -> None:
     audio, truth = spoken(["ab", "cd", "ef"])
-    found = aligner().words(heard(audio), len(audio) / RATE, "— AB! ... cd 7 ef")
-    assert [word.text for word in found] == ["—", "AB!", "...", "cd", "7", "ef"]
-    assert [word.score is None for word in found] == [True, False, True, False, True, False]
-    assert [found[i].start for i in (1, 3, 5)] == pytest.approx([each.start for each in truth], abs=0.021)
-    assert (found[0].start, found[0].end) == (found[1].start, found[1].start)
+    timed = aligner().words(heard(audio), len(audio) / RATE, "— AB! ... cd 7 ef")
+    assert [word.text for word in timed] == ["—", "AB!", "...", "cd", "7", "ef"]
+    assert [word.score is None for word in timed] == [True, False, True, False, True, False]
+    assert [timed[i].start for i in (1, 3, 5)] == pytest.approx([segment.start for segment in truth], abs=0.021)
+    assert (timed[0].start, timed[0].end) == (timed[1].start, timed[1].start)
 
 
 def test_the_model_keeps_its_mode() -> None:
     audio, _ = spoken(["ab"])
-    each = aligner()
-    each.model.train()
-    each.words(heard(audio), len(audio) / RATE, "ab")
-    assert each.model.training
+    ctc = aligner()
+    ctc.model.train()
+    ctc.words(heard(audio), len(audio) / RATE, "ab")
+    assert ctc.model.training
 
 
 def test_what_cannot_be_aligned() -> None:

@@ -47,8 +47,8 @@ def test_no_path_is_better() -> None:
         if path is not None:
             compared += 1
             assert sorted(set(path[path >= 0])) == list(range(len(labels))), "every label is there"
-            found = score(log_probs, tokens_of(path, labels, blank))
-            assert found == pytest.approx(by_all_paths(log_probs, labels, blank), abs=1e-9)
+            best = score(log_probs, tokens_of(path, labels, blank))
+            assert best == pytest.approx(by_all_paths(log_probs, labels, blank), abs=1e-9)
     assert compared > 50
 
 
@@ -71,6 +71,6 @@ def test_blocks_do_not_change_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = [int(x) for x in source.integers(1, 12, 200)]
     in_blocks = best_path(log_probs, labels, 0)
     monkeypatch.setattr(ctc_paths, "isqrt", lambda n: n)
-    whole = best_path(log_probs, labels, 0)
+    path = best_path(log_probs, labels, 0)
     assert in_blocks is not None
-    assert (in_blocks == whole).all()
+    assert (in_blocks == path).all()

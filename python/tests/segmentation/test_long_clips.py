@@ -15,7 +15,7 @@ from asrconfig_go.errors import EmptyDatasetError
 from asrconfig_go.loading import CTCCollator, ResampledCache, load_audio
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.speech_data import column
-from long_recordings_made import talk
+from recipe_data import talk
 from tone_speech import aligner, spoken
 from training_fixtures import make_plan
 
@@ -48,16 +48,16 @@ def test_a_dataset_in_pieces_is_the_whole_dataset(talks: list[dict[str, Any]]) -
     assert said(pieces) == said(dataset)
     assert (heard(pieces) == heard(dataset)).all()
     assert pieces.features["audio"] == dataset.features["audio"]
-    found = scan_audio(pieces, progress=False)
-    assert max(found.durations) <= LIMIT
-    assert column(pieces, "length") == pytest.approx([16_000 * s for s in found.durations], abs=1)
+    scan = scan_audio(pieces, progress=False)
+    assert max(scan.durations) <= LIMIT
+    assert column(pieces, "length") == pytest.approx([16_000 * s for s in scan.durations], abs=1)
     assert column(pieces, "speaker") == sorted(column(pieces, "speaker")), "in order, with their other columns"
     assert column(pieces, "speaker").count(1) == 1
     record = chosen.long_clips
     assert record is not None
     assert (record.clips, record.pieces) == ({"timestamps": 2}, {"timestamps": len(pieces) - 1})
     assert (list(chosen.to_cut), list(chosen.not_cut)) == ([0, 2], [])
-    assert chosen.kept_hours == pytest.approx(sum(found.durations) / 3600, abs=1e-6)
+    assert chosen.kept_hours == pytest.approx(sum(scan.durations) / 3600, abs=1e-6)
     assert repr(chosen).splitlines() == [
         f"3 of 3 clips kept ({chosen.kept_hours:.2f} h)",
         f"2 clips over 6 s cut into {len(pieces) - 1} pieces by timestamps",
@@ -123,9 +123,9 @@ def test_what_is_not_cut_is_left_out_and_named(talks: list[dict[str, Any]]) -> N
     other = {**row, "text": "something else"}
     bad = {**row, "segments": [{**row["segments"][0], "end": 0.0, "start": 3.0}]}
     rows = [row, {**row, "segments": None}, {**row, "segments": None}, other, bad]
-    whole, chosen = make_plan(chunk_length_s=LIMIT).select(rows, [30.0] * 5)
+    selected, chosen = make_plan(chunk_length_s=LIMIT).select(rows, [30.0] * 5)
     assert list(chosen.not_cut) == [1, 2, 3, 4]
-    assert said(whole) == row["text"]
+    assert said(selected) == row["text"]
     assert repr(chosen).splitlines()[2:] == [
         "2 clips over 6 s not cut and left out: no timestamps for its text, and no model to align it with (align=)",
         "1 clip over 6 s not cut and left out: its segments spell another text than its transcript",
@@ -139,10 +139,10 @@ def test_what_is_not_cut_is_left_out_and_named(talks: list[dict[str, Any]]) -> N
 
 def test_a_segment_over_the_limit_is_left_out_and_counted(talks: list[dict[str, Any]]) -> None:
     row = talks[0]
-    first, rest = row["segments"][:12], row["segments"][12:]
+    first, later = row["segments"][:12], row["segments"][12:]
     joined = {"start": first[0]["start"], "end": first[-1]["end"], "text": " ".join(s["text"] for s in first)}
-    pieces, chosen = make_plan(chunk_length_s=LIMIT).select([{**row, "segments": [joined, *rest]}], [30.0])
-    assert said(pieces) == " ".join(s["text"] for s in rest)
+    pieces, chosen = make_plan(chunk_length_s=LIMIT).select([{**row, "segments": [joined, *later]}], [30.0])
+    assert said(pieces) == " ".join(s["text"] for s in later)
     assert "s of cut clips left out: a single segment over the limit" in repr(chosen)
 
 
@@ -190,8 +190,8 @@ def test_rows_that_are_read_by_code_or_have_labels_are_not_cut(talks: list[dict[
         def __getitem__(self, i: int) -> dict[str, Any]:
             return talks[i]
 
-    kept, chosen = make_plan(chunk_length_s=LIMIT).select(Rows(), [30.0, 1.0])
-    assert [kept[i]["text"] for i in range(len(kept))] == [talks[1]["text"]]
+    selected, chosen = make_plan(chunk_length_s=LIMIT).select(Rows(), [30.0, 1.0])
+    assert [selected[i]["text"] for i in range(len(selected))] == [talks[1]["text"]]
     assert "the rows of a Rows are its own" in repr(chosen)
     labelled = table([{**row, "labels": [1]} for row in talks])
     _, chosen = make_plan(chunk_length_s=LIMIT).select(labelled)

@@ -33,7 +33,7 @@ def test_the_usual_forms_of_segments(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "told"),
+    ("start", "end", "message"),
     [
         (2.0, math.nan, "not finite"), (-0.5, 1.0, "starts before 0 s"), (2.0, 1.9, "ends before it starts"),
         (1.0, 2.0, "starts before the one in front of it ends"), (2.0, 9.0, "ends behind the recording"),
@@ -41,8 +41,8 @@ def test_the_usual_forms_of_segments(value: Any) -> None:
         (math.inf, math.inf, "not finite"),
     ],
 )  # fmt: skip
-def test_malformed_times(start: Any, end: Any, told: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=rf"segment 1 .*{told}"):
+def test_malformed_times(start: Any, end: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"segment 1 .*{message}"):
         read_segments([FORMS[0][0], {"start": start, "end": end, "text": "x"}], 5.0)
 
 
@@ -54,8 +54,8 @@ def test_what_is_no_segment(value: Any) -> None:
 
 
 def test_rounded_times_and_silent_segments_pass() -> None:
-    found = [Segment(0.0, 1.02, "a"), Segment(1.0, 2.0, "♪"), Segment(2.0, 5.3, "b")]
-    assert checked_segments(found, 5.0) == [found[0], Segment(2.0, 5.0, "b")]
+    segments = [Segment(0.0, 1.02, "a"), Segment(1.0, 2.0, "♪"), Segment(2.0, 5.3, "b")]
+    assert checked_segments(segments, 5.0) == [segments[0], Segment(2.0, 5.0, "b")]
 
 
 def test_whisper_s_tokens() -> None:
@@ -94,32 +94,32 @@ def test_transcripts_are_sliced_whatever_their_form() -> None:
 
 
 def random_segments(source: random.Random, count: int) -> tuple[list[Segment], float]:
-    found, time = list[Segment](), 0.0
+    segments, time = list[Segment](), 0.0
     for i in range(count):
         time += source.choice([0.0, source.uniform(0, 3), source.uniform(0, 60) * (source.random() < 0.1)])
         end = time + source.uniform(0.1, 8) + 40 * (source.random() < 0.03)
-        found.append(Segment(round(time, 3), round(end, 3), f"w{i}"))
+        segments.append(Segment(round(time, 3), round(end, 3), f"w{i}"))
         time = end
-    return found, time + source.uniform(0, 5)
+    return segments, time + source.uniform(0, 5)
 
 
 def test_groups_keep_to_the_limits_and_lose_nothing() -> None:
     source = random.Random(5)
-    most = 0
+    largest = 0
     for _ in range(200):
         segments, duration = random_segments(source, source.randint(1, 60))
         groups, too_long = grouped(segments, middles(segments, duration), 30.0, lambda a, b: b - a <= 6)
-        said = [i for group in groups for i in range(group.first, group.last)]
-        assert sorted([*said, *too_long]) == list(range(len(segments))), "each segment is in one place"
+        grouped_indices = [i for group in groups for i in range(group.first, group.last)]
+        assert sorted([*grouped_indices, *too_long]) == list(range(len(segments))), "each segment is in one place"
         assert all(segments[i].end - segments[i].start > 30.0 for i in too_long)
         for group in groups:
-            most = max(most, group.last - group.first)
+            largest = max(largest, group.last - group.first)
             assert group.end - group.start <= 30.0 + 1e-6
             assert group.last - group.first <= 6
             assert group.start <= segments[group.first].start + 1e-6
             assert group.end >= segments[group.last - 1].end - 1e-6
         assert all(a.end <= b.start + 1e-9 for a, b in itertools.pairwise(groups))
-    assert most == 6, "the limit of labels was reached"
+    assert largest == 6, "the limit of labels was reached"
 
 
 def test_the_widest_pause_behind_half_of_the_limit_is_cut() -> None:

@@ -60,9 +60,9 @@ def test_no_cut_up_to_the_limit_and_sound_of_one_level() -> None:
 
 def test_recordings_are_read_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     audio, _ = speech(np.random.default_rng(8), 20.0, 1e-3)
-    whole = levels_of(audio, len(audio) / RATE)
+    levels = levels_of(audio, len(audio) / RATE)
     monkeypatch.setattr(silences, "_BLOCK_S", 3.0)
-    assert np.allclose(levels_of(audio, len(audio) / RATE), whole)
+    assert np.allclose(levels_of(audio, len(audio) / RATE), levels)
 
 
 def test_the_quietest_frame_between_two_times() -> None:

@@ -10,17 +10,14 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
 
 from asrconfig_go import create_optimal_config
 from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError
-
-datasets = pytest.importorskip("datasets")
-pytest.importorskip("torch")
-
-from asrconfig_go.streams import StreamBatches  # noqa: E402
-from asrconfig_go.streams.stream_windows import StreamPosition  # noqa: E402
-from streamed_training import make_shards, open_shards  # noqa: E402
+from asrconfig_go.streams import StreamBatches
+from asrconfig_go.streams.stream_windows import StreamPosition
+from streamed_training import make_shards, open_shards
 
 SHARDS, EACH = 6, 40
 
@@ -28,8 +25,8 @@ SHARDS, EACH = 6, 40
 class Made:
     """A stream of shards of made-up rows, 0.1 to 2 s of silence, that counts what is read of it."""
 
-    def __init__(self, shards: int = SHARDS, each: int = EACH) -> None:
-        self.shards, self.each, self.read, self.opened = shards, each, 0, list[int]()
+    def __init__(self, shards: int = SHARDS, rows_of_shard: int = EACH) -> None:
+        self.shards, self.each, self.read, self.opened = shards, rows_of_shard, 0, list[int]()
 
     def rows(self, shards: list[int]) -> Iterator[dict[str, Any]]:
         for shard in shards:
@@ -72,12 +69,12 @@ def test_buckets_have_less_padding_than_random_steps() -> None:
 
 
 def test_two_windows_are_held_at_most() -> None:
-    made = Made(each=4000)
-    given = 0
+    made = Made(rows_of_shard=4000)
+    count = 0
     for step in of(made).steps(8, count=400):
-        given += len(step)
-        assert made.read <= given + 2 * 64, "a window, and the next one"
-    assert given == 3200
+        count += len(step)
+        assert made.read <= count + 2 * 64, "a window, and the next one"
+    assert count == 3200
 
 
 def test_a_window_of_few_bytes_has_few_steps() -> None:
@@ -92,15 +89,15 @@ def test_a_window_of_few_bytes_has_few_steps() -> None:
 
 @pytest.mark.parametrize("steps", [1, 7, 8, 9, 31, 45])
 def test_a_run_goes_on_with_the_same_clips(steps: int) -> None:
-    whole, begun = numbers(of(Made()).steps(8, count=60)), list[StreamPosition]()
+    undisturbed, begun = numbers(of(Made()).steps(8, count=60)), list[StreamPosition]()
     numbers(of(Made()).steps(8, count=steps, begun=begun.append))
     start, made = begun[-1], Made()
-    assert numbers(of(made).steps(8, count=60 - start.step, start=start)) == whole[start.step :]
+    assert numbers(of(made).steps(8, count=60 - start.step, start=start)) == undisturbed[start.step :]
     assert steps - 8 <= start.step < steps
 
 
 def test_shards_that_were_read_are_not_read_again() -> None:
-    begun, made = list[StreamPosition](), Made(each=100)
+    begun, made = list[StreamPosition](), Made(rows_of_shard=100)
     list(of(made).steps(8, count=70, begun=begun.append))
     before, start = made.opened[1:], begun[-1]  # the first one was opened for the columns
     made.opened.clear()
@@ -116,10 +113,10 @@ def test_a_shuffle_buffer_s_clips_are_found_again(caplog: pytest.LogCaptureFixtu
         return StreamBatches(Made().stream().shuffle(seed=1, buffer_size=50), window_clips=64)
 
     begun: list[StreamPosition] = []
-    whole = numbers(shuffled().steps(8, count=50, begun=begun.append))
+    undisturbed = numbers(shuffled().steps(8, count=50, begun=begun.append))
     for start in begun[1:]:
         caplog.clear()
-        assert numbers(shuffled().steps(8, count=50 - start.step, start=start)) == whole[start.step :]
+        assert numbers(shuffled().steps(8, count=50 - start.step, start=start)) == undisturbed[start.step :]
         assert start.rows == 0 or "its epoch is read from the begin" in caplog.text
 
 
@@ -127,7 +124,7 @@ def test_another_stream_is_refused() -> None:
     begun: list[StreamPosition] = []
     list(of(Made()).steps(8, count=20, begun=begun.append))
     with pytest.raises(CorruptFileError, match="other clips than the run had after 16 steps"):
-        next(of(Made(each=39)).steps(8, start=begun[-1]))
+        next(of(Made(rows_of_shard=39)).steps(8, start=begun[-1]))
     unknown = StreamPosition(**{**vars(begun[-1]), "state": {"of": "another version"}})
     assert numbers(islice(of(Made()).steps(8, start=unknown), 4)) == numbers(of(Made()).steps(8, count=20))[16:]
 
@@ -143,14 +140,14 @@ def test_processes_divide_the_stream(shards: int) -> None:
 def test_long_and_unreadable_clips_are_left_out_and_told(caplog: pytest.LogCaptureFixture) -> None:
     begun: list[StreamPosition] = []
     with caplog.at_level(logging.WARNING, "asrconfig_go"):
-        kept = list(of(Made(), max_length_s=0.15).steps(8, count=40, begun=begun.append))
-    assert max(len(row["input_values"]) for step in kept for row in step) == 2400
+        steps = list(of(Made(), max_length_s=0.15).steps(8, count=40, begun=begun.append))
+    assert max(len(row["input_values"]) for step in steps for row in step) == 2400
     assert begun[-1].too_long > 0 and "longer than 0.15 s, 0 that cannot be read" in caplog.text
     assert len(caplog.records) <= 10, "told again when there are twice as many"
     with pytest.raises(EmptyDatasetError, match=r"are over 0\.001 s, 0 cannot be read"):
         next(of(Made(), max_length_s=0.001).steps(8))
     with pytest.raises(EmptyDatasetError, match="no rows"):
-        next(of(Made(each=0)).steps(8))
+        next(of(Made(rows_of_shard=0)).steps(8))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "tar"])
@@ -160,8 +157,8 @@ def test_shards_of_audio(tmp_path: Path, kind: str) -> None:
     stream = StreamBatches(open_shards(files, kind), window_clips=8)
     column = stream.column
     steps = list(stream.steps(4, count=6))
-    told = [row["json"]["number"] if kind == "tar" else row["number"] for step in steps for row in step]
-    assert sorted(told) == list(range(24))
+    numbers_read = [row["json"]["number"] if kind == "tar" else row["number"] for step in steps for row in step]
+    assert sorted(numbers_read) == list(range(24))
     assert all(row[column]["bytes"][:2] == b"\xff\xf3" for step in steps for row in step), "not decoded"
     with pytest.raises(EmptyDatasetError, match="can be used: 3 cannot be read"):
         next(StreamBatches(broken).steps(1))

@@ -35,9 +35,9 @@ def halved(*point: int) -> dict[str, Any]:
 
 def test_it_changes_with_shapes_and_kept_values_alone() -> None:
     state = torch.get_rng_state()
-    found = [batch_identity(each, POINTS) for each in (drawn, wider, longer_texts, weighted, halved)]
-    assert len(set(found)) == 5
+    identities = [batch_identity(batches, POINTS) for batches in (drawn, wider, longer_texts, weighted, halved)]
+    assert len(set(identities)) == 5
     assert torch.equal(torch.get_rng_state(), state)
     torch.randn(3)
-    assert batch_identity(drawn, POINTS) == found[0], "random labels are drawn from the same seed"
-    assert batch_identity(drawn, POINTS[:1]) != found[0]
+    assert batch_identity(drawn, POINTS) == identities[0], "random labels are drawn from the same seed"
+    assert batch_identity(drawn, POINTS[:1]) != identities[0]

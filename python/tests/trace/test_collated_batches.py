@@ -218,8 +218,8 @@ def test_a_trace_predicts_a_fresh_trace_of_the_users_batches_to_the_byte(multipl
 
             with MemoryModel.trace(made.model, fresh, points=[(batch, length, labels)], **OPTIONS) as direct:
                 seconds = length / 16_000
-                told = memory.estimate(batch, seconds, labels)
-                assert told.peak_allocated == direct.estimate(batch, seconds, labels).peak_allocated
+                predicted = memory.estimate(batch, seconds, labels)
+                assert predicted.peak_allocated == direct.estimate(batch, seconds, labels).peak_allocated
 
 
 def test_the_longest_clips_and_texts_of_a_large_dataset_are_known(tmp_path: Path) -> None:
@@ -341,14 +341,14 @@ def test_nested_entries_and_arrays_count_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("collate", "told"),
+    ("collate", "message"),
     [
         (lambda rows: {"x": "no tensor"}, "gave a dict without tensors"),
         (lambda rows: 1 / 0, "ZeroDivisionError"),
     ],
 )
-def test_a_collator_that_fails_is_one_clear_line(collate: Any, told: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=told):
+def test_a_collator_that_fails_is_one_clear_line(collate: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         CollatedExamples([1, 2], collate).batches()
 
 

@@ -48,7 +48,7 @@ def real_step(make: Callable[[], Any], reentrant: bool) -> None:
 @pytest.mark.parametrize(
     ("make", "traced", "real"),
     [
-        (models.wavlm, "never ends: that of WavLMEncoderLayer begins itself again", "never ends"),
+        (models.wavlm, "never ends: that of WavLMEncoderLayer starts itself again", "never ends"),
         (sew_d, rf"fails \({SHARED}\): layers share a tensor", SHARED),
         (whisper_with_adapters, rf"fails \({FROZEN}.*\): no input of a checkpointed layer", FROZEN),
     ],

@@ -151,7 +151,7 @@ def test_two_gradients_are_added_in_place_where_they_are_without_a_mode(run: Any
 
 
 def test_a_gradient_that_somebody_keeps_is_not_overwritten() -> None:
-    kept: list[Any] = []
+    gradients: list[Any] = []
 
     class Keep(torch.autograd.Function):  # type: ignore[misc, name-defined]
         @staticmethod
@@ -160,8 +160,8 @@ def test_a_gradient_that_somebody_keeps_is_not_overwritten() -> None:
 
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
-            kept.append(grad * 2)
-            return kept[-1]
+            gradients.append(grad * 2)
+            return gradients[-1]
 
     def run() -> None:
         x = torch.randn(16, 8, requires_grad=True)
@@ -222,10 +222,10 @@ def test_cublas_takes_its_workspace_once_a_thread_or_at_each_call(
         for _ in range(3):
             (x @ x).sum().backward()
 
-    for kept, times in ((True, 2), (False, 9)):  # three products forward, six backward
-        monkeypatch.setattr(_workspaces, "KEEPS_CUBLAS", kept)
-        taken = [size for _, size in births(multiply, capability=capability) if size == mib * MIB]
-        assert len(taken) == times
+    for keeps, times in ((True, 2), (False, 9)):  # three products forward, six backward
+        monkeypatch.setattr(_workspaces, "KEEPS_CUBLAS", keeps)
+        workspaces = [size for _, size in births(multiply, capability=capability) if size == mib * MIB]
+        assert len(workspaces) == times
 
 
 @pytest.mark.parametrize(

@@ -107,11 +107,11 @@ def test_written_down_is_as_run(
     monkeypatch.setattr(Whole, "write", noted)
     short = trace_training(model, accumulation=3, **options)
     monkeypatch.setattr(step_tracing, "_WORTH", 1000)
-    whole = trace_training(model, accumulation=3, **options)
+    full = trace_training(model, accumulation=3, **options)
     assert sum(written) >= fewest if fewest else not any(written)
-    assert as_recorded(short) == as_recorded(whole)
+    assert as_recorded(short) == as_recorded(full)
     assert (short.ops, short.modules, short.calls, short.lengths) == (
-        whole.ops, whole.modules, whole.calls, whole.lengths,
+        full.ops, full.modules, full.calls, full.lengths,
     )  # fmt: skip
 
 

@@ -68,11 +68,11 @@ PAIRS = [(case, None) for case in CASES] + [(c, torch.bfloat16) for c in CASES i
 def test_a_trace_equals_a_real_run(case: str, dtype: Any) -> None:
     make, batch = CASES[case]
     torch.manual_seed(0)
-    given = batch()
-    traced = recorded_births(make, given, dtype)
+    inputs = batch()
+    traced = recorded_births(make, inputs, dtype)
     _same_masks()
     assert len(traced[0]) > 200
-    assert traced == models.real_births(make, given, dtype)
+    assert traced == models.real_births(make, inputs, dtype)
 
 
 def _same_masks() -> None:

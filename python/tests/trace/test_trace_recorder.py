@@ -71,10 +71,10 @@ def test_modules_are_named_forward_and_backward() -> None:
 
 def test_parameters_and_states_have_their_modules() -> None:
     trace = loop()
-    for number, tag, each in ((0, "parameter", 1), (1, "optimizer", 2)):
-        s, found = trace.segments[number], Counter[str]()
-        found.update(trace.modules[m] for m, t in zip(s["module"], s["tag"], strict=True) if trace.tags[t] == tag)
-        assert found == {"0": 2 * each, "2": 2 * each}, tag
+    for number, tag, count in ((0, "parameter", 1), (1, "optimizer", 2)):
+        s, counts = trace.segments[number], Counter[str]()
+        counts.update(trace.modules[m] for m, t in zip(s["module"], s["tag"], strict=True) if trace.tags[t] == tag)
+        assert counts == {"0": 2 * count, "2": 2 * count}, tag
 
 
 def test_recurrent_weights_keep_their_module_when_loaded_again() -> None:

@@ -66,17 +66,17 @@ CASES: list[tuple[Any, dict[str, Any], int]] = [
 def test_written_down_is_as_run(
     model: Any, options: dict[str, Any], fewest: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[Any] = []
+    windows: list[Any] = []
     like = Windows.like
 
     def noted(self: Windows, first: Any) -> Any:
-        found.append(like(self, first))
-        return found[-1]
+        windows.append(like(self, first))
+        return windows[-1]
 
     monkeypatch.setattr(Windows, "like", noted)
     short = trace_training(model, accumulation=3, **options)
     monkeypatch.setattr(Windows, "like", lambda self, first: None)
-    whole = trace_training(model, accumulation=3, **options)
-    assert sum(window is not None for window in found) >= fewest
-    assert as_recorded(short) == as_recorded(whole)
-    assert (short.ops, short.modules, short.calls) == (whole.ops, whole.modules, whole.calls)
+    full = trace_training(model, accumulation=3, **options)
+    assert sum(window is not None for window in windows) >= fewest
+    assert as_recorded(short) == as_recorded(full)
+    assert (short.ops, short.modules, short.calls) == (full.ops, full.modules, full.calls)

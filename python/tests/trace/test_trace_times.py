@@ -51,8 +51,8 @@ class Odd(Conformer):
     """With an operation that no rule knows."""
 
     def forward(self, input_features: Any, labels: Any) -> dict[str, Any]:
-        found = super().forward(input_features, labels)
-        return {"loss": found["loss"] + torch.special.bessel_j0(self.head.weight).sum() * 0}
+        outputs = super().forward(input_features, labels)
+        return {"loss": outputs["loss"] + torch.special.bessel_j0(self.head.weight).sum() * 0}
 
 
 def test_an_operation_without_a_rule_is_named() -> None:

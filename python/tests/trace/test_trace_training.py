@@ -166,17 +166,17 @@ def test_adapters() -> None:
 
 
 def test_progress_counts_windows() -> None:
-    seen: list[tuple[int, int]] = []
-    trace(progress=lambda done, all_: seen.append((done, all_)))
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    calls: list[tuple[int, int]] = []
+    trace(progress=lambda done, all_: calls.append((done, all_)))
+    assert calls == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_a_loss_and_a_batch_of_ones_own() -> None:
     def batch(batch: int, length: int, labels: int) -> dict[str, Any]:
         return {"x": torch.randn(batch, length), "y": torch.zeros(batch, dtype=torch.long)}
 
-    def loss(model: nn.Module, given: dict[str, Any]) -> Any:
-        return nn.functional.cross_entropy(model(given["x"]), given["y"])
+    def loss(model: nn.Module, inputs: dict[str, Any]) -> Any:
+        return nn.functional.cross_entropy(model(inputs["x"]), inputs["y"])
 
     made = trace_training(nn.Linear(100, 10), batch, points=[(4, 100, 0)], loss=loss)
     assert bytes_of(made, "input") > 0 and "length_per_second" not in made.about
@@ -192,7 +192,7 @@ def test_a_loss_and_a_batch_of_ones_own() -> None:
         ({"steps": 0}, "steps is 0"),
         ({"points": [(0, 16_000, 3)]}, "is not a shape"),
         ({"points": [(2, 16_000)]}, "is not a shape"),
-        ({"batch_fn": lambda *_: [], "points": POINTS}, "batch_fn gave a list"),
+        ({"batch_fn": lambda *_: [], "points": POINTS}, "batch_fn returned a list"),
     ],
 )
 def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:

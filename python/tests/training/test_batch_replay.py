@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.nn import Module
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from torch.nn import Module  # noqa: E402
-
-from asrconfig_go.cli.main import main  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError, NotFoundError, UnsupportedError  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.training import replay_batch  # noqa: E402
-from bad_clip_runs import BAD, bad_trainer  # noqa: E402
-from speech_models import MODELS  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, tiny_trainer  # noqa: E402
+from asrconfig_go.cli.main import main
+from asrconfig_go.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from asrconfig_go.guard import attach
+from asrconfig_go.training import replay_batch
+from bad_clip_runs import BAD, bad_trainer
+from speech_models import MODELS
+from tiny_training import OUT_OF_MEMORY, tiny_trainer
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +32,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_clip_is_found_with_the_weights_from_before_the_step(run: Path) -> None:
-    found = replay_batch(run / "bad-batch")
-    assert found.weights == str(run / "checkpoint-1"), "not the newest"
-    assert [each.clip.row for each in found.to_blame] == [BAD]
-    assert [each.finite for each in found.clips].count(False) == 1
-    assert all(each.gradient_norm and each.gradient_norm > 0 for each in found.clips if each.finite)
-    saved = {clip.row: clip.loss for clip in found.saved.clips}
-    for each in found.clips:
-        if each.finite:
-            assert each.loss == pytest.approx(saved[each.clip.row], rel=1e-4), "as in the training"
-    assert not math.isfinite(found.batches[0].loss or 0.0)
-    (said,) = found.recommendations()
-    assert said == f"row {BAD} clips/{BAD}.wav: its audio has 1 value not finite: decode it again, or leave it out"
-    assert found._repr_html_().startswith("<") and said in repr(found)
+    replay = replay_batch(run / "bad-batch")
+    assert replay.weights == str(run / "checkpoint-1"), "not the newest"
+    assert [replayed.clip.row for replayed in replay.to_blame] == [BAD]
+    assert [replayed.finite for replayed in replay.clips].count(False) == 1
+    assert all(replayed.gradient_norm and replayed.gradient_norm > 0 for replayed in replay.clips if replayed.finite)
+    saved = {clip.row: clip.loss for clip in replay.saved.clips}
+    for replayed in replay.clips:
+        if replayed.finite:
+            assert replayed.loss == pytest.approx(saved[replayed.clip.row], rel=1e-4), "as in the training"
+    assert not math.isfinite(replay.batches[0].loss or 0.0)
+    (advice,) = replay.recommendations()
+    assert advice == f"row {BAD} clips/{BAD}.wav: its audio has 1 value not finite: decode it again, or leave it out"
+    assert replay._repr_html_().startswith("<") and advice in repr(replay)
 
 
 def test_the_command_prints_the_clip(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,10 +54,10 @@ def test_the_command_prints_the_clip(run: Path, capsys: pytest.CaptureFixture[st
     assert marked == [["→", "row", str(BAD), f"{BAD}.wav", "0.05", "4", "nan", "nan", "–"]]
     assert main(["replay", str(run / "bad-batch"), "--model", str(run / "checkpoint-2"), "--json"]) == 0
     printed = capsys.readouterr()
-    told = json.loads(printed.out)
+    document = json.loads(printed.out)
     assert printed.err == "", "no bar of transformers"
-    assert told["weights"].endswith("checkpoint-2")
-    assert [(c["clip"]["row"], c["loss"]) for c in told["clips"] if c["stands_out"]] == [(BAD, "nan")]
+    assert document["weights"].endswith("checkpoint-2")
+    assert [(c["clip"]["row"], c["loss"]) for c in document["clips"] if c["stands_out"]] == [(BAD, "nan")]
     assert main(["replay", str(run)]) == 1
     assert "name a folder bad-batch" in capsys.readouterr().err
 
@@ -69,17 +66,17 @@ def test_labels_that_need_more_frames_than_there_are(tmp_path: Path) -> None:
     trainer = bad_trainer(tmp_path, damage="labels")
     attach(trainer, bad_clips="skip")
     trainer.train()
-    found = replay_batch(tmp_path / "bad-batch", MODELS["ctc mean"]())
-    assert found.weights == "the given Wav2Vec2ForCTC"
-    assert [(each.clip.row, each.loss) for each in found.to_blame] == [(BAD, math.inf)]
-    assert "its labels need 100 frames, of which there are 3" in "".join(found.recommendations())
+    replay = replay_batch(tmp_path / "bad-batch", MODELS["ctc mean"]())
+    assert replay.weights == "the given Wav2Vec2ForCTC"
+    assert [(clip.clip.row, clip.loss) for clip in replay.to_blame] == [(BAD, math.inf)]
+    assert "its labels need 100 frames, of which there are 3" in "".join(replay.recommendations())
 
 
 def test_a_loss_that_overflows_in_half_precision_is_tried_in_others(tmp_path: Path) -> None:
     folder = does_not_fit(bad_trainer(tmp_path, damage="loud", bf16=True))
-    told = json.loads((folder / "batch.json").read_text())
-    told["settings"] |= {"fp16": True, "bf16": False}
-    (folder / "batch.json").write_text(json.dumps(told))
+    document = json.loads((folder / "batch.json").read_text())
+    document["settings"] |= {"fp16": True, "bf16": False}
+    (folder / "batch.json").write_text(json.dumps(document))
 
     class Narrow(Module):  # type: ignore[misc]
         """Its product is too large for 16 bits of which 5 are the exponent's."""
@@ -92,12 +89,12 @@ def test_a_loss_that_overflows_in_half_precision_is_tried_in_others(tmp_path: Pa
             peak = input_values.abs().amax(1, keepdim=True)
             return {"loss": (peak @ self.weight).float().mean()}
 
-    found = replay_batch(folder, Narrow(), device="cpu")
-    assert found.precision == "fp16"
-    (blamed,) = found.to_blame
+    replay = replay_batch(folder, Narrow(), device="cpu")
+    assert replay.precision == "fp16"
+    (blamed,) = replay.to_blame
     assert blamed.clip.row == BAD and set(blamed.others) == {"bf16", "fp32"}
-    assert "train with bf16 in place of fp16" in "".join(found.recommendations())
-    assert "times as loud as the batch's median clip" in "".join(found.recommendations())
+    assert "train with bf16 in place of fp16" in "".join(replay.recommendations())
+    assert "times as loud as the batch's median clip" in "".join(replay.recommendations())
 
 
 def does_not_fit(trainer: Any) -> Path:
@@ -121,9 +118,9 @@ def test_what_a_model_raises_is_shown(run: Path) -> None:
                 raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
             return {"loss": self.weight * input_values.mean()}
 
-    found = replay_batch(run / "bad-batch", Failing())
-    assert [each.clip.row for each in found.to_blame] == [BAD]
-    assert found.to_blame[0].error.startswith("CUDA out of memory") and "CUDA out of memory" in str(found)
+    replay = replay_batch(run / "bad-batch", Failing())
+    assert [clip.clip.row for clip in replay.to_blame] == [BAD]
+    assert replay.to_blame[0].error.startswith("CUDA out of memory") and "CUDA out of memory" in str(replay)
 
 
 @pytest.mark.parametrize("kind", ["whisper", "w2v-bert"])
@@ -131,9 +128,9 @@ def test_other_architectures_are_loaded(tmp_path: Path, kind: str) -> None:
     trainer = bad_trainer(tmp_path, kind, save_strategy="steps", save_steps=1)
     attach(trainer, bad_clips="skip")
     trainer.train()
-    found = replay_batch(tmp_path / "bad-batch")
-    assert (found.saved.architecture, found.weights) == (type(trainer.model).__name__, str(tmp_path / "checkpoint-1"))
-    assert [each.clip.row for each in found.to_blame] == [BAD]
+    replay = replay_batch(tmp_path / "bad-batch")
+    assert (replay.saved.architecture, replay.weights) == (type(trainer.model).__name__, str(tmp_path / "checkpoint-1"))
+    assert [clip.clip.row for clip in replay.to_blame] == [BAD]
 
 
 def test_where_no_clip_stands_out_that_is_said(run: Path) -> None:
@@ -145,9 +142,9 @@ def test_where_no_clip_stands_out_that_is_said(run: Path) -> None:
         def forward(self, input_values: Any, labels: Any) -> Any:
             return {"loss": self.weight * input_values.nan_to_num().shape[1]}
 
-    found = replay_batch(run / "bad-batch", Calm())
-    assert not found.to_blame and found.training_mode, "also with the training's random numbers"
-    assert "no clip stands out with the weights of the given Calm" in str(found)
+    replay = replay_batch(run / "bad-batch", Calm())
+    assert not replay.to_blame and replay.training_mode, "also with the training's random numbers"
+    assert "no clip stands out with the weights of the given Calm" in str(replay)
 
 
 def test_without_a_checkpoint_from_before_the_first_one_is_taken(run: Path, tmp_path: Path) -> None:
@@ -183,8 +180,8 @@ def test_what_cannot_be_loaded(run: Path, tmp_path: Path) -> None:
         (adapter / "adapter_config.json").write_text("{}")
         with pytest.raises(UnsupportedError, match="holds adapters alone"):
             replay_batch(folder, tmp_path / name)
-    told = json.loads((folder / "batch.json").read_text()) | {"architecture": "Mine"}
-    (tmp_path / "elsewhere/batch.json").write_text(json.dumps(told))
+    document = json.loads((folder / "batch.json").read_text()) | {"architecture": "Mine"}
+    (tmp_path / "elsewhere/batch.json").write_text(json.dumps(document))
     with pytest.raises(UnsupportedError, match="transformers has no Mine"):
         replay_batch(tmp_path / "elsewhere", run / "checkpoint-1")
 
@@ -197,5 +194,5 @@ def test_the_trainer_of_a_small_module_is_replayed_too(tmp_path: Path) -> None:
     assert guard.bad_clips == 1
     model = type(trainer.model)()
     model.last.bias.grad = torch.full((1,), float("nan"))  # of an earlier step
-    assert [each.clip.row for each in replay_batch(tmp_path / "bad-batch", model).to_blame] == [BAD]
+    assert [clip.clip.row for clip in replay_batch(tmp_path / "bad-batch", model).to_blame] == [BAD]
     assert model.training and model.first.bias.grad is None and torch.isnan(model.last.bias.grad).all(), "as it was"

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers.trainer_callback import TrainerCallback
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.training.callback_states import FILE  # noqa: E402
-from disturbed_runs import OutOfMemory, once_at, prepared, trained, weights  # noqa: E402
+from asrconfig_go.training.callback_states import FILE
+from disturbed_runs import OutOfMemory, once_at, prepared, trained, weights
 
 SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
 
@@ -66,26 +63,26 @@ class Harmless(TrainerCallback):  # type: ignore[misc]
 
 
 def average(trainer: Any) -> Any:
-    held = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Averaged)).average
-    return torch.cat([value.flatten() for value in held.values()])
+    weights = next(c for c in trainer.callback_handler.callbacks if isinstance(c, Averaged)).average
+    return torch.cat([value.flatten() for value in weights.values()])
 
 
 @pytest.mark.parametrize("saving", [{}, SAVING], ids=["from the start", "from a checkpoint"])
 def test_a_restart_puts_it_back(tmp_path: Path, saving: dict[str, Any]) -> None:
-    whole = trained(tmp_path / "whole", callbacks=[Saved()], **saving)
+    undisturbed = trained(tmp_path / "whole", callbacks=[Saved()], **saving)
     disturbed = trained(tmp_path / "run", once_at(6), callbacks=[Saved()], **saving)
     assert disturbed.report.restarts
-    assert torch.allclose(weights(disturbed), weights(whole), atol=1e-6)
-    assert torch.allclose(average(disturbed), average(whole), atol=1e-6)
+    assert torch.allclose(weights(disturbed), weights(undisturbed), atol=1e-6)
+    assert torch.allclose(average(disturbed), average(undisturbed), atol=1e-6)
 
 
 def test_a_resumed_run_has_it_too(tmp_path: Path) -> None:
-    whole = trained(tmp_path / "whole", callbacks=[Saved()], **SAVING)
+    undisturbed = trained(tmp_path / "whole", callbacks=[Saved()], **SAVING)
     with pytest.raises(Stopped):
         trained(tmp_path / "run", once_at(8, Stopped()), event="on_step_end", callbacks=[Saved()], **SAVING)
     assert (tmp_path / "run" / "checkpoint-6" / FILE).is_file()
     resumed = trained(tmp_path / "run", resume=True, callbacks=[Saved()], **SAVING)
-    assert torch.allclose(average(resumed), average(whole), atol=1e-6)
+    assert torch.allclose(average(resumed), average(undisturbed), atol=1e-6)
 
 
 @pytest.mark.parametrize("callback", [lambda t: Averaged(), lambda t: Module(t.model)], ids=["tensors", "module"])
@@ -97,10 +94,10 @@ def test_what_cannot_be_put_back_is_named_before_and_ends_the_training(
     trainer = prepared(tmp_path, once_at(6), **SAVING)
     added = callback(trainer)
     trainer.add_callback(added)
-    held = "average" if isinstance(added, Averaged) else "helper"
+    name = "average" if isinstance(added, Averaged) else "helper"
     with caplog.at_level(logging.WARNING, "asrconfig_go"), pytest.raises(OutOfMemory) as caught:
         GuardedTraining(trainer).train()
-    named = f"{type(added).__name__} ({held})"
+    named = f"{type(added).__name__} ({name})"
     assert caplog.text.count(f"{named}: tensors that no checkpoint holds") == 1
     if sys.version_info >= (3, 11):
         assert f"cannot restart: {named} would not be put back" in " ".join(caught.value.__notes__)

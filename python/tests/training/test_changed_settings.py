@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import InvalidArgumentError
-
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from asrconfig_go.guard.training_report import Change  # noqa: E402
-from disturbed_runs import once_at, prepared, trained, weights  # noqa: E402
-from tiny_training import Regression, tiny_trainer  # noqa: E402
+from asrconfig_go.guard.training_report import Change
+from disturbed_runs import once_at, prepared, trained, weights
+from tiny_training import Regression, tiny_trainer
 
 SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
 
@@ -45,14 +42,14 @@ def test_a_finished_run_says_so_and_what_is_another(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     both: dict[str, Any] = {"save_strategy": "steps", "save_steps": 4, "optim": "adamw_torch"}
-    whole = trained(tmp_path, **both)
+    undisturbed = trained(tmp_path, **both)
     caplog.clear()
     trainer, manager = prepared(tmp_path, **{**both, **settings}), ASRConfigManager()
     with caplog.at_level(logging.WARNING, "asrconfig_go"):
         manager.train(trainer, resume=True)
     report = manager.report
     assert report is not None and report.finished
-    assert torch.equal(weights(trainer), weights(whole))
+    assert torch.equal(weights(trainer), weights(undisturbed))
     assert [str(c).split(":")[0] for c in report.changes] == changes
     printed = capsys.readouterr().out
     for where in (caplog.text, printed):
@@ -63,7 +60,7 @@ def test_a_finished_run_says_so_and_what_is_another(
 
 def test_settings_that_changed_on_the_way(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What is said of each is what happens: the checkpoint's learning rate stays, the clipping is the new one."""
-    whole = trained(tmp_path / "whole", **SAVING)
+    undisturbed = trained(tmp_path / "whole", **SAVING)
     interrupted(tmp_path / "run", 5)
     with caplog.at_level(logging.WARNING, "asrconfig_go"):
         changed: dict[str, Any] = {"learning_rate": 0.5, "weight_decay": 0.3, "seed": 3}
@@ -71,15 +68,15 @@ def test_settings_that_changed_on_the_way(tmp_path: Path, caplog: pytest.LogCapt
     assert not resumed.report.finished
     assert {c.name: c.in_force for c in resumed.report.changes} == dict.fromkeys(changed, False)
     assert "learning_rate was 0.05, is 0.5: the run's stays in effect" in caplog.text
-    assert resumed.seen.rates == {step: rate for step, rate in whole.seen.rates.items() if step > 3}
-    assert resumed.seen.samples == {step: seen for step, seen in whole.seen.samples.items() if step > 3}
-    assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
+    assert resumed.seen.rates == {step: rate for step, rate in undisturbed.seen.rates.items() if step > 3}
+    assert resumed.seen.samples == {step: samples for step, samples in undisturbed.seen.samples.items() if step > 3}
+    assert torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
 
     interrupted(tmp_path / "clipped", 5)
     resumed = trained(tmp_path / "clipped", resume=True, **SAVING, max_grad_norm=1e-3)
     assert resumed.report.changes == (Change("max_grad_norm", 1.0, 1e-3, True),)
     assert "max_grad_norm was 1.0, is 0.001: in effect from here on" in repr(resumed.report)
-    assert not torch.allclose(weights(resumed), weights(whole), atol=1e-6)
+    assert not torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
 
 
 def test_the_model_s_config_is_compared(tmp_path: Path) -> None:
@@ -114,10 +111,10 @@ def test_more_steps_follow_the_new_schedule_from_the_first_one(
     wanted = [longer.seen.rates[step] for step in range(12, 20)]  # noted behind a step: the rate of the next
     assert used == pytest.approx(wanted)
     assert used[0] > 0
-    said = (
+    message = (
         f"20 optimizer steps are planned, 12 when the run began: from step 12 on the learning rate follows the {kind}"
     )
-    assert said in caplog.text
+    assert message in caplog.text
     assert f"{wanted[0]:.3g} there instead of {0.05 if kind == 'constant_with_warmup' else 0:.3g}" in caplog.text
     caplog.clear()
     again = trained(tmp_path / "run", resume=True, **SAVING, lr_scheduler_type=kind, num_train_epochs=5)
@@ -137,7 +134,7 @@ class Frozen(Regression):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"model": lambda: Wider()}, "the model is another than that of the run in .*: Wider, 73 parameters"),
         ({"model": lambda: Frozen()}, "Frozen, 65 parameters, 17 of them trained; the run's: Regression, 65 param"),
@@ -147,7 +144,7 @@ class Frozen(Regression):
 )
 @pytest.mark.parametrize("finished", [False, True])
 def test_what_cannot_go_on_is_refused_before_anything_is_loaded(
-    tmp_path: Path, settings: dict[str, Any], said: str, finished: bool
+    tmp_path: Path, settings: dict[str, Any], message: str, finished: bool
 ) -> None:
     if finished:
         trained(tmp_path, **SAVING)
@@ -156,7 +153,7 @@ def test_what_cannot_go_on_is_refused_before_anything_is_loaded(
     now = {name: value() if callable(value) else value for name, value in settings.items()}
     trainer = prepared(tmp_path, **{**SAVING, **now})
     before = weights(trainer).clone()
-    with pytest.raises(InvalidArgumentError, match=said) as caught:
+    with pytest.raises(InvalidArgumentError, match=message) as caught:
         ASRConfigManager().train(trainer, resume=True)
     assert str(tmp_path) in caught.value.message
     assert "manager.train(trainer, resume=False)" in caught.value.hint

@@ -8,21 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import peft
 import pytest
+import safetensors.torch as safetensors
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.trainer_callback import TrainerState
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-peft = pytest.importorskip("peft")
-safetensors = pytest.importorskip("safetensors.torch")
-
-from transformers import PretrainedConfig, PreTrainedModel  # noqa: E402
-from transformers.trainer_callback import TrainerState  # noqa: E402
-
-from asrconfig_go._base.checksums import write_checksums  # noqa: E402
-from asrconfig_go._base.weight_files import weight_files  # noqa: E402
-from asrconfig_go.training.checkpoints import incomplete  # noqa: E402
-from disturbed_runs import once_at, trained, weights  # noqa: E402
-from tiny_training import Regression, tiny_trainer  # noqa: E402
+from asrconfig_go._base.checksums import write_checksums
+from asrconfig_go._base.weight_files import weight_files
+from asrconfig_go.training.checkpoints import incomplete
+from disturbed_runs import once_at, trained, weights
+from tiny_training import Regression, tiny_trainer
 
 SHARD_BYTES = 200  # at most: the weights of Regression are in two shards then
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")

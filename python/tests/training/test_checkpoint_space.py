@@ -10,17 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from asrconfig_go import ASRConfigManager  # noqa: E402
-from asrconfig_go._base import storage  # noqa: E402
-from asrconfig_go._base.errors import NotFoundError, StorageError  # noqa: E402
-from asrconfig_go.training import checkpoint_space  # noqa: E402
-from asrconfig_go.training.checkpoint_space import checkpoint_bytes, saved_bytes  # noqa: E402
-from asrconfig_go.view.units import exact  # noqa: E402
-from tiny_training import Regression, tiny_trainer  # noqa: E402
+from asrconfig_go import ASRConfigManager
+from asrconfig_go._base import storage
+from asrconfig_go._base.errors import NotFoundError, StorageError
+from asrconfig_go.training import checkpoint_space
+from asrconfig_go.training.checkpoint_space import checkpoint_bytes, saved_bytes
+from asrconfig_go.view.units import exact
+from tiny_training import Regression, tiny_trainer
 
 SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2, "max_steps": 6}
 
@@ -34,11 +32,11 @@ def failing_at(monkeypatch: pytest.MonkeyPatch, step: int, error: Exception) -> 
     """Let torch.save leave half a file of this step's checkpoint."""
     real = torch.save
 
-    def save(state: Any, path: Any, *given: Any, **options: Any) -> None:
+    def save(state: Any, path: Any, *args: Any, **options: Any) -> None:
         if f"checkpoint-{step}" in str(path):
             Path(path).write_bytes(b"begun")
             raise error
-        real(state, path, *given, **options)
+        real(state, path, *args, **options)
 
     monkeypatch.setattr(torch, "save", save)
 
@@ -80,8 +78,7 @@ def test_another_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("settings", "count"),
-    [({}, 3), ({"save_total_limit": 1}, 2), ({"save_steps": 6}, 1), ({"save_strategy": "no"}, 0)],
+    ("settings", "count"), [({}, 3), ({"save_total_limit": 1}, 2), ({"save_steps": 6}, 1), ({"save_strategy": "no"}, 0)]
 )
 def test_little_space_is_said_before_the_first_step(
     manager: ASRConfigManager, tmp_path: Path, monkeypatch: Any, caplog: Any, settings: dict[str, Any], count: int
@@ -98,7 +95,7 @@ def test_little_space_is_said_before_the_first_step(
 def test_adapters_are_saved_alone() -> None:
     peft = pytest.importorskip("peft")
     inner = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 1))
-    whole = saved_bytes(inner)
+    full_size = saved_bytes(inner)
     model = peft.get_peft_model(inner, peft.LoraConfig(r=2, target_modules=["0"]))
-    assert saved_bytes(model) == 4 * 2 * (64 + 64) < whole
+    assert saved_bytes(model) == 4 * 2 * (64 + 64) < full_size
     assert checkpoint_bytes(model) == 3 * saved_bytes(model)

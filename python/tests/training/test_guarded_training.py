@@ -8,23 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import EarlyStoppingCallback, Trainer
+from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager
 from asrconfig_go._base import native
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError, LibraryError
-from asrconfig_go.guard import TrainingReport
+from asrconfig_go.guard import TrainingReport, attach
+from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback
 from asrconfig_go.training import run_record
-
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers import EarlyStoppingCallback, Trainer  # noqa: E402
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback  # noqa: E402
-from asrconfig_go.training.guarded_training import GuardedTraining  # noqa: E402
-from disturbed_runs import (  # noqa: E402
+from asrconfig_go.training.guarded_training import GuardedTraining
+from disturbed_runs import (
     OutOfMemory,
     always,
     assert_same_run,
@@ -35,13 +30,13 @@ from disturbed_runs import (  # noqa: E402
     trained,
     weights,
 )
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 
 def left_behind(output: Path) -> set[str]:
     """Files beside the checkpoints but the record and random numbers."""
-    found = {path.name for path in output.glob(".asrconfig*/*")}
-    return {name for name in found if not (name in ("run.json", "begin.json") or name.startswith("epoch-"))}
+    paths = {path.name for path in output.glob(".asrconfig*/*")}
+    return {name for name in paths if not (name in ("run.json", "begin.json") or name.startswith("epoch-"))}
 
 
 @pytest.mark.parametrize("grouped", [False, True])
@@ -56,9 +51,9 @@ def test_a_failure_anywhere_leaves_the_same_run(
     settings: dict[str, Any] = group_by_length if grouped else {}
     if save_steps:
         settings = {**settings, "save_strategy": "steps", "save_steps": save_steps}
-    whole = trained(tmp_path / "whole", **settings)
+    undisturbed = trained(tmp_path / "whole", **settings)
     disturbed = trained(tmp_path / "disturbed", once_at(time), event=event, **settings)
-    assert_same_run(disturbed, whole)
+    assert_same_run(disturbed, undisturbed)
     assert disturbed.seen.begins == 2
     assert sizes(disturbed) == (16, 1)
     assert limits(disturbed) == [(16, 8)]
@@ -69,7 +64,7 @@ def test_a_failure_anywhere_leaves_the_same_run(
 @pytest.fixture
 def group_by_length() -> dict[str, Any]:
     """Settings for orders drawn from the global generator, which a resumed Trainer does not repeat by itself."""
-    from length_groups import Grouped
+    from tiny_training import Grouped
 
     return {"trainer_class": Grouped}
 
@@ -84,9 +79,9 @@ def test_the_limit_is_halved_by_every_restart(tmp_path: Path, failures: int) -> 
         if count <= failures:
             raise OutOfMemory(OUT_OF_MEMORY)
 
-    whole = trained(tmp_path / "whole")
+    undisturbed = trained(tmp_path / "whole")
     disturbed = trained(tmp_path / "disturbed", fail)
-    assert_same_run(disturbed, whole)
+    assert_same_run(disturbed, undisturbed)
     assert limits(disturbed) == [(16, 8), (8, 4), (4, 2)][:failures]
     assert max(len(batch) for batch in disturbed.model.seen) == 16 >> failures
 
@@ -96,12 +91,12 @@ def test_steps_are_the_guard_s_and_need_no_restart(tmp_path: Path) -> None:
         if size > 4:
             raise OutOfMemory(OUT_OF_MEMORY)
 
-    whole = trained(tmp_path / "whole")
+    undisturbed = trained(tmp_path / "whole")
     torch.manual_seed(0)
     model = Regression()
     model.fail = hungry
     trainer = trained(tmp_path / "run", model=model)
-    assert torch.allclose(weights(trainer), weights(whole), atol=1e-6)
+    assert torch.allclose(weights(trainer), weights(undisturbed), atol=1e-6)
     assert trainer.seen.begins == 1
     assert not trainer.report.restarts
     assert [(e.micro_batch_before, e.micro_batch_after) for e in trainer.report.events] == [(16, 8), (8, 4)]
@@ -109,20 +104,20 @@ def test_steps_are_the_guard_s_and_need_no_restart(tmp_path: Path) -> None:
 
 def test_both_kinds_in_one_run(tmp_path: Path) -> None:
     """A limit that a step has led to is halved further, and what it left does not disturb the next attempt."""
-    left = 1
+    remaining = 1
 
     def hungry(model: Any, size: int) -> None:
-        nonlocal left
-        if size > 8 and left:
-            left -= 1
+        nonlocal remaining
+        if size > 8 and remaining:
+            remaining -= 1
             raise OutOfMemory(OUT_OF_MEMORY)
 
-    whole = trained(tmp_path / "whole", gradient_accumulation_steps=2)
+    undisturbed = trained(tmp_path / "whole", gradient_accumulation_steps=2)
     torch.manual_seed(0)
     model = Regression()
     model.fail = hungry
     trainer = trained(tmp_path / "run", once_at(3), model=model, gradient_accumulation_steps=2)
-    assert torch.allclose(weights(trainer), weights(whole), atol=1e-6)
+    assert torch.allclose(weights(trainer), weights(undisturbed), atol=1e-6)
     assert [(e.micro_batch_before, e.micro_batch_after) for e in trainer.report.events] == [(16, 8)]
     assert limits(trainer) == [(8, 4)]
     assert max(len(batch) for batch in model.seen) == 4
@@ -249,9 +244,9 @@ def test_a_failure_in_evaluation_halves_the_evaluation_batch(tmp_path: Path) -> 
         return {"score": 0.0}
 
     settings: dict[str, Any] = {"eval_strategy": "epoch", "per_device_eval_batch_size": 32}
-    whole = trained(tmp_path / "whole", **settings)
+    undisturbed = trained(tmp_path / "whole", **settings)
     disturbed = trained(tmp_path / "run", trainer_class=Heavy, compute_metrics=metrics, **settings)
-    assert_same_run(disturbed, whole)
+    assert_same_run(disturbed, undisturbed)
     assert [(r.place, r.before, r.after) for r in disturbed.report.restarts] == [("evaluation", 32, 16)]
     assert disturbed.sizes[:6] == (32,) * 6
     assert disturbed.sizes[6:11] == (16, 16, 4, 1, 3), "how the losses of parts add up is measured once"
@@ -283,18 +278,20 @@ def test_early_stopping_counts_as_in_the_undisturbed_run(tmp_path: Path) -> None
             save_steps=4,
         )
 
-    whole = run(tmp_path / "whole")
-    assert 8 <= whole.state.global_step < whole.state.max_steps  # older versions start counting at the first save
+    undisturbed = run(tmp_path / "whole")
+    assert (
+        8 <= undisturbed.state.global_step < undisturbed.state.max_steps
+    )  # older versions start counting at the first save
     for time in (3, 7, 8):  # up to two evaluations are made twice, and count once
-        assert_same_run(run(tmp_path / f"{time}", once_at(time)), whole)
+        assert_same_run(run(tmp_path / f"{time}", once_at(time)), undisturbed)
 
 
 def test_dropped_samples_stay_the_same(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"samples": 60, "dataloader_drop_last": True}
-    whole = trained(tmp_path / "whole", **settings)
+    undisturbed = trained(tmp_path / "whole", **settings)
     disturbed = trained(tmp_path / "run", once_at(2), **settings)
-    assert_same_run(disturbed, whole)
-    assert whole.state.max_steps == 9
+    assert_same_run(disturbed, undisturbed)
+    assert undisturbed.state.max_steps == 9
 
 
 def test_several_processes_are_not_recovered_one_by_one(tmp_path: Path) -> None:
@@ -312,10 +309,10 @@ def test_several_processes_are_not_recovered_one_by_one(tmp_path: Path) -> None:
 
     again = prepared(tmp_path, per_device_train_batch_size=4, gradient_accumulation_steps=2)
     again.is_fsdp_enabled = True
-    seen: list[tuple[int, int]] = []
-    again.train = lambda **_: seen.append(sizes(again))
+    calls: list[tuple[int, int]] = []
+    again.train = lambda **_: calls.append(sizes(again))
     GuardedTraining(again, resume=True).train()
-    assert seen == [(2, 4)]
+    assert calls == [(2, 4)]
 
 
 def test_a_full_disk_leaves_checkpoints_to_go_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,10 +326,10 @@ def test_a_full_disk_leaves_checkpoints_to_go_on_from(tmp_path: Path, monkeypatc
     def refuse(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    whole = trained(tmp_path / "whole")
+    undisturbed = trained(tmp_path / "whole")
     monkeypatch.setattr(torch, "save", full)
     monkeypatch.setattr(run_record, "write_whole", refuse)
-    assert_same_run(trained(tmp_path / "run", once_at(6), save_strategy="steps", save_steps=2), whole)
+    assert_same_run(trained(tmp_path / "run", once_at(6), save_strategy="steps", save_steps=2), undisturbed)
     with pytest.raises(OutOfMemory):
         trained(tmp_path / "other", once_at(6))
     assert not [path for path in tmp_path.rglob(".asrconfig/*") if path.parts[-3] != "whole"]
@@ -410,14 +407,14 @@ def test_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (report.steps, report.planned_steps, report.recomputed_steps, report.error) == (12, 12, 1, "")
     assert report.batch == (16, 1, 1)
     printed = capsys.readouterr().out
-    for said in (
+    for message in (
         "Training:",
         "12 of 12 steps",
         "effective batch 16: 16 × 1",
         "at most 8 samples",
         "memory ran out 1 time",
     ):
-        assert said in printed
+        assert message in printed
     assert "step 5 (outside of training steps): continued from step 4, 1 step made again" in repr(report)
     assert "Training" in report._repr_html_()
     manager.train(prepared(tmp_path), verbose=False)

@@ -7,17 +7,15 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+import datasets
 import pytest
+import torch
+from transformers import Trainer, TrainingArguments
 
-datasets = pytest.importorskip("datasets")
-torch = pytest.importorskip("torch")
-
-from transformers import Trainer, TrainingArguments  # noqa: E402
-
-from asrconfig_go import ASRConfigManager  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from speech_models import wav2vec2  # noqa: E402
-from training_fixtures import make_plan  # noqa: E402
+from asrconfig_go import ASRConfigManager
+from asrconfig_go.errors import InvalidArgumentError
+from speech_models import wav2vec2
+from training_fixtures import make_plan
 
 SECONDS = [0.3 + 0.1 * (7 * i % 23) for i in range(48)]
 IS_NEW = "train_sampling_strategy" in TrainingArguments.__dataclass_fields__

@@ -9,32 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import Trainer
+from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go.training import guarded_training
-
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers import Trainer  # noqa: E402
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.training.guarded_training import GuardedTraining  # noqa: E402
-from disturbed_runs import Failing, OutOfMemory, assert_same_run, limits, once_at, sizes, trained, weights  # noqa: E402
-from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer  # noqa: E402
+from asrconfig_go.training.guarded_training import GuardedTraining
+from disturbed_runs import Failing, OutOfMemory, assert_same_run, limits, once_at, sizes, trained, weights
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 
 def test_checkpoints_of_an_earlier_run_are_not_continued_from(tmp_path: Path) -> None:
     saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
     trained(tmp_path / "run", **saving, seed=5, learning_rate=0.5)
-    whole = trained(tmp_path / "whole", **saving)
+    undisturbed = trained(tmp_path / "whole", **saving)
     disturbed = trained(tmp_path / "run", once_at(2), **saving)
-    assert_same_run(disturbed, whole)
+    assert_same_run(disturbed, undisturbed)
     assert disturbed.report.recomputed_steps == 1
 
 
 def test_a_resumed_run_goes_on_from_the_checkpoint_that_it_was_given(tmp_path: Path) -> None:
     saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 5}
-    whole = trained(tmp_path / "whole", **saving)
+    undisturbed = trained(tmp_path / "whole", **saving)
     trained(tmp_path / "run", **saving)
     for resume in (True, str(tmp_path / "run" / "checkpoint-5")):
         if resume is True:
@@ -44,8 +40,8 @@ def test_a_resumed_run_goes_on_from_the_checkpoint_that_it_was_given(tmp_path: P
         disturbed = trained(tmp_path / "run", once_at(3), resume=resume, model=Regression(), **saving)
         assert disturbed.seen.begins == 2
         assert min(disturbed.seen.samples) == 6
-        assert disturbed.seen.samples == {s: i for s, i in whole.seen.samples.items() if s > 5}
-        assert torch.allclose(weights(disturbed), weights(whole), atol=1e-6)
+        assert disturbed.seen.samples == {s: i for s, i in undisturbed.seen.samples.items() if s > 5}
+        assert torch.allclose(weights(disturbed), weights(undisturbed), atol=1e-6)
 
 
 def test_a_given_optimizer_and_scheduler_start_again(tmp_path: Path) -> None:
@@ -60,12 +56,12 @@ def test_a_given_optimizer_and_scheduler_start_again(tmp_path: Path) -> None:
 
     several: tuple[dict[str, Any], ...] = ({}, {"save_strategy": "steps", "save_steps": 4})
     for settings in several:
-        whole = run(tmp_path / "whole", **settings)
-        assert_same_run(run(tmp_path / "run", once_at(6), **settings), whole)
+        undisturbed = run(tmp_path / "whole", **settings)
+        assert_same_run(run(tmp_path / "run", once_at(6), **settings), undisturbed)
 
 
 def test_an_optimizer_step_that_was_half_done_is_undone(tmp_path: Path) -> None:
-    class Halfway(torch.optim.SGD):  # type: ignore[misc, name-defined]
+    class Halfway(torch.optim.SGD):  # type: ignore[misc]
         fail: Any = None
 
         def step(self, *args: Any, **kwargs: Any) -> None:
@@ -89,8 +85,8 @@ def test_an_optimizer_step_that_was_half_done_is_undone(tmp_path: Path) -> None:
 
     several: tuple[dict[str, Any], ...] = ({}, {"save_strategy": "steps", "save_steps": 4})
     for settings in several:
-        whole = run(tmp_path / "whole", **settings)
-        assert_same_run(run(tmp_path / "run", once_at(6), **settings), whole)
+        undisturbed = run(tmp_path / "whole", **settings)
+        assert_same_run(run(tmp_path / "run", once_at(6), **settings), undisturbed)
 
 
 def test_model_init_makes_the_model_anew(tmp_path: Path) -> None:
@@ -164,11 +160,11 @@ def test_gradients_and_optimizer_state_are_gone_when_the_cache_is_emptied(
     torch.manual_seed(0)
     model = Regression()
     optimizers: list[Any] = []
-    held: list[Any] = []
+    sizes: list[Any] = []
 
     def free_memory() -> None:
         gc.collect()
-        held.append(([p.grad for p in model.parameters()], optimizers[0]()))
+        sizes.append(([p.grad for p in model.parameters()], optimizers[0]()))
 
     monkeypatch.setattr(guarded_training, "free_memory", free_memory)
 
@@ -178,12 +174,12 @@ def test_gradients_and_optimizer_state_are_gone_when_the_cache_is_emptied(
                 optimizers.append(weakref.ref(getattr(optimizer, "optimizer", optimizer)))
 
     def fail() -> None:
-        if optimizers and not held:
+        if optimizers and not sizes:
             assert model.first.weight.grad is not None
             raise OutOfMemory(OUT_OF_MEMORY)
 
     trained(tmp_path, fail, model=model, callbacks=[Watch()])
-    assert held == [([None] * 4, None)]
+    assert sizes == [([None] * 4, None)]
 
 
 def test_the_accelerator_is_made_anew(tmp_path: Path) -> None:
@@ -194,8 +190,8 @@ def test_the_accelerator_is_made_anew(tmp_path: Path) -> None:
             super().create_accelerator_and_postprocess()
             made.append(self.accelerator)
 
-    given = {"gradient_accumulation_kwargs": {"sync_with_dataloader": False}}
-    trainer = trained(tmp_path, once_at(2), trainer_class=Watched, accelerator_config=given)
+    options = {"gradient_accumulation_kwargs": {"sync_with_dataloader": False}}
+    trainer = trained(tmp_path, once_at(2), trainer_class=Watched, accelerator_config=options)
     assert len(made) == 2
     assert trainer.accelerator is made[1]
     assert sizes(trainer) == (16, 1)

@@ -12,25 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import EarlyStoppingCallback
+from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
+from asrconfig_go.guard import attach
+from asrconfig_go.training.checkpoints import incomplete, newest_complete
+from asrconfig_go.training.guarded_training import GuardedTraining
+from asrconfig_go.training.resume import kept_batch
+from asrconfig_go.training.run_record import RunFolder, folder_of
+from disturbed_runs import assert_same_run, once_at, prepared, sizes, trained, weights
+from locations import HELPERS
+from tiny_training import Grouped
 
-pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-
-from transformers import EarlyStoppingCallback  # noqa: E402
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.training.checkpoints import incomplete, newest_complete  # noqa: E402
-from asrconfig_go.training.guarded_training import GuardedTraining  # noqa: E402
-from asrconfig_go.training.resume import kept_batch  # noqa: E402
-from asrconfig_go.training.run_record import RunFolder, folder_of  # noqa: E402
-from disturbed_runs import assert_same_run, once_at, prepared, sizes, trained, weights  # noqa: E402
-from length_groups import Grouped  # noqa: E402
-from locations import HELPERS  # noqa: E402
-
-KILLABLE = HELPERS / "killable.py"
+KILLABLE = HELPERS / "scripts" / "killable.py"
 SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
 
 
@@ -68,21 +64,22 @@ KILLED = [
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     """Folders of trainings, undisturbed ones and one for each of ``KILLED``, and their processes' exit statuses."""
     folder, runs = tmp_path_factory.mktemp("killed"), list[dict[str, Any]]()
-    for each in {k.calm(): k for k in KILLED}.values():
-        runs.append({"output": each.calm(), "grouped": each.grouped, "workers": each.workers, "resume": False})
-    for number, each in enumerate(KILLED):
-        common = {"output": f"{number}", "grouped": each.grouped, "workers": each.workers}
-        runs += [{**common, "kill": kill} for kill in (*each.kills, None)]
-    told = json.dumps([{**run, "output": str(folder / run["output"])} for run in runs])
-    command = [sys.executable, str(KILLABLE), told]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    for case in {k.calm(): k for k in KILLED}.values():
+        runs.append({"output": case.calm(), "grouped": case.grouped, "workers": case.workers, "resume": False})
+    for number, case in enumerate(KILLED):
+        common = {"output": f"{number}", "grouped": case.grouped, "workers": case.workers}
+        runs += [{**common, "kill": kill} for kill in (*case.kills, None)]
+    document = json.dumps([{**run, "output": str(folder / run["output"])} for run in runs])
+    command = [sys.executable, str(KILLABLE), document]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return folder, [int(status) for status in done.stdout.splitlines()[-1].split()]
 
 
 @pytest.mark.slow
 def test_processes_were_killed_where_they_should_be(killed: tuple[Path, list[int]]) -> None:
-    assert killed[1] == [0] * 3 + [status for each in KILLED for status in [-9] * len(each.kills) + [0]]
+    assert killed[1] == [0] * 3 + [status for case in KILLED for status in [-9] * len(case.kills) + [0]]
 
 
 @pytest.mark.slow
@@ -110,20 +107,20 @@ def test_another_micro_batch_keeps_the_effective_batch(
     settings: dict[str, Any] = {"trainer_class": Grouped} if grouped else {}
     first = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 2}
     second = {"per_device_train_batch_size": then[0], "gradient_accumulation_steps": then[1]}
-    whole = trained(tmp_path / "whole", **SAVING, **settings, **first)
+    undisturbed = trained(tmp_path / "whole", **SAVING, **settings, **first)
     interrupted(tmp_path / "run", 8, **settings, **first)
     with caplog.at_level(logging.WARNING, "asrconfig_go"):
         resumed = trained(tmp_path / "run", resume=True, **SAVING, **settings, **second)
     assert min(resumed.seen.samples) == 7
-    assert resumed.seen.samples == {step: seen for step, seen in whole.seen.samples.items() if step > 6}
-    assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
+    assert resumed.seen.samples == {step: samples for step, samples in undisturbed.seen.samples.items() if step > 6}
+    assert torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
     assert sizes(resumed) == {(3, 5): (2, 8)}.get(then, then)
     assert ("effective batch of 16 is kept" in caplog.text) == (then == (3, 5))
     assert resumed.report.resumed_from.endswith("checkpoint-6")
 
 
 @pytest.mark.parametrize(
-    ("effective", "asked", "limit", "expected"),
+    ("effective", "requested", "limit", "expected"),
     [
         (32, (8, 4, 1), None, (8, 4, 1)),
         (32, (8, 4, 2), None, (8, 2, 2)),  # twice the devices
@@ -136,9 +133,9 @@ def test_another_micro_batch_keeps_the_effective_batch(
     ],
 )
 def test_kept_batches(
-    effective: int, asked: tuple[int, int, int], limit: int | None, expected: tuple[int, int, int]
+    effective: int, requested: tuple[int, int, int], limit: int | None, expected: tuple[int, int, int]
 ) -> None:
-    assert kept_batch(effective, asked, limit) == expected
+    assert kept_batch(effective, requested, limit) == expected
 
 
 def test_devices_that_cannot_share_the_effective_batch() -> None:
@@ -175,7 +172,7 @@ def test_the_guard_s_limit_goes_on_where_the_gpu_is_the_same(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (lambda c: (c / "trainer_state.json").unlink(), "trainer_state.json"),
         (lambda c: (c / "trainer_state.json").write_text('{"epoch": 1.5, "glo'), "trainer_state.json cannot be read"),
@@ -187,17 +184,17 @@ def test_the_guard_s_limit_goes_on_where_the_gpu_is_the_same(tmp_path: Path) -> 
     ],
 )
 def test_an_incomplete_checkpoint_is_passed_over_and_kept(
-    tmp_path: Path, damage: Any, said: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, damage: Any, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = trained(tmp_path / "whole", **SAVING)
+    undisturbed = trained(tmp_path / "whole", **SAVING)
     interrupted(tmp_path / "run", 8)
     damaged = tmp_path / "run" / "checkpoint-6"
     damage(damaged)
-    assert said in incomplete(damaged, 1)
+    assert message in incomplete(damaged, 1)
     resumed = trained(tmp_path / "run", resume=True)
     assert min(resumed.seen.samples) == 4
-    assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
-    assert said in caplog.text
+    assert torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
+    assert message in caplog.text
     assert incomplete(damaged, 1)
     with pytest.raises(CorruptFileError, match="checkpoint-6 is not complete"):
         trained(tmp_path / "run", resume=damaged, **SAVING)
@@ -214,8 +211,8 @@ def test_weights_in_several_files_must_all_be_there(tmp_path: Path) -> None:
 
 
 def test_without_a_checkpoint_training_starts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    whole = trained(tmp_path / "whole")
-    assert_same_run(trained(tmp_path / "run", resume=True), whole)
+    undisturbed = trained(tmp_path / "whole")
+    assert_same_run(trained(tmp_path / "run", resume=True), undisturbed)
     assert "starts from its first step" not in caplog.text, "a first start is no news"
     trained(tmp_path / "run", resume=True)
     assert "starts from its first step" in caplog.text, "a run was begun here, and nothing of it is left"
@@ -225,34 +222,34 @@ def test_without_a_checkpoint_training_starts(tmp_path: Path, caplog: pytest.Log
 
 def test_checkpoints_of_another_run_are_not_resumed_from(tmp_path: Path) -> None:
     trained(tmp_path / "run", **SAVING, seed=5, learning_rate=0.5)
-    whole = trained(tmp_path / "whole", **SAVING)
+    undisturbed = trained(tmp_path / "whole", **SAVING)
     for step in (2, 5):
         interrupted(tmp_path / "run", step)
     resumed = trained(tmp_path / "run", resume=True, **SAVING)
     assert min(resumed.seen.samples) == 4, "of its own checkpoint-3, though there was another run's checkpoint-12"
-    assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
+    assert torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
 
 
 def test_a_run_resumed_from_an_earlier_checkpoint_leaves_the_later_ones(tmp_path: Path) -> None:
-    whole = trained(tmp_path, **SAVING)
+    undisturbed = trained(tmp_path, **SAVING)
     with pytest.raises(Stopped):
         trained(tmp_path, once_at(2, Stopped()), resume=tmp_path / "checkpoint-3", event="on_step_end", **SAVING)
     resumed = trained(tmp_path, resume=True, **SAVING)
     assert min(resumed.seen.samples) == 4
-    assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
+    assert torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
 
 
 def test_a_failure_after_resuming_restarts_from_where_it_was_resumed(tmp_path: Path) -> None:
     settings: dict[str, Any] = {**SAVING, "trainer_class": Grouped}
-    whole = trained(tmp_path / "whole", **settings)
+    undisturbed = trained(tmp_path / "whole", **settings)
     interrupted(tmp_path / "run", 8, trainer_class=Grouped)
     for time in (1, 4):  # from checkpoint-6 again, and from a new one in the next epoch
         (tmp_path / "run" / "checkpoint-9").rename(tmp_path / "aside") if time == 4 else None
         (tmp_path / "run" / "checkpoint-12").rename(tmp_path / "aside 2") if time == 4 else None
         resumed = trained(tmp_path / "run", once_at(time), resume=True, **settings)
         assert resumed.seen.begins == 2
-        assert resumed.seen.samples == {step: seen for step, seen in whole.seen.samples.items() if step > 6}
-        assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
+        assert resumed.seen.samples == {step: samples for step, samples in undisturbed.seen.samples.items() if step > 6}
+        assert torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
 
 
 @pytest.mark.parametrize("step", [5, 7])
@@ -261,11 +258,11 @@ def test_an_order_drawn_after_an_evaluation_between_epochs(tmp_path: Path, step:
     settings: dict[str, Any] = {
         "trainer_class": Grouped, "save_strategy": "steps", "save_steps": 4, "eval_strategy": "epoch"
     }  # fmt: skip
-    whole = trained(tmp_path / "whole", **settings)
+    undisturbed = trained(tmp_path / "whole", **settings)
     interrupted(tmp_path / "run", step, **settings)
     resumed = trained(tmp_path / "run", resume=True, **settings)
-    assert resumed.seen.samples == {s: seen for s, seen in whole.seen.samples.items() if s > 4}
-    assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
+    assert resumed.seen.samples == {s: samples for s, samples in undisturbed.seen.samples.items() if s > 4}
+    assert torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
 
 
 def test_early_stopping_goes_on_counting(tmp_path: Path) -> None:
@@ -289,12 +286,12 @@ def test_early_stopping_goes_on_counting(tmp_path: Path) -> None:
             "save_steps": 2,
         }
 
-    whole = trained(tmp_path / "whole", **settings())
-    assert whole.state.global_step < whole.state.max_steps
+    undisturbed = trained(tmp_path / "whole", **settings())
+    assert undisturbed.state.global_step < undisturbed.state.max_steps
     interrupted(tmp_path / "run", 7, **settings())
     resumed = trained(tmp_path / "run", resume=True, **settings())
-    assert resumed.state.global_step == whole.state.global_step
-    assert torch.allclose(weights(resumed), weights(whole), atol=1e-6)
+    assert resumed.state.global_step == undisturbed.state.global_step
+    assert torch.allclose(weights(resumed), weights(undisturbed), atol=1e-6)
 
 
 def test_another_schedule_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -306,11 +303,11 @@ def test_another_schedule_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 @pytest.mark.parametrize("max_steps", [-1, 6], ids=["epochs", "within an epoch"])
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, max_steps: int) -> None:
-    whole = trained(tmp_path, save_strategy="steps", save_steps=2, max_steps=max_steps)
+    undisturbed = trained(tmp_path, save_strategy="steps", save_steps=2, max_steps=max_steps)
     again = trained(tmp_path, resume=True, save_strategy="steps", save_steps=2, max_steps=max_steps)
     assert not again.seen.samples
-    assert again.state.global_step == whole.state.global_step
-    assert torch.equal(weights(again), weights(whole))
+    assert again.state.global_step == undisturbed.state.global_step
+    assert torch.equal(weights(again), weights(undisturbed))
 
 
 def test_only_epochs_that_a_checkpoint_needs_are_kept(tmp_path: Path) -> None:
@@ -362,13 +359,13 @@ def test_a_guard_that_is_there_takes_the_limits_and_stays(tmp_path: Path) -> Non
     assert attach(trainer) is guard
 
 
-def launched(output: Path, how: str) -> tuple[Any, list[dict[int, list[int]]], str]:
+def launched(output: Path, mode: str) -> tuple[Any, list[dict[int, list[int]]], str]:
     """Train in two processes (see ``launched_training``): weights, clips of every step, and what was printed."""
     output.mkdir(exist_ok=True)
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
     environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # see docs/training.md: else stale addresses stay
-    command = [sys.executable, *launcher, str(HELPERS / "launched_training.py"), str(output), how]
+    command = [sys.executable, *launcher, str(HELPERS / "scripts" / "launched_training.py"), str(output), mode]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     steps = [dict(map(json.loads, (output / f"rank{rank}.jsonl").read_text().splitlines())) for rank in (0, 1)]
@@ -379,11 +376,11 @@ def launched(output: Path, how: str) -> tuple[Any, list[dict[int, list[int]]], s
 def test_a_launcher_restarts_all_processes_and_the_run_is_the_same(tmp_path: Path) -> None:
     """One of two processes runs out of memory outside of its steps; torchrun starts both again."""
     calm, wanted, _ = launched(tmp_path / "calm", "calm")
-    got, steps, said = launched(tmp_path / "fails", "fails")
+    got, steps, message = launched(tmp_path / "fails", "fails")
     assert (tmp_path / "fails" / "failed").exists()
     assert steps == wanted, "the same clips in each step and process"
     assert torch.allclose(got, calm, atol=1e-6)
-    assert "restart all processes, as torchrun --max-restarts=3 does" in said or sys.version_info < (3, 11)
+    assert "restart all processes, as torchrun --max-restarts=3 does" in message or sys.version_info < (3, 11)
     limits = json.loads((tmp_path / "fails" / ".asrconfig" / "run.json").read_text())["limits"]
     assert limits["training"] == [2, None], "in micro-batches of 2 instead of 4"
 
@@ -392,10 +389,10 @@ def test_a_launcher_restarts_all_processes_and_the_run_is_the_same(tmp_path: Pat
 def test_processes_stop_for_a_deadline_behind_the_same_step(tmp_path: Path) -> None:
     """One of two processes has no time left; both save and stop, and go on as if nothing had been."""
     calm, wanted, _ = launched(tmp_path / "calm", "calm")
-    _, steps, said = launched(tmp_path / "late", "late")
-    assert [max(each) for each in steps] == [3, 3]
+    _, steps, message = launched(tmp_path / "late", "late")
+    assert [max(step) for step in steps] == [3, 3]
     assert newest_complete(tmp_path / "late", processes=2) == tmp_path / "late" / "checkpoint-3"
-    assert "stopped for save_by" in said
+    assert "stopped for save_by" in message
     got, steps, _ = launched(tmp_path / "late", "calm")
     assert steps == wanted
     assert torch.allclose(got, calm, atol=1e-6)

@@ -8,25 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import InvalidArgumentError
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
-from transformers.trainer_callback import TrainerCallback  # noqa: E402
-
-from asrconfig_go.training import step_profile  # noqa: E402
-from asrconfig_go.training.guarded_training import GuardedTraining  # noqa: E402
-from disturbed_runs import assert_same_run, once_at, prepared, trained, weights  # noqa: E402
-from tiny_training import tiny_trainer  # noqa: E402
+from asrconfig_go.training import step_profile
+from asrconfig_go.training.guarded_training import GuardedTraining
+from disturbed_runs import assert_same_run, once_at, prepared, trained, weights
+from tiny_training import tiny_trainer
 
 
-def recorded(trace: str, what: str = "ProfilerStep#") -> list[str]:
+def recorded(trace: str, prefix: str = "ProfilerStep#") -> list[str]:
     """The spans of a trace whose names begin so, as they followed each other."""
     events = [e for e in json.loads(Path(trace).read_text())["traceEvents"] if e.get("ph") == "X"]
-    return [e["name"] for e in sorted(events, key=lambda e: float(e["ts"])) if e["name"].startswith(what)]
+    return [e["name"] for e in sorted(events, key=lambda e: float(e["ts"])) if e["name"].startswith(prefix)]
 
 
 def test_the_steps_behind_the_warm_up_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +40,7 @@ def test_the_steps_behind_the_warm_up_are_recorded(tmp_path: Path, capsys: pytes
     assert "Self CPU" in text and "aten::addmm" in text
     assert f"profile for ui.perfetto.dev: {trace}; by operator: {table}" in capsys.readouterr().out
     assert torch.equal(weights(plain), weights(trainer))
-    assert not any(isinstance(each, step_profile.StepProfile) for each in trainer.callback_handler.callbacks)
+    assert not any(isinstance(callback, step_profile.StepProfile) for callback in trainer.callback_handler.callbacks)
 
 
 @pytest.mark.parametrize(

@@ -40,11 +40,11 @@ def trainer_of(kind: str, output: Path, **changes: Any) -> Any:
     change = changes.pop("labels", None)
     evaluated = changes.pop("evaluated", None)
     collator = changes.pop("collator", None) or make_collator(processor, model)
-    kept = rows.map(lambda row, i: {"labels": change(row["labels"], i)}, with_indices=True) if change else rows
+    data = rows.map(lambda row, i: {"labels": change(row["labels"], i)}, with_indices=True) if change else rows
     return (Seq2SeqTrainer if whisper else Trainer)(
         model=model,
         args=arguments(output, disable_tqdm=True, per_device_train_batch_size=8, **{**settings, **changes}),
-        train_dataset=kept,
+        train_dataset=data,
         eval_dataset=rows.map(lambda row, i: {"labels": evaluated(row["labels"], i)}, with_indices=True)
         if evaluated
         else None,
@@ -57,7 +57,7 @@ def found(trainer: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         ac.ASRConfigManager().attach(trainer).detach()
-    return [str(each.message) for each in warned if each.category is TrainingCheckWarning]
+    return [str(warning.message) for warning in warned if warning.category is TrainingCheckWarning]
 
 
 def refused(trainer: Any) -> InvalidArgumentError:
@@ -296,4 +296,4 @@ def test_each_finding_is_said_once(tmp_path: Path) -> None:
     with pytest.warns(TrainingCheckWarning) as warned:
         manager.attach(trainer).detach()
         manager.train(trainer, verbose=False)
-    assert len([each for each in warned if each.category is TrainingCheckWarning]) == 1
+    assert len([warning for warning in warned if warning.category is TrainingCheckWarning]) == 1

@@ -7,9 +7,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/trace"
 )
 
-// Loop writes down what a small model's training would, with sizes that are known in closed form. It takes the paths
-// that make real traces hard: a batch of one broadcasts, the first window takes workspaces and makes the optimizer's
-// state, inputs live until the next window, and the loss until the next micro-batch.
+// Loop writes down what a small model's training would, with sizes that are known in closed form.
+// It takes the paths that make real traces hard: a batch of one broadcasts, the first window takes
+// workspaces and makes the optimizer's state, inputs live until the next window, and the loss until
+// the next micro-batch.
 type Loop struct {
 	Layers   int64
 	Trace    trace.Trace
@@ -19,11 +20,15 @@ type Loop struct {
 	Params, Grads, States, Inputs []int64
 	loss                          int64
 	warm                          bool
-	shuffle                       bool // caches give up their entries in the other order now and then
+	// caches give up their entries in the other order now and then
+	shuffle bool
 
-	Extra func(trace.Shape) int64                                 // size of one more activation; none when nil
-	Sum   func(rows int64) int64                                  // size of the buffer of each layer's column sum, in the trace's terms; none when nil
-	Mask  func(s trace.Shape, shared int64) (source, saved int64) // makes a layer's mask, if it shares None; no masks when nil
+	// size of one more activation; none when nil
+	Extra func(trace.Shape) int64
+	// size of the buffer of each layer's column sum, in the trace's terms; none when nil
+	Sum func(rows int64) int64
+	// makes a layer's mask, if it shares None; no masks when nil
+	Mask func(s trace.Shape, shared int64) (source, saved int64)
 }
 
 // None is no storage.
@@ -43,9 +48,12 @@ func New(layers int64) *Loop {
 	f := &Loop{Layers: layers, loss: None}
 	f.Trace = trace.Trace{
 		About: map[string]any{"model": "Fake", "length_per_second": 100.0, "notes": ""},
-		Ops:   []string{"to", "mm", "attention", "backward", "optimizer", "column_sum:1024", "length", "pad:8:2"}, Modules: []string{"", "encoder.layers.0.attention", "encoder.layers.1.attention", "encoder.layers.2.attention"},
+		Ops: []string{"to", "mm", "attention", "backward", "optimizer", "column_sum:1024",
+			"length", "pad:8:2"}, Modules: []string{"", "encoder.layers.0.attention",
+			"encoder.layers.1.attention", "encoder.layers.2.attention"},
 		Tags: []string{"", "parameter", "gradient", "optimizer", "input", "workspace", "output"},
-		Lengths: []trace.Length{{Name: "input"}, {Name: "length1", Of: from(0), Kernel: 5, Stride: 3, Dilation: 1},
+		Lengths: []trace.Length{{Name: "input"},
+			{Name: "length1", Of: from(0), Kernel: 5, Stride: 3, Dilation: 1},
 			{Name: "length2", Of: from(1), Kernel: 3, Stride: 2, Padding: 1, Dilation: 1}},
 	}
 	f.Segment(trace.KindLoad, trace.Shape{}, "load")
@@ -58,15 +66,16 @@ func New(layers int64) *Loop {
 // Frames is the encoder's length by hand: two convolutions.
 func Frames(n int64) int64 { return ((n-5)/3+1+2-3)/2 + 1 }
 
-// LengthOf gives a length of so many frames.
+// LengthOf returns a length of so many frames.
 func LengthOf(n int64) int64 { return 5 + 6*(n-1) }
 
-// RoundUp gives the next multiple of k.
+// RoundUp returns the next multiple of k.
 func RoundUp(n, k int64) int64 { return (n + k - 1) / k * k }
 
 // Segment begins a segment.
 func (f *Loop) Segment(kind string, s trace.Shape, phase string) {
-	segment := trace.Segment{Kind: kind, Phases: []trace.Phase{{Name: phase}}, Events: []int64{}, Op: []int32{}, Module: []int32{}, Tag: []int32{}}
+	segment := trace.Segment{Kind: kind, Phases: []trace.Phase{{Name: phase}}, Events: []int64{},
+		Op: []int32{}, Module: []int32{}, Tag: []int32{}}
 	if s != (trace.Shape{}) {
 		segment.Batch, segment.Length, segment.Labels = &s.Batch, &s.Length, &s.Labels
 	}
@@ -76,7 +85,7 @@ func (f *Loop) Segment(kind string, s trace.Shape, phase string) {
 // Last is the segment that is being written.
 func (f *Loop) Last() *trace.Segment { return &f.Trace.Segments[len(f.Trace.Segments)-1] }
 
-// Alloc writes an allocation and gives the storage's number.
+// Alloc writes an allocation and returns the storage's number.
 func (f *Loop) Alloc(bytes int64, tag string, op int32) int64 {
 	s := f.Last()
 	s.Events = append(s.Events, bytes)
@@ -129,7 +138,8 @@ func (f *Loop) Micro(s trace.Shape, first bool) {
 		casts := []int64{f.Alloc(Width*Width*2, "", 0), f.Alloc(Width*2, "", 0)}
 		saved = append(saved, f.Alloc(s.Batch*n*Width*2, "", 1))
 		if s.Batch > 1 {
-			saved = append(saved, f.Alloc(s.Batch*n*RoundUp(n, 8)*2, "", 2)) // a mask that is broadcast for one sample
+			// a mask that is broadcast for one sample
+			saved = append(saved, f.Alloc(s.Batch*n*RoundUp(n, 8)*2, "", 2))
 		}
 		saved = append(saved, f.Alloc(s.Batch*4*RoundUp(n, 32)*4, "", 2))
 		if f.Mask != nil {
@@ -145,7 +155,8 @@ func (f *Loop) Micro(s trace.Shape, first bool) {
 	if f.Extra != nil {
 		saved = append(saved, f.Alloc(f.Extra(s), "", 1))
 	}
-	saved = append(saved, f.Alloc(s.Batch*n*32*4, "", 1), f.Alloc(s.Batch*n*(2*s.Labels+1)*4, "", 1))
+	saved = append(saved, f.Alloc(s.Batch*n*32*4, "", 1),
+		f.Alloc(s.Batch*n*(2*s.Labels+1)*4, "", 1))
 	loss := f.Alloc(4, "", 1)
 	f.Free(f.loss)
 	f.loss = loss
@@ -157,9 +168,9 @@ func (f *Loop) Micro(s trace.Shape, first bool) {
 			f.Grads = append(f.Grads, f.Alloc(Width*Width*4, "gradient", 3))
 		}
 		f.Free(id, temporary)
-		if left := len(masks) - 1; left >= 0 {
-			f.freeUnlessKept(masks[:left], masks[left])
-			masks = masks[:left]
+		if last := len(masks) - 1; last >= 0 {
+			f.freeUnlessKept(masks[:last], masks[last])
+			masks = masks[:last]
 		}
 		if f.Sum != nil && i < int(f.Layers) {
 			f.Free(f.Alloc(f.Sum(s.Batch*n), "workspace", 5))
@@ -176,8 +187,8 @@ func (f *Loop) OwnMask(s trace.Shape, shared int64) int64 {
 	return f.Alloc(s.Batch*n*n*2, "", 2)
 }
 
-// masked gives what a layer keeps of its mask for the backward pass: every second layer has one of its own, which ends
-// with the layer unless it is kept.
+// masked returns what a layer keeps of its mask for the backward pass: every second layer has one
+// of its own, which ends with the layer unless it is kept.
 func (f *Loop) masked(s trace.Shape, shared, layer int64) int64 {
 	if layer%2 == 0 {
 		shared = None
@@ -190,20 +201,20 @@ func (f *Loop) masked(s trace.Shape, shared, layer int64) int64 {
 }
 
 // freeUnlessKept ends a mask that no layer of these keeps.
-func (f *Loop) freeUnlessKept(kept []int64, mask int64) {
-	if !slices.Contains(kept, mask) {
+func (f *Loop) freeUnlessKept(masks []int64, mask int64) {
+	if !slices.Contains(masks, mask) {
 		f.Free(mask)
 	}
 }
 
 // OpNumber is the number of an operation's name.
 func (f *Loop) OpNumber(name string) int32 {
-	at := slices.Index(f.Trace.Ops, name)
-	if at < 0 {
-		at = len(f.Trace.Ops)
+	i := slices.Index(f.Trace.Ops, name)
+	if i < 0 {
+		i = len(f.Trace.Ops)
 		f.Trace.Ops = append(f.Trace.Ops, name)
 	}
-	return int32(at)
+	return int32(i)
 }
 
 // Step is the optimizer's.
@@ -244,8 +255,11 @@ func (f *Loop) Evaluate(s trace.Shape) {
 	f.Free(hidden, input, logits)
 }
 
-// Shapes is the run that the recorder makes: the first window twice, then a window per further shape.
-var Shapes = ShapesOf(of{2, 1231, 11}, of{2, 1231, 11}, of{3, 1943, 17}, of{5, 2791, 7}, of{4, 1667, 23}, of{1, 1231, 13}, of{1, 2791, 19}, of{1, 1943, 5})
+// Shapes is the run that the recorder makes: the first window twice, then a window per further
+// shape.
+var Shapes = ShapesOf(shapeNumbers{2, 1231, 11}, shapeNumbers{2, 1231, 11},
+	shapeNumbers{3, 1943, 17}, shapeNumbers{5, 2791, 7}, shapeNumbers{4, 1667, 23},
+	shapeNumbers{1, 1231, 13}, shapeNumbers{1, 2791, 19}, shapeNumbers{1, 1943, 5})
 
 // Usual is the run that the recorder makes.
 func Usual(accumulation int) *Loop {
@@ -266,7 +280,7 @@ func (f *Loop) Run(shapes []trace.Shape, accumulation int) {
 	}
 }
 
-type of = [3]int64
+type shapeNumbers = [3]int64
 
 // ShapesOf makes shapes of batch, length and labels.
 func ShapesOf(numbers ...[3]int64) []trace.Shape {

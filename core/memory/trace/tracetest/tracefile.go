@@ -35,5 +35,5 @@ func Pack(raw []byte) []byte {
 	return packed.Bytes()
 }
 
-// Encode gives the content of a trace file.
+// Encode returns the content of a trace file.
 func Encode(t *trace.Trace) []byte { return Pack(JSON(t)) }

@@ -1,0 +1,1 @@
+"""What the tests on the stand-in CUDA runtime run there, and how they are run."""

@@ -1,0 +1,1 @@
+"""Trainings that tests start as processes of their own."""
