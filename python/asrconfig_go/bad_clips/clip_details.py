@@ -7,8 +7,8 @@ from typing import Any
 
 from .._base.random_state import cpu_generators_kept
 from ..data.column_names import audio_columns, text_columns, usual_columns
+from ..data.hf_sources import undecoded_columns
 from ..data.label_limits import IGNORED
-from ..loading.stored_audio import stored
 
 _LONGEST = 500  # characters
 
@@ -39,7 +39,7 @@ class ClipDetails:
             names = getattr(dataset, "column_names", None)
             if names and hasattr(dataset, "with_format"):  # datasets': nothing but these is read, and nothing decoded
                 wanted = usual_columns(names, (*audio_columns(), *text_columns(), "labels"))
-                dataset = stored(dataset).with_format(None).select_columns(wanted)
+                dataset = undecoded_columns(dataset).with_format(None).select_columns(wanted)
             example = dataset[row]
             return dict(example) if hasattr(example, "keys") else {}
         return {}

@@ -15,8 +15,7 @@ from .._base.random_state import set_cpu_state
 from ..batching.collated_batch import batch_size, copied, split
 from ..batching.padding import each_trimmed
 from ..memory.probe import gradients_aside
-from ..recovery.accumulation_window import Call
-from ..recovery.loop import Loop
+from ..recovery.loop import Call, Loop
 from ..recovery.rule_measurement import steady, untouched
 from ..recovery.step_state import StepState
 

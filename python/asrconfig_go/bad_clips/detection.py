@@ -19,8 +19,8 @@ from .._base.errors import AsrConfigError
 from .._base.out_of_memory import clear_frames, first_line, note
 from ..batching.batch_lengths import extent, spoken_lengths
 from ..batching.collated_batch import UnsplittableBatchError, batch_size
-from ..recovery.accumulation_window import Call
 from ..recovery.engine import Engine
+from ..recovery.loop import Call
 from .bad_clip_record import BadBatch
 from .clip_measurement import ClipAlone, ClipMeasurement, broken, probes
 from .clip_rows import ClipRows

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from .._base.random_state import cpu_state
-from ..recovery.accumulation_window import Call
-from ..recovery.step_state import Before
+from ..recovery.loop import Before, Call
 from ..view.units import plural
 from .clip_rows import ClipRows
 from .detection import BadClips

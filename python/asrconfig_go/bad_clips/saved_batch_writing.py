@@ -11,8 +11,7 @@ from typing import Any
 
 from .._base.wrapped_model import bare
 from ..batching.collated_batch import batch_size
-from ..recovery.accumulation_window import Call
-from ..recovery.loop import Loop
+from ..recovery.loop import Call, Loop
 from ..recovery.micro_batch_budget import Budget
 from .bad_clip_record import BadBatch, BadClip
 from .clip_details import ClipDetails

@@ -114,3 +114,13 @@ def undecoded(dataset: Any, column: str) -> Any:
     from datasets import Audio
 
     return dataset.cast_column(column, Audio(decode=False))
+
+
+def undecoded_columns(dataset: Any) -> Any:
+    """``dataset``, or a dictionary of them, with undecoded ``Audio`` columns, which ``load_audio`` decodes."""
+    if isinstance(dataset, dict):
+        return type(dataset)({name: undecoded_columns(part) for name, part in dataset.items()})
+    for name, feature in (getattr(dataset, "features", None) or {}).items():
+        if type(feature).__name__ == "Audio" and feature.decode:
+            dataset = undecoded(dataset, name)
+    return dataset

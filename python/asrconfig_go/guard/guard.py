@@ -23,10 +23,10 @@ from ..batching.batch_lengths import extent
 from ..batching.collated_batch import batch_size
 from ..batching.memory_limits import OVERHEAD_S
 from ..losses.loss_rule import GivenRule, LossRule
-from ..recovery.accumulation_window import Call
 from ..recovery.attempts import Attempts
 from ..recovery.engine import Engine
 from ..recovery.guard_event import GuardEvent
+from ..recovery.loop import Call
 from ..recovery.micro_batch_budget import Budget
 from ..recovery.oversized_clips import OversizedClips
 from ..view.units import plural
@@ -159,7 +159,9 @@ class Guard:
         self._window = engine.window
         self._rows, self._norms = ClipRows(trainer, lambda: self._loading.delivered), GradientNorms()
         self._bad = bad = BadClips(bad_clips, engine, self._norms, self._rows)
-        self._left_out = OversizedClips(too_long, engine, lambda call: bad.does_not_fit(call, "left out"))
+        self._left_out = engine.left_out = OversizedClips(
+            too_long, engine.budget, engine.window, engine.rule, lambda call: bad.does_not_fit(call, "left out")
+        )
         self._evaluated = EvaluatedClips(trainer, self._bad)
         self._predictions = Predictions(trainer, self._rule, self.budgets["evaluation"], self._attempts, ranks, split)
         self._optimizer = OptimizerSteps(self._repeated, self._snapshot)

@@ -14,8 +14,7 @@ from .._base.out_of_memory import classify, clear_frames
 from .._base.random_state import rng_state, set_rng_state
 from ..batching.collated_batch import batch_size
 from ..losses.loss_rule import factor, weighted
-from ..recovery.accumulation_window import Call
-from ..recovery.loop import Loop
+from ..recovery.loop import Call, Loop
 
 _FEWEST = 2  # clips that a measurement needs
 LossFunction = Callable[[Any, Any], torch.Tensor]

@@ -251,7 +251,9 @@ def guarded_step(
         loop, loss_rule, budget, attempts, split=split, cut_statistics=split_batch_statistics, weights_windows=False
     )
     bad = BadClips(bad_clips, engine, norms)
-    left_out = OversizedClips(too_long, engine, lambda call: bad.does_not_fit(call, "left out"))
+    left_out = engine.left_out = OversizedClips(
+        too_long, engine.budget, engine.window, engine.rule, lambda call: bad.does_not_fit(call, "left out")
+    )
     used = scaler if accelerator is None else accelerator.scaler
     norms.scaled = used is not None and bool(used.is_enabled())
     steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")

@@ -15,8 +15,7 @@ from ..batching.collated_batch import batch_size
 from ..losses.loss_rule import LossRule, factor, weighted
 from ..losses.loss_table import Loss, label_smoother_loss, loss_of
 from ..memory.probe import changed_tensors, tensor_sums
-from ..recovery.accumulation_window import Call
-from ..recovery.loop import Loop, UnfitStepError
+from ..recovery.loop import Call, Loop, UnfitStepError
 from .process_group import ProcessGroup
 
 RULE_HINT = 'pass attach(rule="mean"), "token_mean" or "sum", whichever the loss divides by (docs/guard.md)'

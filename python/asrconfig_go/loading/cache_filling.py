@@ -69,11 +69,10 @@ def _finished(pool: ThreadPoolExecutor, load: Any, items: Iterable[Any], limit: 
 
 def _items(sources: Any) -> tuple[Iterable[Any], int | None]:
     if hasattr(sources, "column_names") and hasattr(sources, "features"):
-        from ..data.hf_sources import audio_column
-        from .stored_audio import stored
+        from ..data.hf_sources import audio_column, undecoded_columns
 
         column = audio_column(sources)
-        clips = (row[column] for row in stored(sources).select_columns([column]))
+        clips = (row[column] for row in undecoded_columns(sources).select_columns([column]))
         return clips, len(sources) if hasattr(sources, "__len__") else None
     if isinstance(sources, str | os.PathLike):
         from ..data.scan import scan_audio

@@ -45,15 +45,15 @@ def processor_examples(
     """
     if getattr(processor, "tokenizer", None) is None or not callable(getattr(model, "named_parameters", None)):
         return None
+    from ..data.hf_sources import undecoded_columns
     from ..trace.collated_batches import CollatedExamples
     from .processor_batches import collator_of
-    from .stored_audio import stored
 
     try:
         if read is not None and isinstance(dataset, str | os.PathLike):
             path = Path(dataset).expanduser()
             dataset = read(path) if path.exists() else dataset
-        rows = stored(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
+        rows = undecoded_columns(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
         if not _has_rows(rows):
             return None
         columns = list(rows[0])

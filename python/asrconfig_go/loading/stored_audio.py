@@ -8,19 +8,9 @@ import wave
 from functools import cache
 from typing import Any
 
+from ..data.hf_sources import undecoded_columns
+
 logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-
-def stored(dataset: Any) -> Any:
-    """``dataset``, or a dictionary of them, with undecoded ``Audio`` columns, which ``load_audio`` decodes."""
-    from ..data.hf_sources import undecoded
-
-    if isinstance(dataset, dict):
-        return type(dataset)({name: stored(part) for name, part in dataset.items()})
-    for name, feature in (getattr(dataset, "features", None) or {}).items():
-        if type(feature).__name__ == "Audio" and feature.decode:
-            dataset = undecoded(dataset, name)
-    return dataset
 
 
 @cache
@@ -50,7 +40,7 @@ def readable(dataset: Any, collator: Any) -> Any:
     if not isinstance(collator, CTCCollator | Seq2SeqCollator) or not _decoded(dataset) or not cannot_decode():
         return dataset
     logger.warning("datasets cannot decode audio here (%s): soundfile does", cannot_decode())
-    return stored(dataset)
+    return undecoded_columns(dataset)
 
 
 def make_readable(trainer: Any) -> None:

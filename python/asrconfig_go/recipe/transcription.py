@@ -8,8 +8,8 @@ from itertools import groupby, takewhile
 from typing import Any
 
 from .._base.progress import ProgressBar
+from ..data.hf_sources import undecoded_columns
 from ..loading.processor_batches import asked_language
-from ..loading.stored_audio import stored
 from .error_rates import character_error_rate, word_error_rate
 from .generation import frames_of, generated, generates
 from .model_collator import make_collator
@@ -133,7 +133,7 @@ def transcribe(
     >>> len(transcribe(model, processor, data.evaluation, n=2))
     2
     """
-    dataset = stored(dataset)
+    dataset = undecoded_columns(dataset)
     collator = make_collator(processor, model, **asked_language(processor, language))
     rows = range(len(dataset) if n is None else min(n, len(dataset)))
     training, texts = model.training, list[str]()

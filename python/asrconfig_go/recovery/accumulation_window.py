@@ -4,69 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..batching.batch_lengths import Extent, extent
-from ..batching.collated_batch import batch_size, pick, shallow, tensors_of
-from ..batching.padding import trimmed
-from .step_state import Before, StepState
+from ..batching.collated_batch import shallow, tensors_of
+from .loop import Before, Call, Loop
+from .step_state import StepState
 
 if TYPE_CHECKING:
     from ..losses.loss_rule import LossRule
-    from .loop import Loop
 
 _version: Callable[[Any], int] = operator.attrgetter("_version")
-
-
-@dataclass(slots=True)
-class Call:
-    """One collated batch of the window, and what its loop passes beside it."""
-
-    inputs: Any
-    """None once all its clips were left out."""
-    before: Before
-    versions: list[tuple[torch.Tensor, int]]
-    """Of the batch's tensors, which count how often each was changed in place."""
-    fit: Callable[[Any], Any]
-    """Returns a batch of some of its clips as the model can train on it."""
-    batch: Any = None
-    """The batch that the loop has, whose entries its step may replace."""
-    arguments: Any = None
-    replacements: Sequence[Any] = ()
-    """Batches that the user's function made of clips that were too long."""
-    loss: Any = 0.0
-    reported: Any = 0.0
-    """The weighted loss, and what of it the loop has been given."""
-    rows: list[int] | None = None
-    """The numbers in the collated batch of the clips that are left; None while all are."""
-    _size: tuple[Any, int, Extent] | None = None
-
-    def size(self) -> tuple[int, Extent]:
-        """Its clips, and the extent of each."""
-        if self._size is None or self._size[0] is not self.inputs:
-            self._size = self.inputs, batch_size(self.inputs), extent(self.inputs)
-        return self._size[1:]
-
-    def take_out(self, row: int, lengths: list[int]) -> Any:
-        """Take a clip out, and return it as a batch of one; the others are padded to the longest of them.
-
-        ``lengths`` are those of all without padding.
-        """
-        others = [i for i in range(len(lengths)) if i != row]
-        clip = trimmed(pick(self.inputs, [row]), lengths[row])
-        remaining = trimmed(pick(self.inputs, others), max(lengths[i] for i in others)) if others else None
-        self.inputs = None if remaining is None else self.fit(remaining)
-        rows = list(range(len(lengths))) if self.rows is None else self.rows
-        self.rows = [rows[i] for i in others]
-        return clip
-
-    @property
-    def changed(self) -> bool:
-        """Whether the step has changed the batch in place, so that it cannot be computed again."""
-        return any(tensor._version != version for tensor, version in self.versions)
 
 
 class Window:

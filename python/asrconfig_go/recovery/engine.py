@@ -19,14 +19,14 @@ from ..batching.batch_lengths import extent
 from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, shallow
 from ..batching.padding import long_enough
 from ..losses.loss_rule import LossRule
-from .accumulation_window import Call, Window
+from .accumulation_window import Window
 from .attempts import STATISTICS_HINT, Attempts, CannotRetryError, Piece
-from .loop import Loop, UnfitStepError
+from .loop import Before, Call, Loop, UnfitStepError
 from .micro_batch_budget import Budget
 from .micro_batches import by_length, evenly, is_split
 from .oversized_clips import OversizedClips, every_clip_left_out
 from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, untouched
-from .step_state import Before, InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
+from .step_state import InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
 
 Split = Callable[[Any, int], list[Any]]
 _GIVE_SPLIT = "pass split=…, a function from a batch and a size to a list of batches"

@@ -4,16 +4,95 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from .accumulation_window import Call
+from ..batching.batch_lengths import Extent, extent
+from ..batching.collated_batch import batch_size, pick
+from ..batching.padding import trimmed
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+
+Key = tuple[str, Any, Any]
+"""Path and owner, and the name of an attribute or an entry; ``ABSENT`` for the whole of a sequence."""
+
+
+@dataclass(slots=True)
+class Before:
+    """What there was before a step.
+
+    Attributes:
+        random: The states of Python's, numpy's and torch's generators, and ``gpu`` those of the GPUs.
+        is_full: Whether everything was looked at; ``contents`` then holds it, by path and owner.
+        generators: Others that the loop holds, with their states.
+        values: What steps are known to change.
+        versions: Tensors with their version counters.
+        interrupted: The batch normalisation in which the step then failed, if it failed in one.
+    """
+
+    random: dict[str, Any]
+    gpu: list[torch.Tensor]
+    is_full: bool
+    generators: Sequence[tuple[Any, Any]] = ()
+    values: Sequence[tuple[Key, Any]] = ()
+    versions: Sequence[tuple[str, torch.Tensor, int]] = ()
+    contents: list[tuple[str, Any, Any]] = field(default_factory=list)
+    interrupted: _BatchNorm | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """One collated batch of the window, and what its loop passes beside it."""
+
+    inputs: Any
+    """None once all its clips were left out."""
+    before: Before
+    versions: list[tuple[torch.Tensor, int]]
+    """Of the batch's tensors, which count how often each was changed in place."""
+    fit: Callable[[Any], Any]
+    """Returns a batch of some of its clips as the model can train on it."""
+    batch: Any = None
+    """The batch that the loop has, whose entries its step may replace."""
+    arguments: Any = None
+    replacements: Sequence[Any] = ()
+    """Batches that the user's function made of clips that were too long."""
+    loss: Any = 0.0
+    reported: Any = 0.0
+    """The weighted loss, and what of it the loop has been given."""
+    rows: list[int] | None = None
+    """The numbers in the collated batch of the clips that are left; None while all are."""
+    _size: tuple[Any, int, Extent] | None = None
+
+    def size(self) -> tuple[int, Extent]:
+        """Its clips, and the extent of each."""
+        if self._size is None or self._size[0] is not self.inputs:
+            self._size = self.inputs, batch_size(self.inputs), extent(self.inputs)
+        return self._size[1:]
+
+    def take_out(self, row: int, lengths: list[int]) -> Any:
+        """Take a clip out, and return it as a batch of one; the others are padded to the longest of them.
+
+        ``lengths`` are those of all without padding.
+        """
+        others = [i for i in range(len(lengths)) if i != row]
+        clip = trimmed(pick(self.inputs, [row]), lengths[row])
+        remaining = trimmed(pick(self.inputs, others), max(lengths[i] for i in others)) if others else None
+        self.inputs = None if remaining is None else self.fit(remaining)
+        rows = list(range(len(lengths))) if self.rows is None else self.rows
+        self.rows = [rows[i] for i in others]
+        return clip
+
+    @property
+    def changed(self) -> bool:
+        """Whether the step has changed the batch in place, so that it cannot be computed again."""
+        return any(tensor._version != version for tensor, version in self.versions)
 
 
 class UnfitStepError(Exception):

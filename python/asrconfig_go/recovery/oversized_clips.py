@@ -10,11 +10,13 @@ from .._base.choices import TooLong
 from .._base.errors import InfeasiblePlanError
 from ..batching.batch_lengths import extent, spoken_lengths
 from ..batching.collated_batch import batch_size
-from .accumulation_window import Call
+from .accumulation_window import Window
 from .attempts import Piece
+from .loop import Call
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from ..losses.loss_rule import LossRule
+    from .micro_batch_budget import Budget
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -31,13 +33,14 @@ class OversizedClips:
     def __init__(
         self,
         policy: TooLong | Callable[[Any], list[Any]],
-        engine: Engine,
+        budget: Budget,
+        window: Window,
+        rule: LossRule,
         report: Callable[[Call], None] = lambda _: None,
     ) -> None:
         """``report`` is called with a batch whose longest clip is about to be left out, once it has not fitted."""
-        self._policy, self._budget, self._window, self._rule = policy, engine.budget, engine.window, engine.rule
+        self._policy, self._budget, self._window, self._rule = policy, budget, window, rule
         self._report, self.count = report, 0
-        engine.left_out = self
 
     def before(self, call: Call) -> None:
         """Take out what is known not to fit."""

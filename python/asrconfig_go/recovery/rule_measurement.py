@@ -22,8 +22,7 @@ from .._base.random_state import rng_state, seed_cpu, set_rng_state
 from ..batching.collated_batch import batch_size, copied, entries, pick, piece, split
 from ..losses.loss_rule import PADDING, RULES, LossRule, weighted
 from ..memory.probe import changed_tensors, gradients_aside, tensor_sums
-from .accumulation_window import Call
-from .loop import Loop, UnfitStepError
+from .loop import Call, Loop, UnfitStepError
 from .step_state import StepState, changed_values, put_values
 
 _TRIALS = (4, 2, 2)  # clips that are measured, as many as fit

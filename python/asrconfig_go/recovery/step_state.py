@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from traceback import walk_tb
 from types import CellType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .._base.random_state import cpu_state, gpu_states_in_use, set_cpu_state, set_gpu_states
+from .loop import Before, Key, Loop
 from .reachable_state import (
     ABSENT,
     Reachable,
@@ -34,35 +35,7 @@ from .reachable_state import (
     same_state,
 )
 
-if TYPE_CHECKING:
-    from .loop import Loop
-
 SMALL = 1 << 14  # values of a tensor that may be copied, or kept alive, wherever it is
-Key = tuple[str, Any, Any]
-"""Path and owner, and the name of an attribute or an entry; ``ABSENT`` for the whole of a sequence."""
-
-
-@dataclass(slots=True)
-class Before:
-    """What there was before a step.
-
-    Attributes:
-        random: The states of Python's, numpy's and torch's generators, and ``gpu`` those of the GPUs.
-        is_full: Whether everything was looked at; ``contents`` then holds it, by path and owner.
-        generators: Others that the loop holds, with their states.
-        values: What steps are known to change.
-        versions: Tensors with their version counters.
-        interrupted: The batch normalisation in which the step then failed, if it failed in one.
-    """
-
-    random: dict[str, Any]
-    gpu: list[torch.Tensor]
-    is_full: bool
-    generators: Sequence[tuple[Any, Any]] = ()
-    values: Sequence[tuple[Key, Any]] = ()
-    versions: Sequence[tuple[str, torch.Tensor, int]] = ()
-    contents: list[tuple[str, Any, Any]] = field(default_factory=list)
-    interrupted: _BatchNorm | None = None
 
 
 @dataclass

@@ -8,9 +8,8 @@ from typing import Any
 from .._base.errors import InvalidArgumentError
 from .._base.listing import listed
 from ..data.column_names import audio_columns, text_columns, usual_columns
-from ..data.hf_sources import audio_column
+from ..data.hf_sources import audio_column, undecoded_columns
 from ..loading.clip_ranges import part_of
-from ..loading.stored_audio import stored
 from .cut_rules import CutClip, CutSettings, Piece, cut_clip
 from .cut_tables import table_problem, table_with_pieces
 from .segments import SEGMENT_COLUMNS
@@ -47,7 +46,7 @@ class _Source:
         self.problem = ""
         if hasattr(dataset, "features"):
             self.problem = table_problem(dataset)
-            self._rows = stored(dataset.with_format(None))
+            self._rows = undecoded_columns(dataset.with_format(None))
             self._audio = audio_column(self._rows)
         elif not isinstance(dataset, list | tuple):
             self.problem = f"the rows of a {type(dataset).__name__} are its own: pass a datasets.Dataset or a list"

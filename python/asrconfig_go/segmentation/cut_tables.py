@@ -9,9 +9,8 @@ from typing import Any
 
 from .._base.files import cache_folder, write_whole
 from ..data.column_names import text_columns, usual_columns
-from ..data.hf_sources import audio_column
+from ..data.hf_sources import audio_column, undecoded_columns
 from ..loading.clip_ranges import named_range
-from ..loading.stored_audio import stored
 from .cut_rules import Piece
 from .segments import SEGMENT_COLUMNS
 
@@ -92,7 +91,7 @@ def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]
 
 def _audio(dataset: Any, column: str, rows: list[tuple[int, Piece]], struct: bool) -> list[Any]:
     names: dict[int, str] = {}
-    undecoded = stored(dataset.with_format(None).select_columns([column]))
+    undecoded = undecoded_columns(dataset.with_format(None).select_columns([column]))
     for row, _ in rows:
         if row not in names:
             names[row] = _file_of(undecoded[row][column])

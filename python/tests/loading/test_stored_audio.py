@@ -16,8 +16,9 @@ pytest.importorskip("soundfile")
 from transformers import Trainer  # noqa: E402
 
 from asrconfig_go import create_optimal_config, measure_loader  # noqa: E402
+from asrconfig_go.data.hf_sources import undecoded_columns  # noqa: E402
 from asrconfig_go.loading import CTCCollator, DecodedCache  # noqa: E402
-from asrconfig_go.loading.stored_audio import cannot_decode, make_readable, stored  # noqa: E402
+from asrconfig_go.loading.stored_audio import cannot_decode, make_readable  # noqa: E402
 from asrconfig_go.recipe import build_processor, load_model, load_speech, prepare, transcribe  # noqa: E402
 from recipe_data import digits  # noqa: E402
 
@@ -88,11 +89,11 @@ def test_datasets_that_another_collator_reads_are_left_alone(raw: Any) -> None:
 
 
 def test_all_parts_are_stored_and_others_stay(raw: Any) -> None:
-    undecoded = stored(raw)
+    undecoded = undecoded_columns(raw)
     assert type(undecoded) is type(raw)
     assert all(not part.features["audio"].decode for part in undecoded.values())
     plain = datasets.Dataset.from_dict({"text": ["one"]})
-    assert stored(plain) is plain and stored(undecoded)["train"] is undecoded["train"]
+    assert undecoded_columns(plain) is plain and undecoded_columns(undecoded)["train"] is undecoded["train"]
 
 
 def test_where_datasets_decodes_the_trainer_keeps_its_datasets(raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:
