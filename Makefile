@@ -12,7 +12,7 @@ SOURCES := go.mod go.sum setup.py pyproject.toml $(shell find capi core -name '*
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 # Rooms whose tests hardly ever train or trace.
-QUICK := $(addprefix python/tests/,_base cli data explain machine report)
+QUICK := $(addprefix python/tests/,_core cli data)
 
 # SHARD=2/4 takes each fourth file of Python tests, from the second on.
 SHARD ?= 1/1
@@ -82,6 +82,7 @@ generate:
 lint: format-check
 	go vet ./...
 	go run ./build/names core capi build
+	$(BIN)/python build/vague_names.py python/asrconfig_go python/tests build
 	GOLANGCI_LINT_CACHE=$(CURDIR)/build/out/golangci go run $(GOLANGCI) run ./... # a shared cache names files of other checkouts
 	go run $(ACTIONLINT)
 	@for system in $(OTHER_SYSTEMS); do echo "go build ./core/... for $$system"; \
@@ -156,4 +157,4 @@ matrix:
 
 clean:
 	rm -rf $(VENV) .wheel-tools .systems .matrix .setuptools-build build/out dist python/*.egg-info demo-output docs/_build docs/_repository
-	rm -f python/asrconfig_go/_core.* python/asrconfig_go/_base/_version.py
+	rm -f python/asrconfig_go/_core.* python/asrconfig_go/_core/_version.py

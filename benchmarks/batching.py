@@ -30,7 +30,8 @@ from array import array
 from cpu_training import Spoken, cpu_s, grouped_by_length, loss_of, overhead_of, silent_trainer, small_model
 
 import asrconfig_go as ac
-from asrconfig_go.batching import cost_of_longest, use_batches
+from asrconfig_go.predict import cost_of_longest
+from asrconfig_go.train import use_batches
 
 LIMIT_S, STEP, RATE = 64.0, 32, 2000  # of the real trainings; samples in a second
 

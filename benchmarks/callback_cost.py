@@ -76,9 +76,8 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
     except ImportError:
         return []
     from asrconfig_go import AdaptiveMemoryCallback
-    from asrconfig_go.monitor.batch_shapes import BatchShapes
-    from asrconfig_go.monitor.live_panel import Panel
-    from asrconfig_go.monitor.loader_wait import LoaderWait
+    from asrconfig_go.watch.batch_shapes import BatchShapes, LoaderWait
+    from asrconfig_go.watch.display import Panel
 
     state = TrainerState(global_step=5, max_steps=10**6, is_local_process_zero=True, is_world_process_zero=True)
     mask = torch.ones(8, 160_000, dtype=torch.long)

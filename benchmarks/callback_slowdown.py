@@ -25,8 +25,8 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
-from asrconfig_go.demo.digit_model import small_model
-from asrconfig_go.demo.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.data.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.recipe.model_building import small_model
 
 WAYS = ("neither", "neither again", "our callback", "the Trainer's memory tracker")
 AIM = 1.002

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 import asrconfig_go as ac
-from asrconfig_go.compare import gpu_prices
+from asrconfig_go.plan import gpu_prices
 
 AIM_S = 1.0
 REPEATS = 7

@@ -18,8 +18,8 @@ from pictures import WIDTHS, gallery, given, picture
 
 import asrconfig_go as ac
 from asrconfig_go.data import DatasetProfile
-from asrconfig_go.explain import Explanation
-from asrconfig_go.machine import HardwareProfile
+from asrconfig_go.plan import Explanation
+from asrconfig_go.predict import HardwareProfile
 from whole_plans import audio, heavy_tail, published_plan, read_speech, shared_gpu, whole_plan
 
 

@@ -26,8 +26,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" / "helpers"))
-from asrconfig_go.batching.batch_lengths import extent
-from asrconfig_go.batching.collated_batch import split
+from asrconfig_go._core.batches import extent, split
 from asrconfig_go.guard import attach
 from speech_models import MODELS
 

@@ -21,8 +21,8 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
-from asrconfig_go.demo.digit_model import small_model
-from asrconfig_go.demo.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.data.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.recipe.model_building import small_model
 
 BATCH, STEPS, RATE = 16, 12, 16_000
 MESSAGE = "CUDA out of memory. Tried to allocate {} MiB. GPU 0 has a total capacity of 14.74 GiB"

@@ -33,10 +33,10 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging as hf_logging
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" / "helpers"))
-import asrconfig_go.training.restart
+import asrconfig_go.train.restart
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.guard import attach
-from asrconfig_go.training import guarded_training
+from asrconfig_go.train import guarded_training
 from speech_models import wav2vec2
 from tiny_training import Grouped
 
@@ -44,7 +44,7 @@ AIM = 1e-6
 CLIPS, EPOCHS, STEPS = 48, 5, 30
 TIMEOUT_S = 120
 PHASES = ("before", "forward", "backward", "a callback", "saving", "an epoch's begin")
-PRELOADED = (asrconfig_go.training.restart, guarded_training, attach)
+PRELOADED = (asrconfig_go.train.restart, guarded_training, attach)
 Place = SynchronizedArray  # of phase, step, times that saving began and its seconds
 Kind = tuple[bool, bool]  # grouped by length; by the Trainer alone
 

@@ -60,8 +60,8 @@ def joined_clips(folder: Path) -> Path:
     import numpy as np
     import soundfile
 
-    from asrconfig_go.demo.digits import SAMPLE_RATE, read_manifest
-    from asrconfig_go.loading import ChangeSpeed
+    from asrconfig_go.audio import ChangeSpeed
+    from asrconfig_go.data.digits import SAMPLE_RATE, read_manifest
 
     rows = [{name: row[name] for name in ("audio_filepath", "text", "split")} for row in read_manifest()]
     unseen = {row["text"] for row in rows if row["split"] != "train"}
@@ -116,8 +116,8 @@ def cut_at(step: int) -> Any:
 def before(source: Path | str, model: str) -> float:
     """The word error rate of the model as it is loaded."""
     from asrconfig_go.recipe import build_processor, load_model, load_speech, transcribe
-    from asrconfig_go.recipe.error_rates import word_error_rate
     from asrconfig_go.recipe.speech_data import column
+    from asrconfig_go.recipe.transcription import word_error_rate
 
     data = load_speech(source, progress=False)
     processor = build_processor(column(data.train, "text"), model)

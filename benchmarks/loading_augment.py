@@ -23,9 +23,9 @@ import scipy.signal
 import soxr
 import torch
 
-from asrconfig_go.loading import AddNoise, ChangeSpeed, Reverberation
-from asrconfig_go.loading.padded_clips import padded
-from asrconfig_go.loading.reverberation import room
+from asrconfig_go.audio import AddNoise, ChangeSpeed, Reverberation
+from asrconfig_go.audio.augmentation import room
+from asrconfig_go.audio.decoding import padded
 
 RATE, AIM, AIM_S = 16_000, 10.0, 1.0
 Clips = list[Any]

@@ -33,9 +33,9 @@ import soxr
 import torch
 from transformers import Wav2Vec2FeatureExtractor
 
-from asrconfig_go.demo.digits import CLIPS
-from asrconfig_go.loading import CTCCollator, DecodedCache, ResampledCache
-from asrconfig_go.loading.shared_tensors import new_tensor
+from asrconfig_go.audio import CTCCollator, DecodedCache, ResampledCache
+from asrconfig_go.audio.features import new_tensor
+from asrconfig_go.data.digits import CLIPS
 
 RATE, AIM, BATCH = 16_000, 3.0, 8
 USUAL, CACHE, FLOOR = "soundfile", "DecodedCache", "ready tensors, the floor"

@@ -1,6 +1,6 @@
 """Make the demo's speech clips with espeak-ng: spoken digit strings, 16 kHz mono MP3.
 
-    python benchmarks/make_clips.py [--out python/asrconfig_go/demo/clips] [--seed 1]
+    python benchmarks/make_clips.py [--out python/asrconfig_go/data/clips] [--seed 1]
 
 Needs espeak-ng on the PATH, numpy and soundfile>=0.13. The same seed, the same espeak-ng and the same LAME, which is
 part of soundfile's wheels, give the same files.
@@ -35,7 +35,7 @@ ENCODER = {"format": "MP3", "subtype": "MPEG_LAYER_III", "bitrate_mode": "AVERAG
 EDGE_SECONDS = 0.05  # silence kept on either side of the speech
 SILENCE = 0.004  # share of full scale below which a sample counts as silence
 TIMEOUT = 20  # seconds for one espeak-ng call
-DEFAULT_OUT = Path(__file__).resolve().parent.parent / "python/asrconfig_go/demo/clips"
+DEFAULT_OUT = Path(__file__).resolve().parent.parent / "python/asrconfig_go/data/clips"
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def contender(name: str, interval_ms: float, seconds: float, folder: Path) -> li
 def calls(folder: Path) -> dict[str, float]:
     """Microseconds of the calls around JSON, from C and through ctypes."""
     from asrconfig_go import MemoryMonitor
-    from asrconfig_go._base import native
+    from asrconfig_go._core import native
 
     library, control = fake_driver.build(folder)
     os.environ["FAKE_NVML_CONTROL"] = str(control.path)

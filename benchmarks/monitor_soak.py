@@ -39,7 +39,7 @@ def soak(minutes: float, interval_ms: float, folder: Path) -> dict[str, Any]:
     library, control = fake_driver.build(folder)
     os.environ["FAKE_NVML_CONTROL"] = str(control.path)
     from asrconfig_go import MemoryMonitor
-    from asrconfig_go._base import native
+    from asrconfig_go._core import native
 
     end, quarter_s = time.monotonic() + minutes * 60, minutes * 60 * 0.9 / 4
     warm = time.monotonic() + minutes * 60 * 0.1

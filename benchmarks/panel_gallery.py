@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 
 from pictures import gallery, given, picture
 
-from asrconfig_go.monitor.live_panel import PanelState
-from asrconfig_go.monitor.memory_monitor import GPUHistory, MemoryHistory
-from asrconfig_go.view.render import save_page
+from asrconfig_go._core.render import save_page
+from asrconfig_go.watch.display import PanelState
+from asrconfig_go.watch.memory_monitor import GPUHistory, MemoryHistory
 from watching_fakes import GIB, FakeMonitor, activity, alert, gpu
 
 WIDTH, HEIGHT = 820, 566

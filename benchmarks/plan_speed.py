@@ -85,9 +85,9 @@ def one(folder: str, model: str, gpu: str, imported: bool) -> dict[str, float]:
     """``create_optimal_config`` in this process, with torch imported before or by the way."""
     import asrconfig_go as ac
     from asrconfig_go import manager
-    from asrconfig_go._base import native
-    from asrconfig_go.memory import MemoryModel
+    from asrconfig_go._core import native
     from asrconfig_go.plan import planner
+    from asrconfig_go.predict import MemoryModel
 
     imports = time.perf_counter()
     if imported:
@@ -175,7 +175,7 @@ def verdict(good: bool) -> str:
 def search(clips: int, rounds: int, model: str, gpu: str) -> dict[str, dict[str, float]]:
     """``plan.make`` alone, with what ``manager.plan`` asks it; the medians."""
     from asrconfig_go import ASRConfigManager, PlanOptions, scan_audio
-    from asrconfig_go._base import native
+    from asrconfig_go._core import native
     from asrconfig_go.data import DatasetProfile
     from asrconfig_go.plan import planner
 

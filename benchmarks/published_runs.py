@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import asrconfig_go as ac
-from asrconfig_go.machine.model_source import model_source
+from asrconfig_go.predict.model_source import model_source
 
 GIB = 2**30
 COMMON = {"precision": "fp16", "gradient_checkpointing": True, "optimizer": "adamw_torch"}

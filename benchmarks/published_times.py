@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import asrconfig_go as ac
-from asrconfig_go._base import native
-from asrconfig_go._base.ranges import Range
+from asrconfig_go._core import native
+from asrconfig_go._core.records import Range
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests" 
 
 from pictures import WIDTHS, gallery, given, picture
 
-from asrconfig_go.report import compare_runs, report
+from asrconfig_go.watch import compare_runs, report
 from made_runs import logged, put_run, trained, week
 from run_logs import Json, empty, put_activity, put_memory, saved
 

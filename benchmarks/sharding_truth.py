@@ -37,8 +37,8 @@ import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
 
-from asrconfig_go._base import native
-from asrconfig_go.launch import engines, layer_classes
+from asrconfig_go._core import native
+from asrconfig_go.plan import launch_arguments, layer_classes
 
 STRATEGIES = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -133,7 +133,7 @@ def deepspeed(stage: int) -> Callable[[Any, str], Engine]:
     def build(model: Any, precision: str) -> Engine:
         import deepspeed as library
 
-        settings = engines.deepspeed_config(stage)
+        settings = launch_arguments.deepspeed_config(stage)
         settings |= {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0}
         settings.pop("train_batch_size")
         settings["fp16"]["enabled"], settings["bf16"]["enabled"] = False, precision == "bf16"
@@ -312,7 +312,7 @@ def row(strategy: str, precision: str, processes: int, sizes: dict[str, Any], al
     parts = sizes["parts"]
     cells = [f"{mb(parts[name])} / {mb(wanted[name])}" for name in ("parameters", "gradients", "optimizer")]
     # ZeRO-3's bucket stays; buckets and gathered layers of the others come and go.
-    stays = {"ddp": wanted["buffers"], "zero3": engines.REDUCE_BUCKET * TYPES[precision].itemsize}
+    stays = {"ddp": wanted["buffers"], "zero3": launch_arguments.REDUCE_BUCKET * TYPES[precision].itemsize}
     resident = wanted["total"] - wanted["buffers"] + stays.get(strategy, 0)
     cells.append(f"{mb(sizes['backward'])} / {mb(resident)}")
     cells.append(f"{mb(sizes['peak'] - alone['peak'])} / {mb(wanted['total'] - nothing['total'])}")

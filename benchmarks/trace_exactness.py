@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import asrconfig_go as ac
-from asrconfig_go.machine.model_source import model_source
-from asrconfig_go.memory import MemoryEstimate
+from asrconfig_go.predict import MemoryEstimate
+from asrconfig_go.predict.model_source import model_source
 from asrconfig_go.trace import MemoryRecorder, SpeechBatches, speech_batches, trace_training
 
 CASES: list[tuple[str, dict[str, Any]]] = [

@@ -36,7 +36,7 @@ def seconds(work: Callable[[], Any]) -> float:
 def one(name: str) -> dict[str, float]:
     """All figures of one model, in this process."""
     import asrconfig_go as ac
-    from asrconfig_go.machine.model_source import model_source
+    from asrconfig_go.predict.model_source import model_source
     from asrconfig_go.trace import speech_batches, trace_training
 
     trace_training(model_source("openai/whisper-tiny").model, steps=1, evaluation=False)  # imports, torch's first calls

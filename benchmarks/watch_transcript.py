@@ -27,11 +27,11 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
-from asrconfig_go.demo.digit_model import small_model
-from asrconfig_go.demo.digits import Collator, Vocabulary, read_manifest
-from asrconfig_go.monitor.run_log import RunLog
-from asrconfig_go.monitor.run_log_file import NAME
-from asrconfig_go.monitor.torch_counters import Counters
+from asrconfig_go.data.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.recipe.model_building import small_model
+from asrconfig_go.watch.display import NAME
+from asrconfig_go.watch.run_log import RunLog
+from asrconfig_go.watch.torch_counters import Counters
 
 BATCH, STEPS, RATE, LEAKS_FROM = 8, 400, 16_000, 60
 GIB, MIB = 1 << 30, 1 << 20

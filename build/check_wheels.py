@@ -134,7 +134,7 @@ def version(wheel: Wheel) -> str:
     metadata = wheel.files[f"asrconfig_go-{wheel.version}.dist-info/METADATA"].decode()
     require(f"\nVersion: {wheel.version}\n" in metadata, "the metadata has another version")
     require(
-        f'"{wheel.version}"' in wheel.files["asrconfig_go/_base/_version.py"].decode(),
+        f'"{wheel.version}"' in wheel.files["asrconfig_go/_core/_version.py"].decode(),
         "_version.py has another version",
     )
     require(wheel.version.encode() in wheel.files[LIBRARY], "the library has another version")
@@ -158,7 +158,7 @@ def contents(wheel: Wheel) -> str:
     tracked = subprocess.run(
         ["git", "ls-files", "asrconfig_go"], cwd=ROOT / "python", check=True, stdout=subprocess.PIPE, text=True
     ).stdout.split("\n")
-    wanted = {name for name in tracked if name} | {LIBRARY, "asrconfig_go/_base/_version.py"}
+    wanted = {name for name in tracked if name} | {LIBRARY, "asrconfig_go/_core/_version.py"}
     require(set(names) == wanted, f"in one but not the other: {sorted(set(names) ^ wanted)}")
     return f"{len(names)} files, those of the package"
 

@@ -16,16 +16,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from asrconfig_go._base import native
-from asrconfig_go._base.choices import Precision
-from asrconfig_go._base.defaults import TRACED_MICRO_BATCHES
-from asrconfig_go.demo.tiny_models import TINY
-from asrconfig_go.machine.model import adafactor_bytes, counts_of_module, known_models, on_meta
-from asrconfig_go.machine.model_source import model_source
-from asrconfig_go.memory.memory_settings import MemorySettings
-from asrconfig_go.memory.recording import Recording
-from asrconfig_go.memory.recordings import FOLDER, RecordedSettings
-from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions
+from asrconfig_go._core import native
+from asrconfig_go._core.checks import Precision
+from asrconfig_go._core.defaults import TRACED_MICRO_BATCHES
+from asrconfig_go.predict.memory_settings import MemorySettings
+from asrconfig_go.predict.model_profile import adafactor_bytes, counts_of_module, known_models, on_meta
+from asrconfig_go.predict.model_source import model_source
+from asrconfig_go.predict.recordings import FOLDER, RecordedSettings, Recording
+from asrconfig_go.predict.tiny_models import TINY
+from asrconfig_go.trace.event_log import FORMAT, VERSION, versions
 
 COUNTS = Path(__file__).parent.parent / "core" / "model" / "counts.json"
 MODELS = (

@@ -17,7 +17,7 @@ def _on_the_stand_in(gpu: str) -> None:
     sys.path.insert(0, str(Path(__file__).parents[2] / "build"))
     import cuda_standin
 
-    from asrconfig_go.memory.memory_settings import Target
+    from asrconfig_go.predict.memory_settings import Target
 
     cuda_standin.load(gpu=gpu, context_bytes=Target.find(gpu).context_bytes or 0, copy_limit_bytes=COPY_LIMIT)
 

@@ -87,7 +87,7 @@ def _in_few_bits(bits: int, build: Callable[[], Any]) -> Callable[[], Any]:
     """LoRA beside weights that bitsandbytes has; without outliers, which are known by values alone."""
 
     def quantized() -> Any:
-        from asrconfig_go.apply import add_lora
+        from asrconfig_go.plan import add_lora
 
         model = build()
         for module in list(model.modules()):

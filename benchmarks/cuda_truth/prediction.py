@@ -10,8 +10,8 @@ import plain_loop
 from cases import Case
 
 from asrconfig_go.errors import UnsupportedError
-from asrconfig_go.memory import MemoryEstimate, MemoryModel
-from asrconfig_go.memory.memory_settings import Target
+from asrconfig_go.predict import MemoryEstimate, MemoryModel
+from asrconfig_go.predict.memory_settings import Target
 from asrconfig_go.trace import MemoryRecorder, TraceError
 
 

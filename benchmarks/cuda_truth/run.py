@@ -58,7 +58,7 @@ def _known(here: bool) -> list[Case]:
     """All trainings, or those of this machine's GPU."""
     if not here:
         return cases()
-    from asrconfig_go.machine import HardwareProfile
+    from asrconfig_go.predict import HardwareProfile
 
     gpus = HardwareProfile.detect().gpus
     if not gpus:

@@ -66,7 +66,7 @@ def build(run: Run) -> Any:
         from speech_models import MODELS
 
         return MODELS[TINY[run.model]]()
-    from asrconfig_go.machine.model_source import model_source
+    from asrconfig_go.predict.model_source import model_source
 
     model = model_source(NAMES[run.model]).model()
     config = model.config

@@ -77,7 +77,7 @@ def _replayed(workload: str, settings: str, timeout: float) -> dict[str, Any]:
     """torch's reserved memory after each event, beside the simulated allocator's."""
     from replay_snapshot import first_difference
 
-    from asrconfig_go._base import native
+    from asrconfig_go._core import native
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recording.json"
@@ -134,7 +134,7 @@ def _process(command: list[str], timeout: float, environment: dict[str, str]) ->
 
 def monitor() -> dict[str, Any]:
     """The share of a core that the sampler takes beside an idle process, and one read of its newest sample."""
-    from asrconfig_go.monitor import MemoryMonitor
+    from asrconfig_go.watch import MemoryMonitor
 
     with MemoryMonitor(interval_ms=100) as watching:
         begun, used = time.perf_counter(), time.process_time()
@@ -151,7 +151,7 @@ def calibration() -> dict[str, Any]:
     import torch
 
     import asrconfig_go as ac
-    from asrconfig_go.memory import calibrate
+    from asrconfig_go.predict import calibrate
 
     with tempfile.TemporaryDirectory() as folder:
         trainer, model = _trainer(folder)
@@ -164,7 +164,7 @@ def calibration() -> dict[str, Any]:
 
 def batch_search() -> dict[str, Any]:
     """The largest batch by trying, and the trials that it took from the prediction on."""
-    from asrconfig_go.memory import find_max_batch_size
+    from asrconfig_go.predict import find_max_batch_size
 
     with tempfile.TemporaryDirectory() as folder:
         found = find_max_batch_size(_trainer(folder)[0], seconds=SECONDS, high=128)
@@ -174,7 +174,7 @@ def batch_search() -> dict[str, Any]:
 def _trainer(folder: str) -> tuple[Any, Any]:
     from transformers import Trainer, TrainingArguments
 
-    from asrconfig_go.machine.model_source import model_source
+    from asrconfig_go.predict.model_source import model_source
     from asrconfig_go.trace import speech_batches
 
     model = model_source(MODEL).model()

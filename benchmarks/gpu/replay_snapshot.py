@@ -176,7 +176,7 @@ def first_difference(recording: Mapping[str, Any], replayed: Mapping[str, Any]) 
 
 def compare(paths: Iterable[Path]) -> bool:
     """Replay recorded files and print a line for each. True when all agree."""
-    from asrconfig_go._base import native
+    from asrconfig_go._core import native
 
     agreed = True
     for path in paths:

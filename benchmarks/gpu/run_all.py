@@ -70,7 +70,7 @@ def _about() -> dict[str, Any] | None:
     """The GPU as CUDA names it, and the versions; None without one."""
     import torch
 
-    from asrconfig_go.machine import HardwareProfile
+    from asrconfig_go.predict import HardwareProfile
 
     if not torch.cuda.is_available():
         return None

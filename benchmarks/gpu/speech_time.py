@@ -50,7 +50,7 @@ def measure(run: Run, device: str) -> list[float]:
     import torch
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    from asrconfig_go.machine.model_source import model_source
+    from asrconfig_go.predict.model_source import model_source
     from asrconfig_go.trace import speech_batches
 
     model = model_source(run.model).model()
@@ -104,7 +104,7 @@ def in_a_process(run: Run, device: str, timeout: float = 900) -> list[float]:
 def compare(device: str) -> None:
     """A line for each run, and how far off the estimates are."""
     import asrconfig_go as ac
-    from asrconfig_go.machine import HardwareProfile
+    from asrconfig_go.predict import HardwareProfile
 
     found = HardwareProfile.detect()
     gpu = found.gpu_name.removeprefix("NVIDIA ") if device == "cuda" else "T4"  # on a CPU only the plumbing is tried

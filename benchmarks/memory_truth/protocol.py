@@ -7,7 +7,7 @@ from typing import Any
 import models
 import torch
 
-from asrconfig_go._base.native import call
+from asrconfig_go._core.native import call
 from asrconfig_go.trace import MemoryRecorder, Trace
 
 ITERATIONS = 4

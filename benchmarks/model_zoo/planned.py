@@ -14,7 +14,7 @@ from material import MIDDLE, Row, Subject, rows_with_a_worst_batch
 from torch.utils import _pytree as pytree
 
 from asrconfig_go import create_optimal_config
-from asrconfig_go.memory import MemoryModel
+from asrconfig_go.predict import MemoryModel
 
 BATCH, ACCUMULATION = 4, 2
 WAYS = ("collator", "processor", "neither")

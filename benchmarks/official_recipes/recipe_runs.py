@@ -24,8 +24,8 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 from asrconfig_go import create_optimal_config
-from asrconfig_go.apply import freeze
 from asrconfig_go.errors import AsrConfigError
+from asrconfig_go.plan import freeze
 from asrconfig_go.plan.planner import NotTracedWarning
 
 STEPS = 3

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from asrconfig_go import check_labels, create_optimal_config
-from asrconfig_go.demo.digits import load_split
+from asrconfig_go.data.digits import load_split
 from asrconfig_go.recipe import build_processor, load_model, make_collator, word_error_rates
 
 Change = Callable[[list[int], int], list[int]]
@@ -163,7 +163,7 @@ def train_classifier(folder: Path, classes: list[int]) -> None:
     model = Wav2Vec2ForSequenceClassification(Wav2Vec2Config(**small, num_conv_pos_embedding_groups=2))
 
     def collate(batch: list[Any]) -> Any:
-        from asrconfig_go.loading import load_audio
+        from asrconfig_go.audio import load_audio
 
         audio = [load_audio(row["audio"]) for row in batch]
         inputs = extractor(audio, sampling_rate=16_000, padding=True, return_tensors="pt")

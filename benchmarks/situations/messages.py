@@ -12,10 +12,10 @@ from material import ctc, noise, train
 from outcome import Heard, Outcome, hearing, situation
 
 import asrconfig_go
-from asrconfig_go.demo.digits import load_split
-from asrconfig_go.monitor.run_log import RunLog
+from asrconfig_go.data.digits import load_split
 from asrconfig_go.recipe import build_processor
-from asrconfig_go.report.diagnosis import diagnose
+from asrconfig_go.watch.diagnosis import diagnose
+from asrconfig_go.watch.run_log import RunLog
 
 LONGEST = 6_000  # characters of a message
 

@@ -13,8 +13,8 @@ from material import noise
 from outcome import Outcome, hearing, situation
 
 from asrconfig_go import check_labels, create_optimal_config, scan_audio
-from asrconfig_go.loading import load_audio
-from asrconfig_go.machine import ModelProfile
+from asrconfig_go.audio import load_audio
+from asrconfig_go.predict import ModelProfile
 from asrconfig_go.recipe import build_processor, clean_text, load_speech
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")

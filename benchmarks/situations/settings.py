@@ -195,7 +195,7 @@ def half_checkpoint_is_loaded(folder: Path) -> Outcome:
 @situation
 def plan_says_that_clips_are_kept(folder: Path) -> Outcome:
     """cache_dataset = True: the recipe decodes each clip once."""
-    from asrconfig_go.loading import DecodedCache
+    from asrconfig_go.audio import DecodedCache
     from asrconfig_go.recipe import fine_tune
 
     seen: list[Any] = []

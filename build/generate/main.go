@@ -43,10 +43,10 @@ func generate(root string) (map[string][]byte, error) {
 			return fill(headerText, readLayout(docs))
 		},
 		"capi/operations.json": described.json,
-		"python/asrconfig_go/_base/_layout.py": func() ([]byte, error) {
+		"python/asrconfig_go/_core/_layout.py": func() ([]byte, error) {
 			return fill(ctypesText, readLayout(docs))
 		},
-		"python/asrconfig_go/_base/_row_words.py": func() ([]byte, error) {
+		"python/asrconfig_go/_core/_row_words.py": func() ([]byte, error) {
 			return fill(rowsText, readRows())
 		},
 	} {

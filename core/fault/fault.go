@@ -14,7 +14,7 @@ import (
 )
 
 // Code names a class of error. Python maps each code to one exception class
-// (python/asrconfig_go/_base/errors.py).
+// (python/asrconfig_go/errors.py).
 type Code string
 
 const (

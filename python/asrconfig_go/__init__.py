@@ -10,26 +10,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._base.lazy_names import lazy_names
+from ._core.lazy_names import lazy_names
 
 _look_up, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "apply": ("prepare_model",),
-        "batching": ("StepSampler", "compare_batching"),
+        "audio": ("measure_loader",),
         "benchmark": ("benchmark_training",),
-        "compare": ("compare_gpus", "estimate_run_time", "estimate_step_time", "largest_models"),
         "config": ("TrainingConfig",),
         "data": ("DatasetProfile", "add_durations", "check_labels", "scan_audio"),
         "errors": ("AsrConfigError",),
-        "loading": ("measure_loader",),
-        "machine": ("HardwareProfile", "ModelProfile", "known_models", "profile_model"),
         "manager": ("ASRConfigManager",),
-        "memory": ("MemoryModel", "estimate_memory", "find_max_batch_size"),
-        "monitor": ("AdaptiveMemoryCallback", "MemoryMonitor"),
         "optimal": ("create_optimal_config",),
-        "plan": ("PlanOptions", "select_clips"),
+        "plan": (
+            "PlanOptions",
+            "compare_gpus",
+            "estimate_run_time",
+            "estimate_step_time",
+            "largest_models",
+            "prepare_model",
+            "select_clips",
+        ),
+        "predict": (
+            "HardwareProfile",
+            "MemoryModel",
+            "ModelProfile",
+            "StepSampler",
+            "compare_batching",
+            "estimate_memory",
+            "find_max_batch_size",
+            "known_models",
+            "profile_model",
+        ),
         "recipe": ("fine_tune",),
+        "watch": ("AdaptiveMemoryCallback", "MemoryMonitor"),
     },
 )
 
@@ -37,7 +51,7 @@ _look_up, __dir__, __all__ = lazy_names(
 def __getattr__(name: str) -> Any:
     """Look a public name up, or the version of the installed package."""
     if name == "__version__":
-        from ._base.native import package_version
+        from ._core.native import package_version
 
         return package_version()
     return _look_up(name)

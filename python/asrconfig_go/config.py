@@ -6,25 +6,25 @@ import dataclasses
 import math
 import multiprocessing
 import os
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._base.checks import checked
-from ._base.choices import StartMethod
-from ._base.errors import InvalidArgumentError
+from ._core.checks import StartMethod, checked
+from ._core.input_units import WORDS
+from .errors import InvalidArgumentError
 from .plan.plan_record import PlanRecord
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
     from typing_extensions import Unpack
 
-    from .apply.applied_settings import Applied
-    from .explain import Explanation
-    from .launch import LaunchFiles
-    from .launch.launch_script import LaunchSettings
+    from .audio.ctc_aligner import CTCAligner
+    from .plan.environment import Applied
+    from .plan.explanation import Explanation
+    from .plan.launch_script import LaunchFiles, LaunchSettings
     from .plan.selection import Selection
-    from .segmentation import CTCAligner
-    from .streams.stream_batches import StreamBatches, StreamSettings
+    from .train.stream_batches import StreamBatches, StreamSettings
 
 
 @dataclasses.dataclass(repr=False)
@@ -60,7 +60,7 @@ class TrainingConfig(PlanRecord):
         is given, as of its fields. Settings that the installed version does not know are reported by an
         ``UnsupportedSettingWarning`` each, overrides it does not know are refused.
         """
-        from .apply.training_arguments import build
+        from .plan.training_arguments import build
 
         return build(self, output_dir, overrides, arguments_class, model)
 
@@ -74,7 +74,7 @@ class TrainingConfig(PlanRecord):
         Returns what was applied, what was not and why. A setting that comes too late raises a
         ``TooLateWarning``, one that the model's class lacks an ``UnsupportedSettingWarning``.
         """
-        from .apply.model_preparation import apply
+        from .plan.model_preparation import apply
 
         return apply(self, model, environment, backends, stacklevel=2)
 
@@ -111,8 +111,9 @@ class TrainingConfig(PlanRecord):
         The cache keeps decoded clips in this machine's free RAM within the safety margin, shared by the loader workers.
         Without ``cache_dataset`` it is ``load_audio``, which decodes a clip each time.
         """
-        from .loading import DecodedCache, load_audio
-        from .machine.hardware import HardwareProfile
+        from .audio.audio import load_audio
+        from .audio.clip_cache import DecodedCache
+        from .predict.hardware import HardwareProfile
 
         if not self.cache_dataset:
             return load_audio
@@ -151,9 +152,8 @@ class TrainingConfig(PlanRecord):
         its ``seed``. A ``datasets.Dataset`` becomes a stream where the plan's ``streaming`` is set. Raises
         ``InvalidArgumentError`` for what is no stream.
         """
-        from ._base.keywords import check_keywords
-        from .streams import StreamBatches
-        from .streams.stream_batches import StreamSettings
+        from ._core.checks import check_keywords
+        from .train.stream_batches import StreamBatches, StreamSettings
 
         check_keywords(options, StreamSettings.__annotations__, "stream")
         if self.streaming and hasattr(dataset, "to_iterable_dataset"):
@@ -175,24 +175,54 @@ class TrainingConfig(PlanRecord):
         return math.ceil(self.num_train_epochs * math.ceil(batches / self.gradient_accumulation_steps))
 
     def launch_files(self, folder: str | os.PathLike[str], **options: Unpack[LaunchSettings]) -> LaunchFiles:
-        """Write the plan for torchrun, accelerate, DeepSpeed and clusters: see ``asrconfig_go.launch.launch_files``."""
-        from ._base.keywords import check_keywords
-        from .launch import launch_files
-        from .launch.launch_script import LaunchSettings
+        """Write the plan for torchrun, accelerate, DeepSpeed and clusters: see ``asrconfig_go.plan.launch_files``."""
+        from ._core.checks import check_keywords
+        from .plan.launch_script import LaunchSettings, launch_files
 
         check_keywords(options, LaunchSettings.__annotations__, "launch_files")
         return launch_files(self, folder, **options)
 
     def explain(self) -> Explanation:
         """The whole plan with its reasons, alternatives and cautions; ``manager.explain()`` knows the machine, too."""
-        from .explain import Explanation
+        from .plan.explanation import Explanation
 
         return Explanation(self)
 
     def __repr__(self) -> str:
-        from .plan.settings_text import config_text
 
         return config_text(self)
 
     def _repr_html_(self) -> str:
         return self.explain()._repr_html_()
+
+
+def _checkpointing(c: PlanRecord) -> str:
+    if not c.gradient_checkpointing:
+        return "off"
+    layers = f"one of {c.every_n_layers} layers" if c.every_n_layers > 1 else "on"
+    return layers + (", offloaded" if c.offload_checkpoints else "")
+
+
+def config_text(c: PlanRecord) -> str:
+    """The "Optimized Settings" block, and the warnings."""
+    step = f"{c.per_device_train_batch_size} × {c.gradient_accumulation_steps}"
+    step += f" × {c.device_count} GPUs" if c.device_count > 1 else ""
+    nouns = WORDS[c.row_kind].nouns
+    split = f"micro-batches sized by memory ({c.micro_batch_size} of the longest {nouns})"
+    steps = [("Steps", f"{c.length_handling} {nouns}, {split} (by manager.attach)")]
+    arguments = ", ".join(f"{name}=True" for name in ("fp16", "bf16", "tf32") if getattr(c, name))
+    rows = [
+        ("Batch size", f"{c.per_device_train_batch_size}"),
+        ("Gradient accumulation", f"{c.gradient_accumulation_steps}"),
+        ("Effective batch", f"{c.effective_batch_size} ({step})"),
+        *(steps if c.micro_batching == "memory" else []),
+        ("Precision", c.precision + (" + tf32" if c.tf32 else "") + (f" ({arguments})" if arguments else "")),
+        ("Gradient checkpointing", _checkpointing(c)),
+        *([("LoRA", f"adapters of rank {c.lora_rank}")] if c.lora_rank else []),
+        ("Learning rate", f"{c.learning_rate:.2g} ({c.lr_scaling} scaling)"),
+        ("DataLoader workers", f"{c.dataloader_num_workers}"),
+    ]
+    lines = ["Optimized Settings", *(f"  {name:<23} {value}" for name, value in rows)]
+    for text in c.warnings:
+        lines += textwrap.wrap(text, 100, initial_indent="  ! ", subsequent_indent="    ")
+    return "\n".join(lines)

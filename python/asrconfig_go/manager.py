@@ -11,42 +11,38 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from ._base.adapters import adapter_options, check_planned_adapters
-from ._base.choices import DurationUnit, WeightRule
-from ._base.defaults import MAX_RETRIES, SAFETY_MARGIN
-from ._base.errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError
-from ._base.input_units import InputUnit
-from ._base.keywords import check_keywords
-from ._base.records import to_json
-from ._base.weight_precision import IN_32_BIT, half_weights, half_words
-from ._base.wrapped_model import lora_rank
+from ._core.checks import DurationUnit, WeightRule, check_keywords
+from ._core.defaults import MAX_RETRIES, SAFETY_MARGIN
+from ._core.input_units import InputUnit
+from ._core.modules import IN_32_BIT, adapter_options, check_planned_adapters, half_weights, half_words, lora_rank
+from ._core.records import to_json
 from .config import TrainingConfig
 from .data.durations import DurationSettings, add_durations
+from .data.hf_sources import is_stream
 from .data.prepared_rows import examples_of, row_seconds
 from .data.scan import DatasetProfile, ScanResult, ScanSettings, scan_audio
-from .data.stream_sources import is_stream
-from .machine.hardware import HardwareProfile, check_margin
-from .machine.model import profile_model
-from .machine.model_profile import ModelProfile
+from .errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError
 from .plan.plan_options import PlanOptions
+from .predict.hardware import HardwareProfile, check_margin
+from .predict.model_profile import profile_model
+from .predict.model_source import ModelProfile
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .apply.argument_check import PlannedTraining
-    from .apply.memory_savings import BatchFunction
-    from .compare.comparison_records import Comparison
-    from .compare.gpu_comparison import CompareSettings, Prices
+    from .audio.loader_rate import LoaderRate, LoaderSettings
     from .data.labels import LabelReport
-    from .explain import Explanation
-    from .guard import Guard
-    from .guard.guard import GuardSettings
+    from .guard.guard import Guard, GuardSettings
     from .guard.training_report import TrainingReport
-    from .loading.loader_rate import LoaderRate, LoaderSettings
-    from .monitor.memory_callback import AdaptiveMemoryCallback
-    from .monitor.watch_options import WatchSettings
+    from .plan.argument_check import PlannedTraining
+    from .plan.comparison_records import Comparison
+    from .plan.explanation import Explanation
+    from .plan.gpu_comparison import CompareSettings, Prices
+    from .plan.memory_savings import BatchFunction
     from .trace.collated_batches import CollatedExamples
-    from .training.training_check import TrainingCheck
+    from .train.training_check import TrainingCheck
+    from .watch.callback import AdaptiveMemoryCallback
+    from .watch.watch import WatchSettings
 
 
 class ASRConfigManager:
@@ -110,9 +106,7 @@ class ASRConfigManager:
         Without a ``processor`` only decoding is measured. Returns None, with a warning after an error, when nothing can
         be measured. ``remember`` reuses a rate of the last day for the same path, clips, processor and machine.
         """
-        from .loading import LoaderNotMeasuredWarning, measure_loader
-        from .loading.loader_rate import LoaderSettings
-        from .loading.remembered_rates import Measured
+        from .audio.loader_rate import LoaderNotMeasuredWarning, LoaderSettings, Measured, measure_loader
 
         check_keywords(options, LoaderSettings.__annotations__, "measure_loader")
         remembered = Measured(dataset, self.dataset, self.durations, self.hardware.cpu, processor, dict(options))
@@ -163,9 +157,9 @@ class ASRConfigManager:
         input, of its own frames or tokens) and texts of ``labels`` tokens. Without it, the collator that the dataset
         was profiled with makes them, if any.
         """
-        from .apply.memory_savings import add_savings, savings_in_hint
-        from .compare.gpu_comparison import measured_values
-        from .plan.known_loss import knows_loss
+        from .guard.loss_rule import knows_loss
+        from .plan.gpu_comparison import measured_values
+        from .plan.memory_savings import add_savings, savings_in_hint
         from .plan.planner import Tracer, plan, records_steps, traced_batches, tracer_for, usable
 
         dataset, model = self._profiles("plan from")
@@ -219,8 +213,8 @@ class ASRConfigManager:
         Batch, optimizer, epochs and ``batch_fn`` are those of the plan, if there is one, CPU and RAM those of this
         machine. Raises ``InvalidArgumentError`` before both profiles are measured.
         """
-        from .compare.gpu_comparison import TracedModel, compare_described
-        from .plan.known_loss import knows_loss
+        from .guard.loss_rule import knows_loss
+        from .plan.gpu_comparison import TracedModel, compare_described
         from .plan.planner import usable
 
         dataset, model = self._profiles("compare")
@@ -242,14 +236,14 @@ class ASRConfigManager:
         )  # fmt: skip
 
     def _planned_training(self) -> PlannedTraining | None:
-        from .apply.argument_check import PlannedTraining
+        from .plan.argument_check import PlannedTraining
 
         longest = None if self.dataset is None else self.dataset.max_s
         return None if self.config is None else PlannedTraining(self.config, longest, self._batch_fn)
 
     @cached_property
     def _training_check(self) -> TrainingCheck:
-        from .training.training_check import TrainingCheck
+        from .train.training_check import TrainingCheck
 
         return TrainingCheck()
 
@@ -269,8 +263,8 @@ class ASRConfigManager:
         ``guarded=False`` warns of differences between the plan and ``trainer.train()`` without the guard. Raises
         ``InvalidArgumentError`` before there is a plan.
         """
-        from .explain import Explanation
-        from .explain.loss_profile import config_of
+        from .plan.decisions import config_of
+        from .plan.explanation import Explanation
 
         if self.config is None:
             raise InvalidArgumentError("there is no plan yet", "call create_optimal_config, or manager.plan()")
@@ -282,7 +276,7 @@ class ASRConfigManager:
 
         ``options`` are those of ``AdaptiveMemoryCallback``, such as ``warn_at``; see docs/watching.md.
         """
-        from .monitor.memory_callback import AdaptiveMemoryCallback
+        from .watch.callback import AdaptiveMemoryCallback
 
         callback = AdaptiveMemoryCallback(self.config, **options)
         callback.managed, callback.planned = True, self._planned_training()
@@ -298,13 +292,11 @@ class ASRConfigManager:
         Trainer's own batches, as does a loss whose rule is not known. The guard takes the plan's ``rule``, unless one
         is passed. A second call returns the same guard; its ``detach()`` leaves the Trainer as it was.
         """
-        from .guard import attach, guard_of
-        from .guard.guard import GuardSettings
+        from .guard.guard import GuardSettings, attach, guard_of
         from .guard.memory_budget import traced_for
-        from .monitor.messages import check_arguments
-        from .streams.stream_training import use_stream
-        from .training.length_groups import group_by_durations
-        from .training.planned_batches import memory_limit, use_planned_batches
+        from .train.planned_batches import group_by_durations, memory_limit, use_planned_batches
+        from .train.stream_training import use_stream
+        from .watch.alerts import check_arguments
 
         check_keywords(options, GuardSettings.__annotations__, "attach")
         check_planned_adapters(trainer.model, self.config.lora_rank if self.config else 0)
@@ -353,12 +345,12 @@ class ASRConfigManager:
         ``InvalidArgumentError`` for other numbers, and where fewer steps remain than it needs. ``report`` then holds
         what happened; ``verbose`` prints it at the end, also after an exception.
         """
-        from .apply.torch_backends import TrainingSwitches
-        from .guard import guard_of
-        from .monitor.messages import check_arguments
-        from .training.guarded_training import GuardedTraining
-        from .training.length_groups import group_by_durations
-        from .view.units import say
+        from ._core.render import say
+        from .guard.guard import guard_of
+        from .plan.environment import TrainingSwitches
+        from .train.guarded_training import GuardedTraining
+        from .train.planned_batches import group_by_durations
+        from .watch.alerts import check_arguments
 
         config = self.config
         check_planned_adapters(trainer.model, config.lora_rank if config else 0)

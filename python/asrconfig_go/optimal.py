@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._base.defaults import SAFETY_MARGIN, SAMPLING_RATE, TARGET_BATCH_SIZE
+from ._core.defaults import SAFETY_MARGIN, SAMPLING_RATE, TARGET_BATCH_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .config import TrainingConfig
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanSettings
+
 
 _OF_PYTHON = ("settings", "return")  # among the annotations
 _LOADER_S = 0.5  # for which clips are decoded
@@ -63,14 +64,14 @@ def create_optimal_config(
     >>> config.effective_batch_size, config.precision
     (32, 'fp16')
     """
-    from ._base.keywords import check_keywords
-    from ._base.records import json_fields
+    from ._core.checks import check_keywords
+    from ._core.records import json_fields
+    from ._core.render import say
+    from .audio.processor_batches import processor_examples
     from .data.scan import DatasetProfile, ScanResult
-    from .loading.processor_rows import processor_examples
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanOptions, PlanSettings
     from .plan.plan_record import PlanRecord
-    from .view.units import say
 
     accepted = [*create_optimal_config.__annotations__, *PlanSettings.__annotations__]
     check_keywords(
@@ -108,6 +109,6 @@ def create_optimal_config(
 
 
 def _splits(path: Path) -> dict[str, Any]:
-    from .segmentation.splits import splits_of
+    from .data.manifests import splits_of
 
     return splits_of(path, None, None, {}, [])

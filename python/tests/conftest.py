@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.machine import ModelProfile
+from asrconfig_go.predict import ModelProfile
 
 WavMaker = Callable[..., Path]
 

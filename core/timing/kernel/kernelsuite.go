@@ -5,7 +5,7 @@ import "github.com/asrconfig/asrconfig-go/core/fault"
 // Sample is one kernel of the suite: what it computes and moves, and how to run it in PyTorch.
 type Sample struct {
 	Operation Operation `json:"operation"`
-	// a function of python/asrconfig_go/benchmark/kernel_recipes.py
+	// a function of python/asrconfig_go/benchmark/kernel_timing.py
 	Recipe string  `json:"recipe"`
 	Shape  []int64 `json:"shape"` // its sizes
 }

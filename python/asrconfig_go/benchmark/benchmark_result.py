@@ -8,16 +8,32 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .._base.errors import NotFoundError
-from .._base.records import to_json
-from ..report.diagnosis import Finding
-from ..view.plot import plot_all
-from ..view.render import Record, Shown, render, save_text, text, title
-from .benchmark_json import option_json, side_json
+from .._core.plot import plot_all
+from .._core.records import to_json
+from .._core.render import Record, Shown, render, save_text, text, title
+from ..errors import NotFoundError
+from ..watch.diagnosis import Finding
 from .measurements import ENOUGH_ROUNDS, LoaderResult, OptionResult, SideResult, Spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def side_json(side: SideResult) -> dict[str, Any]:
+    """One side."""
+    spreads = {name: getattr(side, name) for name in ("clips_per_s", "audio_per_s", "step_s", "cpu_use")}
+    figures = {name: getattr(side, name) for name in ("padding", "shares", "queueing", "peak_bytes")}
+    return asdict(side) | {name: value and asdict(value) for name, value in spreads.items()} | figures
+
+
+def option_json(option: OptionResult) -> dict[str, Any]:
+    """One change; ``verdict`` is ``better`` in words."""
+    return {
+        **asdict(option),
+        "side": None if option.side is None else side_json(option.side),
+        "better": bool(option.better),
+        "verdict": option.better or ("slower" if option.worse else "no clear change"),
+    }
 
 
 VERSION = 2

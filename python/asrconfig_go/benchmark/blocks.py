@@ -1,29 +1,170 @@
-"""A block: a few steps of a real Trainer with one side's settings, on a copy of the model."""
+"""A block: a few steps of a real Trainer with one side's settings, on a copy of the model, in isolation."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
 import inspect
+import logging
+import os
+import re
 import tempfile
 import warnings
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
 from typing import Any
 
-from .._base.errors import AsrConfigError, InternalError, InvalidArgumentError, UnsupportedError
-from .._base.out_of_memory import classify, clear_frames, first_line
-from ..apply.model_preparation import prepare_model
-from ..apply.torch_backends import TrainingSwitches
-from ..apply.training_arguments import UnsupportedSettingWarning
+from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._core.random_state import rng_state, set_rng_state
+from .._core.transformers_features import override
+from ..errors import AsrConfigError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..manager import ASRConfigManager
-from ..training.planned_batches import PlanNotFollowedWarning
+from ..plan.environment import TrainingSwitches, backends_kept
+from ..plan.model_preparation import prepare_model
+from ..plan.training_arguments import UnsupportedSettingWarning
+from ..train.planned_batches import PlanNotFollowedWarning
 from .benchmark_clips import ClipSample, with_lengths
-from .isolation import nothing_left_behind
 from .measurements import OUT_OF_MEMORY, Block
+from .sides import Side
 from .step_phases import Phases
-from .variants import Side
-from .warm_up import warmed_up
+
+
+class WarmedUp:
+    """A batch sampler whose first ``extra`` batches come once more, before all of them."""
+
+    def __init__(self, batches: Any, extra: int) -> None:
+        self._batches, self._extra = batches, extra
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from islice(cycle(self._batches), self._extra)
+        yield from self._batches
+
+    def __len__(self) -> int:
+        return len(self._batches) + self._extra
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # looked up by pickle and copy before __init__
+            raise AttributeError(name)
+        return getattr(self._batches, name)
+
+
+def with_warm_up(loader: Any, batches: int) -> Any:
+    """A loader as ``loader``, which accelerate made, with this number of batches before it."""
+    from accelerate import skip_first_batches
+
+    made = skip_first_batches(loader, 0)  # the one public way to a loader with other batches
+    wrapper: Any = getattr(made, "batch_sampler", None)
+    if not hasattr(wrapper, "batch_sampler"):
+        raise UnsupportedError(
+            f"the batches of a {type(loader).__name__} cannot be repeated", "benchmark a dataset with a length"
+        )
+    wrapper.batch_sampler = WarmedUp(wrapper.batch_sampler, batches)
+    return made
+
+
+@contextlib.contextmanager
+def warmed_up(trainer: Any, batches: int) -> Iterator[None]:
+    """Put this number of batches before those of ``trainer``, and end its loader's workers afterwards.
+
+    The garbage collector would end them only after 5 s, since it destroys their queues first.
+    """
+    make, made = trainer.get_train_dataloader, list[Any]()
+
+    def with_more() -> Any:
+        made.append(with_warm_up(make(), batches))
+        return made[-1]
+
+    override(trainer, "get_train_dataloader", with_more)
+    try:
+        yield
+    finally:
+        for loader in made:
+            base = getattr(loader, "base_dataloader", loader)  # accelerate's loaders are around torch's
+            if hasattr(base, "_iterator"):
+                base._iterator = None
+
+
+@contextlib.contextmanager
+def nothing_left_behind() -> Iterator[None]:
+    """Restore everything that a training changes in this process."""
+    state, environment = rng_state(), dict(os.environ)
+    with backends_kept(), _accelerate_kept(), _quiet():
+        try:
+            yield
+        finally:
+            set_rng_state(state)
+            for name in set(os.environ) - set(environment):
+                del os.environ[name]
+            os.environ.update(environment)
+            free_memory()
+
+
+@contextlib.contextmanager
+def _accelerate_kept() -> Iterator[None]:
+    """Restore the state, such as precision, that all accelerators of a process share: another Trainer uses it."""
+    from accelerate.state import AcceleratorState, GradientState, PartialState
+
+    shared = [kind._shared_state for kind in (AcceleratorState, GradientState, PartialState)]
+    before = [dict(state) for state in shared]
+    try:
+        yield
+    finally:
+        for state, saved in zip(shared, before, strict=True):
+            state.clear()
+            state.update(saved)
+
+
+@contextlib.contextmanager
+def off_the_gpu(model: Any) -> Iterator[None]:
+    """Move ``model`` to host memory: a copy is trained, and a real training has only one on the GPU."""
+    first = next(model.parameters(), None)
+    device = None if first is None or not first.is_cuda else first.device
+    if device is not None:
+        try:
+            model.to("cpu")
+        except (NotImplementedError, RuntimeError, ValueError):  # quantized models stay where they were loaded
+            device = None
+        free_memory()
+    try:
+        yield
+    finally:
+        if device is not None:
+            model.to(device)
+
+
+@contextlib.contextmanager
+def old_objects_aside() -> Iterator[None]:
+    """Let the garbage collector leave out what was there before: every block collects, which then takes milliseconds
+    instead of up to a second. Where others have put objects aside, that stays as it is.
+    """
+    frozen = gc.get_freeze_count()
+    if not frozen:
+        gc.collect()
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if not frozen:
+            gc.unfreeze()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Mute what transformers and the guard print at the begin of each of dozens of trainings."""
+    loggers = [logging.getLogger(name) for name in ("transformers", "asrconfig_go", "accelerate")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
 
 _REPORTED = (UnsupportedSettingWarning, PlanNotFollowedWarning)
 
@@ -139,3 +280,32 @@ def checked_model(model: Any) -> None:
         raise InvalidArgumentError(f"model = {type(model).__name__} is not a torch module", hint)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InvalidArgumentError("the model has no weights to train", "unfreeze some: parameter.requires_grad = True")
+
+
+_STEPS = 2
+
+
+def profile_side(bench: Bench, side: Side, folder: Path) -> str:
+    """Train two steps of ``side`` under the profiler; the path of its ``….pt.trace.json``, beside which is a table.
+
+    Raises ``BlockFailed`` as ``run_block``.
+    """
+    from ..train.step_profile import step_profiler, write_profile
+
+    file = folder / (re.sub(r"[^a-z0-9]+", "-", side.name.lower()).strip("-") + ".pt.trace.json")
+    with step_profiler(bench.warm_up - 1, _STEPS, lambda recorded: write_profile(recorded, file)) as profiler:
+        run_block(bench, side, _STEPS, on_step=lambda n: profiler.step())
+    return str(file)
+
+
+def checked_folder(name: str | os.PathLike[str] | None) -> Path | None:
+    """The folder for traces, made if need be. Raises ``NotFoundError`` where nothing can be written."""
+    if name is None:
+        return None
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise NotFoundError(f"cannot write to {folder}: {error}", "choose a folder that can be written") from error

@@ -1,12 +1,18 @@
-"""The bottleneck of the measured steps, and the change to try next."""
+"""The bottleneck of the measured steps, by the diagnosis and the monitor's readings."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
-from ..report.diagnosis import Finding
-from ..view.units import percent
-from .measurements import OptionResult, SideResult, Spread
+from .._core.render import percent
+from ..errors import AsrConfigError, LibraryError
+from ..watch.diagnosis import Finding, diagnose, settings_of
+from ..watch.run_log import RunLog, StepSeries
+from .measurements import Block, OptionResult, Readings, SideResult, Spread
 
 _WAITING = 0.15  # of a step, as core/diagnosis has it
 _PADDING = 0.15  # of what is computed
@@ -85,3 +91,122 @@ def next_change(finding: Finding, options: tuple[OptionResult, ...]) -> str:
 
 def _times(gain: Spread) -> str:
     return f"{gain.median:.2f} ({gain.low:.2f} to {gain.high:.2f})"
+
+
+class Watch:
+    """Monitors the whole benchmark, where a monitor can be started."""
+
+    def __init__(self) -> None:
+        from ..watch.memory_monitor import MemoryMonitor
+
+        self.problem = ""
+        self._monitor: Any = None
+        try:
+            self._monitor = MemoryMonitor()
+        except AsrConfigError as error:
+            self.problem = f"memory was not watched: {error.message}"
+
+    def stop(self) -> RunLog | None:
+        """End it; what it saw."""
+        if self._monitor is None:
+            return None
+        self._monitor.stop()
+        run_log: RunLog = self._monitor.run_log()
+        return run_log
+
+
+def readings(run_log: RunLog | None, blocks: Sequence[Block]) -> Readings:
+    """Those between begin and end of these blocks, on the busiest GPU if there are several."""
+    if run_log is None or not blocks:
+        return Readings()
+    slow, fast = (rows_inside(run_log, series.times_s, blocks) for series in (run_log.activity, run_log.memory))
+    busy = [_mean(_values(gpu.utilization, slow)) for gpu in run_log.activity.gpus]
+    peaks = [_highest(_values(used, fast)) for used in run_log.memory.gpu_used_bytes]
+    place = max(range(len(run_log.gpus)), key=lambda i: busy[i] or 0.0, default=None)
+    return Readings(
+        gpu_use=None if place is None else busy[place],
+        gpu_memory_bytes=None if place is None else peaks[place],
+        gpu_total_bytes=None if place is None else run_log.gpus[place].total_bytes or None,
+        ram_bytes=_highest(_values(run_log.activity.tree_rss_bytes, slow)),
+    )
+
+
+def rows_inside(run_log: RunLog, times: Sequence[float], blocks: Sequence[Block]) -> list[int]:
+    """Which of ``times``, seconds of the run log, lie in one of the blocks."""
+    start = run_log.start_unix_nanos / 1e9
+    spans = [(block.begun_unix_s - start, block.begun_unix_s - start + block.seconds) for block in blocks]
+    return [i for begin, end in spans for i, at in enumerate(times) if begin <= at <= end]
+
+
+def _values(column: Sequence[float | None], rows: list[int]) -> list[float]:
+    return [value for i in rows if i < len(column) and (value := column[i]) is not None]
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _highest(values: list[float]) -> int | None:
+    return int(max(values)) if values else None
+
+
+_NOTHING = ("healthy", "too_short")
+
+
+def seen(
+    run_log: RunLog | None, blocks: Sequence[Block], settings: Mapping[str, Any], known_kind: str
+) -> tuple[Finding, ...]:
+    """Findings but for the kind that is ``known`` from the parts of a step."""
+    if run_log is None or not run_log.gpus or not blocks:
+        return ()
+    try:
+        findings = diagnose(of_blocks(run_log, blocks), settings_of((settings,), None))
+    except LibraryError:  # the rest of a benchmark needs none
+        return ()
+    return tuple(finding for finding in findings if finding.kind not in (*_NOTHING, known_kind))
+
+
+def of_blocks(run_log: RunLog, blocks: Sequence[Block]) -> RunLog:
+    """The run log of these blocks only, with their steps."""
+    slow, fast = (rows_inside(run_log, series.times_s, blocks) for series in (run_log.activity, run_log.memory))
+    memory = dataclasses.replace(
+        _cut(run_log.memory, fast), gpu_used_bytes=tuple(_taken(used, fast) for used in run_log.memory.gpu_used_bytes)
+    )
+    gpus = tuple(_cut(gpu, slow) for gpu in run_log.activity.gpus)
+    activity = dataclasses.replace(_cut(run_log.activity, slow), gpus=gpus)
+    steps = _steps(run_log, list(_each_step(run_log, blocks)))
+    return dataclasses.replace(run_log, memory=memory, activity=activity, steps=steps, events=(), alerts=())
+
+
+def _taken(column: Sequence[Any], rows: Sequence[int]) -> tuple[Any, ...]:
+    return tuple(column[i] for i in rows if i < len(column))
+
+
+def _cut(series: Any, rows: Sequence[int]) -> Any:
+    columns = {
+        field.name: _taken(value, rows)
+        for field in dataclasses.fields(series)
+        if isinstance(value := getattr(series, field.name), tuple) and field.name not in ("gpus", "gpu_used_bytes")
+    }
+    return dataclasses.replace(series, **columns)
+
+
+def _each_step(run_log: RunLog, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+    for block in blocks:
+        begin = block.begun_unix_s - run_log.start_unix_nanos / 1e9
+        for step, end in zip(block.steps, accumulate(step.seconds for step in block.steps), strict=True):
+            yield {
+                "times_s": begin + end, "spent_s": step.seconds, "waited_s": step.waiting_s, "kind": "train",
+                "covers": 1, "gpu": 0, "peak_allocated_bytes": _number(block.peak_allocated_bytes),
+                "peak_reserved_bytes": _number(block.peak_reserved_bytes),
+            }  # fmt: skip
+
+
+def _number(size: int | None) -> float | None:
+    return None if size is None else float(size)
+
+
+def _steps(run_log: RunLog, steps: list[dict[str, Any]]) -> StepSeries:
+    names = [field.name for field in dataclasses.fields(run_log.steps)]
+    columns: dict[str, Any] = {name: tuple(step.get(name) for step in steps) for name in names}
+    return StepSeries(**{**columns, "number": tuple(range(1, len(steps) + 1))})

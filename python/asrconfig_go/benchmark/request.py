@@ -10,21 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from .._base.checks import check_seed, checked
-from .._base.defaults import TARGET_BATCH_SIZE
-from .._base.errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
-from ..apply.training_arguments import named
+from .._core.checks import check_seed, checked
+from .._core.defaults import TARGET_BATCH_SIZE
+from ..audio.stored_audio import readable
 from ..config import TrainingConfig
-from ..loading.stored_audio import readable
-from ..machine.hardware import HardwareProfile
+from ..errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 from ..optimal import create_optimal_config
-from .baseline import default_side, original_side
+from ..plan.training_arguments import named
+from ..predict.hardware import HardwareProfile
 from .benchmark_clips import checked_dataset, draw, durations_of, rows_of_arrays
 from .benchmark_result import BenchmarkResult, Setting
 from .measurements import ENOUGH_ROUNDS
+from .runner import TimeBudget
+from .sides import PLAN, Side, default_side, most_workers, original_side
 from .single_changes import OPTIONS, Place
-from .time_budget import TimeBudget
-from .variants import PLAN, Side, most_workers
 
 _ROUNDS_OF_WORKERS = 2  # in a block; before that, each has handed over its first batch, all of which come at once
 _PACKAGES = ("torch", "transformers", "accelerate", "asrconfig-go")
@@ -77,10 +76,16 @@ def benchmark_training(
     ``EmptyDatasetError`` without clips; ``UnsupportedError`` without torch and transformers.
     """
     trainer_class = trainer_class or _trainer()
-    from .blocks import Bench, checked_model, processor_option
-    from .isolation import nothing_left_behind, off_the_gpu, old_objects_aside
+    from .blocks import (
+        Bench,
+        checked_folder,
+        checked_model,
+        nothing_left_behind,
+        off_the_gpu,
+        old_objects_aside,
+        processor_option,
+    )
     from .runner import Benchmark, BenchmarkOptions
-    from .torch_profile import checked_folder
 
     _check_counts(steps=steps, rounds=rounds, warm_up=warm_up, target_batch_size=target_batch_size)
     choices = BenchmarkOptions(loader, _swept(sweep), checked_folder(profile), progress, TimeBudget(minutes))

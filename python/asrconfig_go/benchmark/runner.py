@@ -3,26 +3,121 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from .._base.errors import InternalError, InvalidArgumentError
-from .._base.progress import ProgressBar
-from ..monitor.run_log import RunLog
-from ..report.diagnosis import Finding
+from .._core.checks import checked
+from .._core.output import ProgressBar
+from ..errors import InternalError, InvalidArgumentError
+from ..watch.diagnosis import Finding
+from ..watch.run_log import RunLog
+from .benchmark_clips import measure_loading
 from .benchmark_result import BenchmarkResult, Setting
-from .blocks import Bench, BlockFailed, run_block
-from .bottleneck import bottleneck, next_change
-from .interleaving import BenchmarkRun, interleave, turn
-from .loader_grid import measure_loading
-from .measurements import Block, LoaderResult, OptionResult, SideResult, Turn
-from .monitor_figures import Watch, readings
-from .plan_diagnosis import seen
+from .blocks import Bench, BlockFailed, profile_side, run_block
+from .bottleneck import Watch, bottleneck, next_change, readings, seen
+from .measurements import Block, LoaderResult, OptionResult, SideResult, Spread, Turn
+from .sides import Side
 from .single_changes import Change, Place, changes
-from .time_budget import OutOfTime, TimeBudget
-from .torch_profile import profile_side
-from .variants import Side
+
+
+@dataclass
+class BenchmarkRun:
+    """The blocks of one side; of another side than the plan's also its ``rounds``, and what the plan took ``beside``
+    each, when both neighbours are there.
+    """
+
+    side: Side
+    blocks: list[Block] = field(default_factory=list)
+    rounds: list[Turn] = field(default_factory=list)
+    beside: list[Turn] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def gain(self) -> Spread | None:
+        """Speed relative to the plan."""
+        return Spread.ratio([turn.seconds for turn in self.beside], [turn.seconds for turn in self.rounds])
+
+    @property
+    def cpu_gain(self) -> Spread | None:
+        """The same by processor time."""
+        return Spread.ratio([turn.cpu_s for turn in self.beside], [turn.cpu_s for turn in self.rounds])
+
+
+def interleave(
+    plan: BenchmarkRun, others: Sequence[BenchmarkRun], rounds: int, run: Callable[[BenchmarkRun], Block | None]
+) -> None:
+    """Run P A P B P …, ``rounds`` times: each block of another side lies between two of the plan's.
+
+    The plan's time beside it is the mean of theirs, so that a machine that gets evenly slower changes no ratio.
+    ``run`` returns None for a side that fails, which is then not run again.
+    """
+    last: Block | None = None
+    for _ in range(rounds):
+        for other in others:
+            if other.problem:
+                continue
+            last = last or _run_block(plan, run)
+            block = _run_block(other, run)
+            if block is None or last is None:
+                continue
+            following = _run_block(plan, run)
+            if following is None:
+                return
+            other.rounds.append(turn(block))
+            other.beside.append(turn(last, following))
+            last = following
+        if not others:
+            _run_block(plan, run)
+
+
+def turn(*blocks: Block) -> Turn:
+    """The mean of some blocks."""
+    cpu_s = [block.cpu_s for block in blocks if block.peak_allocated_bytes is None]  # none on a GPU
+    return Turn(fmean(block.seconds for block in blocks), fmean(cpu_s) if cpu_s else None)
+
+
+def _run_block(side_run: BenchmarkRun, run: Callable[[BenchmarkRun], Block | None]) -> Block | None:
+    block = run(side_run)
+    if block is not None:
+        side_run.blocks.append(block)
+    return block
+
+
+class OutOfTime(BaseException):
+    """The time is up. As Ctrl-C, it passes through what takes a training's errors for results."""
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """Minutes since it was made; None is without a limit."""
+
+    minutes: float | None = None
+    _began: float = field(default_factory=lambda: time.monotonic())
+
+    def __post_init__(self) -> None:
+        minutes = checked("minutes", self.minutes, float | None)
+        if minutes is not None and minutes <= 0:
+            raise InvalidArgumentError(f"minutes = {minutes:g} is not above 0", "leave it out for no limit")
+
+    def check(self) -> None:
+        """Raise ``OutOfTime`` once the time is up."""
+        if self.minutes is not None and self._remaining_s() <= 0:
+            raise OutOfTime
+
+    @property
+    def words(self) -> str:
+        """What is left, for a progress bar; empty without a limit."""
+        return "" if self.minutes is None else f"at most {max(0.0, self._remaining_s()):.0f} s left"
+
+    def _remaining_s(self) -> float:
+        return 60 * (self.minutes or 0.0) - (time.monotonic() - self._began)
+
 
 LEARNING_STEPS = 8
 """Steps of the plan's first, unmeasured block, in which a guard tests what padding changes."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from .._base.errors import InvalidArgumentError
 from ..config import TrainingConfig
+from ..errors import InvalidArgumentError
 
 _WORKERS = (0, 1, 2, 4, 8)
 _PREFETCH = (1, 2, 4, 8)

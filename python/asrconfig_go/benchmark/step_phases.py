@@ -7,20 +7,39 @@ too: where it is nearly as long as the GPU's, the GPU waits for its next kernel.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from transformers.trainer_callback import TrainerCallback
 
-from .._base.override import override
-from .._base.timers import CPUMoments, moments_of
-from ..monitor.batch_shapes import BatchShapes
-from .cpu_time import cpu_seconds
+from .._core.transformers_features import override
+from ..watch.batch_shapes import BatchShapes
+from ..watch.step_times import CPUMoments, moments_of
 from .measurements import Block, StepParts
+
+_FIELDS_BEFORE = 11  # of /proc/PID/stat, between the name and utime
+
+
+def cpu_seconds() -> float:
+    """Since each began, user and system. Where there is no /proc, workers count when they have ended."""
+    ended = os.times()
+    spent = time.process_time() + ended.children_user + ended.children_system
+    return spent + sum(_of_child(child.pid) for child in multiprocessing.active_children())
+
+
+def _of_child(pid: int | None) -> float:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[_FIELDS_BEFORE]) + int(fields[_FIELDS_BEFORE + 1])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 @dataclass

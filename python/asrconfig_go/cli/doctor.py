@@ -2,19 +2,138 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
+import os
 import platform
+import re
 import shutil
+import subprocess
 import sys
+from dataclasses import dataclass
 from typing import Any
 
-from .._base import native
-from .._base.errors import LibraryError, VersionMismatchError
-from .._base.shared_memory import free_shared_memory
-from ..machine.hardware import HardwareProfile
-from ..view.units import exact, gib
-from .findings import Finding
-from .installed_packages import imported, version
-from .torch_build import torch_finding
+from .._core import native
+from .._core.render import exact, gib
+from ..errors import LibraryError, VersionMismatchError
+from ..predict.hardware import HardwareProfile, free_shared_memory
+
+
+@dataclass(frozen=True)
+class Finding:
+    """``status`` is ``"ok"``, ``"note"`` or ``"broken"``; ``advice`` what to do next."""
+
+    status: str
+    subject: str
+    detail: str
+    advice: str = ""
+
+
+_LIMIT_S = 120  # torch from a cold disk takes half a minute
+_PROBE = """
+import importlib.util, json, sys
+told = {}
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+        told[name] = {"error": ""}
+        if name == "torchcodec" and importlib.util.find_spec("datasets"):  # it loads FFmpeg when it decodes
+            from asrconfig_go.audio.stored_audio import cannot_decode
+            told[name]["error"] = cannot_decode()
+    except BaseException as error:
+        told[name] = {"error": (str(error).strip() or type(error).__name__).partition("\\n")[0]}
+torch = sys.modules.get("torch")
+if not told.get("torch", {}).get("error", "not asked"):
+    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: "")
+    told["torch"] |= {"cuda": torch.version.cuda, "hip": torch.version.hip, "architectures": (flags() or "").split()}
+if not told.get("soundfile", {}).get("error", "not asked"):
+    told["soundfile"]["library"] = sys.modules["soundfile"].__libsndfile_version__
+print(json.dumps(told))
+"""
+
+
+def version(package: str) -> str:
+    """The installed version, "" where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def imported(*packages: str) -> dict[str, dict[str, Any]]:
+    """By package ``error``, "" where it can be imported; of torch ``cuda``, ``hip`` and ``architectures``, too, and of
+    soundfile the version of its ``library``. Packages that are not installed are left out."""
+    there = [package for package in packages if version(package)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROBE, *there],
+            capture_output=True, text=True, timeout=_LIMIT_S, check=True, env=environment,
+        )  # fmt: skip
+        probes: dict[str, dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    except (subprocess.SubprocessError, OSError, ValueError, LookupError) as error:
+        return {package: {"error": f"its import ends the process: {error}"} for package in there}
+    return probes
+
+
+_OLDEST_DRIVER = (12, 0)  # CUDA that a driver must know for builds of any CUDA 12
+_NEED_128 = (10, 0)  # compute capability from which on CUDA 12.8 is needed
+_LEFT_OUT = (7, 5)  # older ones are in builds of CUDA 12.6 alone
+_AGAIN = "pip install --force-reinstall torch"
+
+
+def torch_finding(version: str, probe: dict[str, Any], hardware: HardwareProfile | None) -> Finding:
+    """Check torch by ``probe``, the answer of ``imported`` about it."""
+    if probe["error"]:
+        return Finding("broken", "torch", f"{version} cannot be imported: {probe['error']}", _AGAIN)
+    cuda = probe["cuda"]
+    build = f"{version}, {f'CUDA {cuda}' if cuda else 'ROCm' if probe['hip'] else 'built without CUDA'}"
+    gpus = hardware.gpus if hardware and not probe["hip"] else ()
+    for gpu in gpus:
+        capability = _pair(gpu.compute_capability)
+        if cuda is None:
+            return Finding("broken", "torch", f"{build}: it does not use {gpu.name}", _for(capability, hardware))
+        if capability and probe["architectures"] and not _supported(capability, probe["architectures"]):
+            supported = " ".join(probe["architectures"])
+            detail = f"{build}: it does not support {gpu.name}, sm_{capability[0]}{capability[1]} (it has {supported})"
+            return Finding("broken", "torch", detail, _for(capability, hardware))
+    return Finding("ok", "torch", build)
+
+
+def _supported(capability: tuple[int, int], architectures: list[str]) -> bool:
+    """Machine code runs on later cards of its generation, PTX on all later ones, "a" and "f" on exactly one."""
+    for name in architectures:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", name)
+        if match is None:
+            continue
+        built = (int(match[2]), int(match[3]))
+        later = built <= capability and (match[1] == "compute" or built[0] == capability[0])
+        if built == capability or (later and not match[4]):
+            return True
+    return False
+
+
+def _for(capability: tuple[int, int] | None, hardware: HardwareProfile | None) -> str:
+    """The command that installs a build for a card: the newest that both the card and its driver know."""
+    driver = _pair(hardware.cuda_version or "") if hardware else None
+    if driver is not None and driver < _OLDEST_DRIVER:
+        return f"update the driver, which knows CUDA up to {driver[0]}.{driver[1]}: sudo apt-get install nvidia-driver"
+    if capability is not None and capability < _LEFT_OUT:
+        return _install("cu126")
+    if driver is not None and driver >= (13, 0):
+        return _install("cu130")
+    new = capability is not None and capability >= _NEED_128
+    return _install("cu128" if new or (driver is not None and driver >= (12, 8)) else "cu126")
+
+
+def _install(build: str) -> str:
+    return f"pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/{build}"
+
+
+def _pair(text: str) -> tuple[int, int] | None:
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None
+
 
 _SHARED = 1 << 30  # bytes of /dev/shm: less is soon full of batches; Docker's default is 64 MiB
 _PACKAGES = ("torch", "transformers", "accelerate", "datasets", "tensorboard", "tqdm", "matplotlib")

@@ -8,22 +8,14 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .._base.errors import AsrConfigError, UnsupportedError
-from .._base.native import package_version
-from .._base.output import forgiving_streams, show
-from .._base.storage import storage_error, unanswered
-from .benchmark_command import add_benchmark
-from .compare_command import add_compare
-from .launch_command import add_launch
-from .memory_command import add_memory
-from .monitor_command import add_monitor
+from .._core.native import package_version
+from .._core.output import forgiving_streams, show
+from .._core.storage import storage_error, unanswered
+from ..errors import AsrConfigError, UnsupportedError
+from .measure_commands import add_benchmark, add_monitor, add_profile_gpu, add_report
 from .options import add_quiet, passed_on
-from .plan_command import add_plan
-from .profile_gpu_command import add_profile_gpu
-from .replay_command import add_replay
-from .report_command import add_report
-from .scan_command import add_scan
-from .train_command import add_train
+from .plan_commands import add_compare, add_launch, add_memory, add_plan
+from .run_commands import add_replay, add_scan, add_train
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,7 +90,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from ..recipe import fine_tune
+    from ..recipe.fine_tuning import fine_tune
 
     options = passed_on(arguments, "out") | {"verbose": not arguments.quiet}
     show(fine_tune("demo", "tiny-wav2vec2", arguments.out, **options))

@@ -1,6 +1,6 @@
-"""Audio datasets: sources, clips, durations, labels, and their profile."""
+"""Audio datasets: sources, clips, durations, labels, transcripts, and their profile."""
 
-from .._base.lazy_names import lazy_names
+from .._core.lazy_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -10,5 +10,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "labels": ("InfeasiblePair", "LabelReport", "check_labels"),
         "profile": ("BadFile", "DatasetProfile", "Duplicates", "Histogram", "Outliers", "Padding", "Sampling"),
         "scan": ("ScanResult", "scan_audio"),
+        "segments": ("Segment",),
     },
 )

@@ -13,3 +13,4 @@ from .profile import (
     Sampling as Sampling,
 )
 from .scan import ScanResult as ScanResult, scan_audio as scan_audio
+from .segments import Segment as Segment

@@ -6,10 +6,9 @@ import math
 import warnings
 from typing import Any, TypedDict
 
-from .._base.checks import checked
-from .._base.choices import DurationUnit
-from .._base.defaults import SAMPLING_RATE
-from .._base.errors import InvalidArgumentError
+from .._core.checks import DurationUnit, checked
+from .._core.defaults import SAMPLING_RATE
+from ..errors import InvalidArgumentError
 from .scan import scan_audio
 
 
@@ -44,7 +43,7 @@ def add_durations(
     A transform of the dataset (``set_transform``) stays, and is not run to look at lengths. Raises
     ``InvalidArgumentError`` for a stream, for other types, and when the column is there already.
 
-    >>> from asrconfig_go.demo.digits import load_split
+    >>> from asrconfig_go.data.digits import load_split
     >>> dataset = add_durations(load_split("test"), "seconds", "seconds", progress=False)
     >>> dataset.column_names
     ['audio', 'text', 'length', 'seconds']
@@ -58,7 +57,7 @@ def add_durations(
 
 def _with_lengths(dataset: Any, column: str, unit: str, options: dict[str, Any]) -> Any:
     _check(dataset, column)
-    from .hf_durations import with_column
+    from .hf_datasets import with_column
 
     rate = options["sampling_rate"] if unit == "samples" else 1
     result = scan_audio(dataset, allow_empty=True, **options)

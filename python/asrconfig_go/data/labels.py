@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._base.defaults import SAMPLING_RATE
-from .._base.errors import InvalidArgumentError
-from .._base.listing import first_of
+from .._core.defaults import SAMPLING_RATE
+from .._core.output import first_of
+from ..errors import InvalidArgumentError
 from .label_faults import LabelTally, Mismatch, model_findings, shown, spoken
-from .label_limits import Limits, limits_of
-from .label_rules import LabelRules, rules_of
+from .label_rules import LabelRules, Limits, limits_of, rules_of
 from .pieces import kind
 from .scan import ScanResult, scan_audio, scan_with_texts
 from .sources import read_source
@@ -76,7 +75,7 @@ class LabelReport:
         return "\n".join(_lines(self))
 
     def _repr_html_(self) -> str:
-        from ..view.render import box
+        from .._core.render import box
 
         return box("Labels", repr(self))
 

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .._base import native
-from .._base.errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
-from .._base.storage import from_storage
-from .arrow_columns import arrow_request, audio_column
+from .._core import native
+from .._core.storage import from_storage
+from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
+from .columns import arrow_request, audio_column, text, texts_of
 from .hf_sources import text_column
 from .pieces import Piece, Source
-from .text_values import text, texts_of
 
 _ROWS = 256  # rows read at once: some 25 MB of speech
 _BATCH = 64 << 20  # bytes of rows read at once, where clips are long; some batches are on their way at any time

@@ -9,15 +9,16 @@ from itertools import chain
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from .._base.defaults import SAMPLING_RATE
-from .._base.errors import AsrConfigError, InvalidArgumentError
-from .._base.input_units import INPUTS, TOKENS_PER_SECOND, InputUnit
-from .._base.listing import listed
+from .._core.defaults import SAMPLING_RATE
+from .._core.input_units import INPUTS, TOKENS_PER_SECOND, InputUnit
+from .._core.output import listed
+from ..errors import AsrConfigError, InvalidArgumentError
 from .pieces import Piece, Source, is_array, known_clip
 
 if TYPE_CHECKING:
-    from ..trace import SpeechBatches
     from ..trace.collated_batches import CollatedExamples
+    from ..trace.made_up_batches import SpeechBatches
+
 
 FIX = "pass your Trainer's collator, too: create_optimal_config(dataset, model, collator=collator)"
 
@@ -151,11 +152,11 @@ def _stored_lengths(column: Any, indices: Any) -> list[int]:
 
 def _batches(model: Any) -> SpeechBatches | None:
     """The batches of a model; None where they are not known."""
-    from ..machine.model_source import can_trace, is_module, model_config
+    from ..predict.model_source import can_trace, is_module, model_config
 
     if model is None or not can_trace():
         return None
-    from ..trace import speech_batches
+    from ..trace.made_up_batches import speech_batches
 
     try:
         return speech_batches(model if is_module(model) else SimpleNamespace(**model_config(model)[1]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .._base.choices import RowKind
-from .._base.errors import EmptyDatasetError
-from .._base.records import to_json
-from ..view.plot import plot
-from ..view.render import Shown
+from .._core.checks import RowKind
+from .._core.plot import plot
+from .._core.records import to_json
+from .._core.render import Shown
+from ..errors import EmptyDatasetError
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
-from .._base import native
-from .._base.checks import checked
-from .._base.choices import Cluster
-from .._base.defaults import SAMPLING_RATE
-from .._base.errors import InvalidArgumentError
-from .._base.input_units import InputUnit
-from .._base.progress import Advance, ProgressBar
-from .._base.records import from_json
+from .._core import native
+from .._core.checks import Cluster, checked
+from .._core.defaults import SAMPLING_RATE
+from .._core.input_units import InputUnit
+from .._core.output import Advance, ProgressBar
+from .._core.records import from_json
+from ..errors import InvalidArgumentError
 from .clips import COLUMNS, Clip, Clips
+from .hf_sources import clips_piece
 from .pieces import Piece, Source
 from .prepared_rows import PreparedRows, examples_of
 from .profile import BadFile, DatasetProfile
 from .scan_jobs import scan_cache, scan_job, wait
 from .sources import read_source
-from .stream_sources import clips_piece
 
 __all__ = ["BadFile", "Clip", "Clips", "DatasetProfile", "ScanResult", "scan_audio"]
 
@@ -146,7 +145,7 @@ def scan_audio(
         options["row_kind"] = listed.unit.row_kind
     with ProgressBar("Scanning audio", "file", listed.total, progress) as advance:
         if cluster is not None:
-            from .cluster_scan import read_parts
+            from .scan_jobs import read_parts
 
             listed = read_parts(listed, checked("cluster", cluster, Cluster), {**options, "sample_size": sample_size})
         if listed.request is None:

@@ -1,15 +1,22 @@
-"""Scans of the library: their handles, cache and paths."""
+"""The handle of a scan in the library, and sources that many machines measure together."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any
 
-from .._base import native
-from .._base.files import cache_folder
-from .._base.progress import Advance
+from .._core import native
+from .._core.checks import Cluster
+from .._core.files import cache_folder
+from .._core.output import Advance
+from ..errors import AsrConfigError, NotFoundError, UnsupportedError
+from .clips import PAGE
+from .pieces import Piece, Source
 
 _POLL_MS = 50  # also how long Ctrl-C may wait
 
@@ -66,3 +73,119 @@ def wait(job: int, advance: Advance = lambda done, total: None, total: int | Non
         advance(state["done"], total or state["total"])
         if state["finished"]:
             return
+
+
+Task = Callable[[int, int], Any]
+"""Of a part's index and the number of parts."""
+
+_PARTS = 4  # per machine: balances load and limits the loss of a machine, but each part lists the source again
+
+
+def _by_ray(task: Task) -> Iterator[Any]:
+    """On the cluster that this process is connected to, that RAY_ADDRESS names or that runs here; else on this machine.
+
+    A task takes a machine, as the scanner reads with all cores.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise UnsupportedError("a scan by ray needs the package ray", "pip install ray") from error
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False)
+    cores = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+    cores = [count for count in cores if count] or [1]  # a head alone: its autoscaler starts the others
+    count = _PARTS * len(cores)
+    remote = ray.remote(num_cpus=min(cores), scheduling_strategy="SPREAD")(lambda index: task(index, count))
+    return map(ray.get, [remote.remote(index) for index in range(count)])
+
+
+def _by_spark(task: Task) -> Iterator[Any]:
+    """In the session of this process, or a new one, configured as by spark-submit.
+
+    What executors send is kept on their disks until the driver takes it, a partition after the other.
+    """
+    try:
+        from pyspark import StorageLevel
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UnsupportedError("a scan by spark needs the package pyspark", "pip install pyspark") from error
+    context = SparkSession.builder.getOrCreate().sparkContext
+    count = context.defaultParallelism
+    parts = context.parallelize(range(count), count).map(lambda index: task(index, count))
+    parts.persist(StorageLevel.DISK_ONLY).count()
+    return parts.toLocalIterator()  # type: ignore[no-any-return]
+
+
+MAPS: dict[Cluster, Callable[[Task], Iterator[Any]]] = {"ray": _by_ray, "spark": _by_spark}
+
+
+@dataclass(frozen=True)
+class ScannedPart:
+    """The result of one task: the library's name of the source, and every clip in pages."""
+
+    source: str
+    pages: list[tuple[dict[str, Any], bytes]]
+
+
+def read_parts(source: Source, cluster: Cluster, options: dict[str, Any]) -> Source:
+    """The source with the clips of all parts as its pieces; unchanged if there are none, which one machine can report.
+
+    Raises what a part raised, and ``UnsupportedError`` for a source that only this process has.
+    """
+    if source.request is None or not set(source.request) <= {"folder", "manifest", "paths", "shards"}:
+        raise UnsupportedError(
+            f"{cluster} cannot scan what this process has in memory or reads with Python (Parquet, datasets, arrays)",
+            "pass a folder of audio, a manifest, tar shards or paths, or leave cluster out",
+        )
+    task = partial(scan_part, {**source.request, **options}, os.getcwd())  # noqa: PTH109  # workers have their own
+    parts = map(_checked, MAPS[cluster](task))
+    first = next(parts)
+    pieces = (Piece(page=page, columns=columns) for part in chain([first], parts) for page, columns in part.pages)
+    filled = next((piece for piece in pieces if piece.page and piece.page["count"]), None)
+    if filled is None:
+        return source
+    return replace(source, request=None, pieces=lambda: chain([filled], pieces), label=first.source)
+
+
+def scan_part(request: dict[str, Any], folder: str, index: int, count: int) -> ScannedPart | AsrConfigError:
+    """Measure one part, in the working folder of the process that asked. Errors are returned: clusters wrap them."""
+    cache = scan_cache(bool(request["cache"]["folder"]))  # of this machine's library
+    request = {**request, "cache": cache, "part": {"index": index, "count": count}, "allow_empty": True}
+    try:
+        with _working_in(folder), scan_job("scan.start", request) as job:
+            wait(job)
+            return ScannedPart(native.call("scan.result", {"job": job})["source"], list(_pages(job)))
+    except AsrConfigError as error:
+        return error
+
+
+def _pages(job: int) -> Iterator[tuple[dict[str, Any], bytes]]:
+    at = 0
+    while True:
+        page, columns = native.exchange("scan.clips", {"job": job, "offset": at, "limit": PAGE})
+        yield page, bytes(columns)
+        at += page["count"]
+        if page["count"] < PAGE:
+            return
+
+
+@contextlib.contextmanager
+def _working_in(folder: str) -> Iterator[None]:
+    before = os.getcwd()  # noqa: PTH109
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        raise NotFoundError(
+            f"a machine of the cluster does not have the working folder {folder}: {error.strerror}",
+            "start from a folder that all of them share",
+        ) from None
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def _checked(part: ScannedPart | AsrConfigError) -> ScannedPart:
+    if isinstance(part, AsrConfigError):
+        raise part
+    return part

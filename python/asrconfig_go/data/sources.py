@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._base.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
-from .._base.files import user_path, utf8
-from .._base.listing import listed
-from ..demo.digits import CLIPS
-from .hf_sources import read_hf_dataset, read_hf_splits
+from .._core.files import user_path, utf8
+from .._core.output import listed
+from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
+from .digits import CLIPS
+from .hf_sources import STREAM_SAMPLE, is_remote, open_stream, read_hf_dataset, read_hf_splits, read_stream
 from .parquet_sources import parquet_files, read_arrow_file, read_frame, read_parquet, read_saved, read_table
 from .pieces import Piece, Source, array_clip, is_array, kind
 from .prepared_rows import PreparedRows
-from .stream_sources import STREAM_SAMPLE, is_remote, open_stream, read_stream
 
 _MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
 _KALDI = ("segments", "utt2dur", "reco2dur")

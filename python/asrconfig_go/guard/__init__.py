@@ -1,12 +1,13 @@
 """Training steps that survive running out of GPU memory without changing the mathematics of the run."""
 
-from .._base.lazy_names import lazy_names
+from .._core.lazy_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "bad_clips": ("BadClipError",),
         "guard": ("Guard", "attach", "guard_of"),
         "own_step": ("GuardedStep", "guarded_step"),
-        "training_report": ("Change", "Restart", "TrainingReport"),
+        "training_report": ("BadBatch", "BadClip", "Change", "GuardEvent", "Restart", "TrainingReport"),
     },
 )

@@ -1,5 +1,13 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
+from .bad_clips import BadClipError as BadClipError
 from .guard import Guard as Guard, attach as attach, guard_of as guard_of
 from .own_step import GuardedStep as GuardedStep, guarded_step as guarded_step
-from .training_report import Change as Change, Restart as Restart, TrainingReport as TrainingReport
+from .training_report import (
+    BadBatch as BadBatch,
+    BadClip as BadClip,
+    Change as Change,
+    GuardEvent as GuardEvent,
+    Restart as Restart,
+    TrainingReport as TrainingReport,
+)

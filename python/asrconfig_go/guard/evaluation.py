@@ -12,16 +12,14 @@ from typing import Any
 
 import torch
 
-from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
-from ..batching.batch_lengths import extent
-from ..batching.collated_batch import UnsplittableBatchError, batch_size, check_rows, copied, piece, split, tensors_of
-from ..losses.loss_rule import RULES, LossRule, weighted
-from ..recovery.attempts import Attempts, CannotRetryError, Piece
-from ..recovery.micro_batch_budget import Budget
-from ..recovery.rule_measurement import informative
+from .._core.batches import UnsplittableBatchError, batch_size, check_rows, copied, extent, piece, split, tensors_of
+from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .loader_retry import fewer_workers, ran_out
+from .loss_rule import RULES, LossRule, weighted
+from .micro_batches import Attempts, Budget, CannotRetryError, Piece
 from .optimizer_step import Report
 from .process_group import ProcessGroup
+from .rule_measurement import informative
 from .trainer_loop import labels_name
 
 _SINGLE, _COARSE = 1e-5, 3e-2  # relative, of losses of 32 and 16 bits
@@ -218,7 +216,7 @@ def saving(trainer: Any, report: Report, snapshot: Callable[[str, Exception], st
     save = trainer._save_checkpoint
 
     def original(*args: Any, **kwargs: Any) -> Any:
-        from .._base.storage import from_storage
+        from .._core.storage import from_storage
 
         if trainer.args.world_size > 1:
             return save(*args, **kwargs)

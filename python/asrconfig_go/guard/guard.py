@@ -6,43 +6,38 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from .._base.checks import checked
-from .._base.choices import BadClipPolicy, OomSnapshot, TooLong
-from .._base.errors import InfeasiblePlanError, InvalidArgumentError
-from .._base.listing import SHOWN, first_of, listed
-from .._base.out_of_memory import note as add_note
-from .._base.override import BATCHES_KEY, GUARD_KEY, override
-from .._base.parallel_training import cannot_retry
-from .._base.random_state import cpu_generators_kept
-from ..bad_clips.bad_clip_record import BadBatch
-from ..bad_clips.clip_rows import ClipRows
-from ..bad_clips.detection import BadClips
-from ..bad_clips.evaluated_clips import EvaluatedClips
-from ..bad_clips.gradient_norms import GradientNorms
-from ..batching.batch_lengths import extent
-from ..batching.collated_batch import batch_size
-from ..batching.memory_limits import OVERHEAD_S
-from ..losses.loss_rule import GivenRule, LossRule
-from ..recovery.attempts import Attempts
-from ..recovery.engine import Engine
-from ..recovery.guard_event import GuardEvent
-from ..recovery.loop import Call
-from ..recovery.micro_batch_budget import Budget
-from ..recovery.oversized_clips import OversizedClips
-from ..view.units import plural
+from .._core.batches import batch_size, extent
+from .._core.checks import BadClipPolicy, OomSnapshot, TooLong, checked
+from .._core.out_of_memory import note as add_note
+from .._core.output import SHOWN, first_of, listed
+from .._core.random_state import cpu_generators_kept
+from .._core.render import plural
+from .._core.transformers_features import BATCHES_KEY, GUARD_KEY, cannot_retry, override
+from ..errors import InfeasiblePlanError, InvalidArgumentError
+from ..predict.memory_limits import OVERHEAD_S
+from .bad_clips import BadClips
+from .clip_findings import ClipRows
+from .clip_measurement import GradientNorms
+from .engine import Engine
+from .evaluated_clips import EvaluatedClips
 from .evaluation import Predictions, evaluating, predictions_back, saving
 from .guard_checks import caveats, check_options, check_trainer, check_windows
 from .loader_retry import Loading
+from .loop import Call
+from .loss_rule import GivenRule, LossRule
+from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps
+from .oversized_clips import OversizedClips
 from .process_group import ProcessGroup
 from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
+from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..memory.held_memory import Predicted
-    from ..memory.oom_snapshots import OomSnapshots
-    from ..memory.preflight import PreflightReport
+    from ..predict.worst_batch import PreflightReport
+    from .oom_snapshots import OomSnapshots, Predicted
+
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -172,7 +167,7 @@ class Guard:
     def attach(self) -> Guard:
         """Take effect, until ``detach``; a second time does nothing."""
         if not self._undo:
-            from ..loading.stored_audio import make_readable
+            from ..audio.stored_audio import make_readable
 
             trainer = self.trainer
             make_readable(trainer)  # stays: nothing here could read its datasets as they were
@@ -247,7 +242,7 @@ class Guard:
     def _training_begins(self) -> None:
         """The Trainer has made its optimizer and wrapped its model."""
         if self._oom_snapshot != "off" and self.trainer.args.device.type == "cuda":
-            from ..memory.oom_snapshots import OomSnapshots
+            from .oom_snapshots import OomSnapshots
 
             self._snapshots = self._snapshots or OomSnapshots(self.trainer, self._oom_snapshot, self._predicted)
             self._snapshots.begin()
@@ -260,7 +255,7 @@ class Guard:
         self._settle()
         self._loop.say(check_windows(self.trainer, self._ranks.size))
         if self._preflight and not self._shared:
-            from ..memory.preflight import preflight
+            from ..predict.worst_batch import preflight
 
             seconds = None if self._preflight is True else float(self._preflight)
             with self._ranks.joined():
@@ -438,7 +433,7 @@ class Guard:
         return self.budgets["training"].prediction(piece.samples, piece.extent, kind)
 
     def _lost_gpu(self, error: Exception) -> str:
-        from .lost_gpu import keep_what_can_be_kept
+        from .guard_checks import keep_what_can_be_kept
 
         calls = self._window.calls
         rows = self._rows.of(len(calls) - 1, None, batch_size(calls[-1].inputs)) if calls else None
@@ -463,7 +458,7 @@ def guard_of(trainer: Any) -> Guard | None:
     """The guard that a Trainer has, if it has one.
 
     >>> from transformers import Trainer, TrainingArguments
-    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> from asrconfig_go.recipe.model_building import small_model
     >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
     >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
     >>> guard_of(trainer) is None
@@ -476,13 +471,13 @@ def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
     """The guard of ``trainer``, made if there is none; an existing one accepts no options.
 
     >>> from transformers import Trainer, TrainingArguments
-    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> from asrconfig_go.recipe.model_building import small_model
     >>> args = TrainingArguments("out", use_cpu=True, report_to=[], per_device_train_batch_size=8)
     >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=[{"input_values": [0.0]}] * 16)
     >>> guard = attach(trainer, micro_batch=4)
     >>> guard.detach()
     """
-    from .._base.keywords import check_keywords
+    from .._core.checks import check_keywords
 
     check_keywords(options, GuardSettings.__annotations__, "attach")
     existing = guard_of(trainer)

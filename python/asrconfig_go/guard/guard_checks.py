@@ -1,17 +1,23 @@
-"""Checks of the Trainer and the options that a guard is attached with."""
+"""Checks of the Trainer and the options that a guard is attached with; the state after a lost GPU."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import json
+import logging
+import traceback
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from .._base.checks import check_seconds, checked
-from .._base.choices import TooLong, WeightRule
-from .._base.errors import InvalidArgumentError
-from .._base.parallel_training import cannot_retry, sharded
+from .._core.checks import TooLong, WeightRule, check_seconds, checked
+from .._core.files import write_whole
+from .._core.transformers_features import cannot_retry, sharded
+from ..errors import InvalidArgumentError
+from .training_report import GuardEvent
 
 _NEEDED = (
     "training_step", "prediction_step", "evaluation_loop", "get_batch_samples", "compute_loss", "_save_checkpoint",
@@ -29,7 +35,7 @@ def check_trainer(trainer: Any) -> None:
             f"{type(trainer.model).__name__} has no parameter that requires a gradient",
             "unfreeze what should be trained before attaching",
         )
-    from .._base.weight_precision import IN_32_BIT, half_weights
+    from .._core.modules import IN_32_BIT, half_weights
 
     if half_weights(trainer.model) == "float16" and trainer.args.fp16 and not sharded(trainer):
         raise InvalidArgumentError(
@@ -157,7 +163,7 @@ def check_windows(trainer: Any, processes: int) -> str:
 
 def caveats(trainer: Any) -> tuple[str, ...]:
     """What the guard cannot do for this training, or says of it, in sentences."""
-    from .._base.weight_precision import IN_32_BIT, half_weights, half_words
+    from .._core.modules import IN_32_BIT, half_weights, half_words
 
     stored = half_weights(trainer.model)
     sentences = [f"{half_words(trainer.model, stored)} → {IN_32_BIT}"] if stored and not sharded(trainer) else []
@@ -166,7 +172,7 @@ def caveats(trainer: Any) -> tuple[str, ...]:
             "processes or GPUs that share each step cannot go back one by one: weights of micro-batches are kept "
             "right, but out of memory ends the run; manager.train says what to restart with"
         )
-    from ..loading.collators import CTCCollator, Seq2SeqCollator
+    from ..audio.collators import CTCCollator, Seq2SeqCollator
 
     has_processor = isinstance(trainer.data_collator, CTCCollator | Seq2SeqCollator)
     saves_none = trainer.args.save_strategy != "no" and getattr(trainer, "processing_class", None) is None
@@ -176,3 +182,36 @@ def caveats(trainer: Any) -> tuple[str, ...]:
             "processing_class=processor to the Trainer"
         )
     return tuple(sentences)
+
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+_FILE = "asrconfig-failure.json"
+
+
+def keep_what_can_be_kept(trainer: Any, events: list[GuardEvent], error: Exception) -> str:
+    """Write the training state to ``output_dir``; returns a sentence with the file and the last checkpoint.
+
+    Weights and the optimizer's state are behind the broken context: reading them would fail, or hang. The Trainer's
+    state, with its log, is not. A file that cannot be written is reported, not raised: there is an error already.
+    """
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = Path(trainer.args.output_dir)
+    state = trainer.state
+    record = {
+        "error": "".join(traceback.format_exception_only(type(error), error)).strip(),
+        "global_step": state.global_step,
+        "epoch": state.epoch,
+        "max_steps": state.max_steps,
+        "log_history": state.log_history,
+        "events": [dataclasses.asdict(event) for event in events],
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / _FILE, json.dumps(record, indent=1, default=str).encode())
+        last = get_last_checkpoint(str(folder))
+    except OSError as failed:
+        return f"cannot write the state of the training: {failed}"
+    advice = f"continue from {last}" if last else "there is no checkpoint to continue from"
+    return f"the log is in {folder / _FILE}; {advice}"

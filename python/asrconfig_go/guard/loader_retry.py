@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from .._base.errors import StorageError
-from .._base.out_of_memory import classify, clear_frames, first_line, free_memory
-from .._base.random_state import cpu_state, set_cpu_state
+from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._core.random_state import cpu_state, set_cpu_state
+from ..errors import StorageError
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -90,7 +90,7 @@ class Loading:
 
         ``attempts`` were made before. What this package read has had its pauses.
         """
-        from .._base import storage
+        from .._core import storage
 
         reason = None if isinstance(error, StorageError) else storage.unanswered(error, files_alone=False)
         if reason is None:

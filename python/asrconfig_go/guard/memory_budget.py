@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .._base.defaults import SAMPLING_RATE
-from .._base.errors import InvalidArgumentError
-from ..batching.batch_lengths import Extent
-from ..batching.memory_limits import GRID_S, OVERHEAD_S
-from ..memory.held_memory import Predicted
-from ..memory.shape_traces import by_formulas
-from ..recovery.micro_batch_budget import Budget
+from .._core.batches import Extent
+from .._core.defaults import SAMPLING_RATE
+from ..errors import InvalidArgumentError
+from ..predict.memory_limits import GRID_S, OVERHEAD_S
+from ..predict.shape_traces import by_formulas
+from .micro_batches import Budget
+from .oom_snapshots import Predicted
 
 if TYPE_CHECKING:
-    from ..memory import MemoryModel
+    from ..predict.memory_model import MemoryModel
+
 
 _WINDOW = 3  # micro-batches of a traced step: the first, one with gradients beside it, and the last
 _PATIENCE = 100  # optimizer steps without a failure before the limit grows
@@ -29,9 +30,9 @@ def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = Fals
     Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one
     batch, so that there are no others. ``batch_fn`` is what the model was planned with.
     """
-    from .._base.allocator_settings import allocator_in_force
-    from ..memory import MemoryModel
-    from ..memory.calibration_trainer import training_settings
+    from ..predict.calibration import training_settings
+    from ..predict.memory_model import MemoryModel
+    from ..predict.memory_settings import allocator_in_force
 
     settings = training_settings(trainer.args, trainer.model)
     settings["accumulation"] = _WINDOW if whole_steps else max(settings["accumulation"], _WINDOW)
@@ -77,7 +78,7 @@ class MemoryBudget(Budget):
 
     def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
         """The predicted memory of micro-batches of this shape; transcripts are assumed to have a usual length."""
-        from ..memory.memory_settings import Shape
+        from ..predict.memory_settings import Shape
 
         seconds = extent.length / self.rate
         with by_formulas(self._memory):

@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
-from .._base.errors import InfeasiblePlanError
-from .._base.out_of_memory import classify, clear_frames, first_line, free_memory, note
-from .._base.override import override
+from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .._core.transformers_features import override
+from ..errors import InfeasiblePlanError
 
 _version: Callable[[Any], int] = operator.attrgetter("_version")
 

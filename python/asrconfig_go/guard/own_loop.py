@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from .._base.errors import AsrConfigError, InvalidArgumentError
-from .._base.out_of_memory import classify, clear_frames
-from .._base.random_state import rng_state, set_rng_state
-from ..batching.collated_batch import batch_size
-from ..losses.loss_rule import factor, weighted
-from ..recovery.loop import Call, Loop
+from .._core.batches import batch_size
+from .._core.out_of_memory import classify, clear_frames
+from .._core.random_state import rng_state, set_rng_state
+from ..errors import AsrConfigError, InvalidArgumentError
+from .loop import Call, Loop
+from .loss_rule import factor, weighted
 
 _FEWEST = 2  # clips that a measurement needs
 LossFunction = Callable[[Any, Any], torch.Tensor]

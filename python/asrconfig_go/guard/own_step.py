@@ -9,24 +9,21 @@ from typing import Any
 
 import torch
 
-from .._base.checks import checked
-from .._base.choices import BadClipPolicy, TooLong
-from .._base.errors import InfeasiblePlanError, InvalidArgumentError
-from .._base.files import user_path
-from .._base.listing import first_of
-from ..bad_clips.bad_clip_record import BadBatch
-from ..bad_clips.detection import BadClips
-from ..bad_clips.gradient_norms import GradientNorms
-from ..batching.collated_batch import entries
-from ..losses.loss_rule import GivenRule, LossRule
-from ..recovery.attempts import Attempts
-from ..recovery.engine import Engine
-from ..recovery.guard_event import GuardEvent
-from ..recovery.micro_batch_budget import Budget
-from ..recovery.oversized_clips import OversizedClips
+from .._core.batches import entries
+from .._core.checks import BadClipPolicy, TooLong, checked
+from .._core.files import user_path
+from .._core.output import first_of
+from ..errors import InfeasiblePlanError, InvalidArgumentError
+from .bad_clips import BadClips
+from .clip_measurement import GradientNorms
+from .engine import Engine
 from .guard_checks import check_options, check_own_loop, steps_to_accumulate
+from .loss_rule import GivenRule, LossRule
+from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps, WeightUpdate
+from .oversized_clips import OversizedClips
 from .own_loop import LossFunction, OwnLoop
+from .training_report import BadBatch, GuardEvent
 
 
 class GuardedStep:

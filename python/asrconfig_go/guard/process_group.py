@@ -24,9 +24,9 @@ import torch.distributed as dist
 from torch._utils import _flatten_dense_tensors, _take_tensors, _unflatten_dense_tensors
 from torch.nn.parallel import DistributedDataParallel
 
-from .._base.errors import InfeasiblePlanError
-from .._base.out_of_memory import first_line
-from .._base.override import override
+from .._core.out_of_memory import first_line
+from .._core.transformers_features import override
+from ..errors import InfeasiblePlanError
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from .._base.errors import InvalidArgumentError
-from .._base.override import override
-from ..batching.collated_batch import batch_size
-from ..losses.loss_rule import LossRule, factor, weighted
-from ..losses.loss_table import Loss, label_smoother_loss, loss_of
-from ..memory.probe import changed_tensors, tensor_sums
-from ..recovery.loop import Call, Loop, UnfitStepError
+from .._core.batches import batch_size
+from .._core.transformers_features import override
+from ..errors import InvalidArgumentError
+from ..predict.probe import changed_tensors, tensor_sums
+from .loop import Call, Loop, UnfitStepError
+from .loss_rule import LossRule, factor, weighted
+from .loss_table import Loss, label_smoother_loss, loss_of
 from .process_group import ProcessGroup
 
 RULE_HINT = 'pass attach(rule="mean"), "token_mean" or "sum", whichever the loss divides by (docs/guard.md)'

@@ -1,15 +1,190 @@
-"""The report of a guarded training."""
+"""Records of what the guard did: events, restarts, bad clips, memory failures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from .._base.listing import first_of
-from ..bad_clips.bad_clip_record import BadBatch
-from ..recovery.guard_event import GuardEvent
-from ..view.render import box
-from ..view.units import plural
+from .._core.files import read_object
+from .._core.output import first_of, listed, shortened
+from .._core.records import from_file
+from .._core.render import box, plural, visible
+
+
+@dataclass(frozen=True)
+class GuardEvent:
+    """Something that did not fit, and what was done about it.
+
+    ``place`` is ``"training"``, ``"evaluation"``, ``"optimizer"``, ``"saving"``, ``"loading"`` (host memory),
+    ``"skipped"`` (a clip that does not fit alone) or ``"pre-flight"``. ``micro_batch_before`` and ``after`` are samples
+    of the micro-batch that failed and of those that follow, both 1 where one sample was computed again; of
+    ``"loading"`` they are loader workers, and otherwise 0. ``lost_s`` is how many seconds the failed attempt took, and
+    what it held took to be freed. ``snapshot`` is the file with a memory snapshot of that moment, "" where none was
+    written: see ``Guard``. ``not_restored`` is what the failed attempt may have changed and could not be put back, such
+    as an iterator that the step reads from; everything else is as if nothing had failed.
+    """
+
+    place: str
+    global_step: int
+    micro_batch_before: int
+    micro_batch_after: int
+    error: str
+    lost_s: float = 0.0
+    snapshot: str = ""
+    not_restored: tuple[str, ...] = ()
+
+    @property
+    def lost(self) -> str:
+        """What could not be put back, in words; "" for nothing."""
+        return f"{listed(self.not_restored)} could not be put back" if self.not_restored else ""
+
+    def __str__(self) -> str:
+        before, after = self.micro_batch_before, self.micro_batch_after
+        sizes = f"{before} → {after}" if before != after else "once more"
+        action = "a clip was left out" if self.place == "skipped" else sizes
+        snapshot = f"; memory snapshot in {self.snapshot}" if self.snapshot else ""
+        lost = f"; {self.lost}" if self.not_restored else ""
+        return f"step {self.global_step} ({self.place}): {action} after {self.error}{snapshot}{lost}"
+
+
+_TEXT_LENGTH = 60  # characters of a text
+_LONGEST = 200  # of a path or an error
+_CLIPS = 5  # of a batch that are listed
+
+
+@dataclass(frozen=True)
+class BadClip:
+    """A clip of such a batch.
+
+    - ``row``: its place in the training dataset, None where the loader does not tell;
+    - ``path``, ``text``: "" where the dataset has none and nothing decodes the labels;
+    - ``seconds``: of its audio without padding; ``labels``: how many there are; None where unknown;
+    - ``loss``, ``gradient_norm``: of the clip alone, None where not finite or not measured;
+    - ``why`` it is named, "" of the other clips of the batch;
+    - ``findings``: what is unusual in its audio and labels;
+    - ``number``: its place in the collated batch, from 0.
+    """
+
+    row: int | None
+    path: str
+    text: str
+    seconds: float | None
+    labels: int | None
+    loss: float | None
+    gradient_norm: float | None
+    why: str
+    findings: tuple[str, ...]
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        """Row and path as far as they are known, else the beginning of its text, or its place in the batch."""
+        row = "" if self.row is None else f"row {self.row}"
+        source = " ".join(part for part in (row, shortened(self.path, _LONGEST)) if part)
+        return visible(source) or (
+            f"the clip {self.text[:_TEXT_LENGTH]!r}" if self.text else f"clip {self.number} of its batch"
+        )
+
+    def __str__(self) -> str:
+        length = "" if self.seconds is None else f", {self.seconds:.2f} s"
+        text = f", {self.text[:_TEXT_LENGTH]!r}" if self.text and not self.name.endswith("'") else ""
+        return (
+            f"{self.name}{length}{text}: {listed(filter(None, (shortened(self.why, _LONGEST), *self.findings)), '; ')}"
+        )
+
+
+@dataclass(frozen=True)
+class BadBatch:
+    """Something that went wrong in an optimizer step, and the clips to blame.
+
+    ``what`` is ``"error"`` (the model raised one), ``"loss"`` or ``"gradient"`` (not finite), ``"jump"`` (a gradient
+    norm far above the recent ones),
+    ``"memory"`` (a clip that does not fit alone, the longest of its batch), ``"evaluation"`` (the loss of one of its
+    batches is not finite; rows are the evaluation dataset's) or ``"weights"`` (not finite already, so that no clip is
+    to blame). ``clips`` are those that stand out, none where no clip does alone. ``done`` is
+    ``"reported"``, ``"left out"`` or ``"raised"``. ``folder`` has the saved batch for ``asrconfig replay``, "" where
+    none was written.
+    """
+
+    global_step: int
+    what: str
+    said: str
+    clips: tuple[BadClip, ...]
+    done: str
+    folder: str
+
+    def __str__(self) -> str:
+        lines = [f"step {self.global_step}: {shortened(self.said)}"]
+        if self.what != "weights" and not self.clips:
+            lines.append("no clip alone stands out")
+        lines += first_of(self.clips, _CLIPS)
+        if self.done == "left out":
+            lines.append(f"{plural(len(self.clips), 'clip')} left out of the step")
+        if self.folder:
+            lines.append(f"asrconfig replay {self.folder}")
+        return "; ".join(lines)
+
+
+PREFIX = "_asrconfig-oom-"  # the underscore keeps Trainer.push_to_hub from uploading what begins with it
+_HINT = "remove it, or report without it"
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    """Bytes of one part of the model: ``component`` is parameters, gradients, optimizer, buffers, others or "…".
+
+    ``module`` is "*" for all of a component, "" outside any module. ``predicted`` is None without a prediction.
+    """
+
+    component: str
+    module: str
+    held: int
+    predicted: int | None
+
+
+@dataclass(frozen=True)
+class PredictedMoment:
+    """The moment of the predicted run that is compared with: the allocation before which its memory is counted."""
+
+    segment: str
+    phase: str
+    op: str
+    module: str
+    step: int
+
+
+@dataclass(frozen=True)
+class MemoryFailure:
+    """What a training held when GPU memory ran out in ``place``, in bytes: see ``GuardEvent`` for places.
+
+    - ``samples``, ``seconds``: the micro-batch of the prediction, None without one;
+    - ``phase``, ``module``: where it ran out, "" where that is not known;
+    - ``reserved``: what PyTorch's allocator had, of which ``held`` was in use; the rows sum up to ``held``, and what
+      they say of the prediction to ``predicted``;
+    - ``moment``: of the predicted run.
+    """
+
+    place: str
+    step: int
+    rank: int
+    at_unix_s: float
+    samples: int | None
+    seconds: float | None
+    phase: str
+    module: str
+    reserved: int
+    held: int
+    predicted: int | None
+    moment: PredictedMoment | None
+    rows: tuple[HeldRow, ...]
+
+
+def read_failure(path: Path) -> MemoryFailure:
+    """What the guard wrote. Raises ``CorruptFileError`` for anything else."""
+    content: dict[str, Any] = read_object(path, "record of an out-of-memory error", _HINT)
+    return from_file(MemoryFailure, content, path, _HINT)
+
 
 _BATCHES = 10  # bad ones that are listed
 FINISHED = (

@@ -1,11 +1,29 @@
-"""Plans: options, records, the planner, and the selection of clips."""
+"""Plans: options, the planner, its explanation, applying and launching it, and other GPUs compared."""
 
-from .._base.lazy_names import lazy_names
+from .._core.lazy_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "overrides": ("OverrideWarning",),
+        "._core.modules": ("add_lora",),
+        "cautions": ("Caution",),
+        "comparison_records": (
+            "Comparison",
+            "GPUPlan",
+            "LargestModels",
+            "Price",
+            "RunTime",
+            "StepCalibration",
+            "StepTime",
+            "TrainableModel",
+        ),
+        "environment": ("Applied", "AppliedSetting", "TooLateWarning"),
+        "explanation": ("Explanation",),
+        "gpu_comparison": ("compare_gpus", "gpu_prices"),
+        "launch_arguments": ("STRATEGIES", "for_strategy", "layer_classes", "trainer_arguments"),
+        "launch_script": ("LaunchFiles", "launch_files"),
+        "memory_savings": ("TextLogitsCollator", "freeze", "text_logits_only"),
+        "model_preparation": ("prepare_model",),
         "plan_options": ("EvaluationOptions", "EvaluationSettings", "PlanOptions"),
         "plan_parts": (
             "Alternative",
@@ -14,11 +32,16 @@ __getattr__, __dir__, __all__ = lazy_names(
             "MemoryPart",
             "PlannedBucket",
             "PlannedDevice",
-            "PlannedTimes",
             "PlannedRunParts",
             "PlannedStepParts",
+            "PlannedTimes",
         ),
+        "plan_record": ("OverrideWarning",),
         "planner": ("NotTracedWarning",),
+        "run_time": ("estimate_run_time", "estimate_step_time"),
         "selection": ("Selection", "select_clips"),
+        "step_calibration": ("find_step_calibration",),
+        "trainable_models": ("largest_models",),
+        "training_arguments": ("UnsupportedSettingWarning",),
     },
 )

@@ -1,6 +1,33 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
-from .overrides import OverrideWarning as OverrideWarning
+from .._core.modules import add_lora as add_lora
+from .cautions import Caution as Caution
+from .comparison_records import (
+    Comparison as Comparison,
+    GPUPlan as GPUPlan,
+    LargestModels as LargestModels,
+    Price as Price,
+    RunTime as RunTime,
+    StepCalibration as StepCalibration,
+    StepTime as StepTime,
+    TrainableModel as TrainableModel,
+)
+from .environment import Applied as Applied, AppliedSetting as AppliedSetting, TooLateWarning as TooLateWarning
+from .explanation import Explanation as Explanation
+from .gpu_comparison import compare_gpus as compare_gpus, gpu_prices as gpu_prices
+from .launch_arguments import (
+    STRATEGIES as STRATEGIES,
+    for_strategy as for_strategy,
+    layer_classes as layer_classes,
+    trainer_arguments as trainer_arguments,
+)
+from .launch_script import LaunchFiles as LaunchFiles, launch_files as launch_files
+from .memory_savings import (
+    TextLogitsCollator as TextLogitsCollator,
+    freeze as freeze,
+    text_logits_only as text_logits_only,
+)
+from .model_preparation import prepare_model as prepare_model
 from .plan_options import (
     EvaluationOptions as EvaluationOptions,
     EvaluationSettings as EvaluationSettings,
@@ -17,5 +44,10 @@ from .plan_parts import (
     PlannedStepParts as PlannedStepParts,
     PlannedTimes as PlannedTimes,
 )
+from .plan_record import OverrideWarning as OverrideWarning
 from .planner import NotTracedWarning as NotTracedWarning
+from .run_time import estimate_run_time as estimate_run_time, estimate_step_time as estimate_step_time
 from .selection import Selection as Selection, select_clips as select_clips
+from .step_calibration import find_step_calibration as find_step_calibration
+from .trainable_models import largest_models as largest_models
+from .training_arguments import UnsupportedSettingWarning as UnsupportedSettingWarning

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict, get_type_hints
 
-from .._base import native
-from .._base.checks import checked
-from .._base.choices import (
+from .._core import native
+from .._core.checks import (
     Distributed,
     LengthHandling,
     LRScaling,
@@ -19,13 +18,13 @@ from .._base.choices import (
     Preprocessing,
     Preset,
     WeightRule,
+    check_keywords,
+    checked,
 )
-from .._base.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
-from .._base.keywords import check_keywords
-from .._base.records import json_fields
-from .._base.transformers_features import can_offload_checkpoints, has_any_depth
-from ..machine.hardware import check_margin
-from ..machine.kernel_profile import read_kernel_profile
+from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
+from .._core.records import json_fields
+from .._core.transformers_features import can_offload_checkpoints, has_any_depth
+from ..predict.hardware import check_margin, read_kernel_profile
 from .plan_record import PlanRecord
 
 

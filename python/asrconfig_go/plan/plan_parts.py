@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from .._base.ranges import Range
-from ..machine.hardware import uuid_of
+from .._core.records import Range
+from ..predict.hardware import uuid_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,19 +13,15 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from .._base import native
-from .._base.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
-from .._base.errors import AsrConfigError, UnsupportedError
-from .._base.files import cache_folder
-from .._base.fingerprint import fingerprint
-from .._base.input_units import InputUnit
-from ..machine.model_profile import ModelProfile
-from ..machine.model_source import ModelSource, can_trace, is_module, model_source
-from ..memory.calibration_record import find_calibration
-from ..memory.memory_model import MemoryModel
-from ..memory.memory_settings import MemorySettings, Target
-from ..memory.recording import Recording, kernel_class
-from ..memory.trace_cache import TraceCache, code_digest
+from .._core import native
+from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
+from .._core.files import cache_folder, fingerprint
+from .._core.input_units import InputUnit
+from ..errors import AsrConfigError, UnsupportedError
+from ..predict.memory_model import MemoryModel
+from ..predict.memory_settings import MemorySettings, Target, find_calibration
+from ..predict.model_source import ModelProfile, ModelSource, can_trace, is_module, model_source
+from ..predict.recordings import Recording, TraceCache, code_digest, kernel_class
 from .traced_answers import TracedAnswers, Wanted
 
 # At most this many settings are traced: without, with, with some and offloaded checkpointing, and a reserve.
@@ -173,7 +169,7 @@ def traced_batches(
         return examples.batches(() if unit else durations)
     if batch_fn is None or unit is None or unit.per_second == SAMPLING_RATE or not callable(batch_fn):
         return batch_fn
-    from ..trace import SpeechBatches
+    from ..trace.made_up_batches import SpeechBatches
 
     return SpeechBatches(batch_fn, unit.per_second, unit.fixed)
 
@@ -188,7 +184,7 @@ class KeptTable:
     def of(cls, *decided: Any) -> KeptTable:
         """The answer for these JSON values, this version of the library and of this package's code."""
         library = native.library_path().stat()
-        code = [library.st_mtime_ns, library.st_size, code_digest("batching", "memory", "plan")]
+        code = [library.st_mtime_ns, library.st_size, code_digest("predict", "plan")]
         return cls(fingerprint(*decided, code))
 
     def find(self) -> dict[str, Any] | None:

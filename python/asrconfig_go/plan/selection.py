@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from .._base.checks import checked
-from .._base.errors import EmptyDatasetError, InvalidArgumentError
-from .._base.input_units import WORDS, RowKind
+from .._core.checks import checked
+from .._core.input_units import WORDS, RowKind
+from ..errors import EmptyDatasetError, InvalidArgumentError
 from .plan_record import PlanRecord
 
 if TYPE_CHECKING:
-    from ..segmentation import CTCAligner, LongClips
+    from ..audio.ctc_aligner import CTCAligner
+    from ..audio.long_clips import LongClips
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,8 +133,8 @@ def select(
 def _cut(
     dataset: Any, seconds: list[float], chosen: Selection, align: CTCAligner | None, processor: Any
 ) -> tuple[Any, Selection]:
-    from ..data.label_limits import limits_of
-    from ..segmentation.cutting import cut_long_clips, cut_settings
+    from ..audio.long_clips import cut_long_clips, cut_settings
+    from ..data.label_rules import limits_of
 
     decoder = type(processor).__name__.startswith("Whisper")
     settings = cut_settings(

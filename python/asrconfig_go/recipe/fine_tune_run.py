@@ -1,35 +1,135 @@
-"""One fine-tuning, stage by stage."""
+"""One fine-tuning, stage by stage, with its plan and its output folder."""
 
 from __future__ import annotations
 
+import copy
+import os
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from .._base.adapters import add_lora
-from .._base.defaults import SAMPLING_RATE
-from .._base.output import show
-from ..loading.processor_batches import CollatorSettings, asked_language
+from .._core.defaults import SAMPLING_RATE
+from .._core.files import user_path, utf8
+from .._core.modules import add_lora, bare, lora_rank
+from .._core.output import quiet, show
+from .._core.render import say
+from ..audio.collators import extractor_of
+from ..audio.processor_batches import CollatorSettings, asked_language
+from ..config import TrainingConfig
+from ..errors import InvalidArgumentError, NotFoundError
+from ..manager import ASRConfigManager
+from ..optimal import create_optimal_config
 from ..plan.plan_record import FILE
-from ..training.checkpoint_space import check_room, disk_errors_explained, saved_so_far
-from ..view.units import say
-from .error_rates import word_error_rate
-from .fine_tune_options import FineTuneOptions
-from .fine_tune_result import FineTuneResult
-from .labelling import prepare
-from .long_recordings import load_aligner
-from .model_building import load_model
+from ..predict.recordings import generation_facts
+from ..train.checkpoint_space import check_room, disk_errors_explained, saved_so_far
+from ..train.checkpoints import checkpoints
+from .fine_tune_options import FineTuneOptions, FineTuneResult
+from .labelling import load_aligner, prepare
+from .model_building import check_bits, load_model
 from .model_kinds import family
-from .output_folder import save_model
 from .processors import build_processor
-from .quantization import check_bits
-from .rank_output import quiet
-from .recipe_plan import given_plan, plan_of
 from .speech_data import Notes, SpeechData, column
-from .trainer_settings import FROM_RANDOM_WEIGHTS, override, schedule
-from .trainers import arguments_class, make_trainer, speech_settings
-from .transcription import transcribe
+from .trainers import FROM_RANDOM_WEIGHTS, arguments_class, make_trainer, override, schedule, speech_settings
+from .transcription import make_collator, transcribe, word_error_rate
+
+
+def plan_of(
+    options: FineTuneOptions, data: SpeechData, model: Any, processor: Any
+) -> tuple[TrainingConfig, ASRConfigManager]:
+    """The plan and the manager that accompanies the training, which both know the data and the model."""
+    saved = given_plan(options)
+    if saved is None:
+        config, manager = _new_plan(options, data, model, processor)
+    else:
+        config, manager = saved, ASRConfigManager(gpu=options.gpu)
+        manager.profile_dataset(data.train, progress=options.verbose)
+        manager.profile_model(model, name=options.model)
+        manager.config = saved
+    object.__setattr__(config, "lora_rank", lora_rank(model))  # a fact, which the published rules leave out
+    say(options.verbose, "Plan", manager.explain())
+    return config, manager
+
+
+def given_plan(options: FineTuneOptions) -> TrainingConfig | None:
+    """A copy of the plan that was given, or that of the resumed run; None for a new one.
+
+    Raises ``InvalidArgumentError`` where its adapters differ from the requested ones.
+    """
+    source = options.config
+    if source is None and options.resume is not False:
+        saved = (options.output if options.resume is True else Path(options.resume).resolve().parent) / FILE
+        source = saved if saved.is_file() else None
+    if source is None:
+        return None
+    plan = copy.deepcopy(source) if isinstance(source, TrainingConfig) else TrainingConfig.load(source)
+    if options.lora_rank not in (None, 0, plan.lora_rank):
+        raise InvalidArgumentError(
+            f"lora_rank is {options.lora_rank}, and that of the plan is {plan.lora_rank}",
+            "leave lora_rank (--lora) out, or plan again",
+        )
+    return plan
+
+
+def _new_plan(
+    options: FineTuneOptions, data: SpeechData, model: Any, processor: Any
+) -> tuple[TrainingConfig, ASRConfigManager]:
+    # The longest text of an evaluation, where a plan knows what generating it takes.
+    generates = generation_facts(bare(model).config)
+    longest = speech_settings(model, data).get("generation_max_length") if generates else None
+    return create_optimal_config(
+        data.train, model, model_name=options.model, target_batch_size=options.batch, gpu=options.gpu,
+        seed=options.seed, processor=extractor_of(processor),
+        collator=make_collator(processor, model, **asked_language(processor, options.language)),
+        verbose=False, progress=options.verbose,
+        eval_samples=0 if data.evaluation is None else len(data.evaluation), generation_max_length=longest,
+    )  # fmt: skip
+
+
+MODEL_FILES = (
+    "config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "adapter_config.json",
+    "training_args.bin",  # with any model: named adapters are in subfolders, and torch's modules have no configuration
+)
+"""At least one of these is where a Trainer saved a model."""
+
+
+def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLike[str]) -> Path:
+    """``folder``, made if need be. Raises before anything is spent on a training that could not be kept.
+
+    ``NotFoundError`` where nothing can be written, ``InvalidArgumentError`` where an earlier training's checkpoints or
+    model lie, unless that one is resumed: the Trainer removes old checkpoints.
+    """
+    path = user_path(folder, "output folder")
+    utf8(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"x")
+    except OSError as error:
+        raise NotFoundError(
+            f"cannot write to the output folder {path}: {error}", "choose a folder that can be written (--out)"
+        ) from error
+    there = [file.name for file in checkpoints(path)] + [name for name in MODEL_FILES if (path / name).exists()]
+    if there and resume is False:
+        raise InvalidArgumentError(
+            f"{path} holds an earlier training ({', '.join(there[:3])})",
+            "continue with it by resume=True (--resume), or choose another folder (--out)",
+        )
+    return path
+
+
+def save_model(trainer: Any, path: Path) -> None:
+    """Save model and processor into ``path``, each file atomically, through a temporary folder."""
+    with tempfile.TemporaryDirectory(dir=path, prefix=".saving") as folder:
+        trainer.save_model(folder)  # in every process: the weights may be spread over them
+        for file in sorted(Path(folder).iterdir()):
+            file.replace(path / file.name)
+
 
 _BEFORE_S = 600  # of audio, of which a word error rate before the training costs little
 

@@ -4,18 +4,153 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
-from ..apply.training_arguments import check_settings
+from .._core.files import save_whole
+from .._core.hub import TOKEN, explained, offline, without_retries
+from .._core.output import first_process
 from ..config import TrainingConfig
-from .final_stages import finished
-from .fine_tune_options import FineTuneOptions
-from .fine_tune_result import FineTuneResult
-from .fine_tune_run import Run
-from .output_folder import output_folder
-from .rank_output import first_process
-from .required_packages import need
+from ..errors import AsrConfigError, NotFoundError
+from ..plan.training_arguments import check_settings
+from .fine_tune_options import FineTuneOptions, FineTuneResult
+from .fine_tune_run import MODEL_FILES, Run, output_folder
+from .speech_data import column
 from .speech_sources import load_speech
+from .trainers import need
+
+
+def model_card(result: FineTuneResult) -> str:
+    """Markdown with the Hub's metadata: what was trained from what, how, and how well it does."""
+    plan = result.config
+    rates = [] if result.wer is None or result.cer is None else [
+        f"Word error rate {result.wer:.1%}, character error rate {result.cer:.1%} on clips it was not trained on.", ""
+    ]  # fmt: skip
+    library = "peft" if plan.lora_rank else "transformers"
+    head = ["---", f"library_name: {library}", "pipeline_tag: automatic-speech-recognition", "---", ""]
+    rows = [
+        ("optimizer steps", result.training.steps),
+        ("effective batch", plan.effective_batch_size),
+        *([("LoRA", f"adapters of rank {plan.lora_rank}")] if plan.lora_rank else []),
+        ("precision", plan.precision),
+        ("optimizer", plan.optimizer),
+        ("GPU", plan.gpu_name or "none"),
+    ]
+    return "\n".join([
+        *head,
+        f"# {result.output_dir.resolve().name}",
+        "",
+        f"Fine-tuned from {result.model} with transformers {version('transformers')} and asrconfig-go.",
+        "",
+        *rates,
+        "| setting | value |",
+        "| --- | --- |",
+        *(f"| {name} | {value} |" for name, value in rows),
+        "",
+        *(f"- {note}" for note in result.notes),
+        "",
+    ])  # fmt: skip
+
+
+_LEFT_HERE = (
+    "checkpoint-*/**", ".asrconfig/**", "runs/**", ".saving*/**", "asrconfig_monitor*.json", "training_args.bin",
+)  # fmt: skip
+
+
+def push_to_hub(trained: Any, repo: str | None = None, *, token: str | None = None, private: bool = True) -> str:
+    """Upload the model of ``trained``, a Trainer or the folder that ``fine_tune`` wrote; returns a sentence about it.
+
+    ``repo`` is ``"name"`` or ``"user/name"``, by default the folder's name; it is made if it is not there, ``private``
+    by default. Checkpoints and logs stay here. ``token`` is by default the stored one; where there is none,
+    nothing is done, and the returned sentence says so.
+
+    Raises ``NotFoundError`` when the upload fails: what was trained stays in the folder.
+    """
+    from huggingface_hub import HfApi, get_token
+
+    named = Path(trained if isinstance(trained, str | os.PathLike) else trained.args.output_dir)
+    folder = named.resolve()
+    token = token or get_token()
+    if token is None:
+        return f"not pushed to the Hub, as there is no token: {TOKEN}, then push_to_hub({str(named)!r})"
+    if not any((folder / name).is_file() for name in MODEL_FILES):
+        raise NotFoundError(f"{named} holds no saved model", "train to the end first, or trainer.save_model()")
+    unreachable = offline()
+    try:
+        with without_retries(unreachable):
+            api = HfApi(token=token)
+            url = api.create_repo(repo or folder.name, private=private, exist_ok=True)
+            api.upload_folder(repo_id=url.repo_id, folder_path=folder, ignore_patterns=list(_LEFT_HERE))
+    except (OSError, ValueError, RuntimeError) as error:
+        safe = f"the model is safe in {named}: push_to_hub({str(named)!r}) tries again"
+        cause = explained(f"the repository {repo or folder.name!r}", error, safe, unreachable)
+        raise NotFoundError(f"not pushed to the Hub: {cause.message}", cause.hint) from error
+    return f"pushed to {url}" + " (private)" * private
+
+
+_SAMPLES = 5
+_ALL = "eval_all"  # a curve of its own, beside that of the clips drawn for evaluations during training
+
+
+def finished(run: Run) -> FineTuneResult:
+    """Evaluate the model, and write the model card and the report next to it; nothing where ``save_by`` stopped it."""
+    result = FineTuneResult(
+        output_dir=run.options.output, model=run.options.model, wer_before=run.before, wer=None, cer=None,
+        loss=_loss(run.trainer), samples=(),
+        training=run.manager.report,  # type: ignore[arg-type]  # there is one once train has ended
+        config=run.plan, notes=run.data.notes, memory=str(run.watch.summary()),
+    )  # fmt: skip
+    if result.training.stopped:
+        return result
+    evaluation = run.data.evaluation
+    if evaluation is not None:
+        rates = _rates(run.trainer, evaluation)
+        samples = tuple(zip(column(evaluation, "text"), run.transcribed(_SAMPLES), strict=False))
+        result = replace(result, wer=rates.get("eval_wer"), cer=rates.get("eval_cer"), samples=samples)
+    if not run.trainer.is_world_process_zero():
+        return result
+    save_whole(run.options.output / "README.md", model_card(result).encode())
+    return replace(result, report=_report(run.options.output), pushed=_pushed(run))
+
+
+def _rates(trainer: Any, evaluation: Any) -> dict[str, Any]:
+    """Evaluate with all clips after the last step, unless the Trainer has done so itself."""
+    if trainer.eval_dataset is not evaluation:
+        metrics = trainer.evaluate(evaluation, metric_key_prefix=_ALL)
+        return {name.replace(_ALL, "eval", 1): value for name, value in metrics.items()}
+    entries = [entry for entry in trainer.state.log_history if "eval_wer" in entry]
+    if entries and entries[-1].get("step") == trainer.state.global_step:
+        return dict(entries[-1])
+    return dict(trainer.evaluate())
+
+
+def _loss(trainer: Any) -> float | None:
+    losses = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
+    return float(losses[-1]) if losses else None
+
+
+def _report(output: Path) -> Path | None:
+    from ..watch.run_report import report
+
+    page = output / "report.html"
+    try:
+        report(output).to_html(page)
+    except AsrConfigError:
+        return None
+    return page
+
+
+def _pushed(run: Run) -> str:
+    """Push the model, if requested. A failure is reported, not raised: the model is in the folder."""
+    push = run.options.push
+    if push is False:
+        return ""
+    try:
+        return push_to_hub(run.trainer, push if isinstance(push, str) else None, token=run.options.token)
+    except AsrConfigError as error:
+        return str(error)
 
 
 def fine_tune(

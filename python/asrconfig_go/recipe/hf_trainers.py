@@ -6,11 +6,10 @@ from typing import Any
 
 from transformers import Seq2SeqTrainer, Trainer
 
-from .._base.speech_kinds import ends_with_frames
-from .._base.wrapped_model import bare
-from ..loading.prompted_batches import without_transcripts
-from .generation import generated
-from .transcription import best_tokens
+from .._core.modules import bare
+from .._core.transformers_features import ends_with_frames
+from ..audio.processor_batches import without_transcripts
+from .transcription import best_tokens, generated
 
 
 class CTCTrainer(Trainer):  # type: ignore[misc]

@@ -1,18 +1,78 @@
-"""Models to fine-tune, with a head for the processor's vocabulary; and small ones with random weights."""
+"""Models to fine-tune, with a head for the processor's vocabulary; quantized, small, or the demo's."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .._base.checks import check_seed
-from .._base.errors import InvalidArgumentError
-from .._base.hub_downloads import OFFLINE, from_hub
-from .._base.speech_kinds import class_for
-from .._base.wrapped_model import bare
-from ..demo.tiny_models import TINY
+from .._core.checks import check_seed
+from .._core.hub import OFFLINE, from_hub
+from .._core.modules import bare
+from .._core.transformers_features import class_for
+from ..errors import InvalidArgumentError, UnsupportedError
+from ..predict.tiny_models import TINY, TINY_WAV2VEC2
 from .model_kinds import TINY_CTC, by_characters, config_of, family
-from .quantization import quantized
-from .tiny_processors import tiny_model
+from .processors import tiny_model
+from .trainers import need
+
+if TYPE_CHECKING:
+    from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+
+
+# A new head must train. wav2vec2 writes in place to the output of its feature projection, which autograd refuses for
+# bitsandbytes' layers on a GPU.
+_WHOLE = ["lm_head", "proj_out", "feature_projection.projection"]
+
+
+def check_bits(bits: int | None, adapters: bool, random: bool) -> None:
+    """Raise ``InvalidArgumentError`` where such weights could not be trained, ``UnsupportedError`` without packages."""
+    if bits is None:
+        return
+    if bits not in (4, 8):
+        raise InvalidArgumentError(f"bits = {bits} is not 8 or 4", "leave bits (--bits) out for whole weights")
+    if not adapters:
+        hint = "train adapters beside them: lora_rank=16 (--lora 16)"
+        raise InvalidArgumentError(f"weights of {bits} bits do not train", hint)
+    if random:
+        raise InvalidArgumentError("bits loads a checkpoint, and the tiny models have none", "leave bits (--bits) out")
+    need(f"bits={bits}", "bitsandbytes")
+    import torch
+
+    if bits == 4 and not torch.cuda.is_available():
+        raise UnsupportedError("bits=4 needs a GPU: bitsandbytes fails in training on a CPU", "use bits=8 (--bits 8)")
+
+
+def quantized(bits: int | None) -> dict[str, Any]:
+    """The arguments of ``from_pretrained`` for weights of ``bits``."""
+    if bits is None:
+        return {}
+    import torch
+    from transformers import BitsAndBytesConfig
+
+    if bits == 8:
+        return {"quantization_config": BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=_WHOLE)}
+    ampere = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8
+    config = BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", llm_int8_skip_modules=_WHOLE,
+        bnb_4bit_compute_dtype=torch.bfloat16 if ampere else torch.float16,  # as autocast computes
+    )  # fmt: skip
+    return {"quantization_config": config}
+
+
+def small_config(tokens: int) -> Wav2Vec2Config:
+    """Return the architecture: four strided convolutions (one frame each 20 ms), then three transformer layers."""
+    from transformers import Wav2Vec2Config
+
+    return Wav2Vec2Config(**TINY_WAV2VEC2 | {"vocab_size": tokens})
+
+
+def small_model(tokens: int, seed: int) -> Wav2Vec2ForCTC:
+    """Return the model with random weights that depend on `seed` alone; torch's own random state is left as it was."""
+    import torch
+    from transformers import Wav2Vec2ForCTC
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Wav2Vec2ForCTC(small_config(tokens))
 
 
 def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = None) -> Any:
@@ -42,8 +102,6 @@ def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = 
             f"build_processor(texts, {model!r}) makes its own",
         )
     if model == TINY_CTC:
-        from ..demo.digit_model import small_model
-
         return small_model(len(processor.tokenizer), seed)
     if model in TINY:
         return tiny_model(model, processor, seed)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._base import native
-from .._base.errors import AsrConfigError, CorruptFileError, UnsupportedError
-from .._base.files import user_path
-from .._base.hub_downloads import OFFLINE, from_hub
-from .._base.json_files import read_object
-from .._base.speech_kinds import SpeechKind, speech_kind
-from ..demo.tiny_models import TINY
+from .._core import native
+from .._core.files import read_object, user_path
+from .._core.hub import OFFLINE, from_hub
+from .._core.transformers_features import SpeechKind, speech_kind
+from ..errors import AsrConfigError, CorruptFileError, UnsupportedError
+from ..predict.tiny_models import TINY
 
 _AGAIN = "save the model again"
 TINY_CTC, TINY_WHISPER = "tiny-wav2vec2", "tiny-whisper"

@@ -1,17 +1,150 @@
-"""Audio with transcripts for training and evaluation, and notes on what was changed."""
+"""Audio with clean transcripts for training and evaluation, and notes on what was changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from .._base.defaults import SAMPLING_RATE
-from .._base.errors import EmptyDatasetError
-from ..view.render import box
-from ..view.units import plural
-from .transcripts import CleaningReport, clean_text
+from .._core.defaults import SAMPLING_RATE
+from .._core.render import box, plural, visible
+from ..errors import EmptyDatasetError
+
+_CODES = {"turkish": "tr", "tur": "tr", "azerbaijani": "az", "aze": "az", "azj": "az", "lithuanian": "lt", "lit": "lt"}
+_DOTLESS = ("tr", "az")
+_DOT = "\u0307"  # combining dot above, which Unicode's lower case of \u0130 has behind its i
+_UPPER = str.maketrans({"\u0130": "i", "I": "\u0131"})
+# Lithuanian keeps the dot of i and j under an accent (SpecialCasing.txt).
+_ACCENTED = str.maketrans({"\u00cc": f"i{_DOT}\u0300", "\u00cd": f"i{_DOT}\u0301", "\u0128": f"i{_DOT}\u0303"})
+_SOFT_DOTTED = "IJ\u012e"
+_ABOVE = 230  # combining class of marks above a letter
+
+
+def lower_case(text: str, language: str | None = None) -> str:
+    """``text``, in Unicode's form NFC or NFKC, in the lower case of ``language``: its name in English or its code.
+
+    A mark that casing makes beside a letter is dropped: the lower case of \u0130 is i, also where the language is not
+    known. Lithuanian keeps it, as it is written so.
+    """
+    code = language_code(language)
+    if code == "lt":
+        return _composed(_dots_kept(text.translate(_ACCENTED)).lower())
+    if code in _DOTLESS:
+        text = text.translate(_UPPER)
+    made = {ord(c): c.lower()[0] for c in set(text) if len(c.lower()) > 1}
+    return _composed(text.translate(made).lower().replace(f"i{_DOT}", "i"))
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def language_code(language: str | None) -> str:
+    """The code of a language: \"tr\" for \"Turkish\" and for \"tr-TR\"."""
+    name = (language or "").lower().replace("_", "-").split("-")[0].strip()
+    return _CODES.get(name, name)
+
+
+def may_be_turkish(before: str, after: str) -> bool:
+    """Whether a text had \u0130 and has not any more, or still has what Unicode's lower case leaves of it."""
+    had = "\u0130" in before or f"i{_DOT}" in before or f"I{_DOT}" in before
+    return f"i{_DOT}" in after or (had and "\u0130" not in after)
+
+
+def _dots_kept(text: str) -> str:
+    letters = []
+    for character, following in zip(text, [*text[1:], ""], strict=True):
+        above = following != "" and following != _DOT and unicodedata.combining(following) == _ABOVE
+        letters.append(character + _DOT if character in _SOFT_DOTTED and above else character)
+    return "".join(letters)
+
+
+_APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07`\u00b4", "'"))
+_JOINERS = "\u200c\u200d"  # they change how letters of Persian and of Indian languages are written
+_WITHIN_NUMBERS = re.compile(r"(?<=\d)[.,:](?=\d)")
+_PARTING = ("Pd", "Pc", "Zs", "Zl", "Zp", "Cc")  # dashes, underscores, spaces, controls: words end there
+_SLASHES = "/\\|\u2044"
+_SHOWN = 12  # kinds of characters that a report lists
+
+
+def clean_text(text: str, *, lowercase: bool = True, keep: str = "'", language: str | None = None) -> str:
+    """``text`` in Unicode's form NFKC, in lower case, without punctuation, symbols and repeated spaces.
+
+    The lower case is that of ``language``, by its English name or code: in Turkish (``"tr"``) and Azerbaijani I becomes
+    ı, and İ becomes i; elsewhere both become i, without a combining dot. Characters in ``keep`` stay, and so do letters
+    and marks of every script. Typographic apostrophes become ``'``. Dashes, slashes and underscores end a word. Numbers
+    stay as they are written, with the points between their digits: their spoken form is ambiguous.
+
+    >>> clean_text("Hello,  WORLD!")
+    'hello world'
+    """
+    text = unicodedata.normalize("NFKC", text.replace("\u2044", " ").translate(_APOSTROPHES)).translate(_APOSTROPHES)
+    if lowercase:
+        text = lower_case(text, language)
+    within = {match.start() for match in _WITHIN_NUMBERS.finditer(text)}
+    characters = (c if i in within or c in keep else _cleaned(c) for i, c in enumerate(text))
+    return " ".join("".join(characters).split())
+
+
+def _cleaned(character: str) -> str:
+    kind = unicodedata.category(character)
+    if kind[0] in "LMN" or character in _JOINERS:
+        return character
+    return " " if kind in _PARTING or character in _SLASHES else ""
+
+
+@dataclass
+class CleaningReport:
+    """What cleaning did to the transcripts it was shown."""
+
+    texts: int = 0
+    changed: int = 0
+    empty: int = 0
+    """Without any letter or number afterwards."""
+    with_digits: int = 0
+    dotted: int = 0
+    """With İ, or an i that has a combining dot, where ``language`` is not known."""
+    removed: Counter[str] = field(default_factory=Counter)
+    """How often each character was removed or replaced by a space."""
+    language: str | None = None
+
+    def add(self, before: str, after: str) -> None:
+        """Count one transcript."""
+        self.texts += 1
+        self.changed += before != after
+        self.empty += not after
+        self.with_digits += any(c.isdigit() for c in after)
+        self.dotted += self.language is None and may_be_turkish(before, after)
+        written = unicodedata.normalize("NFC", before)
+        self.removed += Counter(c for c in written if not c.isalnum() and not c.isspace()) - Counter(after)
+
+    def notes(self) -> Iterable[str]:
+        """In sentences; none of what did not happen."""
+        if self.changed:
+            yield f"cleaning changed {self.changed} of {plural(self.texts, 'transcript')}{self._marks()}"
+        if self.dotted:
+            yield (
+                f"{plural(self.dotted, 'transcript')} with \u0130 or i with a combining dot, as in Turkish: clean with "
+                'language="tr" (--language), so that I becomes \u0131 and \u0130 becomes i'
+            )
+        if self.empty:
+            yield f"{plural(self.empty, 'clip')} without a transcript left out"
+        if self.with_digits:
+            yield (
+                f"{plural(self.with_digits, 'transcript')} with digits, left as written: write numbers out in words "
+                "for better results"
+            )
+
+    def _marks(self) -> str:
+        if not self.removed:
+            return ""
+        marks = ", ".join(f"{visible(c)} {count}\u00d7" for c, count in self.removed.most_common(_SHOWN))
+        others = len(self.removed) - _SHOWN
+        return f"; removed {marks}" + (f" and {others} other characters" if others > 0 else "")
 
 
 class Notes(tuple[str, ...]):
@@ -102,7 +235,7 @@ def column(dataset: Any, name: str) -> list[Any]:
 
 def with_column(dataset: Any, name: str, values: Sequence[Any]) -> Any:
     """The dataset with a column in place of the one that has its name. Audio is not copied."""
-    from ..data.hf_durations import with_column
+    from ..data.hf_datasets import with_column
 
     return with_column(dataset.remove_columns([n for n in (name,) if n in dataset.column_names]), name, list(values))
 

@@ -3,16 +3,123 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby, takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .._base.progress import ProgressBar
+from .._core.modules import bare
+from .._core.output import ProgressBar
+from .._core.transformers_features import ends_with_frames, speech_kind
+from ..audio.processor_batches import CollatorSettings, asked_language, collator_of
 from ..data.hf_sources import undecoded_columns
-from ..loading.processor_batches import asked_language
-from .error_rates import character_error_rate, word_error_rate
-from .generation import frames_of, generated, generates
-from .model_collator import make_collator
+from ..data.label_rules import IGNORED
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+_FRAMES = ("_get_feat_extract_output_lengths", "_get_subsampling_output_length")
+
+
+def generates(model: Any) -> bool:
+    """Whether transcripts come from ``generate``, and not from the logits of a forward pass."""
+    return speech_kind(bare(model).config) != "ctc"
+
+
+def generated(model: Any, inputs: dict[str, Any], limit: int | None) -> Any:
+    """The tokens behind the prompts of ``inputs``, at most ``limit`` (None: the model's own limit).
+
+    Transducers stop with the clip, and take no limit.
+    """
+    prompt = next((inputs[name] for name in ("input_ids", "decoder_input_ids") if name in inputs), None)
+    start = 0 if prompt is None else prompt.shape[1]
+    limits = {} if limit is None or ends_with_frames(bare(model).config) else {"max_length": start + limit}
+    with warnings.catch_warnings():
+        # A transducer's own limit is of its frames; transformers recommends another all the same.
+        warnings.filterwarnings("ignore", message="Using the model-agnostic default `max_length`")
+        output = model.generate(**inputs, **limits)
+    if getattr(output, "durations", None) is not None:
+        return _within_clips(model, inputs, output)
+    return getattr(output, "sequences", output)[:, start:]
+
+
+def _within_clips(model: Any, inputs: dict[str, Any], output: Any) -> Any:
+    """Drop a transducer's tokens behind the end of each clip: a batch runs until its longest clip ends."""
+    tokens, starts = output.sequences, output.durations.cumsum(dim=1) - output.durations
+    frames = frames_of(bare(model), inputs)
+    if frames is not None:
+        tokens[starts >= frames[:, None]] = IGNORED
+    return tokens
+
+
+def frames_of(model: Any, inputs: dict[str, Any]) -> Any:
+    """How many frames the model makes of each clip, by its own function; None without a mask or such a function."""
+    mask, name = inputs.get("attention_mask"), next((name for name in _FRAMES if hasattr(model, name)), None)
+    return None if mask is None or name is None else getattr(model, name)(mask.sum(dim=-1))
+
+
+def edit_distance(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> int:
+    """Levenshtein distance: the fewest insertions, deletions and substitutions from one sequence to the other.
+
+    A column of the table of distances is kept as the signs of its steps, in the bits of two whole numbers (Myers 1999,
+    Hyyrö 2003): a clip's characters take microseconds each instead of a row of the table.
+    """
+    if not reference:
+        return len(hypothesis)
+    places: dict[Hashable, int] = {}
+    for place, token in enumerate(reference):
+        places[token] = places.get(token, 0) | 1 << place
+    ones, last = (1 << len(reference)) - 1, 1 << (len(reference) - 1)
+    up, down, distance = ones, 0, len(reference)
+    for token in hypothesis:
+        same = places.get(token, 0)
+        diagonal = (((same & up) + up) ^ up) | same | down
+        plus, minus = down | ~(diagonal | up) & ones, up & diagonal
+        distance += bool(plus & last) - bool(minus & last)
+        plus, minus = plus << 1 | 1, minus << 1
+        up = (minus | ~(diagonal | plus)) & ones
+        down = plus & diagonal & ones
+    return distance
+
+
+def word_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
+    """Word errors of all texts over the words of all references: 0.0 is perfect, more than 1.0 is possible.
+
+    Raises ValueError when the two lists differ in length or the references hold no word.
+    """
+    return _rate(references, hypotheses, str.split, "word")
+
+
+def character_error_rate(references: Sequence[str], hypotheses: Sequence[str]) -> float:
+    """As ``word_error_rate``, of characters; single spaces between words count."""
+    return _rate(references, hypotheses, lambda text: " ".join(text.split()), "character")
+
+
+def _rate(
+    references: Sequence[str], hypotheses: Sequence[str], units: Callable[[str], Sequence[Hashable]], unit: str
+) -> float:
+    count = sum(len(units(reference)) for reference in references)
+    if count == 0:
+        raise ValueError(f"{unit} error rate needs at least one reference {unit}")
+    pairs = zip(references, hypotheses, strict=True)
+    return sum(edit_distance(units(reference), units(hypothesis)) for reference, hypothesis in pairs) / count
+
+
+def make_collator(processor: Any, model: Any, **options: Unpack[CollatorSettings]) -> Any:
+    """The collator of rows with ``audio`` and ``text``, or ``labels``; ``options`` are its own, as ``load``.
+
+    ``CTCCollator`` for CTC, ``Seq2SeqCollator`` for Whisper and its like; else
+    ``ProcessorCollator``, which has the processor itself make batches: for transducers, for audio LLMs and for decoders
+    with a prompt. ``language`` and ``prompt`` are what those ask for.
+
+    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+    >>> collate = make_collator(processor, load_model("tiny-wav2vec2", processor))
+    >>> collate([{"audio": CLIPS / "test-000.mp3"}])["input_values"].shape
+    torch.Size([1, 9390])
+    """
+    return collator_of(processor, model, **options)
+
 
 _IGNORED = -100  # what pads labels and predictions
 _BATCH = 8  # clips transcribed at once

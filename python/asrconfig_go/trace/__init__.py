@@ -1,14 +1,13 @@
 """Trace a training step's memory without a GPU. Needs torch; see docs/memory-model.md."""
 
-from .._base.lazy_names import lazy_names
+from .._core.lazy_names import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "_trace_errors": ("TraceError",),
+        "event_log": ("Trace", "TraceError"),
         "made_up_batches": ("SpeechBatches", "speech_batches"),
         "recorder": ("MemoryRecorder",),
         "step_tracing": ("trace_training",),
-        "trace_file": ("Trace",),
     },
 )

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._base.override import override
-from ._log import EventLog
+from .._core.transformers_features import override
+from .event_log import EventLog
 
 _KINDS = ("Int8Params", "Params4bit")
 _PRODUCT = torch.ops.aten.mm.default

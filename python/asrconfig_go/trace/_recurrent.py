@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ._log import EventLog
+from .event_log import EventLog
 
 _GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
 _FIXED_WORKSPACE = 64 << 20

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from ._convolution_workspaces import workspaces
-from ._log import EventLog
+from ._kernels import KEEPS_CUBLAS, KEEPS_CUBLAS_LT, SHARES_CUBLAS, SPLITS_NORMS
 from ._shapes import selected
-from ._torch_features import KEEPS_CUBLAS, KEEPS_CUBLAS_LT, SHARES_CUBLAS, SPLITS_NORMS
+from .event_log import EventLog
 
 aten = torch.ops.aten
 

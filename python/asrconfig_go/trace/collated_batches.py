@@ -11,11 +11,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .._base.defaults import SAMPLING_RATE
-from .._base.input_units import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
+from .._core.defaults import SAMPLING_RATE
+from .._core.input_units import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
 from ._arena import SMALL
-from .collated_rows import CollatedRows
-from .collated_sizes import Axis, Example, Sizes, input_axis, labels_axis, sizes_of, text_sizes, word_of
+from .collated_rows import Axis, CollatedRows, Example, Sizes, input_axis, labels_axis, sizes_of, text_sizes, word_of
 from .made_up_batches import Point, SpeechBatches, known_batches, positions
 from .row_resizing import RowResizer
 

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .._base.defaults import SAMPLING_RATE
-from .._base.errors import InvalidArgumentError
-from .._base.input_units import TOKENS_PER_SECOND, RowKind, input_length
-from .._base.random_state import cpu_generators_kept, seed_cpu
+from .._core.defaults import SAMPLING_RATE
+from .._core.input_units import TOKENS_PER_SECOND, RowKind, input_length
+from .._core.random_state import cpu_generators_kept, seed_cpu
+from ..errors import InvalidArgumentError
 from ._arena import SMALL
 
 TEXT = "input_ids"
@@ -106,7 +106,7 @@ def speech_batches(model: Any) -> SpeechBatches:
 
     Raises ``InvalidArgumentError`` for any other model: pass your own ``batch_fn`` there.
 
-    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> from asrconfig_go.recipe.model_building import small_model
     >>> batches = speech_batches(small_model(tokens=12, seed=0).config)
     >>> {name: tuple(tensor.shape) for name, tensor in batches.batch(2, 16_000, 5).items()}
     {'input_values': (2, 16000), 'labels': (2, 5), 'attention_mask': (2, 16000)}

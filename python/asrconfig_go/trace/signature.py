@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .._base.defaults import SAMPLING_RATE
-from .._base.errors import InvalidArgumentError
-from .._base.input_units import audio_name
-from .._base.wrapped_model import bare
+from .._core.defaults import SAMPLING_RATE
+from .._core.input_units import audio_name
+from .._core.modules import bare
+from ..errors import InvalidArgumentError
 from .made_up_batches import TEXT, BatchFunction, SpeechBatches, known_batches, text_batches
 
 GIVE = "pass processor=processor or collator=collator to create_optimal_config, or batch_fn(batch, length, labels)"

@@ -13,22 +13,18 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .._base.adapters import add_lora
-from .._base.checks import checked
-from .._base.choices import Checkpointing, Optimizer, Precision
-from .._base.defaults import OPTIMIZER
-from .._base.errors import AsrConfigError, InvalidArgumentError, UnsupportedError
-from .._base.transformers_features import checkpoint_options, trainer_stops_caching
-from . import _checkpoints, _traced_optimizers
+from .._core.checks import Checkpointing, Optimizer, Precision, checked
+from .._core.defaults import OPTIMIZER
+from .._core.modules import add_lora
+from .._core.transformers_features import checkpoint_options, trainer_stops_caching
+from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ..trace import optimizers, recorder
 from ._arena import imaginary_copy
-from ._log import Segment
-from ._repeats import Window, Windows
-from ._shortened import Layers, Shortened, Stretch, Whole
-from ._trace_errors import CheckpointError, NoLossError, RefusedBatchError, TraceError
+from ._shortened import Layers, Shortened, Stretch, Whole, Window, Windows
+from .event_log import CheckpointError, NoLossError, RefusedBatchError, Segment, Trace, TraceError
 from .made_up_batches import BatchFunction, Point, SpeechBatches
 from .recorder import MemoryRecorder
 from .signature import GIVE, LossFunction, MadeUp, given_batches, made_up_batches
-from .trace_file import Trace
 
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WINDOW = 3  # micro-batches of a window that are run: further ones repeat the third
@@ -73,7 +69,7 @@ def trace_training(
 
     Raises ``InvalidArgumentError`` for a setting out of range, ``TraceError`` for a model that cannot be traced.
 
-    >>> from asrconfig_go.demo.digit_model import small_model
+    >>> from asrconfig_go.recipe.model_building import small_model
     >>> trace = trace_training(small_model(tokens=12, seed=0))
     """
     refused: list[AsrConfigError] = []  # one for each kind of batches that was tried
@@ -256,7 +252,7 @@ class _Loop:
             model.config.use_cache = False  # a decoder's keys and values are not collected
         recorder.load(model)
         recorder.load_again(model)  # the Trainer puts the model on the device, and then accelerate's prepare_model
-        optimizer = _traced_optimizers.build(self.optimizer, model)
+        optimizer = optimizers.build(self.optimizer, model)
         scaler = torch.amp.GradScaler("cpu") if self.dtype is torch.float16 else None
         ran = Windows(recorder.log)
         for number, point in enumerate(windows):
@@ -403,7 +399,7 @@ def _failing_clearly(point: Point, checkpointing: str | None) -> Iterator[None]:
     except (InvalidArgumentError, UnsupportedError):
         raise
     except Exception as error:
-        if checkpointing == "reentrant" and (refused := _checkpoints.refused(error)) is not None:
+        if checkpointing == "reentrant" and (refused := recorder.refused(error)) is not None:
             raise refused from error
         raise RefusedBatchError(
             f"the model fails on a batch of {point[0]}, input length {point[1]}, {point[2]} labels: "

@@ -19,21 +19,24 @@ pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 pytest.importorskip("soundfile")
 
-from transformers import Trainer, TrainingArguments  # noqa: E402
+from transformers import Trainer, TrainingArguments
 
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.benchmark import BenchmarkResult, benchmark_training, runner, time_budget  # noqa: E402
-from asrconfig_go.benchmark.baseline import default_side, original_side  # noqa: E402
-from asrconfig_go.benchmark.benchmark_clips import draw, durations_of  # noqa: E402
-from asrconfig_go.benchmark.blocks import Bench, run_block  # noqa: E402
-from asrconfig_go.benchmark.runner import LEARNING_STEPS  # noqa: E402
-from asrconfig_go.benchmark.single_changes import OPTIONS  # noqa: E402
-from asrconfig_go.benchmark.variants import Side  # noqa: E402
-from asrconfig_go.demo.digit_model import small_config  # noqa: E402
-from asrconfig_go.demo.digits import Collator, Vocabulary, load_split  # noqa: E402
-from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError  # noqa: E402
-from speech_models import Clips, wav2vec2  # noqa: E402
-from tiny_training import OUT_OF_MEMORY  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.benchmark import BenchmarkResult, benchmark_training, runner
+from asrconfig_go.benchmark.benchmark_clips import draw, durations_of
+from asrconfig_go.benchmark.blocks import Bench, run_block
+from asrconfig_go.benchmark.runner import LEARNING_STEPS
+from asrconfig_go.benchmark.sides import (
+    Side,
+    default_side,
+    original_side,
+)
+from asrconfig_go.benchmark.single_changes import OPTIONS
+from asrconfig_go.data.digits import Collator, Vocabulary, load_split
+from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
+from asrconfig_go.recipe.model_building import small_config
+from speech_models import Clips, wav2vec2
+from tiny_training import OUT_OF_MEMORY
 
 BATCH = 4
 QUICK: dict[str, Any] = {
@@ -317,7 +320,7 @@ def test_the_end_of_the_time_keeps_what_was_measured(
     digits: Digits, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     steps = iter(range(1000))  # one second each
-    monkeypatch.setattr(time_budget, "time", SimpleNamespace(monotonic=lambda: float(next(steps))))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: float(next(steps))))
     options = {"rounds": 9, "minutes": (after + 5) / 60, "loader": True}
     if after == 0:
         with pytest.raises(InvalidArgumentError, match=r"minutes = 0\.0833333 are over before"):

@@ -16,23 +16,19 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.benchmark import time_budget, variants
-from asrconfig_go.benchmark.baseline import default_side, original_side
+from asrconfig_go.benchmark import runner, sides
 from asrconfig_go.benchmark.benchmark_clips import draw
-from asrconfig_go.benchmark.bottleneck import bottleneck, next_change
-from asrconfig_go.benchmark.cpu_time import cpu_seconds
-from asrconfig_go.benchmark.interleaving import BenchmarkRun, interleave
+from asrconfig_go.benchmark.blocks import WarmedUp, warmed_up
+from asrconfig_go.benchmark.bottleneck import bottleneck, next_change, of_blocks, readings, seen
 from asrconfig_go.benchmark.measurements import OptionResult, Spread
-from asrconfig_go.benchmark.monitor_figures import readings
-from asrconfig_go.benchmark.plan_diagnosis import of_blocks, seen
+from asrconfig_go.benchmark.runner import BenchmarkRun, OutOfTime, TimeBudget, interleave
+from asrconfig_go.benchmark.sides import Side, batch_settings, default_side, most_workers, original_side
 from asrconfig_go.benchmark.single_changes import OPTIONS, Place, changes
-from asrconfig_go.benchmark.time_budget import OutOfTime, TimeBudget
-from asrconfig_go.benchmark.variants import Side, batch_settings, most_workers
-from asrconfig_go.benchmark.warm_up import WarmedUp, warmed_up
+from asrconfig_go.benchmark.step_phases import cpu_seconds
 from asrconfig_go.cli import main
-from asrconfig_go.cli.benchmark_command import _next
+from asrconfig_go.cli.measure_commands import _next
 from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
-from asrconfig_go.monitor.run_log import RunLog
+from asrconfig_go.watch.run_log import RunLog
 from benched import block, result, side
 from html_checks import tags
 from made_runs import trained
@@ -437,11 +433,11 @@ def test_the_command_checks_its_files_first(capsys: pytest.CaptureFixture[str], 
 def test_the_command_passes_on_what_it_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from asrconfig_go.cli import benchmark_command
+    from asrconfig_go.cli import measure_commands
 
     requests: list[SimpleNamespace] = []
     monkeypatch.setattr(
-        benchmark_command,
+        measure_commands,
         "_measured",
         lambda arguments: requests.append(arguments) or result(stopped=True),  # type: ignore[func-returns-value]
     )
@@ -481,7 +477,7 @@ def test_the_baseline_is_what_the_installed_trainer_does_unasked(monkeypatch: py
     assert default_side(12).adapted == "8 × 1 makes no steps of 12 clips"
     with pytest.raises(InvalidArgumentError, match="batch of 8 makes no steps of 13 clips, but one clip at a time"):
         default_side(13)
-    monkeypatch.setattr(variants, "defaults", lambda kind=None: batch_settings(6, 2))
+    monkeypatch.setattr(sides, "defaults", lambda kind=None: batch_settings(6, 2))
     assert (default_side(None).batch, default_side(12).batch, default_side(24).batch) == ((6, 2), (6, 2), (6, 4))
 
 
@@ -503,7 +499,7 @@ def test_a_time_that_is_none_is_refused(seconds: Any) -> None:
 
 def test_the_time_left_is_shown_until_it_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(time_budget, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: clock.now))
     TimeBudget(None).check()
     assert TimeBudget(None).words == ""
     budget = TimeBudget(1, clock.now)

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from asrconfig_go._base import native
-from asrconfig_go._base.errors import InvalidArgumentError, UnsupportedError
+from asrconfig_go._core import native
 from asrconfig_go.benchmark import kernel_timing
-from asrconfig_go.benchmark.kernel_recipes import RECIPES, Run, training_layer
-from asrconfig_go.benchmark.kernel_timing import measure_kernels
-from asrconfig_go.machine.kernel_profile import kernel_profile
+from asrconfig_go.benchmark.kernel_timing import RECIPES, Run, measure_kernels, training_layer
+from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
+from asrconfig_go.predict.hardware import kernel_profile
 
 SUITE = native.call("timing.kernels", {"compute_capability": "8.0", "memory_bytes": 40e9})["samples"]
 TYPES = {"float32": torch.float32, "tf32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}

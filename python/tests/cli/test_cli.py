@@ -113,7 +113,7 @@ def test_what_the_system_refuses_is_said_in_its_words(
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device", "plan.json")
 
-    monkeypatch.setattr("asrconfig_go.cli.scan_command._scan", full)
+    monkeypatch.setattr("asrconfig_go.cli.run_commands._scan", full)
     assert main(["scan", "clips"]) == 1
     assert capsys.readouterr().err == "asrconfig: [Errno 28] No space left on device: 'plan.json'\n"
 

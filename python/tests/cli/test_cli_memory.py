@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go._base import native
+from asrconfig_go._core import native
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import UnsupportedError
-from asrconfig_go.memory.recording import Recording
+from asrconfig_go.predict.recordings import Recording
 from memory_fakes import CONTEXT, FakeLibrary
 
 QUESTION = ["memory", "--model", "xls-r-300m", "--batch", "8", "--seconds", "10"]

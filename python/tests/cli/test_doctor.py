@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.cli import doctor, installed_packages
-from asrconfig_go.cli.doctor import examine
-from asrconfig_go.cli.findings import Finding
-from asrconfig_go.cli.installed_packages import imported
+from asrconfig_go.cli import doctor
+from asrconfig_go.cli.doctor import Finding, examine, imported, torch_finding
 from asrconfig_go.cli.main import main
-from asrconfig_go.cli.torch_build import torch_finding
-from asrconfig_go.machine.hardware import HardwareProfile
+from asrconfig_go.predict.hardware import HardwareProfile
 
 TURING_ON = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]
 CUDA_126 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
@@ -115,7 +112,7 @@ def test_packages_are_imported_in_a_process_that_may_fail(tmp_path: Path, monkey
     (tmp_path / "works.py").write_text("")
     (tmp_path / "ends.py").write_text("import os; os._exit(3)")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(installed_packages, "version", lambda name: "" if name == "absent" else "1.0")
+    monkeypatch.setattr(doctor, "version", lambda name: "" if name == "absent" else "1.0")
     probes = imported("breaks", "works", "absent")
     assert probes == {"breaks": {"error": "libbreaks.so is missing"}, "works": {"error": ""}}
     assert "its import ends the process" in imported("ends")["ends"]["error"]

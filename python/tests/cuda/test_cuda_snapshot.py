@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asrconfig_go.memory import MemoryModel
+from asrconfig_go.predict import MemoryModel
 from cuda_tests.ctc import small_wav2vec2
 from cuda_tests.forked import run_on_cuda
 from cuda_tests.process import stand_in, torch_version, with_kept_workspaces  # noqa: F401

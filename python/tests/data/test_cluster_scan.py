@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import pytest
 
-from asrconfig_go._base.records import to_json
-from asrconfig_go.data import cluster_scan
-from asrconfig_go.data.cluster_maps import MAPS
+from asrconfig_go._core.records import to_json
+from asrconfig_go.data import scan_jobs
+from asrconfig_go.data.digits import CLIPS
 from asrconfig_go.data.scan import ScanResult, scan_audio
-from asrconfig_go.demo.digits import CLIPS
+from asrconfig_go.data.scan_jobs import MAPS
 from asrconfig_go.errors import (
     CorruptFileError,
     EmptyDatasetError,
@@ -112,7 +112,7 @@ def test_what_one_machine_raises(here: None, tmp_path: Path) -> None:
 
 def test_a_source_that_changes(here: None, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that comes between two parts would shift the others: it is found, not counted wrong."""
-    usual = cluster_scan.scan_part
+    usual = scan_jobs.scan_part
 
     def changing(request: dict[str, Any], folder: str, index: int, count: int) -> Any:
         (corpus / "clips" / "new.wav").write_text(str(index))
@@ -120,11 +120,11 @@ def test_a_source_that_changes(here: None, corpus: Path, monkeypatch: pytest.Mon
             (corpus / "clips" / "new.wav").unlink()
         return usual(request, folder, index, count)
 
-    monkeypatch.setattr(cluster_scan, "scan_part", changing)
+    monkeypatch.setattr(scan_jobs, "scan_part", changing)
     monkeypatch.setitem(MAPS, "ray", lambda task: (task(index, PARTS) for index in range(PARTS)))
     with pytest.raises(CorruptFileError, match="the source changed meanwhile"):
         scan_audio(corpus / "clips", progress=False, cluster="ray")
-    monkeypatch.setattr(cluster_scan, "scan_part", usual)  # nothing writes any more
+    monkeypatch.setattr(scan_jobs, "scan_part", usual)  # nothing writes any more
     again = scan_audio(corpus / "clips", progress=False, cluster="ray")
     assert as_text(again) == as_text(scan_audio(corpus / "clips", progress=False))
     (corpus / "clips" / "new.wav").unlink()
@@ -146,11 +146,11 @@ def test_it_refuses(here: None, corpus: Path) -> None:
 
 def test_a_machine_without_the_working_folder(corpus: Path) -> None:
     request = {"folder": "clips", "cache": {"folder": ""}, "workers": 1}
-    missing = cluster_scan.scan_part(request, str(corpus / "nowhere"), 0, 1)
+    missing = scan_jobs.scan_part(request, str(corpus / "nowhere"), 0, 1)
     assert isinstance(missing, NotFoundError)
     assert "does not have the working folder" in missing.message
-    shared = cluster_scan.scan_part(request, str(corpus), 0, 1)
-    assert isinstance(shared, cluster_scan.ScannedPart)
+    shared = scan_jobs.scan_part(request, str(corpus), 0, 1)
+    assert isinstance(shared, scan_jobs.ScannedPart)
 
 
 @pytest.mark.parametrize(("cluster", "module"), [("ray", "ray"), ("spark", "pyspark")])
@@ -178,7 +178,7 @@ SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getO
 """
 SCAN = """
 import json, sys
-from asrconfig_go._base.records import to_json
+from asrconfig_go._core.records import to_json
 from asrconfig_go.data.scan import scan_audio
 def text(source, cluster=None):
     result = scan_audio(source, batch_size=4, seed=3, progress=False, cluster=cluster)

@@ -13,7 +13,7 @@ from conftest import WavMaker
 
 import asrconfig_go as ac
 from asrconfig_go.data import LabelReport
-from asrconfig_go.data.label_limits import limits_of, repeats
+from asrconfig_go.data.label_rules import limits_of, repeats
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 
 

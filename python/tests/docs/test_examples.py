@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.demo.digits import CLIPS
+from asrconfig_go.data.digits import CLIPS
 
 ROOMS = sorted(
     f"asrconfig_go.{init.parent.name}"
@@ -36,8 +36,8 @@ def example(room: str, name: str) -> str:
 # Functions without an example that runs. A new one is to be defended here.
 NOT_RUN = {
     "asrconfig_go.benchmark.benchmark_training": "trains for a minute; docs/benchmark.md has it",
-    "asrconfig_go.memory.calibrate": "needs a GPU",
-    "asrconfig_go.monitor.lightning_callback": "needs Lightning",
+    "asrconfig_go.predict.calibrate": "needs a GPU",
+    "asrconfig_go.watch.lightning_callback": "needs Lightning",
     "asrconfig_go.recipe.push_to_hub": "needs a network",
 }
 WITH_EXAMPLES = sorted(each for each, of in PUBLIC.items() if ">>> " in example(*of))

@@ -52,7 +52,7 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 
 def test_what_is_not_there_is_seen() -> None:
-    for span in ("core/nowhere.go", "go run ./benchmarks/nothing", "nowhere.py", "asrconfig_go.apply.nothing"):
+    for span in ("core/nowhere.go", "go run ./benchmarks/nothing", "nowhere.py", "asrconfig_go.plan.nothing"):
         assert missing(span), span
     for span in ("core/plan", "python/tests/docs", "asrconfig_go.guard", "`x`", "a/b", "test_page_names.py"):
         assert not missing(span), span

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go import errors as public
-from asrconfig_go._base import errors, native
+from asrconfig_go import errors
+from asrconfig_go._core import native
 from asrconfig_go.data import Clip, DatasetProfile
 from asrconfig_go.errors import AsrConfigError, NotFoundError
-from asrconfig_go.machine import GPU, HardwareProfile, ModelProfile
 from asrconfig_go.plan import Decision
+from asrconfig_go.predict import GPU, HardwareProfile, ModelProfile
 from locations import REPOSITORY
 
 PACKAGE = Path(ac.__file__).parent
@@ -48,13 +48,13 @@ def test_stubs_have_the_names_that_are_looked_up() -> None:
 
 def test_nothing_is_imported_before_it_is_used() -> None:
     """Importing the package is for everyone, also for a loader's worker that needs one class."""
-    base = {"asrconfig_go._base", "asrconfig_go._base.lazy_names"}
+    base = {"asrconfig_go._core", "asrconfig_go._core.lazy_names"}
     code = "; print(*[m for m in __import__('sys').modules if m.startswith('asrconfig_go.') or m in HEAVY])"
     heavy = "HEAVY = ('torch', 'transformers', 'numpy', 'dataclasses'); "
     cases = {"import asrconfig_go": base}
     cases["from asrconfig_go import create_optimal_config"] = {
         *base,
-        "asrconfig_go._base.defaults",
+        "asrconfig_go._core.defaults",
         "asrconfig_go.optimal",
     }
     for room in ("guard", "monitor", "recipe", "report", "trace"):
@@ -72,7 +72,7 @@ def test_a_name_that_is_not_there() -> None:
 def test_every_exception_is_public_and_in_the_tree() -> None:
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, Exception):
-            assert name in public.__all__
+            assert name in errors.__all__
             assert issubclass(value, AsrConfigError)
             assert name in (errors.__doc__ or "")
 

@@ -15,8 +15,8 @@ import pytest
 import torch
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
-from asrconfig_go._base import storage
-from asrconfig_go._base.errors import StorageError
+from asrconfig_go._core import storage
+from asrconfig_go.errors import StorageError
 from asrconfig_go.guard import attach
 from asrconfig_go.guard.loader_retry import ran_out
 from locations import HELPERS

@@ -11,8 +11,7 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError
-from asrconfig_go.memory.preflight import PreflightReport, preflight
-from asrconfig_go.memory.worst_batch import longest, worst_batch
+from asrconfig_go.predict.worst_batch import PreflightReport, longest, preflight, worst_batch
 from speech_models import MODELS, Clips
 from tiny_training import OUT_OF_MEMORY, tiny_trainer
 from uneven_clips import Run

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from asrconfig_go.bad_clips import BadClipError
 from asrconfig_go.errors import InfeasiblePlanError
+from asrconfig_go.guard import BadClipError
 from own_loops import WORDS, Loss, Setting, batches, by_hand, guarded, prepared, step_of
 from tiny_training import OUT_OF_MEMORY, notes_of
 

@@ -17,8 +17,8 @@ from asrconfig_go.benchmark import (
     Spread,
     StepParts,
 )
-from asrconfig_go.benchmark.interleaving import turn
-from asrconfig_go.report.diagnosis import Finding
+from asrconfig_go.benchmark.runner import turn
+from asrconfig_go.watch.diagnosis import Finding
 
 _NOISE = (0.99, 0.97, 1.04, 1.0, 1.02)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers.trainer_callback import TrainerCallback
 
-from asrconfig_go.training.guarded_training import GuardedTraining
+from asrconfig_go.train.guarded_training import GuardedTraining
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 
 OutOfMemory = torch.cuda.OutOfMemoryError

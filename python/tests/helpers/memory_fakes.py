@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from asrconfig_go._base import native
+from asrconfig_go._core import native
 
 MIB = 2**20
 STATIC = {"parameters": 100 * MIB, "gradients": 100 * MIB, "optimizer": 200 * MIB}

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from asrconfig_go.demo.digits import CLIPS
-from asrconfig_go.loading import load_audio
+from asrconfig_go.audio import load_audio
+from asrconfig_go.data.digits import CLIPS
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line) for line in (CLIPS / "manifest.jsonl").read_text(encoding="utf-8").splitlines()

@@ -19,7 +19,7 @@ from transformers import (
 )
 from transformers.trainer_callback import TrainerCallback
 
-from asrconfig_go.apply import add_lora
+from asrconfig_go.plan import add_lora
 from tiny_training import Regression
 
 # Sizes of both kinds of CTC models, and nothing random.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from asrconfig_go.recipe.tiny_processors import _words
+from asrconfig_go.recipe.processors import _words
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 CONFORMER = {**SIZES, "subsampling_conv_channels": 16, "layerdrop": 0.0, "num_mel_bins": 40}

@@ -31,16 +31,15 @@ import torch
 from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import PrinterCallback, TrainerCallback
 
-import asrconfig_go.training.restart  # noqa: F401  # before forks
+import asrconfig_go.train.restart  # noqa: F401  # before forks
 from asrconfig_go import ASRConfigManager
-from asrconfig_go.demo.digits import read_manifest
+from asrconfig_go.audio import load_audio
+from asrconfig_go.data.digits import read_manifest
 from asrconfig_go.guard import attach  # noqa: F401  # before forks
-from asrconfig_go.loading import load_audio
-from asrconfig_go.streams import (
+from asrconfig_go.train import (
     StreamBatches,
-    stream_training,  # noqa: F401  # before forks
+    guarded_training,  # noqa: F401  # before forks
 )
-from asrconfig_go.training import guarded_training  # noqa: F401  # before forks
 
 SHARDS, CLIPS, STEPS, LONGEST_S = 6, 240, 60, 1.3
 STEP_CLIPS, WINDOW_CLIPS = 8, 64

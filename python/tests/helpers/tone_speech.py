@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from asrconfig_go.segmentation import CTCAligner, Segment
+from asrconfig_go.audio import CTCAligner
+from asrconfig_go.data import Segment
 
 RATE, HOP = 16_000, 320
 LETTERS = "abcdefghijklmnopqrst"

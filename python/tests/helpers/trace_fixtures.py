@@ -10,10 +10,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from asrconfig_go.trace import Trace, _kernels
-from asrconfig_go.trace._accumulate import ADD, WRITTEN, Accumulation, DirectMode
-from asrconfig_go.trace._log import EventLog
-from asrconfig_go.trace._mode import in_order_of_birth
+from asrconfig_go.trace._mode import ADD, WRITTEN, Accumulation, DirectMode, in_order_of_birth
 from asrconfig_go.trace._modules import in_backward
+from asrconfig_go.trace.event_log import EventLog
 from asrconfig_go.trace.recorder import _foreach_as_on_cuda
 
 Birth = tuple[str, int]  # operation, bytes

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from asrconfig_go._base.records import json_fields
-from asrconfig_go.monitor.memory_monitor import GPUHistory, GPUMemory, MemoryHistory, MemorySnapshot
-from asrconfig_go.monitor.run_log import Activity, Alert, GPUActivity
+from asrconfig_go._core.records import json_fields
+from asrconfig_go.watch.memory_monitor import GPUHistory, GPUMemory, MemoryHistory, MemorySnapshot
+from asrconfig_go.watch.run_log import Activity, Alert, GPUActivity
 
 GIB = 1 << 30
 

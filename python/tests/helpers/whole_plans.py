@@ -7,11 +7,9 @@ import random
 from typing import Any
 
 import asrconfig_go as ac
-from asrconfig_go._base.ranges import Range
+from asrconfig_go._core.records import Range
 from asrconfig_go.data import DatasetProfile
 from asrconfig_go.data.profile import BadFile
-from asrconfig_go.machine import HardwareProfile, ModelProfile
-from asrconfig_go.machine.hardware import GPUProcess
 from asrconfig_go.plan import (
     Alternative,
     MemoryPart,
@@ -21,6 +19,8 @@ from asrconfig_go.plan import (
     PlannedStepParts,
     PlannedTimes,
 )
+from asrconfig_go.predict import HardwareProfile, ModelProfile
+from asrconfig_go.predict.hardware import GPUProcess
 
 GIB = 2**30
 PARTS = {
@@ -117,7 +117,7 @@ def whole_plan(plan: Any, **changes: Any) -> ac.TrainingConfig:
     }
     config = dataclasses.replace(plan, **found)
     shown = {d.setting: d for d in decisions}
-    from asrconfig_go.explain.decisions import shown as words
+    from asrconfig_go.plan.decisions import shown as words
 
     for setting in found.keys() & shown.keys():
         if not isinstance(found[setting], tuple):

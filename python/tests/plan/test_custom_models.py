@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.errors import AsrConfigError  # noqa: E402
-from asrconfig_go.memory import MemoryModel  # noqa: E402
-from text_models import CLASSES, LONGEST, VOCABULARY, bert, for_classes, texts  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.errors import AsrConfigError
+from asrconfig_go.predict import MemoryModel
+from text_models import CLASSES, LONGEST, VOCABULARY, bert, for_classes, texts
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -11,13 +11,13 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.data import scan_audio  # noqa: E402
-from asrconfig_go.demo.digits import load_split  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.recipe import build_processor, load_model, load_speech, make_collator, prepare  # noqa: E402
-from asrconfig_go.trace.collated_batches import CollatedExamples  # noqa: E402
-from data_kinds import KNOWN, OWN, ROWS, WaveNetwork, bert, collate, collate_waves, own_waves, rows, side  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.data import scan_audio
+from asrconfig_go.data.digits import load_split
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.recipe import build_processor, load_model, load_speech, make_collator, prepare
+from asrconfig_go.trace.collated_batches import CollatedExamples
+from data_kinds import KNOWN, OWN, ROWS, WaveNetwork, bert, collate, collate_waves, own_waves, rows, side
 
 QUIET: dict[str, Any] = {
     "max_steps": 2, "use_cpu": True, "report_to": [], "disable_tqdm": True, "save_strategy": "no",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go._base.files import cache_folder
+from asrconfig_go._core.files import cache_folder
 from asrconfig_go.plan.planner import KeptTable, Tracer
 from asrconfig_go.plan.traced_answers import TracedAnswers, Wanted
 

@@ -12,16 +12,16 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.losses.loss_rows import UNTIL_PROBLEM_TYPE  # noqa: E402
-from asrconfig_go.machine import ModelProfile, known_models  # noqa: E402
-from asrconfig_go.plan.known_loss import knows_loss  # noqa: E402
-from asrconfig_go.plan.plan_options import PlanOptions  # noqa: E402
-from speech_models import CTC_SIZES, wav2vec2  # noqa: E402
-from tiny_training import tiny_trainer  # noqa: E402
-from training_fixtures import make_plan  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.guard import attach
+from asrconfig_go.guard.loss_rule import knows_loss
+from asrconfig_go.guard.loss_table import UNTIL_PROBLEM_TYPE
+from asrconfig_go.plan.plan_options import PlanOptions
+from asrconfig_go.predict import ModelProfile, known_models
+from speech_models import CTC_SIZES, wav2vec2
+from tiny_training import tiny_trainer
+from training_fixtures import make_plan
 
 _SIZES: dict[str, Any] = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.demo.digits import CLIPS
+from asrconfig_go.audio import LoaderNotMeasuredWarning
+from asrconfig_go.data.digits import CLIPS
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
-from asrconfig_go.loading import LoaderNotMeasuredWarning
-from asrconfig_go.machine import ModelProfile
+from asrconfig_go.predict import ModelProfile
 
 CLIPS_8S = [[0.0] * 800 for _ in range(100)]  # 8 s at 100 Hz
 

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.compare import gpu_comparison
-from asrconfig_go.compare.comparison_records import StepCalibration
+from asrconfig_go.audio import LoaderNotMeasuredWarning
 from asrconfig_go.errors import AsrConfigError, UnsupportedError
-from asrconfig_go.loading import LoaderNotMeasuredWarning
-from asrconfig_go.memory import MemoryModel
-from asrconfig_go.plan import planner
+from asrconfig_go.plan import gpu_comparison, planner
+from asrconfig_go.plan.comparison_records import StepCalibration
 from asrconfig_go.plan.plan_options import PlanOptions
 from asrconfig_go.plan.planner import NotTracedWarning, Tracer
-from asrconfig_go.plan.traced_answers import TracedSettings, Wanted, _lengths, _table
-from asrconfig_go.plan.worst_pair import Pairs
+from asrconfig_go.plan.traced_answers import Pairs, TracedSettings, Wanted, _lengths, _table
+from asrconfig_go.predict import MemoryModel
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
 SECONDS = array("d", [1 + 19 * (i * 0.618 % 1) ** 2 for i in range(2000)])
@@ -185,7 +183,7 @@ def test_a_stream_is_planned_in_windows() -> None:
         def __iter__(self) -> Any:
             return ({"audio": {"array": clip, "sampling_rate": 1000}} for clip in Clips())
 
-    from asrconfig_go.data.stream_sources import is_stream
+    from asrconfig_go.data.hf_sources import is_stream
 
     assert is_stream(Stream()) and is_stream({"train": Stream()})
     assert is_stream("hf://datasets/a/b/*.parquet") and is_stream(["https://a/b.tar"])

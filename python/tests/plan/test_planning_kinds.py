@@ -10,11 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.memory import MemoryModel  # noqa: E402
-from asrconfig_go.plan.plan_options import PlanOptions  # noqa: E402
-from asrconfig_go.plan.planner import NotTracedWarning  # noqa: E402
-from asrconfig_go.trace import TraceError  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.plan.plan_options import PlanOptions
+from asrconfig_go.plan.planner import NotTracedWarning
+from asrconfig_go.predict import MemoryModel
+from asrconfig_go.trace import TraceError
 
 SMALL = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128,

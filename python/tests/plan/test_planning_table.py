@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.memory import MemoryModel
 from asrconfig_go.plan.plan_options import PlanOptions
+from asrconfig_go.predict import MemoryModel
 
 XLSR_1B, XLSR_300M = "facebook/wav2vec2-xls-r-1b", "facebook/wav2vec2-xls-r-300m"
 ROWS = (
@@ -23,7 +23,7 @@ def planned(
     return ac.create_optimal_config(clips, model, gpu=gpu, trace=trace, sampling_rate=100, verbose=False)
 
 
-@pytest.mark.filterwarnings("ignore::asrconfig_go.loading.LoaderNotMeasuredWarning")
+@pytest.mark.filterwarnings("ignore::asrconfig_go.audio.LoaderNotMeasuredWarning")
 @pytest.mark.parametrize("lengths", DURATIONS)
 @pytest.mark.parametrize(
     ("model", "gpu"), [row if row == (XLSR_300M, "T4") else pytest.param(*row, marks=pytest.mark.slow) for row in ROWS]
@@ -45,7 +45,7 @@ def test_every_published_row_fits_by_default(model: str, gpu: str, lengths: str)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::asrconfig_go.loading.LoaderNotMeasuredWarning")
+@pytest.mark.filterwarnings("ignore::asrconfig_go.audio.LoaderNotMeasuredWarning")
 @pytest.mark.parametrize(("model", "gpu", "fits"), [(XLSR_1B, "L4", 4), (XLSR_300M, "T4", 8)])
 def test_a_traced_row_is_what_its_settings_take(model: str, gpu: str, fits: int) -> None:
     pytest.importorskip("transformers")

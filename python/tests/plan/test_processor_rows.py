@@ -15,16 +15,19 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.demo.digits import CLIPS, load_split  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.loading.processor_batches import collator_of  # noqa: E402
-from asrconfig_go.loading.processor_rows import ProcessorNotUsedWarning, processor_examples  # noqa: E402
-from asrconfig_go.memory import MemoryModel  # noqa: E402
-from asrconfig_go.recipe import build_processor, load_model  # noqa: E402
-from asrconfig_go.segmentation.splits import splits_of  # noqa: E402
-from asrconfig_go.trace import trace_training  # noqa: E402
-from asrconfig_go.trace._trace_errors import TraceError  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.audio.processor_batches import (
+    ProcessorNotUsedWarning,
+    collator_of,
+    processor_examples,
+)
+from asrconfig_go.data.digits import CLIPS, load_split
+from asrconfig_go.data.manifests import splits_of
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.predict import MemoryModel
+from asrconfig_go.recipe import build_processor, load_model
+from asrconfig_go.trace import trace_training
+from asrconfig_go.trace.event_log import TraceError
 
 KINDS = ["tiny-wav2vec2", "tiny-whisper", "tiny-moonshine", "tiny-parakeet-tdt", "tiny-qwen3-asr"]
 OPTIONS: dict[str, Any] = {"gpu": "T4", "cache": False, "progress": False}

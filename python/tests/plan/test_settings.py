@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from asrconfig_go import TrainingConfig, select_clips
-from asrconfig_go._base import allocator_settings
-from asrconfig_go._base.defaults import OPTIMIZER
+from asrconfig_go._core.defaults import OPTIMIZER
+from asrconfig_go.predict import memory_settings
 from training_fixtures import make_plan
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-from transformers import TrainingArguments  # noqa: E402
+from transformers import TrainingArguments
 
-from asrconfig_go.apply.torch_backends import set_backends  # noqa: E402
-from locations import REPOSITORY  # noqa: E402
-from speech_models import wav2vec2  # noqa: E402
-from tiny_training import tiny_trainer  # noqa: E402
+from asrconfig_go.plan.environment import set_backends
+from locations import REPOSITORY
+from speech_models import wav2vec2
+from tiny_training import tiny_trainer
 
 DOCUMENT = REPOSITORY / "docs" / "reference" / "settings.md"
 NAMES = {field.name for field in dataclasses.fields(TrainingConfig)}
@@ -35,7 +35,7 @@ ARGUMENTS = {field.name for field in dataclasses.fields(TrainingArguments)}
 def put_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Leaves the environment and torch as they were."""
     before = dict(os.environ)
-    for name in (*allocator_settings.alloc_conf_names(), "TOKENIZERS_PARALLELISM", "CUBLAS_WORKSPACE_CONFIG"):
+    for name in (*memory_settings.alloc_conf_names(), "TOKENIZERS_PARALLELISM", "CUBLAS_WORKSPACE_CONFIG"):
         os.environ.pop(name, None)
     benchmark, deterministic = torch.backends.cudnn.benchmark, torch.backends.cudnn.deterministic
     yield
@@ -127,7 +127,7 @@ def test_the_trainer_gets_what_a_gpu_can_do(name: str, tmp_path: Path, monkeypat
     """As on an Ampere GPU, before TrainingArguments look at the machine themselves."""
     from transformers import utils
 
-    from asrconfig_go.apply import training_arguments
+    from asrconfig_go.plan import training_arguments
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(utils, "is_torch_tf32_available", lambda: True)
@@ -143,7 +143,7 @@ def test_the_trainer_gets_what_a_gpu_can_do(name: str, tmp_path: Path, monkeypat
 
 
 def alloc_conf() -> None:
-    name = allocator_settings.alloc_conf_names()[0]
+    name = memory_settings.alloc_conf_names()[0]
     assert name not in os.environ
     make_plan(alloc_conf="expandable_segments:True").apply(backends=False)
     assert os.environ[name] == "expandable_segments:True"
@@ -198,7 +198,7 @@ def device_count() -> None:
 
 
 def streaming() -> None:
-    from asrconfig_go.demo.digits import load_split
+    from asrconfig_go.data.digits import load_split
     from asrconfig_go.errors import InvalidArgumentError
 
     rows = load_split("train").select(range(4))
@@ -209,8 +209,8 @@ def streaming() -> None:
 
 
 def cache_dataset() -> None:
-    from asrconfig_go.demo.digits import CLIPS
-    from asrconfig_go.loading import DecodedCache, load_audio
+    from asrconfig_go.audio import DecodedCache, load_audio
+    from asrconfig_go.data.digits import CLIPS
 
     clip = next(CLIPS.glob("*.mp3"))
     cache = make_plan(cache_dataset=True).clip_loader()

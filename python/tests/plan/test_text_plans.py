@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.config import TrainingConfig  # noqa: E402
-from asrconfig_go.errors import AsrConfigError  # noqa: E402
-from text_models import LONGEST, MODELS, ROWS, bert, speech_words, texts  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.config import TrainingConfig
+from asrconfig_go.errors import AsrConfigError
+from text_models import LONGEST, MODELS, ROWS, bert, speech_words, texts
 
 
 def planned(name: str, **options: Any) -> tuple[Any, Any, str]:
@@ -87,7 +87,7 @@ def test_errors_and_warnings_count_tokens() -> None:
 
 
 def test_a_model_that_hears_and_reads_keeps_clips() -> None:
-    from asrconfig_go.compare.compared_rows import row_kind_of
+    from asrconfig_go.plan.compared_rows import row_kind_of
 
     both = type("Both", (torch.nn.Module,), {"forward": lambda self, input_ids, input_features=None, labels=None: None})
     assert row_kind_of(both()) == "clips"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.plan.worst_pair import Pairs
+from asrconfig_go.plan.traced_answers import Pairs
 
 PER_SECOND = 100
 

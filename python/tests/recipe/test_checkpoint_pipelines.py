@@ -14,8 +14,8 @@ pytest.importorskip("datasets")
 pytest.importorskip("soundfile")
 np = pytest.importorskip("numpy")
 
-from asrconfig_go.guard import attach  # noqa: E402
-from asrconfig_go.recipe import (  # noqa: E402
+from asrconfig_go.guard import attach
+from asrconfig_go.recipe import (
     build_processor,
     load_model,
     load_speech,
@@ -23,10 +23,10 @@ from asrconfig_go.recipe import (  # noqa: E402
     make_trainer,
     prepare,
 )
-from asrconfig_go.recipe.speech_data import column  # noqa: E402
-from asrconfig_go.recipe.trainers import arguments_class, speech_settings  # noqa: E402
-from locations import REPOSITORY  # noqa: E402
-from recipe_data import digits  # noqa: E402
+from asrconfig_go.recipe.speech_data import column
+from asrconfig_go.recipe.trainers import arguments_class, speech_settings
+from locations import REPOSITORY
+from recipe_data import digits
 
 
 @pytest.fixture(params=["tiny-wav2vec2", "tiny-whisper"])

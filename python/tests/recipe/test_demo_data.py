@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go.data import scan_audio
-from asrconfig_go.demo.digit_model import small_model
-from asrconfig_go.demo.digits import (
+from asrconfig_go.data.digits import (
     CLIPS,
     IGNORED,
     SAMPLE_RATE,
@@ -20,6 +19,7 @@ from asrconfig_go.demo.digits import (
     read_audio,
     read_manifest,
 )
+from asrconfig_go.recipe.model_building import small_model
 
 np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go.recipe import build_processor, clean_text, fine_tune, load_speech
-from asrconfig_go.recipe.letter_case import language_code, lower_case
+from asrconfig_go.recipe.speech_data import language_code, lower_case
 from recipe_data import digits
 
 datasets = pytest.importorskip("datasets")

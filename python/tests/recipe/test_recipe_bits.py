@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.apply import add_lora
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
+from asrconfig_go.plan import add_lora
 from asrconfig_go.recipe import SpeechData, build_processor, fine_tune, load_model, load_speech
-from asrconfig_go.recipe.quantization import check_bits
+from asrconfig_go.recipe.model_building import check_bits
 from recipe_data import digits
 
 torch = pytest.importorskip("torch")

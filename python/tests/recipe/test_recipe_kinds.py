@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go.audio import load_audio
+from asrconfig_go.audio.processor_batches import with_transcripts, without_transcripts
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
-from asrconfig_go.loading import load_audio
-from asrconfig_go.loading.prompted_batches import with_transcripts, without_transcripts
 from asrconfig_go.recipe import (
     FineTuneResult,
     SpeechData,
@@ -210,7 +210,7 @@ def test_an_interrupted_training_goes_on_exactly(model: str, speech: SpeechData,
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_the_metric_of_an_evaluation_is_that_of_its_transcripts(model: str, speech: SpeechData, tmp_path: Path) -> None:
-    from asrconfig_go.recipe.error_rates import word_error_rate
+    from asrconfig_go.recipe.transcription import word_error_rate
 
     result = trained(speech, tmp_path, model, max_steps=1, settings={"eval_strategy": "steps", "eval_steps": 1})
     processor = build_processor(["any"], str(tmp_path))

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.data.column_names import find_column
+from asrconfig_go.data.columns import find_column
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.recipe import clean_text, fine_tune, load_speech
-from asrconfig_go.recipe.error_rates import character_error_rate, edit_distance, word_error_rate
-from asrconfig_go.recipe.transcripts import CleaningReport
+from asrconfig_go.recipe.speech_data import CleaningReport
+from asrconfig_go.recipe.transcription import character_error_rate, edit_distance, word_error_rate
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,7 @@ def test_nothing_is_noted_of_clean_texts() -> None:
 
 
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(
-        "asrconfig_go.recipe.required_packages.find_spec", lambda name: None if name == "datasets" else name
-    )
+    monkeypatch.setattr("asrconfig_go.recipe.trainers.find_spec", lambda name: None if name == "datasets" else name)
     calls: list[Any] = [lambda: fine_tune("demo", "tiny-wav2vec2", tmp_path / "out"), lambda: load_speech("demo")]
     for call in calls:
         with pytest.raises(UnsupportedError, match="needs datasets") as caught:

@@ -15,8 +15,8 @@ from asrconfig_go import TrainingConfig
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
-from asrconfig_go.recipe.output_folder import output_folder
-from asrconfig_go.recipe.trainer_settings import schedule
+from asrconfig_go.recipe.fine_tune_run import output_folder
+from asrconfig_go.recipe.trainers import schedule
 from recipe_data import digits
 
 torch = pytest.importorskip("torch")
@@ -59,7 +59,7 @@ def at_step(step: int, act: Any) -> Any:
 def test_a_deadline_leaves_a_checkpoint_that_is_resumed_to_the_end(
     speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = "asrconfig_go.training.deadline_callback.DeadlineCallback._late"
+    late = "asrconfig_go.train.deadline.DeadlineCallback._late"
     uninterrupted = trained(speech, tmp_path / "whole")
     monkeypatch.setattr(late, lambda _, __, state, ___: state.global_step >= 2)
     stopped = trained(speech, tmp_path / "out", save_by="1h")
@@ -229,7 +229,7 @@ def test_no_room_for_a_checkpoint_is_said_first(
     speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = type("Usage", (), {"free": 1_000_000})
-    monkeypatch.setattr("asrconfig_go.training.checkpoint_space.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("asrconfig_go.train.checkpoint_space.shutil.disk_usage", lambda _: usage)
     with pytest.raises(NotFoundError, match=r"has 1\.0 MiB free, and a checkpoint with the model takes"):
         trained(speech, tmp_path)
     assert not list(tmp_path.glob("checkpoint-*"))
@@ -287,7 +287,7 @@ def test_pushing(speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert result.pushed.startswith("not pushed to the Hub, as there is no token: log in with `hf auth login`")
     assert str(result).endswith(result.pushed)
     monkeypatch.setattr("huggingface_hub.HfApi", Hub)
-    monkeypatch.setattr("asrconfig_go.recipe.hub.offline", lambda: False)
+    monkeypatch.setattr("asrconfig_go.recipe.fine_tuning.offline", lambda: False)
     message = push_to_hub(tmp_path / "digits", token="secret")
     assert message == "pushed to https://hub/me/digits (private)"
     token, repo, options, target, files = Hub.uploaded
@@ -308,7 +308,7 @@ def test_pushing_named_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     from tiny_training import Regression, tiny_trainer
 
     monkeypatch.setattr("huggingface_hub.HfApi", Hub)
-    monkeypatch.setattr("asrconfig_go.recipe.hub.offline", lambda: False)
+    monkeypatch.setattr("asrconfig_go.recipe.fine_tuning.offline", lambda: False)
     model = peft.get_peft_model(Regression(), peft.LoraConfig(target_modules=["first"]), "speech")
     trainer = tiny_trainer(tmp_path / "run", model=model, save_strategy="epoch")
     trainer.train()

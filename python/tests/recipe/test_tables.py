@@ -14,7 +14,7 @@ from conftest import WavMaker
 import asrconfig_go as ac
 from asrconfig_go.data.labels import _scanned
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
-from asrconfig_go.machine import ModelProfile
+from asrconfig_go.predict import ModelProfile
 from asrconfig_go.recipe import load_speech
 
 datasets = pytest.importorskip("datasets")

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from asrconfig_go.trace.made_up_batches import batch_identity  # noqa: E402
+from asrconfig_go.trace.made_up_batches import batch_identity
 
 POINTS = [(2, 3200, 5), (3, 4800, 7)]
 

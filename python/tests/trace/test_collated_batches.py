@@ -16,12 +16,12 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 np = pytest.importorskip("numpy")
 
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.loading import load_audio  # noqa: E402
-from asrconfig_go.memory import MemoryModel  # noqa: E402
-from asrconfig_go.trace.collated_batches import CollatedExamples  # noqa: E402
-from asrconfig_go.trace.collated_rows import collator_copy  # noqa: E402
-from speech_models import w2v_bert, wav2vec2  # noqa: E402
+from asrconfig_go.audio import load_audio
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.predict import MemoryModel
+from asrconfig_go.trace.collated_batches import CollatedExamples
+from asrconfig_go.trace.collated_rows import collator_copy
+from speech_models import w2v_bert, wav2vec2
 
 ROWS = 16
 OPTIONS: dict[str, Any] = {"gpu": "T4", "accumulation": 3, "cache": False, "progress": False}

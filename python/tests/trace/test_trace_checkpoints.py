@@ -10,9 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import trace_fixtures as models  # noqa: E402
-from asrconfig_go.trace import MemoryRecorder, TraceError, trace_training  # noqa: E402
-from asrconfig_go.trace._checkpoints import endless_ones_refused  # noqa: E402
+import trace_fixtures as models
+from asrconfig_go.trace import MemoryRecorder, TraceError, trace_training
+from asrconfig_go.trace.recorder import endless_ones_refused
 
 SHARED = "Trying to backward through the graph a second time"
 FROZEN = "element 0 of tensors does not require grad"

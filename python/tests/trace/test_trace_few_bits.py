@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.apply import add_lora
-from asrconfig_go.memory import MemoryModel
-from asrconfig_go.recipe.quantization import quantized
+from asrconfig_go.plan import add_lora
+from asrconfig_go.predict import MemoryModel
+from asrconfig_go.recipe.model_building import quantized
 from asrconfig_go.trace._quantized import statistics
 
 torch = pytest.importorskip("torch")
@@ -17,7 +17,7 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("peft")
 pytest.importorskip("bitsandbytes")
 
-from speech_models import Clips, wav2vec2  # noqa: E402
+from speech_models import Clips, wav2vec2
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of bitsandbytes, on what the CPU lacks
 

@@ -8,11 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.nn import functional  # noqa: E402
+from torch.nn import functional
 
-from asrconfig_go.trace import MemoryRecorder, _workspaces  # noqa: E402
-from asrconfig_go.trace._torch_features import SPLITS_NORMS  # noqa: E402
-from asrconfig_go.trace._workspaces import cublas_bytes  # noqa: E402
+from asrconfig_go.trace import MemoryRecorder, _workspaces
+from asrconfig_go.trace._kernels import SPLITS_NORMS
+from asrconfig_go.trace._workspaces import cublas_bytes
 
 MIB = 1 << 20
 

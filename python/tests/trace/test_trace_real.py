@@ -10,8 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-import trace_fixtures as models  # noqa: E402
-from asrconfig_go.trace import MemoryRecorder  # noqa: E402
+import trace_fixtures as models
+from asrconfig_go.trace import MemoryRecorder
 
 
 def waveform() -> dict[str, Any]:

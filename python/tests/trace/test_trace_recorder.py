@@ -12,10 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.trace import MemoryRecorder, Trace, TraceError  # noqa: E402
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.trace import MemoryRecorder, Trace, TraceError
 
 
 def perceptron() -> nn.Module:

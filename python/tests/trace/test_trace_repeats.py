@@ -12,10 +12,10 @@ pytest.importorskip("transformers")
 import torch
 from torch import nn
 
-from asrconfig_go.demo.digit_model import small_model
-from asrconfig_go.machine.model_source import model_source
+from asrconfig_go.predict.model_source import model_source
+from asrconfig_go.recipe.model_building import small_model
 from asrconfig_go.trace import trace_training
-from asrconfig_go.trace._repeats import Windows
+from asrconfig_go.trace._shortened import Windows
 from trace_fixtures import as_recorded
 
 

@@ -9,9 +9,9 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import asrconfig_go as ac  # noqa: E402
-from asrconfig_go.memory import MemoryModel  # noqa: E402
-from conformer import Conformer, features  # noqa: E402
+import asrconfig_go as ac
+from asrconfig_go.predict import MemoryModel
+from conformer import Conformer, features
 
 LARGE = {
     "hidden_size": 1024,

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 
-import trace_fixtures as models  # noqa: E402
-from asrconfig_go.trace import MemoryRecorder, Trace, speech_batches, trace_training  # noqa: E402
+import trace_fixtures as models
+from asrconfig_go.trace import MemoryRecorder, Trace, speech_batches, trace_training
 
 POINT = (2, 16_001, 7)
 SCALARS = 64  # bytes: losses are divided and checked by a few more numbers in the Trainer

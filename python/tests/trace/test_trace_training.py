@@ -10,12 +10,12 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from torch import nn  # noqa: E402
+from torch import nn
 
-import trace_fixtures as models  # noqa: E402
-from asrconfig_go.errors import InvalidArgumentError  # noqa: E402
-from asrconfig_go.memory import MemoryModel  # noqa: E402
-from asrconfig_go.trace import SpeechBatches, Trace, TraceError, speech_batches, trace_training  # noqa: E402
+import trace_fixtures as models
+from asrconfig_go.errors import InvalidArgumentError
+from asrconfig_go.predict import MemoryModel
+from asrconfig_go.trace import SpeechBatches, Trace, TraceError, speech_batches, trace_training
 
 POINTS = [(2, 16_001, 7), (3, 24_001, 11)]
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
 
-from asrconfig_go.memory import MemoryModel
+from asrconfig_go.predict import MemoryModel
 
 BATCH = 4
 SECONDS = 5.0

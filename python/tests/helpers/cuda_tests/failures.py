@@ -13,7 +13,7 @@ import torch
 from cuda_standin.values import Values
 
 from asrconfig_go import MemoryMonitor
-from asrconfig_go.report import report
+from asrconfig_go.watch import report
 from cuda_tests.ctc import guarded_trainer
 
 GIB = 2**30

@@ -23,7 +23,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, Trai
 from transformers.trainer_callback import PrinterCallback
 
 from asrconfig_go import create_optimal_config
-from asrconfig_go._base.out_of_memory import clear_frames
+from asrconfig_go._core.out_of_memory import clear_frames
 from cuda_tests.models import CLIPS, MODELS, SpeechModel
 from cuda_tests.shortage import Shortage, out_of_memory_errors
 

@@ -15,8 +15,8 @@ from torch.autograd.graph import save_on_cpu
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from asrconfig_go.memory import MemoryModel
-from asrconfig_go.memory.memory_settings import Target
+from asrconfig_go.predict import MemoryModel
+from asrconfig_go.predict.memory_settings import Target
 from asrconfig_go.trace import MemoryRecorder
 
 BATCH = 3

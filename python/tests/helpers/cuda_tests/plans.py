@@ -17,11 +17,10 @@ from transformers import Trainer
 from transformers.trainer_callback import TrainerCallback
 
 import asrconfig_go as ac
-from asrconfig_go.apply.applied_settings import Applied
-from asrconfig_go.demo.digit_model import small_model
-from asrconfig_go.demo.digits import Collator, Vocabulary, load_split
-from asrconfig_go.monitor import AdaptiveMemoryCallback, MemoryMonitor
-from asrconfig_go.report import report
+from asrconfig_go.data.digits import Collator, Vocabulary, load_split
+from asrconfig_go.plan.environment import Applied
+from asrconfig_go.recipe.model_building import small_model
+from asrconfig_go.watch import AdaptiveMemoryCallback, MemoryMonitor, report
 from cuda_tests.process import torch_version
 from tiny_training import tiny_trainer
 

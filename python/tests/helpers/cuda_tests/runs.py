@@ -36,8 +36,8 @@ def device() -> dict[str, Any]:
 
 def own_hardware() -> dict[str, Any]:
     """What this project's library reads by NVML, with 100 MiB taken by torch."""
-    from asrconfig_go.machine import HardwareProfile
-    from asrconfig_go.machine.hardware import cuda_order
+    from asrconfig_go.predict import HardwareProfile
+    from asrconfig_go.predict.hardware import cuda_order
 
     held = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda:1")
     gpus = HardwareProfile.detect().gpus

@@ -12,7 +12,7 @@ from cuda_standin.values import Values
 
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.guard import attach
-from asrconfig_go.monitor import AdaptiveMemoryCallback
+from asrconfig_go.watch import AdaptiveMemoryCallback
 from cuda_tests.tools import trainer_in
 from scripts.killable import train
 from tiny_training import tiny_trainer

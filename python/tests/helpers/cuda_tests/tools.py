@@ -17,12 +17,12 @@ from cuda_standin.values import Values
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import Trainer, TrainingArguments
 
-from asrconfig_go.benchmark import isolation, runner
-from asrconfig_go.benchmark.monitor_figures import Watch
+from asrconfig_go.benchmark import blocks, runner
+from asrconfig_go.benchmark.bottleneck import Watch
 from asrconfig_go.cli.main import main
 from asrconfig_go.guard import attach
-from asrconfig_go.memory import MemoryModel, calibrate, find_max_batch_size
-from asrconfig_go.report import report
+from asrconfig_go.predict import MemoryModel, calibrate, find_max_batch_size
+from asrconfig_go.watch import report
 from cuda_tests.ctc import LABELS, SECONDS, VOCABULARY, small_wav2vec2
 from cuda_tests.plans import ALLOC_CONF, settle
 
@@ -217,13 +217,13 @@ def benchmarked(folder: str) -> dict[str, Any]:
     """
     os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")
     workers = list[int]()
-    free = vars(isolation)["free_memory"]
+    free = vars(blocks)["free_memory"]
 
     def counting() -> None:
         workers.append(len(multiprocessing.active_children()))
         free()
 
-    vars(isolation)["free_memory"] = counting
+    vars(blocks)["free_memory"] = counting
     vars(runner)["Watch"] = _SettledWatch
     told = "benchmark --model tiny-wav2vec2 --data demo --target-batch-size 4 --steps 1 --rounds 1 --warm-up 1"
     with contextlib.redirect_stdout(io.StringIO()) as printed, Values():

@@ -1,7 +1,7 @@
 """Eight clips, a small Whisper with its processor, a Trainer's folder with adapters for it."""
 
 from asrconfig_go import recipe
-from asrconfig_go.apply import add_lora
+from asrconfig_go.plan import add_lora
 
 name = "tiny-whisper"
 speech = recipe.load_speech("demo", progress=False)

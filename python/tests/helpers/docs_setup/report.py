@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from asrconfig_go.report import export
+from asrconfig_go.watch import export
 from docs_setup import stand_ins
 from made_runs import put_run, trained
 

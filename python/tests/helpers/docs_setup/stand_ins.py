@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import Trainer, TrainingArguments
 
-from asrconfig_go.demo.digits import CLIPS, Collator, Vocabulary, load_split, read_audio, read_manifest
+from asrconfig_go.data.digits import CLIPS, Collator, Vocabulary, load_split, read_audio, read_manifest
 from speech_models import wav2vec2
 
 SECONDS = 0.5

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from asrconfig_go.batching import StepSampler, use_batches
+from asrconfig_go.predict import StepSampler
+from asrconfig_go.train import use_batches
 from tiny_training import leave, tiny_trainer
 
 SAMPLES = 21

@@ -17,7 +17,7 @@ from transformers import Trainer
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager, TrainingConfig
-from asrconfig_go.launch import trainer_arguments
+from asrconfig_go.plan import trainer_arguments
 from speech_models import Clips, wav2vec2
 from tiny_training import leave
 

@@ -23,10 +23,11 @@ import torch
 from transformers import Trainer, TrainingArguments, Wav2Vec2Config, Wav2Vec2ForCTC
 from transformers.trainer_callback import PrinterCallback
 
-from asrconfig_go.batching import StepSampler, use_batches
-from asrconfig_go.batching.collated_batch import split
+from asrconfig_go._core.batches import split
 from asrconfig_go.guard import attach
-from asrconfig_go.training.planned_batches import use_planned_batches
+from asrconfig_go.predict import StepSampler
+from asrconfig_go.train import use_batches
+from asrconfig_go.train.planned_batches import use_planned_batches
 from cuda_fakes import cuda_has
 from speech_models import MODELS, SHAPES, Clips, wav2vec2
 from tiny_training import OUT_OF_MEMORY, Regression, leave

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback
+from asrconfig_go.watch.callback import AdaptiveMemoryCallback
 from tiny_training import tiny_trainer
 from watching_fakes import FakeMonitor, gpu, makes
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers.trainer_callback import TrainerCallback
 
-from asrconfig_go.monitor.memory_callback import AdaptiveMemoryCallback
+from asrconfig_go.watch.callback import AdaptiveMemoryCallback
 from tiny_training import Regression, leave, tiny_trainer
 
 

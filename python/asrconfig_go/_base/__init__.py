@@ -1,1 +1,0 @@
-"""Shared helpers: the native library, errors, records, files, progress bars, random numbers."""

@@ -1,0 +1,192 @@
+"""Checks of values and names that people assign or pass: types, closed sets of choices, and the nearest known name."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from ..errors import InvalidArgumentError
+from ._row_words import RowKind as RowKind
+
+_MAX_SECONDS = 86_400.0
+MARGIN_RANGE = (0.70, 0.95)  # of the safety margin, as core/plan has it
+
+
+def checked(name: str, value: Any, hint: Any) -> Any:
+    """Return ``value`` if it fits ``hint``, else raise ``InvalidArgumentError``.
+
+    Whole numbers become floats where ``hint`` is float, and NumPy's numbers become Python's. Booleans are not accepted
+    as numbers, floats must be finite, and values of a ``Literal`` must be one of its choices.
+    """
+    value = plain(value)
+    allowed = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+    if value is None and type(None) in allowed:
+        return None
+    choices = [choice for a in allowed if typing.get_origin(a) is typing.Literal for choice in typing.get_args(a)]
+    if choices:
+        return one_of(name, value, [False, True, *choices] if bool in allowed else choices)
+    kind = next(a for a in allowed if a is not type(None))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    expected = typing.get_origin(kind) or kind
+    if not isinstance(value, expected) or (isinstance(value, bool) and kind is not bool):
+        raise InvalidArgumentError(f"{name} = {value!r} is not {_words(expected)}", f"pass {_words(expected)}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidArgumentError(f"{name} = {value!r} is not finite", "pass a finite number")
+    return value
+
+
+def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
+    """Return ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
+    if any(value is a or (isinstance(a, str) and isinstance(value, str) and value == a) for a in allowed):
+        return value
+    words = ", ".join(repr(a) for a in allowed)
+    raise InvalidArgumentError(f"{name} = {value!r} is not one of {words}", f"choose one of {words}")
+
+
+def check_seed(seed: Any) -> None:
+    """Raise ``InvalidArgumentError`` for seeds that torch, NumPy or the Trainer would refuse."""
+    if not 0 <= checked("seed", seed, int) < 1 << 32:
+        raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**32")
+
+
+def checked_list(name: str, values: Any, hint: Any) -> list[Any]:
+    """``checked`` for each of several values."""
+    return [checked(name, value, hint) for value in listed(name, values)]
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """The values of an iterable; ``InvalidArgumentError`` for a single value, text and dictionaries."""
+    if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
+        raise InvalidArgumentError(f"{name} = {values!r} is not a list", "pass a list")
+    return list(values)
+
+
+def plain(value: Any) -> Any:
+    """Convert a NumPy scalar to Python's number; return anything else unchanged."""
+    scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if scalar else value
+
+
+def _words(kind: type) -> str:
+    names = {int: "a whole number", float: "a number", bool: "True or False", str: "text", dict: "a dictionary"}
+    return names.get(kind, f"a {kind.__name__}")
+
+
+def check_seconds(name: str, seconds: Any) -> float:
+    """Return a duration above 0 and up to a day, else raise ``InvalidArgumentError``."""
+    value: float = checked(name, seconds, float)
+    if not 0 < value <= _MAX_SECONDS:
+        raise InvalidArgumentError(
+            f"{name} = {seconds!r} is not a duration above 0 and up to a day", "pass the longest clip in seconds"
+        )
+    return value
+
+
+# Names that other libraries and this one have for the same thing.
+_SYNONYMS = (
+    ("num_train_epochs", "epochs", "num_epochs", "n_epochs", "max_epochs"),
+    ("target_batch_size", "batch_size", "effective_batch_size", "train_batch_size", "global_batch_size"),
+    ("base_learning_rate", "learning_rate", "lr", "base_lr"),
+    ("optimizer", "optim"),
+    ("gradient_checkpointing", "activation_checkpointing", "checkpointing"),
+    ("max_length_s", "max_length", "max_duration", "max_seconds", "max_audio_length"),
+    ("lora_rank", "lora_r", "lora", "rank"),
+    ("safety_margin", "margin"),
+    ("gpu", "gpus", "gpu_name"),
+)
+_PRECISIONS = ("fp16", "bf16", "fp32")
+
+
+def nearest(name: str, names: Iterable[str], count: int = 1, cutoff: float = 0.6) -> str:
+    """``did you mean 'epochs'?``; "" where no name is near."""
+    near = difflib.get_close_matches(name, list(names), n=count, cutoff=cutoff)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def check_keywords(
+    settings: Mapping[str, Any], accepted: Iterable[str], owner: str, planned: Iterable[str] = ()
+) -> None:
+    """Raise ``InvalidArgumentError`` for the first setting that ``owner`` does not accept, with the likely name.
+
+    ``planned`` are settings that a plan has once it is made.
+    """
+    names = list(accepted)
+    for name, value in settings.items():
+        if name not in names:
+            raise InvalidArgumentError(f"{owner} takes no {name!r}", _hint(name, value, names, set(planned)))
+
+
+def _hint(name: str, value: Any, accepted: list[str], planned: set[str]) -> str:
+    meant = next((other for group in _SYNONYMS if name in group for other in group if other in accepted), None)
+    if meant is not None:
+        return f"did you mean {meant}={value!r}?"
+    if name in _PRECISIONS and "precision" in accepted:
+        return f'did you mean precision="{name}"?'
+    if name in planned:
+        return f"set it in the plan: config.{name} = {value!r}"
+    if planned and _of_arguments(name):
+        others = "output_dir" if name == "output_dir" else f"output_dir, {name}={value!r}"
+        return f"it is the Trainer's: config.to_training_arguments({others})"
+    near = nearest(name, accepted, cutoff=0.7)
+    return near or f"it takes {', '.join(accepted)}"
+
+
+def _of_arguments(name: str) -> bool:
+    try:
+        from transformers import TrainingArguments
+    except ImportError:
+        return False
+    return name in {field.name for field in dataclasses.fields(TrainingArguments)}
+
+
+Policy = Literal["fastest", "published"]
+"""A search for the least predicted time, or a formula, for comparison."""
+Preset = Literal["balanced", "speed", "reproducible"]
+PlannedOptimizer = Literal["adamw_torch_fused", "adamw_torch", "adamw_8bit", "adamw_bnb_8bit", "adafactor", "sgd"]
+"""By the Trainer's names: those that a plan can choose."""
+Optimizer = Literal[PlannedOptimizer, "adagrad", "rmsprop"]
+"""By the Trainer's names: those whose memory is known."""
+LRScaling = Literal["sqrt", "linear", "none"]
+Preprocessing = Literal["light", "heavy"]
+"""``"light"`` is reading and resampling only, ``"heavy"`` adds augmentation."""
+Precision = Literal["fp32", "fp16", "bf16"]
+Checkpointing = Literal["reentrant", "non_reentrant"]
+"""The kinds of gradient checkpointing; True is the usual one, False none."""
+LengthHandling = Literal["random", "grouped", "bucketed", "packed"]
+StepMode = Literal["random", "bucketed", "packed"]
+"""Which clips make up an optimizer step; ``"grouped"`` is the Trainer's own."""
+StreamMode = Literal["random", "bucketed"]
+"""The same of a stream, of which a window of clips is known at a time."""
+ClipOrder = Literal["random", "grouped"]
+MicroBatching = Literal["fixed", "memory"]
+AttnImplementation = Literal["", "sdpa", "eager", "flash_attention_2"]
+"""As transformers takes it; "" leaves the model's own."""
+Distributed = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
+Strategy = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]
+"""In the order in which one would try them: each needs less memory than the one before, and sends more."""
+Estimator = Literal["auto", "trace", "published"]
+OptimizerState = Literal["adamw", "adamw_8bit", "adafactor", "sgd"]
+WeightRule = Literal["mean", "token_mean", "shifted_token_mean", "sum"]
+"""What a micro-batch's loss is divided by: clips, tokens, tokens but each clip's first, nothing."""
+PlannedRule = Literal[WeightRule, "given"]
+"""As a plan holds it; ``"given"`` stands for a function."""
+TooLong = Literal["raise", "skip"]
+BadClipPolicy = Literal["report", "raise", "skip"]
+"""What the guard does about clips whose loss or gradient is not finite, once it has saved and named them."""
+OomSnapshot = Literal["off", "blocks", "history"]
+"""What is written when GPU memory runs out: nothing, the allocator's blocks, or those and the allocations before."""
+DurationUnit = Literal["samples", "seconds"]
+CutRule = Literal["timestamps", "alignment", "silence"]
+"""By what a clip over the limit is cut."""
+StepKind = Literal["train", "evaluation", "checkpoint"]
+"""As ``STEP_KINDS`` of ``_layout``."""
+Cluster = Literal["ray", "spark"]
+ReportAxis = Literal["time", "steps"]
+ExportFormat = Literal["csv", "jsonl", "chrome"]
+StartMethod = Literal["fork", "spawn", "forkserver"]

@@ -1,0 +1,178 @@
+"""Files that a user names: atomic writes, JSON that may be missing or damaged, the cache folder."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
+from .output import shortened
+from .storage import from_storage
+
+
+def user_path(name: str | os.PathLike[str], kind: str) -> Path:
+    """The path of the ``kind`` ("dataset") that a user named, with ``~`` expanded; it need not exist.
+
+    Raises ``NotFoundError`` where ``pathlib`` could not even look (no permission, no valid file name),
+    ``InvalidArgumentError`` for an empty name, and ``StorageError`` for a mount that does not answer.
+    """
+    if not isinstance(name, str | bytes | os.PathLike):
+        raise InvalidArgumentError(f"{name!r} is no {kind}", "pass a path")
+    if not os.fsdecode(name):
+        raise InvalidArgumentError(f"the name of the {kind} is empty", 'the working folder is "."')
+    try:
+        path = Path(os.fsdecode(name)).expanduser()
+        from_storage(path, path.stat)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a zero byte; RuntimeError: nobody's home
+        reason = getattr(error, "strerror", None) or error
+        text = shortened(os.fsdecode(name))
+        raise NotFoundError(f"cannot read the {kind} {text!r}: {reason}", "check the path") from error
+    return path
+
+
+def utf8(path: Path) -> str:
+    """A name as UTF-8 text; ``UnsupportedError`` for a name that is not, as in old archives."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedError(f"the name {str(path)!r} is not UTF-8", 'rename it, or go there and pass "."') from error
+    return str(path)
+
+
+def write_whole(path: Path, data: bytes, *, durable: bool = True, by_way_of: Path | None = None) -> None:
+    """Write ``data`` to ``path`` atomically: readers see the old file or the new one.
+
+    The temporary file, whose name ends in ``.part``, can be in another folder, ``by_way_of``. Only a ``durable`` write,
+    which waits for the disk, survives a power cut. The umask decides who may read the file, as ``tempfile`` would not
+    let it. The target of a link is replaced; terminals, pipes and ``/dev/null`` are written to. Raises ``OSError``.
+    """
+    path = path.resolve() if path.is_symlink() and path.is_file() else path
+    if _is_stream(path):
+        path.write_bytes(data)
+        return
+    temporary = (by_way_of or path.parent) / f"{path.name}{os.urandom(4).hex()}.part"
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether ``path`` is a pipe or a device. Raises ``OSError`` for sockets and the like."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # the write below reports it better
+        return False
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
+def save_whole(path: Path, data: bytes) -> None:
+    """``write_whole`` for a file that the user named: ``NotFoundError`` where it cannot be written."""
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise NotFoundError(
+            f"cannot write {path}: {error}", "choose a folder that exists and can be written"
+        ) from error
+
+
+def cache_folder(part: str) -> Path:
+    """The folder of this user's cached files of one kind: in ``ASRCONFIG_CACHE``, else in the XDG cache folder."""
+    override = os.environ.get("ASRCONFIG_CACHE")
+    if override:
+        return Path(override).expanduser() / part
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "asrconfig-go" / part
+
+
+def fingerprint(*parts: Any) -> str:
+    """32 hexadecimal digits that change with any of the parts (JSON values)."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+_LARGEST = 1 << 28  # bytes; what this package writes stays far under it
+
+
+def read_json(path: str | os.PathLike[str], kind: str, hint: str) -> Any:
+    """Parse a JSON file; ``kind`` ("run log") and ``hint`` are for the messages.
+
+    Raises ``NotFoundError`` for a file that is missing or cannot be opened, ``CorruptFileError`` for one that is larger
+    than 256 MiB, empty, truncated, not UTF-8 or not JSON.
+    """
+    path = user_path(path, kind)
+
+    def first_bytes() -> bytes:
+        with path.open("rb") as file:
+            return file.read(_LARGEST + 1)
+
+    try:
+        data = from_storage(path, first_bytes)
+    except OSError as error:
+        raise NotFoundError(f"cannot read the {kind} {str(path)!r}: {error.strerror}", hint) from error
+    if len(data) > _LARGEST:
+        raise CorruptFileError(f"{path} has more than {_LARGEST >> 20} MiB: it is not what its name says", hint)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{path} is not UTF-8: {error}", hint) from error
+    if not text.strip():
+        raise CorruptFileError(f"{path} is empty", hint)
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise CorruptFileError(f"{path} nests too deeply", hint) from error
+    except ValueError as error:  # also of numbers with too many digits
+        cut = not text.rstrip().endswith(("}", "]"))
+        problem = f"ends in the middle, after {len(text)} characters" if cut else f"is not JSON: {error}"
+        raise CorruptFileError(f"{path} {problem}", hint) from error
+
+
+def read_object(path: str | os.PathLike[str], kind: str, hint: str) -> dict[str, Any]:
+    """``read_json`` of a file that must hold an object; ``CorruptFileError`` for anything else."""
+    content = read_json(path, kind, hint)
+    if not isinstance(content, dict):
+        raise CorruptFileError(f"{path} holds no {kind}", hint)
+    return content
+
+
+def config_values(config: Any) -> dict[str, Any]:
+    """The content of ``config.json`` for a transformers configuration.
+
+    Raises ``InvalidArgumentError`` for an entry that JSON cannot hold, such as a NumPy number.
+    """
+    try:
+        values: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    except TypeError as error:
+        of = type(config).__name__
+        wrong = [(name, value) for name, value in vars(config).items() if not _is_json(value)]
+        named = ", ".join(f"{name} = {value!r} ({type(value).__name__})"[:100] for name, value in wrong[:3]) or error
+        raise InvalidArgumentError(
+            f"the model's {of} cannot be saved as JSON: {named}", "set it to a number, a text or a list of them"
+        ) from error
+    return values
+
+
+def _is_json(value: Any) -> bool:
+    if hasattr(value, "to_dict") or type(value).__module__.partition(".")[0] == "torch":  # configs, and torch.dtype
+        return True
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,204 @@
+"""Torch modules without their wrappers, the precision of their weights, and LoRA adapters for them."""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from typing import Any
+
+from ..errors import InvalidArgumentError, UnsupportedError
+from .checks import check_seed, checked
+
+
+def bare(model: Any) -> Any:
+    """The module inside torch.compile's and PEFT's wrappers, whichever is around the other."""
+    while True:
+        inside = getattr(model, "get_base_model", None)
+        if hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        elif callable(inside) and (base := inside()) is not model:
+            model = base
+        else:
+            return model
+
+
+def lora_rank(model: Any) -> int:
+    """The largest rank of a model's LoRA adapters; 0 without any."""
+    adapters = getattr(model, "peft_config", None) or {}
+    return max((int(getattr(adapter, "r", 0)) for adapter in adapters.values()), default=0)
+
+
+def checkpointing_depth(model: Any) -> int | None:
+    """Of how many layers, as transformers counts them, one is computed again; None where none is."""
+    layers = [m.gradient_checkpointing for m in model.modules() if _is_layer(m)]
+    if not any(layers):
+        return None
+    return next((i for i, on in enumerate(layers) if i and on), max(1, len(layers)))
+
+
+def offloads_checkpoints(model: Any) -> bool:
+    """Whether what checkpoints save is kept in host memory, by the function that transformers wraps them in then."""
+    functions = (getattr(m, "_gradient_checkpointing_func", None) for m in model.modules() if _checkpoints(m))
+    return any(getattr(getattr(f, "func", f), "__name__", "") == "checkpoint_func" for f in functions)
+
+
+def _checkpoints(module: Any) -> bool:
+    return getattr(module, "gradient_checkpointing", False) is True
+
+
+def _is_layer(module: Any) -> bool:
+    return any(kind.__name__ == "GradientCheckpointingLayer" for kind in type(module).__mro__)
+
+
+def all_tensors(model: Any) -> list[tuple[str, Any]]:
+    """Parameters and buffers with their names."""
+    return [*model.named_parameters(), *model.named_buffers()]
+
+
+def changing_tensors(model: Any) -> dict[str, Any]:
+    """Buffers and trained parameters, detached."""
+    buffers = {name for name, _ in model.named_buffers()}
+    return {name: t.detach() for name, t in all_tensors(model) if name in buffers or t.requires_grad}
+
+
+IN_32_BIT = "call model.float() before the Trainer is made, or load it by from_pretrained(…, dtype=torch.float32)"
+
+
+def half_weights(model: Any) -> str:
+    """``"float16"`` or ``"bfloat16"`` where trained weights of a module are stored so; "" elsewhere."""
+    parameters = getattr(model, "parameters", None)
+    if isinstance(model, type) or not callable(parameters):
+        return ""
+    stored = {str(p.dtype).removeprefix("torch.") for p in parameters() if p.requires_grad}
+    return next((name for name in ("float16", "bfloat16") if name in stored), "")
+
+
+def half_words(model: Any, stored: str) -> str:
+    """What becomes of training weights that are stored in ``stored``."""
+    lost = {
+        "float16": "squares of gradients underflow in Adam's state, and there is no copy in float32",
+        "bfloat16": "they are updated without a copy in float32, which loses changes of less than 1/256 of a weight",
+    }
+    return f"the trained weights of {type(model).__name__} are stored in {stored}: {lost[stored]}"
+
+
+_QUERIES_AND_VALUES = (("q_proj", "v_proj"), ("linear_q", "linear_v"), ("query_proj", "value_proj"))
+_PROJECTORS = ("multi_modal_projector", "projector")  # between an audio LLM's encoder and its language model
+_NEW_HEADS = ("lm_head", "ctc_head")  # of CTC: a fine-tuning gives them the rows of its own vocabulary
+_OWN_TARGETS = (
+    "give peft.get_peft_model(model, LoraConfig(target_modules=[…])) layers of it, and pass that without lora_rank"
+)
+_MAX_RANK = 4096  # as MAX_RANK of memory_settings
+
+
+def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
+    """Return ``model`` as a ``peft.PeftModel`` that trains adapters of ``rank`` on the query and value projections.
+
+    A CTC head trains, too, as does an audio LLM's projector between the encoder and the language model. Everything else
+    is frozen. The layers are changed in place, so use the returned model. The adapters change no output before the
+    first step; their initial weights depend on ``seed`` alone. Models that bitsandbytes loaded in 8 or 4 bits are
+    prepared by ``peft.prepare_model_for_kbit_training``. Plan with the same rank (``lora_rank``) or with the returned
+    model, and call this before ``config.apply(model)``.
+
+    Raises ``UnsupportedError`` without PEFT, and for models whose attention would not run the adapters;
+    ``InvalidArgumentError`` for a model that has adapters.
+
+    >>> from asrconfig_go.recipe.model_building import small_model
+    >>> model = add_lora(small_model(tokens=12, seed=0), rank=4)
+    >>> sum(p.numel() for p in model.parameters() if p.requires_grad)
+    7692
+    """
+    check_seed(seed)
+    _check(model, checked("lora_rank", rank, int))
+    import peft
+    import torch
+
+    if getattr(model, "is_quantized", False):
+        # Checkpointing is the plan's choice, and not of the kind that this would ask for.
+        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    config = peft.LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=list(_targets(model)),
+        modules_to_save=[*_new_heads(model), *_projectors(model)] or None,
+    )
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # PEFT reads is_gradient_checkpointing, which transformers 5.24 has another name for.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        torch.manual_seed(seed)
+        return peft.get_peft_model(model, config)
+
+
+def check_task_type(model: Any) -> None:
+    """Raise ``InvalidArgumentError`` where PEFT would add ``input_ids`` to batches of audio."""
+    for adapter in (getattr(model, "peft_config", None) or {}).values():
+        takes = getattr(bare(model), "main_input_name", "input_ids")
+        if getattr(adapter, "task_type", None) == "SEQ_2_SEQ_LM" and takes != "input_ids":
+            raise InvalidArgumentError(
+                f"the adapters' task_type is SEQ_2_SEQ_LM, which adds input_ids to batches of {takes}",
+                "leave task_type out of the LoraConfig",
+            )
+
+
+def adapter_options(model: Any, new_rank: int, policy: str) -> dict[str, Any]:
+    """The planner's options for a model that already has adapters; raises for ``new_rank`` of further ones."""
+    check_task_type(model)
+    rank = lora_rank(model)
+    if rank and new_rank:
+        raise InvalidArgumentError(f"the model has adapters of rank {rank} already", "leave lora_rank out")
+    return {"lora_rank": rank, "adapted": True} if rank and policy == "fastest" else {}  # "published" knows none
+
+
+def check_planned_adapters(model: Any, rank: int) -> None:
+    """Raise ``InvalidArgumentError`` for adapters that cannot train, and where a plan's of ``rank`` are missing."""
+    check_task_type(model)
+    if rank and not lora_rank(model):
+        raise InvalidArgumentError(
+            f"the plan trains adapters of rank {rank}, and the Trainer's {type(model).__name__} has none",
+            f"make them before the Trainer: model = asrconfig_go.plan.add_lora(model, {rank})",
+        )
+
+
+def _check(model: Any, rank: int) -> None:
+    if not 1 <= rank <= _MAX_RANK:
+        raise InvalidArgumentError(f"lora_rank = {rank} is not between 1 and {_MAX_RANK}", "pass 8 to 64")
+    if lora_rank(model):
+        raise InvalidArgumentError(
+            f"the {type(bare(model)).__name__} has adapters of rank {lora_rank(model)}", "pass it without lora_rank"
+        )
+    if find_spec("peft") is None:
+        raise UnsupportedError("LoRA needs peft", "pip install peft")
+
+
+def _targets(model: Any) -> tuple[str, str]:
+    kind = type(model).__name__
+    linear = {name.rpartition(".")[2] for name, m in model.named_modules() if hasattr(m, "in_features")}
+    chosen = next((pair for pair in _QUERIES_AND_VALUES if linear.issuperset(pair)), None)
+    if chosen is None:
+        raise UnsupportedError(f"{kind} has no query and value projections with a known name", _OWN_TARGETS)
+    if kind.startswith("WavLM"):  # it hands their weights to one function of PyTorch's
+        raise UnsupportedError(
+            f"{kind} does not call its projections, so that adapters beside them never run", _OWN_TARGETS
+        )
+    return chosen
+
+
+def _projectors(model: Any) -> list[str]:
+    # Weights of 8 or 4 bits do not train.
+    if not hasattr(model.config, "text_config"):
+        return []
+    parts = {name.rpartition(".")[2]: m for name, m in model.named_modules() if name.endswith(_PROJECTORS)}
+    return [
+        name for name in _PROJECTORS if name in parts and all(p.is_floating_point() for p in parts[name].parameters())
+    ]
+
+
+def _new_heads(model: Any) -> list[str]:
+    heads = [name for name in _NEW_HEADS if "CTC" in type(model).__name__ and hasattr(model, name)]
+    for name in heads:
+        if not all(p.is_floating_point() for p in getattr(model, name).parameters()):
+            raise InvalidArgumentError(
+                f"{name} is quantized, and it is to train",
+                f'load the model with BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["{name}"])',
+            )
+    return heads

@@ -1,0 +1,231 @@
+"""Augmentation of padded batches: noise, reverberation, speed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from .._core.checks import checked_list, listed
+from .._core.defaults import SAMPLING_RATE
+from ..errors import InvalidArgumentError, UnsupportedError
+from .audio import check_count, check_probability, check_range, check_rate, load_audio
+from .decoding import Array, chosen, find_resampler, padded, power
+
+
+@dataclass(frozen=True, eq=False)
+class AddNoise:
+    """Adds noise at a signal-to-noise ratio drawn from ``snr_db``, in dB, to each clip, or leaves it.
+
+    ``noises`` are arrays of (samples,) at the clips' rate, or what ``load_audio`` takes; a clip gets a piece from a
+    random place of a random one, repeated where it is too short. Without any, it is white noise. Both powers are those
+    over the clip's own samples: padding is not counted, and stays zero. Silent clips stay silent.
+
+    Raises ``InvalidArgumentError`` for an empty range, silent noise, and a ``probability`` outside 0 to 1.
+    """
+
+    snr_db: tuple[float, float] = (5.0, 30.0)
+    noises: Sequence[Any] | None = None
+    probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_probability(self.probability)
+        check_range("snr_db", self.snr_db, -100, 200, "(5, 30)")
+        if self.noises is None:
+            return
+        loaded = tuple(load_audio(noise) for noise in listed("noises", self.noises))
+        if not loaded or not all(map(np.any, loaded)):
+            raise InvalidArgumentError("there are no noises, or one is silent", "leave it out, or noises=None: white")
+        object.__setattr__(self, "noises", loaded)
+
+    def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
+        """The batch with noise, of the same shape."""
+        rows = chosen(len(batch), self.probability, generator)
+        result = batch.copy()
+        for row, ratio in zip(rows, generator.uniform(*self.snr_db, size=len(rows)), strict=True):
+            clip = result[row, : lengths[row]]
+            noise = self._drawn(len(clip), generator)
+            clip += noise * np.float32(math.sqrt(power(clip) / 10 ** (ratio / 10) / (power(noise) or 1)))
+        return result, lengths
+
+    def _drawn(self, count: int, generator: np.random.Generator) -> Array:
+        if self.noises is None:
+            white: Array = generator.standard_normal(count, dtype=np.float32)
+            return white
+        return _piece(self.noises[int(generator.integers(len(self.noises)))], count, generator)
+
+
+def _piece(noise: Array, count: int, generator: np.random.Generator) -> Array:
+    spare = len(noise) - count
+    if spare < 0:
+        looped: Array = np.resize(np.roll(noise, -int(generator.integers(len(noise)))), count)
+        return looped
+    start = int(generator.integers(spare + 1))
+    return noise[start : start + count]
+
+
+_SMALLEST = 8192  # samples of a block
+
+
+class BlockConvolution:
+    """Overlap-add with the impulse's spectrum computed once, in half the time of ``scipy.signal.oaconvolve``."""
+
+    def __init__(self, impulse: Array) -> None:
+        self._impulse = impulse
+        self._block = max(_SMALLEST, 1 << (3 * len(impulse) - 1).bit_length())
+        self._spectrum: Any = None
+
+    def __call__(self, clip: Array) -> Array:
+        """As many samples as the clip has, float32."""
+        try:
+            from scipy import fft
+        except ImportError as error:
+            raise UnsupportedError("reverberation needs scipy", "pip install scipy") from error
+        if self._spectrum is None:
+            self._spectrum = fft.rfft(self._impulse, self._block)
+        step = self._block - len(self._impulse) + 1  # more than half a block: a tail reaches one block further
+        blocks = -(-len(clip) // step)
+        parts: Array = np.zeros((blocks, step), dtype=np.float32)
+        parts.reshape(-1)[: len(clip)] = clip
+        spectra = fft.rfft(parts, self._block)
+        spectra *= self._spectrum
+        wet: Array = fft.irfft(spectra, self._block, overwrite_x=True)
+        wet[1:, : self._block - step] += wet[:-1, step:]
+        return wet[:, :step].reshape(-1)[: len(clip)]
+
+    def __getstate__(self) -> Array:
+        return self._impulse
+
+    def __setstate__(self, impulse: Array) -> None:
+        self.__init__(impulse)  # type: ignore[misc]
+
+
+_RANGE = (0.5, 2.0)
+_SHORTEST = 100  # numerator and denominator of a factor are at most this: 0.9 is 9/10
+
+
+@dataclass(frozen=True)
+class ChangeSpeed:
+    """Plays each clip at a speed drawn from ``factors``, tempo and pitch alike, or leaves it (1 - ``probability``).
+
+    At 1.1 a clip is a tenth faster and shorter. Factors are 0.5 to 2, taken as a ratio of numbers up to 100. Lengths
+    change, so put it first: what comes then has less to do, or as much as there is. Needs soxr or scipy.
+
+    Raises ``InvalidArgumentError`` for factors outside that range, and a ``probability`` outside 0 to 1.
+    """
+
+    factors: tuple[float, ...] = (0.9, 1.0, 1.1)
+    probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_probability(self.probability)
+        factors = checked_list("factors", self.factors, float)
+        if not factors or not all(_RANGE[0] <= factor <= _RANGE[1] for factor in factors):
+            raise InvalidArgumentError(f"factors = {self.factors} are not all within {_RANGE}", "(0.9, 1.0, 1.1)")
+
+    def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
+        """The batch at other speeds, and its new lengths."""
+        ratios = [Fraction(factor).limit_denominator(_SHORTEST) for factor in self.factors]
+        which = generator.integers(len(ratios), size=len(batch))
+        which[generator.random(len(batch)) >= self.probability] = -1  # as they are
+        clips = [row[:length] for row, length in zip(batch, lengths, strict=True)]
+        return padded([_at_speed(clip, ratios[i] if i >= 0 else 1) for clip, i in zip(clips, which, strict=True)])
+
+
+def _at_speed(clip: Array, speed: Fraction | int) -> Array:
+    if speed == 1:
+        return clip
+    _, resample = find_resampler()
+    if resample is None:
+        raise UnsupportedError("other speeds need soxr or scipy", "pip install soxr")
+    changed: Array = resample(clip, speed.numerator, speed.denominator)
+    return changed
+
+
+_RT60_RANGE = (0.05, 5.0)  # seconds, from a car to a cathedral
+_MAX_ROOMS = 10_000
+
+
+@dataclass(frozen=True, eq=False)
+class Reverberation:
+    """Convolves each clip with an impulse response drawn at random, or leaves it (1 - ``probability``).
+
+    ``impulses`` are arrays of (samples,) at the clips' rate, or what ``load_audio`` takes; see ``made`` for some to
+    start with. Each is trimmed to begin at its direct path, the largest sample, so that speech stays where it was;
+    lengths stay, the tail after a clip's end is dropped, and each clip keeps its power.
+
+    Needs scipy. Raises ``InvalidArgumentError`` for no impulses or silent ones, and a ``probability`` outside 0 to 1.
+    """
+
+    impulses: Sequence[Any]
+    probability: float = 1.0
+    _rooms: tuple[BlockConvolution, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_probability(self.probability)
+        if not len(self.impulses):
+            raise InvalidArgumentError("there are no impulses", "Reverberation.made() makes some")
+        impulses = tuple(_from_direct_path(load_audio(impulse)) for impulse in self.impulses)
+        object.__setattr__(self, "impulses", impulses)
+        object.__setattr__(self, "_rooms", tuple(map(BlockConvolution, impulses)))
+
+    @classmethod
+    def made(
+        cls,
+        rt60_s: tuple[float, float] = (0.15, 0.8),
+        *,
+        count: int = 32,
+        sample_rate: int = SAMPLING_RATE,
+        probability: float = 1.0,
+        seed: int = 0,
+    ) -> Reverberation:
+        """With ``count`` made rooms: a direct path and noise that decays by 60 dB within 0.05 to 5 s.
+
+        Decay times are spread evenly over ``rt60_s``, in seconds; the same ``seed`` makes the same rooms. Recorded
+        impulse responses are better where you have them.
+        """
+        low, high = check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
+        check_count("count", count, 1, _MAX_ROOMS, "32 is enough")
+        check_rate(sample_rate)
+        generator = np.random.default_rng(check_count("seed", seed, 0, 2**64 - 1, "0"))
+        return cls([room(rt60, sample_rate, generator) for rt60 in np.linspace(low, high, count)], probability)
+
+    def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
+        """The batch with reverberation, of the same shape; padding stays zero."""
+        rows = chosen(len(batch), self.probability, generator)
+        which = generator.integers(len(self.impulses), size=len(rows))
+        result = batch.copy()
+        for row, length, i in zip(rows, lengths[rows], which, strict=True):
+            dry = batch[row, :length]
+            wet = self._rooms[i](dry)
+            wet *= np.sqrt(power(dry) / (power(wet) or 1))
+            result[row, :length] = wet
+        return result, lengths
+
+
+def room(rt60_s: float, sample_rate: int, generator: np.random.Generator) -> Array:
+    """An impulse response: 1, then Gaussian noise whose power falls by 60 dB in ``rt60_s`` seconds.
+
+    The tail begins 2.5 ms behind the direct path and holds as much energy as it: the microphone is at the room's
+    critical distance, half a metre to two metres from the speaker in most.
+    """
+    count = max(2, math.ceil(rt60_s * sample_rate))
+    seconds = np.arange(count) / sample_rate
+    tail = generator.standard_normal(count) * 10 ** (-3 * seconds / rt60_s)
+    tail[: math.ceil(0.0025 * sample_rate)] = 0
+    tail /= max(float(np.sqrt(np.sum(tail**2))), 1e-12)
+    tail[0] = 1
+    impulse: Array = tail.astype(np.float32)
+    return impulse
+
+
+def _from_direct_path(impulse: Array) -> Array:
+    at = int(np.argmax(np.abs(impulse)))
+    if impulse[at] == 0:
+        raise InvalidArgumentError("an impulse response is silent", "leave it out")
+    cut: Array = np.ascontiguousarray(impulse[at:] / impulse[at], dtype=np.float32)
+    return cut

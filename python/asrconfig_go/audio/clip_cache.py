@@ -1,0 +1,309 @@
+"""Decoded clips in memory; what all caches of clips share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .._core.checks import checked
+from .._core.defaults import SAMPLING_RATE
+from .._core.output import ProgressBar, listed
+from .._core.render import exact, plural
+from ..data.pieces import split_range
+from ..errors import AsrConfigError, InvalidArgumentError, StorageError
+from .audio import load_audio, name_of
+from .decoding import Array, is_silent
+
+Key = tuple[str, int, int]  # (path, bytes, nanoseconds of its last change), or (digest, bytes, 0)
+
+_SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a second change in one tick leaves no trace
+
+
+def clip_key(source: Any) -> Key | None:
+    """The key of a path, of encoded bytes, or of a dictionary with either; None for what is not worth caching.
+
+    Files are identified by path, size and modification time; bytes by their digest; pieces by their times, too.
+    Missing files have no key.
+    """
+    if isinstance(source, dict):
+        if source.get("array") is not None:
+            return None
+        if source.get("bytes") is not None:
+            _, part = split_range(os.fsdecode(source.get("path") or ""), file=False)
+            digest, size, _ = _bytes_key(source["bytes"])
+            return f"{digest}{part or ''}", size, 0
+        source = source.get("path")
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _bytes_key(source)
+    if not isinstance(source, str | os.PathLike):
+        return None
+    path = os.path.abspath(os.fsdecode(source))  # noqa: PTH100 (a Path for each clip costs more than the lookup)
+    try:
+        status = os.stat(split_range(path)[0])  # noqa: PTH116
+    except (OSError, ValueError):
+        return None
+    return path, status.st_size, status.st_mtime_ns
+
+
+def _bytes_key(data: bytes | bytearray | memoryview) -> Key:
+    return hashlib.blake2b(data, digest_size=16).hexdigest(), len(data), 0
+
+
+def name_of_load(load: Any) -> str:
+    """What identifies a loading function, in later runs too: module, name, code, the arguments of a partial."""
+    if isinstance(load, partial):
+        return f"{name_of_load(load.func)} {load.args} {sorted(load.keywords.items())}"
+    named = load if hasattr(load, "__qualname__") else type(load)
+    module = named.__module__ or ""  # None of a function that exec made
+    name, code = f"{module}.{named.__qualname__}", getattr(load, "__code__", None)
+    if code is None or module.startswith(__package__ or ""):
+        return name
+    constants = [constant for constant in code.co_consts if isinstance(constant, int | float | str | bytes | None)]
+    values = repr((constants, code.co_names, load.__defaults__, load.__kwdefaults__))
+    body = hashlib.blake2b(code.co_code + values.encode(), digest_size=8)
+    return f"{name} {body.hexdigest()}"
+
+
+def unchanged(source: Any, key: Key) -> bool:
+    """Whether the clip that was just loaded is the one that ``key`` was made of, and will show a later change."""
+    return clip_key(source) == key and abs(time.time_ns() - key[2]) > _SETTLED_NS
+
+
+_AHEAD = 4  # clips a thread, so that encoded bytes do not pile up
+
+
+@dataclass(frozen=True)
+class Filled:
+    """The result of ``prepare``: ``bad`` of ``clips`` could not be loaded, and ``silent`` names the silent ones."""
+
+    clips: int
+    bad: int
+    first_error: str
+    silent: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """In one line, and the first error."""
+        text = f"{plural(self.clips - self.bad, 'clip')} prepared"
+        if self.silent:
+            text += f", {len(self.silent)} silent ({listed(self.silent, shown=3)})"
+        return f"{text}, {self.bad} could not be loaded; the first: {self.first_error}" if self.bad else text
+
+
+def fill(cache: Callable[[Any], Any], sources: Any, workers: int | None, progress: bool) -> Filled:
+    """Call ``cache`` with each of ``sources`` in threads: decoding releases the GIL."""
+    count = checked("workers", workers, int | None) if workers is not None else usable_cores()
+    if count < 1:
+        raise InvalidArgumentError(f"workers = {count} load nothing", "leave it out: one for each core")
+    items, total = _items(sources)
+    errors: list[str] = []
+    done = 0
+    with ThreadPoolExecutor(count) as pool, ProgressBar("clips", "clip", total, progress) as advance:
+        try:
+            for finished in _finished(pool, cache, items, _AHEAD * count):
+                done += 1
+                error = finished.exception()
+                if error is not None and (not isinstance(error, AsrConfigError) or isinstance(error, StorageError)):
+                    raise error
+                errors += [] if error is None else [str(error)]
+                advance(done, total)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return Filled(done, len(errors), errors[0] if errors else "")
+
+
+def _finished(pool: ThreadPoolExecutor, load: Any, items: Iterable[Any], limit: int) -> Iterator[Future[Any]]:
+    pending: set[Future[Any]] = set()
+    for item in items:
+        if len(pending) >= limit:
+            ended, pending = wait(pending, return_when=FIRST_COMPLETED)
+            yield from ended
+        pending.add(pool.submit(load, item))
+    yield from wait(pending).done
+
+
+def _items(sources: Any) -> tuple[Iterable[Any], int | None]:
+    if hasattr(sources, "column_names") and hasattr(sources, "features"):
+        from ..data.hf_sources import audio_column, undecoded_columns
+
+        column = audio_column(sources)
+        clips = (row[column] for row in undecoded_columns(sources).select_columns([column]))
+        return clips, len(sources) if hasattr(sources, "__len__") else None
+    if isinstance(sources, str | os.PathLike):
+        from ..data.scan import scan_audio
+
+        sources = [clip.path for clip in scan_audio(sources, progress=False, allow_empty=True).clips]
+    if not hasattr(sources, "__iter__"):
+        raise InvalidArgumentError(
+            f"cannot prepare a {type(sources).__name__}", "pass a folder, a manifest, a dataset, or a list of clips"
+        )
+    audio = (item["audio"] if isinstance(item, dict) and "audio" in item else item for item in sources)
+    return audio, len(sources) if hasattr(sources, "__len__") else None
+
+
+def usable_cores() -> int:
+    """The processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class ClipCache:
+    """Returns the clip of a source when it is called, which counts ``_hits`` and ``_misses``."""
+
+    _hits = _misses = 0
+    _lock: threading.Lock
+    _silent: list[str]  # names of clips that this process loaded
+
+    def __call__(self, source: Any) -> Array:
+        """The clip."""
+        raise NotImplementedError
+
+    @property
+    def hits(self) -> int:
+        """Clips that this process found in the cache."""
+        return self._hits
+
+    @property
+    def misses(self) -> int:
+        """Clips that this process loaded."""
+        return self._misses
+
+    def prepare(self, sources: Any, *, workers: int | None = None, progress: bool = True) -> Filled:
+        """Load all clips of ``sources`` now, in ``workers`` threads (default: one for each core).
+
+        ``sources`` is a folder, a manifest, a ``datasets.Dataset`` with an audio column, or an iterable of clips or of
+        rows with ``audio``. Clips that cannot be loaded are counted, and the first error is kept; so are clips that are
+        loaded now and are silent.
+        """
+        earlier = len(self._silent)
+        filled = fill(self, sources, workers, progress)
+        return replace(filled, silent=tuple(self._silent[earlier:]))
+
+    def _note_if_silent(self, source: Any, clip: Array) -> None:
+        if clip.ndim == 1 and clip.dtype.kind == "f" and is_silent(clip):
+            with self._lock:
+                self._silent.append(name_of(source))
+
+    def _hit_rate(self) -> str:
+        requests = self._hits + self._misses
+        return f", {self._hits / requests:.0%} of {requests} found" if requests else ""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+
+Load = Callable[[Any], Any]
+
+_ENTRY_BYTES = 500  # of the array object, its key and the dictionary's slots; measured with tracemalloc
+
+
+class DecodedCache(ClipCache):
+    """Keeps the clips that were used last: ``cache(source)`` returns the clip of ``load(source)``, read-only.
+
+    ``max_bytes`` bounds samples and what Python needs to keep them. A file is identified by its path, size and time of
+    change, encoded bytes by their digest; arrays pass through. Safe under threads.
+
+    **It belongs to one process.** A DataLoader's workers each have their own: they start empty (spawn) or with what
+    the parent had (fork, which shares its memory), so W workers take up to W × ``max_bytes``, and with shuffled data a
+    clip is found again only where the same worker had it. Fill it with ``prepare`` before the DataLoader starts, keep
+    ``persistent_workers`` on, or use a ``ResampledCache``, which all of them share.
+
+    >>> cache = DecodedCache(1 << 20)
+    >>> cache(CLIPS / "test-000.mp3").shape
+    (9390,)
+    """
+
+    _clips: OrderedDict[Key, Array]
+    _pid: int
+
+    def __init__(self, max_bytes: int, *, load: Load = load_audio) -> None:
+        if checked("max_bytes", max_bytes, int) < 1:
+            raise InvalidArgumentError(f"max_bytes = {max_bytes} keeps nothing", "1 << 30 is a GiB: 4.5 h at 16 kHz")
+        self.max_bytes: int = max_bytes
+        self.load: Load = load
+        self._start()
+
+    @property
+    def sample_rate(self) -> int | None:
+        """Of the clips in hertz, as far as ``load`` has it."""
+        return sample_rate_of(self.load)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the clips take, at most ``max_bytes``."""
+        return self._nbytes
+
+    def __len__(self) -> int:
+        return len(self._clips)
+
+    def __call__(self, source: Any) -> Array:
+        """The clip, from memory or by ``load``, whose errors are raised as they are."""
+        if os.getpid() != self._pid:  # forked: another thread may have held the lock in the middle of counting
+            clips = self._clips
+            self._start()
+            self._clips, self._nbytes = clips, sum(_size(*entry) for entry in clips.items())
+        key = clip_key(source)
+        with self._lock:
+            cached = None if key is None else self._clips.get(key)
+            if key is not None and cached is not None:
+                self._clips.move_to_end(key)
+                self._hits += 1
+                return cached
+            self._misses += 1
+        clip: Array = np.asarray(self.load(source))
+        self._note_if_silent(source, clip)
+        if key is not None and unchanged(source, key):
+            clip = self._keep(key, clip)
+        return clip
+
+    def clear(self) -> None:
+        """Forget every clip and start counting again."""
+        self._start()
+
+    def _keep(self, key: Key, clip: Array) -> Array:
+        size = _size(key, clip)
+        if size > self.max_bytes:
+            return clip
+        own = clip if clip.base is None else clip.copy()  # a view would keep all of what it is a view of
+        own.setflags(write=False)
+        with self._lock:
+            if key not in self._clips:
+                self._clips[key] = own
+                self._nbytes += size
+            while self._nbytes > self.max_bytes:
+                self._nbytes -= _size(*self._clips.popitem(last=False))
+        return own
+
+    def _start(self) -> None:
+        self._clips = OrderedDict()
+        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._hits = self._misses = self._nbytes = 0
+        self._silent = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Settings only: sending the clips to a worker would take longer than decoding them there."""
+        return {"max_bytes": self.max_bytes, "load": self.load}
+
+    def __repr__(self) -> str:
+        return f"DecodedCache({len(self)} clips, {exact(self._nbytes)} of {exact(self.max_bytes)}{self._hit_rate()})"
+
+
+def sample_rate_of(load: Any) -> int | None:
+    """The sampling rate of a loading function's clips in hertz, None when unknown."""
+    if load is load_audio:
+        return SAMPLING_RATE
+    rate = getattr(load, "sample_rate", None) or getattr(load, "keywords", {}).get("sample_rate")
+    return rate if isinstance(rate, int) else sample_rate_of(load.func) if hasattr(load, "func") else None
+
+
+def _size(key: Key, clip: Array) -> int:
+    return int(clip.nbytes) + len(key[0]) + _ENTRY_BYTES

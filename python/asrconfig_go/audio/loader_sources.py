@@ -1,0 +1,267 @@
+"""Clips of a dataset, read one at a time as a DataLoader worker reads them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from .._core import native
+from .._core.defaults import SAMPLING_RATE
+from .._core.files import user_path
+from ..data.clips import Clip
+from ..data.columns import audio_column as arrow_audio_column
+from ..data.hf_sources import audio_column, undecoded
+from ..data.parquet_sources import frame_table, parquet_files, read_arrow_file, read_saved, row_group
+from ..data.pieces import is_array, kind, named_range
+from ..data.scan import scan_audio
+from ..errors import EmptyDatasetError, UnsupportedError
+from .audio import decode_source, name_of
+from .stored_audio import cannot_decode
+
+_MAX_CLIPS = 512  # a second is enough for fewer
+_LONGEST_S = 300.0  # read of one file
+_MODELS_OWN = ("input_values", "input_features")
+_GETITEM = "the dataset's own __getitem__"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A clip that was read. ``audio`` is None where the dataset has made the model's input of it."""
+
+    audio: Any
+    sampling_rate: int
+    """Of ``audio``; ``stored_rate`` is the file's, which a dataset may have resampled."""
+    seconds: float
+    size_bytes: int
+    codec: str
+    stored_rate: int
+
+
+@dataclass(frozen=True)
+class LoaderItems:
+    """The drawn sample. ``items`` returns each of its clips as a function that reads it."""
+
+    items: Callable[[], Iterator[Callable[[], Reading]]]
+    reader: str
+    notes: tuple[str, ...] = ()
+    in_memory: bool = False
+
+
+def loader_items(
+    dataset: Any, *, sampling_rate: int, seed: int, row_seconds: Callable[[Any], float] | None = None
+) -> LoaderItems:
+    """A random sample of ``dataset`` (see ``measure_loader``); shards are read from their beginning, as they are."""
+    drawn = random.Random(seed)
+    if isinstance(dataset, dict) and dataset and all(hasattr(split, "column_names") for split in dataset.values()):
+        dataset = dataset.get("train", next(iter(dataset.values())))
+    if row_seconds is not None and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
+        return _prepared(dataset, drawn, row_seconds)
+    if isinstance(dataset, str | os.PathLike):
+        path = user_path(dataset, "dataset")
+        if path.is_file() and ".tar" in path.name.lower():
+            return _shard(path)
+        dataset = _opened(path, dataset)
+    if hasattr(dataset, "column_names") and hasattr(dataset, "features"):
+        return _hf_rows(dataset, drawn)
+    if hasattr(dataset, "columns") and hasattr(dataset, "iloc"):
+        dataset = frame_table(dataset)
+    if hasattr(dataset, "column_names") and hasattr(dataset, "schema"):
+        return _table_rows(dataset, drawn)
+    if isinstance(dataset, str | os.PathLike):
+        return _files(dataset, seed)
+    if isinstance(dataset, list | tuple) and all(isinstance(item, str | os.PathLike) for item in dataset):
+        return _files(dataset, seed)
+    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, bytes | dict):
+        return _own(dataset, sampling_rate, drawn)
+    raise UnsupportedError(
+        f"the loading of {kind(dataset)} cannot be measured without reading it from its beginning",
+        "pass files, or a dataset with a length; or assume a rate: loader_rate=",
+    )
+
+
+def _opened(path: Path, dataset: Any) -> Any:
+    if path.is_dir():
+        saved = read_saved(path)
+        files = [] if saved is not None else parquet_files(path)
+        return saved if saved is not None else _parquet(files[0]) if files else dataset
+    if path.is_file() and path.suffix.lower() == ".parquet":
+        return _parquet(path)
+    if path.is_file() and path.suffix.lower() == ".arrow":
+        from datasets import Dataset
+
+        read_arrow_file(path)  # its errors
+        return Dataset.from_file(str(path))
+    return dataset
+
+
+# Hugging Face datasets.
+
+
+def _hf_rows(dataset: Any, drawn: random.Random) -> LoaderItems:
+    if not hasattr(dataset, "__len__"):
+        raise UnsupportedError(
+            "the loading of a streamed dataset is not measured: its files may have to be downloaded",
+            "load it without streaming, or assume a rate: loader_rate=",
+        )
+    if not len(dataset):
+        raise EmptyDatasetError("the dataset has no rows", "check the split and the filters applied to it")
+    column, rows = audio_column(dataset), _sample(len(dataset), drawn)
+    # Lengths, codecs and sizes come from the headers: the output of a transform may not have them.
+    clips = scan_audio(dataset.select(rows), cache=False, progress=False, allow_empty=True).clips
+    reader, notes = _GETITEM, list[str]()
+    if getattr(dataset.features[column], "decode", False) and (problem := cannot_decode()):
+        dataset = undecoded(dataset, column)
+        reader, notes = "soundfile", [f"datasets cannot decode audio here: {problem}"]
+    sample = list(zip(rows, clips, strict=True))
+    return LoaderItems(lambda: (partial(_hf_row, dataset, column, *pair) for pair in sample), reader, tuple(notes))
+
+
+def _hf_row(dataset: Any, column: str, row: int, clip: Clip) -> Reading:
+    item = dataset[row]
+    if clip.duration_s is None:
+        raise ValueError(clip.error)
+    audio, rate = None, clip.sample_rate
+    if column in item and not set(_MODELS_OWN) & set(item):
+        audio, rate, _ = decode_source(item[column], clip.path, clip.sample_rate)
+    return Reading(audio, rate, clip.duration_s, clip.size_bytes, clip.codec, clip.sample_rate)
+
+
+# Files.
+
+
+def _files(dataset: Any, seed: int) -> LoaderItems:
+    _need_soundfile()
+    scan = scan_audio(dataset, sample_size=_MAX_CLIPS, seed=seed, progress=False, allow_empty=True)
+    clips = list(scan.clips)
+    if not clips:
+        raise EmptyDatasetError("there is no audio file to measure", "check the folder or the list")
+    shard = next((parent for parent in Path(clips[0].path).parents if parent.is_file()), None)
+    if shard is not None:
+        return _shard(shard)
+    random.Random(seed).shuffle(clips)
+    return LoaderItems(lambda: (partial(_file, clip) for clip in clips), "soundfile")
+
+
+def _file(clip: Clip) -> Reading:
+    piece = named_range(clip.path, 0.0, min(_LONGEST_S, clip.duration_s or _LONGEST_S))
+    return _decoded(piece, clip.size_bytes, clip.codec or _suffix(clip.path))
+
+
+def _decoded(source: Any, size_bytes: int, codec: str, rate: int = SAMPLING_RATE) -> Reading:
+    audio, rate, _ = decode_source(source, name_of(source), rate)
+    if not len(audio):
+        raise ValueError("it holds no audio")
+    return Reading(audio, rate, len(audio) / rate, size_bytes, codec, rate)
+
+
+def _sample(count: int, drawn: random.Random) -> list[int]:
+    return drawn.sample(range(count), min(_MAX_CLIPS, count))
+
+
+def _suffix(name: str) -> str:
+    return Path(name).suffix.lstrip(".") or "bytes"
+
+
+def _need_soundfile() -> None:
+    if importlib.util.find_spec("soundfile") is None:
+        raise UnsupportedError("decoding files is measured with soundfile", "pip install soundfile")
+
+
+def _shard(path: Path) -> LoaderItems:
+    _need_soundfile()
+    return LoaderItems(partial(_shard_items, path), f"tarfile and soundfile, from the beginning of {path.name}")
+
+
+def _shard_items(path: Path) -> Iterator[Callable[[], Reading]]:
+    audio = tuple(native.call("library.info")["audio_extensions"])
+    with tarfile.open(path, "r|*") as shard:
+        for number, member in enumerate(m for m in shard if m.isfile() and m.name.lower().endswith(audio)):
+            if number == _MAX_CLIPS:
+                return
+            yield partial(_member, shard, member)
+
+
+def _member(shard: tarfile.TarFile, member: tarfile.TarInfo) -> Reading:
+    file = shard.extractfile(member)
+    data = file.read() if file is not None else b""
+    return _decoded(data, len(data), _suffix(member.name))
+
+
+# Tables.
+
+
+def _parquet(path: Path) -> Any:
+    """The first row group of a file: some hundred clips."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, memory_map=True) as file:
+        column = arrow_audio_column(file.schema_arrow)
+        if not file.num_row_groups:
+            raise EmptyDatasetError(f"there are no rows in {path}", "check how it was written")
+        return pa.Table.from_batches(row_group(file, 0, column, _MAX_CLIPS))
+
+
+def _table_rows(table: Any, drawn: random.Random) -> LoaderItems:
+    _need_soundfile()
+    if not table.num_rows:
+        raise EmptyDatasetError("the table has no rows", "check how it was made")
+    column = table.column(arrow_audio_column(table.schema))
+    rows = _sample(table.num_rows, drawn)
+    return LoaderItems(lambda: (partial(_table_row, column, row) for row in rows), "pyarrow and soundfile")
+
+
+def _table_row(column: Any, row: int) -> Reading:
+    value = column[row].as_py()
+    size, name = 0, value if isinstance(value, str) else ""
+    if isinstance(value, dict):
+        size, name = len(value.get("bytes") or b""), value.get("path") or ""
+    return _decoded(value, size, _suffix(name))
+
+
+# Rows that hold a model's input.
+
+
+def _prepared(dataset: Any, drawn: random.Random, row_seconds: Callable[[Any], float]) -> LoaderItems:
+    def read(row: int) -> Reading:
+        return Reading(None, SAMPLING_RATE, row_seconds(dataset[row]), 0, "prepared", SAMPLING_RATE)
+
+    rows = _sample(len(dataset), drawn)
+    return LoaderItems(lambda: (partial(read, row) for row in rows), _GETITEM)
+
+
+# The user's own dataset, and arrays.
+
+
+def _own(dataset: Any, sampling_rate: int, drawn: random.Random) -> LoaderItems:
+    if not len(dataset):
+        raise EmptyDatasetError("the dataset is empty", "pass at least one clip")
+    rows = _sample(len(dataset), drawn)
+    first = dataset[rows[0]] if isinstance(dataset, list | tuple) else None
+    in_memory = is_array(first) or (isinstance(first, dict) and bool({"array", "input_values"} & set(first)))
+    reader = "nothing: arrays in memory" if in_memory else _GETITEM
+    return LoaderItems(lambda: (partial(_own_row, dataset, n, sampling_rate) for n in rows), reader, (), in_memory)
+
+
+def _own_row(dataset: Any, row: int, sampling_rate: int) -> Reading:
+    item = dataset[row]
+    if isinstance(item, dict) and "input_values" in item:
+        return Reading(None, sampling_rate, _length(item["input_values"]) / sampling_rate, 0, "prepared", sampling_rate)
+    value = item
+    if isinstance(item, dict) and "array" not in item:
+        value = item.get("audio", item.get("speech", item.get("waveform")))
+    rate = sampling_rate
+    if isinstance(item, tuple) and len(item) > 1 and isinstance(item[1], int):
+        value, rate = item[:2]  # as in torchaudio's datasets
+    return _decoded(value, 0, "array", rate)
+
+
+def _length(audio: Any) -> int:
+    return int(audio.shape[-1]) if is_array(audio) else len(audio)

@@ -1,0 +1,300 @@
+"""Long clips of a dataset in pieces, and what became of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from .._core.files import cache_folder, write_whole
+from .._core.output import ProgressBar, first_of, listed
+from .._core.render import plural
+from ..data.columns import audio_columns, text_columns, usual_columns
+from ..data.hf_sources import audio_column, undecoded_columns
+from ..data.label_rules import Limits
+from ..data.pieces import named_range, part_of
+from ..data.segments import SEGMENT_COLUMNS
+from ..errors import InvalidArgumentError
+from .ctc_aligner import CTCAligner
+from .cut_rules import CutClip, CutSettings, Piece, cut_clip
+
+_RULES = {"timestamps": "by timestamps", "alignment": "by an alignment", "silence": "at silences, without text"}
+_SHOWN = 120  # characters of a reason
+
+
+@dataclass(frozen=True, repr=False)
+class LongClips:
+    """Of clips over ``limit_s`` seconds; hours are of audio. Those that are not cut are ``kept_whole`` or left out."""
+
+    limit_s: float
+    clips: Mapping[str, int] = field(default_factory=dict)
+    """Clips that were cut, by rule: ``"timestamps"``, ``"alignment"``, ``"silence"``."""
+    pieces: Mapping[str, int] = field(default_factory=dict)
+    """By rule, too."""
+    not_cut: Mapping[str, int] = field(default_factory=dict)
+    """Clips that no rule could cut, by why."""
+    lost: Mapping[str, float] = field(default_factory=dict)
+    """Hours of cut clips that are in no piece, by why."""
+    cut_hours: float = 0.0
+    """Of the pieces."""
+    not_cut_hours: float = 0.0
+    loud: int = 0
+    """Cuts at no silence, where there was none near enough."""
+    kept_whole: bool = False
+
+    @property
+    def lost_hours(self) -> float:
+        """Of cut clips and of those that are left out."""
+        return sum(self.lost.values()) + (0.0 if self.kept_whole else self.not_cut_hours)
+
+    def lines(self) -> Iterator[str]:
+        """In sentences; none of what did not happen."""
+        limit = f"over {self.limit_s:g} s"
+        for rule, count in self.clips.items():
+            loud = f", {self.loud} of the cuts at no silence" if rule == "silence" and self.loud else ""
+            pieces = plural(self.pieces[rule], "piece")
+            yield f"{plural(count, 'clip')} {limit} cut into {pieces} {_RULES[rule]}{loud}"
+        yield from first_of(f"{_amount(hours)} of cut clips left out: {reason}" for reason, hours in self.lost.items())
+        fate = "kept whole" if self.kept_whole else "left out"
+        skipped = ((plural(count, "clip"), reason) for reason, count in self.not_cut.items())
+        yield from first_of(f"{clips} {limit} not cut and {fate}: {reason}" for clips, reason in skipped)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines()) or f"no clip is over {self.limit_s:g} s"
+
+
+def counted(
+    outcomes: Mapping[int, CutClip | str], seconds: Sequence[float], limit_s: float, *, kept_whole: bool
+) -> LongClips:
+    """Count the outcomes of clips, by their index."""
+    cut = [clip for clip in outcomes.values() if isinstance(clip, CutClip)]
+    clips, pieces, lost = Counter[str](), Counter[str](), Counter[str]()
+    seconds_cut = 0.0
+    for clip in cut:
+        clips[clip.rule] += 1
+        pieces[clip.rule] += len(clip.pieces)
+        seconds_cut += sum(piece.end - piece.start for piece in clip.pieces)
+        for reason, amount in clip.lost.items():
+            lost[reason] += amount / 3600  # type: ignore[assignment]
+    problems = {i: clip for i, clip in outcomes.items() if isinstance(clip, str)}
+    return LongClips(
+        limit_s, dict(clips), dict(pieces), _by_kind(problems.values()), dict(lost), seconds_cut / 3600,
+        sum(seconds[i] for i in problems) / 3600, sum(clip.loud for clip in cut), kept_whole,
+    )  # fmt: skip
+
+
+def _by_kind(reasons: Any) -> dict[str, int]:
+    """Count reasons that differ only in their numbers as one, by the first of them."""
+    kinds: dict[str, list[str]] = {}
+    for reason in reasons:
+        kinds.setdefault("".join(c for c in reason if not c.isdigit() and c not in ".-"), []).append(reason)
+    return {_named(group): len(group) for group in kinds.values()}
+
+
+def _named(group: list[str]) -> str:
+    first = group[0] if len(group[0]) <= _SHOWN else f"{group[0][: _SHOWN - 1]}…"
+    return first if len(set(group)) == 1 else f"{first}, and the like"
+
+
+def _amount(hours: float) -> str:
+    return f"{hours:.2f} h" if hours >= 0.1 else f"{3600 * hours:.1f} s"
+
+
+_LENGTHS = ("length", "duration", "duration_s", "seconds", "num_samples", "n_samples", "input_length")
+_PREPARED = ("labels", "input_values", "input_features")
+
+
+def table_problem(dataset: Any) -> str:
+    """The reason why the clips of a table cannot be cut, or ""."""
+    import pyarrow as pa
+
+    if any(name in dataset.column_names for name in _PREPARED):
+        return "their labels or inputs are made already: select before that"
+    kind = dataset.data.table.schema.field(audio_column(dataset)).type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return ""
+    if pa.types.is_struct(kind) and "path" in [field.name for field in kind] and "array" not in str(kind):
+        return ""
+    return f"the column of the audio is a {kind}, which cannot name a piece of a file"
+
+
+def table_with_pieces(
+    dataset: Any, seconds: Sequence[float], rows: Sequence[int], cuts: Mapping[int, list[Piece]]
+) -> Any:
+    """The rows ``kept`` in order, those in ``cuts`` as their pieces, with the format that ``dataset`` has."""
+    from datasets import concatenate_datasets
+
+    uncut = [row for row in rows if row not in cuts]
+    pieces = _pieces(dataset, seconds, [(row, piece) for row in rows for piece in cuts.get(row, ())])
+    combined = concatenate_datasets([dataset.with_format(None).select(uncut), pieces])
+    order: list[int] = []
+    next_whole, next_piece = 0, len(uncut)
+    for row in rows:
+        if row in cuts:
+            order += range(next_piece, next_piece + len(cuts[row]))
+            next_piece += len(cuts[row])
+        else:
+            order.append(next_whole)
+            next_whole += 1
+    layout = dict(dataset.format)
+    columns = layout["columns"] if layout["type"] else None
+    every, options = layout["output_all_columns"], layout["format_kwargs"]
+    return combined.select(order).with_format(layout["type"], columns, every, **options)
+
+
+def _scaled(values: Sequence[Any], shares: Sequence[float]) -> list[Any]:
+    """Lengths of pieces that are ``shares`` of clips of these lengths, in any unit."""
+    new = [None if value is None else value * share for value, share in zip(values, shares, strict=True)]
+    integers = all(isinstance(value, int | None) for value in values)
+    return [None if value is None else round(value) for value in new] if integers else new
+
+
+def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]]) -> Any:
+    import pyarrow as pa
+    from datasets import Dataset
+    from datasets.table import InMemoryTable
+
+    schema, audio = dataset.data.table.schema, audio_column(dataset)
+    text = next(iter(usual_columns(schema.names, text_columns())), None)
+    shares = [(piece.end - piece.start) / seconds[row] for row, piece in rows]
+    columns = []
+    for entry in schema:
+        if entry.name == audio:
+            column = pa.array(_audio(dataset, audio, rows, pa.types.is_struct(entry.type)), entry.type)
+        elif entry.name == text:
+            column = pa.array([piece.text for _, piece in rows], entry.type)
+        elif entry.name in SEGMENT_COLUMNS:
+            column = pa.nulls(len(rows), entry.type)
+        else:
+            values = dataset.select_columns([entry.name]).select([row for row, _ in rows]).with_format("arrow")[:]
+            column = values.column(entry.name).combine_chunks()
+            if entry.name in _LENGTHS:
+                column = pa.array(_scaled(column.to_pylist(), shares), entry.type)
+        columns.append(column)
+    table = pa.Table.from_arrays(columns, schema=schema.remove_metadata())
+    return Dataset(InMemoryTable(table), info=dataset.info.copy(), split=dataset.split)
+
+
+def _audio(dataset: Any, column: str, rows: list[tuple[int, Piece]], struct: bool) -> list[Any]:
+    names: dict[int, str] = {}
+    undecoded = undecoded_columns(dataset.with_format(None).select_columns([column]))
+    for row, _ in rows:
+        if row not in names:
+            names[row] = _file_of(undecoded[row][column])
+    paths = [named_range(names[row], piece.start, piece.end) for row, piece in rows]
+    return [{"bytes": None, "path": path} for path in paths] if struct else paths
+
+
+def _file_of(audio: Any) -> str:
+    """The path of a recording; one that is embedded is written to the cache, once."""
+    if isinstance(audio, str):
+        return audio
+    data, path = audio.get("bytes"), audio.get("path") or ""
+    if data is None:
+        return str(path)
+    name = hashlib.blake2b(data, digest_size=16).hexdigest()
+    file = cache_folder("recordings") / f"{name}{PurePath(path).suffix}"
+    if not file.is_file():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, data)
+    return str(file)
+
+
+Outcomes = dict[int, CutClip | str]
+
+
+def cut_rows(
+    dataset: Any, seconds: Sequence[float], rows: Sequence[int], settings: CutSettings, advance: Callable[[int], None]
+) -> Outcomes:
+    """Cut each of ``rows`` into pieces, or return the reason why it is not cut. Other rows are not read."""
+    source = _Source(dataset)
+    outcomes: Outcomes = {}
+    for done, row in enumerate(rows, start=1):
+        outcomes[row] = source.problem or cut_clip(*source.clip(row, seconds[row]), settings)
+        advance(done)
+    return outcomes
+
+
+def with_pieces(dataset: Any, seconds: Sequence[float], rows: Sequence[int], outcomes: Outcomes) -> Any:
+    """The rows ``kept`` of ``dataset`` in order, each that is cut as its pieces."""
+    cuts = {row: outcome.pieces for row, outcome in outcomes.items() if isinstance(outcome, CutClip)}
+    if hasattr(dataset, "features"):
+        return table_with_pieces(dataset, seconds, rows, cuts)
+    new_rows: list[Any] = []
+    for row in rows:
+        new_rows += [_piece(dataset[row], piece) for piece in cuts[row]] if row in cuts else [dataset[row]]
+    return type(dataset)(new_rows)
+
+
+class _Source:
+    def __init__(self, dataset: Any) -> None:
+        self._rows = dataset
+        self.problem = ""
+        if hasattr(dataset, "features"):
+            self.problem = table_problem(dataset)
+            self._rows = undecoded_columns(dataset.with_format(None))
+            self._audio = audio_column(self._rows)
+        elif not isinstance(dataset, list | tuple):
+            self.problem = f"the rows of a {type(dataset).__name__} are its own: pass a datasets.Dataset or a list"
+
+    def clip(self, row: int, duration: float) -> tuple[Any, float, str, Any]:
+        item = self._rows[row]
+        if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
+            return item, duration, "", None
+        audio = item[getattr(self, "_audio", None) or _first(item, ("audio", *audio_columns())) or _no_audio(item)]
+        text, segments = _first(item, text_columns()), _first(item, SEGMENT_COLUMNS)
+        return audio, duration, str((item[text] if text else None) or ""), item[segments] if segments else None
+
+
+def _first(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    return next(iter(usual_columns(row, names)), None)
+
+
+def _no_audio(row: Mapping[str, Any]) -> str:
+    raise InvalidArgumentError(f"a row of {listed(row)} has no audio", 'rows need "audio"')
+
+
+def _piece(item: Any, piece: Piece) -> Any:
+    if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
+        return part_of(item, piece.start, piece.end)
+    row = {name: value for name, value in item.items() if name not in SEGMENT_COLUMNS}
+    audio = _first(row, ("audio", *audio_columns())) or _no_audio(row)
+    row[audio] = part_of(row[audio], piece.start, piece.end)
+    text = _first(row, text_columns())
+    return row if text is None else {**row, text: piece.text}
+
+
+def cut_settings(limit_s: float, align: CTCAligner | None, processor: Any, limits: Limits | None) -> CutSettings:
+    """For pieces of at most ``limit_s`` seconds, with no more labels of ``processor`` than a decoder has positions."""
+    if limits is None or limits.positions is None:
+        return CutSettings(limit_s, align)
+    tokenizer = processor.tokenizer
+    return CutSettings(limit_s, align, lambda text: len(tokenizer(text).input_ids), limits.positions)
+
+
+def cut_long_clips(
+    dataset: Any,
+    seconds: Sequence[float],
+    rows: Sequence[int],
+    settings: CutSettings,
+    *,
+    keep_whole: bool = False,
+    progress: bool = False,
+) -> tuple[Any | None, LongClips, list[int]]:
+    """The rows ``kept`` of ``dataset``, those over the limit in pieces where a rule allows it.
+
+    ``seconds`` are those of all rows. Those that cannot be cut, which the list names, are left out unless
+    ``keep_whole``. None in place of a dataset where no clip is cut.
+    """
+    long = [row for row in rows if seconds[row] > settings.limit_s]
+    with ProgressBar("Cutting long clips", "clip", len(long), progress and bool(long)) as advance:
+        outcomes = cut_rows(dataset, seconds, long, settings, lambda done: advance(done, len(long)))
+    record = counted(outcomes, seconds, settings.limit_s, kept_whole=keep_whole)
+    not_cut = [row for row, outcome in outcomes.items() if not isinstance(outcome, CutClip)]
+    if len(not_cut) == len(long):
+        return None, record, not_cut
+    gone = set() if keep_whole else set(not_cut)
+    return with_pieces(dataset, seconds, [row for row in rows if row not in gone], outcomes), record, not_cut

@@ -1,0 +1,288 @@
+"""The collator that a processor and a model need."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from .._core.checks import check_keywords
+from .._core.modules import bare
+from .._core.transformers_features import ends_with_frames, speech_kind
+from ..data.columns import audio_columns, find_column, text_columns, usual_columns
+from ..data.label_rules import IGNORED
+from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from .audio import load_audio
+from .collators import (
+    CTCCollator,
+    Seq2SeqCollator,
+    check_prompts,
+    extractor_of,
+    padded_ids,
+    prompted,
+    rate_of,
+    writes_prompts,
+)
+from .decoding import Augmentation
+from .features import clips_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..trace.collated_batches import CollatedExamples
+
+
+class ProcessorNotUsedWarning(UserWarning):
+    """The processor makes no batches of these rows: their shapes follow from the model alone."""
+
+
+@dataclass(frozen=True)
+class ProcessorRows:
+    """Rows with the columns ``audio`` and ``text`` (None: without transcripts) to a batch by ``collate``."""
+
+    collate: Callable[[Sequence[dict[str, Any]]], Any]
+    audio: str
+    text: str | None
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """A dictionary of tensors."""
+        names = {"audio": self.audio} | ({} if self.text is None else {"text": self.text})
+        return self.collate([{name: row[column] for name, column in names.items()} for row in rows])
+
+
+def processor_examples(
+    dataset: Any, processor: Any, model: Any, read: Callable[[Path], Any] | None = None
+) -> CollatedExamples | None:
+    """Rows of ``dataset`` as the call of ``processor`` makes them the input of ``model``.
+
+    ``read`` makes splits of a path: a folder or a manifest with transcripts. None where there are no such rows, or no
+    module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``, where
+    the first row becomes no batch.
+    """
+    if getattr(processor, "tokenizer", None) is None or not callable(getattr(model, "named_parameters", None)):
+        return None
+    from ..data.hf_sources import undecoded_columns
+    from ..trace.collated_batches import CollatedExamples
+
+    try:
+        if read is not None and isinstance(dataset, str | os.PathLike):
+            path = Path(dataset).expanduser()
+            dataset = read(path) if path.exists() else dataset
+        rows = undecoded_columns(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
+        if not _has_rows(rows):
+            return None
+        columns = list(rows[0])
+        text = next(iter(usual_columns(columns, text_columns())), None)
+        collate = ProcessorRows(collator_of(processor, model), find_column(columns, "audio", None), text)
+        collate([rows[0]])
+    except Exception as error:  # of a processor of any kind
+        reason = error.message if isinstance(error, AsrConfigError) else f"{type(error).__name__}: {error}"
+        warnings.warn(
+            f"{type(processor).__name__} makes no batch of the dataset's first row ({reason}): "
+            "pass clips with transcripts, or collator=",
+            ProcessorNotUsedWarning,
+            stacklevel=3,
+        )
+        return None
+    return CollatedExamples(rows, collate, model)
+
+
+def _has_rows(dataset: Any) -> bool:
+    """Whether these are rows with audio, and not a path, a stream or rows that hold a model's input."""
+    if isinstance(dataset, str | Mapping) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        return False
+    first = dataset[0] if len(dataset) else None
+    return isinstance(first, Mapping) and bool(usual_columns(first, audio_columns()))
+
+
+_DECODER = "decoder_input_ids"
+
+
+def with_transcripts(batch: dict[str, Any], transcripts: Sequence[list[int]], pad: int | None) -> dict[str, Any]:
+    """``batch`` with each prompt continued by the tokens of its transcript, and labels for those alone.
+
+    Padding moves to the end of the rows, where no position of the prompt or the transcript depends on it.
+    """
+    pad = pad or 0  # the mask or the labels mark the padding
+    if _DECODER in batch:
+        return {**batch, **_decoder(batch[_DECODER].tolist(), transcripts, pad)}
+    prompts = _rows(batch["input_ids"], batch["attention_mask"])
+    sequences = [[*prompt, *ids] for prompt, ids in zip(prompts, transcripts, strict=True)]
+    labels = [[IGNORED] * len(prompt) + ids for prompt, ids in zip(prompts, transcripts, strict=True)]
+    return {
+        **batch,
+        **_longer_types(batch, transcripts),
+        "input_ids": padded_ids(sequences, pad),
+        "attention_mask": padded_ids([[1] * len(row) for row in sequences], 0),
+        "labels": padded_ids(labels, IGNORED),
+    }
+
+
+def without_transcripts(batch: dict[str, Any], pad: int | None) -> dict[str, Any]:
+    """What ``generate`` takes of a batch to train on: prompts, padded in front, or no decoder input at all."""
+    labels = batch["labels"]
+    prompt = {name: value for name, value in batch.items() if name != "labels"}
+    if "input_ids" in batch:
+        rows = _rows(batch["input_ids"], (labels == IGNORED) & batch["attention_mask"].bool())
+        width = max(map(len, rows))
+        prompt["input_ids"] = padded_ids([[pad or 0] * (width - len(row)) + row for row in rows], 0).to(labels.device)
+        mask = padded_ids([[0] * (width - len(row)) + [1] * len(row) for row in rows], 0)
+        prompt["attention_mask"] = mask.to(labels.device)
+        return {name: value for name, value in prompt.items() if not name.endswith("token_type_ids")}
+    if _DECODER in batch:
+        start = int((labels == IGNORED).cumprod(dim=1).sum(dim=1).min()) + 1
+        prompt[_DECODER] = batch[_DECODER][:, :start]
+    return prompt
+
+
+def _rows(ids: Any, mask: Any) -> list[list[int]]:
+    return [row[here.bool()].tolist() for row, here in zip(ids, mask, strict=True)]
+
+
+def _longer_types(batch: dict[str, Any], transcripts: Sequence[list[int]]) -> dict[str, Any]:
+    types = {name: value for name, value in batch.items() if name.endswith("token_type_ids")}
+    longer = {}
+    for name, value in types.items():
+        rows = zip(_rows(value, batch["attention_mask"]), transcripts, strict=True)
+        longer[name] = padded_ids([[*row, *[0] * len(ids)] for row, ids in rows], 0)
+    return longer
+
+
+def _decoder(prompts: Sequence[list[int]], transcripts: Sequence[list[int]], pad: int) -> dict[str, Any]:
+    """Input and labels of a decoder, shifted by one: such models do not shift labels if they get both."""
+    sequences = [[*prompt, *ids] for prompt, ids in zip(prompts, transcripts, strict=True)]
+    labels = [[IGNORED] * (len(prompt) - 1) + ids for prompt, ids in zip(prompts, transcripts, strict=True)]
+    return {_DECODER: padded_ids([row[:-1] for row in sequences], pad), "labels": padded_ids(labels, IGNORED)}
+
+
+class CollatorSettings(TypedDict, total=False):
+    """What every collator of a processor takes; ``pad_to_multiple_of`` only those that pad by themselves."""
+
+    pad_to_multiple_of: int | None
+    load: Callable[[Any], Any]
+    augment: Sequence[Augmentation]
+    language: str | None
+    prompt: str | None
+
+
+@dataclass(frozen=True)
+class ProcessorCollator:
+    """Rows to a batch by the processor's own call, for models whose input is more than audio: see ``collator_of``.
+
+    A row has ``audio`` (whatever ``load`` takes) and ``text``; rows without ``text`` become the input of ``generate``.
+    Transducers and CTC models get the labels that the processor makes of the texts. For others the processor writes the
+    prompt: as a transcription request in ``language`` where it knows those, else by its chat template with ``prompt``.
+    The transcript and the token ``end`` follow; labels are -100 over the prompt, the audio in it and the padding.
+    Entries that the model does not take (``takes``) are left out. ``augment`` is as for ``CTCCollator``.
+
+    Raises ``InvalidArgumentError`` for rows without audio, ``UnsupportedError`` where the processor lacks a package or
+    writes no prompt, and what ``load`` and the processor raise.
+    """
+
+    processor: Any
+    takes: frozenset[str]
+    end: int | None = None
+    load: Callable[[Any], Any] = load_audio
+    augment: Sequence[Augmentation] = ()
+    language: str | None = None
+    prompt: str | None = None
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """A dictionary of tensors."""
+        clips = clips_of(rows, extractor_of(self.processor), self.load, self.augment)
+        texts = [str(row["text"]) for row in rows] if "text" in rows[0] else None
+        try:
+            batch = self._labelled(clips, texts) if self.end is None else self._prompted(clips, texts)
+        except ImportError as error:
+            name = type(self.processor).__name__
+            raise UnsupportedError(f"{name} cannot make a batch: {error}", "install what it names") from error
+        return {name: value for name, value in batch.items() if name in self.takes}
+
+    def _labelled(self, clips: list[Any], texts: list[str] | None) -> dict[str, Any]:
+        options = {"sampling_rate": rate_of(self.processor), "return_tensors": "pt"}
+        if texts is None:
+            return dict(self.processor(clips, **options))
+        return dict(self.processor(clips, text=texts, text_kwargs={"padding": True}, **options))
+
+    def _prompted(self, clips: list[Any], texts: list[str] | None) -> dict[str, Any]:
+        batch = prompted(self.processor, clips, self.language, self.prompt)
+        if texts is None:
+            return batch
+        prompts = next(batch[name] for name in ("decoder_input_ids", "input_ids") if name in batch)
+        if len(prompts) != len(texts):
+            raise UnsupportedError(
+                f"{type(self.processor).__name__} makes {len(prompts)} rows of {len(texts)} clips",
+                "cut long clips with their texts (docs/long-clips.md)",
+            )
+        tokenizer = self.processor.tokenizer
+        transcripts = [[*tokenizer(text, add_special_tokens=False).input_ids, self.end] for text in texts]
+        return with_transcripts(batch, transcripts, tokenizer.pad_token_id)
+
+
+def collator_of(processor: Any, model: Any, **options: Unpack[CollatorSettings]) -> Any:
+    """The collator of rows with ``audio`` and ``text`` for ``model``, whatever it is wrapped in.
+
+    ``CTCCollator`` for CTC, unless the processor pads its own batches; ``Seq2SeqCollator`` for an encoder and a decoder
+    that starts from one token, such as Whisper; else ``ProcessorCollator``: for transducers, for audio LLMs, and for
+    decoders with a prompt. ``options`` are those of the collator.
+
+    >>> from asrconfig_go.recipe import build_processor, load_model
+    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
+    >>> type(collator_of(processor, load_model("tiny-wav2vec2", processor))).__name__
+    'CTCCollator'
+    """
+    model = bare(model)
+    config = model.config
+    fixed: dict[str, Any] = {}
+    kind: Any = ProcessorCollator
+    if speech_kind(config) == "ctc" and hasattr(processor, "pad"):  # others pad their own batches
+        kind = CTCCollator
+    elif (
+        getattr(config, "is_encoder_decoder", False) and not ends_with_frames(config) and not writes_prompts(processor)
+    ):
+        kind, fixed = Seq2SeqCollator, {"decoder_start_token_id": decoder_start(config)}
+    else:
+        if speech_kind(config) == "audio-llm":
+            check_prompts(processor)
+        fixed = {"takes": frozenset(inspect.signature(model.forward).parameters), "end": end_token(processor, model)}
+    names = [name for name in inspect.signature(kind).parameters if name not in ("processor", *fixed)]
+    keywords = {name: value for name, value in options.items() if value is not None or name in names}
+    check_keywords(keywords, names, "make_collator")
+    return kind(processor, **fixed, **keywords)
+
+
+def asked_language(processor: Any, language: str | None) -> CollatorSettings:
+    """The option of a collator for what is spoken: none where the processor writes no prompts."""
+    return {} if language is None or not writes_prompts(processor) else {"language": language}
+
+
+def end_token(processor: Any, model: Any) -> int | None:
+    """The token that ends a transcript; None where none does: in CTC and transducers, which end with their frames."""
+    tokenizer, model = getattr(processor, "tokenizer", None), bare(model)
+    if ends_with_frames(model.config):
+        return None
+    ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    ends = [ends] if isinstance(ends, int) else list(ends or ())
+    own = getattr(tokenizer, "eos_token_id", None)
+    end = own if own in ends or not ends else ends[0]
+    if end is None:
+        raise UnsupportedError(
+            f"{type(processor).__name__} has no token that ends a transcript", "set processor.tokenizer.eos_token"
+        )
+    return int(end)
+
+
+def decoder_start(config: Any) -> int:
+    """The token that the decoder starts from."""
+    starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id"))
+    start = next((token for token in starts if token is not None), None)
+    if start is None:
+        raise InvalidArgumentError(
+            f"{type(config).__name__} has no token that the decoder starts from",
+            "set model.config.decoder_start_token_id, such as to processor.tokenizer.bos_token_id",
+        )
+    return int(start)

@@ -1,0 +1,240 @@
+"""The sides of a benchmark: a plan, your settings, or the Trainer's defaults, as TrainingArguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import math
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from .._core.checks import checked
+from .._core.files import read_object
+from .._core.out_of_memory import first_line
+from ..config import TrainingConfig
+from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
+from ..plan.training_arguments import arguments_of, named
+
+# Both sides neither log nor save, so that none of it differs between them.
+_OWN: dict[str, Any] = {
+    "save_strategy": "no",
+    "eval_strategy": "no",
+    "logging_strategy": "no",
+    "report_to": "none",
+    "disable_tqdm": True,
+    "auto_find_batch_size": False,  # it would change the batch
+    "load_best_model_at_end": False,
+    "push_to_hub": False,
+    "dataloader_drop_last": False,
+}
+SHOWN = (
+    "per_device_train_batch_size", "gradient_accumulation_steps", "fp16", "bf16", "tf32", "gradient_checkpointing",
+    "optim", "dataloader_num_workers", "dataloader_prefetch_factor", "dataloader_persistent_workers",
+    "dataloader_pin_memory", "torch_compile", "train_sampling_strategy", "group_by_length",
+)  # fmt: skip
+
+
+PLAN, YOURS, DEFAULTS = "plan", "your settings", "the Trainer's defaults"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way to train. ``settings`` are the Trainer's names; with a ``plan`` those that win over it.
+
+    ``adapted`` is why its batch is another than the one that was meant.
+    """
+
+    name: str
+    settings: Mapping[str, Any]
+    plan: TrainingConfig | None = None
+    arguments_class: Any = None
+    adapted: str = ""
+
+    @property
+    def batch(self) -> tuple[int, int]:
+        """Clips of a micro-batch, and how many are accumulated; the Trainer's defaults where they are not set."""
+        usual = defaults(self.arguments_class) if self.plan is None else self.plan.to_dict()
+        settings = {**usual, **self.settings}
+        return _size("per_device_train_batch_size", settings), _size("gradient_accumulation_steps", settings)
+
+    @property
+    def effective_batch(self) -> int:
+        """Clips of an optimizer step."""
+        return math.prod(self.batch) if self.plan is None else self.plan.effective_batch_size
+
+    def shown(self, arguments: Any = None) -> dict[str, Any]:
+        """The settings to report of its ``arguments``, which are made here where it could not be trained."""
+        if arguments is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                arguments = self.arguments("out", 1, 0, None)
+        values = {name: getattr(arguments, name) for name in SHOWN if hasattr(arguments, name)}
+        values = {name: getattr(value, "value", value) for name, value in values.items()}
+        if self.plan is not None:
+            values |= {"micro_batching": self.plan.micro_batching, "length_handling": self.plan.length_handling}
+        return values
+
+    def halved(self) -> Side | None:
+        """Half the micro-batch for the same step, of the Trainer's defaults; None where that leaves one clip alone."""
+        batch, accumulated = self.batch
+        if self.name != DEFAULTS or batch % 2 or batch < 4:
+            return None
+        reason = f"{batch} × {accumulated} ran out of memory on this device"
+        settings = batch_settings(batch // 2, 2 * accumulated)
+        return dataclasses.replace(
+            self,
+            settings={**self.settings, **settings},
+            adapted=f"{self.adapted}; {reason}" if self.adapted else reason,
+        )
+
+    def arguments(self, folder: str, steps: int, seed: int, model: Any) -> Any:
+        """New TrainingArguments with this number of steps: newer ones leave accelerate's state as they found it."""
+        own = named({**_OWN, "max_steps": steps, "seed": seed}, self.arguments_class)
+        settings = {**self.settings, **own}
+        if self.plan is None:
+            return arguments_of(settings, folder, self.arguments_class)
+        return self.plan.to_training_arguments(folder, arguments_class=self.arguments_class, model=model, **settings)
+
+
+def most_workers(plan: TrainingConfig, original: Side | None, sweep: Sequence[str] | None, cores: float) -> int:
+    """The most loader workers of any side, counted per batch of a step."""
+    counts = [plan.dataloader_num_workers]
+    if original is not None and original.plan is None:
+        _, batches = original.batch
+        counts.append(-(-int(original.settings.get("dataloader_num_workers", 0)) // batches))
+    if sweep is None or "workers" in sweep:  # they may be tried
+        counts.append(int(min(cores, 8)))
+    return max(counts)
+
+
+def _size(name: str, settings: Mapping[str, Any]) -> int:
+    if checked(name, settings[name], int) < 1:
+        raise InvalidArgumentError(f"{name} = {settings[name]} is not 1 or more", "correct the settings")
+    return int(settings[name])
+
+
+def batch_settings(size: int, accumulated: int) -> dict[str, int]:
+    """By the Trainer's names."""
+    return {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
+
+
+def defaults(arguments_class: Any = None) -> dict[str, Any]:
+    """Those of the installed TrainingArguments, or of a class of the user's."""
+    from transformers import TrainingArguments
+
+    return {field.name: field.default for field in dataclasses.fields(arguments_class or TrainingArguments)}
+
+
+_HINT = "pass a plan's JSON, TrainingArguments.to_json_string in a file, or the training_args.bin of a checkpoint"
+_PACKAGES = ("transformers.", "accelerate.")
+
+
+def read_settings(path: str | os.PathLike[str]) -> Any:
+    """A JSON object, or the TrainingArguments of a ``.bin`` file as the Trainer saves it.
+
+    Raises ``NotFoundError`` for a file that cannot be read, ``CorruptFileError`` for one that holds something else.
+    """
+    if Path(path).suffix.lower() != ".bin":
+        return read_object(path, "settings", _HINT)
+    if not Path(path).is_file():
+        raise NotFoundError(f"cannot read the settings {os.fspath(path)!r}: there is no such file", _HINT)
+    return _unpickled(Path(path))
+
+
+def _unpickled(path: Path) -> Any:
+    """Only settings of transformers and accelerate are made of it: a pickle could run anything."""
+    import torch
+
+    if not hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):
+        hint = "save the settings by TrainingArguments.to_json_string"
+        raise UnsupportedError(f"reading {path} requires torch 2.6", hint)
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        with torch.serialization.safe_globals([_settings_class(name) for name in names]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            arguments = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise CorruptFileError(f"{path} holds no TrainingArguments: {first_line(error)}", _HINT) from error
+    if not is_dataclass(arguments):
+        raise CorruptFileError(f"{path} holds no TrainingArguments, but a {type(arguments).__name__}", _HINT)
+    return arguments
+
+
+def _settings_class(name: str) -> type:
+    module, _, attribute = name.rpartition(".")
+    kind = getattr(importlib.import_module(module), attribute) if module.startswith(_PACKAGES) else None
+    if isinstance(kind, type) and (
+        is_dataclass(kind) or issubclass(kind, enum.Enum) or name == "accelerate.state.PartialState"
+    ):
+        return kind
+    raise ValueError(f"it names {name}, which holds no settings")
+
+
+_PLACE = ("output_dir", "logging_dir", "overwrite_output_dir", "resume_from_checkpoint", "hub_token")
+
+
+def default_side(effective_batch: int | None) -> Side:
+    """As the installed Trainer trains unasked, accumulated to ``effective_batch`` where one is given.
+
+    Raises ``InvalidArgumentError`` where only micro-batches of a single clip add up to that batch.
+    """
+    side = Side(DEFAULTS, {})
+    usual, accumulated = side.batch
+    if effective_batch in (None, side.effective_batch):
+        return side
+    batch = max(n for n in range(1, usual + 1) if effective_batch % n == 0)
+    if batch == 1 < effective_batch:
+        raise InvalidArgumentError(
+            f"the Trainer's default batch of {usual} makes no steps of {effective_batch} clips, but one clip at a time",
+            f"choose a multiple of {usual}, or pass the settings that you train with (--args FILE, original=…)",
+        )
+    new = batch_settings(batch, effective_batch // batch)
+    reason = f"{usual} × {accumulated} makes no steps of {effective_batch} clips"
+    return Side(DEFAULTS, new, adapted=reason)
+
+
+def original_side(original: Any) -> Side:
+    """Of TrainingArguments, a plan, a dictionary of either's names, or a file of one (JSON, or ``training_args.bin``).
+
+    Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
+    file and ``CorruptFileError`` for one that holds no settings.
+    """
+    if isinstance(original, str | os.PathLike):
+        original = read_settings(original)
+    if isinstance(original, Mapping) and "schema_version" in original:
+        original = TrainingConfig.from_dict(dict(original))
+    if isinstance(original, TrainingConfig):
+        return Side(YOURS, {}, original)
+    if isinstance(original, Mapping):
+        usual = arguments_of({}, "out").to_dict()  # all of which to_json_string writes, some under two names
+        return Side(YOURS, _changed(original, usual))
+    if not dataclasses.is_dataclass(original) or not hasattr(original, "per_device_train_batch_size"):
+        raise InvalidArgumentError(
+            f"original = {type(original).__name__} holds no training settings",
+            "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a file of one",
+        )
+    return Side(YOURS, _changed_arguments(original), arguments_class=type(original))
+
+
+def _changed_arguments(arguments: Any) -> dict[str, Any]:
+    kind = type(arguments)
+    try:
+        usual = arguments_of({}, arguments.output_dir, kind)
+    except TypeError as error:
+        raise InvalidArgumentError(f"a {kind.__name__} cannot be made again: {error}", "pass a dictionary") from error
+    names = [field.name for field in dataclasses.fields(arguments) if field.init and hasattr(arguments, field.name)]
+    return _changed({name: getattr(arguments, name) for name in names}, vars(usual), kind)
+
+
+def _changed(settings: Mapping[str, Any], usual: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
+    """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
+    changed: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in _PLACE and (name not in usual or value != usual[name]):
+            changed |= named({name: value}, kind)
+    return changed

@@ -1,0 +1,237 @@
+"""Which columns of a table hold audio and transcripts, and both as requests to the library.
+
+A column is a struct of ``bytes`` and ``path`` (what datasets' ``Audio`` stores), binary, text (paths), or lists of
+samples.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .._core import native
+from .._core.defaults import SAMPLING_RATE
+from .._core.output import listed
+from ..errors import InvalidArgumentError
+
+
+@functools.cache
+def audio_columns() -> tuple[str, ...]:
+    """The usual names of a column with audio or paths, the preferred ones first."""
+    return tuple(native.call("library.info")["audio_columns"])
+
+
+@functools.cache
+def text_columns() -> tuple[str, ...]:
+    """The usual names of a column with transcripts, the preferred ones first."""
+    return tuple(native.call("library.info")["text_columns"])
+
+
+def usual_columns(columns: Iterable[str], usual: Iterable[str]) -> list[str]:
+    """The ``columns`` with usual names, in the order of ``usual``."""
+    there = list(columns)
+    lower = {str(name).lower(): name for name in reversed(there)}
+    return [name if name in there else lower[name] for name in usual if name in lower]
+
+
+def find_column(columns: Sequence[str], kind: str, wanted: str | None, first: Iterable[str] = ()) -> str:
+    """The column of ``kind`` ``"audio"`` or ``"text"``: the one that is ``wanted``, or one with a usual name.
+
+    ``first`` are columns that are certainly it, as those marked as audio. Raises ``InvalidArgumentError`` with the
+    column that was probably meant and those that there are.
+    """
+    usual = audio_columns() if kind == "audio" else text_columns()
+    if wanted is not None:
+        if wanted in columns:
+            return wanted
+        raise _unknown(columns, kind, f"no column {wanted!r}", [*_near(wanted, columns), *first])
+    for name in (*first, *usual_columns(columns, usual)):
+        return name
+    near = [name for similar in usual for name in _near(similar, columns)]
+    raise _unknown(columns, kind, f"no column of a usual name with the {_WHAT[kind]}", near)
+
+
+_WHAT = {"audio": "audio", "text": "transcripts"}
+
+
+def _near(wanted: str, columns: Sequence[str]) -> list[str]:
+    """Columns with a similar name, the nearest first, whatever their case."""
+    lower = {name.lower(): name for name in columns}
+    similar = difflib.get_close_matches(wanted.lower(), list(lower), n=1, cutoff=0.6)
+    inside = [name for name in lower if wanted.lower() in name or name in wanted.lower()]
+    return [lower[name] for name in (*similar, *inside)]
+
+
+def _unknown(columns: Sequence[str], kind: str, problem: str, near: list[str]) -> InvalidArgumentError:
+    there = ", ".join(columns) or "none"
+    option = f"{kind}_column"
+    if near:
+        hint = f"did you mean {near[0]!r}? Pass {option}={near[0]!r} (--{kind}-column {near[0]})"
+    else:
+        hint = f"name it: {option}=… (--{kind}-column NAME)"
+    return InvalidArgumentError(f"the data has {problem} (columns: {there})", hint)
+
+
+def texts_of(column: Any) -> list[Any]:
+    """The values of an Arrow column: texts, lists of labels, or None for what is missing.
+
+    Numbers and dates become texts. A column of whole numbers in which some are missing is one of floats in pandas.
+    """
+    import pyarrow as pa
+
+    kind, values = column.type, column.to_pylist()
+    is_list = "list" in str(kind) and not pa.types.is_dictionary(kind)
+    is_plain = pa.types.is_string(kind) or pa.types.is_large_string(kind) or is_list
+    return values if is_plain else [text(value) for value in values]
+
+
+def text(value: Any) -> Any:
+    """A value as a text; lists and what is missing (None, NaN) as they are."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, bool | int | float) or not hasattr(value, "__len__") else value
+
+
+def dataset_texts(dataset: Any, name: str) -> list[Any]:
+    """The texts of a column of a ``datasets.Dataset``, in the rows' order; class labels by their names."""
+    values = texts_of(dataset.select_columns([name]).with_format("arrow")[:].column(name))
+    names = getattr(dataset.features[name], "names", None)
+    return values if names is None else [None if value is None else names[int(value)] for value in values]
+
+
+_FIELDS = {"bytes": "bytes", "path": "paths"}  # of the struct, and of the request
+PREPARED_RATE = SAMPLING_RATE  # of input_values
+
+
+def arrow_request(columns: Iterable[tuple[Any, Any]], *, first: int = 0) -> tuple[dict[str, Any], list[Any]]:
+    """The ``arrow`` argument of a scan for (chunked column, indices or None) pairs, and what must be kept alive for it.
+
+    ``indices`` are the rows to take of that column, an Arrow array of uint64; ``first`` is the number of the first row.
+    """
+    batches: list[dict[str, Any]] = []
+    alive: list[Any] = []
+    rows: list[tuple[int, int, Any]] = []  # start and length of each column in the table, and its indices
+    rates: set[int] = set()
+    start = 0
+    for column, indices in columns:
+        rows.append((start, len(column), indices))
+        start += len(column)
+        for chunk in filter(len, column.chunks):
+            batch, arrays = _batch(chunk, rates)
+            batches.append(batch)
+            alive.append(arrays)
+    if len(rates) > 1:
+        raise InvalidArgumentError(
+            f"the arrays of the dataset have the sampling rates {sorted(rates)}", "pass the rows of one rate at a time"
+        )
+    request: dict[str, Any] = {"batches": batches, "first": first, "rate": next(iter(rates), PREPARED_RATE)}
+    if any(indices is not None for _, _, indices in rows):
+        wanted = _all_indices(rows)
+        request |= {"indices": wanted.buffers()[1].address + 8 * wanted.offset, "count": len(wanted)}
+        alive.append(wanted)
+    return request, alive
+
+
+def _all_indices(rows: list[tuple[int, int, Any]]) -> Any:
+    """The indices of several columns as those of the columns one behind the other."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = []
+    for start, length, indices in rows:
+        if indices is None:
+            parts.append(pa.array(range(start, start + length), pa.uint64()))
+            continue
+        numbers = indices.cast(pa.uint64())
+        for chunk in numbers.chunks if isinstance(numbers, pa.ChunkedArray) else [numbers]:
+            parts.append(pc.add(chunk, pa.scalar(start, pa.uint64())) if start else chunk)
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [pa.array([], pa.uint64())])
+
+
+def _batch(chunk: Any, rates: set[int]) -> tuple[dict[str, Any], Any]:
+    """One chunk, and the arrays that its addresses belong to."""
+    import pyarrow as pa
+
+    chunk = _plain(chunk)
+    batch: dict[str, Any] = {"rows": len(chunk)}
+    if not pa.types.is_struct(chunk.type):
+        column = _buffers(chunk)
+        is_list = pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type)
+        is_text = pa.types.is_string(chunk.type) or pa.types.is_large_string(chunk.type)
+        return batch | {"lengths" if is_list else "paths" if is_text else "bytes": column}, chunk
+    names = [field.name for field in chunk.type]
+    fields = {name: _plain(chunk.field(name)) for name in ("bytes", "path", "array") if name in names}
+    if "array" in fields and "bytes" not in fields:
+        if "sampling_rate" in names:
+            rates.update(rate for rate in chunk.field("sampling_rate").unique().to_pylist() if rate)
+        return batch | {"lengths": _buffers(fields["array"])}, fields
+    if not fields:
+        raise InvalidArgumentError(
+            f"cannot read audio from structs of {listed(names)}", "store a struct of bytes and path"
+        )
+    valid = chunk.buffers()[0]
+    if valid is not None and chunk.null_count:
+        batch |= {"valid": valid.address, "from": chunk.offset}
+    batch |= {sent: _buffers(fields[name]) for name, sent in _FIELDS.items() if name in fields}
+    return batch, (chunk, fields)
+
+
+def _plain(array: Any) -> Any:
+    """The array with a layout that the library reads: few arrays have another one, and are copied."""
+    import pyarrow as pa
+
+    kind = array.type
+    if isinstance(array, pa.ExtensionArray):
+        return _plain(array.storage)
+    if pa.types.is_dictionary(kind):
+        return _plain(array.dictionary_decode())
+    if pa.types.is_null(kind):
+        return array.cast(pa.string())
+    if pa.types.is_fixed_size_list(kind):
+        return array.cast(pa.large_list(kind.value_type))
+    if pa.types.is_fixed_size_binary(kind) or "binary_view" in str(kind):
+        return array.cast(pa.large_binary())
+    return array.cast(pa.large_string()) if "string_view" in str(kind) else array
+
+
+def _buffers(array: Any) -> dict[str, Any]:
+    """The addresses of an array of variable length that is not empty."""
+    import pyarrow.types as kinds
+
+    kind, buffers = array.type, array.buffers()
+    is_list = kinds.is_list(kind) or kinds.is_large_list(kind)
+    wide = kinds.is_large_binary(kind) or kinds.is_large_string(kind) or kinds.is_large_list(kind)
+    if not (is_list or wide or kinds.is_binary(kind) or kinds.is_string(kind)):
+        raise InvalidArgumentError(
+            f"cannot read audio from a column of the type {kind}", "store encoded bytes, paths, or lists of samples"
+        )
+    column = {"offsets": buffers[1].address, "width": 64 if wide else 32, "from": array.offset}
+    if buffers[0] is not None and array.null_count:
+        column["valid"] = buffers[0].address
+    if not is_list and buffers[2] is not None and buffers[2].size:
+        column |= {"data": buffers[2].address, "size": buffers[2].size}
+    return column
+
+
+def audio_column(schema: Any) -> str:
+    """The audio column of an Arrow schema: marked as ``Audio`` by datasets, or known by its type and name."""
+    import pyarrow as pa
+
+    described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    for name, feature in (described.get("info", {}).get("features") or {}).items():
+        if isinstance(feature, dict) and feature.get("_type") == "Audio" and name in schema.names:
+            return str(name)
+    structs = [f.name for f in schema if pa.types.is_struct(f.type) and {"bytes", "array"} & {g.name for g in f.type}]
+    named = usual_columns(schema.names, (*audio_columns(), "bytes", "flac", "mp3", "input_values"))
+    if not structs and not named:
+        raise InvalidArgumentError(
+            f"the table has no audio column (columns: {listed(schema.names)})",
+            "store a struct of bytes and path, or name the column with the paths one of: " + ", ".join(audio_columns()),
+        )
+    return str((structs or named)[0])

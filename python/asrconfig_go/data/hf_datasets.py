@@ -1,0 +1,98 @@
+"""A ``datasets.Dataset`` with a further column, and streams without decoding. Imports datasets."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pyarrow as pa
+from datasets import Audio, Dataset
+from datasets.arrow_dataset import update_metadata_with_features
+from datasets.features.features import generate_from_arrow_type
+from datasets.table import InMemoryTable, concat_tables
+
+
+class MeasuredDataset(Dataset):  # type: ignore[misc]
+    """A ``Dataset`` that returns its column of lengths as a list.
+
+    A plain one returns a view that reads one row at a time through the dataset's transform, which decodes audio: a
+    sampler that sorts by length would wait for all of it.
+    """
+
+    _measured: str = ""
+
+    def __getitem__(self, key: Any) -> Any:
+        if not (isinstance(key, str) and key == self._measured and key in self.column_names):
+            return super().__getitem__(key)
+        stored = self.data.table.column(key)
+        return (stored if self._indices is None else stored.take(self._indices.table.column(0))).to_pylist()
+
+
+def with_column(dataset: Any, column: str, values: list[Any]) -> MeasuredDataset:
+    """The dataset with ``values``, numbers, texts or lists of them, in its own order.
+
+    ``Dataset.add_column`` would copy the table of a dataset with indices, with its audio.
+    """
+    stored = pa.array(values, None if values else pa.int64())
+    if dataset._indices is not None:
+        stored = _scattered(stored, dataset._indices.table.column(0), len(dataset.data))
+    info = dataset.info.copy()
+    info.features[column] = generate_from_arrow_type(stored.type)
+    table = concat_tables([dataset.data, InMemoryTable(pa.table({column: stored}))], axis=1)
+    measured = MeasuredDataset(
+        update_metadata_with_features(table, info.features),
+        info=info,
+        split=dataset.split,
+        indices_table=dataset._indices,
+        fingerprint=_fingerprint(dataset, column, stored),
+    )
+    measured._measured = column
+    return _formatted_like(measured, dataset, column)
+
+
+def _scattered(values: Any, rows: Any, length: int) -> Any:
+    """The values at their rows of the table; rows outside of the dataset are null."""
+    import numpy as np
+
+    places = np.full(length, -1)
+    places[rows.to_numpy()] = np.arange(len(values))
+    return values.take(pa.array(places, mask=places < 0))
+
+
+def _fingerprint(dataset: Any, column: str, values: Any) -> str:
+    """The same for the same values of the same dataset, so that results cached by datasets are found again."""
+    digest = hashlib.sha256(f"{dataset._fingerprint} {column} {values.type}".encode())
+    for buffer in filter(None, values.buffers()):
+        digest.update(buffer)
+    return digest.hexdigest()[:16]
+
+
+def _formatted_like(measured: MeasuredDataset, dataset: Any, column: str) -> MeasuredDataset:
+    format = dict(dataset.format)
+    if format["type"] is None and set(format["columns"]) == set(dataset.column_names):
+        return measured
+    columns = None if set(format["columns"]) == set(dataset.column_names) else [*format["columns"], column]
+    measured.set_format(
+        type=format["type"], columns=columns, output_all_columns=format["output_all_columns"], **format["format_kwargs"]
+    )
+    return measured
+
+
+class UndecodedAudio(Audio):  # type: ignore[misc]
+    """``Audio(decode=False)`` for rows of tar shards, for which a plain one imports torchcodec."""
+
+    def encode_example(self, value: Any) -> Any:
+        """The stored form of a path, of bytes, or of a dictionary of both."""
+        if isinstance(value, str):
+            return {"bytes": None, "path": value}
+        if isinstance(value, dict) and value.get("bytes") is not None:
+            return {"bytes": value["bytes"], "path": value.get("path")}
+        return super().encode_example(value)
+
+
+def stored(dataset: Any) -> Any:
+    """The stream with audio as it is stored."""
+    for name, feature in dataset.features.items():
+        if type(feature).__name__ == "Audio":
+            dataset = dataset.cast_column(name, UndecodedAudio(decode=False))
+    return dataset

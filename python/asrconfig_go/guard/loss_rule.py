@@ -1,0 +1,170 @@
+"""What the loss of a batch is divided by, and so the weight of a micro-batch.
+
+An optimizer step follows the gradient of one loss over all its clips. With the loss of a micro-batch i of n_i clips and
+t_i tokens, and N and T those of the whole, it is the sum of
+
+- ``mean``: n_i / N · loss_i, where the loss is a mean over clips: CTC with ``ctc_loss_reduction="mean"``;
+- ``token_mean``: t_i / T · loss_i, where it is a mean over labels other than padding: Whisper, cross entropy;
+- ``shifted_token_mean``: the same over ``labels[:, 1:]``, where the next token is predicted and no
+  ``num_items_in_batch`` is passed;
+- ``sum``: loss_i, where it is a sum, or is divided by ``num_items_in_batch``, which counts the whole step already.
+
+The rule is given by the user, or that of a loss in the table; else it is measured, once a batch has run out of memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+import torch
+
+from .._core.batches import batch_size, entries
+from .._core.checks import WeightRule
+from ..errors import AsrConfigError, InvalidArgumentError
+from ..predict.model_source import ModelProfile
+from .loss_table import Loss, known_architecture, loss_of
+
+RULES: tuple[WeightRule, ...] = get_args(WeightRule)
+PADDING = -100
+_CONFIRMED = 16  # measurements, before they become rare
+GivenRule = WeightRule | Callable[[Any], Any]
+
+
+class LossRule:
+    """That of one training.
+
+    Attributes:
+        unfit: Why the loss has no rule, once that was measured; "" before, and where it has one.
+    """
+
+    def __init__(self, labels: str, rule: GivenRule | None = None) -> None:
+        self._labels, self._user_rule = labels, rule
+        self._table: Loss | None = None
+        self.passes_items: Callable[[], bool] = lambda: False
+        """Whether the model's forward is passed ``num_items_in_batch``."""
+        self._fitting: tuple[str, ...] = ()
+        self._splits = 0
+        self._due = True
+        self.has_hooks = False
+        """Whether hooks of weights may make a gradient other than that of the table's loss."""
+        self.unfit = ""
+        self.is_given: bool = rule is not None
+        """Whether the user has passed it."""
+
+    def begin(self, table: Loss | None) -> None:
+        """A training begins, whose loss is ``table``'s."""
+        self._table = table
+        self._fitting, self._splits, self._due, self.unfit = (), 0, True, ""
+
+    @property
+    def name(self) -> str | None:
+        """One of ``RULES``, or "given" for a function of the user's; None while it is unknown."""
+        if self._user_rule is not None:
+            return self._user_rule if isinstance(self._user_rule, str) else "given"
+        if self._table is not None and not self.has_hooks:
+            return "sum" if self._table.takes_num_items and self.passes_items() else self._table.rule
+        return self._fitting[0] if self._fitting else None
+
+    @property
+    def in_evaluation(self) -> str | None:
+        """That of single batches, which ``num_items_in_batch`` counts alone if at all: of the table, or as given."""
+        return self._table.rule if self._table is not None else self.name if self.is_given else None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is given or of the table: then micro-batches of a window are weighted from the first step on."""
+        return self._user_rule is not None or (self._table is not None and not self.has_hooks)
+
+    @property
+    def trims(self) -> bool:
+        """Whether padding may be removed from micro-batches."""
+        return self._table is not None and self._table.trims and not self.has_hooks
+
+    def count(self, batch: Any, rule: str | None = None) -> Any:
+        """What the loss of ``batch`` is divided by: a number, or a tensor on the batch's device."""
+        rule = rule or self.name
+        if rule == "given" and callable(self._user_rule):
+            return _checked(self._user_rule(batch))
+        labels: Any = entries(batch).get(self._labels)
+        if rule in ("mean", None) or not hasattr(labels, "shape"):
+            return batch_size(batch)
+        if rule == "shifted_token_mean":
+            labels = batch["shift_labels"] if "shift_labels" in batch else labels[..., 1:]
+        counted: Any = labels != (PADDING if self._table is None else self._table.padding)
+        if self._table is not None and self._table.masked:
+            counted = counted & (batch["attention_mask"][..., -counted.shape[-1] :] != 0)
+        return counted.sum()
+
+    def share(self, part: Any, total: Any, rule: str | None = None) -> Any:
+        """The weight of ``part`` in what ``count`` returned of the ``whole``."""
+        if (rule or self.name) == "sum":
+            return 1.0
+        if isinstance(total, torch.Tensor):
+            total = total.clamp(min=1)
+        count = self.count(part, rule)
+        if isinstance(count, torch.Tensor):
+            count = count.double()  # a quotient of whole numbers has 32 bits
+        return count / (total if isinstance(total, torch.Tensor) else max(total, 1))
+
+    def is_due(self) -> bool:
+        """Whether a measured rule is to be measured again before the next split, as losses may change."""
+        self._splits += 1
+        rare = self._splits & (self._splits - 1)
+        due = self._due or len(self._fitting) != 1 or self._splits <= _CONFIRMED or not rare
+        self._due = False
+        return not self.is_certain and due
+
+    def ask_again(self) -> None:
+        """An epoch begins, with which losses may change."""
+        self._due = True
+
+    def take(self, fitting: tuple[str, ...], unfit: str = "") -> None:
+        """What a measurement came to."""
+        self._fitting, self.unfit = fitting, unfit
+
+
+def _checked(count: Any) -> Any:
+    """What a user's function returned; raises ``InvalidArgumentError`` unless it is a number."""
+    if isinstance(count, torch.Tensor) and count.numel() == 1:
+        return count.reshape(())
+    if hasattr(count, "__float__") and not isinstance(count, torch.Tensor):
+        return count
+    kind = f"a tensor of shape {tuple(count.shape)}" if isinstance(count, torch.Tensor) else type(count).__name__
+    raise InvalidArgumentError(f"rule returns {kind}", "return one number: what the loss of the batch divides by")
+
+
+def factor(weight: Any, loss: torch.Tensor) -> Any:
+    """A weight in the precision of the loss that it multiplies, 32 bits at least."""
+    if not isinstance(weight, torch.Tensor):
+        return weight
+    return weight.to(loss.dtype if loss.dtype == torch.float64 else torch.float32)
+
+
+def weighted(loss: Any, weight: Any) -> Any:
+    """The share of a loss in that of the whole; nothing of a part that counts nothing, whose mean may be NaN."""
+    if not isinstance(loss, torch.Tensor):
+        loss = torch.tensor(float(loss))
+    loss = loss.detach() if loss.requires_grad else loss
+    if not isinstance(weight, torch.Tensor):
+        return loss if weight == 1.0 else loss * weight
+    return torch.where(weight == 0, torch.zeros_like(loss), loss * factor(weight, loss))
+
+
+def knows_loss(model: Any) -> bool:
+    """Whether the table of losses has the loss of ``model``, which is whatever ``profile_model`` takes.
+
+    Modules are inspected, as a user's class may compute another loss; anything else is known by the class that
+    fine-tuning uses.
+    """
+    from ..predict.model_source import is_module, model_config
+
+    if is_module(model):
+        return loss_of(model) is not None
+    if isinstance(model, ModelProfile):
+        return known_architecture(model.class_name)
+    try:
+        _, _, class_name = model_config(model)
+    except AsrConfigError:
+        return False
+    return known_architecture(class_name)

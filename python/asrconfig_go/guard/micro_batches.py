@@ -1,0 +1,290 @@
+"""Micro-batches of a collated batch: limits on their size, and retries with smaller ones."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .._core import native
+from .._core.batches import Extent, batch_size, extent, own_lengths, pick, shallow, split
+from .._core.out_of_memory import classify, first_line, free_memory, note, without_frames
+from .._core.padding import least_length, trimmed
+from ..errors import InfeasiblePlanError
+from ..predict.memory_limits import cheapest
+from .training_report import GuardEvent
+
+if TYPE_CHECKING:
+    from .oom_snapshots import Predicted
+
+
+class Budget:
+    """At most ``samples`` a micro-batch, and once one has not fitted, at most a number of values of the model's input.
+
+    What a step needs grows with the padded batch, samples × length: half of a batch that failed is a limit that lets
+    short clips form larger micro-batches than long ones. The limit never grows again: nothing here knows why it
+    should. ``MemoryBudget`` does.
+    """
+
+    def __init__(self, samples: int | None = None, overhead_s: float | None = None) -> None:
+        self.samples = samples
+        self.overhead_s = overhead_s
+        """What a micro-batch costs besides its padded length, in seconds of audio; batches are then split wherever that
+        costs less. None: only batches that are too large, into as few micro-batches as can be."""
+        self.rate: float | None = None
+        """Units of length in a second of audio; None: the model's own."""
+        self.values: int | None = None
+        """The most values of a micro-batch."""
+        self.too_long: int | None = None
+        """Values of a single sample that did not fit."""
+        self.is_limited = samples is not None or overhead_s is not None
+        """Whether any batch may be too large, or cost less in several micro-batches."""
+        self.has_failed = False
+        """Whether a limit comes from a micro-batch that did not fit, in this training or the one that it resumes."""
+
+    def size(self, extent: Extent, limit: int) -> int:
+        """The samples of a micro-batch, 1 to ``limit``, whose longest one has this extent."""
+        size = min(limit, self.samples or limit)
+        return size if self.values is None else max(1, min(size, self.values // extent.values))
+
+    def shrink(self, extent: Extent, size: int) -> None:
+        """From now on no more than ``size`` samples of this extent: more did not fit."""
+        self.has_failed = self.is_limited = True
+        self.values = _least(self.values, size * extent.values)
+
+    def lower(self, samples: int | None, values: int | None) -> None:
+        """Limits that an earlier attempt came to, as far as they are below ours."""
+        before = self.samples
+        self.samples, self.values = _least(before, samples), _least(self.values, values)
+        if self.values is not None or self.samples != before:
+            self.has_failed = self.is_limited = True
+
+    def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
+        """The predicted memory of micro-batches of this shape; ``kind`` is train, evaluate or generate."""
+        return None
+
+    def step_done(self) -> None:
+        """An optimizer step has been taken."""
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    """The lower of two limits; either may be None."""
+    return min((value for value in (one, other) if value is not None), default=None)
+
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+STATISTICS_HINT = (
+    "freeze the part that holds them by asrconfig_go.plan.freeze, or pass split_batch_statistics=True, which allows "
+    "statistics of smaller micro-batches"
+)
+
+
+class CannotRetryError(Exception):
+    """Why a batch cannot be computed again; the error of memory is then raised as it is, with this sentence."""
+
+
+@dataclass
+class Piece:
+    """A micro-batch that is being computed."""
+
+    samples: int
+    extent: Extent
+    of_replacement: bool = False
+    """Made by the user's function from a clip that was too long."""
+    cannot_split: str = ""
+    """Why it cannot be made smaller, if it cannot."""
+    hint: str = ""
+    """What would let it be made smaller."""
+
+    @property
+    def is_one_clip(self) -> bool:
+        """Whether it is one clip of a batch of the loop's."""
+        return self.samples == 1 and not self.cannot_split and not self.of_replacement
+
+
+@dataclass
+class _Progress:
+    """What has happened in one step so far."""
+
+    place: str
+    budget: Budget
+    leave_out: Callable[[Piece], bool]
+    halvings: int = 0
+    maybes: int = 0
+    alone_again: bool = False
+    host_oom: bool = False
+
+
+class Attempts:
+    """Runs steps of one loop, with smaller micro-batches each time that one does not fit.
+
+    Attributes:
+        events: What did not fit, and what was done about it; grows.
+        running: What is being computed: a piece, or a function that returns it.
+    """
+
+    def __init__(
+        self,
+        max_halvings: int,
+        step_number: Callable[[], int],
+        ran_short: Callable[[Exception], bool] = lambda _: False,
+        snapshot: Callable[[str, Exception], str] = lambda *_: "",
+        on_lost_gpu: Callable[[Exception], str] = lambda _: "",
+    ) -> None:
+        self._max_halvings, self._step_number, self._ran_short = max_halvings, step_number, ran_short
+        self._snapshot, self._on_lost_gpu = snapshot, on_lost_gpu
+        self.events: list[GuardEvent] = []
+        self.running: Piece | Callable[[], Piece | None] | None = None
+
+    def piece(self) -> Piece | None:
+        """What is being computed, or was when it failed."""
+        return self.running() if callable(self.running) else self.running
+
+    def run(
+        self,
+        place: str,
+        budget: Budget,
+        first: Callable[[], Any],
+        again: Callable[[], Any],
+        leave_out: Callable[[Piece], bool] = lambda _: False,
+        other: Callable[[Exception], bool] = lambda _: False,
+    ) -> Any:
+        """What ``first`` returns, or else ``again``, each time after ``budget`` has shrunk.
+
+        One clip is retried as it is, as other memory may have been freed. ``leave_out`` may then take a clip that does
+        not fit alone out of the batch; ``other`` may resolve an error that is not of memory. Both return whether they
+        did.
+        """
+        attempt, progress, failed, raised_in = first, None, None, ""
+        while True:
+            self.running, began = None, time.perf_counter()
+            try:
+                return attempt()
+            except CannotRetryError as reason:
+                if failed is None:  # a step that was to be split from the start
+                    raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
+                if progress is not None and progress.maybes:
+                    self.explain(failed, classify(failed))
+                note(failed, f"the step was not computed again: {reason}")
+                note(failed, f"it ran out of memory in\n{raised_in}")
+                raise failed from None
+            except Exception as error:
+                progress = progress or _Progress(place, budget, leave_out)
+                proceed = self._decide(error, progress, self.piece(), other)
+                if proceed is None:
+                    raise
+                raised_in, failed = without_frames(error), error
+            # Outside of the except block: nothing holds the failed attempt any more.
+            free_memory()
+            proceed(time.perf_counter() - began)
+            attempt = again
+
+    def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0, snapshot: str = "") -> None:
+        """Add an event, and log it."""
+        self.events.append(GuardEvent(place, self._step_number(), before, after, text, lost_s, snapshot))
+        logger.warning("%s", self.events[-1])
+
+    def not_restored(self, paths: list[str]) -> None:
+        """A step was computed again, but for what cannot be put back; it is added to the step's newest event."""
+        event, step = self.events[-1] if self.events else None, self._step_number()
+        if event is None or event.global_step != step:
+            event = GuardEvent("training", step, 0, 0, "")
+        paths = list(dict.fromkeys(path for path in paths if path not in event.not_restored))
+        if not paths:
+            return
+        event = replace(event, not_restored=(*event.not_restored, *paths))
+        if self.events and self.events[-1].global_step == step:
+            self.events[-1] = event
+        logger.warning("recovered in step %d, but %s", step, event.lost)
+
+    def _decide(
+        self, error: Exception, progress: _Progress, piece: Piece | None, other: Callable[[Exception], bool]
+    ) -> Callable[[float], None] | None:
+        """How to continue after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
+        diagnosis, text = classify(error), first_line(error)
+        if diagnosis["class"] == "host_oom" and not progress.host_oom and self._ran_short(error):
+            progress.host_oom = True  # retried as it is: a smaller micro-batch does not help
+            return lambda _: None
+        if diagnosis["class"] == "other":
+            return (lambda _: None) if other(error) else None
+        saved = self._snapshot(progress.place, error)
+        if diagnosis["class"] not in ("gpu_oom", "maybe") or piece is None:
+            self.explain(error, diagnosis)
+            return None
+
+        def noted(place: str, after: int) -> Callable[[float], None]:
+            return lambda lost_s: self.note(place, piece.samples, after, text, lost_s, saved)
+
+        where = f"; memory snapshot in {saved}" if saved else ""
+        if piece.cannot_split and progress.alone_again:
+            raise InfeasiblePlanError(
+                f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}; its batch cannot be "
+                f"split: {piece.cannot_split}{where}",
+                "train with smaller batches and more accumulation" + (f", or {piece.hint}" if piece.hint else ""),
+            ) from error
+        if piece.cannot_split:
+            progress.alone_again = True
+            return noted(progress.place, piece.samples)
+        request = {"class": diagnosis["class"], "micro_batch": piece.samples, "retries": progress.halvings}
+        request |= {"maybe_retries": progress.maybes, "max_retries": self._max_halvings}
+        decided = native.call("recovery.next", request)
+        if decided["retry"]:
+            progress.budget.shrink(piece.extent, decided["micro_batch"])
+            progress.halvings, progress.maybes = decided["retries"], decided["maybe_retries"]
+            return noted(progress.place, decided["micro_batch"])
+        if diagnosis["class"] == "maybe":
+            note(error, decided["reason"])
+            return None
+        if piece.samples == 1 and not progress.alone_again:
+            progress.alone_again = True
+            return noted(progress.place, 1)
+        if piece.samples == 1 and progress.leave_out(piece):
+            return noted("skipped", 0)
+        raise InfeasiblePlanError(
+            f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}{where}", decided["reason"]
+        ) from error
+
+    def explain(self, error: Exception, diagnosis: dict[str, Any]) -> None:
+        """Add to an error that is raised what it means, and what was saved."""
+        if diagnosis["class"] == "poisoned":
+            note(error, "; ".join(filter(None, (diagnosis["advice"], self._on_lost_gpu(error)))))
+        elif diagnosis["class"] != "other":
+            note(error, diagnosis["advice"])
+
+
+Split = Callable[[Any, int], list[Any]]
+
+
+def is_split(n: int, clip_extent: Extent, budget: Budget) -> bool:
+    """Whether a batch of ``n`` samples is too large for one micro-batch, or may cost less in several."""
+    return budget.overhead_s is not None or budget.size(clip_extent, n) < n
+
+
+def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
+    """Micro-batches in order, with the batch's padding; copies, as a step may take entries out of them."""
+    n, clip_extent = batch_size(inputs), extent(inputs)
+    size = budget.size(clip_extent, n)
+    parts = (by or split)(inputs, size) if size < n else [shallow(inputs)]
+    for part in parts:
+        yield part, Piece(n if size >= n else batch_size(part), clip_extent)
+
+
+def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Piece]]:
+    """Micro-batches of clips of similar length, the longest first, without the padding that each does not need."""
+    from ..predict.worst_batch import per_second  # loads the trace
+
+    lengths = own_lengths(inputs)
+    if lengths is None:
+        yield from evenly(inputs, budget, None)
+        return
+    shortest, padded, width = least_length(model), extent(inputs).length, extent(inputs).width
+    lengths = [min(max(length, shortest), padded) for length in lengths]  # as they are computed
+    rate = budget.rate or per_second(inputs, model)
+    overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
+    for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):
+        # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
+        longest = lengths[rows[0]]
+        yield trimmed(pick(inputs, sorted(rows)), longest), Piece(len(rows), Extent(longest, width))

@@ -1,0 +1,119 @@
+"""The rows that a comparison of GPUs trains on: a dataset's, or made up from how many there are and how long."""
+
+from __future__ import annotations
+
+import inspect
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._core.checks import checked
+from .._core.defaults import MEAN_S, TOKENS
+from .._core.input_units import TOKENS_PER_SECOND, RowKind, audio_name
+from .._core.modules import bare
+from .._core.records import to_json
+from ..data.prepared_rows import examples_of
+from ..data.profile import DatasetProfile
+from ..errors import AsrConfigError, InvalidArgumentError
+from ..predict.model_source import ModelProfile, can_trace, model_config
+
+_Batches = Callable[[int, int, int], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """``data`` as ``timing.compare`` takes it, and the ``batches`` of a collator, if there is one."""
+
+    data: dict[str, Any]
+    batches: _Batches | None = None
+
+
+def read_rows(
+    dataset: Any,
+    model: Any,
+    collator: Any,
+    *,
+    hours: float | None,
+    mean_s: float | None,
+    max_s: float | None,
+    texts: int | None,
+    mean_tokens: int | None,
+    max_tokens: int | None,
+) -> ComparedRows:
+    """See ``compare_gpus``. Raises ``InvalidArgumentError`` where neither a dataset nor an amount is given."""
+    if isinstance(dataset, DatasetProfile):
+        return ComparedRows({"profile": to_json(dataset)})
+    if dataset is not None:
+        return _measured(dataset, model, collator)
+    if texts is not None:
+        return ComparedRows(_assumed_texts(texts, mean_tokens, max_tokens))
+    if hours is not None:
+        return ComparedRows(_assumed_clips(hours, mean_s, max_s, row_kind_of(model)))
+    raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, hours of audio, or a number of texts")
+
+
+def _measured(dataset: Any, model: Any, collator: Any) -> ComparedRows:
+    from ..data.scan import scan_audio
+
+    examples = examples_of(getattr(dataset, "source", dataset), collator, model)
+    scanned = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
+    durations = scanned.durations if scanned.unit is None and not scanned.profile.sampled else array("d")
+    return ComparedRows(
+        {"profile": to_json(scanned.profile)}, None if examples is None else examples.batches(durations)
+    )
+
+
+def _assumed_clips(hours: float, mean_s: float | None, max_s: float | None, kind: RowKind) -> dict[str, Any]:
+    mean_s = MEAN_S if mean_s is None else checked("mean_s", mean_s, float)
+    max_s = 3 * mean_s if max_s is None else max_s
+    for name, value in {"hours": hours, "mean_s": mean_s, "max_s": max_s}.items():
+        if not checked(name, value, float) > 0:
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give hours of audio, and seconds")
+    return _made_up(max(1, round(hours * 3600 / mean_s)), mean_s, max_s, kind)
+
+
+def _assumed_texts(texts: int, mean_tokens: int | None, max_tokens: int | None) -> dict[str, Any]:
+    longest = TOKENS if max_tokens is None else max_tokens
+    mean = longest if mean_tokens is None else mean_tokens
+    for name, value in {"texts": texts, "mean_tokens": mean, "max_tokens": longest}.items():
+        if checked(name, value, int) < 1:
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give how many texts, and tokens of each")
+    return _made_up(texts, mean / TOKENS_PER_SECOND, longest / TOKENS_PER_SECOND, "texts")
+
+
+def _made_up(rows: int, mean_s: float, max_s: float, kind: RowKind) -> dict[str, Any]:
+    return {"clips": rows, "mean_s": float(mean_s), "max_s": float(max_s), "row_kind": kind}
+
+
+def row_kind_of(model: Any) -> RowKind:
+    """``"texts"`` for a model whose ``forward`` takes tokens and nothing to hear, else ``"clips"``.
+
+    ``model`` is whatever ``profile_model`` takes. Known names are those of speech models.
+    """
+    kind = bare(model) if callable(getattr(model, "named_parameters", None)) else _class_of(model)
+    if not hasattr(kind, "forward"):
+        return "clips"
+    names = [*inspect.signature(kind.forward).parameters, *_settings(model)]
+    return "texts" if "input_ids" in names and audio_name(names) is None else "clips"
+
+
+def _class_of(model: Any) -> Any:
+    """The class for fine-tuning ``model``, a config; None where it is unknown or not needed."""
+    named = isinstance(model, str) and not Path(model).is_dir()
+    if model is None or named or isinstance(model, ModelProfile) or callable(model) or not can_trace():
+        return None
+    try:
+        class_name = model_config(model)[2]
+    except AsrConfigError:
+        return None
+    import transformers
+
+    return getattr(transformers, class_name, None)
+
+
+def _settings(model: Any) -> list[str]:
+    """The names in a model's config: audio that comes as tokens shows nowhere else."""
+    config = getattr(model, "config", model)
+    return list(config) if isinstance(config, dict) else list(getattr(config, "__dict__", ()))

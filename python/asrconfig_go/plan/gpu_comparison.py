@@ -1,0 +1,320 @@
+"""Memory, time, cost and energy of a training on other GPUs, without a GPU.
+
+Times are estimates: each is a ``Range``, and docs/timing.md says what it rests on.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from .._core import native
+from .._core.checks import LengthHandling, Optimizer, Precision, check_keywords, checked
+from .._core.defaults import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
+from .._core.files import read_json
+from .._core.records import from_json, to_json
+from .._core.transformers_features import can_offload_checkpoints, has_any_depth
+from ..errors import AsrConfigError, InvalidArgumentError, LibraryError
+from ..guard.loss_rule import knows_loss
+from ..predict.hardware import GPU, HardwareProfile, free_shared_memory, known_kernel_profiles, read_kernel_profile
+from ..predict.model_profile import profile_model
+from ..predict.model_source import ModelProfile, can_trace
+from .compared_rows import read_rows
+from .comparison_records import Comparison, Price, StepCalibration
+from .plan_options import EvaluationOptions, EvaluationSettings
+from .step_calibration import known_calibrations
+
+if TYPE_CHECKING:
+    from array import array
+
+    from typing_extensions import Unpack
+
+    from ..predict.memory_model import MemoryModel
+
+
+_ROUNDS = 12  # at most this many settings are traced for a GPU: those of a plan, for each form of an optimizer
+Prices = Mapping[str, float] | str | os.PathLike[str]
+
+
+def compare_gpus(
+    model: Any,
+    dataset: Any = None,
+    *,
+    gpus: Sequence[str] | None = None,
+    hours: float | None = None,
+    mean_s: float | None = None,
+    max_s: float | None = None,
+    texts: int | None = None,
+    mean_tokens: int | None = None,
+    max_tokens: int | None = None,
+    prices: Prices | None = None,
+    freeze_feature_encoder: bool = False,
+    trace: bool | None = None,
+    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+    collator: Callable[[list[Any]], Any] | None = None,
+    **options: Unpack[CompareSettings],
+) -> Comparison:
+    """Plan one training on each of ``gpus``, and return its memory, time and cost there.
+
+    Each row is what ``create_optimal_config`` plans for that GPU, from a recorded step, which is kept for all later
+    questions; of known models recordings come with the package. ``trace`` and ``batch_fn`` are those of
+    ``ASRConfigManager.plan``; ``collator``, the Trainer's, makes the batches of rows of ``dataset``.
+
+    ``model``: a known name, a folder with ``config.json``, a transformers config, or a live module.
+    ``dataset``: a ``DatasetProfile``, or what ``scan_audio`` takes; without one ``hours`` of audio in clips of
+    ``mean_s`` seconds on average (8) and ``max_s`` at most (3 times that) are assumed; of a model of text, so many
+    ``texts`` of ``max_tokens`` at most (128) and ``mean_tokens`` on average (as many: all are padded). ``gpus``: names
+    of the catalogue such as ``"T4"`` and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by
+    name, or a JSON file of them; they replace those of the built-in table. ``options`` are the fields of
+    ``CompareOptions``.
+
+    Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model of which no step is recorded
+    or can be, and ``InvalidArgumentError`` for values out of range.
+
+    >>> found = compare_gpus("wav2vec2-base", hours=10, mean_s=5, max_s=20, gpus=["T4", "L4"])
+    >>> found.cheapest.gpu, found.fastest.gpu
+    ('T4', 'L4')
+    """
+    counted = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
+    rows = read_rows(
+        dataset, model, collator,
+        hours=hours, mean_s=mean_s, max_s=max_s, texts=texts, mean_tokens=mean_tokens, max_tokens=max_tokens,
+    )  # fmt: skip
+    batches = rows.batches if batch_fn is None else batch_fn
+    traced = TracedModel(model, freeze_feature_encoder, trace, batches, options.get("lora_rank", 0))
+    return compare_described(
+        counted, traced, rows.data, gpus=gpus, prices=prices,
+        measured={"loss_unknown": not knows_loss(model)}, **options,
+    )  # fmt: skip
+
+
+class CompareSettings(EvaluationSettings, total=False):
+    """What ``compare_gpus`` takes of ``CompareOptions`` by keyword."""
+
+    target_batch_size: int
+    epochs: float
+    precision: Precision | None
+    optimizer: Optimizer
+    lora_rank: int
+    length_handling: LengthHandling | None
+    safety_margin: float
+    loader_rate: float | None
+    workers: int | None
+    calibrations: Mapping[str, StepCalibration] | None
+    gpu_profile: str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True)
+class CompareOptions(EvaluationOptions):
+    """How the training is to run; how it is evaluated, as in ``EvaluationOptions``.
+
+    ``target_batch_size``: clips per optimizer step; ``precision`` None takes what suits each card; ``optimizer`` the
+    Trainer's name; ``lora_rank`` above 0 trains adapters. ``length_handling``: the order of clips, None for the
+    planner's choice. ``safety_margin``: share of GPU memory to use, 0.70 to 0.95. ``loader_rate``: seconds of audio
+    that one of ``workers`` prepares per second, None assumes it; ``workers`` of each GPU, None for 4
+    (``manager.what_if``: as many as this machine's cores allow).
+    ``calibrations``: by GPU, from ``estimate_step_time`` with measured steps; None takes what earlier trainings here
+    measured of the model (see ``find_step_calibration``), an empty mapping none. ``gpu_profile``: a table of kernels
+    that ``asrconfig profile-gpu`` measured, for its card; the others take those of the cache folder.
+    """
+
+    target_batch_size: int = TARGET_BATCH_SIZE
+    epochs: float = EPOCHS
+    precision: Precision | None = None
+    optimizer: Optimizer = OPTIMIZER
+    lora_rank: int = 0
+    length_handling: LengthHandling | None = None
+    safety_margin: float = SAFETY_MARGIN
+    loader_rate: float | None = None
+    workers: int | None = None
+    calibrations: Mapping[str, StepCalibration] | None = None
+    gpu_profile: str | os.PathLike[str] | None = None
+
+    def request(self) -> dict[str, Any]:
+        """The request to the library; raises ``InvalidArgumentError`` for a value of the wrong type."""
+        hints = get_type_hints(type(self))
+        calibrations = checked("calibrations", self.calibrations, hints["calibrations"]) or {}
+        for name, calibration in calibrations.items():
+            checked(f"calibrations[{name!r}]", calibration, StepCalibration)
+        request: dict[str, Any] = {"calibrations": {name: to_json(c) for name, c in calibrations.items()}}
+        for field in fields(self):
+            if field.name not in ("calibrations", "gpu_profile"):
+                value = checked(field.name, getattr(self, field.name), hints[field.name])
+                request |= {} if value is None else {field.name: value}
+        for name in ("target_batch_size", "epochs", "safety_margin"):
+            if not request[name]:  # zero would mean the default in the library
+                raise InvalidArgumentError(f"{name} = {request[name]!r} is too small", "give a number above 0")
+        return request
+
+
+@dataclass(frozen=True)
+class TracedModel:
+    """What to trace, and how: ``trace`` and ``batch_fn`` as for ``compare_gpus``."""
+
+    model: Any
+    freeze: bool
+    trace: bool | None = None
+    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
+    lora_rank: int = 0
+
+    @property
+    def records(self) -> bool:
+        """Whether a training step is recorded where no recording is known."""
+        return self.trace is not False and can_trace()
+
+    def compare(self, request: dict[str, Any], durations: array[float] | None) -> dict[str, Any]:
+        """The comparison as a JSON object, after tracing what it asks for.
+
+        Cards with the same kernels share a recording. Raises ``UnsupportedError`` for a model that cannot be
+        traced.
+        """
+        attached = b"" if durations is None else durations.tobytes()
+        traced: list[list[dict[str, Any]]] = []
+        opened: dict[Any, MemoryModel] = {}
+        for _ in range(_ROUNDS):
+            answer = native.call("timing.compare", {**request, "traced": traced}, attached)
+            if answer["wanted"] is None:
+                return dict(answer["comparison"])
+            machines = answer["wanted"]["machines"]
+            traced = traced or [[] for _ in machines]
+            for answers, machine in zip(traced, machines, strict=True):
+                if machine["trace"] is not None:
+                    seconds = durations or answer["wanted"]["seconds"]
+                    answers.append(self._traced(machine, seconds, opened, required=not answers))
+        raise LibraryError(
+            f"more than {_ROUNDS} settings of one GPU were to be traced", "please report this as a defect"
+        )
+
+    def _traced(
+        self, machine: dict[str, Any], durations: Sequence[float], opened: dict[Any, MemoryModel], required: bool
+    ) -> dict[str, Any]:
+        from .planner import Tracer
+        from .traced_answers import Wanted
+
+        tracer = Tracer(
+            self.model, gpu=machine["gpu"], freeze=self.freeze, progress=False, opened=opened,
+            record=self.trace if self.records else False, batch_fn=self.batch_fn if self.records else None,
+            lora_rank=self.lora_rank,
+        )  # fmt: skip
+        wanted = Wanted(**machine["trace"])
+        try:
+            return tracer.trace(wanted, durations)
+        except AsrConfigError as error:
+            if required:
+                raise
+            return wanted.refused(error, max(durations))
+
+
+def compare_described(
+    model: ModelProfile,
+    traced: TracedModel,
+    data: dict[str, Any],
+    *,
+    gpus: Sequence[str] | None = None,
+    prices: Prices | None = None,
+    measured: Mapping[str, Any] | None = None,
+    durations: array[float] | None = None,
+    **options: Unpack[CompareSettings],
+) -> Comparison:
+    """``compare_gpus`` for a model that was counted, and how it is traced.
+
+    ``data``: the rows, as ``timing.compare`` takes them; ``durations``: seconds of every clip of a profile.
+    ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names.
+    """
+    check_keywords(options, CompareSettings.__annotations__, "compare_gpus")
+    settings = CompareOptions(**options)
+    kernels = known_kernel_profiles()
+    trained = known_calibrations(model, settings.precision, settings.lora_rank) if settings.calibrations is None else {}
+    if settings.gpu_profile is not None:  # which earlier trainings do not stand in the way of
+        named = read_kernel_profile(settings.gpu_profile)
+        kernels.insert(0, named)
+        trained.pop(HardwareProfile.detect(named["gpu"]).gpu_name, None)
+    if settings.calibrations is None:
+        settings = replace(settings, calibrations=trained)
+    request = {**settings.request(), "kernel_profiles": kernels}
+    records = traced.records
+    request |= {"any_depth": records and has_any_depth(), "can_offload": records and can_offload_checkpoints()}
+    request |= {"model": to_json(model), "gpus": _names(gpus), "prices": _prices(prices), "data": data}
+    request = {**(measured or {}), **request}
+    return from_json(Comparison, traced.compare(request, durations))
+
+
+def gpu_prices() -> tuple[Price, ...]:
+    """The built-in prices, each with its date and source.
+
+    >>> {price.gpu: price.usd_per_hour for price in gpu_prices()}["T4"]
+    0.2
+    """
+    return tuple(from_json(Price, row) for row in native.call("timing.prices"))
+
+
+def price_of(gpu: GPU) -> float | None:
+    """Dollars per hour of a GPU, by the built-in table; None where it has none."""
+    from ..predict.hardware import catalogue
+
+    for entry in catalogue():
+        sizes = (entry["memory_total_bytes"], *(entry["other_memory_bytes"] or ()))
+        if gpu.name in entry["driver_names"] and gpu.memory_total_bytes in sizes:
+            return next((price.usd_per_hour for price in gpu_prices() if price.gpu == entry["key"]), None)
+    return None
+
+
+def measured_values(
+    hardware: HardwareProfile, model: ModelProfile, precision: Precision | None, lora_rank: int, own_kernels: bool
+) -> dict[str, Any]:
+    """The planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
+
+    With ``own_kernels``, a table of kernels that the user names, other measurements of the GPU do not count.
+    """
+    values: dict[str, Any] = {
+        "disk_free_bytes": shutil.disk_usage(Path.cwd()).free, "shm_free_bytes": free_shared_memory()
+    }  # fmt: skip
+    if not hardware.gpus:
+        return values
+    values["kernel_profiles"] = known_kernel_profiles()
+    if not own_kernels:
+        calibration = known_calibrations(model, precision, lora_rank).get(hardware.gpus[0].name)
+        values |= {} if calibration is None else {"calibration": to_json(calibration)}
+    price = price_of(hardware.gpus[0])
+    return values if price is None else {**values, "price_usd_hour": price}
+
+
+def _names(gpus: Sequence[str] | None) -> list[str]:
+    if gpus is None:
+        return []
+    names = [gpus] if isinstance(gpus, str) or not hasattr(gpus, "__iter__") else list(gpus)
+    if not names:
+        raise InvalidArgumentError("no GPU to compare", 'name some, such as gpus=["T4", "L4"], or leave it out for all')
+    return [checked("gpus", name, str) for name in names]
+
+
+def _prices(prices: Prices | None) -> dict[str, float]:
+    """Dollars per hour by card, from a mapping or a JSON file: an object, or rows as the built-in table has them."""
+    if prices is None:
+        return {}
+    if isinstance(prices, str | os.PathLike):
+        return _price_file(Path(prices))
+    if not isinstance(prices, Mapping):
+        raise InvalidArgumentError(
+            f"prices = {prices!r} are not prices", 'pass {"T4": 0.35, "L4": 0.7}, or a JSON file'
+        )
+    for name, hour in prices.items():
+        number = isinstance(hour, int | float) and not isinstance(hour, bool)
+        if not number or not math.isfinite(hour) or hour < 0:
+            raise InvalidArgumentError(f"the price of {name} is {hour!r}", "give dollars per hour and GPU")
+    return {str(name): float(hour) for name, hour in prices.items()}
+
+
+def _price_file(path: Path) -> dict[str, float]:
+    hint = 'write {"T4": 0.35, "L4": 0.7}, dollars per hour and GPU'
+    content = read_json(path, "prices", hint)
+    try:
+        rows = {row["gpu"]: row["usd_per_hour"] for row in content} if isinstance(content, list) else dict(content)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidArgumentError(f"{path} holds no prices: {error}", hint) from error
+    return _prices(rows)

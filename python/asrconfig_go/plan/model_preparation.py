@@ -1,0 +1,199 @@
+"""A model as planned: checkpointing, attention, the frozen feature encoder. Weights and random numbers stay.
+
+``apply`` sets the other settings that the Trainer does not set, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from .._core.modules import bare, checkpointing_depth, lora_rank, offloads_checkpoints
+from .._core.transformers_features import checkpoint_options
+from ..errors import InvalidArgumentError
+from .environment import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report, set_backends, set_environment
+from .plan_record import PlanRecord
+from .training_arguments import UnsupportedSettingWarning
+
+# What older versions do instead, by transformers' names: the plan's name, its value there, and the consequence.
+_LACKING = {
+    "every_n_layers": (
+        "every_n_layers", "1", "this transformers checkpoints every layer: a step takes longer, and less memory"
+    ),
+    "offload": (
+        "offload_checkpoints", "False",
+        "this transformers keeps checkpoints on the GPU: a step takes more memory than planned",
+    ),
+}  # fmt: skip
+# transformers 5 renames it; both are there for a while, and the older name then warns.
+_CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
+
+
+def prepare_model(model: Any, config: PlanRecord) -> Applied:
+    """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
+
+    Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on, of each n-th
+    layer or off, what it saves on the GPU or the host, and no key-value cache with it; ``attn_implementation``;
+    ``freeze_feature_encoder``. Models in torch.compile's or PEFT's wrappers are found inside. What the model's
+    class does not support is left unchanged and reported by an ``UnsupportedSettingWarning``. Weights, their
+    training state (but for what is frozen) and random numbers stay.
+
+    Call it before the model is wrapped for several processes. Raises ``InvalidArgumentError`` for other objects.
+
+    >>> from asrconfig_go.recipe.model_building import small_model
+    >>> config, _ = create_optimal_config(CLIPS, "wav2vec2-base", gpu="T4", trace=False, verbose=False)
+    >>> config.freeze_feature_encoder = True
+    >>> model = small_model(tokens=12, seed=0)
+    >>> applied = prepare_model(model, config)
+    >>> any(p.requires_grad for p in model.wav2vec2.feature_extractor.parameters())
+    False
+    """
+    return report(settings_of_model(model, config), stacklevel=2)
+
+
+def apply(config: PlanRecord, model: Any, environment: bool, backends: bool, stacklevel: int) -> Applied:
+    """See ``TrainingConfig.apply``. The environment first: it counts only before CUDA starts."""
+    settings: list[AppliedSetting] = []
+    if environment:
+        settings += set_environment(config)
+    if backends:
+        settings += set_backends(config)
+    if model is not None:
+        settings += settings_of_model(model, config)
+    return report(settings, stacklevel + 1)
+
+
+def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
+    """``prepare_model`` without its warnings."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.nn.parallel.DistributedDataParallel):
+        raise InvalidArgumentError(
+            f"cannot prepare a {type(model).__name__}", "pass the torch module, before DistributedDataParallel"
+        )
+    inside = bare(model)
+    return [
+        *_adapters(model, config), *_checkpointing(inside, config), *_attention(inside, config),
+        *_feature_encoder(inside, config),
+    ]  # fmt: skip
+
+
+def _adapters(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+    # Adapters wrap the model, so they cannot be added in place.
+    if config.lora_rank:
+        rank = lora_rank(getattr(model, "_orig_mod", model))
+        reason = f"make them first: model = add_lora(model, {config.lora_rank})"
+        setting = AppliedSetting("model", "lora_rank", str(rank), KEPT, "the model has adapters")
+        yield setting if rank else _refused("lora_rank", "no adapters", reason)
+
+
+def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+    wanted, name = config.gradient_checkpointing, "gradient_checkpointing"
+    enable, disable = _checkpointing_method(model, "enable"), _checkpointing_method(model, "disable")
+    now, kind = _checkpointing_now(model), type(model).__name__
+    depth, offload = config.every_n_layers, config.offload_checkpoints
+    planned = _words(depth, offload)
+    if not wanted:
+        if now != "off" and disable is not None:
+            disable()
+            yield AppliedSetting("model", name, "off", DONE, f"was {now}")
+    elif now == planned:
+        yield AppliedSetting("model", name, now, KEPT, "is so already")
+        yield from _no_cache(model)
+    elif enable is None or not getattr(model, "supports_gradient_checkpointing", True):
+        yield _refused(name, now, f"{kind} does not support it; a step takes more memory than planned")
+    else:
+        wished, parameters = checkpoint_options(depth, offload), inspect.signature(enable).parameters
+        enable({"use_reentrant": False}, **{option: value for option, value in wished.items() if option in parameters})
+        if wished.keys() <= parameters.keys():
+            yield AppliedSetting("model", name, planned, DONE, f"was {now}")
+        yield from (_refused(*_LACKING[option]) for option in wished if option not in parameters)
+        yield from _no_cache(model)
+
+
+def _checkpointing_method(model: Any, verb: str) -> Any:
+    return next((getattr(model, f"{n}_{verb}") for n in _CHECKPOINTING if hasattr(model, f"{n}_{verb}")), None)
+
+
+def _checkpointing_now(model: Any) -> str:
+    on = [module for module in model.modules() if getattr(module, "gradient_checkpointing", False) is True]
+    functions = [getattr(module, "_gradient_checkpointing_func", None) for module in on]
+    if not on:
+        return "off"
+    not_reentrant = all(getattr(f, "keywords", {}).get("use_reentrant") is False for f in functions)
+    return _words(checkpointing_depth(model) or 1, offloads_checkpoints(model)) if not_reentrant else "reentrant"
+
+
+def _words(depth: int, offload: bool) -> str:
+    layers = "on" if depth == 1 else f"one of {depth} layers"
+    return f"{layers}, {'offloaded, ' if offload else ''}not reentrant"
+
+
+def _no_cache(model: Any) -> Iterator[AppliedSetting]:
+    # A key-value cache is useless in training, and checkpointing would compute it twice.
+    configs = [c for c in _configs(model) if getattr(c, "use_cache", None) is True]
+    for config in configs:
+        config.use_cache = False
+    if configs:
+        reason = "set it to True again for generation without generation_config"
+        yield AppliedSetting("model", "config.use_cache", "False", DONE, reason)
+
+
+def _configs(model: Any) -> list[Any]:
+    configs = (getattr(module, "config", None) for module in model.modules())
+    return list({id(config): config for config in configs if config is not None}.values())
+
+
+def _attention(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+    wanted, name = config.attn_implementation, "attn_implementation"
+    now = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    change = getattr(model, "set_attn_implementation", None)
+    if not wanted:
+        return
+    if now == wanted:
+        yield AppliedSetting("model", name, wanted, KEPT, "is so already")
+    elif change is None:  # the layers' classes were chosen when they were built: changing the config has no effect
+        load = f"load the model with from_pretrained(…, attn_implementation={wanted!r})"
+        yield _refused(name, str(now), f"this transformers cannot change it in a model that is built: {load}")
+    elif problem := _changed(model, change, wanted):
+        yield _refused(name, str(now), f"{type(model).__name__} stays with {now}: {problem}")
+    else:
+        yield AppliedSetting("model", name, wanted, DONE)
+
+
+def _changed(model: Any, change: Any, wanted: str) -> str:
+    """Change the attention; returns why that failed, after undoing it."""
+    before = [(c, c._attn_implementation) for c in _configs(model) if hasattr(c, "_attn_implementation")]
+    problem = ""
+    try:
+        change(wanted)
+    except (ValueError, ImportError, NotImplementedError) as error:
+        problem = str(error).splitlines()[0]
+    if model.config._attn_implementation != wanted:
+        problem = problem or f"it has no {wanted!r} attention"
+    if problem:
+        for config, value in before:
+            if config._attn_implementation != value:
+                config._attn_implementation = value
+    return problem
+
+
+def _feature_encoder(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+    if not config.freeze_feature_encoder:
+        return
+    name = "freeze_feature_encoder"
+    freeze = getattr(model, name, None) or getattr(model, "freeze_feature_extractor", None)
+    if freeze is None:
+        yield _refused(name, "not frozen", f"{type(model).__name__} has no convolutional feature encoder to freeze")
+        return
+    before = sum(p.requires_grad for p in model.parameters())
+    freeze()
+    frozen = before - sum(p.requires_grad for p in model.parameters())
+    yield AppliedSetting(
+        "model", name, "frozen", DONE if frozen else KEPT, f"{frozen} tensors" if frozen else "is so already"
+    )
+
+
+def _refused(name: str, value: str, reason: str) -> AppliedSetting:
+    return AppliedSetting("model", name, value, NOT_DONE, reason, UnsupportedSettingWarning)

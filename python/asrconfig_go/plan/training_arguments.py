@@ -1,0 +1,413 @@
+"""A planned configuration as ``transformers.TrainingArguments`` of the installed version, 4.46 or newer.
+
+What a version knows is read from the fields of its TrainingArguments, never from its version string. A planned setting
+that the installed version does not know, or that this machine cannot do, is left at the Trainer's default and reported
+by one ``UnsupportedSettingWarning``; nothing is dropped silently.
+
+docs/reference/settings.md says where the settings go that are not the Trainer's matter.
+``report_to`` is left at the Trainer's default, which is every installed reporter in transformers 4 and none in 5: pass
+``report_to="tensorboard"`` to see the memory curves of ``AdaptiveMemoryCallback``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._core.checks import nearest
+from .._core.modules import bare
+from .._core.records import json_fields
+from .._core.transformers_features import LAYER_DROPS, can_offload_checkpoints, checkpoint_options, has_any_depth
+from ..errors import InvalidArgumentError, UnsupportedError
+from .plan_record import PREDICTED_FOR, PlanRecord, checked_setting
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+
+# Families of which tests know that a training step with neither of the two causes below reaches every parameter.
+_WHOLE = ("wav2vec2", "wav2vec2-bert", "hubert", "wavlm", "whisper")
+_HEADS = ("ForCTC", "ForConditionalGeneration")
+
+
+def find_unused_parameters(model: Any = None) -> bool:
+    """``ddp_find_unused_parameters``: False where it is certain that there are none, and True without a model.
+
+    Looking for them walks the graph once more in every step. Not looking ends a training with layer drop by an error in
+    its second step, and that is the Trainer's own choice with gradient checkpointing (made for the reentrant kind).
+    """
+    return model is None or leaves_parameters_unused(model) is not False
+
+
+def leaves_parameters_unused(model: Any) -> bool | None:
+    """Whether steps of ``model`` leave trained parameters without a gradient; None where that is not certain.
+
+    So does layer drop, which skips whole layers, and SpecAugment's ``masked_spec_embed`` where nothing is masked over
+    time.
+    """
+    inside = bare(model)
+    if _drops_layers(inside) or _has_idle_mask(inside):
+        return True
+    cls, kind = type(inside), getattr(getattr(inside, "config", None), "model_type", None)
+    tested = cls.__module__.startswith("transformers.") and kind in _WHOLE and cls.__name__.endswith(_HEADS)
+    return False if tested else None
+
+
+def _drops_layers(model: Any) -> bool:
+    config = getattr(model, "config", None)
+    rates = [getattr(config, name, None) for name in LAYER_DROPS]
+    rates += [getattr(module, "layerdrop", None) for module in model.modules()]
+    return any(isinstance(value, int | float) and value > 0 for value in rates)
+
+
+def _has_idle_mask(model: Any) -> bool:
+    config = getattr(model, "config", None)
+    masks = getattr(config, "apply_spec_augment", True) and getattr(config, "mask_time_prob", 0) > 0
+    return not masks and any(
+        p.requires_grad for name, p in model.named_parameters() if name.endswith("masked_spec_embed")
+    )
+
+
+class UnsupportedSettingWarning(UserWarning):
+    """A planned setting that the installed transformers or this machine does not support, and what is used instead."""
+
+
+# Settings with the same name and meaning in TrainingArguments.
+_SAME_NAME = (
+    "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "learning_rate",
+    "num_train_epochs", "weight_decay", "max_grad_norm", "seed", "fp16", "bf16", "tf32", "torch_compile",
+    "dataloader_num_workers", "dataloader_pin_memory",
+)  # fmt: skip
+
+# Of overrides by transformers' names, the fields of a plan that others follow or that predictions are for.
+_FIELDS = {name: name for name in _SAME_NAME if name in PREDICTED_FOR or name == "learning_rate"} | {
+    "optim": "optimizer",
+    "gradient_checkpointing": "gradient_checkpointing",
+    "activation_checkpointing": "gradient_checkpointing",
+}
+_OF_A_STEP = {"per_device_train_batch_size", "gradient_accumulation_steps"}
+REPORTED = "_asrconfig_reported"
+"""The attribute of arguments that holds which planned settings are not in them: unsupported ones, and overridden."""
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _group_by_length(strategy: Any) -> bool:
+    if strategy not in ("group_by_length", "random"):
+        raise InvalidArgumentError(
+            f"train_sampling_strategy = {strategy!r} is not known to the installed transformers",
+            'it knows "random" and "group_by_length"',
+        )
+    return bool(strategy == "group_by_length")
+
+
+def _fraction_of_steps(ratio: Any) -> float:
+    """A ratio as ``warmup_steps``, where numbers under 1 are a share of all steps and 1 would be a single step."""
+    return min(float(ratio), math.nextafter(1.0, 0.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rename:
+    """A TrainingArguments field under its older and its newer name, with the value's form in either.
+
+    The newer name is used wherever it exists, the older one where only that does. ``to_old`` is None where the older
+    name cannot stand for the newer one.
+    """
+
+    old: str
+    new: str
+    to_new: Callable[[Any], Any] = _identity
+    to_old: Callable[[Any], Any] | None = _identity
+
+
+_RENAMES = (
+    _Rename("evaluation_strategy", "eval_strategy"),
+    _Rename("gradient_checkpointing", "activation_checkpointing"),
+    _Rename("gradient_checkpointing_kwargs", "activation_checkpointing_kwargs"),
+    _Rename(
+        "group_by_length", "train_sampling_strategy", lambda on: "group_by_length" if on else "random", _group_by_length
+    ),
+    _Rename("warmup_ratio", "warmup_steps", _fraction_of_steps, None),
+    _Rename("no_cuda", "use_cpu"),
+    _Rename("per_gpu_train_batch_size", "per_device_train_batch_size", to_old=None),
+    _Rename("per_gpu_eval_batch_size", "per_device_eval_batch_size", to_old=None),
+    _Rename("push_to_hub_token", "hub_token"),
+    _Rename("push_to_hub_model_id", "hub_model_id"),
+)
+
+_REMOVED_HINTS = {
+    "logging_dir": "the installed transformers takes it from the environment variable TENSORBOARD_LOGGING_DIR",
+    "tokenizer": "pass the processor to the Trainer, as processing_class",
+}
+
+
+def build(
+    config: PlanRecord,
+    output_dir: str | os.PathLike[str],
+    overrides: dict[str, Any],
+    arguments_class: type[TrainingArguments] | None = None,
+    model: Any = None,
+) -> TrainingArguments:
+    """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan.
+
+    Overrides that only ``Seq2SeqTrainingArguments`` knows, as ``predict_with_generate``, choose that class.
+    ``overrides`` are TrainingArguments' own names, older and newer ones, and win over the plan. A name that the
+    installed version does not know raises ``InvalidArgumentError`` with the nearest known one. Without transformers
+    ``UnsupportedError`` is raised. Settings that cannot be had are reported by ``UnsupportedSettingWarning``.
+    """
+    fields = _Fields(arguments_class or _class_for(overrides))
+    chosen = fields.resolve(overrides)
+    overridden = _override(config, chosen)
+    planned = _planned(config, fields, chosen, model)
+    wanted = set(planned)
+    _leave_unsupported(config, planned, chosen)
+    _copy_without_blocking(planned, chosen)
+    _report_grouping(config, planned)
+    arguments = fields.cls(output_dir=os.fspath(output_dir), **{**planned, **chosen})
+    _report_device_count(config, arguments)
+    object.__setattr__(arguments, REPORTED, (sorted(wanted - planned.keys()), sorted(overridden)))
+    return arguments
+
+
+def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
+    """Add the followers of overridden fields to ``chosen``, and warn of what no longer holds; returns these fields."""
+    changes = {field: chosen[name] for name, field in _FIELDS.items() if chosen.get(name) is not None}
+    for field in _OF_A_STEP & changes.keys():
+        changes[field] = checked_setting(field, changes[field])
+    overrides = config.overrides
+    followed = overrides.followers(config, changes)
+    overrides.warn(config, changes, followed, stacklevel=4)
+    chosen.update(followed)
+    return {*changes, *followed}
+
+
+def named(settings: Mapping[str, Any], arguments_class: Any = None) -> dict[str, Any]:
+    """Settings by older or newer names of TrainingArguments under those of the installed version.
+
+    Raises ``InvalidArgumentError`` for a name that it does not know, ``UnsupportedError`` without transformers.
+    """
+    return _Fields(arguments_class or default_class()).resolve(dict(settings))
+
+
+def arguments_of(
+    settings: Mapping[str, Any], output_dir: str | os.PathLike[str], arguments_class: Any = None
+) -> TrainingArguments:
+    """``arguments_class`` (default ``transformers.TrainingArguments``) from settings alone, without a plan."""
+    fields = _Fields(arguments_class or default_class())
+    return fields.cls(output_dir=os.fspath(output_dir), **fields.resolve(dict(settings)))
+
+
+def _class_for(overrides: Mapping[str, Any]) -> Any:
+    """The class that knows all of these names: that of a ``Seq2SeqTrainer`` where the usual one does not."""
+    usual = default_class()
+    from transformers import Seq2SeqTrainingArguments
+
+    own, others = ({f.name for f in dataclasses.fields(cls)} for cls in (Seq2SeqTrainingArguments, usual))
+    return Seq2SeqTrainingArguments if (own - others) & set(overrides) else usual
+
+
+def default_class() -> Any:
+    """``transformers.TrainingArguments``; raises ``UnsupportedError`` without transformers."""
+    try:
+        from transformers import TrainingArguments
+    except ImportError as error:
+        raise UnsupportedError(
+            f"building TrainingArguments needs transformers, torch and accelerate: {error}",
+            "pip install transformers torch accelerate",
+        ) from error
+    return TrainingArguments
+
+
+class _Fields:
+    def __init__(self, cls: type[TrainingArguments]) -> None:
+        self.cls: Any = cls
+        self.types = {field.name: str(field.type) for field in dataclasses.fields(self.cls) if field.init}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.types
+
+    def has_warmup_ratio(self, name: str) -> bool:
+        """Whether ``name`` is warmup_ratio and still means something.
+
+        ``warmup_steps`` has always been there; since it takes fractions, the ratio is deprecated or gone.
+        """
+        return name == "warmup_ratio" and name in self and "float" not in self.types["warmup_steps"]
+
+    def resolve(self, overrides: dict[str, Any]) -> dict[str, Any]:
+        """The overrides under names and in forms that this class knows."""
+        resolved: dict[str, Any] = {}
+        for passed_name, value in overrides.items():
+            name, value = self.translate(passed_name, value)
+            if name == "output_dir":
+                raise InvalidArgumentError("output_dir is given twice", "pass it once, as the first argument")
+            if name in resolved:
+                raise InvalidArgumentError(f"{name!r} is given twice, once as {passed_name!r}", "keep one of the two")
+            resolved[name] = value
+        return resolved
+
+    def translate(self, name: str, value: Any) -> tuple[str, Any]:
+        """One setting under the newest name that this class knows, else ``InvalidArgumentError``."""
+        for rename in _RENAMES:
+            if name == rename.old and rename.new in self and not self.has_warmup_ratio(name):
+                return rename.new, rename.to_new(value)
+            if name == rename.new and name not in self and rename.old in self and rename.to_old:
+                return rename.old, rename.to_old(value)
+        if name in self:
+            return name, value
+        raise self.unknown(name)
+
+    def check(self, name: str) -> None:
+        """Raise ``InvalidArgumentError`` for a name that means nothing here."""
+        if name not in self and not any(name in (rename.old, rename.new) for rename in _RENAMES):
+            raise self.unknown(name)
+
+    def unknown(self, name: str) -> InvalidArgumentError:
+        """The error for a name that this class does not know."""
+        return InvalidArgumentError(
+            f"the installed {self.cls.__name__} ({_transformers_version()}) has no setting {name!r}", self.nearest(name)
+        )
+
+    def nearest(self, name: str) -> str:
+        """A hint with the known name closest to ``name``."""
+        if name in _REMOVED_HINTS:
+            return _REMOVED_HINTS[name]
+        names = [*self.types, *(rename.old for rename in _RENAMES)]
+        return nearest(name, names) or f"see dataclasses.fields({self.cls.__name__})"
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raise ``InvalidArgumentError`` for what is neither a setting of a plan, in range, nor of TrainingArguments."""
+    from transformers import Seq2SeqTrainingArguments
+
+    fields = _Fields(Seq2SeqTrainingArguments)
+    for name, value in settings.items():
+        if name in json_fields(PlanRecord):
+            checked_setting(name, value)
+        else:
+            fields.check(name)
+
+
+def _transformers_version() -> str:
+    from importlib.metadata import version
+
+    return "transformers " + version("transformers")
+
+
+def _planned(config: PlanRecord, fields: _Fields, chosen: dict[str, Any], model: Any = None) -> dict[str, Any]:
+    settings = {name: getattr(config, name) for name in _SAME_NAME}
+    settings["full_determinism"] = config.deterministic
+    settings["optim"] = config.optimizer
+    settings["group_by_length"] = _grouped(config)
+    settings["gradient_checkpointing"] = config.gradient_checkpointing
+    if chosen.get("warmup_steps") is None:  # a number of steps wins over a ratio in every version
+        settings["warmup_ratio"] = config.warmup_ratio
+    if config.gradient_checkpointing:
+        # The reentrant kind needs an input that requires gradients, which a frozen feature encoder does not give.
+        settings["gradient_checkpointing_kwargs"] = {"use_reentrant": False, **_checkpoints(config)}
+    if chosen.get("dataloader_num_workers", config.dataloader_num_workers) > 0:
+        settings["dataloader_prefetch_factor"] = config.dataloader_prefetch_factor
+        settings["dataloader_persistent_workers"] = config.dataloader_persistent_workers
+    if config.eval_accumulation_steps is not None:
+        settings["eval_accumulation_steps"] = config.eval_accumulation_steps
+    if not chosen.keys() & {"eval_steps", "save_steps"}:  # the best model can be taken only where one divides the other
+        settings |= {name: at for name in ("eval_steps", "save_steps") if (at := getattr(config, name)) is not None}
+    if config.distributed == "ddp":
+        settings["ddp_find_unused_parameters"] = find_unused_parameters(model)
+    planned = {}
+    for name, value in settings.items():
+        try:
+            name, value = fields.translate(name, value)
+        except InvalidArgumentError as error:
+            _report(name, value, f"{error.message}; its default is used")
+            continue
+        planned[name] = value
+    return {name: value for name, value in planned.items() if name not in chosen}
+
+
+def _checkpoints(config: PlanRecord) -> dict[str, Any]:
+    """Which layers are checkpointed and where their inputs lie, as far as the installed transformers can choose."""
+    depth, offload = config.every_n_layers, config.offload_checkpoints
+    if depth > 1 and not has_any_depth():
+        reason = f"{_transformers_version()} checkpoints every layer: a step takes longer, and less memory"
+        _report("every_n_layers", depth, reason)
+        depth = 1
+    if offload and not can_offload_checkpoints():
+        reason = f"{_transformers_version()} keeps checkpoints on the GPU: a step takes more memory than planned"
+        _report("offload_checkpoints", offload, reason)
+        offload = False
+    return checkpoint_options(depth, offload)
+
+
+def _grouped(config: PlanRecord) -> bool:
+    """Whether the Trainer groups by length: not where a ``StepSampler`` chooses the clips of a step."""
+    if config.length_handling in ("bucketed", "packed"):
+        return False
+    return config.group_by_length or config.length_handling == "grouped"
+
+
+def _report_grouping(config: PlanRecord, planned: dict[str, Any]) -> None:
+    passed = planned.get("train_sampling_strategy", planned.get("group_by_length"))
+    if passed is not None and config.group_by_length != (config.length_handling == "grouped"):
+        grouping = "grouped by length" if _grouped(config) else "not grouped"
+        reason = f"but length_handling = {config.length_handling!r}, so clips are {grouping}; set the two alike"
+        _report("group_by_length", config.group_by_length, reason)
+
+
+def _leave_unsupported(config: PlanRecord, planned: dict[str, Any], chosen: dict[str, Any]) -> None:
+    """Take what this machine or version cannot do out of ``planned``, a warning each.
+
+    Overrides are passed on as they are: the Trainer refuses by itself what was asked for explicitly.
+    """
+    import torch
+    from transformers.training_args import OptimizerNames
+    from transformers.utils import is_torch_bf16_gpu_available, is_torch_tf32_available
+
+    gpu = torch.cuda.is_available() and not chosen.get("use_cpu")
+    where = "the GPU here" if gpu else "a CPU"
+    if not gpu and planned.get("bf16") and not config.gpu_name:
+        # Planned for a CPU on purpose; the Trainer wants to hear so. For a GPU's plan bf16 is left off: it would
+        # slow down most CPUs, and whoever trains a GPU's plan on a CPU wants to try it out.
+        chosen.setdefault("use_cpu", True)
+    elif planned.get("bf16") and not (gpu and is_torch_bf16_gpu_available()):
+        _report("bf16", planned.pop("bf16"), f"{where} does not support it; training runs in 32 bit")
+    if planned.get("fp16") and not gpu:
+        _report("fp16", planned.pop("fp16"), "a CPU does not support it; training runs in 32 bit")
+    if planned.get("tf32") and not (gpu and is_torch_tf32_available()):
+        _report("tf32", planned.pop("tf32"), f"{where} does not support it")
+    if not gpu:
+        if planned.get("dataloader_pin_memory"):
+            _report("dataloader_pin_memory", True, "there is no GPU to copy to; memory is not pinned")
+        planned["dataloader_pin_memory"] = False
+    if planned.get("optim") not in (None, *(member.value for member in OptimizerNames)):
+        reason = f"{_transformers_version()} does not know it; its default optimizer is used, whose state may be larger"
+        _report("optimizer", planned.pop("optim"), reason)
+
+
+def _copy_without_blocking(planned: dict[str, Any], chosen: dict[str, Any]) -> None:
+    """Let accelerate copy batches from pinned memory while the GPU computes, unless an override says otherwise."""
+    own = chosen.get("accelerator_config") or {}
+    if {**planned, **chosen}.get("dataloader_pin_memory") and isinstance(own, dict):  # else a file, or accelerate's
+        chosen["accelerator_config"] = {"non_blocking": True, **own}
+
+
+def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> None:
+    devices = max(1, int(arguments.n_gpu)) * int(arguments.world_size)
+    if devices == config.device_count:
+        return
+    effective = arguments.per_device_train_batch_size * arguments.gradient_accumulation_steps * devices
+    reason = (
+        f"this run has {devices} device(s), so the effective batch is {effective} instead of "
+        f"{config.effective_batch_size}; override gradient_accumulation_steps or plan for this machine"
+    )
+    _report("device_count", config.device_count, reason)
+
+
+def _report(setting: str, value: Any, reason: str) -> None:
+    # The level of to_training_arguments' caller: _report, a helper, build, to_training_arguments.
+    warnings.warn(f"planned {setting} = {value!r}: {reason}", UnsupportedSettingWarning, stacklevel=5)

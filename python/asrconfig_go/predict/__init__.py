@@ -1,0 +1,30 @@
+"""What a training takes before it runs: hardware, model, memory, batches. See docs/memory.md."""
+
+from .._core.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "batch_size_search": ("BatchSizeProbe", "BatchSizeSearch", "find_max_batch_size"),
+        "calibration": ("calibrate",),
+        "estimate": ("EvaluationMemory", "MemoryEstimate"),
+        "hardware": ("CPU", "GPU", "GPUProcess", "HardwareProfile", "Memory"),
+        "memory_limits": ("BatchingWarning", "memory_table", "split_by_memory"),
+        "memory_model": ("MemoryModel",),
+        "memory_settings": ("Calibration",),
+        "model_profile": ("known_models", "profile_model"),
+        "model_source": ("ModelProfile",),
+        "question": ("EstimatorWarning", "estimate_memory"),
+        "run_memory": ("RunEstimate", "StepsEstimate"),
+        "snapshot": ("SavedSnapshot",),
+        "step_sampler": (
+            "BatchingReport",
+            "BatchingStrategy",
+            "LengthBucket",
+            "LongestClips",
+            "StepSampler",
+            "compare_batching",
+            "cost_of_longest",
+        ),
+    },
+)

@@ -1,0 +1,37 @@
+"""Types of the public names in __init__.py; written by build/stubs.py."""
+
+from .batch_size_search import (
+    BatchSizeProbe as BatchSizeProbe,
+    BatchSizeSearch as BatchSizeSearch,
+    find_max_batch_size as find_max_batch_size,
+)
+from .calibration import calibrate as calibrate
+from .estimate import EvaluationMemory as EvaluationMemory, MemoryEstimate as MemoryEstimate
+from .hardware import (
+    CPU as CPU,
+    GPU as GPU,
+    GPUProcess as GPUProcess,
+    HardwareProfile as HardwareProfile,
+    Memory as Memory,
+)
+from .memory_limits import (
+    BatchingWarning as BatchingWarning,
+    memory_table as memory_table,
+    split_by_memory as split_by_memory,
+)
+from .memory_model import MemoryModel as MemoryModel
+from .memory_settings import Calibration as Calibration
+from .model_profile import known_models as known_models, profile_model as profile_model
+from .model_source import ModelProfile as ModelProfile
+from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
+from .run_memory import RunEstimate as RunEstimate, StepsEstimate as StepsEstimate
+from .snapshot import SavedSnapshot as SavedSnapshot
+from .step_sampler import (
+    BatchingReport as BatchingReport,
+    BatchingStrategy as BatchingStrategy,
+    LengthBucket as LengthBucket,
+    LongestClips as LongestClips,
+    StepSampler as StepSampler,
+    compare_batching as compare_batching,
+    cost_of_longest as cost_of_longest,
+)

@@ -1,0 +1,357 @@
+"""The largest micro-batch by trials: forward and backward on the device, with optimizer states allocated."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .._core.checks import Precision, check_seconds, checked
+from .._core.out_of_memory import classify, clear_frames, free_memory
+from .._core.output import ProgressBar
+from .._core.render import box, exact
+from ..errors import AsrConfigError, InvalidArgumentError
+from .memory_model import MemoryModel
+from .memory_settings import MAX_BATCH, allocator_in_force, positive
+from .model_source import is_module
+from .probe import on_gpu, optimizer_states, untouched
+from .trial_batch import BatchFunction, TrialBatch, is_tokenizer, model_trial, trainer_trial
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+_AIMED = 8  # trials that follow predictions; after them the bracket is halved
+_FARTHEST = 8  # times the largest measured size, for a prediction: one sample does not predict a hundred
+
+
+class Bracket:
+    """The largest size known to fit and the smallest known not to, from ``low`` to ``high``.
+
+    ``start`` is a guess: it is tried first, and if it fits, the size above it. The memory of a size that fits, and the
+    ``base`` bytes that all sizes need, predict by a straight line the size that reaches ``limit`` bytes; so after a
+    start that does not fit, half of it is tried for its measurement. Without measurements (``limit`` None) the trials
+    move away from the start by steps of 1, a sixteenth, a quarter and so on.
+    """
+
+    def __init__(self, low: int, high: int, start: int, limit: int | None = None) -> None:
+        self.low, self.high, self.start = low, high, min(max(start, low), high)
+        self.fits, self.fails, self.limit = low - 1, high + 1, limit
+        self.trials = 0
+        self._rising = self._falling = 0  # surprises in a row
+        self._measured: list[tuple[int, int]] = []
+        self._base = 0
+
+    def next(self) -> int | None:
+        """The size to try; None when the largest is known: ``fits``, which is below ``low`` when none fits."""
+        lowest, highest = self.fits + 1, self.fails - 1
+        if lowest > highest:
+            return None
+        aimed = self.start if not self.trials else self._aim()
+        return min(max(aimed, lowest), highest)
+
+    def note(self, size: int, fits: bool, peak: int | None = None, base: int | None = None) -> None:
+        """Note the outcome of a trial; ``peak`` bytes, ``base`` of them independent of the size."""
+        self.trials += 1
+        if not fits:
+            self.fails, self._falling, self._rising = size, self._falling + 1, 0
+            return
+        predicted = self._predicted()
+        surprising = predicted is None or size > predicted
+        self.fits, self._rising, self._falling = size, self._rising + 1 if surprising else 1, 0
+        if peak is not None and base is not None:
+            self._measured.append((size, peak))
+            self._base = base
+
+    def _aim(self) -> int:
+        middle = (self.fits + self.fails) // 2
+        closed = self.fits >= self.low and self.fails <= self.high
+        if closed and self.trials >= _AIMED:
+            return middle
+        predicted = self._predicted()
+        if predicted is not None:
+            width = min(self.fails, _FARTHEST * self.fits) - self.fits
+            lowest = self.fits + max(1, (1 << self._rising) // 4)
+            return min(max(predicted, lowest), self.fails - _step(self._falling, width))
+        if closed:
+            return middle
+        if self.fits >= self.low:
+            return self.fits + _step(self._rising, self.start)
+        if self.limit is not None:
+            return self.fails // 2
+        return max(self.fails - _step(self._falling, self.start), self.fails // 2)
+
+    def _predicted(self) -> int | None:
+        """The largest size by a line through the two largest measurements, or through one and the base."""
+        if not self._measured or self.limit is None:
+            return None
+        (size, peak), (before, less) = (*reversed(self._measured), (0, self._base))[:2]
+        if 8 * (size - before) < size:  # too near for a slope
+            before, less = 0, self._base
+        slope = (peak - less) / (size - before)
+        if slope <= 0:
+            return _FARTHEST * size
+        return int(min(size + (self.limit - peak) / slope, _FARTHEST * size))
+
+
+def _step(repeated: int, width: int) -> int:
+    """Distance to the next trial, after a number of trials with the same outcome: 1, width/16, width/4, …"""
+    return 1 if repeated < 2 else int(max(2 ** (repeated - 1), width * 4 ** (repeated - 1) // 64))
+
+
+@dataclass(frozen=True)
+class BatchSizeProbe:
+    """One trial: samples, whether they fit, peak of reserved bytes (None on the CPU), and seconds that it took."""
+
+    batch: int
+    fits: bool
+    peak_reserved: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class BatchSizeSearch:
+    """What a search found: ``micro_batch`` is the largest from ``low`` to ``high`` that fits, 0 when none does.
+
+    ``start`` is where the search began, and ``start_source`` why; ``inputs`` what the trials ran on. The
+    optimizer's states took ``optimizer_bytes``.
+    """
+
+    micro_batch: int
+    probes: tuple[BatchSizeProbe, ...]
+    start: int
+    start_source: str
+    low: int
+    high: int
+    seconds: float | None
+    inputs: str
+    optimizer_bytes: int
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        states = f", {exact(self.optimizer_bytes)} of optimizer states" if self.optimizer_bytes else ""
+        lines = [self._verdict(), *(f"  {_probe_text(p)}" for p in self.probes), f"  with {self.inputs}{states}"]
+        return "\n".join([*lines, *(f"  ! {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        return box("Largest micro-batch", repr(self))
+
+    def _verdict(self) -> str:
+        tried = f"{len(self.probes)} trial{'s' * (len(self.probes) != 1)} from {self.start}, {self.start_source}"
+        duration = "" if self.seconds is None else f" of {self.seconds:g} s"
+        if not self.micro_batch:
+            return f"not even a micro-batch of {self.low}{duration} fits: {tried}"
+        end = ", the largest size allowed" if self.micro_batch == self.high else ""
+        return f"largest micro-batch {self.micro_batch}{duration}{end}: {tried}"
+
+
+def _probe_text(p: BatchSizeProbe) -> str:
+    peak = "" if p.peak_reserved is None else f", {exact(p.peak_reserved)} reserved"
+    return f"{p.batch:>5} {'fits' if p.fits else 'does not fit'}{peak}, {p.seconds:.2f} s"
+
+
+def find_max_batch_size(
+    model_or_trainer: Any,
+    batch_fn: BatchFunction | PreTrainedTokenizerBase | None = None,
+    *,
+    seconds: float | None = None,
+    max_length: int | None = None,
+    low: int = 1,
+    high: int = 4096,
+    start: int | MemoryModel | None = None,
+    optimizer: Any = None,
+    precision: Precision | None = None,
+    accumulation: int | None = None,
+    batch: Any = None,
+    progress: bool = True,
+) -> BatchSizeSearch:
+    """The largest micro-batch from ``low`` to ``high`` samples that trains on this device, by trying.
+
+    A trainer runs its own step on its longest clips, or on its first ones stretched to ``seconds``; ``batch`` is a
+    collated batch for streams. A model runs ``model(**batch_fn(samples))``, made-up clips of ``seconds`` seconds, or
+    texts of ``max_length`` tokens, by a tokenizer in place of ``batch_fn``, if any; in ``precision`` (``"fp32"``,
+    ``"fp16"``, ``"bf16"``), with gradients kept from before where ``accumulation`` is above 1. ``optimizer`` is one of
+    torch, or the Trainer's name for it; AdamW, or the trainer's, if not given.
+
+    A model on the CPU beside a GPU is moved there for the search, and back.
+
+    ``start`` is a guess: samples, or a ``MemoryModel``. Without one a GPU's search traces the model, or starts from
+    ``low``. A right guess takes two trials, one within a factor of two about four. ``progress`` shows them.
+
+    Weights, gradients, buffers, modes, random numbers and the trainer are as before afterwards, also when a trial
+    raises: all but running out of GPU memory is raised as it is. Raises ``InfeasiblePlanError`` when the states of the
+    optimizer alone do not fit, ``InvalidArgumentError`` for bad ranges, no loss, nothing to train or several processes.
+
+    >>> from asrconfig_go.recipe.model_building import small_model
+    >>> find_max_batch_size(small_model(tokens=12, seed=0), seconds=1.0, high=2).micro_batch
+    2
+    """
+    _check(low, high, seconds, start)
+    with contextlib.ExitStack() as back:
+        model = _model(model_or_trainer, batch_fn, precision, accumulation)
+        alone = model is model_or_trainer
+        _check_max_length(alone, batch_fn, seconds, max_length)
+        _check_optimizer(optimizer, named=alone)
+        back.enter_context(untouched(model))
+        notes = [back.enter_context(on_gpu(model, optimizer, movable=alone))]
+        if alone:
+            settings = ("fp32" if precision is None else precision, 1 if accumulation is None else accumulation)
+            job, optimizer = model_trial(model, batch_fn, seconds, max_length, *settings, optimizer)
+        else:
+            job, optimizer = back.enter_context(trainer_trial(model_or_trainer, batch_fn, seconds, batch, optimizer))
+        meter = Meter(next(model.parameters()).device)
+        first, source = _start(start, low, job, meter)
+        states = back.enter_context(optimizer_states(optimizer))
+        bracket = Bracket(low, high, first, meter.limit())
+        probes = tuple(_search(job, meter, bracket, progress))
+        notes += [f"{states.optimizer}: {states.note}"] if states.note else []
+        largest = bracket.fits if bracket.fits >= low else 0
+        return BatchSizeSearch(
+            largest, probes, bracket.start, source, low, high, job.seconds, job.inputs, states.bytes,
+            tuple(filter(None, notes)),
+        )  # fmt: skip
+
+
+class Meter:
+    """Measures the memory of a GPU; for other devices everything is None."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device if device.type == "cuda" else None
+
+    def limit(self) -> int | None:
+        """The bytes that the allocator may reserve in total."""
+        if self._device is None:
+            return None
+        free, total = torch.cuda.mem_get_info(self._device)
+        limit = int(free + torch.cuda.memory_reserved(self._device))
+        share = getattr(torch.cuda, "get_per_process_memory_fraction", lambda _: 1.0)(self._device)
+        return min(limit, int(share * total))
+
+    def begin(self) -> None:
+        """Measure from here on."""
+        if self._device is not None:
+            torch.cuda.reset_peak_memory_stats(self._device)
+
+    def end(self) -> tuple[int, int] | None:
+        """The peak of reserved bytes, and what remains allocated: weights, states and gradients."""
+        if self._device is None:
+            return None
+        torch.cuda.synchronize(self._device)
+        return int(torch.cuda.max_memory_reserved(self._device)), int(torch.cuda.memory_allocated(self._device))
+
+
+def _search(job: TrialBatch, meter: Meter, bracket: Bracket, progress: bool) -> Iterator[BatchSizeProbe]:
+    free_memory()
+    size: int | None = bracket.start
+    with ProgressBar("Trying micro-batches", "trial", None, progress, lambda: _progress_note(bracket, size)) as advance:
+        while (size := bracket.next()) is not None:
+            advance(bracket.trials, None)
+            began = time.perf_counter()
+            error, measured = _try(job, meter, size)
+            if _maybe(error):
+                error, measured = _try(job, meter, size)
+                if error is not None and _maybe(error) and size == bracket.low:
+                    raise error  # nothing is smaller, so memory is not the cause
+            bracket.note(size, error is None, *(measured or ()))
+            advance(bracket.trials, None)
+            yield BatchSizeProbe(size, error is None, measured[0] if measured else None, time.perf_counter() - began)
+
+
+def _progress_note(bracket: Bracket, size: int | None) -> str:
+    fits = f"; {bracket.fits} fits" if bracket.fits >= bracket.low else ""
+    return f"{size} now{fits}" + (f", {bracket.fails} does not" if bracket.fails <= bracket.high else "")
+
+
+def _maybe(error: Exception | None) -> bool:
+    return error is not None and classify(error)["class"] == "maybe"
+
+
+def _try(job: TrialBatch, meter: Meter, size: int) -> tuple[Exception | None, tuple[int, int] | None]:
+    """Run ``size`` samples; returns the measurement, or the error where memory ran out."""
+    failed, measured = None, None
+    meter.begin()
+    try:
+        job.run(size)
+        measured = meter.end()
+    except Exception as error:
+        if classify(error)["class"] not in ("gpu_oom", "maybe"):
+            raise
+        clear_frames(error)
+        failed = error
+    finally:
+        job.model.zero_grad(set_to_none=True)
+    # Outside of the except block, where nothing refers to the failed attempt any more.
+    free_memory()
+    return failed, measured
+
+
+def _start(start: int | MemoryModel | None, low: int, job: TrialBatch, meter: Meter) -> tuple[int, str]:
+    limit = meter.limit()
+    if isinstance(start, int):
+        return start, "as given"
+    if start is not None:
+        if job.seconds is None:
+            raise InvalidArgumentError("a memory model needs the duration of the clips", "pass seconds=")
+        return start.largest_batch(job.seconds, limit), "which the memory model predicts"
+    if limit is None or job.seconds is None:
+        return low, "the lowest"
+    try:
+        with MemoryModel.trace(job.model, progress=False, allocator=allocator_in_force(), **job.settings) as traced:
+            return traced.largest_batch(job.seconds, limit), "which its trace predicts"
+    except AsrConfigError as error:
+        return low, f"the lowest, as the model cannot be traced ({error.message})"
+
+
+def _check(low: Any, high: Any, seconds: Any, start: Any) -> None:
+    for name, value in (("low", low), ("high", high)):
+        positive(name, value, MAX_BATCH)
+    if low > high:
+        raise InvalidArgumentError(f"low = {low} is above high = {high}", "pass the range of sizes to try")
+    if seconds is not None:
+        check_seconds("seconds", seconds)
+    if start is not None and not isinstance(start, MemoryModel):
+        positive("start", checked("start", start, int), MAX_BATCH)
+
+
+def _check_max_length(alone: bool, batch_fn: Any, seconds: Any, max_length: Any) -> None:
+    tokenizer = is_tokenizer(batch_fn)
+    if not tokenizer and max_length is None:
+        return
+    if not alone or seconds is not None or (batch_fn is not None and not tokenizer):
+        raise InvalidArgumentError(
+            "a tokenizer and max_length are of texts for a model alone",
+            "find_max_batch_size(model, tokenizer, max_length=128), or find_max_batch_size(trainer)",
+        )
+
+
+def _check_optimizer(optimizer: Any, *, named: bool) -> None:
+    if optimizer is None or hasattr(optimizer, "param_groups") or (named and isinstance(optimizer, str)):
+        return
+    raise InvalidArgumentError(
+        f"optimizer = {optimizer!r} is not an optimizer",
+        "pass a torch.optim.Optimizer, or for a model the Trainer's name",
+    )
+
+
+def _model(model_or_trainer: Any, batch_fn: Any, precision: Any, accumulation: Any) -> Any:
+    model: Any = model_or_trainer if is_module(model_or_trainer) else getattr(model_or_trainer, "model", None)
+    if not is_module(model):
+        raise InvalidArgumentError(
+            f"a {type(model_or_trainer).__name__} cannot be tried", "pass a torch.nn.Module or a transformers.Trainer"
+        )
+    if not any(p.requires_grad for p in model.parameters()):
+        raise InvalidArgumentError(
+            f"{type(model).__name__} has no trainable parameters", "set requires_grad on what is to be trained"
+        )
+    if batch_fn is not None and (not callable(batch_fn) or hasattr(batch_fn, "feature_extractor")):
+        raise InvalidArgumentError(
+            f"batch_fn is a {type(batch_fn).__name__}, not a function",
+            "pass batch_fn(samples) -> the model's keyword arguments as tensors, a tokenizer, or seconds= alone",
+        )
+    if model is not model_or_trainer and (precision is not None or accumulation is not None):
+        raise InvalidArgumentError("a trainer has its own precision and accumulation", "change its arguments")
+    return model

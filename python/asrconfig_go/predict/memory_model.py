@@ -1,0 +1,260 @@
+"""``MemoryModel``: the memory of a traced training step for any batch."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .._core import native
+from .._core.checks import Checkpointing, Optimizer, Precision
+from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
+from .._core.files import fingerprint, user_path
+from .._core.records import from_json
+from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
+from ..predict import run_memory
+from .estimate import EvaluationMemory, MemoryEstimate, smaller_batch
+from .memory_settings import MAX_ACCUMULATION, MemorySettings, Shape, Target, positive
+from .model_source import can_trace, model_source
+from .opened_trace import STEPS, OpenedTrace
+from .recordings import Recording, TraceCache, kernel_class
+from .shape_traces import Point, ShapeTraces
+from .snapshot import PredictedRun
+
+if TYPE_CHECKING:
+    from ..trace.event_log import Trace
+
+
+_POINTS = 400  # of a timeline
+_EVERY_EVENT = 100_000
+_MODULES = 12  # rows at the peak
+_USUAL_TOKENS = 448  # what Whisper generates at most
+
+
+class MemoryModel(OpenedTrace):
+    """One model with its training settings, opened for questions of a few milliseconds each.
+
+    Made by ``MemoryModel.trace`` or ``MemoryModel.load``. A context manager; otherwise it is closed when it is no
+    longer used.
+
+    >>> from asrconfig_go.recipe.model_building import small_model
+    >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
+    ...     memory.estimate(batch=8, seconds=10.0).fits
+    True
+    """
+
+    @classmethod
+    def trace(
+        cls,
+        model: Any,
+        batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+        *,
+        precision: Precision = PRECISION,
+        gradient_checkpointing: bool | Checkpointing = False,
+        optimizer: Optimizer = OPTIMIZER,
+        accumulation: int = ACCUMULATION,
+        every_n_layers: int = 1,
+        offload_checkpoints: bool = False,
+        freeze_feature_encoder: bool = False,
+        lora_rank: int = 0,
+        gpu: str | None = None,
+        allocator: str = ALLOCATOR,
+        points: Sequence[tuple[int, int, int]] | None = None,
+        length_per_second: float = SAMPLING_RATE,
+        loss: Callable[[Any, dict[str, Any]], Any] | None = None,
+        cache: bool = True,
+        progress: bool = True,
+    ) -> MemoryModel:
+        """Record a training step of ``model`` (see ``estimate_memory``) at a few shapes, or find an earlier recording.
+
+        ``allocator`` is as for ``estimate_memory``, whatever the environment of this process holds.
+
+        ``batch_fn(batch, length, labels)`` returns the model's keyword arguments for models whose input is not known
+        here; ``length`` then counts ``length_per_second`` units, and ``points`` are the shapes to record.
+        ``loss(model, batch)`` replaces ``model(**batch).loss``. With it, or with a function as ``model``, nothing is
+        kept in the cache.
+
+        Raises ``TraceError`` (an ``UnsupportedError``) with the operation and the module for a step that cannot be
+        recorded.
+        """
+        settings = MemorySettings(
+            precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator,
+            every_n_layers, offload_checkpoints, lora_rank,
+        )  # fmt: skip
+        target = Target.find(gpu)
+        source = model_source(model, freeze_feature_encoder)
+        own = batch_fn is not None or loss is not None or points is not None
+        model_key = None if source.identity is None else fingerprint(source.identity)
+        recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)
+        cached = recording.key(model_key) if cache and model_key and loss is None else None
+        opened = _opened(recording, cached, progress)
+
+        def record(shapes: tuple[Point, ...]) -> dict[str, Any]:
+            further = dataclasses.replace(recording, points=shapes)
+            return _opened(further, cached and further.key(str(model_key)), progress)
+
+        shapes = ShapeTraces(record, getattr(batch_fn, "real", lambda point: point))
+        return cls(opened, settings, target, None if own else model_key, source.label, shapes)
+
+    @classmethod
+    def of_known(cls, name: str, *, gpu: str | None, record: bool | None, **settings: Any) -> MemoryModel | None:
+        """The recording of a known model that comes with the package; None where there is none for these settings.
+
+        ``record`` True takes none, None only one that shows what the installed packages do, or where none are.
+        """
+        from .recordings import find_recording, is_current
+
+        if record or (record is None and can_trace() and not is_current()):
+            return None
+        wanted, target = MemorySettings(**settings), Target.find(gpu)
+        request = find_recording(name, wanted, kernel_class(target.capability))
+        return None if request is None else cls(native.call("memory.open", request), wanted, target, None, name)
+
+    @classmethod
+    def load(
+        cls, trace: str | os.PathLike[str] | Trace, *, gpu: str | None = None, allocator: str = ALLOCATOR
+    ) -> MemoryModel:
+        """Open a ``Trace``, or the file that ``Trace.save`` wrote."""
+        if isinstance(trace, str | os.PathLike):
+            request = {"path": str(user_path(trace, "trace").absolute())}
+        elif not hasattr(trace, "segments"):
+            raise InvalidArgumentError(f"{trace!r} is not a trace", "pass a Trace, or the file that Trace.save wrote")
+        else:
+            request = {"trace": base64.b64encode(trace.to_bytes()).decode()}
+        opened = native.call("memory.open", request)
+        return cls(opened, _settings_of(opened["about"], allocator), Target.find(gpu))
+
+    def estimate(
+        self,
+        batch: int,
+        seconds: float,
+        labels: int | None = None,
+        *,
+        accumulation: int | None = None,
+        evaluation_batch: int | None = None,
+        timeline: int = _POINTS,
+    ) -> MemoryEstimate:
+        """The memory of steps with ``batch`` samples of ``seconds`` seconds and ``labels`` label tokens each.
+
+        Without ``labels`` a usual text of that duration is assumed. A step has ``accumulation`` micro-batches, as many
+        as were traced where it is None. ``evaluation_batch`` adds ``.evaluation``. ``timeline`` is the most points to
+        keep, 0 for none.
+        """
+        shape = Shape(batch, seconds, labels)
+        request = self.step_request(shape)
+        if accumulation is not None:
+            request["accumulation"] = positive("accumulation", accumulation, MAX_ACCUMULATION)
+        estimate = self._simulated(request, timeline)
+        evaluation = None if evaluation_batch is None else self.evaluation(evaluation_batch, seconds, labels)
+        notes = estimate.notes
+        if labels is None:
+            texts = "labels" if self.row_kind == "texts" else "transcripts"
+            notes = (f"{texts} of {self.labels(seconds)} tokens assumed", *notes)
+        estimate = dataclasses.replace(estimate, shape=shape, evaluation=evaluation, notes=notes)
+        if estimate.fits is not False:
+            return estimate
+        return dataclasses.replace(estimate, remedies=(smaller_batch(self, shape),))
+
+    def as_recorded(self, steps: int = STEPS, *, timeline: int = _POINTS) -> MemoryEstimate:
+        """The memory of ``steps`` iterations of a loop that was recorded without shapes, as ``MemoryRecorder`` does."""
+        request = {**self.common_request(self.target.limit_bytes), "steps": positive("steps", steps, 1000)}
+        return self._simulated(request, timeline)
+
+    def _simulated(self, question: dict[str, Any], timeline: int) -> MemoryEstimate:
+        request = {**question, "timeline": timeline, "modules": _MODULES}
+        answer = to_the_end("memory.simulate", request)
+        estimate = from_json(MemoryEstimate, _scaled(answer, self.factor, self.target.context_bytes))
+        played = question if answer["out_of_memory"] is None else {**question, "limit_bytes": None}
+        return dataclasses.replace(
+            estimate, model=self.name, settings=self.settings, target=self.target, calibration=self.calibration,
+            row_kind=self.row_kind, _run=PredictedRun(self, played),
+        )  # fmt: skip
+
+    def evaluation(self, batch: int, seconds: float, labels: int | None = None) -> EvaluationMemory:
+        """The memory of evaluating with ``batch`` samples of ``seconds`` seconds at a time."""
+        shape = Shape(batch, seconds, labels)
+        # For the outputs alone: expandable segments do not round up, and the outputs often exist only at the end.
+        exact = {"limit_bytes": None, "settings": "expandable_segments:True", "steps": 1, "timeline": _EVERY_EVENT}
+        request = {**self.step_request(shape, "evaluate"), **exact}
+        components = native.call("memory.simulate", request)["timeline"]["components"]
+        outputs, evaluated = max(components.get("outputs", [0])), self.evaluated(shape)
+        cache = self.cache_bytes(int(self.about.get("max_labels") or _USUAL_TOKENS))
+        return EvaluationMemory(
+            batch=batch,
+            seconds=seconds,
+            peak_allocated=evaluated["peak_allocated"],
+            peak_reserved=evaluated["peak_reserved"],
+            resident_bytes=sum(max(components.get(name, [0])) for name in ("parameters", "buffers", "optimizer")),
+            outputs_bytes_per_sample=round(outputs / batch),
+            generation_cache_bytes=batch * cache * (2 if self.settings.precision == "fp32" else 1) or None,
+        )
+
+    simulate_run = run_memory.simulate_run
+    simulate_steps = run_memory.simulate_steps
+
+    def __enter__(self) -> MemoryModel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "" if self.is_open else ", closed"
+        return f"MemoryModel({self.name}, {self.settings.words()}, for {self.target.name or 'any GPU'}{state})"
+
+
+def to_the_end(op: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Simulate; of a run that would stop, return where it would stop and the peaks of a GPU that is large enough."""
+    answer: dict[str, Any] = native.call(op, request)
+    if answer["out_of_memory"] is None:
+        return answer
+    unlimited = native.call(op, {**request, "limit_bytes": None})
+    return {**unlimited, "fits": False, "out_of_memory": answer["out_of_memory"]}
+
+
+def _opened(recording: Recording, key: str | None, progress: bool) -> dict[str, Any]:
+    return _cached(key) or dict(native.call("memory.open", recording.make(key, progress)))
+
+
+def _cached(key: str | None) -> dict[str, Any] | None:
+    """The opened trace of an earlier recording; None if there is none, or it cannot be read."""
+    path = None if key is None else TraceCache().find(key)
+    if key is None or path is None:
+        return None
+    try:
+        return dict(native.call("memory.open", {"path": str(path)}))
+    except NotFoundError:  # another process removed it
+        return None
+    except CorruptFileError:
+        TraceCache().discard(key)
+        return None
+
+
+def _scaled(answer: dict[str, Any], factor: float, device_bytes: int | None) -> dict[str, Any]:
+    """A simulation's answer with reserved memory multiplied by a calibration's factor."""
+    if factor == 1.0:
+        return answer
+    reserved = round(answer["peak_reserved"] * factor)
+    timeline = answer["timeline"]
+    return {
+        **answer,
+        "peak_reserved": reserved,
+        "peak_device": None if device_bytes is None else reserved + device_bytes,
+        "phases": [{**p, "peak_reserved": round(p["peak_reserved"] * factor)} for p in answer["phases"]],
+        "timeline": timeline and {**timeline, "reserved": [round(r * factor) for r in timeline["reserved"]]},
+    }
+
+
+def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
+    recorded: Any = about.get("checkpointing") or "none"
+    return MemorySettings(
+        precision=about.get("precision") or "fp32",
+        gradient_checkpointing=False if recorded == "none" else recorded,
+        optimizer=str(about.get("optimizer") or "own"),
+        accumulation=int(about.get("accumulation") or 1),
+        every_n_layers=int(about.get("every_n_layers") or 1),
+        offload_checkpoints=bool(about.get("offload_checkpoints")),
+        allocator=allocator,
+    )

@@ -1,0 +1,139 @@
+"""How much GPU memory a training needs, without a GPU: ``estimate_memory``."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+from .._core.checks import Checkpointing, Estimator, Optimizer, Precision, checked, one_of
+from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
+from ..errors import UnsupportedError
+from .estimate import MemoryEstimate, PeakMoment, PhasePeak, changes_that_fit
+from .memory_model import MemoryModel
+from .memory_settings import MemorySettings, Shape, Target
+from .model_profile import profile_model
+from .model_source import model_source
+
+_SAMPLE_BYTES = SAMPLING_RATE * 4  # one second of audio
+_SHARE_PER_SAMPLE = 0.1
+_STATES = {
+    "adamw_torch": "adamw",
+    "adamw_torch_fused": "adamw",
+    "adamw_bnb_8bit": "adamw_8bit",
+    "adamw_8bit": "adamw_8bit",
+    "adafactor": "adafactor",
+    "sgd": "sgd",
+}
+
+
+class EstimatorWarning(UserWarning):
+    """The training step could not be traced, so a formula answered instead."""
+
+
+def estimate_memory(
+    model: Any,
+    *,
+    batch: int,
+    seconds: float,
+    labels: int | None = None,
+    precision: Precision = PRECISION,
+    gradient_checkpointing: bool | Checkpointing = False,
+    optimizer: Optimizer = OPTIMIZER,
+    accumulation: int = ACCUMULATION,
+    every_n_layers: int = 1,
+    offload_checkpoints: bool = False,
+    freeze_feature_encoder: bool = False,
+    lora_rank: int = 0,
+    gpu: str | None = None,
+    evaluation_batch: int | None = None,
+    estimator: Estimator = "auto",
+    allocator: str = ALLOCATOR,
+    cache: bool = True,
+    progress: bool = True,
+) -> MemoryEstimate:
+    """Estimate the GPU memory of training ``model``: peaks, what holds them, and whether it fits.
+
+    ``model`` is a ``torch.nn.Module``, a function that builds one, a transformers config (object or dictionary), a
+    folder with ``config.json``, or a known name. ``batch`` is the micro-batch, ``seconds`` its longest clip, ``labels``
+    its longest text in tokens (None: usual for that duration). ``precision`` is ``"fp32"``, ``"fp16"`` or ``"bf16"``;
+    ``optimizer`` the Trainer's name; ``accumulation`` micro-batches per optimizer step; ``every_n_layers`` above 1
+    checkpoints each n-th layer alone, ``offload_checkpoints`` keeps what checkpoints save in pinned host memory
+    (``.pinned_bytes``), both as transformers 5.23 does; ``lora_rank`` above 0 trains adapters, as ``add_lora`` makes
+    them; ``allocator`` the text of PYTORCH_CUDA_ALLOC_CONF: what a plan
+    sets when left out, "" for PyTorch's own defaults. ``gpu`` names a GPU of the catalogue; None takes this machine's,
+    if there is one. ``evaluation_batch`` adds the memory of evaluating (traced models only).
+
+    ``estimator`` is ``"trace"``: the training step is recorded with imaginary tensors and replayed through a simulation
+    of PyTorch's allocator, in seconds the first time and at once from the cache (``cache``) later; of known models
+    recordings come with the package, which answer without torch. ``"published"``: the formula of the policy of that
+    name; ``"auto"``: the first of them that works, with an ``EstimatorWarning`` where tracing failed.
+
+    The answer is the plain prediction, without a safety margin. Raises ``InvalidArgumentError`` for a value out of its
+    range, ``NotFoundError`` for an unknown name, and with ``estimator="trace"`` ``TraceError`` for a step that cannot
+    be traced.
+
+    >>> memory = estimate_memory("wav2vec2-base", batch=4, seconds=10, gpu="T4", progress=False)
+    >>> memory.fits, round(memory.peak_reserved / 2**30, 1)
+    (True, 3.5)
+    """
+    checked("estimator", estimator, Estimator)
+    settings = MemorySettings(
+        precision, gradient_checkpointing, optimizer, accumulation, freeze_feature_encoder, allocator,
+        every_n_layers, offload_checkpoints, lora_rank,
+    )  # fmt: skip
+    shape, notes = Shape(batch, seconds, labels), list[str]()
+
+    def opened(settings: MemorySettings) -> MemoryModel:
+        source = model_source(model, settings.freeze_feature_encoder)
+        shipped = MemoryModel.of_known(source.label, gpu=gpu, record=None, **vars(settings))
+        return shipped or MemoryModel.trace(source, **vars(settings), gpu=gpu, cache=cache, progress=progress)
+
+    def changed(settings: MemorySettings) -> MemoryEstimate:
+        with opened(settings) as memory:
+            return memory.estimate(batch, seconds, labels, timeline=0)
+
+    if estimator != "published":
+        try:
+            # The trace stays open as long as the estimate, which can save a snapshot.
+            estimate = opened(settings).estimate(batch, seconds, labels, evaluation_batch=evaluation_batch)
+            if estimate.fits is not False:
+                return estimate
+            return dataclasses.replace(estimate, remedies=estimate.remedies + changes_that_fit(settings, changed))
+        except UnsupportedError as error:
+            if estimator == "trace":
+                raise
+            notes.append(f"the trace estimator could not answer: {error.message}")
+            warnings.warn(notes[0], EstimatorWarning, stacklevel=2)
+    if evaluation_batch is not None:
+        notes.append("evaluation is estimated from traces only, not by 'published'")
+    return dataclasses.replace(_published(model, shape, settings, Target.find(gpu)), warnings=tuple(notes))
+
+
+def _published(model: Any, shape: Shape, settings: MemorySettings, target: Target) -> MemoryEstimate:
+    """Parameters, gradients and optimizer state, and per sample its audio and a tenth of the model's memory."""
+    one_of("optimizer", settings.optimizer, tuple(_STATES))
+    if settings.lora_rank:
+        raise UnsupportedError("the published formula does not know lora_rank", 'ask with estimator="trace"')
+    profile = profile_model(model, freeze_feature_encoder=settings.freeze_feature_encoder)
+    states = {
+        "parameters": profile.parameter_bytes or 0,
+        "gradients": profile.gradient_bytes or 0,
+        "optimizer": profile.optimizer_bytes[_STATES[settings.optimizer]],
+    }
+    activations = round(shape.batch * _SHARE_PER_SAMPLE * sum(states.values()))
+    inputs = round(shape.batch * shape.seconds * _SAMPLE_BYTES)
+    peak = sum(states.values()) + activations + inputs
+    components = {**states, "activations": activations, "inputs": inputs}
+    return MemoryEstimate(
+        estimator="published", peak_allocated=peak, peak_requested=peak, peak_reserved=peak,
+        peak_device=None if target.context_bytes is None else peak + target.context_bytes,
+        pinned_bytes=None if settings.offload_checkpoints else 0,
+        fits=None if target.limit_bytes is None else peak <= target.limit_bytes,
+        retries=0, out_of_memory=None, fragmentation=0.0,
+        at_peak=PeakMoment("micro", "backward", "", "", components, ()),
+        phases=(PhasePeak("micro", "backward", peak, peak),), timeline=None, approximate=0,
+        notes=("the published formula ignores how activations grow with the length, and the allocator's rounding",),
+        model=f"{profile.name} ({profile.class_name})" if profile.name else profile.class_name,
+        shape=shape, settings=settings, target=target,
+    )  # fmt: skip

@@ -1,0 +1,319 @@
+"""Recordings of training steps: made once for each model and setting, kept in a cache, or shipped.
+
+The key of a trace is everything that determines it: the model's structure, the settings, and the versions of the code.
+A folder that cannot be written, or a missing or broken file, only costs the time to record again.
+
+A file holds the traces of one model with several settings. Frees are written as distances, and modules as differences,
+so that equal layers compress well; ``build/record_models.py`` writes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import dataclasses
+import functools
+import gzip
+import hashlib
+import json
+import lzma
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from .._core.checks import checked
+from .._core.defaults import OPTIMIZER, SAMPLING_RATE
+from .._core.files import cache_folder, fingerprint, write_whole
+from .._core.output import ProgressBar
+from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from .memory_settings import MemorySettings
+from .model_source import ModelSource, can_trace, is_module
+
+if TYPE_CHECKING:
+    from .._core.checks import Optimizer, Precision
+    from ..trace.event_log import Trace
+    from ..trace.made_up_batches import SpeechBatches
+
+
+MAX_BYTES = 512 * 2**20
+_STALE_S = 3600  # a temporary file this old belongs to a process that died
+_CODE = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")
+
+
+@functools.cache
+def code_versions() -> dict[str, str]:
+    """Versions of the installed packages whose code decides what a training step allocates, and of the recorder."""
+    from importlib import metadata  # costs more than the rest of this package's import
+
+    versions = {}
+    for name in _CODE:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return {**versions, "recorder": code_digest("trace")}
+
+
+@functools.cache
+def code_digest(*folders: str) -> str:
+    """A digest of this package's code in these folders, which changes with an upgrade or an edit."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for file in sorted((Path(__file__).parent.parent / folder).glob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class TraceCache:
+    """The trace files of one folder, at most ``max_bytes`` in total; the least recently used are removed first."""
+
+    def __init__(self, folder: Path | None = None, max_bytes: int = MAX_BYTES) -> None:
+        self.folder = cache_folder("traces") if folder is None else folder
+        self.max_bytes = max_bytes
+
+    def find(self, key: str) -> Path | None:
+        """The file of a trace, marked as used now; None if there is none."""
+        path = self._path(key)
+        try:
+            os.utime(path)
+        except OSError:
+            return path if os.access(path, os.R_OK) else None  # a folder that may be read but not written
+        return path
+
+    def store(self, key: str, data: bytes) -> Path | None:
+        """Keep a trace; returns its file, None where nothing can be written, or when it is larger than the cache."""
+        if len(data) > self.max_bytes:
+            return None
+        path = self._path(key)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(path, data, durable=False)  # a torn file is found out when it is opened
+        except OSError:
+            return None
+        self._shrink(path)
+        return path
+
+    def discard(self, key: str) -> None:
+        """Remove a broken trace."""
+        with contextlib.suppress(OSError):
+            self._path(key).unlink()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.trace"
+
+    def _shrink(self, stored: Path) -> None:
+        """Remove the least recently used files until the others fit. Other processes may be doing the same."""
+        files = []
+        for path in self.folder.iterdir():
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                if path.suffix == ".trace":
+                    files.append((status.st_mtime_ns, status.st_size, path))
+                elif path.suffix == ".part" and status.st_mtime < time.time() - _STALE_S:
+                    path.unlink()
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if total <= self.max_bytes:
+                return
+            if path != stored:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                total -= size
+
+
+_WINDOW = 3  # micro-batches of a window that the recorder runs; further ones repeat the third
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Everything that decides what the recorder sees."""
+
+    source: ModelSource
+    settings: MemorySettings
+    capability: tuple[int, int]
+    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
+    points: Sequence[tuple[int, int, int]] | None = None
+    length_per_second: float = SAMPLING_RATE
+    loss: Callable[[Any, dict[str, Any]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_fn is not None and not callable(self.batch_fn):
+            raise InvalidArgumentError(
+                f"batch_fn is a {type(self.batch_fn).__name__}, not a function",
+                "pass batch_fn(batch, length, labels) -> the model's keyword arguments as tensors",
+            )
+        if checked("length_per_second", self.length_per_second, float) <= 0:
+            raise InvalidArgumentError("length_per_second is not positive", "16000 for samples, 100 for mel frames")
+
+    def key(self, model_key: str) -> str:
+        """The key of the trace in the cache."""
+        s = self.settings
+        checkpointing = "non_reentrant" if s.gradient_checkpointing is True else s.gradient_checkpointing
+        depth = (checkpointing, s.every_n_layers, s.offload_checkpoints)
+        settings = [s.precision, depth, s.optimizer, min(s.accumulation, _WINDOW), kernel_class(self.capability)]
+        settings += [s.lora_rank] if s.lora_rank else []
+        return fingerprint(model_key, settings, self._input(), code_versions())
+
+    def _input(self) -> Any:
+        """What identifies own batches and own shapes; None for those that follow from the model."""
+        if self.batch_fn is None or not can_trace():
+            return self.points
+        from ..trace.made_up_batches import batch_identity
+
+        batches = self._batches(self.batch_fn)
+        points = batches.points() if self.points is None else self.points
+        try:
+            return [self.points, batches.facts(), batch_identity(self.batch_fn, points)]
+        except Exception as error:  # of the user's function: recording raises it, too, with a clearer message
+            return named(error)
+
+    def make(self, key: str | None, progress: bool) -> dict[str, Any]:
+        """Record, keep the trace under ``key``, and return the request that opens it."""
+        data = self.trace(progress).to_bytes()
+        if key is not None:
+            TraceCache().store(key, data)
+        return {"trace": base64.b64encode(data).decode()}
+
+    def trace(self, progress: bool = False) -> Trace:
+        """Record."""
+        if not can_trace():
+            raise UnsupportedError(
+                "a training step is traced with torch and transformers, which are not installed here",
+                'pip install torch transformers, or ask with estimator="published"',
+            )
+        source, configs = self.source.model, list[Any]()
+
+        def build() -> Any:
+            model = source()
+            configs.append(getattr(model, "config", None))
+            return model
+
+        title = f"Tracing {self.source.label}, {self.settings.step_words()}"
+        with ProgressBar(title, "step", None, progress) as advance:
+            trace = self._run(source if is_module(source) else build, advance)
+        facts = generation_facts(configs[0] if configs else getattr(source, "config", None))
+        if self.batch_fn is not None:
+            facts |= self._batches(self.batch_fn).facts()
+        return dataclasses.replace(trace, about={**trace.about, **facts})
+
+    def _run(self, model: Any, advance: Callable[[int, int | None], None]) -> Trace:
+        from ..trace.event_log import TraceError
+        from ..trace.step_tracing import trace_training
+
+        s, points = self.settings, self.points
+        optimizer = cast("Optimizer", s.optimizer)  # others are refused
+        if points is None and self.batch_fn is not None:
+            points = self._batches(self.batch_fn).points()
+        try:
+            return trace_training(
+                model, self.batch_fn, points=points, optimizer=optimizer, precision=s.precision,
+                gradient_checkpointing=s.gradient_checkpointing, every_n_layers=s.every_n_layers,
+                offload_checkpoints=s.offload_checkpoints, accumulation=s.accumulation, loss=self.loss,
+                compute_capability=self.capability, progress=advance, lora_rank=s.lora_rank,
+                covering=self.points is None,
+            )  # fmt: skip
+        except AsrConfigError:
+            raise
+        except Exception as error:
+            hint = "check that batch_fn gives the model's keyword arguments" if self.batch_fn else "train it for a step"
+            raise TraceError(f"{self.source.label} failed in its training step: {named(error)}", hint) from error
+
+    def _batches(self, batch_fn: Callable[[int, int, int], dict[str, Any]]) -> SpeechBatches:
+        from ..trace.made_up_batches import SpeechBatches
+
+        return batch_fn if isinstance(batch_fn, SpeechBatches) else SpeechBatches(batch_fn, self.length_per_second)
+
+
+def kernel_class(capability: tuple[int, int]) -> int:
+    """The oldest major compute capability with the same traces: attention, workspaces and TF32 differ between them."""
+    return next((oldest for oldest in (9, 8, 7) if capability[0] >= oldest), 0)
+
+
+def generation_facts(config: Any) -> dict[str, Any]:
+    """Sizes of a decoder's key-value cache, for encoder-decoder models with a fixed source length."""
+    layers, width = getattr(config, "decoder_layers", None), getattr(config, "d_model", None)
+    source = getattr(config, "max_source_positions", None)
+    if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
+        return {}
+    encoder = int(getattr(config, "encoder_layers", None) or layers)
+    sizes = {"decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source)}
+    return {**sizes, "encoder_layers": encoder}
+
+
+def named(error: Exception) -> str:
+    """An exception in one line."""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+FOLDER = Path(__file__).parent.parent / "recordings"
+_INDEX = "models.json"
+
+
+class RecordedSettings(NamedTuple):
+    """The settings by which the traces of a file differ."""
+
+    precision: Precision
+    gradient_checkpointing: bool
+    kernels: int
+
+    @classmethod
+    def of(cls, settings: MemorySettings, kernels: int) -> RecordedSettings | None:
+        """The settings of a training; None where it requires a recording of its own."""
+        usual = settings.optimizer == OPTIMIZER and settings.every_n_layers == 1 and not settings.lora_rank
+        usual = usual and not settings.offload_checkpoints and not settings.freeze_feature_encoder
+        usual = usual and settings.gradient_checkpointing != "reentrant"
+        checkpointing = settings.gradient_checkpointing is not False
+        return cls(settings.precision, checkpointing, kernels) if usual else None
+
+
+def recorded_models() -> dict[str, str]:
+    """The file of each model, by the names of the catalogue and of the bundled models."""
+    return dict(_index()["files"])
+
+
+def is_current() -> bool:
+    """Whether the recordings were made with the installed versions of the packages."""
+    installed = code_versions()
+    return all(installed.get(name) == version for name, version in _index()["versions"].items())
+
+
+def find_recording(name: str, settings: MemorySettings, kernels: int) -> dict[str, Any] | None:
+    """The request that opens the recording of a known model; None where there is none with these settings."""
+    file, wanted = _index()["files"].get(name), RecordedSettings.of(settings, kernels)
+    if file is None or wanted is None:
+        return None
+    header, content = _content(file)
+    for document in header:
+        if RecordedSettings(*document["settings"]) == wanted:
+            body = _absolute(json.loads(content[document["begin"] : document["end"]]))
+            trace = gzip.compress(json.dumps(body, separators=(",", ":")).encode(), compresslevel=1)
+            return {"trace": base64.b64encode(trace).decode()}
+    return None
+
+
+@functools.cache
+def _index() -> dict[str, Any]:
+    index: dict[str, Any] = json.loads((FOLDER / _INDEX).read_bytes())
+    return index
+
+
+@functools.lru_cache(maxsize=1)
+def _content(file: str) -> tuple[list[dict[str, Any]], bytes]:
+    head, _, content = lzma.decompress((FOLDER / file).read_bytes()).partition(b"\n")
+    return json.loads(head), content
+
+
+def _absolute(body: dict[str, Any]) -> dict[str, Any]:
+    born = 0
+    for segment in body["segments"]:
+        events = segment["events"]
+        for place, event in enumerate(events):
+            if event >= 0:
+                born += 1
+            else:
+                events[place] = -born - 1 - event
+        segment["module"] = list(accumulate(segment["module"]))
+    return body

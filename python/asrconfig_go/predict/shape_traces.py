@@ -1,0 +1,130 @@
+"""Traces of the shapes that no formula covers, recorded when they are needed.
+
+A trace's formulas of batch, length and labels answer for every shape where they are exact. Where they are not, as for a
+model that works on chunks of audio or loops over labels, the shape itself is traced: alone for one request, with three
+batches for several, as formulas that are exact in the batch answer for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .._core import native
+from ..errors import AsrConfigError
+
+Point = tuple[int, int, int]  # batch, length, labels
+
+_BATCHES = (2, 3, 5)  # of one length and one text, which prove formulas of the batch
+_RUNGS = 6  # lengths to which those of a run are rounded up
+_OTHER = 1009  # a batch that is never traced
+_SHAPE = ("batch", "length", "labels")
+_DECIDES = (*_SHAPE, "trace", "accumulation", "kind")  # of a request: which segments answer it
+
+
+@dataclass
+class ShapeTraces:
+    """Finds the trace that answers a request exactly.
+
+    ``record`` opens a trace of some shapes; ``real`` returns the shape of the batch that is made for another one.
+    """
+
+    record: Callable[[tuple[Point, ...]], dict[str, Any]]
+    real: Callable[[Point], Point]
+    _traces: dict[tuple[int, int], list[Any]] = field(default_factory=dict)  # by length and labels
+    _answers: dict[tuple[Any, ...], bool] = field(default_factory=dict)
+    _by_batch: bool = True  # whether three batches have predicted others so far
+    _closing: list[weakref.finalize[..., Any]] = field(default_factory=list)
+
+    def exactly(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The request with the trace and the real shape that answer it exactly."""
+        if self.determined(request):
+            return request
+        batch, length, labels = real = self.real((request["batch"], request["length"], request["labels"]))
+        traces = self._traces.setdefault((length, labels), [])
+        if (answer := self._of(traces, request, real)) is not None:
+            return answer
+        with_others = bool(traces) and batch > 1 and self._by_batch
+        others = [n for n in _BATCHES if n != batch][: len(_BATCHES) - 1] if with_others else []
+        self.several((n, length, labels) for n in (*others, batch))
+        if with_others:
+            self._by_batch = self._for_all(traces, request, real)
+        return {**request, **dict(zip(_SHAPE, real, strict=True)), "trace": traces[-1]}
+
+    def missing(self, request: dict[str, Any]) -> Point | None:
+        """The real shape of a request that no trace so far answers exactly; None where one does."""
+        if self.determined(request):
+            return None
+        real = self.real((request["batch"], request["length"], request["labels"]))
+        return real if self._of(self._traces.get(real[1:], []), request, real) is None else None
+
+    def several(self, points: Iterable[Point]) -> Any:
+        """Trace shapes together, which is faster than one after the other; returns the trace."""
+        wanted = tuple(dict.fromkeys(self.real(point) for point in points))
+        trace = self.record(wanted)["trace"]
+        self._closing.append(weakref.finalize(self, close_trace, trace))
+        for place in dict.fromkeys(point[1:] for point in wanted):
+            self._traces.setdefault(place, []).append(trace)
+        return trace
+
+    def for_a_run(self, batch: int, clips: Sequence[tuple[int, int]]) -> tuple[Any, list[tuple[int, int]]]:
+        """A trace of batches of a few lengths, and the clips (length and labels) rounded up to these.
+
+        At each of the few lengths a batch has the longest text of the clips up to it.
+        """
+        shortest, longest = min(clips)[0], max(clips)[0]
+        rungs = [round(shortest * (longest / shortest) ** (step / _RUNGS)) for step in range(1, _RUNGS)] + [longest]
+        texts = [max((labels for length, labels in clips if length <= rung), default=0) for rung in rungs]
+        real = [self.real((batch, *place)) for place in zip(rungs, texts, strict=True)]
+        trace = self.several(real)
+        return trace, [real[bisect_left(rungs, length)][1:] for length, _ in clips]
+
+    def for_all_batches(self, request: dict[str, Any]) -> bool:
+        """Make one recording for this length and labels; returns whether it answers for every batch from two on."""
+        if self.determined(request):
+            return True
+        if not self._by_batch:
+            return False
+        real = self.real((request["batch"], request["length"], request["labels"]))
+        traces = self._traces.setdefault(real[1:], [])
+        if self._of(traces, request, real) is None:
+            self.several((n, *real[1:]) for n in _BATCHES)
+        self._by_batch = self._for_all(traces, request, real)
+        return self._by_batch
+
+    def determined(self, request: dict[str, Any]) -> bool:
+        """Whether the trace of a request answers it exactly."""
+        key = tuple(request.get(name) for name in _DECIDES)
+        if key not in self._answers:
+            question = {name: value for name, value in zip(_DECIDES, key, strict=True) if value is not None}
+            self._answers[key] = bool(native.call("memory.determined", question)["exactly"])
+        return self._answers[key]
+
+    def close(self) -> None:
+        """Free the memory of all traces."""
+        for closing in self._closing:
+            closing()
+
+    def _for_all(self, traces: list[Any], request: dict[str, Any], real: Point) -> bool:
+        """Whether the traces answer for a batch that is in none of them."""
+        return self._of(traces, request, (_OTHER, *real[1:])) is not None
+
+    def _of(self, traces: list[Any], request: dict[str, Any], real: Point) -> dict[str, Any] | None:
+        questions = ({**request, **dict(zip(_SHAPE, real, strict=True)), "trace": trace} for trace in reversed(traces))
+        return next((question for question in questions if self.determined(question)), None)
+
+
+def by_formulas(memory: Any) -> contextlib.AbstractContextManager[Any]:
+    """Inside, a memory model traces nothing, as during a training: without a formula it returns bounds, or raises."""
+    inside: contextlib.AbstractContextManager[Any] = getattr(memory, "by_formulas", contextlib.nullcontext)()
+    return inside
+
+
+def close_trace(trace: Any) -> None:
+    """Free the memory of an opened trace."""
+    with contextlib.suppress(AsrConfigError):  # a library that fails, or was replaced, does not have it
+        native.call("memory.close", {"trace": trace})

@@ -1,0 +1,305 @@
+"""``StepSampler``: the clips of each optimizer step; and what each strategy of batching costs."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from .._core import native
+from .._core.checks import StepMode, checked, checked_list
+from .._core.records import from_json
+from ..errors import InvalidArgumentError
+from .memory_limits import BUCKETS, OVERHEAD_S, BatchingWarning, FitsByLength, recipe, seconds_of
+
+
+@dataclass(frozen=True)
+class BatchingStrategy:
+    """One epoch of one order of clips, with one kind of split."""
+
+    order: str
+    """``random``, ``grouped`` (as transformers' group_by_length), ``bucketed`` or ``packed``: see ``StepSampler``."""
+    split: str
+    """``fixed`` (one size for all, or for a bucket) or ``optimal`` (the cheapest that fits, as the guard splits)."""
+    micro_batch: int | None
+    """The size where there is one for all."""
+    micro_batches: int
+    steps: int
+    """Micro-batches of all processes and optimizer steps."""
+    padded_s: float
+    """Seconds that the model computes: clips × the longest of them, over all micro-batches."""
+    padding: float
+    """The share of them that is not audio."""
+    use: float
+    """The mean over micro-batches of clips / clips that would fit at that length."""
+    use_by_time: float
+    """The same, weighted by what each micro-batch costs."""
+    cost_s: float
+    """Padded seconds and the overhead of each micro-batch, in seconds of audio, of all processes."""
+    slowest_s: float
+    """The same of the slowest process of each step: what the epoch takes."""
+    over_memory: int
+    """Micro-batches larger than what fits: none."""
+    speed: float
+    """How many times faster than random order with one size."""
+
+
+@dataclass(frozen=True)
+class LengthBucket:
+    """A range of durations."""
+
+    up_to_s: float
+    """Seconds of its longest clip."""
+    clips: int
+    micro_batch: int | None
+    """What fits for its longest clip; None where memory is not known."""
+    audio_s: float
+
+
+@dataclass(frozen=True)
+class BatchingReport:
+    """An epoch by every strategy. The first is what the Trainer does by itself."""
+
+    clips: int
+    audio_s: float
+    longest_s: float
+    strategies: tuple[BatchingStrategy, ...]
+    buckets: tuple[LengthBucket, ...]
+    """Those of bucketed steps."""
+    notes: tuple[str, ...]
+    """Warnings about too little data."""
+
+    def find(self, order: str, split: str) -> BatchingStrategy:
+        """The strategy of these names; ``InvalidArgumentError`` if there is none."""
+        for strategy in self.strategies:
+            if (strategy.order, strategy.split) == (order, split):
+                return strategy
+        names = ", ".join(f"{s.order} {s.split}" for s in self.strategies)
+        raise InvalidArgumentError(f"there is no strategy {order} {split}", f"choose one of {names}")
+
+    def __repr__(self) -> str:
+        head = f"{self.clips} clips, {self.audio_s / 3600:.2f} h, the longest {self.longest_s:.4g} s"
+        lines = [head, "  order     split    micro-batches  padding  memory used  by time   speed"]
+        for s in self.strategies:
+            size = f" ({s.micro_batch} clips)" if s.micro_batch else ""
+            lines.append(
+                f"  {s.order:<9} {s.split:<8} {s.micro_batches:>13}  {s.padding:>6.1%}  {s.use:>11.1%}  "
+                f"{s.use_by_time:>7.1%}  {s.speed:>5.2f}×{size}"
+            )
+        return "\n".join([*lines, *(f"  ! {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class LongestClips:
+    """What it costs to keep the clips over a length. Shares are of the whole, 0 to 1."""
+
+    over_s: float
+    clips: int
+    audio_share: float
+    micro_batch: int
+    """That fits with them; 0 when the longest does not fit alone."""
+    without_them: int
+    """That fits the longest of the others."""
+    padded_share: float
+    time_share: float
+    """Of padded seconds and of the predicted time in random order, at one micro-batch size for all."""
+    split_time_share: float
+    """Of the predicted time where micro-batches are sized by memory."""
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def compare_batching(
+    durations: Iterable[float],
+    step_samples: int,
+    memory: FitsByLength | Sequence[tuple[float, int]],
+    *,
+    ranks: int = 1,
+    seed: int = 0,
+    buckets: int = BUCKETS,
+    overhead_s: float = OVERHEAD_S,
+    drop_last: bool = False,
+) -> BatchingReport:
+    """Simulate an epoch with every batching strategy: every clip, or 262 144 of more, evenly chosen by length.
+
+    ``durations`` are the seconds of every clip, ``step_samples`` the clips of an optimizer step over all ``ranks``
+    processes. ``memory`` is what fits: a ``MemoryModel`` traced for a GPU, or rows of increasing seconds, each with the
+    largest micro-batch of clips of up to that length. A micro-batch costs its padded seconds and ``overhead_s``.
+    Raises ``InvalidArgumentError``, and ``InfeasiblePlanError`` for clips that do not fit alone (see
+    ``cost_of_longest``).
+
+    >>> report = compare_batching([2.0, 3.0, 9.0] * 2000, 32, [(5.0, 8), (10.0, 4)])
+    >>> report.find("packed", "optimal").speed > report.find("random", "fixed").speed
+    True
+    """
+    seconds = seconds_of(durations)
+    request = recipe(
+        seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=seed, buckets=buckets,
+        overhead_s=overhead_s, drop_last=drop_last,
+    )  # fmt: skip
+    return from_json(BatchingReport, native.call("batching.compare", {"options": request}, seconds.tobytes()))
+
+
+def cost_of_longest(
+    durations: Iterable[float],
+    step_samples: int,
+    memory: FitsByLength | Sequence[tuple[float, int]],
+    over_s: Iterable[float] | None = None,
+    *,
+    ranks: int = 1,
+    overhead_s: float = OVERHEAD_S,
+) -> list[LongestClips]:
+    """What the clips over each of the lengths ``over_s`` cost: "9 clips over 30 s force a micro-batch of 4; …".
+
+    Without ``over_s``: the lengths at which dropping or splitting at most a hundredth of the clips lets a larger
+    micro-batch fit. The other arguments are those of ``compare_batching``; clips that do not fit alone are returned
+    with a micro-batch of 0.
+
+    >>> [cost] = cost_of_longest([2.0] * 2000 + [9.0] * 9, 32, [(5.0, 8), (10.0, 4)], over_s=[5.0])
+    >>> cost.clips, cost.micro_batch, cost.without_them
+    (9, 4, 8)
+    """
+    seconds = seconds_of(durations)
+    request = recipe(
+        seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=0, buckets=BUCKETS,
+        overhead_s=overhead_s, drop_last=False,
+    )  # fmt: skip
+    limits = None if over_s is None else checked_list("over_s", over_s, float)
+    answer = native.call("batching.longest", {"options": request, "limits_s": limits}, seconds.tobytes())
+    return [from_json(LongestClips, cost) for cost in answer["longest"]]
+
+
+class StepSampler:
+    """A batch sampler whose batches are the clips of one optimizer step, or one process's share of them.
+
+    ``mode`` selects the clips of a step of exactly ``step_samples``, over all processes:
+
+    - ``"random"``: any;
+    - ``"bucketed"``: clips of similar length. They are grouped into at most ``buckets`` ranges of length, each of at
+      least four steps, so that padding is least; a step has shuffled clips of one range. Fewer buckets leave more
+      randomness;
+    - ``"packed"``: full micro-batches by ``memory``, each of one range of length, whose sizes add up to the step's.
+      Steps have clips of several lengths, and memory is used best.
+
+    In every epoch each clip comes once. The last step is shorter where the clips are not a multiple, with any clips, a
+    share for every process; with ``drop_last``, that many clips are left out, others in each epoch. (When fewer clips
+    than processes are left, they share one more step's clips, in two shorter steps.) The order depends on ``seed`` and
+    the epoch alone: call ``set_epoch``.
+
+    ``durations`` are the seconds of every clip. ``memory`` is a ``MemoryModel`` traced for a GPU, or rows of seconds
+    and the largest micro-batch of clips up to that length. The whole share of a process comes as one batch, the longest
+    clip first: ``manager.attach(trainer, memory=…)`` splits it by memory. Raises ``InvalidArgumentError`` for what
+    cannot be, ``InfeasiblePlanError`` for clips that do not fit alone. Too little data for sorted steps raises a
+    ``BatchingWarning``.
+
+    >>> sampler = StepSampler([2.0, 3.0, 9.0] * 20, 32)
+    >>> [len(batch) for batch in sampler]
+    [32, 28]
+    """
+
+    def __init__(
+        self,
+        durations: Iterable[float],
+        step_samples: int,
+        *,
+        mode: StepMode = "random",
+        memory: FitsByLength | Sequence[tuple[float, int]] | None = None,
+        buckets: int = BUCKETS,
+        seed: int = 0,
+        drop_last: bool = False,
+        overhead_s: float = OVERHEAD_S,
+    ) -> None:
+        self._seconds = seconds_of(durations)
+        self._recipe = recipe(
+            self._seconds, memory, mode=mode, step_samples=step_samples, ranks=1, seed=seed, buckets=buckets,
+            overhead_s=overhead_s, drop_last=drop_last,
+        )  # fmt: skip
+        self.epoch: int = 0
+        self.rank: int = 0
+        self._ask()
+        for note in self.notes:
+            warnings.warn(note, BatchingWarning, stacklevel=2)
+
+    def shard(self, rank: int, ranks: int, shares: Sequence[int] | None = None) -> StepSampler:
+        """The part of process ``rank`` of ``ranks``: its share of every step, of about the same seconds as the others'.
+
+        ``shares`` are the clips of each process in a full step, where they are not even: the gradient of the step then
+        requires weights, which the guard gives. Packed steps do not have them. All processes take as many batches.
+        Raises ``InvalidArgumentError`` when a step cannot be shared so.
+        """
+        if not 0 <= checked("rank", rank, int) < checked("ranks", ranks, int):
+            raise InvalidArgumentError(f"rank = {rank} of {ranks} processes", "count ranks from 0")
+        part = copy.copy(self)
+        counts = None if shares is None else checked_list("shares", shares, int)
+        part._recipe, part.rank = {**self._recipe, "ranks": ranks, "shares": counts}, rank
+        part._ask()
+        return part
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order comes next, 0 for the first."""
+        if checked("epoch", epoch, int) < 0:
+            raise InvalidArgumentError(f"epoch = {epoch} is below 0", "count epochs from 0")
+        self.epoch = epoch
+
+    @property
+    def step_samples(self) -> int:
+        """Clips of a full optimizer step, over all processes."""
+        return int(self._recipe["step_samples"])
+
+    @property
+    def batch_samples(self) -> int:
+        """Clips of this process in a full step."""
+        return self._counts[0][self.rank]
+
+    @property
+    def even(self) -> bool:
+        """Whether all processes have as many clips of a full step."""
+        return len(set(self._counts[0])) == 1
+
+    @property
+    def ranks(self) -> int:
+        """Processes that share each step."""
+        return int(self._recipe["ranks"])
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether clips that do not fill a step are left out."""
+        return bool(self._recipe["drop_last"])
+
+    @property
+    def clips(self) -> int:
+        """Clips of the dataset."""
+        return len(self._seconds)
+
+    def __len__(self) -> int:
+        """Optimizer steps of an epoch."""
+        return self._steps + len(self._counts) - 1
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """The numbers of this process's clips of each step."""
+        order, at = self._ask(), 0
+        for counts in self._counts[:1] * self._steps + self._counts[1:]:
+            begin = at + sum(counts[: self.rank])
+            yield order[begin : begin + counts[self.rank]].tolist()
+            at += sum(counts)
+
+    def _ask(self) -> array[int]:
+        """The order of this epoch, with the shares of the processes side by side."""
+        request = {"options": {**self._recipe, "epoch": self.epoch}}
+        answer, order = native.exchange("batching.order", request, self._seconds.tobytes())
+        self._steps, self._counts = int(answer["steps"]), [[int(n) for n in step] for step in answer["shares"]]
+        self.notes: tuple[str, ...] = tuple(answer["notes"])
+        """Warnings about too little data."""
+        self.buckets: tuple[LengthBucket, ...] = tuple(from_json(LengthBucket, bucket) for bucket in answer["buckets"])
+        """The ranges of length; one of all clips in random order."""
+        return array("I", bytes(order))
+
+    def __repr__(self) -> str:
+        mode, seed = self._recipe["mode"], self._recipe["seed"]
+        share = f", rank {self.rank} of {self.ranks}" if self.ranks > 1 else ""
+        steps = f"{len(self)} {mode} steps of {self.step_samples}"
+        return f"StepSampler({self.clips} clips, {steps}{share}, seed {seed})"

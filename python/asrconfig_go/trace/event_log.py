@@ -1,0 +1,357 @@
+"""The event log of a trace, its bytes and its file. core/memory/trace/README.md has the format."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import itertools
+import json
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._core.files import write_whole
+from ..errors import InvalidArgumentError, UnsupportedError
+from ._calls import Call, Calls, Numbers, costs, type_name
+
+
+class TraceError(UnsupportedError):
+    """The step cannot be traced, or a trace file cannot be read; the message names the operation and the module."""
+
+
+class RefusedBatchError(TraceError):
+    """The model's own code raises an error for a batch."""
+
+
+class CheckpointError(TraceError):
+    """The model cannot be trained with this kind of checkpoints."""
+
+
+class NoLossError(InvalidArgumentError):
+    """The model returns no loss for a batch."""
+
+
+TAGS = ("", "parameter", "buffer", "gradient", "optimizer", "input", "workspace", "output")
+
+
+class Names:
+    """Names numbered in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+
+    def __call__(self, name: Any) -> int:
+        """The number of ``name``."""
+        return self.numbers.setdefault(name, len(self.numbers))
+
+
+@dataclass
+class Segment:
+    """A part of the run. ``events``: the bytes of a storage that is allocated, or -1 - number of one that is freed.
+
+    ``first`` is the number of its first storage. ``lane`` is the layer that allocated each, by ``Whereabouts.lane``; it
+    is not written to files.
+    """
+
+    kind: str
+    first: int
+    shape: dict[str, int] = field(default_factory=dict)
+    events: list[int] = field(default_factory=list)
+    op: list[int] = field(default_factory=list)
+    module: list[int] = field(default_factory=list)
+    tag: list[int] = field(default_factory=list)
+    lane: list[int] = field(default_factory=list)
+    phases: list[tuple[int, str]] = field(default_factory=list)
+    calls: Calls = field(default_factory=Calls)
+
+    def sizes(self) -> list[int]:
+        """The bytes of its allocations."""
+        return [event for event in self.events if event >= 0]
+
+
+class EventLog:
+    """Watches storages. ``where`` returns the current phase and module, ``lane`` then the layer."""
+
+    def __init__(self, where: Callable[[], tuple[str, str]], lane: Callable[[], int] = int) -> None:
+        self.ops, self.modules, self.calls = Names(), Names(), Names()
+        self.segments: list[Segment] = []
+        self.births = 0
+        self._where, self._lane = where, lane
+        self._living: dict[int, tuple[int, weakref.ref[torch.UntypedStorage]]] = {}
+        self._home: list[tuple[Segment, int]] = []  # the segment of each storage, and its place there
+        self._open = False
+        self._called = ""  # the name of the next allocation; "" for its operation
+
+    def begin(self, kind: str, shape: dict[str, int], phase: str) -> None:
+        """Start a segment."""
+        self.segments.append(Segment(kind, self.births, shape, phases=[(0, phase)]))
+        self._open = True
+
+    def close(self) -> None:
+        """Stop recording: what is freed from here on is not part of the run."""
+        self._open = False
+
+    def unwatched(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors whose storage was not allocated in this run, or does not lie on the device."""
+        living = self._living
+        return [tensor for tensor in tensors if tensor.untyped_storage()._cdata not in living]
+
+    def birth(self, tensor: torch.Tensor, op: str, tag: str = "") -> None:
+        """Record the tensor's storage, unless it is recorded already or empty."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._living or not self._open:
+            return
+        size = storage.nbytes()
+        if size == 0:
+            return
+        number = self._write_birth(size, op, tag)
+
+        def died(_: object) -> None:
+            last, _ = self._living.pop(key)
+            if self._open:
+                self.segments[-1].events.append(-1 - last)
+
+        self._living[key] = (number, weakref.ref(storage, died))
+
+    def home(self, number: int) -> tuple[Segment, int]:
+        """The segment of a storage, and its place there."""
+        return self._home[number]
+
+    def repeat(self, first: Segment, before: Segment, like: Segment) -> None:
+        """Write the newest segment, which has only its inputs, to its end as ``like`` has it.
+
+        Sizes are those of ``first``, the micro-batch of the same shape. What ``like`` frees of the micro-batch before
+        it, such as a loss that is kept, it allocates again: the storages of ``before`` are renumbered so.
+        """
+        segment, sizes = self.segments[-1], first.sizes()
+        renewed: dict[int, int] = {}
+        for event in like.events[len(segment.op) :]:
+            number = -1 - event
+            if event >= 0:
+                place = len(segment.op)
+                self._repeat_birth(sizes[place], like, place)
+            elif number >= like.first:
+                self._write_death(segment.first + number - like.first)
+            else:
+                place = self._home[number][1]
+                renewed[before.first + place] = segment.first + place
+                self._write_death(before.first + place)
+        segment.phases = list(like.phases)
+        self.renew(renewed)
+
+    def write(
+        self,
+        like: Segment,
+        end: int,
+        earlier: dict[int, int],
+        shape: dict[str, int],
+        sizes: list[int],
+        calls: list[tuple[Call, Numbers]],
+    ) -> None:
+        """Write a segment with the first ``end`` events of ``like``, and these sizes and calls.
+
+        ``earlier`` maps what ``like`` frees of earlier segments to what this one frees.
+        """
+        self.begin(like.kind, shape, "")
+        moved, places = self.births - like.first, iter(range(len(sizes)))
+        for event in like.events[:end]:
+            if event >= 0:
+                place = next(places)
+                self._repeat_birth(sizes[place], like, place)
+            else:
+                self._write_death(earlier.get(-1 - event, -1 - event + moved))
+        self.segments[-1].phases = list(like.phases)
+        for (call, numbers), lane in zip(calls, like.calls.lanes, strict=True):
+            self.segments[-1].calls.add(self.calls(call), numbers, lane)
+
+    def renew(self, numbers: dict[int, int]) -> None:
+        """Renumber living storages."""
+        for key, (number, reference) in self._living.items():
+            self._living[key] = (numbers.get(number, number), reference)
+
+    def call(
+        self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
+    ) -> None:
+        """Record what an operation on the device computes and moves."""
+        phase = self._timed_phase()
+        for layout, numbers in costs(op, args, read, made) if phase else ():
+            self._add_call(Call(name, type_name((*made, *read)), phase, layout, len(numbers)), numbers)
+
+    def copied(self, size: int, like: torch.Tensor) -> None:
+        """Record a copy of ``size`` bytes into contiguous order that a kernel makes for itself."""
+        phase = self._timed_phase()
+        if phase:
+            self._add_call(Call("aten.clone.default", type_name((like,)), phase, "strided", 2), (size, size))
+
+    def transferred(self, tensor: torch.Tensor, op: str, layout: str) -> None:
+        """Record a copy between device and host; ``layout`` is "to_pinned" into pinned memory, else "host"."""
+        phase, size = self._timed_phase(), tensor.numel() * tensor.element_size()
+        if phase:
+            self._add_call(Call(op, type_name((tensor,)), phase, layout, 2), (size, size))
+
+    def _timed_phase(self) -> str:
+        """The phase of a call that is recorded; "" of others, which follow from the parameters or the first batch."""
+        if not self._open or self.segments[-1].kind not in ("micro", "iteration"):
+            return ""
+        phase = self._where()[0]
+        return "" if phase == "optimizer" else phase
+
+    def _add_call(self, call: Call, numbers: tuple[int, ...]) -> None:
+        self.segments[-1].calls.add(self.calls(call), numbers, self._lane())
+
+    def passing(self, size: int, op: str) -> None:
+        """Record a workspace that an operation allocates and frees."""
+        self._write_death(self._write_birth(size, op, "workspace"))
+
+    def sequence(self, sizes: list[int], op: str) -> None:
+        """Record workspaces in order; -n frees the n-th, the end all that remain."""
+        living, places = dict[int, int](), itertools.count(1)
+        for size in sizes:
+            if size < 0:
+                self._write_death(living.pop(-size))
+            else:
+                living[next(places)] = self._write_birth(size, op, "workspace")
+        for number in living.values():
+            self._write_death(number)
+
+    def staying(self, size: int, op: str) -> None:
+        """Record a workspace that is kept to the end of the process."""
+        self._write_birth(size, op, "workspace")
+
+    @contextmanager
+    def during(self, size: int, op: str) -> Iterator[None]:
+        """Record a temporary that exists while the body runs."""
+        number = self._write_birth(size, op, "workspace") if self._open else -1
+        yield
+        if number >= 0:
+            self._write_death(number)
+
+    @contextmanager
+    def padding(self, source: torch.Tensor, multiple: int) -> Iterator[bool]:
+        """Name the padded copy that the body makes, which a GPU makes only where rows are no multiple of elements.
+
+        Where it yields True the body must make it at every length, so that all lengths have one structure: the file
+        names the tensor and the length of its rows. Where it yields False, the tensor is not of this segment.
+        """
+        living = self._living.get(source.untyped_storage()._cdata)
+        if living is None or self._home[living[0]][0] is not self.segments[-1]:
+            yield False
+            return
+        self.passing(source.shape[-1], "length")
+        self._called = f"pad:{multiple}:{self.births - living[0]}"
+        yield True
+        self._called = ""
+
+    def retag(self, tensor: torch.Tensor, tag: str, module: str = "") -> None:
+        """Change the tag of a storage, as to a gradient or a state of the optimizer, and its module."""
+        living = self._living.get(tensor.untyped_storage()._cdata)
+        if living is not None:
+            segment, place = self._home[living[0]]
+            segment.tag[place] = TAGS.index(tag)
+            if module:
+                segment.module[place] = self.modules(module)
+
+    def _write_birth(self, size: int, op: str, tag: str) -> int:
+        phase, module = self._where()
+        segment = self.segments[-1]
+        if segment.phases[-1][1] != phase:
+            segment.phases.append((len(segment.events), phase))
+        op_number, tag_number = self.ops(self._called or op), TAGS.index(tag)
+        return self._append_birth(size, op_number, self.modules(module), tag_number, self._lane())
+
+    def _repeat_birth(self, size: int, like: Segment, place: int) -> None:
+        self._append_birth(size, like.op[place], like.module[place], like.tag[place], like.lane[place])
+
+    def _append_birth(self, size: int, op: int, module: int, tag: int, lane: int) -> int:
+        segment = self.segments[-1]
+        self._home.append((segment, len(segment.op)))
+        segment.events.append(size)
+        segment.op.append(op)
+        segment.module.append(module)
+        segment.tag.append(tag)
+        segment.lane.append(lane)
+        self.births += 1
+        return self.births - 1
+
+    def _write_death(self, number: int) -> None:
+        self.segments[-1].events.append(-1 - number)
+
+
+FORMAT, VERSION = "asrconfig-trace", 2
+_MAX_BYTES = 1 << 29  # unpacked
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One recorded run. ``segments`` hold allocations, frees and calls; ``about`` the model, versions and settings."""
+
+    about: dict[str, Any]
+    ops: list[str]
+    modules: list[str]
+    tags: list[str]
+    lengths: list[dict[str, Any]]
+    calls: list[dict[str, Any]]
+    segments: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, log: EventLog, lengths: list[dict[str, Any]], about: dict[str, Any]) -> Trace:
+        """The trace of a log."""
+        segments = [
+            {
+                "kind": s.kind,
+                **s.shape,
+                "events": list(s.events),
+                "op": list(s.op),
+                "module": list(s.module),
+                "tag": list(s.tag),
+                "phases": [list(p) for p in s.phases],
+                "calls": s.calls.kinds,
+                "numbers": [n for numbers in s.calls.numbers for n in numbers],
+            }
+            for s in log.segments
+            if s.op or s.kind != "iteration"
+        ]
+        calls = [call._asdict() for call in log.calls.numbers]
+        return cls(about, list(log.ops.numbers), list(log.modules.numbers), list(TAGS), lengths, calls, segments)
+
+    def to_bytes(self) -> bytes:
+        """The file's content: gzip of JSON."""
+        body = {"format": FORMAT, "version": VERSION, **self.__dict__}
+        return gzip.compress(json.dumps(body, separators=(",", ":")).encode(), compresslevel=1, mtime=0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file; an older one is replaced whole or not at all."""
+        write_whole(Path(path), self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Trace:
+        """Read a file that ``save`` wrote; ``TraceError`` when it is something else."""
+        try:
+            with gzip.open(path) as file:
+                raw = file.read(_MAX_BYTES + 1)
+            if len(raw) > _MAX_BYTES:
+                raise ValueError("larger than 512 MiB unpacked")
+            body = json.loads(raw)
+            if body.pop("format") != FORMAT or body.pop("version") != VERSION:
+                raise ValueError(f"not a trace of version {VERSION}")
+            return cls(**body)
+        except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TraceError(f"cannot read the trace {os.fspath(path)}: {error}", "record it again") from error
+
+    def __repr__(self) -> str:
+        births = sum(len(s["op"]) for s in self.segments)
+        return f"Trace({self.about.get('model', 'a loop')}: {len(self.segments)} segments, {births} storages)"
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries whose code determines a trace."""
+    names = ("torch", "transformers", "accelerate", "peft")
+    return {name: metadata.version(name) for name in names if importlib.util.find_spec(name) is not None}

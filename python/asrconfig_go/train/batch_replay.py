@@ -1,0 +1,257 @@
+"""``replay_batch``: a batch that the guard saved, alone, with the model that it failed in."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from .._core.batches import batch_size
+from .._core.checks import Precision
+from .._core.files import user_path
+from .._core.hub import from_hub
+from .._core.out_of_memory import first_line
+from .._core.output import LINES
+from .._core.render import box, gib, plural, visible
+from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
+from ..guard.clip_measurement import broken
+from ..guard.saved_batch import SavedBatch, read_batch
+from ..guard.training_report import BadClip
+from .checkpoints import checkpoints, incomplete, step_of, weight_files
+from .replayed_clips import Replayed, Replays, standing_out
+
+_BEGAN = "name the checkpoint or the model that the training began with: --model"
+_OWN = "from Python: asrconfig_go.train.replay_batch(folder, model=model)"
+
+
+def load_saved(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
+    """The model, and where its weights come from. Raises ``InvalidArgumentError`` for weights that are not finite."""
+    loaded, source = _loaded(folder, saved, model)
+    if name := broken(loaded):
+        raise InvalidArgumentError(f"{name} of {source} is not finite", _BEGAN)
+    return loaded, source
+
+
+def _loaded(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
+    import torch
+
+    if isinstance(model, torch.nn.Module):
+        return model, f"the given {type(model).__name__}"
+    if model is not None and not isinstance(model, str | os.PathLike):
+        raise InvalidArgumentError(f"{type(model).__name__} is no model", "pass a torch module, a checkpoint or a name")
+    source = os.fspath(model) if model is not None else str(_checkpoint(folder, saved))
+    kind = _architecture(saved, Path(source))
+
+    def load() -> Any:
+        from transformers import AutoConfig
+
+        return kind.from_pretrained(source, config=AutoConfig.for_model(**saved.config))
+
+    if not Path(source).is_dir():
+        return from_hub("the model", source, load, "pass --model with a checkpoint of the training"), source
+    try:
+        return load(), source
+    except AsrConfigError:
+        raise
+    except Exception as error:  # whatever transformers raises of a folder that is no checkpoint
+        raise NotFoundError(
+            f"cannot load {saved.architecture} from {source}: {first_line(error)}", "pass --model with a checkpoint"
+        ) from error
+
+
+def _checkpoint(folder: Path, saved: SavedBatch) -> Path:
+    """The run's newest checkpoint from before the step, else its first one."""
+    run = (folder.resolve() if folder.is_symlink() else folder).parent
+    folders = checkpoints(run)
+    before = [path for path in folders if step_of(path) <= saved.global_step]
+    after = folders[len(before) :]
+    checkpoint = next((path for path in (*reversed(before), *after) if not incomplete(path)), None)
+    if checkpoint is None:
+        raise NotFoundError(f"{run} has no checkpoint to load weights from", _BEGAN)
+    return checkpoint
+
+
+def _architecture(saved: SavedBatch, source: Path) -> Any:
+    import transformers
+
+    kind = getattr(transformers, saved.architecture, None)
+    if kind is None or not saved.config.get("model_type"):
+        raise UnsupportedError(f"transformers has no {saved.architecture} to load weights into", _OWN)
+    if any(path.name.startswith("adapter_") for path in weight_files(source)):
+        raise UnsupportedError(f"{source} holds adapters alone", _OWN)
+    return kind
+
+
+_HEAD = ("clip", "seconds", "labels", "loss", "gradient norm", "memory")
+
+
+@dataclass(frozen=True)
+class ReplayedClip:
+    """A clip of a saved batch, computed alone: ``others`` has its loss in other precisions, where one was tried.
+
+    ``loss`` and ``gradient_norm`` are NaN or infinite where they were so, None where the model raised ``error``.
+    ``memory_bytes`` is the peak of the allocator, None on a CPU. ``stands_out`` is whether it is to blame.
+    """
+
+    clip: BadClip
+    loss: float | None
+    gradient_norm: float | None
+    memory_bytes: int | None
+    error: str
+    others: dict[str, float | None]
+    stands_out: bool
+
+    @property
+    def finite(self) -> bool:
+        """Whether loss and gradient were computed, and are finite."""
+        return all(value is not None and math.isfinite(value) for value in (self.loss, self.gradient_norm))
+
+
+@dataclass(frozen=True)
+class BatchReplay:
+    """A saved batch that was computed again, clip by clip and as a whole; ``print`` shows the table.
+
+    ``saved`` is what the training wrote, ``weights`` where the model's come from. ``training_mode`` is whether clips
+    were computed with the training's random numbers, as none failed without. ``batches`` are the whole batches.
+    """
+
+    folder: str
+    saved: SavedBatch
+    weights: str
+    device: str
+    precision: Precision
+    training_mode: bool
+    clips: tuple[ReplayedClip, ...]
+    batches: tuple[Replayed, ...]
+
+    @property
+    def to_blame(self) -> tuple[ReplayedClip, ...]:
+        """The clips that stand out: not finite, not computable, or with a gradient norm far above the others'."""
+        return tuple(clip for clip in self.clips if clip.stands_out)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; numbers that are not finite are text."""
+        finite = [clip.finite for clip in self.clips]
+        return {**_plain(asdict(self)), "finite": finite, "recommendations": list(self.recommendations())}
+
+    def recommendations(self) -> Iterator[str]:
+        """What to do, in sentences."""
+        for clip in self.to_blame[:LINES]:
+            name, findings = clip.clip.name, clip.clip.findings
+            yield from (f"{name}: {finding}" for finding in findings)
+            if fine := [p for p, loss in clip.others.items() if loss is not None and math.isfinite(loss)]:
+                yield f"{name}: its loss is finite in {fine[0]}: train with {fine[0]} in place of {self.precision}"
+            elif not findings:
+                yield f"{name}: nothing is unusual in its audio and labels: listen to it, or leave it out"
+        if not self.to_blame:
+            yield (
+                f"no clip stands out with the weights of {self.weights}: those of step {self.saved.global_step} were "
+                "another's, or the learning rate is too high"
+            )
+        if self.saved.settings.get("label_smoothing_factor"):
+            yield "losses are without the training's label smoothing"
+
+    def __str__(self) -> str:
+        saved, mode = self.saved, "in training mode" if self.training_mode else "in evaluation mode"
+        unknown = [f"rows are not known: {saved.rows_unknown}"] if saved.rows_unknown else []
+        head = (
+            f"step {saved.global_step}: {saved.said}; {plural(len(saved.clips), 'clip')} in {self.folder}",
+            f"weights of {self.weights}, {self.precision} on {self.device}, {mode}",
+        )
+        return "\n".join([*head, "", *_table(self), "", *self.recommendations(), *unknown])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return box("Replay", str(self))
+
+
+def replay_batch(path: str | os.PathLike[str], model: Any = None, *, device: str | None = None) -> BatchReplay:
+    """Compute a batch that the guard saved in ``path``, a folder ``bad-batch``: each clip alone, and the whole.
+
+    ``model`` is a module, or a checkpoint or name to load weights from: by default the newest checkpoint beside the
+    folder that was there before the step. The device is a GPU where there is one. Clips are computed in evaluation
+    mode, and with the training's random numbers where none fails so; in the training's precision, and where a clip
+    fails in the more exact ones, too.
+
+    Raises ``NotFoundError`` where there is no saved batch or nothing to load weights from, ``CorruptFileError`` for a
+    damaged one, ``UnsupportedError`` for a model that transformers does not have.
+
+    >>> from transformers import Trainer, TrainingArguments
+    >>> from asrconfig_go.recipe.model_building import small_model
+    >>> from asrconfig_go.guard import attach
+    >>> args = TrainingArguments("out", use_cpu=True, report_to=[], disable_tqdm=True, per_device_train_batch_size=2)
+    >>> noise = [i * i % 31 / 31 - 0.5 for i in range(4001)]
+    >>> clips = [{"input_values": audio, "labels": [3]} for audio in (noise, [float("nan"), *noise[1:]])]
+    >>> trainer = Trainer(small_model(tokens=12, seed=0), args, train_dataset=clips)
+    >>> guard = attach(trainer, bad_clips="raise")
+    >>> trainer.train()
+    Traceback (most recent call last):
+    asrconfig_go.guard.BadClipError: step 0: the loss is not finite; row 1, 0.25 s, '3': its loss is nan; …
+    >>> [clip.clip.row for clip in replay_batch("out/bad-batch", trainer.model).to_blame]
+    [1]
+    """
+    import torch
+
+    folder = user_path(path, "path")
+    saved, batches, random = read_batch(folder)
+    loaded, weights = load_saved(folder, saved, model)
+    try:
+        on = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        loaded = loaded.to(on)
+    except (RuntimeError, AssertionError) as error:
+        raise InvalidArgumentError(f"device = {device!r} cannot be used: {error}", 'pass device="cpu"') from error
+    precision: Precision = "fp16" if saved.settings.get("fp16") else "bf16" if saved.settings.get("bf16") else "fp32"
+    replays = Replays(loaded, on, precision, random)
+    places = [(number, i) for number, batch in enumerate(batches) for i in range(batch_size(batch))]
+    results = [result for number, batch in enumerate(batches) for result in replays.clips(number, batch)]
+    training = saved.what in ("error", "loss", "gradient") and all(result.finite for result in results)
+    if training:
+        results = [result for number, batch in enumerate(batches) for result in replays.clips(number, batch, True)]
+    clips = []
+    for clip, (number, i), result, out in zip(saved.clips, places, results, standing_out(results), strict=True):
+        fails = not result.finite and not result.error
+        others = replays.in_other_precisions(number, batches[number], i) if fails else {}
+        clips.append(ReplayedClip(clip, **vars(result), others=others, stands_out=out))
+    as_collated = tuple(replays.run(number, batch) for number, batch in enumerate(batches))
+    return BatchReplay(str(folder), saved, weights, str(on), precision, training, tuple(clips), as_collated)
+
+
+def _table(replay: BatchReplay) -> Iterator[str]:
+    clips, hidden = replay.clips, len(replay.clips) - LINES
+    if hidden > 0:
+        clips = tuple(sorted(clips, key=lambda clip: not clip.stands_out)[:LINES])
+    rows = [_HEAD, *(_row(clip) for clip in clips)]
+    if hidden > 0:
+        rows.append((f"  … and {hidden} more", *[""] * (len(_HEAD) - 1)))
+    for number, batch in enumerate(replay.batches):
+        name = "the batch" if len(replay.batches) == 1 else f"batch {number + 1}"
+        rows.append((name, "", "", *_figures(batch)))
+    first, *widths = (max(len(row[i]) for row in rows) for i in range(len(_HEAD)))
+    for name, *cells in rows:
+        figures = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+        yield "  ".join([name.ljust(first), *figures]).rstrip()
+
+
+def _row(replayed: ReplayedClip) -> tuple[str, ...]:
+    clip, mark = replayed.clip, "→ " if replayed.stands_out else "  "
+    seconds = "–" if clip.seconds is None else f"{clip.seconds:.2f}"
+    name = f"row {clip.row} {Path(clip.path).name}" if clip.row is not None and clip.path else clip.name
+    labels = "–" if clip.labels is None else str(clip.labels)
+    return (f"{mark}{visible(name)[:40].rstrip()}", seconds, labels, *_figures(replayed))
+
+
+def _figures(result: ReplayedClip | Replayed) -> tuple[str, str, str]:
+    loss = result.error[:40] or ("–" if result.loss is None else f"{result.loss:.4g}")
+    return loss, "–" if result.gradient_norm is None else f"{result.gradient_norm:.3g}", gib(result.memory_bytes)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

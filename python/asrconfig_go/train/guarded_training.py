@@ -1,0 +1,409 @@
+"""Guarded trainings, which restart when a step cannot be retried, and resume after a kill."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import math
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .._core import native
+from .._core.checks import check_keywords
+from .._core.defaults import MAX_RETRIES
+from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .._core.output import listed
+from .._core.transformers_features import override, sharded, single_process
+from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError, StorageError
+from ..guard.training_report import Restart, TrainingReport
+from .checkpoint_space import disk_errors_explained, saved_so_far
+from .deadline import deadline_of
+from .resume import start_point
+from .run_lock import RunLock
+from .run_record import folder_of
+
+if TYPE_CHECKING:
+    from .deadline import DeadlineCallback
+    from .restart import RunCheckpoints
+
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+_OPTIONS = ("resume", "max_retries", "preflight", "save_by", "profile", "verbose")  # of manager.train
+_MAX_RETRIES = 100  # the library's limit
+_EVALUATION = ("evaluation_loop", "prediction_loop")
+
+
+class GuardedTraining:
+    """``trainer.train(**train_arguments)`` under a guard, from a run's start_point or from where it was interrupted.
+
+    The guard computes steps again that run out of GPU memory. Where memory runs out outside of steps (a callback, an
+    optimizer step that was half done), training continues in this process from the last complete checkpoint of this
+    run, or from where it began, with half of the guard's limit, at most ``max_retries`` times, 0 to 100. With several
+    processes or GPUs nothing restarts in the process, since the others would wait for ever: the smaller limit is
+    stored, and the error names what to restart with. See ``manager.train`` for ``resume``, ``save_by`` and ``profile``.
+
+    ``preflight`` is passed to the guard that is attached; a guard that is attached already stays when this ends.
+    ``callback`` is added to the trainer if it is not there. The sampling of every ``AdaptiveMemoryCallback`` ends with
+    the training, after exceptions and Ctrl-C too.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        *,
+        resume: bool | str | os.PathLike[str] = False,
+        max_retries: int = MAX_RETRIES,
+        preflight: bool | float = False,
+        callback: Any = None,
+        save_by: str | None = None,
+        profile: int | None = None,
+        **train_arguments: Any,
+    ) -> None:
+        """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``; see ``start_point``, too.
+
+        The lock is held until ``train`` ends, or until this object does.
+        """
+        from ..guard.guard import guard_of
+        from .step_profile import StepProfile
+
+        _check(trainer, resume, max_retries, train_arguments)
+        self._deadline = deadline_of(save_by) if save_by is not None else None
+        self._stop: DeadlineCallback | None = None
+        self._profile = None if profile is None else StepProfile(profile)
+        self.trainer, self.max_retries, self.arguments = trainer, max_retries, train_arguments
+        self._options: dict[str, Any] = {"preflight": preflight} if preflight else {}
+        self._callback, self._guard = callback, guard_of(trainer)
+        self._events_before = len(self._guard.events) if self._guard else 0
+        self._bad_before = len(self._guard.bad_batches) if self._guard else 0
+        self._retries, self._maybe_retries = 0, 0
+        self._alone = single_process(trainer) and trainer.args.n_gpu <= 1
+        self._from, self._error, self._undo = 0.0, "", list[Callable[[], None]]()
+        self._journal: RunCheckpoints | None = None
+        self._folder = folder_of(trainer)
+        self._lock = RunLock(self._folder.path) if trainer.is_world_process_zero() else None
+        try:
+            self._start = start_point(trainer, resume)
+        except BaseException:
+            self._release()  # a notebook keeps the exception, and this object with it
+            raise
+        self._resume = self._begin = str(self._start.checkpoint) if self._start.checkpoint else None
+        self._record = self._start.record
+        self._events, self._bad_batches = list(self._record.events), list(self._record.bad_batches)
+
+    def train(self) -> Any:
+        """What ``trainer.train()`` returns.
+
+        Raises ``InfeasiblePlanError``, chained to the trainer's exception, when no smaller micro-batch or no retry is
+        left. Any other exception is the trainer's own, with a note on what it means.
+        """
+        self._from = time.monotonic()
+        try:
+            with disk_errors_explained(self._folder.path.parent, lambda: self.trainer):
+                self._set_up()
+                return self._attempts()
+        except BaseException as error:
+            if isinstance(error, StorageError):
+                error.hint += f"; then continue with resume=True (--resume): {saved_so_far(self._folder.path.parent)}"
+            kind, message = type(error).__name__, first_line(error)
+            self._error = kind if message == kind else f"{kind}: {message}"
+            raise
+        finally:
+            try:
+                self._close()
+            finally:
+                self._release()
+
+    def report(self) -> TrainingReport:
+        """What was met so far."""
+        limit = self._guard.budgets["training"] if self._guard else None
+        return TrainingReport(
+            steps=self.trainer.state.global_step,
+            planned_steps=self._record.max_steps,
+            resumed_from=self._begin or "",
+            restarts=tuple(self._record.restarts),
+            events=tuple(self._record.events),
+            skipped_samples=self._guard.skipped if self._guard else 0,
+            batch=self._record.batch,
+            limit_samples=limit.samples if limit else None,
+            limit_values=limit.values if limit else None,
+            seconds=time.monotonic() - self._from,
+            error=self._error,
+            finished=self._journal is not None and self._journal.nothing_left,
+            changes=self._start.changes,
+            stopped=self._stop.summary(self._folder.path.parent) if self._stop else "",
+            profile=self._profile.files if self._profile else (),
+            bad_batches=tuple(self._record.bad_batches),
+            bad_samples=self._guard.bad_clips if self._guard else 0,
+        )
+
+    def _set_up(self) -> None:
+        from .deadline import DeadlineCallback
+        from .restart import InitialState, RunCheckpoints
+        from .stream_training import use_stream
+
+        trainer = self.trainer
+        self._attach()
+        if self._callback is not None:
+            self._callback.attach(trainer)
+        if self._profile is not None:
+            trainer.add_callback(self._profile)
+            self._undo += [lambda: trainer.remove_callback(self._profile), self._profile.close]
+        use_batch(trainer, self._record.batch[:2])
+        self._journal = RunCheckpoints(trainer, self._start, self._folder, self._news)
+        self._undo += [self._journal.install(), use_stream(trainer), _same_loader(trainer)]
+        self._initial = InitialState(trainer, self._folder.path)
+        self._initial.discard()  # a killed process leaves its own behind
+        if self._alone and self.max_retries and self._begin is None:
+            self._initial.keep()
+        self._undo.append(self._initial.discard)
+        if self._deadline is not None:
+            self._stop = DeadlineCallback(trainer, self._deadline, lambda: self._initial.bytes_s)
+            trainer.add_callback(self._stop)
+            self._undo.append(lambda: trainer.remove_callback(self._stop))
+
+    def _attach(self) -> None:
+        from ..guard.guard import attach
+
+        own = self._guard is None
+        self._guard = attach(self.trainer, **self._options)
+        if own:
+            self._undo.append(self._guard.detach)
+        for place, (samples, values) in self._record.limits.items():
+            self._guard.budgets[place].lower(samples, values)
+
+    def _attempts(self) -> Any:
+        from transformers.trainer_utils import TrainOutput
+
+        from .restart import AllStepsMade
+
+        while True:
+            try:
+                return self.trainer.train(resume_from_checkpoint=self._resume, **self.arguments)
+            except AllStepsMade:  # the model has the checkpoint's weights
+                self.trainer.is_in_train = False
+                return TrainOutput(self.trainer.state.global_step, math.nan, {})
+            except Exception as error:
+                restart = self._decide(error)
+                if restart is None:
+                    raise
+                clear_frames(error)
+            # Outside of the except block: nothing holds the failed step any more.
+            self._go_on(restart)
+
+    def _close(self) -> None:
+        self._news()
+        # Where another process has failed, it has stored what this one does not know.
+        if self.trainer.args.should_save and self._record.max_steps and (self._alone or not self._error):
+            self._folder.write(self._record)
+        for callback in self.trainer.callback_handler.callbacks:
+            if getattr(callback, "samples_memory", False):
+                callback.stop()
+        while self._undo:
+            self._undo.pop()()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def _news(self) -> bool:
+        """Update the record; returns whether it changed."""
+        if self._guard is None:
+            return False
+        record, guard = self._record, self._guard
+        limits = {place: (budget.samples, budget.values) for place, budget in guard.budgets.items()}
+        events = self._events + guard.events[self._events_before :]
+        bad_batches = self._bad_batches + guard.bad_batches[self._bad_before :]
+        counts = (len(events), len(bad_batches))
+        if (limits, counts) == (record.limits, (len(record.events), len(record.bad_batches))):
+            return False
+        record.limits, record.events, record.bad_batches = limits, events, bad_batches
+        return True
+
+    def _decide(self, error: Exception) -> Restart | None:
+        """How to continue; None when ``error``, now with a note, must be raised."""
+        if isinstance(error, AsrConfigError):
+            return None  # the guard's last word
+        try:
+            diagnosis = classify(error)
+            if diagnosis["class"] not in ("gpu_oom", "maybe"):
+                if diagnosis["class"] != "other":
+                    note(error, diagnosis["advice"])
+                return None
+            names = {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
+            place = "training" if names.isdisjoint(_EVALUATION) else "evaluation"
+            if place == "training" and self._guard is not None and self._guard.unfit:
+                return None  # no micro-batch would be smaller; the guard has said why
+            before = self._limit(place)
+            request = {"class": diagnosis["class"], "micro_batch": before, "retries": self._retries}
+            request |= {"maybe_retries": self._maybe_retries, "max_retries": self.max_retries}
+            decided: dict[str, Any] = native.call("recovery.next", request)
+        except LibraryError as unavailable:
+            note(error, f"no recovery was tried: {unavailable}")
+            return None
+        if not decided["retry"]:
+            if diagnosis["class"] == "maybe":
+                note(error, decided["reason"])
+                return None
+            raise InfeasiblePlanError(
+                f"training ran out of GPU memory: {first_line(error)}", decided["reason"]
+            ) from error
+        step = self.trainer.state.global_step
+        restart = Restart(step, step, place, before, decided["micro_batch"], first_line(error))
+        if not self._can_go_on(error, restart):
+            return None
+        self._retries, self._maybe_retries = decided["retries"], decided["maybe_retries"]
+        return restart
+
+    def _limit(self, place: str) -> int:
+        """The most samples of a micro-batch; where values limit it, those of the last that ran out of memory."""
+        args = self.trainer.args
+        batch = int(args.train_batch_size if place == "training" else args.eval_batch_size)
+        if self._guard is None:
+            return batch
+        self._news()
+        budget = self._guard.budgets[place]
+        places = (place, "pre-flight") if place == "training" else (place,)
+        lowered = [e.micro_batch_after for e in self._record.events if e.place in places and budget.values is not None]
+        return min([batch, *lowered[-1:], budget.samples or batch])
+
+    def _can_go_on(self, error: Exception, restart: Restart) -> bool:
+        assert self._journal is not None  # set up before anything can fail
+        if not self._alone:
+            self._store(restart)
+            launcher = "restart all processes, as torchrun --max-restarts=3 does, with manager.train(…, resume=True)"
+            size = f"in micro-batches of {restart.after} instead of {restart.before}, the same effective batch"
+            reason = f": {launcher}; it continues from the last checkpoint {size}"
+        elif lost := self._journal.states.lost():
+            reason = f", and training cannot restart: {listed(lost)} would not be put back"
+        elif self._journal.latest() is None and self._begin is None and not self._initial.can_restore():
+            reason = ": there is neither a checkpoint of this run nor its initial state to continue from"
+        else:
+            return True
+        note(error, f"GPU memory ran out{reason}")
+        return False
+
+    def _store(self, restart: Restart) -> None:
+        """Store the smaller micro-batch for the next start, from whichever process failed."""
+        devices = max(1, self.trainer.args.n_gpu)
+        if not sharded(self.trainer) and devices == 1:
+            self._shrink(restart)
+            self._news()
+        elif restart.place == "training":
+            self._record.micro_batch = max(1, restart.after // devices)
+        self._folder.write(self._record)
+
+    def _shrink(self, restart: Restart) -> None:
+        assert self._guard is not None  # set up before anything can fail
+        budget = self._guard.budgets[restart.place]
+        values = None if budget.values is None else max(1, budget.values // 2)
+        budget.lower(restart.after if budget.samples is not None or values is None else None, values)
+
+    def _go_on(self, restart: Restart) -> None:
+        """Free what the failed attempt holds, and set up the trainer for the next one."""
+        assert self._guard is not None and self._journal is not None
+        self._shrink(restart)
+        self._guard.let_go()
+        _let_go(self.trainer)
+        self._initial.restore_objects()
+        free_memory()
+        _renew_accelerator(self.trainer)
+        checkpoint = self._journal.latest()
+        self._resume = str(checkpoint) if checkpoint else self._begin
+        if self._resume is None:
+            self._initial.restore_values()
+        since = self._journal.rewind(checkpoint)
+        self._record.restarts.append(replace(restart, since=since))
+        self._news()
+        logger.warning("%s; continuing from %s", self._record.restarts[-1], self._resume or "the start")
+
+
+def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any]) -> None:
+    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= _MAX_RETRIES:
+        raise InvalidArgumentError(f"max_retries = {max_retries!r} is not a whole number from 0 to 100", "3 is usual")
+    if not isinstance(resume, bool | str | os.PathLike) or resume == "":
+        raise InvalidArgumentError(f"resume = {resume!r} is not True, False or a path", "True takes the newest one")
+    from transformers import Trainer
+
+    parameters = inspect.signature(trainer.train).parameters
+    names = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
+    if len(names) == len(parameters) or type(trainer).train is Trainer.train:  # older ones take more, and refuse later
+        check_keywords(arguments, [*_OPTIONS, *names], "manager.train")
+    if "resume_from_checkpoint" in arguments:
+        raise InvalidArgumentError("resume_from_checkpoint is the Trainer's", "pass resume=True, or resume=a path")
+    if arguments.get("trial") is not None:
+        raise InvalidArgumentError(
+            "a trial of a hyperparameter search makes a model and a folder of its own, and is no run to resume",
+            "call manager.attach(trainer), then trainer.hyperparameter_search(): its trials are guarded",
+        )
+    if trainer.args.auto_find_batch_size:
+        raise InvalidArgumentError(
+            "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",
+            "set auto_find_batch_size=False: the guard finds a fitting micro-batch itself",
+        )
+
+
+def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
+    """Set the Trainer's batch of a device and its accumulation steps, also where it has taken them already."""
+    args = trainer.args
+    if (args.per_device_train_batch_size, args.gradient_accumulation_steps) != batch:
+        args.per_device_train_batch_size, args.gradient_accumulation_steps = batch
+        _renew_accelerator(trainer)
+
+
+def _same_loader(trainer: Any) -> Callable[[], None]:
+    """Make the training loader one that can be repeated; returns the function that undoes it.
+
+    Its batch size is that of ``args``, where some versions take the checkpoint's. Lasting workers get their seed from a
+    generator of their own: the global one, which orders are drawn from, would be asked for it once in a run, and once
+    more in each that goes on.
+    """
+    original = trainer.get_train_dataloader
+
+    def get_train_dataloader() -> Any:
+        import torch
+
+        trainer._train_batch_size = trainer.args.train_batch_size
+        loader = original()
+        if getattr(loader, "persistent_workers", False) and loader.generator is None:
+            for part in (loader, getattr(loader, "base_dataloader", loader)):
+                part.generator = torch.Generator().manual_seed(torch.initial_seed())
+        return loader
+
+    return override(trainer, "get_train_dataloader", get_train_dataloader)
+
+
+def _let_go(trainer: Any) -> None:
+    """Drop the references that a failed ``train()`` leaves behind, on the GPU and on the host."""
+    trainer.model.zero_grad(set_to_none=True)
+    handle = getattr(trainer, "neftune_hook_handle", None)
+    if handle is not None:
+        handle.remove()  # train() will add its noise again
+    for loader in trainer.accelerator.gradient_state.dataloader_references:
+        if loader is not None:
+            loader.end()
+    trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
+    trainer.accelerator.free_memory()
+    trainer.model_wrapped = trainer.model
+    trainer.current_flos = 0
+    trainer.__dict__.pop("_eval_dataloaders", None)  # kept, with its batch size, while workers persist
+    handler = trainer.callback_handler
+    handler.optimizer = handler.lr_scheduler = handler.train_dataloader = handler.eval_dataloader = None
+    for callback in handler.callbacks:
+        for name in ("training_bar", "prediction_bar"):
+            bar = getattr(callback, name, None)
+            if bar is not None:
+                bar.close()
+                setattr(callback, name, None)
+
+
+def _renew_accelerator(trainer: Any) -> None:
+    """Create the accelerator again: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
+    options = trainer.args.accelerator_config.gradient_accumulation_kwargs
+    if options:
+        options.pop("num_steps", None)  # written there by the trainer when it made the first one
+    trainer.create_accelerator_and_postprocess()

@@ -1,1 +1,0 @@
-"""Views of records: figures with units, text for terminals, HTML for notebooks."""

@@ -1,0 +1,19 @@
+"""Monitoring of a training: alerts, clean-ups, curves, a live panel, the run log and the report of it."""
+
+from .._core.lazy_names import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "alerts": ("AlertReporter",),
+        "callback": ("AdaptiveMemoryCallback",),
+        "diagnosis": ("Finding",),
+        "lightning": ("lightning_callback",),
+        "memory_monitor": ("GPUHistory", "GPUMemory", "MemoryHistory", "MemoryMonitor", "MemorySnapshot"),
+        "memory_summary": ("MemorySummary", "RankPeaks"),
+        "prometheus": ("MetricsServer",),
+        "run_comparison": ("RunComparison", "compare_runs"),
+        "run_files": ("export",),
+        "run_report": ("RunReport", "report"),
+    },
+)

@@ -1,0 +1,18 @@
+"""Types of the public names in __init__.py; written by build/stubs.py."""
+
+from .alerts import AlertReporter as AlertReporter
+from .callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
+from .diagnosis import Finding as Finding
+from .lightning import lightning_callback as lightning_callback
+from .memory_monitor import (
+    GPUHistory as GPUHistory,
+    GPUMemory as GPUMemory,
+    MemoryHistory as MemoryHistory,
+    MemoryMonitor as MemoryMonitor,
+    MemorySnapshot as MemorySnapshot,
+)
+from .memory_summary import MemorySummary as MemorySummary, RankPeaks as RankPeaks
+from .prometheus import MetricsServer as MetricsServer
+from .run_comparison import RunComparison as RunComparison, compare_runs as compare_runs
+from .run_files import export as export
+from .run_report import RunReport as RunReport, report as report

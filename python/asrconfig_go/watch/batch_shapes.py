@@ -1,0 +1,183 @@
+"""The batches of a training: their shapes, the wait for them, the work in them.
+
+A hook before the model's forward is the one place that needs neither the Trainer nor its loader, sees the micro-batches
+that are really computed, after a guard has split them too, and comes before any memory of theirs is taken.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from transformers.trainer_callback import TrainerCallback
+
+from .._core.batches import time_axis
+from .alerts import BestEffort
+
+if TYPE_CHECKING:
+    from ..plan.plan_parts import Arithmetic
+
+_SIZE, _TIMES = 768, 5  # of a product that takes some milliseconds on a core
+
+
+class UsefulWork:
+    """Seconds that micro-batches would take at ``rate`` FLOP/s, as arXiv 2204.02311 defines it in appendix B."""
+
+    def __init__(self, arithmetic: Arithmetic, rate: float) -> None:
+        self._arithmetic, self._rate = arithmetic, rate
+
+    def seconds(self, clips: int, padded_s: float, named: Any) -> float:
+        """Of ``clips`` padded to ``padded_s`` seconds, forward and backward; ``named`` is the model's input."""
+        units = padded_s
+        if self._arithmetic.unit == "labels":
+            shape: Any = getattr(named.get("labels"), "shape", ())
+            units = float(shape[1]) if len(shape) == 2 else 0.0
+        return clips * self._arithmetic.flops(units) / self._rate
+
+
+def useful_work(config: Any, device: Any) -> UsefulWork | None:
+    """For a training of the plan ``config`` on a torch device; None where the plan or the rate is not known."""
+    arithmetic: Arithmetic | None = getattr(config, "arithmetic", None)
+    kind = getattr(device, "type", "")
+    if arithmetic is None or kind not in ("cpu", "cuda"):
+        return None
+    rate = _cpu_rate() if kind == "cpu" else arithmetic.rate
+    return UsefulWork(arithmetic, rate) if rate else None
+
+
+def _cpu_rate() -> float:
+    """FLOP/s of a float32 product on this CPU, the best of a few: nobody publishes it."""
+    import torch
+
+    a, fastest = torch.ones(_SIZE, _SIZE), float("inf")
+    with torch.no_grad():
+        for _ in range(_TIMES):
+            begin = time.perf_counter()
+            torch.mm(a, a)
+            fastest = min(fastest, time.perf_counter() - begin)
+    return 2 * _SIZE**3 / fastest
+
+
+class LoaderWait(TrainerCallback):  # type: ignore[misc]
+    """Measures the time from the end of all else to the begin of a step: the Trainer fetches a step's batches there.
+
+    It is the last of the callbacks, so that what others do after a step, a log or a checkpoint is not taken for the
+    loader's time. On a GPU this is what the CPU waits; the GPU may still be busy with the step before.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self.total = 0.0
+        """Seconds since training began."""
+        self.last: float | None = None
+        """Seconds before the newest step; None where that is not known."""
+
+    def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
+        """Batches are fetched from now on, as after a step, a log, an evaluation or a checkpoint."""
+        self._since = self._clock()
+
+    on_step_end = on_log = on_evaluate = on_save = on_epoch_begin
+
+    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+        """The batches are there."""
+        self.last = None if self._since is None else self._clock() - self._since
+        self.total += self.last or 0.0
+
+    def known(self) -> float | None:
+        """``total``, for a ``TimeShare``; None before a wait was measured."""
+        return None if self.last is None else self.total
+
+
+def follow_loader(handler: Any) -> tuple[LoaderWait | None, Callable[[], None]]:
+    """Add a ``LoaderWait`` to a Trainer's ``CallbackHandler``; returns it and the function that removes it."""
+    if handler is None:
+        return None, lambda: None
+    wait = LoaderWait()
+    handler.add_callback(wait)
+
+    def leave() -> None:
+        if any(member is wait for member in handler.callbacks):
+            handler.callbacks.remove(wait)
+
+    return wait, leave
+
+
+_NAMES = ("input_values", "input_features")
+_PIECES_A_SECOND = 10  # at which masks are looked at
+
+BeforeBatch = Callable[[int, float], Any]
+"""Called with clips and seconds of the longest one, padding included."""
+
+
+class BatchShapes:
+    """Adds up the batches of ``model`` between two calls of ``take``, until ``leave``.
+
+    ``before_training`` is called before each forward of a training, and ``work`` counts its arithmetic. Durations are
+    those of the model's input, which some models pad to a fixed length (Whisper). Durations without padding are only
+    known where the attention mask is in host memory: reading it from a GPU would wait for the GPU.
+    """
+
+    def __init__(self, model: Any, before_training: BeforeBatch | None = None, work: UsefulWork | None = None) -> None:
+        self._model, self._before, self._work = model, before_training, work
+        self.arithmetic_s: float | None = None
+        """Of all trainings so far; None where it is not known."""
+        self._careful = BestEffort("lengths of batches are not recorded")
+        self._rates: dict[str, float | None] = {}
+        self._padded = self._longest = self._audio = self._needed = 0.0
+        self._all_masked = True
+        self._hook = model.register_forward_pre_hook(functools.partial(self._careful, self._look), with_kwargs=True)
+
+    def take(self) -> dict[str, float]:
+        """Seconds since the last call, as ``MemoryMonitor.step`` takes them; empty where nothing is known."""
+        if not self._padded:
+            return {}
+        totals = {"padded_s": self._padded, "longest_s": self._longest}
+        if self._all_masked:
+            totals["audio_s"] = min(self._audio, self._padded)
+        if self._needed:
+            totals["arithmetic_s"] = self._needed
+            self.arithmetic_s = (self.arithmetic_s or 0.0) + self._needed
+        self._padded = self._longest = self._audio = self._needed = 0.0
+        self._all_masked = True
+        return totals
+
+    def leave(self) -> None:
+        """Remove the hook."""
+        self._hook.remove()
+
+    def _look(self, model: Any, positional: Any, named: Any) -> None:
+        from ..predict.worst_batch import per_second
+
+        for name in _NAMES:
+            shape: Any = getattr(named.get(name), "shape", ())
+            if len(shape) >= 2:
+                break
+        else:
+            return
+        if name not in self._rates:
+            self._rates[name] = per_second(named, self._model)
+        rate = self._rates[name]
+        if not rate:
+            return
+        clips, seconds = int(shape[0]), int(shape[time_axis(named, name)]) / rate
+        if self._before is not None and model.training:
+            self._before(clips, seconds)
+        if self._work is not None and model.training:
+            self._needed += self._work.seconds(clips, seconds, named)
+        self._padded += clips * seconds
+        self._longest = max(self._longest, seconds)
+        audio = _unpadded(named.get("attention_mask"), rate)
+        self._all_masked = self._all_masked and audio is not None
+        self._audio += audio or 0.0
+
+
+def _unpadded(mask: Any, rate: float) -> float | None:
+    """Seconds of audio by a mask in host memory, to a tenth of a second a clip."""
+    if not getattr(mask, "is_cpu", False) or mask.dim() != 2 or mask.is_floating_point():
+        return None
+    stride = max(1, int(rate / _PIECES_A_SECOND))
+    return int(np.count_nonzero(mask.numpy()[:, ::stride])) * stride / rate  # torch's sum takes twice as long

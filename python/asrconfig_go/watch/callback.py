@@ -1,0 +1,256 @@
+"""A ``TrainerCallback`` that watches memory while training runs: warns, cleans up, and draws curves."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from transformers.trainer_callback import CallbackHandler, TrainerCallback
+
+from .._core.checks import check_keywords
+from .._core.modules import IN_32_BIT, half_weights, half_words
+from .._core.transformers_features import CHECKED_KEY
+from .alerts import BestEffort, attach_hint, guard_among, say, say_unplanned, without_guard
+from .memory_monitor import MemoryMonitor, MemorySnapshot
+from .memory_summary import MemorySummary, RankFiles, RankPeaks, summarised
+from .step_times import StepTimes
+from .watch import Watch, WatchOptions, WatchSettings, WatchSetup
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ..plan.plan_record import PlanRecord
+
+
+_FRAMES_TO_HANDLER = 5  # subclasses that call super() put their own frames in between
+
+
+def lead(handler: Any, callback: Any) -> None:
+    """Move ``callback`` to the front. While the handler walks the list, this neither skips nor repeats anyone."""
+    if handler is not None:
+        handler.callbacks.remove(callback)
+        handler.callbacks.insert(0, callback)
+
+
+def handler_of(frame: FrameType | None, callback: Any) -> Any:
+    """The handler that is calling ``callback``: it is not passed to the callback, so it is read from the frame."""
+    for _ in range(_FRAMES_TO_HANDLER):
+        if frame is None:
+            break
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, CallbackHandler) and any(member is callback for member in caller.callbacks):
+            return caller
+        frame = frame.f_back
+    return None
+
+
+_NOT_GATHERED = "peaks of the processes are not gathered"
+_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches memory"
+
+
+class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
+    """Watches GPU memory while training runs, host memory where there is no GPU. See docs/watching.md.
+
+    - At ``warn_at`` of the fullest GPU a warning is logged, once per crossing: again only after the share fell
+      ``hysteresis`` below. All are shares of 0 to 1, and what PyTorch's cache holds unused counts as free.
+    - At ``clean_at`` garbage is collected and PyTorch's cache is given back to the driver, at most once in
+      ``cooldown_s`` seconds, and half as often after each time that it did not help.
+    - What the monitor forecasts is logged as a warning with what to do about it.
+    - Without a guard, a batch that is predicted not to fit is warned of before it runs: by ``memory``, a
+      ``MemoryModel`` traced for the GPU, or by the plan's lengths.
+    - The Trainer's own reporters (TensorBoard, …) get ``asrconfig/gpu0_memory_used_gib`` and so on with every logged
+      training loss; nothing is added to evaluation metrics. Reporters run before other callbacks, so this one moves
+      itself to the front.
+    - With ``progress`` the Trainer's bar ends with a line about memory; ``panel`` shows a live panel (None: in
+      notebooks). ``run_file`` keeps the run log in ``asrconfig_monitor.json`` in the Trainer's ``output_dir``.
+
+    The sampler reads every ``interval_ms`` milliseconds, and steps look no more often than that.
+    ``config.cudnn_benchmark`` and ``config.deterministic`` are set while training runs and put back afterwards (see
+    ``backends``). On several nodes each node's first process watches all its GPUs; the other processes report their
+    peaks at the end. A monitor that cannot start, or fails, is reported and never stops the training.
+
+    Sampling ends with the training. The Trainer does not report exceptions to callbacks: after one (Ctrl-C included)
+    ``manager.train`` and a ``with callback:`` block stop the sampler, else it ends with the next training, the
+    callback's collection or the process.
+
+    >>> callback = AdaptiveMemoryCallback(warn_at=0.80, panel=False)
+    >>> callback.options.clean_at
+    0.95
+    """
+
+    samples_memory = True  # a guarded training stops what samples, when it ends
+
+    def __init__(
+        self,
+        config: PlanRecord | None = None,
+        *,
+        monitor: Callable[[], MemoryMonitor] | None = None,
+        **options: Unpack[WatchSettings],
+    ) -> None:
+        """``monitor`` makes the reader, for tests; by default a ``MemoryMonitor``.
+
+        Raises ``InvalidArgumentError`` unless 0 < warn_at < clean_at ≤ 1, 0 ≤ hysteresis < warn_at, cooldown_s ≥ 0,
+        and for a ``memory`` that has no GPU given.
+        """
+        from ..plan.argument_check import PlannedTraining
+        from ..plan.environment import TrainingSwitches
+
+        check_keywords(options, WatchSettings.__annotations__, "AdaptiveMemoryCallback")
+        self.options: WatchOptions = WatchOptions(**options)
+        self.managed = False
+        """Whether a manager made it, which warnings then name as what attaches the guard."""
+        self.times = StepTimes()
+        """Of the first steps, held against the estimate."""
+        self.planned = None if config is None else PlannedTraining(config)
+        """What the arguments of a Trainer are compared with when it begins; a manager knows more of it."""
+        self._config, self._switches = config, TrainingSwitches(config)
+        self._make = monitor
+        self._watch: Watch | None = None
+        self._setup = WatchSetup()
+        self._problem = _NEVER
+        self._ranks: tuple[RankPeaks, ...] = ()
+        self._rank_files: RankFiles | None = None
+        self._gathering = BestEffort(_NOT_GATHERED)
+        self._warned_metrics: set[str] = set()  # of evaluations in which some were not finite
+
+    def attach(self, trainer: Any) -> None:
+        """Add this callback to a trainer that lacks it, and put it before the reporters."""
+        if not any(callback is self for callback in trainer.callback_handler.callbacks):
+            trainer.add_callback(self)
+        lead(trainer.callback_handler, self)
+
+    def summary(self) -> MemorySummary:
+        """Peaks and counts of the running or the last training."""
+        watch, nothing = self._watch, MemorySnapshot(None, 0, 0, None, None, None, ())
+        if watch is None:
+            return summarised(nothing, 0, 0, self._problem, self._ranks)
+        shot = nothing if watch.problem else watch.monitor.read()
+        return summarised(shot, watch.warnings, watch.clean_ups.count, watch.problem, self._ranks)
+
+    def stop(self) -> None:
+        """End the sampling, leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
+        if self._watch is not None:
+            self._watch.stop()
+        self.times.stop()
+        self._setup.leave()
+        self._switches.put_back()
+
+    def __enter__(self) -> AdaptiveMemoryCallback:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy has no training: two owners of one monitor, or of one model's hooks, would end them twice.
+        return {**vars(self), "_watch": None, "_setup": WatchSetup(), "times": StepTimes(), "_problem": _NEVER}
+
+    # Events of the Trainer.
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Move before the reporters."""
+        lead(handler_of(sys._getframe(1), self), self)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Start sampling. A second begin without an end, as after a recovery, continues with the same monitor."""
+        handler = handler_of(sys._getframe(1), self)
+        lead(handler, self)
+        self._switches.set()
+        if model is not None and state.is_world_process_zero:
+            self.times.begin(args, model)
+            if not getattr(handler, CHECKED_KEY, False) and self.planned is not None:
+                say_unplanned(self.planned, args, model)
+            if guard_among(handler) is None:
+                self._name_missing_guard(args, model)
+        self._ranks, self._warned_metrics = (), set()
+        folder = Path(getattr(args, "output_dir", None) or ".") / ".asrconfig"
+        processes = getattr(args, "process_index", 0), getattr(args, "world_size", 1)
+        self._rank_files = RankFiles(folder, *processes)
+        self._gathering = BestEffort(_NOT_GATHERED)
+        self._gathering(self._rank_files.begin)
+        if not state.is_local_process_zero:
+            self._problem = _ELSEWHERE
+            return
+        if self._watch is None or not self._watch.active:
+            self._start()
+        if self._watch is not None and self._watch.active:
+            self._setup.leave()
+            self._setup.equip(self._watch, self.options, self._config, self.managed, args, state, handler, model)
+            self._watch.begin(state.global_step, state.max_steps)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note when it begins, of the first steps."""
+        if self.times.noting:
+            self.times.step_begins()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Report the step, and check memory."""
+        if self.times.noting:
+            self.times.step_ends()
+        if self._watch is not None:
+            self._watch.step(state.global_step, state.max_steps)
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The same for a batch of an evaluation."""
+        if self._watch is not None:
+            self._watch.evaluated_batch(state.global_step, state.max_steps)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """Mark the end of an evaluation, and name metrics that are not finite where no guard does."""
+        from ..guard.evaluated_clips import not_finite
+
+        if self._watch is not None:
+            self._watch.evaluated(state.global_step)
+        if not state.is_world_process_zero:
+            return
+        new = {name: value for name, value in (metrics or {}).items() if name not in self._warned_metrics}
+        if (text := not_finite(new, args, state.global_step)) and not guard_among(handler_of(sys._getframe(1), self)):
+            self._warned_metrics.update(new)
+            say(f"{text}; with a guard the clips are named → {attach_hint(self.managed)}")
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Mark a checkpoint, and write the run log next to it."""
+        if self._watch is not None:
+            self._watch.saved(state.global_step)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        """Add the memory figures to what the Trainer is about to report of a training step."""
+        if self._watch is not None and state.is_world_process_zero and logs and "loss" in logs:
+            logs.update(self._watch.scalars())
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Gather the peaks of all processes, end sampling, and hold the first steps against the estimate."""
+        if self._rank_files is not None:
+            self._ranks = self._gathering(self._rank_files.end, self._monitor) or ()
+        if self._watch is not None:
+            self._watch.end(state.global_step, [str(peaks) for peaks in self._ranks])
+        self.times.end(args)  # after the monitor: what a trace takes is not the training's
+        self.stop()
+        if self._ranks:
+            say(str(self.summary()), logging.INFO)
+
+    # How.
+
+    @property
+    def _monitor(self) -> MemoryMonitor | None:
+        return None if self._watch is None else self._watch.monitor
+
+    def _start(self) -> None:
+        self._watch = None
+        try:
+            monitor = self._make() if self._make else MemoryMonitor(self.options.interval_ms)
+        except Exception as error:  # a training run is worth more than its curves
+            self._problem = str(error)
+            say(f"memory is not watched: {error}")
+        else:
+            self._watch = Watch(monitor, self.options)
+
+    def _name_missing_guard(self, args: Any, model: Any) -> None:
+        if stored := half_weights(model):
+            say(f"{half_words(model, stored)} → {IN_32_BIT}")
+        if lost := without_guard(args, model, self._config):
+            say(f"no guard is attached: {'; '.join(lost)} → {attach_hint(self.managed)}")

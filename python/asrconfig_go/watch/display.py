@@ -1,0 +1,220 @@
+"""What is shown of a training while it runs: live panel, progress bar, logs, the file of the run log."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from transformers.trainer_callback import PrinterCallback, ProgressCallback
+
+from .._core.render import GIB, html
+from .._core.transformers_features import override
+from .memory_summary import PeakUse
+
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryHistory, MemoryMonitor, MemorySnapshot
+    from .run_log import Activity, Alert
+
+
+@dataclass(frozen=True)
+class PanelState:
+    """What is shown: steps made and planned, seconds left, shares of the time, and a monitor's figures.
+
+    ``waited`` is the loader's share, ``model_flops_utilization`` that of useful work.
+    ``stopped`` is a training that did not come to its end.
+    """
+
+    step: int
+    steps: int
+    left_s: float | None
+    waited: float | None
+    model_flops_utilization: float | None
+    fullest: PeakUse | None
+    shot: MemorySnapshot
+    activity: Activity
+    history: MemoryHistory
+    alerts: tuple[Alert, ...]
+    stopped: bool = False
+
+
+class Panel:
+    """Draws on request. ``display`` is IPython's, or a replacement."""
+
+    points = 240
+    """Of the memory's curve."""
+
+    def __init__(self, display: Callable[..., Any] | None = None) -> None:
+        self._display = display
+        self._handle: Any = None
+
+    def show(self, state: PanelState) -> None:
+        """Draw, in the place of what was drawn before."""
+        card = _Card(html("panel", asdict(state)))
+        if self._handle is None:
+            self._handle = (self._display or _ipython_display())(card, display_id=True)
+        else:
+            self._handle.update(card)
+
+
+class _Card:
+    def __init__(self, html: str) -> None:
+        self._html = html
+
+    def _repr_html_(self) -> str:
+        return self._html
+
+    def __repr__(self) -> str:
+        return "(a live panel of the training's memory)"
+
+
+def _ipython_display() -> Any:
+    from IPython.display import display
+
+    return display
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+def one_line(fullest: PeakUse | None, waited: float | None, useful: float | None) -> str:
+    """``gpu 12.3/15.0 GiB 82 % · wait 3 % · MFU 38 %``, as far as it is known; unused cache counts as free."""
+    parts = []
+    if fullest is not None:
+        name = "ram" if fullest.place < 0 else "gpu" if fullest.place == 0 else f"gpu{fullest.place}"
+        used, total = (fullest.total - fullest.left) / GIB, fullest.total / GIB
+        parts.append(f"{name} {used:.1f}/{total:.1f} GiB {fullest.share:.0%}".replace("%", " %"))
+    if waited is not None:
+        parts.append(f"wait {100 * waited:.0f} %")
+    if useful is not None:
+        parts.append(f"MFU {100 * useful:.0f} %")
+    return " · ".join(parts)
+
+
+class ProgressPostfix:
+    """Puts the line behind the bar of a Trainer's ``ProgressCallback``, which draws it with its next step."""
+
+    def __init__(self, handler: Any) -> None:
+        self._handler = handler
+
+    def show(self, line: str) -> None:
+        """Nothing where the Trainer has no such bar."""
+        for callback in self._handler.callbacks if self._handler is not None else ():
+            bar = getattr(callback, "training_bar", None)
+            if bar is not None and hasattr(bar, "set_postfix_str"):
+                bar.set_postfix_str(line, refresh=False)
+
+
+PREFIX = "asrconfig/"
+
+
+def scalars(shot: MemorySnapshot, activity: Activity, waited: float | None, useful: float | None) -> dict[str, float]:
+    """``asrconfig/gpu0_memory_used_gib`` and so on; what is not known is left out.
+
+    ``waited`` is the share of the time since the last log that was spent waiting for the loader, ``useful`` what the
+    model's arithmetic takes of it at the peak rate.
+    """
+    figures: dict[str, float | None] = {
+        "host_memory_used_gib": _gib(shot.host_used),
+        "host_memory_fraction": shot.host_fraction,
+        "host_cpu_utilization": activity.cpu_share,
+        "training_cpu_utilization": activity.tree_cpu_share,
+        "workers_rss_gib": _gib(activity.workers_rss_bytes),
+        "loader_wait_share": waited,
+        "model_flops_utilization": useful,
+    }
+    for i, gpu in enumerate(shot.gpus):
+        figures |= {
+            f"gpu{i}_memory_used_gib": _gib(gpu.used),
+            f"gpu{i}_memory_fraction": gpu.fraction,
+            f"gpu{i}_headroom_gib": _gib(gpu.headroom),
+            f"gpu{i}_torch_allocated_gib": _gib(gpu.allocated),
+            f"gpu{i}_torch_reserved_gib": _gib(gpu.reserved),
+        }
+    for i, busy in enumerate(activity.gpus):
+        names = ("utilization", "tensor_active", "power_w", "temperature_c")
+        figures |= {f"gpu{i}_{name}": getattr(busy, name) for name in names}
+    return {PREFIX + name: round(x, 4) for name, x in figures.items() if x is not None and math.isfinite(x)}
+
+
+def _gib(size: float | None) -> float | None:
+    return None if size is None else size / GIB
+
+
+class TimeShare:
+    """By how many seconds ``spent`` grew in each second since it was last asked; None where that is not known."""
+
+    def __init__(self, spent: Callable[[], float | None], clock: Callable[[], float] = time.perf_counter) -> None:
+        self._spent, self._clock = spent, clock
+        self._at, self._before = clock(), spent() or 0.0
+
+    def __call__(self) -> float | None:
+        """Ask, and begin again."""
+        now, spent = self._clock(), self._spent()
+        passed = now - self._at
+        if spent is None or passed <= 0:
+            return None
+        share = (spent - self._before) / passed
+        self._at, self._before = now, spent
+        return share
+
+
+NAME = "asrconfig_monitor.json"
+_EVERY_S = 60.0
+
+
+class RunFile:
+    """Writes ``asrconfig_monitor.json`` into ``folder``, at least once a minute while ``write`` is called.
+
+    Of several nodes, those after the first have ``-rank<n>`` in the name. What a run wrote before the process was
+    killed is kept as ``asrconfig_monitor-until-step-<n>.json`` when it is resumed at step n.
+    """
+
+    def __init__(
+        self, monitor: MemoryMonitor, folder: Path, rank: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._monitor, self._clock = monitor, clock
+        self.path = folder / (f"asrconfig_monitor-rank{rank}.json" if rank else NAME)
+        self._next = clock() + _EVERY_S
+
+    def keep_earlier(self, step: int) -> None:
+        """Put the file of the run that is resumed at ``step`` aside."""
+        if step > 0 and self.path.exists():
+            self.path.replace(self.path.with_name(f"{self.path.stem}-until-step-{step}.json"))
+
+    @property
+    def due(self) -> bool:
+        """Whether a minute has passed."""
+        return self._clock() >= self._next
+
+    def write(self) -> None:
+        """Write the run log so far."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._monitor.save(self.path)
+        self._next = self._clock() + _EVERY_S
+
+
+def leave_out_of_print(handler: Any) -> list[Callable[[], None]]:
+    """Print logs without the memory figures; returns functions that undo this.
+
+    They are for curves: a line with dozens of numbers for eight GPUs hides the loss. Reporters and
+    other callbacks get them all.
+    """
+    printers = [callback for callback in handler.callbacks if isinstance(callback, PrinterCallback | ProgressCallback)]
+    return [override(printer, "on_log", _without(printer.on_log)) for printer in printers]
+
+
+def _without(on_log: Callable[..., Any]) -> Callable[..., Any]:
+    def printed(*arguments: Any, logs: Any = None, **others: Any) -> Any:
+        printable = logs and {name: value for name, value in logs.items() if not name.startswith(PREFIX)}
+        return on_log(*arguments, logs=printable, **others)
+
+    return printed

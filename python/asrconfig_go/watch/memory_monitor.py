@@ -1,0 +1,349 @@
+"""Memory of the GPUs and the host, sampled by a thread of the library: Python pays one short read, when it wants to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._core import native
+from .._core._layout import NO_MONITOR, STEP_KINDS, Stats, Step
+from .._core.checks import StepKind, checked
+from .._core.defaults import INTERVAL_MS
+from .._core.records import from_json
+from ..errors import AsrConfigError, ForkedProcessError, LibraryError
+from .run_log import Activity, Alert, RunLog
+from .torch_counters import Counters, TorchCounters
+
+_NAN = float("nan")
+_MAX_PENDING = 32  # steps
+_STEP_FIELDS = ("number", "kind", "spent_s", "waited_s", "audio_s", "padded_s", "longest_s", "arithmetic_s")
+_KINDS = {kind: number for number, kind in enumerate(STEP_KINDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class GPUMemory:
+    """One GPU in bytes, all processes and PyTorch's cache included. All None while the driver does not answer.
+
+    ``allocated`` and ``reserved`` are PyTorch's of the last step, None where this process has reported none;
+    ``headroom`` is what can still be allocated, unused cache included.
+    """
+
+    total: int | None
+    used: int | None
+    free: int | None
+    peak: int | None
+    allocated: int | None = None
+    reserved: int | None = None
+    headroom: int | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """Used share, 0 to 1."""
+        return self.used / self.total if self.used is not None and self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """One sample. Sizes are bytes, the container's limit applied; None where nothing could be read.
+
+    ``time`` is the sample's wall clock in seconds since 1970; ``samples`` and ``errors`` count since the start.
+    """
+
+    time: float | None
+    samples: int
+    errors: int
+    host_total: int | None
+    host_used: int | None
+    host_peak: int | None
+    gpus: tuple[GPUMemory, ...]
+
+    @property
+    def host_fraction(self) -> float | None:
+        """Used share of the host's memory, 0 to 1."""
+        return self.host_used / self.host_total if self.host_used is not None and self.host_total else None
+
+
+@dataclass(frozen=True)
+class GPUHistory:
+    """Memory of one GPU over time, in bytes; None where it did not answer, a total of 0 when it never did."""
+
+    total_bytes: int
+    used_bytes: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class MemoryHistory:
+    """What a monitor has seen, one entry per point and the highest value of the samples that a point covers.
+
+    ``times_s`` are seconds from the start, which was at ``start_unix_nanos``.
+    """
+
+    start_unix_nanos: int
+    times_s: tuple[float, ...]
+    samples_a_point: int
+    host_total_bytes: int
+    host_used_bytes: tuple[int | None, ...]
+    gpus: tuple[GPUHistory, ...]
+
+
+class MemoryMonitor:
+    """Samples every ``interval_ms`` (1 to 60 000) from construction until ``stop`` or the end of a ``with`` block.
+
+    An abandoned monitor stops when it is collected, at the latest when the process ends. After the stop, reads give the
+    last sample, and the run log lives as long as the object. Without a GPU the host is still watched; ``gpu_error`` is
+    then the reason. A forked child must not use it: reads raise ``ForkedProcessError`` there. A copied or pickled
+    monitor has read nothing and samples nothing.
+
+    ``reset_peaks``: every ``step`` lets PyTorch's peak counters start again, so that a step's peak is its own;
+    ``torch.cuda.max_memory_allocated()`` then counts from the last step. False leaves them alone.
+
+    ``pid`` watches the process tree of another training than this one: its RAM, and which GPU memory is others'.
+
+    ``library_path`` (of NVIDIA's libnvidia-ml) and ``root`` (of /proc and /sys) replace this machine's, for tests.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.read().host_total > 0
+    True
+    """
+
+    def __init__(
+        self,
+        interval_ms: float = INTERVAL_MS,
+        *,
+        reset_peaks: bool = True,
+        pid: int | None = None,
+        library_path: str = "",
+        root: str = "",
+    ) -> None:
+        from ..predict.hardware import driver_arguments
+
+        self.interval_ms: float = checked("interval_ms", interval_ms, float)
+        arguments = {"interval_ms": self.interval_ms, "library_path": library_path, "root": root, **driver_arguments()}
+        arguments["pid"] = checked("pid", pid, int | None) or 0
+        started = native.call("monitor.start", arguments)
+        self.gpu_names: tuple[str, ...] = tuple(started["gpus"] or ())
+        self.gpu_error: str = started["gpu_error"]
+        self._handle: int | None = started["monitor"]
+        self._running = True
+        self._finalizer = weakref.finalize(self, _close, started["monitor"], os.getpid())
+        self._stats = Stats()
+        self._refresh = native.stats_reader(started["monitor"], self._stats)
+        self._gpus = [self._stats.gpu[i] for i in range(len(self.gpu_names))]
+        self._step = Step()
+        self._put = native.step_putter(started["monitor"], self._step)
+        self._pending: list[tuple[Any, ...]] = []  # steps that the library does not have yet: their end, _STEP_FIELDS
+        self._sent_at = float("-inf")
+        self._torch = TorchCounters(checked("reset_peaks", reset_peaks, bool))
+        self._number, self._last_step = 0, time.perf_counter()
+
+    def gpu_fraction(self) -> float | None:
+        """Used share of the fullest GPU, 0 to 1, or None without one that answers. The cheap way: no objects."""
+        self._read()
+        return max((gpu.used / gpu.total for gpu in self._gpus if gpu.valid and gpu.total), default=None)
+
+    def host_fraction(self) -> float | None:
+        """Used share of the host's memory, 0 to 1, or None when unknown. The cheap way: no objects."""
+        self._read()
+        stats = self._stats
+        return stats.host_used / stats.host_total if stats.host_total else None
+
+    def read(self) -> MemorySnapshot:
+        """The newest sample."""
+        self._read()
+        stats = self._stats
+        host_known = bool(stats.host_total)
+        return MemorySnapshot(
+            time=stats.unix_nanos / 1e9 if stats.samples else None,
+            samples=stats.samples,
+            errors=stats.errors,
+            host_total=stats.host_total if host_known else None,
+            host_used=stats.host_used if host_known else None,
+            host_peak=stats.host_peak if host_known else None,
+            gpus=tuple(_gpu_memory(gpu) for gpu in self._gpus),
+        )
+
+    def headroom(self) -> tuple[int | None, ...]:
+        """Bytes that training can still allocate on each GPU: free, or unused in PyTorch's cache.
+
+        None while the driver does not answer. The cache is known from ``step`` on.
+        """
+        self._read()
+        return tuple(gpu.headroom if gpu.valid else None for gpu in self._gpus)
+
+    def step(
+        self,
+        number: int | None = None,
+        *,
+        kind: StepKind = "train",
+        spent_s: float | None = None,
+        waited_s: float | None = None,
+        audio_s: float | None = None,
+        padded_s: float | None = None,
+        longest_s: float | None = None,
+        arithmetic_s: float | None = None,
+    ) -> None:
+        """Report the end of an optimizer step, of an evaluation batch (``kind="evaluation"``) or of a checkpoint.
+
+        ``number`` counts train steps by itself when None; other kinds then belong to the newest one. ``spent_s`` is the
+        time since the last ``step`` (measured when None), ``waited_s`` that of it spent waiting for the loader,
+        ``audio_s``, ``padded_s`` and ``longest_s`` are seconds of the batch, ``arithmetic_s`` those that the model's
+        arithmetic takes at the GPU's published rate. PyTorch's counters are read when it is loaded and uses a GPU, of
+        short steps once in ``interval_ms``: samples are no newer. After the stop, and in a copy, nothing happens.
+        """
+        if not self._running:
+            return
+        now = time.perf_counter()
+        kind_number = _KINDS.get(kind)
+        if kind_number is None:
+            checked("kind", kind, StepKind)
+        if number is None:
+            number = self._number + (kind == "train")
+        elapsed, self._number, self._last_step = now - self._last_step, number, now
+        spent_s = elapsed if spent_s is None else spent_s
+        self._pending.append((now, number, kind_number, spent_s, waited_s, audio_s, padded_s, longest_s, arithmetic_s))
+        if kind != "train" or len(self._pending) == _MAX_PENDING or now - self._sent_at >= self.interval_ms / 1e3:
+            self._send(now, self._torch.read())
+
+    def _send(self, now: float, counters: Sequence[Counters] = ()) -> None:
+        """Hand over the pending steps, the last one once for each GPU that this process uses."""
+        steps, self._pending, self._sent_at, step = self._pending, [], now, self._step
+        for later, (ended, *values) in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
+            for name, value in zip(_STEP_FIELDS, values, strict=True):
+                setattr(step, name, _NAN if value is None else value)
+            step.ago_s, step.gpu = now - ended, -1
+            step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = step.largest_free = _NAN
+            if later or not counters:
+                self._hot(self._put)
+        for i, reading in enumerate(counters):
+            step.gpu, step.allocated, step.reserved, step.peak_allocated, step.peak_reserved = reading
+            if i > 0:  # its times count once
+                step.spent_s = step.waited_s = step.audio_s = step.padded_s = step.longest_s = step.arithmetic_s = _NAN
+            self._hot(self._put)
+
+    def event(self, kind: str, text: str, gpu: int = -1) -> None:
+        """Record something that happened, as ``event("training", "epoch 2 begins")``. Not after the stop."""
+        self._call("monitor.event", kind=kind, text=text, gpu=gpu)
+
+    @property
+    def alert_changes(self) -> int:
+        """Alerts raised and cleared so far. Cheap: when it changes, ask for ``alerts``."""
+        self._read()
+        return int(self._stats.alerts)
+
+    def alerts(self) -> tuple[Alert, ...]:
+        """All warnings so far, oldest first; also after the stop."""
+        return tuple(from_json(Alert, alert) for alert in self._ask("monitor.alerts")["alerts"])
+
+    def activity(self) -> Activity:
+        """What the host and the GPUs did last, read about once a second."""
+        return from_json(Activity, self._ask("monitor.activity"))
+
+    def run_log(self) -> RunLog:
+        """Everything seen so far; also after the stop."""
+        return RunLog.from_json(self._ask("monitor.run_log"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the run log to a file for ``RunLog.load``; also after the stop. The file is there whole or not at all.
+
+        Raises ``NotFoundError`` where it cannot be written.
+        """
+        self._ask("monitor.save", path=str(Path(path).absolute()))
+
+    def history(self, max_points: int = 0) -> MemoryHistory:
+        """All that is kept, in at most ``max_points`` points (0: as many as there are). Not after the stop."""
+        return from_json(
+            MemoryHistory, self._call("monitor.history", max_points=checked("max_points", max_points, int))
+        )
+
+    def reset_peaks(self) -> None:
+        """Let the peaks start again from the next sample. Not after the stop."""
+        self._call("monitor.reset_peaks")
+
+    def stop(self) -> None:
+        """Take no more samples. Stopping twice is harmless."""
+        if self._running and not native.in_forked_child():
+            with contextlib.suppress(LibraryError):
+                self._send_pending()
+            self._refresh()
+            with contextlib.suppress(LibraryError):  # a library that panicked samples no more
+                native.call("monitor.stop", {"monitor": self._handle})
+        self._running = False
+
+    @property
+    def running(self) -> bool:
+        """Whether samples are being taken."""
+        return self._running and not native.in_forked_child()
+
+    def _read(self) -> None:
+        if self._running:
+            self._hot(self._refresh)
+
+    def _send_pending(self) -> None:
+        if self._pending and self.running:
+            self._send(time.perf_counter(), self._torch.read())
+
+    def _hot(self, call: Any) -> None:
+        if native.in_forked_child():
+            raise ForkedProcessError(
+                "a monitor was used in a process forked after it was started",
+                "use it in the parent process only, or start workers with multiprocessing_context='spawn'",
+            )
+        code = call()
+        if code == NO_MONITOR:  # the interpreter is ending, and the monitor was closed before this was called
+            self._running = False
+        elif code:
+            raise LibraryError(
+                f"the monitor could not be reached (code {code})", "an earlier panic is likely: restart the process"
+            )
+
+    def _call(self, op: str, **arguments: Any) -> Any:
+        if not self._running:
+            raise AsrConfigError(f"{op}: the monitor was stopped", "ask before stop(), or start another MemoryMonitor")
+        return self._ask(op, **arguments)
+
+    def _ask(self, op: str, **arguments: Any) -> Any:
+        if self._handle is None:
+            raise AsrConfigError(f"{op}: a copy of a monitor has no readings", "ask the monitor itself")
+        self._send_pending()
+        return native.call(op, {"monitor": self._handle, **arguments})
+
+    def __enter__(self) -> MemoryMonitor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A handle is worth nothing in another process, and two owners of one would stop it twice.
+        return _inert, (self.interval_ms,)
+
+    def __repr__(self) -> str:
+        state = "running" if self.running else "stopped"
+        return f"MemoryMonitor(interval_ms={self.interval_ms:g}, {len(self.gpu_names)} GPUs, {state})"
+
+
+def _gpu_memory(gpu: Any) -> GPUMemory:
+    if not gpu.valid:
+        return GPUMemory(None, None, None, None)
+    allocated, reserved = (gpu.allocated, gpu.reserved) if gpu.torch_valid else (None, None)
+    return GPUMemory(gpu.total, gpu.used, gpu.free, gpu.peak, allocated, reserved, gpu.headroom)
+
+
+def _inert(interval_ms: float) -> MemoryMonitor:
+    monitor = MemoryMonitor.__new__(MemoryMonitor)
+    monitor.interval_ms = interval_ms
+    monitor.gpu_names, monitor.gpu_error = (), "this is a copy of a monitor"
+    monitor._handle, monitor._running, monitor._stats, monitor._gpus, monitor._pending = None, False, Stats(), [], []
+    return monitor
+
+
+def _close(handle: int, pid: int) -> None:
+    if os.getpid() == pid:  # a forked child inherits the finalizer, but the monitor is its parent's
+        with contextlib.suppress(LibraryError):  # a library that panicked samples no more
+            native.call("monitor.close", {"monitor": handle})

@@ -1,0 +1,216 @@
+"""The files of a run, and what they hold for other programs."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from .._core import native
+from .._core.checks import ExportFormat
+from .._core.files import read_object, save_whole, user_path
+from .._core.records import to_json
+from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
+from ..guard.training_report import PREFIX, MemoryFailure, read_failure
+from ..train.run_record import RunFolder, RunRecord
+from .memory_summary import RankPeaks, rank_peaks
+from .run_log import RunLog
+
+Logged = dict[str, float | None]
+"""An entry of the Trainer's ``log_history``; None: no finite number."""
+
+FILE_NAME = "asrconfig_monitor"
+_ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
+_ASIDE = "remove it, or report without it"
+_WANTED = "name the output_dir of a training, or its asrconfig_monitor.json"
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one monitor of a run saw; ``name`` is "" for the first, else what its file's name adds."""
+
+    name: str
+    run_log: RunLog
+
+    def to_json(self) -> dict[str, Any]:
+        """As the library takes it."""
+        return {"name": self.name, "run_log": to_json(self.run_log)}
+
+
+@dataclass(frozen=True)
+class TrainerState:
+    """The Trainer's own account, of ``trainer_state.json``. None where it does not tell."""
+
+    global_step: int
+    max_steps: int | None
+    epoch: float | None
+    last_loss: float | None
+    best_metric: float | None
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """A run's parts; ``notes`` tell of files beside the run logs that cannot be read."""
+
+    sources: tuple[Source, ...]
+    record: RunRecord | None = None
+    trainer: TrainerState | None = None
+    ranks: tuple[RankPeaks, ...] = ()
+    failures: tuple[MemoryFailure, ...] = ()
+    plan: Any = None  # training_config.json and trainer_state.json, as JSON
+    state: Any = None
+    history: tuple[Logged, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def gather(run: Any) -> Gathered:
+    """The parts of ``run``: a run log, something that has one (a monitor), a run's folder, or a monitor's file."""
+    if isinstance(run, RunLog):
+        return Gathered((Source("", run),))
+    if callable(getattr(run, "run_log", None)):
+        return Gathered((Source("", run.run_log()),))
+    if not isinstance(run, str | os.PathLike):
+        raise InvalidArgumentError(f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunLog, or {_WANTED}")
+    path = user_path(run, "run")
+    if not path.exists():
+        raise NotFoundError(f"there is no run at {str(path)!r}", _WANTED)
+    files = _run_logs_in(path) if path.is_dir() else [path]
+    notes: list[str] = []
+    folder = path if path.is_dir() else path.parent
+    record = _aside(notes, RunFolder(folder).read)
+    state = _aside(notes, lambda: _trainer_state(folder))
+    plan = _aside(notes, lambda: _object(folder / "training_config.json"))
+    ranks = _aside(notes, lambda: rank_peaks(RunFolder(folder).path)) or ()
+    sources = _loaded(files, notes)
+    trainer, state_json, history = state or (None, None, ())
+    failures = _failures(folder, notes, min(source.run_log.start_unix_nanos for source in sources) / 1e9)
+    return Gathered(sources, record, trainer, ranks, failures, plan, state_json, history, tuple(notes))
+
+
+def guard_events(record: RunRecord | None) -> list[dict[str, Any]] | None:
+    """What the guard did, as the library takes it; None where it kept no record."""
+    if record is None:
+        return None
+    events = [{"step": e.global_step, "kind": "guard", "text": str(e)} for e in record.events]
+    events += [{"step": b.global_step, "kind": "bad clips", "text": str(b)} for b in record.bad_batches]
+    return events + [{"step": r.step, "kind": "restart", "text": str(r)} for r in record.restarts]
+
+
+def _failures(folder: Path, notes: list[str], since_unix_s: float) -> tuple[MemoryFailure, ...]:
+    """The guard's records of out-of-memory errors, without those of an earlier training in the same folder."""
+    read = [_aside(notes, partial(read_failure, path)) for path in sorted(folder.glob(f"{PREFIX}*.json"))]
+    return tuple(failure for failure in read if failure is not None and failure.at_unix_s >= since_unix_s)
+
+
+def _run_logs_in(folder: Path) -> list[Path]:
+    files = sorted(folder.glob(f"{FILE_NAME}*.json"), key=lambda file: file.stem)
+    if not files:
+        raise NotFoundError(
+            f"{str(folder)!r} holds no {FILE_NAME}.json",
+            f"{_WANTED}; AdaptiveMemoryCallback writes it, and MemoryMonitor.save",
+        )
+    return files
+
+
+def _loaded(files: list[Path], notes: list[str]) -> tuple[Source, ...]:
+    """Those that can be read; where none can, the first's error."""
+    sources, errors = [], []
+    for file in files:
+        try:
+            sources.append(Source(_added(file), load_run_log(file)))
+        except AsrConfigError as error:
+            errors.append(error)
+    if not sources:
+        raise errors[0]
+    notes += [error.message for error in errors]
+    return tuple(sources)
+
+
+def _added(file: Path) -> str:
+    """``node1`` of ``asrconfig_monitor-node1.json``."""
+    return file.stem.removeprefix(FILE_NAME).lstrip("-_.") if file.stem.startswith(FILE_NAME) else ""
+
+
+def _aside(notes: list[str], read: Any) -> Any:
+    """What lies beside the run logs; a report does not fail for its sake."""
+    try:
+        return read()
+    except AsrConfigError as error:
+        notes.append(f"{error.message}; {error.hint}" if error.hint else error.message)
+        return None
+
+
+def load_run_log(path: Path) -> RunLog:
+    """What a monitor saved. Raises ``CorruptFileError`` and ``VersionMismatchError``, each with the file's name."""
+    content = read_object(path, "run log", _ANOTHER)
+    try:
+        run_log = RunLog.from_json(content)
+        native.call("runlog.check", {"run_log": content})
+    except AsrConfigError as error:
+        raise type(error)(f"{path}: {error.message}", error.hint) from error
+    return run_log
+
+
+def _object(path: Path) -> dict[str, Any] | None:
+    return read_object(path, "plan", _ASIDE) if path.is_file() else None
+
+
+def _trainer_state(folder: Path) -> tuple[TrainerState, Any, tuple[Logged, ...]] | None:
+    path = folder / "trainer_state.json"
+    if not path.is_file():
+        saved = [p for p in folder.glob("checkpoint-*/trainer_state.json") if p.parent.name[11:].isdigit()]
+        if not saved:
+            return None
+        path = max(saved, key=lambda p: int(p.parent.name[11:]))
+    content = read_object(path, "Trainer's state", _ASIDE)
+    try:
+        history = tuple(
+            {name: _number(value) for name, value in entry.items()} for entry in content.get("log_history") or ()
+        )
+        losses = [entry["loss"] for entry in history if "loss" in entry]
+        state = TrainerState(
+            global_step=int(content["global_step"]),
+            max_steps=int(content["max_steps"]) if content.get("max_steps") else None,
+            epoch=_number(content.get("epoch")),
+            last_loss=losses[-1] if losses else None,
+            best_metric=_number(content.get("best_metric")),
+        )
+        return state, content, history
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CorruptFileError(f"{path} cannot be read: {error!r}", _ASIDE) from error
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+_SUFFIXES: dict[str, ExportFormat] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "chrome"}
+
+
+def export(run_log: Any, path: str | os.PathLike[str], format: ExportFormat | None = None) -> None:
+    """Write what a monitor saw to ``path``; ``run log`` is whatever ``report`` takes.
+
+    ``format`` is "csv" (a table with a row for each point, step, event and alert), "jsonl" (the same as one object a
+    line, after one about the run) or "chrome" (for chrome://tracing and https://ui.perfetto.dev). None tells it from
+    the suffix: .csv, .jsonl, .json. The file is there whole or not at all.
+
+    Raises ``InvalidArgumentError`` for another format and for a name of the monitor's own files, and ``NotFoundError``
+    where the file cannot be written.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.step(1, audio_s=4.0)
+    >>> export(monitor, "run.csv")
+    """
+    file = Path(path)
+    written = format or _SUFFIXES.get(file.suffix.lower())
+    if written not in get_args(ExportFormat):
+        problem = f"format = {format!r} is none" if format else f"cannot tell from {file.name!r} what to write"
+        hint = 'name a file .csv, .jsonl or .json, or pass format="csv", "jsonl" or "chrome"'
+        raise InvalidArgumentError(problem, hint)
+    if file.suffix == ".json" and file.name.startswith(FILE_NAME):
+        raise InvalidArgumentError(f"{file.name} is a name of a monitor's own files", "name the export otherwise")
+    sources = [source.to_json() for source in gather(run_log).sources]
+    save_whole(file, bytes(native.exchange("report.export", {"sources": sources, "format": written})[1]))

@@ -1,0 +1,315 @@
+"""The report of a run: its figures, what held it back, what was warned of, and pictures of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .._core import native
+from .._core.checks import ReportAxis, checked
+from .._core.output import first_of
+from .._core.plot import plot_all
+from .._core.records import from_json, json_fields
+from .._core.render import Record, Shown, save_page, text, title
+from ..errors import LibraryError
+from ..guard.training_report import MemoryFailure
+from ..train.run_record import RunRecord
+from .diagnosis import Finding, settings_of
+from .memory_summary import RankPeaks
+from .run_files import Logged, Source, TrainerState, gather, guard_events
+from .run_log import Alert
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class GPUFigures:
+    """One GPU: bytes, watts, degrees Celsius; shares are 0 to 1, means are over time. None: never known.
+
+    ``headroom_lowest_bytes`` is that at the peak of a step, and counts what PyTorch's cache holds unused as free, where
+    PyTorch's counters are known.
+    ``throttled`` is the share of time that each reason held the clock back.
+    """
+
+    label: str
+    name: str
+    total_bytes: float | None
+    used_mean_bytes: float | None
+    used_peak_bytes: float | None
+    used_peak_at_s: float | None
+    allocated_peak_bytes: float | None
+    reserved_peak_bytes: float | None
+    headroom_lowest_bytes: float | None
+    headroom_lowest_at_s: float | None
+    others_peak_bytes: float | None
+    utilization: float | None
+    memory_busy: float | None
+    sm_active: float | None
+    tensor_active: float | None
+    power_w: float | None
+    energy_wh: float | None
+    temperature_peak_c: float | None
+    clock_mhz: float | None
+    throttled: dict[str, float]
+
+
+@dataclass(frozen=True)
+class HostFigures:
+    """One machine: bytes, bytes a second, shares of 0 to 1. None: never known."""
+
+    label: str
+    total_bytes: float | None
+    cpus: int
+    contained: bool
+    used_peak_bytes: float | None
+    available_lowest_bytes: float | None
+    tree_rss_peak_bytes: float | None
+    workers_rss_peak_bytes: float | None
+    swap_peak_bytes: float | None
+    shm_total_bytes: float | None
+    shm_peak_bytes: float | None
+    cpu_share: float | None
+    tree_cpu_share: float | None
+    busiest_core: float | None
+    disk_read_bytes_s: float | None
+    disk_written_bytes_s: float | None
+    net_received_bytes_s: float | None
+    net_sent_bytes_s: float | None
+
+
+@dataclass(frozen=True)
+class StepFigures:
+    """Optimizer steps, evaluation batches and checkpoints, with seconds that they took.
+
+    ``steps_per_s`` and ``audio_rate`` (seconds of audio a second) count the time of training steps alone. ``padding``
+    is the share of computed audio that is none, ``waited`` the share of time that steps waited for the loader,
+    ``model_flops_utilization`` what the model's arithmetic takes of it at the GPU's published rate.
+    """
+
+    train: int
+    evaluation: int
+    checkpoint: int
+    first: int | None
+    last: int | None
+    train_s: float | None
+    evaluation_s: float | None
+    checkpoint_s: float | None
+    steps_per_s: float | None
+    audio_rate: float | None
+    padding: float | None
+    waited: float | None
+    model_flops_utilization: float | None
+    longest_clip_s: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An alert of the run.
+
+    ``what`` is "came true" (memory ran out, or what was warned of was used up, ``after_s`` seconds later), "averted"
+    (cleared by a clean-up), "cleared" or "held" (until the end). ``where`` is the label of a GPU, "" for the host.
+    Times count from the run's start.
+    """
+
+    alert: Alert
+    where: str
+    at_s: float
+    what: str
+    after_s: float | None
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Something that happened once; ``where`` is the label of a GPU, or ""."""
+
+    at_s: float
+    kind: str
+    where: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Band:
+    """A time in which something lasted."""
+
+    begin_s: float
+    end_s: float
+    kind: str  # "evaluation", "checkpoint" or "gap"
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, repr=False)
+class ReportedRun:
+    """The figures of a run; times count from its start.
+
+    ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
+    of other processes of the training. ``notes`` name files beside the run log that cannot be read. ``failures`` say
+    what was held when memory ran out. ``figures`` are those of the run logs, as JSON. ``history`` is the Trainer's
+    ``log_history``.
+    """
+
+    sources: tuple[Source, ...]
+    figures: Record
+    findings: tuple[Finding, ...]
+    record: RunRecord | None = None
+    trainer: TrainerState | None = None
+    ranks: tuple[RankPeaks, ...] = ()
+    notes: tuple[str, ...] = ()
+    failures: tuple[MemoryFailure, ...] = ()
+    history: tuple[Logged, ...] = ()
+
+    @cached_property
+    def gpus(self) -> tuple[GPUFigures, ...]:
+        """The figures of each GPU."""
+        return self._each("gpus", GPUFigures)
+
+    @cached_property
+    def hosts(self) -> tuple[HostFigures, ...]:
+        """The figures of each machine."""
+        return self._each("hosts", HostFigures)
+
+    @cached_property
+    def steps(self) -> StepFigures:
+        """The figures of the steps."""
+        return from_json(StepFigures, self.figures["steps"])
+
+    @cached_property
+    def alerts(self) -> tuple[Outcome, ...]:
+        """Every alert, and what became of it."""
+        pairs = zip(self._each("alerts", Alert), self.figures["alerts"], strict=True)
+        return tuple(Outcome(alert, a["where"], alert.at_s, a["outcome"], a["after_s"]) for alert, a in pairs)
+
+    @cached_property
+    def events(self) -> tuple[Moment, ...]:
+        """Everything that happened, the guard's doings among it."""
+        return self._each("events", Moment)
+
+    @cached_property
+    def bands(self) -> tuple[Band, ...]:
+        """Evaluations, checkpoints, and gaps in the samples."""
+        return self._each("bands", Band)
+
+    @property
+    def duration_s(self) -> float:
+        """From the start of the first run log to the end of the last."""
+        return float(self.figures["duration_s"])
+
+    @property
+    def gap_s(self) -> float:
+        """Seconds without samples."""
+        return float(self.figures["gap_s"])
+
+    @property
+    def energy_wh(self) -> float | None:
+        """Of all GPUs that tell their power; what was not sampled is not counted."""
+        energy: float | None = self.figures["energy_wh"]
+        return energy
+
+    def _each(self, key: str, cls: type[T]) -> tuple[T, ...]:
+        return tuple(from_json(cls, {name: row[name] for name in json_fields(cls)}) for row in self.figures[key])
+
+
+_VERSION = 1  # of its JSON
+_RANKS = 64  # whose peaks are listed
+
+
+def report(run: Any, args: Any = None) -> RunReport:
+    """The report of ``run``: a ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file.
+
+    A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
+    another. The guard's record and ``trainer_state.json`` beside them are reported, too.
+
+    ``args`` are the training's TrainingArguments or its TrainingConfig, for findings that need them; without, what
+    ``training_config.json`` and the others in the folder tell is taken.
+
+    Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, truncated or not a
+    run log, ``VersionMismatchError`` for one of a newer version.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.step(1, audio_s=4.0)
+    >>> report(monitor).headline.split(" in ")[0]
+    '1 step'
+    """
+    files = gather(run)
+    answer = _analysed(files.sources, files.record, settings=settings_of((args, files.plan, files.state), files.record))
+    findings = tuple(from_json(Finding, finding) for finding in answer["findings"])
+    return RunReport(
+        files.sources, answer["figures"], findings, files.record, files.trainer, files.ranks, files.notes,
+        files.failures, files.history,
+    )  # fmt: skip
+
+
+def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: Any) -> Record:
+    request = {"sources": [source.to_json() for source in sources], "guard": guard_events(record) or []}
+    answer: Record = native.call("report.run", request | settings)
+    return answer
+
+
+@dataclass(frozen=True, repr=False)
+class RunReport(ReportedRun, Shown, kind="run"):
+    """The report of a run: ``print`` shows the text, a notebook the card; times count from the run's start."""
+
+    @property
+    def headline(self) -> str:
+        """The run in one sentence, as far as it is known."""
+        return title("run", self._figures())
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
+        return {"report_version": _VERSION, "headline": self.headline, **self._figures()}
+
+    def to_html(self, path: str | os.PathLike[str], *, by: ReportAxis = "time") -> None:
+        """Write a page that stands alone; its charts run ``by`` "time" or "steps".
+
+        The file is there whole or not at all. Raises ``InvalidArgumentError`` for another suffix than .html, or for
+        steps of a run that told of none; ``NotFoundError`` where it cannot be written.
+        """
+        save_page(Path(path), "run", self._shown(by))
+
+    def plot(self, *, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Figure:
+        """Draw memory, utilisation, steps and the host with matplotlib, ``by`` "time" or "steps".
+
+        ``gpus`` are places in ``self.gpus``; None takes the four with the least headroom. Raises ``UnsupportedError``
+        without matplotlib, ``NotFoundError`` where nothing was sampled.
+        """
+        figure: Figure = plot_all("run", self._shown(by, gpus))
+        return figure
+
+    def _figures(self) -> Record:
+        """Figures, not series: those are in the run's own file, and in its exports."""
+        kinds = ("events", "restarts", "bad_batches")
+        guard = self.record and {kind: list(map(asdict, getattr(self.record, kind))) for kind in kinds}
+        return {
+            **self.figures,
+            "findings": [asdict(finding) for finding in self.findings],
+            "trainer": self.trainer and asdict(self.trainer),
+            "guard": guard,
+            "ranks": [asdict(peaks) for peaks in self.ranks],
+            "notes": list(self.notes),
+            "out_of_memory": [asdict(failure) for failure in self.failures],
+        }
+
+    def _shown(self, by: ReportAxis = "time", gpus: Sequence[int] | None = None) -> Record:
+        """What the view of a run shows; without charts where the library cannot be used."""
+        checked("by", by, ReportAxis)
+        try:
+            answer = _analysed(self.sources, self.record, by=by, gpus=gpus, history=self.history)
+        except LibraryError:
+            return self._figures()
+        words = first_of(self.ranks, _RANKS)
+        bad = first_of(self.record.bad_batches) if self.record else []
+        charts = {"charts": answer["charts"], "rank_words": words, "bad_clip_words": bad}
+        return {**self._figures(), **answer["figures"], **charts}
+
+    def __str__(self) -> str:
+        return text("run", self._shown())
+
+    def __repr__(self) -> str:
+        return f"RunReport({self.headline!r})"

@@ -1,0 +1,232 @@
+"""Times of a Trainer's first optimizer steps, compared with the estimate when the training has ended.
+
+Between the begin of a step and its end the batches are already there: what the loader takes, logging, evaluation and
+saving are outside. On a GPU two events in its own queue mark a step, so that nothing waits for anything. They are read
+behind the last step, and the estimate, which may have to trace the model, is made there too: a training that runs well
+is left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .._core.batches import extent
+from .._core.modules import lora_rank
+from ..errors import AsrConfigError, UnsupportedError
+
+if TYPE_CHECKING:
+    from ..plan.step_calibration import MeasuredStep, StepRecord, StepSettings
+
+
+class CPUMoments:
+    """Moments by the clock of the CPU."""
+
+    mark = staticmethod(time.perf_counter)
+
+    def between(self, begin: float, end: float) -> float:
+        """Seconds from one to the other."""
+        return end - begin
+
+    def wait(self, end: float) -> None:
+        """Nothing to wait for: the CPU's moments are in the past."""
+
+
+class GPUMoments:
+    """Moments in the queue of the GPU: what was queued between two of them has run when the second one has passed."""
+
+    def mark(self) -> Any:
+        """Record an event now."""
+        import torch
+
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, begin: Any, end: Any) -> float:
+        """Seconds from one to the other; both must have passed."""
+        return float(begin.elapsed_time(end)) / 1000
+
+    def wait(self, end: Any) -> None:
+        """Until ``end`` has passed."""
+        end.synchronize()
+
+
+def moments_of(model: Any) -> Any:
+    """The timer for the device that ``model`` computes on."""
+    on_gpu = any(parameter.is_cuda for parameter in model.parameters())
+    return GPUMoments() if on_gpu else CPUMoments()
+
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+SKIPPED, NOTED, ENOUGH = 5, 50, 10
+"""Steps before the first that counts, steps that do, and how many of them a shorter training must have."""
+_SHAPING = ("input_values", "input_features", "attention_mask")
+_SHORTEST_S = 0.5  # as the estimate has it
+
+
+@dataclass
+class _Step:
+    begin: Any
+    end: Any = None
+    inputs: list[dict[str, Any]] = field(default_factory=list)  # shapes of each micro-batch
+
+
+class _Shaped(NamedTuple):
+    shape: Any
+
+
+class StepTimes:
+    """Notes the first steps of a training, calibrates the time model by them at its end, and stores the factor.
+
+    Costs some microseconds for each of the first 55 steps, and nothing while the others run or on a CPU, whose rates
+    the time model does not know. For models, cards and settings that it does not, steps are noted and nothing is
+    stored; ``problem`` has the reason. Of a training that did not reach its end nothing is.
+    """
+
+    def __init__(self, clock: Any = None, gpu: Callable[[], str] | None = None) -> None:
+        """``clock`` and ``gpu``, the name of the GPU, replace the real ones in tests."""
+        self._test_clock, self._gpu = clock, gpu or _gpu_name
+        self.steps: tuple[MeasuredStep, ...] = ()
+        """What was measured, when that is done."""
+        self.record: StepRecord | None = None
+        """The message to log, if any."""
+        self.problem = ""
+        self.noting = False
+        """Whether it is to be told of steps."""
+        self._hook: Any = None
+        self._model: Any = None
+        self._clock: Any = None
+        self._step: _Step | None = None
+        self._noted: list[_Step] = []
+        self._steps_begun = 0
+
+    def begin(self, args: Any, model: Any) -> None:
+        """Begin to note, with the first training of a Trainer with these arguments."""
+        self.stop()
+        if self.steps:
+            return
+        self.problem = _not_measured(args, model) if self._gpu() else "the time model has no rates for CPUs"
+        if self.problem:
+            return
+        self._clock = self._test_clock or moments_of(model)
+        self._model = model
+        self._hook = model.register_forward_pre_hook(self._note, with_kwargs=True)
+        self.noting = True
+
+    def step_begins(self) -> None:
+        """The batches of the step are there."""
+        self._steps_begun += 1
+        self._step = _Step(self._clock.mark()) if self._steps_begun > SKIPPED else None
+
+    def step_ends(self) -> None:
+        """The optimizer's step has been taken, or is in the GPU's queue."""
+        step = self._step
+        if step is None:
+            return
+        step.end, self._step = self._clock.mark(), None
+        if step.inputs:
+            self._noted.append(step)
+        if len(self._noted) == NOTED:
+            self._leave()
+
+    def end(self, args: Any) -> None:
+        """The training is over: hold its steps against the estimate. A short training counts if it had some steps."""
+        if len(self._noted) >= ENOUGH:
+            self._finish(args)
+        self.stop()
+
+    def stop(self) -> None:
+        """Note no more; what was noted is forgotten."""
+        self._leave()
+        self._model = self._clock = None
+        self._steps_begun, self._noted = 0, []
+
+    def _leave(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+        self._hook, self._step, self.noting = None, None, False
+
+    def _note(self, model: Any, positional: Any, named: Any) -> None:
+        """Before each forward of the model: those of training count."""
+        step = self._step
+        import torch
+
+        if step is None or not (model.training and torch.is_grad_enabled()):
+            return
+        # Only the shapes: what they mean is for later.
+        step.inputs.append({name: _Shaped(named[name].shape) for name in _SHAPING if name in named})
+
+    def _finish(self, args: Any) -> None:
+        from ..plan.step_calibration import MeasuredStep
+
+        model, clock, noted = self._model, self._clock, self._noted
+        clock.wait(noted[-1].end)
+        self._leave()
+        try:
+            self.steps = tuple(
+                MeasuredStep(
+                    tuple(_micro_batch(model, inputs) for inputs in step.inputs), clock.between(step.begin, step.end)
+                )
+                for step in noted
+            )
+            self.record = self._calibrated(args, model)
+        except AsrConfigError as error:
+            self.problem = f"{error.message}; {error.hint}"
+        except Exception as error:  # a training is worth more than its times
+            self.problem = f"{type(error).__name__}: {error}"
+        if self.record is not None:
+            logger.info(
+                "%d optimizer steps took %.2f times the estimate for %s (%.2f to %.2f); kept for later comparisons",
+                self.record.steps, self.record.factor, self.record.gpu, self.record.low, self.record.high,
+            )  # fmt: skip
+
+    def _calibrated(self, args: Any, model: Any) -> StepRecord:
+        from ..plan.step_calibration import calibrate_steps, store_step_calibration
+        from ..predict.model_profile import profile_model
+
+        record = calibrate_steps(model, self._gpu(), _settings(args, model), self.steps)
+        if not store_step_calibration(profile_model(model), record):
+            self.problem = f"{record.factor:.3g} times the estimate was not kept"
+        return record
+
+
+def _not_measured(args: Any, model: Any) -> str:
+    if getattr(args, "torch_compile", False) or hasattr(model, "_orig_mod"):
+        return "compiled models are not what is estimated"
+    if args.n_gpu > 1:
+        return "several GPUs in one process share each batch"
+    if getattr(args, "deepspeed", None) or getattr(args, "fsdp", None):
+        return "sharded models are not what is estimated"
+    return ""
+
+
+def _micro_batch(model: Any, inputs: dict[str, Any]) -> tuple[int, float]:
+    from ..predict.worst_batch import per_second
+
+    rate = per_second(inputs, model)
+    if rate is None:
+        raise UnsupportedError(
+            "how long the model's inputs last is not known", "give it input_values or input_features"
+        )
+    clips = int(next(iter(inputs.values())).shape[0])
+    return clips, max(_SHORTEST_S, round(extent(inputs).length / rate, 1))
+
+
+def _settings(args: Any, model: Any) -> StepSettings:
+    from ..plan.step_calibration import StepSettings
+    from ..predict.calibration import training_settings
+
+    settings = training_settings(args, model)
+    names = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
+    return StepSettings(**{name: settings[name] for name in names}, lora_rank=lora_rank(model), devices=args.world_size)
+
+
+def _gpu_name() -> str:
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else ""

@@ -1,0 +1,347 @@
+"""Watches one training: its steps, and a check about once a second."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from .._core.checks import StepKind, checked
+from .._core.defaults import INTERVAL_MS
+from ..errors import InvalidArgumentError
+from .alerts import AlertReporter, BestEffort, NextBatch, attach_hint, by_memory, by_table, guard_among, say
+from .batch_shapes import BatchShapes, BeforeBatch, LoaderWait, follow_loader, useful_work
+from .display import (
+    Panel,
+    PanelState,
+    ProgressPostfix,
+    RunFile,
+    TimeShare,
+    in_notebook,
+    leave_out_of_print,
+    one_line,
+    scalars,
+)
+from .memory_summary import CleanUps, Crossing, MemoryUse
+from .run_log import Activity
+
+if TYPE_CHECKING:
+    from .memory_monitor import MemoryMonitor
+
+
+class WatchSettings(TypedDict, total=False):
+    """What ``AdaptiveMemoryCallback`` takes by keyword."""
+
+    warn_at: float
+    clean_at: float
+    hysteresis: float
+    cooldown_s: float
+    interval_ms: float
+    progress: bool
+    panel: bool | None
+    run_file: bool
+    memory: Any
+
+
+@dataclass(frozen=True)
+class WatchOptions:
+    """See ``AdaptiveMemoryCallback``. Raises ``InvalidArgumentError`` for what makes no sense."""
+
+    warn_at: float = 0.90
+    clean_at: float = 0.95
+    hysteresis: float = 0.05
+    cooldown_s: float = 60.0
+    interval_ms: float = INTERVAL_MS
+    progress: bool = True
+    panel: bool | None = None
+    run_file: bool = True
+    memory: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("warn_at", "clean_at", "hysteresis", "cooldown_s", "interval_ms"):
+            object.__setattr__(self, name, checked(name, getattr(self, name), float))
+        for name, hint in (("progress", bool), ("run_file", bool), ("panel", bool | None)):
+            checked(name, getattr(self, name), hint)
+        if not 0 < self.warn_at < self.clean_at <= 1 or not 0 <= self.hysteresis < self.warn_at:
+            raise InvalidArgumentError(
+                f"warn_at = {self.warn_at}, clean_at = {self.clean_at}, hysteresis = {self.hysteresis} are no shares "
+                "in that order",
+                "0 < warn_at < clean_at <= 1 and 0 <= hysteresis < warn_at; the defaults are 0.90, 0.95 and 0.05",
+            )
+        if self.cooldown_s < 0:
+            raise InvalidArgumentError(f"cooldown_s = {self.cooldown_s} is negative", "pass seconds; the default is 60")
+        if self.memory is not None:
+            by_memory(self.memory)
+
+
+_EVERY_S = 1.0
+
+
+def _unknown() -> float | None:
+    return None
+
+
+@dataclass
+class _Shares:
+    """Of the time since they were last asked: spent waiting for the loader, and by useful work."""
+
+    waited: Callable[[], float | None] = _unknown
+    useful: Callable[[], float | None] = _unknown
+
+
+class Watch:
+    """Reports the training to ``monitor``, warns at thresholds and of forecasts, cleans up, and draws.
+
+    A monitor that fails is logged once, and the training continues unwatched; a part that fails is switched off.
+    ``inputs``, ``file``, ``postfix``, ``panel`` and ``met`` (the guard's growing list of events) are set from outside.
+    """
+
+    def __init__(
+        self, monitor: MemoryMonitor, options: WatchOptions, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.monitor, self._clock = monitor, clock
+        self.inputs: BatchShapes | None = None
+        self.file: RunFile | None = None
+        self.postfix: ProgressPostfix | None = None
+        self.panel: Panel | None = None
+        self.met: Sequence[Any] = ()
+        self.problem = ""
+        self.warnings = 0
+        self.clean_ups = CleanUps(options.cooldown_s, max(0.25, 3 * options.interval_ms / 1000), clock)
+        self._clean_at, self._interval_s, self._looking = options.clean_at, options.interval_ms / 1000, clock()
+        self._warn = Crossing(options.warn_at, options.hysteresis)
+        self._fullness, self._alerts = MemoryUse(monitor, clock), AlertReporter(monitor)
+        self._saving, self._showing = BestEffort("the run log is not written"), BestEffort("memory is not shown")
+        self._scaling = BestEffort("memory is not logged")
+        self._wait: LoaderWait | None = None
+        self._logged, self._shown = _Shares(), _Shares()
+        self._next, self._begun, self._first, self._met = clock(), clock(), 0, 0
+        self._activity: tuple[float, Activity] | None = None
+        self._at: tuple[int, int] | None = None  # step of steps, while it trains
+
+    def follow(self, wait: LoaderWait) -> None:
+        """Report the time spent waiting for the loader, too."""
+        self._wait = wait
+        self._logged.waited, self._shown.waited = TimeShare(wait.known), TimeShare(wait.known)
+
+    def see(self, inputs: BatchShapes) -> None:
+        """Report the batches and their useful work, too."""
+        self.inputs = inputs
+        self._logged.useful, self._shown.useful = (TimeShare(lambda: inputs.arithmetic_s) for _ in range(2))
+
+    @property
+    def active(self) -> bool:
+        """Whether the monitor works and samples."""
+        return not self.problem and self.monitor.running
+
+    def begin(self, step: int, steps: int) -> None:
+        """Training begins after ``step`` of ``steps``."""
+        self._begun, self._first, self._met = self._clock(), step, len(self.met)
+        self._at = step, steps
+        self.tell("training", f"training begins after step {step} of {steps}")
+
+    def step(self, number: int, steps: int) -> None:
+        """An optimizer step has ended."""
+        self._at = number, steps
+        if not self.active:
+            return
+        try:
+            self._step(number)
+        except Exception as error:
+            self.give_up(error)
+        else:
+            if self._clock() >= self._looking:  # else there is no newer sample
+                self._look(number, steps)
+
+    def evaluated_batch(self, number: int, steps: int) -> None:
+        """A batch of an evaluation or a prediction has ended."""
+        if self._tell(self._other, "evaluation") and self._clock() >= self._looking:
+            self._look(number, steps)
+
+    def evaluated(self, number: int) -> None:
+        """An evaluation has ended."""
+        self.tell("training", f"evaluation after step {number}")
+
+    def saved(self, number: int) -> None:
+        """A checkpoint has been written."""
+        self._tell(self._other, "checkpoint", number)
+        self.tell("training", f"checkpoint after step {number}")
+        self.write()
+
+    def tell(self, kind: str, text: str) -> None:
+        """Note an event."""
+        self._tell(self.monitor.event, kind, text)
+
+    def end(self, number: int, peaks: Sequence[str] = ()) -> None:
+        """Training has come to its end; ``peaks`` are those of its processes."""
+        self._at = None
+        for text in (*peaks, f"training ends after step {number}"):
+            self.tell("training", text)
+        if self.active:
+            self._showing(self._show, number, number, self._clock())
+
+    def stop(self) -> None:
+        """Stop sampling, and keep the run log."""
+        was_running = self.monitor.running
+        if was_running and self._at is not None:  # by an exception
+            self._showing(self._show, *self._at, self._clock(), True)
+            self._at = None
+        with contextlib.suppress(Exception):
+            self.monitor.stop()
+        if was_running:
+            self.write()
+
+    def write(self) -> None:
+        """Bring the run's file up to date."""
+        if self.file is not None and not self.problem:
+            self._saving(self.file.write)
+
+    def scalars(self) -> dict[str, float]:
+        """The newest figures for reporters; empty when they cannot be had."""
+        return (self._scaling(self._scalars) or {}) if self.active else {}
+
+    def _scalars(self) -> dict[str, float]:
+        if self._activity is None or self._clock() >= self._activity[0]:
+            self._activity = self._clock() + _EVERY_S, self.monitor.activity()  # the monitor reads no faster
+        return scalars(self.monitor.read(), self._activity[1], self._logged.waited(), self._logged.useful())
+
+    def give_up(self, error: Exception) -> None:
+        """Go on without a monitor: a training run is worth more than its curves."""
+        self.problem = str(error) or type(error).__name__
+        say(f"memory is not watched: {self.problem}")
+        with contextlib.suppress(Exception):
+            self.monitor.stop()
+
+    def _tell(self, function: Callable[..., Any], *arguments: Any) -> bool:
+        if not self.active:
+            return False
+        try:
+            function(*arguments)
+        except Exception as error:
+            self.give_up(error)
+        return not self.problem
+
+    def _step(self, number: int) -> None:
+        totals: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
+        if self._met != len(self.met):  # what was computed again would count twice
+            totals = {}
+            for event in self.met[self._met :]:
+                self.monitor.event("out_of_memory", str(event))
+            self._met = len(self.met)
+        self.monitor.step(number, waited_s=None if self._wait is None else self._wait.last, **totals)
+
+    def _other(self, kind: StepKind, number: int | None = None) -> None:
+        totals: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
+        self.monitor.step(number, kind=kind, **totals)
+
+    def _look(self, number: int, steps: int) -> None:
+        now = self._clock()
+        self._looking = now + self._interval_s
+        self._tell(self._thresholds)
+        self._tell(self._alerts.say)
+        if now >= self._next:
+            self._next = now + _EVERY_S
+            self._showing(self._show, number, steps, now)
+            if self.file is not None and self.file.due:
+                self.write()
+
+    def _thresholds(self) -> None:
+        share = self._fullness.share()
+        if share is None:
+            return
+        if self.clean_ups.to_be_checked:
+            text = f"memory: {self.clean_ups.check(self._fullness.fullest())}"
+            say(text)
+            self.monitor.event("clean_up", text)
+        if self._warn.reached(share):
+            self.warnings += 1
+            say(f"memory: {self._fullness.fullest()} is over {self._warn.threshold:.0%}")
+        if share >= self._clean_at and self.clean_ups.due and (before := self._fullness.fullest()) is not None:
+            text = f"memory: {before} is over {self._clean_at:.0%}: unused cached memory is freed"
+            say(text)
+            self.clean_ups.run(before)
+            self.monitor.event("clean_up", text, before.place)
+
+    def _show(self, number: int, steps: int, now: float, stopped: bool = False) -> None:
+        if self.postfix is None and self.panel is None:
+            return
+        fullest = self._fullness.fullest()
+        waited, useful = self._shown.waited(), self._shown.useful()
+        if self.postfix is not None:
+            self.postfix.show(one_line(fullest, waited, useful))
+        if self.panel is not None:
+            done = number - self._first
+            going_on = not stopped and done > 0 and steps > number
+            remaining = (now - self._begun) / done * (steps - number) if going_on else None
+            monitor = self.monitor
+            self.panel.show(
+                PanelState(
+                    number, steps, remaining, waited, useful, fullest, monitor.read(), monitor.activity(),
+                    monitor.history(self.panel.points), monitor.alerts(), stopped,
+                )
+            )  # fmt: skip
+
+
+class WatchSetup:
+    """The loader's clock among the callbacks, the hook of the model, the file, the bar, the panel: until ``leave``."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+
+    def leave(self) -> None:
+        """Leave model and Trainer as they were."""
+        while self._undo:
+            self._undo.pop()()
+
+    def equip(
+        self, watch: Watch, options: WatchOptions, config: Any, managed: bool, args: Any, state: Any, handler: Any,
+        model: Any,
+    ) -> None:  # fmt: skip
+        """Attach everything for a training that begins."""
+        guard = guard_among(handler)
+        watch.met = guard.events if guard is not None else ()
+        wait, leave = follow_loader(handler)
+        self._undo.append(leave)
+        if wait is not None:
+            watch.follow(wait)
+            self._undo += leave_out_of_print(handler)
+        if _can_be_hooked(args, model):
+            check = None if guard is not None else _next_batch(watch, options, config, managed)
+            inputs = BatchShapes(model, check, useful_work(config, getattr(args, "device", None)))
+            watch.see(inputs)
+            self._undo.append(inputs.leave)
+        output = getattr(args, "output_dir", None)
+        if options.run_file and output and watch.file is None:
+            watch.file = RunFile(watch.monitor, Path(output), getattr(args, "process_index", 0))
+            BestEffort("an earlier run log is not kept")(watch.file.keep_earlier, state.global_step)
+        if state.is_world_process_zero:
+            watch.postfix = ProgressPostfix(handler) if options.progress else None
+            if watch.panel is None and (in_notebook() if options.panel is None else options.panel):
+                watch.panel = Panel()
+
+
+def _can_be_hooked(args: Any, model: Any) -> bool:
+    """Hooks of a compiled model are compiled with it; those of replicas run in threads."""
+    compiled = getattr(args, "torch_compile", False) or hasattr(model, "_orig_mod")
+    return hasattr(model, "register_forward_pre_hook") and not compiled and getattr(args, "n_gpu", 1) < 2
+
+
+def _next_batch(watch: Watch, options: WatchOptions, config: Any, managed: bool) -> BeforeBatch | None:
+    buckets = getattr(config, "length_buckets", ())
+    table = [(bucket.up_to_s, bucket.micro_batch) for bucket in buckets if bucket.micro_batch is not None]
+    if options.memory is None and not table:
+        return None
+    predict = by_table(table) if options.memory is None else by_memory(options.memory)
+
+    advice = f"use smaller batches, leave out the longest clips, or let the guard split them, {attach_hint(managed)}"
+
+    def tell(words: str) -> None:
+        words = f"{words} → {advice}"
+        say(f"memory: {words}")
+        watch.tell("next_batch", words)
+
+    careful, ask = BestEffort("batches are not checked before they run"), NextBatch(predict, tell)
+    return lambda clips, seconds: careful(ask, clips, seconds)

@@ -1,0 +1,73 @@
+"""Rooms and modules import each other in one direction, imports for types and those inside functions included."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import asrconfig_go
+
+PACKAGE = Path(asrconfig_go.__file__).parent
+FACE = {"config", "errors", "manager", "optimal", "__main__"}
+
+
+def name_of(path: Path) -> str:
+    """``guard.padding``; the name of a room for its ``__init__``, "" for the package's."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imported(name: str) -> Iterator[str]:
+    """The modules of this package that a module imports anywhere in it."""
+    package = name.split(".") if MODULES[name].name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lazy_names":
+            yield from (f"{name}.{module}" for module in ast.literal_eval(node.args[1]))
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
+            base = list(filter(None, base))
+            for alias in node.names:
+                qualified = ".".join([*base, alias.name])
+                yield qualified if qualified in MODULES else ".".join(base)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            assert not any(n.split(".")[0] == PACKAGE.name for n in names), f"{name}: import it by its relative name"
+
+
+GRAPH = {name: {other for other in imported(name) if other != name} for name in MODULES if name}
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_rooms_have_no_circles() -> None:
+    rooms: dict[str, set[str]] = {}
+    for name, imports in GRAPH.items():
+        room = name.split(".")[0]
+        rooms.setdefault(room, set()).update({other.split(".")[0] for other in imports} - {room})
+    assert circle(rooms) == []
+    assert "" not in set().union(*rooms.values()), "nothing imports the package's face"
+
+
+def test_modules_have_no_circles() -> None:
+    assert circle(GRAPH) == []
+
+
+def test_the_face_is_small() -> None:
+    assert {name for name in MODULES if name and "." not in name and MODULES[name].name != "__init__.py"} == FACE
+
+
+def test_one_name_means_one_thing() -> None:
+    names = Counter(path.stem for path in MODULES.values() if path.stem != "__init__")
+    assert [name for name, count in names.items() if count > 1] == []

@@ -1,0 +1,108 @@
+"""Records made of the library's answers have the fields and types that Go declares, by ``capi/operations.json``."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import types
+import typing
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import asrconfig_go
+from asrconfig_go._core import native
+from asrconfig_go._core.records import json_fields
+from locations import REPOSITORY
+
+PACKAGE = Path(asrconfig_go.__file__).parent
+CONTRACT = json.loads((REPOSITORY / "capi" / "operations.json").read_text("utf-8"))
+SCALARS = {bool: ("boolean",), int: ("integer",), float: ("number", "integer"), str: ("string",)}
+# Which record of the library each dataclass is made of.
+RECORDS = {
+    "batching.batching_report.BatchingReport": "batching.Comparison",
+    "batching.batching_report.LengthBucket": "batching.Bucket",
+    "batching.batching_report.LongestClips": "batching.Longest",
+    "compare.comparison_records.Comparison": "compare.Comparison",
+    "compare.comparison_records.Price": "timing.Price",
+    "compare.comparison_records.RunTime": "compare.RunAnswer",
+    "compare.comparison_records.StepTime": "compare.StepAnswer",
+    "data.profile.DatasetProfile": "profile.Dataset",
+    "memory.memory_failure.HeldRow": "peak.Row",
+    "memory.memory_failure.PredictedMoment": "memory.Moment",
+    "machine.hardware.HardwareProfile": "profile.Hardware",
+    "machine.model.ModelProfile": "profile.Model",
+    "memory.estimate.MemoryEstimate": "peak.Estimate",
+    "memory.run_memory.RunEstimate": "memory.RunEstimate",
+    "monitor.memory_monitor.MemoryHistory": "monitor.History",
+    "monitor.run_log.Alert": "runlog.Alert",
+    "monitor.run_log.RunLog": "runlog.Log",
+    "plan.plan_record.PlanRecord": "profile.Config",
+    "report.diagnosis.Finding": "diagnosis.Finding",
+    "report.run_figures.Band": "view.Band",
+    "report.run_figures.GPUFigures": "view.GPUFigures",
+    "report.run_figures.HostFigures": "view.HostFigures",
+    "report.run_figures.Moment": "view.Moment",
+    "report.run_figures.StepFigures": "view.StepFigures",
+}
+LEFT_OUT = {"view.Moment": "x"}  # not given on
+# from_json makes these of other things.
+OF_FILES = {"StepRecord", "Calibration", "LoaderRate"}
+OF_NO_STRUCT = {"Activity"}
+
+
+def differences(hint: Any, declared: str, where: str) -> list[str]:
+    """What Go's type may hold and the type hint does not."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return []
+    if declared.startswith("list of ") and origin in (tuple, list):
+        return [
+            d
+            for argument in arguments
+            if argument is not Ellipsis
+            for d in differences(argument, declared[8:], f"{where}[]")
+        ]
+    if declared.startswith("object of ") and dict in (origin, hint):
+        return differences(arguments[1], declared[10:], f"{where}{{}}") if arguments else []
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = (a for a in arguments if a is not type(None))
+        return differences(inner, declared.removesuffix(" | null"), where)
+    if origin is typing.Literal:
+        return [d for kind in {type(a) for a in arguments} for d in differences(kind, declared, where)]
+    if dataclasses.is_dataclass(hint) and declared in CONTRACT["records"]:
+        return of_record(hint, declared, where)
+    return [] if declared in SCALARS.get(hint, ()) else [f"{where}: {hint} is {declared} in Go"]
+
+
+def of_record(cls: Any, declared: str, where: str) -> list[str]:
+    fields, declared_fields = json_fields(cls), CONTRACT["records"][declared]
+    declared_fields.pop(LEFT_OUT.get(declared), None)
+    if fields.keys() != declared_fields.keys():
+        return [f"{where}: {sorted(fields.keys() ^ declared_fields.keys())} in one of {cls.__name__} and {declared}"]
+    return [d for name, hint in fields.items() for d in differences(hint, declared_fields[name], f"{where}.{name}")]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_is_what_go_declares(name: str) -> None:
+    module, _, cls = name.rpartition(".")
+    record = getattr(import_module(f"asrconfig_go.{module}"), cls)
+    assert of_record(record, RECORDS[name], cls) == []
+
+
+def test_every_record_that_is_read_is_compared() -> None:
+    read = set()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "from_json":
+                read.add(ast.unparse(node.args[0]))
+    named = {name.rpartition(".")[2] for name in RECORDS}
+    assert read - {"cls", "hint"} <= named | OF_FILES | OF_NO_STRUCT
+    assert len(read) > 12
+
+
+def test_every_operation_of_the_library_is_described() -> None:
+    assert sorted(CONTRACT["operations"]) == native.call("library.info")["operations"]

@@ -1,0 +1,182 @@
+"""What is printed ends nothing: encodings that lack our characters, readers that are gone, closed and full files."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go._core import output
+from asrconfig_go.data.digits import CLIPS
+from locations import HELPERS
+
+PACKAGE = Path(ac.__file__).parent
+ENCODINGS = {
+    "ascii": {"PYTHONIOENCODING": "ascii"},
+    "latin-1": {"PYTHONIOENCODING": "latin-1"},
+    "C": {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
+}
+PLAN = ["--data", str(CLIPS), "--model", "facebook/wav2vec2-base", "--gpu", "T4", "--no-trace"]
+
+
+def run(*arguments: str, encoding: str = "ascii", stdout: int = subprocess.PIPE) -> subprocess.CompletedProcess[bytes]:
+    paths = [str(PACKAGE.parent), str(HELPERS), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON"))}
+    environment = {**variables, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **ENCODINGS[encoding]}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environment, stdout=stdout, stderr=subprocess.PIPE, timeout=120, check=False)
+
+
+def script(text: str) -> tuple[str, str]:
+    return "-c", textwrap.dedent(text)
+
+
+def needs_torch() -> None:
+    if importlib.util.find_spec("transformers") is None or importlib.util.find_spec("torch") is None:
+        pytest.skip("needs torch and transformers")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["plan", *PLAN], "clips a step on"),
+        (["plan", *PLAN, "--json"], '"learning_rate"'),
+        (["scan", str(CLIPS)], "clips"),
+        (["compare", "--help"], "--gpus"),
+        (["compare", "--model", "facebook/wav2vec2-base", "--hours", "10", "--gpus", "T4,L4"], "T4"),
+        pytest.param(["doctor"], "library", marks=pytest.mark.slow),
+        (["monitor", "--once"], "Host"),
+        (["report", "none"], ""),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_commands(command: list[str], expected: str, encoding: str) -> None:
+    done = run("-m", "asrconfig_go", *command, encoding=encoding)
+    assert b"Traceback" not in done.stderr, done.stderr.decode()
+    assert done.returncode == (0 if expected else 1), done.stderr.decode()
+    assert expected in done.stdout.decode("ascii" if encoding == "ascii" else "latin-1")
+    assert expected or b"\n  -> " in done.stderr
+
+
+TRAINING = """
+    import sys
+    from pathlib import Path
+    from asrconfig_go import ASRConfigManager
+    from tiny_training import tiny_trainer
+    manager = ASRConfigManager()
+    trainer = tiny_trainer(Path(sys.argv[1]), max_steps=2)
+    manager.train(trainer)
+    assert not manager.report.error
+    (Path(sys.argv[1]) / "done").write_text(str(manager.report.steps))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_a_training_ends_well(tmp_path: Path, encoding: str) -> None:
+    needs_torch()
+    done = run(*script(TRAINING), str(tmp_path), encoding=encoding)
+    assert done.returncode == 0, done.stderr.decode()
+    times = "\N{MULTIPLICATION SIGN}".encode("latin-1") if encoding == "latin-1" else b"x"
+    assert b"effective batch 4: 4 " + times + b" 1" in done.stdout
+
+
+def closed_pipe() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.slow
+def test_a_training_whose_reader_is_gone(tmp_path: Path) -> None:
+    """The Trainer's own prints would end it; ours come after the last step."""
+    needs_torch()
+    silent = TRAINING.replace("max_steps=2", 'max_steps=2, logging_strategy="no"').replace(
+        "manager.train", "from transformers import PrinterCallback\n    trainer.remove_callback(PrinterCallback)\n"
+        "    manager.train",
+    )  # fmt: skip
+    writer = closed_pipe()
+    try:
+        run(*script(silent), str(tmp_path), stdout=writer)
+    finally:
+        os.close(writer)
+    assert (tmp_path / "done").read_text() == "2"
+
+
+@pytest.mark.parametrize("command", [["scan", str(CLIPS), "--json"], ["plan", *PLAN], ["monitor", "--json"]])
+def test_commands_whose_reader_is_gone(command: list[str]) -> None:
+    writer = closed_pipe()
+    try:
+        done = run("-m", "asrconfig_go", *command, stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_disk_that_is_full_is_told() -> None:
+    if not Path("/dev/full").is_char_device():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("wb") as full:
+        done = run("-m", "asrconfig_go", "scan", str(CLIPS), "--json", stdout=full.fileno())
+    assert done.returncode
+    assert b"asrconfig: [Errno 28] No space left on device" in done.stderr
+
+
+def in_encoding(name: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), encoding=name)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "expected"),
+    [
+        ("8 × 4 – 2 … ≥ 3 → 5 ≤ 7", "ascii", b"8 x 4 - 2 ... >= 3 -> 5 <= 7"),
+        ("m², 10⁻⁹, ² alone", "ascii", b"m^2, 10^-9, 2 alone"),
+        ("██▌░ ├── │", "ascii", b"###. +-- |"),
+        ("Jürgen, Straße, Привет", "ascii", b"Jurgen, Strasse, ??????"),
+        ("8 × 4 → Jürgen", "latin-1", "8 × 4 -> Jürgen".encode("latin-1")),
+        ("a name \udcff of bytes", "utf-8", b"a name ? of bytes"),
+        ("8 × 4 →", "utf-8", "8 × 4 →".encode()),
+    ],
+)
+def test_what_stands_for_characters_that_an_encoding_lacks(text: str, encoding: str, expected: bytes) -> None:
+    stream = in_encoding(encoding)
+    assert output.show(text, stream)
+    assert stream.buffer.getvalue() == expected + b"\n"  # type: ignore[attr-defined]
+
+
+def test_every_character_of_the_package_has_one_that_says_something() -> None:
+    characters = {c for file in PACKAGE.rglob("*.py") for c in file.read_text(encoding="utf-8") if ord(c) > 127}
+    stream = in_encoding("ascii")
+    output.write("".join(sorted(characters)), stream)
+    assert b"?" not in stream.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+def test_json_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {"path": "Jürgen \udcff.wav", "text": "8 × 4"}
+    for encoding in ("ascii", "latin-1", "utf-8"):
+        stream = in_encoding(encoding)
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert output.show_json(record)
+        monkeypatch.undo()
+        assert json.loads(stream.buffer.getvalue().decode(encoding)) == record  # type: ignore[attr-defined]
+
+
+def test_nothing_is_printed_by_another_way() -> None:
+    """So that what holds for ``_output`` holds for the package."""
+    others = []
+    for file in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if called in ("print", "sys.stdout.write", "sys.stderr.write") and file.name != "_output.py":
+                others.append(f"{file.name}:{node.lineno}")  # type: ignore[attr-defined]
+    assert not others

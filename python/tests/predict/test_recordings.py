@@ -1,0 +1,94 @@
+"""The recordings that come with the package, against steps that are recorded now."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import sys
+from typing import Any
+
+import pytest
+
+import asrconfig_go as ac
+from asrconfig_go._core import native
+from asrconfig_go.predict import MemoryModel
+from asrconfig_go.predict.memory_settings import MemorySettings, Target
+from asrconfig_go.predict.recordings import (
+    FOLDER,
+    RecordedSettings,
+    code_versions,
+    find_recording,
+    is_current,
+    recorded_models,
+)
+from locations import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "build"))
+FILES = {file: name for name, file in recorded_models().items()}
+LIMIT = 2 << 20  # bytes of all
+
+
+def test_recordings_are_small_and_of_known_models() -> None:
+    assert sum(file.stat().st_size for file in FOLDER.iterdir()) <= LIMIT
+    assert set(FILES) == {file.name for file in FOLDER.glob("*.xz")}
+    names = {*ac.known_models(), "tiny-wav2vec2", "tiny-whisper"}
+    assert set(recorded_models()) <= names
+
+
+def test_what_no_recording_has_is_none() -> None:
+    settings = MemorySettings("fp16")
+    assert find_recording("facebook/wav2vec2-base", settings, 7) is not None
+    assert find_recording("facebook/wav2vec2-base", settings, 8) is None, "bfloat16 suits those cards"
+    assert find_recording("someone/model", settings, 7) is None
+    for other in ({"lora_rank": 8}, {"optimizer": "sgd"}, {"freeze_feature_encoder": True}):
+        assert find_recording("facebook/wav2vec2-base", MemorySettings("fp16", **other), 7) is None
+
+
+def _is_recorded_with_these_versions() -> bool:
+    return "torch" in code_versions() and is_current()
+
+
+# All settings of the tiny models; of others, which take seconds to record, two each, by turns all that there are.
+CHECKED = [
+    *(("tiny-whisper", slice(None)), ("tiny-wav2vec2", slice(None))),
+    *(
+        pytest.param(name, slice(number % 4, None, 4), marks=pytest.mark.slow)
+        for number, name in enumerate(sorted(set(FILES.values()) - {"tiny-whisper", "tiny-wav2vec2"}))
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "subset"), CHECKED)
+def test_recordings_are_what_a_step_shows_now(name: str, subset: slice) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from record_models import SETTINGS, recorded
+
+    if not _is_recorded_with_these_versions():
+        pytest.skip("recorded with other versions of torch or transformers")
+    for settings, capability in SETTINGS[subset]:
+        wanted = MemorySettings(settings.precision, settings.gradient_checkpointing, accumulation=3)
+        recording = find_recording(name, wanted, settings.kernels)
+        assert recording is not None
+        fresh = gzip.compress(json.dumps(recorded(name, settings, capability)).encode(), compresslevel=1)
+        answers = [_answers(request, wanted) for request in (recording, {"trace": base64.b64encode(fresh).decode()})]
+        assert answers[0] == answers[1], f"run build/record_models.py: {name}, {settings}"
+
+
+def _answers(request: dict[str, Any], wanted: MemorySettings) -> list[Any]:
+    """The memory of steps at some shapes, to the byte, and what they run."""
+    with MemoryModel(native.call("memory.open", request), wanted, Target.find("T4")) as memory:
+        shapes = [(1, 1.0), (3, 2.5), (8, 4.0)]
+        return [(memory.estimate(*shape, timeline=0), memory.work(*shape)) for shape in shapes]
+
+
+@pytest.mark.parametrize(("gpu", "kernels"), [("T4", 7), ("L4", 8), ("H100", 9), ("P100", 0)])
+def test_a_recording_answers_for_its_cards(gpu: str, kernels: int) -> None:
+    precision: Any = {0: "fp32", 7: "fp16"}.get(kernels, "bf16")
+    assert RecordedSettings.of(MemorySettings(precision), kernels) is not None
+    recorded = MemoryModel.of_known("tiny-wav2vec2", gpu=gpu, record=False, precision=precision, accumulation=3)
+    assert recorded is not None
+    with recorded as memory:
+        assert memory.estimate(4, 2.0).peak_reserved > 0
+        assert memory.work(4, 2.0)["operations"]

@@ -1,0 +1,212 @@
+"""What a retry starts from: this run's checkpoints or the initial state, with nothing left of the failed step."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Trainer
+from transformers.trainer_callback import TrainerCallback
+
+from asrconfig_go.train import guarded_training
+from asrconfig_go.train.guarded_training import GuardedTraining
+from disturbed_runs import Failing, OutOfMemory, assert_same_run, limits, once_at, sizes, trained, weights
+from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
+
+
+def test_checkpoints_of_an_earlier_run_are_not_continued_from(tmp_path: Path) -> None:
+    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
+    trained(tmp_path / "run", **saving, seed=5, learning_rate=0.5)
+    undisturbed = trained(tmp_path / "whole", **saving)
+    disturbed = trained(tmp_path / "run", once_at(2), **saving)
+    assert_same_run(disturbed, undisturbed)
+    assert disturbed.report.recomputed_steps == 1
+
+
+def test_a_resumed_run_goes_on_from_the_checkpoint_that_it_was_given(tmp_path: Path) -> None:
+    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 5}
+    undisturbed = trained(tmp_path / "whole", **saving)
+    trained(tmp_path / "run", **saving)
+    for resume in (True, str(tmp_path / "run" / "checkpoint-5")):
+        if resume is True:
+            for later in ("checkpoint-10", "checkpoint-12"):
+                (tmp_path / "run" / later).rename(tmp_path / f"{later}-aside")
+        torch.manual_seed(1)  # other initial weights, which must not come back
+        disturbed = trained(tmp_path / "run", once_at(3), resume=resume, model=Regression(), **saving)
+        assert disturbed.seen.begins == 2
+        assert min(disturbed.seen.samples) == 6
+        assert disturbed.seen.samples == {s: i for s, i in undisturbed.seen.samples.items() if s > 5}
+        assert torch.allclose(weights(disturbed), weights(undisturbed), atol=1e-6)
+
+
+def test_a_given_optimizer_and_scheduler_start_again(tmp_path: Path) -> None:
+    def run(output: Path, fail: Any = None, **settings: Any) -> Any:
+        torch.manual_seed(0)
+        model = Regression()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
+        trainer = trained(output, fail, model=model, optimizers=(optimizer, scheduler), **settings)
+        assert getattr(trainer.optimizer, "optimizer", trainer.optimizer) is optimizer
+        return trainer
+
+    several: tuple[dict[str, Any], ...] = ({}, {"save_strategy": "steps", "save_steps": 4})
+    for settings in several:
+        undisturbed = run(tmp_path / "whole", **settings)
+        assert_same_run(run(tmp_path / "run", once_at(6), **settings), undisturbed)
+
+
+def test_an_optimizer_step_that_was_half_done_is_undone(tmp_path: Path) -> None:
+    class Halfway(torch.optim.SGD):  # type: ignore[misc]
+        fail: Any = None
+
+        def step(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                if self.fail:
+                    self.fail()
+            except OutOfMemory:
+                first = self.param_groups[0]["params"][0]
+                with torch.no_grad():
+                    first.sub_(first.grad)
+                raise
+            super().step(*args, **kwargs)
+
+    def run(output: Path, fail: Any = None, **settings: Any) -> Any:
+        torch.manual_seed(0)
+        model = Regression()
+        optimizer = Halfway(model.parameters(), lr=0.1)
+        optimizer.fail = fail
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
+        return trained(output, model=model, optimizers=(optimizer, scheduler), **settings)
+
+    several: tuple[dict[str, Any], ...] = ({}, {"save_strategy": "steps", "save_steps": 4})
+    for settings in several:
+        undisturbed = run(tmp_path / "whole", **settings)
+        assert_same_run(run(tmp_path / "run", once_at(6), **settings), undisturbed)
+
+
+def test_model_init_makes_the_model_anew(tmp_path: Path) -> None:
+    def run(output: Path, fail: Any = None) -> Any:
+        callbacks = [Failing("on_pre_optimizer_step", fail)] if fail else []
+        settings: dict[str, Any] = {"samples": 64, "per_device_train_batch_size": 16, "callbacks": callbacks}
+        trainer = tiny_trainer(output, model_init=lambda: Regression(), **settings)
+        GuardedTraining(trainer).train()
+        return trainer
+
+    assert torch.allclose(weights(run(tmp_path, once_at(3))), weights(run(tmp_path)), atol=1e-6)
+
+
+def test_buffers_and_frozen_parameters(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Regression()
+    model.first.weight.requires_grad_(False)
+    before = model.first.weight.clone()
+    trainer = trained(tmp_path, once_at(6), model=model)
+    assert torch.equal(model.first.weight, before)
+    assert trainer.model.batches == 3 * 4  # 4 steps an epoch, in 2 micro-batches that leave buffers as one batch does
+
+
+def test_parameters_unfrozen_on_the_way_cannot_be_restored(tmp_path: Path) -> None:
+    class Unfreeze(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *args: Any, model: Any = None, **kwargs: Any) -> None:
+            model.first.weight.requires_grad_(True)
+
+    torch.manual_seed(0)
+    model = Regression()
+    model.first.weight.requires_grad_(False)
+    with pytest.raises(OutOfMemory) as caught:
+        trained(tmp_path, once_at(6), model=model, callbacks=[Unfreeze()])
+    if sys.version_info >= (3, 11):
+        assert "neither a checkpoint of this run nor its initial state" in caught.value.__notes__[0]
+
+
+def test_nothing_of_the_failed_step_is_held_in_the_next_attempt(tmp_path: Path) -> None:
+    """The exception outlives the step, for the message; what its causes' frames held must not."""
+    activations: list[Any] = []
+    alive: list[bool] = []
+
+    class Watch(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
+            if activations:
+                alive.append(activations[0]() is not None)
+
+    def layer() -> None:
+        activation = torch.zeros(1000)
+        activations.append(weakref.ref(activation))
+        raise ValueError("in a layer")
+
+    def fail() -> None:
+        if not activations:
+            try:
+                layer()
+            except ValueError as error:
+                raise OutOfMemory(OUT_OF_MEMORY) from error
+
+    gc.disable()  # nothing but the recovery itself
+    try:
+        trained(tmp_path, fail, callbacks=[Watch()])
+    finally:
+        gc.enable()
+    assert alive == [False]
+
+
+def test_gradients_and_optimizer_state_are_gone_when_the_cache_is_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model = Regression()
+    optimizers: list[Any] = []
+    sizes: list[Any] = []
+
+    def free_memory() -> None:
+        gc.collect()
+        sizes.append(([p.grad for p in model.parameters()], optimizers[0]()))
+
+    monkeypatch.setattr(guarded_training, "free_memory", free_memory)
+
+    class Watch(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, *args: Any, optimizer: Any = None, **kwargs: Any) -> None:
+            if not optimizers:
+                optimizers.append(weakref.ref(getattr(optimizer, "optimizer", optimizer)))
+
+    def fail() -> None:
+        if optimizers and not sizes:
+            assert model.first.weight.grad is not None
+            raise OutOfMemory(OUT_OF_MEMORY)
+
+    trained(tmp_path, fail, model=model, callbacks=[Watch()])
+    assert sizes == [([None] * 4, None)]
+
+
+def test_the_accelerator_is_made_anew(tmp_path: Path) -> None:
+    made: list[Any] = []
+
+    class Watched(Trainer):  # type: ignore[misc]
+        def create_accelerator_and_postprocess(self) -> None:
+            super().create_accelerator_and_postprocess()
+            made.append(self.accelerator)
+
+    options = {"gradient_accumulation_kwargs": {"sync_with_dataloader": False}}
+    trainer = trained(tmp_path, once_at(2), trainer_class=Watched, accelerator_config=options)
+    assert len(made) == 2
+    assert trainer.accelerator is made[1]
+    assert sizes(trainer) == (16, 1)
+    assert limits(trainer) == [(16, 8)]
+
+
+def test_the_initial_state_is_not_written_through_a_link(tmp_path: Path) -> None:
+    """A folder that others can write to: a name that they took for the temporary file is not opened."""
+    from asrconfig_go.train.restart import InitialState
+
+    folder, mine = tmp_path / "run", tmp_path / "notes.txt"
+    folder.mkdir()
+    mine.write_text("mine")
+    (folder / "initial-state.part").symlink_to(mine)
+    state = InitialState(tiny_trainer(tmp_path / "out"), folder)
+    state.keep()
+    assert state.kept and (folder / "initial-state.pt").is_file()
+    assert mine.read_text() == "mine"

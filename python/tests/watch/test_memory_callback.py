@@ -1,0 +1,287 @@
+"""AdaptiveMemoryCallback: what it does at which share of memory, what reporters see, and that the sampler ends."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asrconfig_go.errors import InvalidArgumentError, LibraryError
+
+pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+
+from transformers.trainer_callback import TrainerCallback, TrainerState
+
+from asrconfig_go.watch import (
+    alerts,
+    callback as callback_module,
+    memory_summary,
+    watch,
+)
+from asrconfig_go.watch.callback import AdaptiveMemoryCallback
+from tiny_training import tiny_trainer
+from watching_fakes import GIB, FakeMonitor, activity, gpu, makes
+
+
+def state(step: int = 0, *, local: bool = True, world: bool = True) -> TrainerState:
+    return TrainerState(global_step=step, max_steps=100, is_local_process_zero=local, is_world_process_zero=world)
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Warnings and clean-ups in their order."""
+    logged: list[str] = []
+    for module in (watch, callback_module, alerts):
+        monkeypatch.setattr(module, "say", lambda message, level=0: logged.append(message))
+    monkeypatch.setattr(memory_summary, "give_back_memory", lambda: logged.append("clean"))
+    return logged
+
+
+def steps(monitor: FakeMonitor, number: int, **options: Any) -> AdaptiveMemoryCallback:
+    """A callback that has seen ``number`` steps of a training."""
+    options = {"interval_ms": 1e-6, **options}  # else the steps are too short for all of them to be looked at
+    callback = AdaptiveMemoryCallback(monitor=makes(monitor), **options)
+    callback.on_train_begin(None, state(), None)
+    for i in range(number):
+        callback.on_step_end(None, state(i + 1), None)
+    return callback
+
+
+def kinds(logged: list[str]) -> list[str]:
+    words = {"clean": "clean", "over 90%": "warn", "over 95%": "announce"}
+    return [next(kind for text, kind in words.items() if text in message) for message in logged]
+
+
+def test_warnings_come_once_per_crossing_with_hysteresis(logged: list[str]) -> None:
+    used = [5, 8.9, 9.0, 9.3, 8.6, 9.1, 9.4, 8.4, 9.3]
+    callback = steps(FakeMonitor([gpu(x) for x in used]), len(used))
+    assert logged == [
+        "memory: GPU 0 9.0 of 10.0 GiB (90%) is over 90%",
+        "memory: GPU 0 9.3 of 10.0 GiB (93%) is over 90%",
+    ]
+    summary = callback.summary()
+    assert (summary.warnings, summary.clean_ups, summary.samples, summary.errors) == (2, 0, 7, 1)
+    assert "2 warnings, 0 clean-ups, 1 failed of 7 samples" in str(summary)
+
+
+def test_a_full_cache_is_no_alarm_and_hides_none(logged: list[str]) -> None:
+    cached = gpu(9.9, allocated=4.0, reserved=9.5)
+    steps(FakeMonitor([cached] * 3), 3)
+    assert logged == []
+    steps(FakeMonitor([gpu(9.9, allocated=9.2, reserved=9.5)] * 3), 3)
+    assert kinds(logged) == ["warn", "announce", "clean"]
+
+
+def test_of_a_card_of_another_process_the_cache_is_not_known(logged: list[str]) -> None:
+    steps(FakeMonitor([(gpu(5, allocated=3.0, reserved=4.0), gpu(9.9))] * 3), 3)
+    assert logged == [], "the training does not use the second"
+    steps(FakeMonitor([(gpu(5), gpu(9.9))] * 3), 3)
+    assert "GPU 1 9.9 of 10.0 GiB" in logged[0], "nobody knows which one it uses"
+
+
+def test_the_host_is_watched_where_there_is_no_gpu(logged: list[str]) -> None:
+    steps(FakeMonitor(host=96.0), 3)
+    assert kinds(logged) == ["warn", "announce", "clean"]
+    assert "host 96.0 of 100.0 GiB" in logged[0]
+
+
+def test_predictions_are_watched_too_and_told_apart(logged: list[str]) -> None:
+    monitor = FakeMonitor([gpu(5), gpu(9.1)])
+    callback = steps(monitor, 1)
+    callback.on_prediction_step(None, state(1), None)
+    callback.on_evaluate(None, state(1), None)
+    callback.on_save(None, state(1), None)
+    assert kinds(logged) == ["warn"]
+    assert monitor.steps == [
+        {"number": 1, "kind": "train"},
+        {"number": None, "kind": "evaluation"},
+        {"number": 1, "kind": "checkpoint"},
+    ]
+    assert monitor.events == [
+        ("training", "training begins after step 0 of 100"),
+        ("training", "evaluation after step 1"),
+        ("training", "checkpoint after step 1"),
+    ]
+
+
+def test_a_failing_monitor_never_stops_the_training(logged: list[str]) -> None:
+    monitor = FakeMonitor([gpu(5)])
+    callback = steps(monitor, 1)
+    monitor.fail = LibraryError("the library panicked earlier")
+    for i in range(3):
+        callback.on_step_end(None, state(2 + i), None)
+        callback.on_log(None, state(2 + i), None, logs={"loss": 1.0})
+        callback.on_save(None, state(2 + i), None)
+    callback.on_train_end(None, state(5), None)
+    assert logged == ["memory is not watched: the library panicked earlier"]
+    assert not monitor.running
+    assert str(callback.summary()) == "memory was not watched: the library panicked earlier"
+
+    def missing() -> Any:
+        raise LibraryError("there is no library")
+
+    callback = AdaptiveMemoryCallback(monitor=missing)
+    callback.on_train_begin(None, state(), None)
+    callback.on_step_end(None, state(1), None)
+    callback.on_log(None, state(1), None, logs={"loss": 1.0})
+    callback.on_train_end(None, state(1), None)
+    assert logged[1:] == ["memory is not watched: there is no library"]
+    assert "there is no library" in callback.summary().problem
+
+
+def test_a_second_begin_goes_on_with_the_same_monitor(logged: list[str]) -> None:
+    first, second = FakeMonitor([gpu(9.1), gpu(9.1), gpu(5)]), FakeMonitor([gpu(5)])
+    callback = AdaptiveMemoryCallback(monitor=makes(first, second))
+    for i in range(2):
+        callback.on_train_begin(None, state(i), None)
+        callback.on_step_end(None, state(i + 1), None)
+    assert (len(first.steps), kinds(logged)) == (2, ["warn"])
+    callback.on_train_end(None, state(2), None)
+    callback.stop()
+    callback.stop()
+    assert not first.running
+    callback.on_train_begin(None, state(), None)
+    assert second.events and callback.summary().warnings == 0
+
+
+def test_only_the_first_process_of_a_node_samples() -> None:
+    callback = AdaptiveMemoryCallback(monitor=makes())
+    callback.on_train_begin(None, state(local=False), None)
+    callback.on_step_end(None, state(1, local=False), None)
+    callback.on_train_end(None, state(1, local=False), None)
+    assert "another process" in callback.summary().problem
+
+
+def test_only_the_training_loss_of_the_world_s_first_process_gets_scalars() -> None:
+    monitor = FakeMonitor([gpu(5, allocated=2.0, reserved=4.5)])
+    busy = {"utilization": 0.75, "power_w": 250.0, "temperature_c": math.nan}
+    monitor.now = activity(busy, cpu_share=0.5, tree_cpu_share=0.25, workers_rss_bytes=2.0 * GIB)
+    callback = steps(monitor, 1)
+    logs = {"loss": 1.0}
+    callback.on_log(None, state(1), None, logs=logs)
+    assert logs == {
+        "loss": 1.0,
+        "asrconfig/gpu0_memory_used_gib": 5.0,
+        "asrconfig/gpu0_memory_fraction": 0.5,
+        "asrconfig/gpu0_headroom_gib": 7.5,
+        "asrconfig/gpu0_torch_allocated_gib": 2.0,
+        "asrconfig/gpu0_torch_reserved_gib": 4.5,
+        "asrconfig/gpu0_utilization": 0.75,
+        "asrconfig/gpu0_power_w": 250.0,
+        "asrconfig/host_memory_used_gib": 25.0,
+        "asrconfig/host_memory_fraction": 0.25,
+        "asrconfig/host_cpu_utilization": 0.5,
+        "asrconfig/training_cpu_utilization": 0.25,
+        "asrconfig/workers_rss_gib": 2.0,
+    }
+    for untouched in ({"eval_loss": 1.0}, {"train_loss": 1.0}, {}):
+        same = dict(untouched)
+        callback.on_log(None, state(1), None, logs=same)
+        assert same == untouched
+    other = {"loss": 1.0}
+    callback.on_log(None, state(1, world=False), None, logs=other)
+    assert other == {"loss": 1.0}
+
+
+def test_scalars_that_fail_are_left_out_and_said_once(logged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monitor = FakeMonitor([gpu(5)])
+    callback = steps(monitor, 1)
+    monkeypatch.setattr(monitor, "activity", lambda: 1 / 0)
+    for _ in range(2):
+        logs = {"loss": 1.0}
+        callback.on_log(None, state(1), None, logs=logs)
+        assert logs == {"loss": 1.0}
+    callback.on_step_end(None, state(2), None)
+    assert logged == ["memory is not logged from here on: ZeroDivisionError: division by zero"]
+    assert len(monitor.steps) == 2, "all else goes on"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"warn_at": value} for value in (0.0, 0.95, 0.96, math.nan, "0.9", True)),
+        *({"hysteresis": value} for value in (-0.01, 0.9)),
+        *({"clean_at": 1.01}, {"interval_ms": math.nan}, {"cooldown_s": -1.0}, {"panel": "yes"}, {"memory": 15}),
+    ],
+)
+def test_refused_options(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        AdaptiveMemoryCallback(**options)
+    assert next(iter(options)) in caught.value.message
+    assert caught.value.hint
+
+
+def test_cleaning_up_collects_cycles_and_empties_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("empty"))
+    steps(FakeMonitor([gpu(9.6)]), 1)
+    assert done == ["collect", "empty"]
+
+
+class Recorder(TrainerCallback):  # type: ignore[misc]
+    """A reporter: registered before user callbacks."""
+
+    def __init__(self) -> None:
+        self.logs: list[dict[str, Any]] = []
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+        self.logs.append(dict(logs))
+
+
+def test_reporters_get_the_scalars_whichever_way_it_is_added(tmp_path: Path) -> None:
+    def attach(trainer: Any, callback: AdaptiveMemoryCallback) -> None:
+        callback.attach(trainer)
+        callback.attach(trainer)
+
+    ways = [None, lambda trainer, callback: trainer.add_callback(callback), attach]
+    for add in ways:
+        callback = AdaptiveMemoryCallback(monitor=makes(FakeMonitor([gpu(5.0)])))
+        recorder = Recorder()
+        trainer = tiny_trainer(tmp_path, callbacks=[recorder] if add else [recorder, callback], logging_steps=2)
+        if add:
+            add(trainer, callback)
+        order = [c for c in trainer.callback_handler.callbacks if c is not callback]
+        trainer.train()
+        assert trainer.callback_handler.callbacks[: 1 + len(order)] == [callback, *order]
+        training = [logs for logs in recorder.logs if "loss" in logs]
+        assert len(training) == 2
+        assert all(logs["asrconfig/gpu0_memory_fraction"] == 0.5 for logs in training)
+        assert not any("asrconfig" in key for logs in recorder.logs if "loss" not in logs for key in logs)
+
+
+def test_tensorboard_files_hold_the_scalars_at_their_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "curves"))
+    callback = AdaptiveMemoryCallback(monitor=makes(FakeMonitor([gpu(2.5)])))
+    trainer = tiny_trainer(
+        tmp_path, callbacks=[callback], logging_steps=2, report_to="tensorboard", eval_strategy="epoch"
+    )
+    trainer.train()
+    (events,) = tmp_path.rglob("events.out.tfevents.*")
+    curves = accumulator.EventAccumulator(str(events.parent))
+    curves.Reload()
+    scalars = {tag: [(e.step, round(e.value, 4)) for e in curves.Scalars(tag)] for tag in curves.Tags()["scalars"]}
+    assert scalars["train/asrconfig/gpu0_memory_fraction"] == [(2, 0.25), (4, 0.25)]
+    assert scalars["train/asrconfig/gpu0_memory_used_gib"] == [(2, 2.5), (4, 2.5)]
+    assert scalars["train/asrconfig/host_memory_fraction"] == [(2, 0.25), (4, 0.25)]
+    assert not any(tag.startswith("eval") and "asrconfig" in tag for tag in scalars)
+
+
+# From here on the real monitor.
+
+
+def test_a_copied_callback_has_no_sampler_of_its_own() -> None:
+    callback = AdaptiveMemoryCallback()
+    callback.on_train_begin(None, state(), None)
+    other = copy.deepcopy(callback)
+    other.on_step_end(None, state(1), None)
+    other.stop()
+    assert callback._monitor is not None and callback._monitor.running
+    callback.stop()

@@ -1,0 +1,404 @@
+"""The parts of the watching: clean-ups, news, the loader's share, lengths, the next batch, files, the panel."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from asrconfig_go.errors import InvalidArgumentError
+
+pytest.importorskip("transformers")
+torch = pytest.importorskip("torch")
+
+from asrconfig_go._core.render import html
+from asrconfig_go.watch import AlertReporter, memory_summary
+from asrconfig_go.watch.alerts import (
+    BestEffort,
+    Excess,
+    NextBatch,
+    by_memory,
+    by_table,
+)
+from asrconfig_go.watch.batch_shapes import (
+    BatchShapes,
+    LoaderWait,
+)
+from asrconfig_go.watch.display import (
+    Panel,
+    PanelState,
+    ProgressPostfix,
+    RunFile,
+    TimeShare,
+    one_line,
+)
+from asrconfig_go.watch.memory_monitor import GPUHistory, MemoryHistory
+from asrconfig_go.watch.memory_summary import (
+    CleanUps,
+    MemoryUse,
+    PeakUse,
+    RankFiles,
+    RankPeaks,
+)
+from asrconfig_go.watch.watch import (
+    Watch,
+    WatchOptions,
+)
+from html_checks import charts
+from speech_models import wav2vec2
+from watching_fakes import GIB, Clock, FakeMonitor, activity, alert, gpu
+
+
+def fullest(used: float, place: int = 0) -> PeakUse:
+    return PeakUse(place, int((10 - used) * GIB), 10 * GIB)
+
+
+# Clean-ups.
+
+
+@pytest.fixture
+def cleaned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    done: list[str] = []
+    monkeypatch.setattr("asrconfig_go.watch.memory_summary.give_back_memory", lambda: done.append("clean"))
+    return done
+
+
+def test_a_clean_up_that_helped_is_followed_after_the_cooldown(cleaned: list[str]) -> None:
+    clock = Clock()
+    clean_ups = CleanUps(60.0, 0.3, clock)
+    assert clean_ups.due and not clean_ups.to_be_checked
+    clean_ups.run(fullest(9.6))
+    assert not clean_ups.due and not clean_ups.to_be_checked, "the monitor has not seen what came back"
+    clock.now += 0.5
+    assert clean_ups.to_be_checked
+    assert clean_ups.check(fullest(8.1)) == "the clean-up brought 1.5 GiB back: GPU 0 8.1 of 10.0 GiB (81%)"
+    assert not clean_ups.to_be_checked and not clean_ups.due
+    clock.now += 59.5
+    assert clean_ups.due
+    assert cleaned == ["clean"] and clean_ups.count == 1
+
+
+def test_clean_ups_that_do_not_help_become_rare(cleaned: list[str]) -> None:
+    clock = Clock()
+    clean_ups = CleanUps(60.0, 0.3, clock)
+    waits = []
+    for _ in range(8):
+        clean_ups.run(fullest(9.6))
+        clock.now += 1
+        assert "did not help" in clean_ups.check(fullest(9.58))
+        since = clock.now
+        while not clean_ups.due:
+            clock.now += 1
+        waits.append(clock.now - since + 1)
+    assert waits == [120, 240, 480, 960, 1920, 3600, 3600, 3600]
+    clean_ups.run(fullest(9.6))
+    clock.now += 1
+    clean_ups.check(fullest(5))
+    clock.now += 59
+    assert clean_ups.due, "one that helps begins again"
+
+
+def test_what_counts_is_looked_up_once_a_second() -> None:
+    clock = Clock()
+    monitor = FakeMonitor([(gpu(9.9),), (gpu(9.9, allocated=2.0, reserved=9.0),)])
+    fullness = MemoryUse(monitor, clock)  # type: ignore[arg-type]
+    assert fullness.share() == pytest.approx(0.99)
+    monitor.step(1)
+    monitor.step(2)
+    assert fullness.share() == pytest.approx(0.29)
+    assert str(fullness.fullest()) == "GPU 0 2.9 of 10.0 GiB (29%)"
+    lost = FakeMonitor([gpu(1).__class__(*[None] * 7)], host=40.0)
+    assert MemoryUse(lost, clock).share() == pytest.approx(0.4), "a GPU that does not answer: the host"  # type: ignore[arg-type]
+
+
+# News.
+
+
+def test_every_warning_is_said_once_with_its_advice(caplog: pytest.LogCaptureFixture) -> None:
+    monitor = FakeMonitor()
+    news = AlertReporter(monitor)  # type: ignore[arg-type]
+    leak = alert(1, "GPU memory grows 38 MB/step", advice="do not keep losses", seconds_left=360.0)
+    with caplog.at_level(logging.INFO, logger="asrconfig_go"):
+        assert news.say() == 0
+        monitor.warn(leak)
+        assert news.say() == 1
+        swap = alert(2, "swap is used")
+        monitor.warn(leak, swap)
+        assert news.say() == 1
+        leak = dataclasses.replace(leak, severity="critical", text="GPU memory grows 38 MB/step: 9 steps")
+        monitor.warn(leak, swap)
+        assert (news.say(), news.say()) == (1, 0)
+        monitor.warn(dataclasses.replace(leak, cleared_s=500.0), swap)
+        assert (news.say(), news.say()) == (0, 0)
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("WARNING", "GPU memory grows 38 MB/step → do not keep losses"),
+        ("WARNING", "swap is used"),
+        ("WARNING", "GPU memory grows 38 MB/step: 9 steps → do not keep losses"),
+        ("INFO", "no longer: GPU memory grows 38 MB/step: 9 steps"),
+    ]
+
+
+def test_hours_are_said_as_a_time_of_day(caplog: pytest.LogCaptureFixture) -> None:
+    monitor = FakeMonitor()
+    monitor.warn(alert(1, "RAM is full in 2 h", seconds_left=7200.0), alert(2, "in a week", seconds_left=7 * 86400.0))
+    AlertReporter(monitor).say()  # type: ignore[arg-type]
+    first, second = (record.getMessage() for record in caplog.records)
+    expected = {time.strftime("%H:%M", time.localtime(time.time() + 7200 - back)) for back in (0, 5)}
+    assert any(f"(at about {clock}" in first for clock in expected), first
+    assert " on " in second
+
+
+def test_a_part_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    part = BestEffort("nothing is drawn")
+    assert part(lambda: 3) == 3
+    for _ in range(2):
+        assert part(lambda: 1 / 0) is None
+    assert part(lambda: 3) is None
+    assert [r.getMessage() for r in caplog.records] == [
+        "nothing is drawn from here on: ZeroDivisionError: division by zero"
+    ]
+    with pytest.raises(KeyboardInterrupt):
+        BestEffort("")(_interrupted)
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt
+
+
+# The loader.
+
+
+def test_only_the_fetching_of_batches_is_the_loader_s(tmp_path: Path) -> None:
+    clock = Clock()
+    wait = LoaderWait(clock)
+    share = TimeShare(wait.known, clock)
+    wait.on_step_begin(None, None, None)
+    assert wait.last is None and share() is None, "nothing is known of what came before"
+    wait.on_epoch_begin(None, None, None)
+    for fetched, computed, logged in [(2.0, 5.0, 1.0), (1.0, 5.0, 6.0)]:
+        clock.now += fetched
+        wait.on_step_begin(None, None, None)
+        assert wait.last == fetched
+        clock.now += computed
+        wait.on_step_end(None, None, None)
+        clock.now += logged
+        wait.on_log(None, None, None)
+    assert share() == pytest.approx(3 / 20)
+    assert share() is None, "no time has passed"
+
+
+# Lengths and the next batch.
+
+
+def batch(model_kind: str, clips: int, seconds: float, lengths: list[float] | None = None) -> dict[str, Any]:
+    if model_kind == "whisper":
+        return {"input_features": torch.zeros(clips, 80, int(seconds * 100)), "labels": torch.ones(clips, 4).long()}
+    mask = torch.zeros(clips, int(seconds * 16_000), dtype=torch.long)
+    for row, length in zip(mask, lengths or [seconds] * clips, strict=True):
+        row[: int(length * 16_000)] = 1
+    return {"input_values": torch.zeros(mask.shape), "attention_mask": mask, "labels": torch.ones(clips, 4).long()}
+
+
+def passed(model: Any, positional: Any, named: Any) -> None:
+    """What a forward of the model with these arguments calls first."""
+    for hook in list(model._forward_pre_hooks.values()):
+        hook(model, positional, named)
+
+
+def test_seconds_of_the_batches_between_two_steps() -> None:
+    model = wav2vec2("mean")
+    inputs = BatchShapes(model)
+    assert inputs.take() == {}
+    passed(model, (), batch("ctc", 2, 3.0, [3.0, 1.0]))
+    passed(model, (), batch("ctc", 1, 0.5))
+    assert inputs.take() == pytest.approx({"padded_s": 6.5, "longest_s": 3.0, "audio_s": 4.5}, abs=0.2)
+    unmasked = batch("ctc", 2, 3.0)
+    del unmasked["attention_mask"]
+    passed(model, (), unmasked)
+    assert inputs.take() == {"padded_s": 6.0, "longest_s": 3.0}, "what is padding is not known"
+    passed(model, (torch.zeros(2, 3),), {})
+    assert inputs.take() == {}, "inputs of another kind"
+    inputs.leave()
+    assert not model._forward_pre_hooks
+
+
+def test_the_next_batch_is_asked_about_once_and_warned_of_when_it_is_worse() -> None:
+    predicted: list[Any] = []
+    messages: list[Any] = []
+
+    def predict(clips: int, seconds: float) -> Excess | None:
+        predicted.append((clips, seconds))
+        return None if clips * seconds <= 100 else Excess(clips * seconds / 100, "is too much")
+
+    before = NextBatch(predict, messages.append)
+    for clips, seconds in [(8, 10.0), (4, 9.8), (8, 9.9), (9, 10.0), (16, 10.0), (16, 10.0), (16, 10.2), (16, 24.1)]:
+        before(clips, seconds)
+    assert predicted == [(8, 10.0), (9, 10.0), (16, 10.0), (16, 10.5), (16, 24.5)]
+    assert messages == ["the next batch, 16 × 10.0 s, is too much", "the next batch, 16 × 24.1 s, is too much"]
+
+
+def test_the_plan_s_lengths_say_what_fits() -> None:
+    predict = by_table([(5.0, 32), (10.0, 12), (20.0, 4)])
+    assert predict(32, 5.0) is None
+    excess = predict(16, 8.0)
+    assert excess is not None and excess.times == pytest.approx(16 / 12)
+    assert "more than the 12 clips of that length" in excess.words
+    longer = predict(5, 30.0)
+    assert longer is not None and "4 clips" in longer.words, "beyond the table at most what its last row says"
+
+
+def test_a_memory_model_says_what_a_batch_takes() -> None:
+    target = SimpleNamespace(limit_bytes=14 * GIB, available_bytes=15 * GIB)
+
+    def estimate(clips: int, seconds: float, timeline: int) -> Any:
+        reserved = clips * seconds * GIB / 20
+        return SimpleNamespace(
+            fits=reserved <= target.limit_bytes, peak_device=reserved + GIB, peak_reserved=reserved, shape=timeline
+        )
+
+    predict = by_memory(SimpleNamespace(estimate=estimate, target=target))
+    assert predict(8, 24.5) is None
+    excess = predict(16, 24.0)
+    assert excess is not None and "is predicted to take 20.2 of 15.0 GiB" in excess.words
+    for wrong in (3, SimpleNamespace(estimate=estimate, target=SimpleNamespace(limit_bytes=None))):
+        with pytest.raises(InvalidArgumentError):
+            by_memory(wrong)
+
+
+# Files.
+
+
+def test_the_story_is_written_each_minute_and_an_earlier_one_kept(tmp_path: Path) -> None:
+    clock, monitor = Clock(), FakeMonitor()
+    file = RunFile(monitor, tmp_path / "out", clock=clock)  # type: ignore[arg-type]
+    assert not file.due
+    clock.now += 60
+    assert file.due
+    file.write()
+    assert monitor.saved == [tmp_path / "out" / "asrconfig_monitor.json"] and not file.due
+    assert RunFile(monitor, tmp_path, rank=8).path.name == "asrconfig_monitor-rank8.json"
+    file.path.write_text("{}")
+    file.keep_earlier(0)
+    assert file.path.exists(), "a run from its beginning replaces what is there"
+    file.keep_earlier(800)
+    assert [path.name for path in file.path.parent.iterdir()] == ["asrconfig_monitor-until-step-800.json"]
+
+
+def test_peaks_go_through_files_and_nobody_waits_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        memory_summary, "own_peaks", lambda rank, _: RankPeaks(rank, "cuda:0", rank * GIB, 2 * GIB, None)
+    )
+    first, second, third = (RankFiles(tmp_path / "new", rank, 3, wait_s=0.2) for rank in range(3))
+    assert second.end() == ()
+    third.begin()
+    assert first.end() == (RankPeaks(0, "cuda:0", 0, 2 * GIB, None), RankPeaks(1, "cuda:0", GIB, 2 * GIB, None))
+    assert third.end() == ()
+    third.begin()
+    second.begin()
+    assert not list((tmp_path / "new").iterdir()), "what an earlier run left"
+    assert third.end() == ()
+    RankFiles(tmp_path / "new", 0, 1).begin()
+    assert not list((tmp_path / "new").iterdir()), "of an earlier run with more processes"
+    assert RankFiles(tmp_path / "none", 0, 1).end() == ()
+    assert not (tmp_path / "none").exists()
+    assert str(RankPeaks(1, "cuda:1", 3 * GIB, None, GIB)) == "rank 1 (cuda:1): allocated 3.0 GiB, RAM 1.0 GiB"
+    assert str(RankPeaks(1, "", None, None, None)) == "rank 1: peaks unknown"
+
+
+def test_the_peaks_of_a_watched_process_are_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    for name, value in {"current_device": 2, "max_memory_allocated": 3 * GIB, "max_memory_reserved": 4 * GIB}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
+    steps = SimpleNamespace(peak_allocated_bytes=(None, 7.0 * GIB, 2.0), peak_reserved_bytes=(None, 3.0 * GIB))
+    monitor: Any = SimpleNamespace(run_log=lambda: SimpleNamespace(steps=steps))
+    assert vars(memory_summary.own_peaks(1, monitor)) | {"rss": 0} == vars(RankPeaks(1, "cuda:2", 7 * GIB, 4 * GIB, 0))
+    assert memory_summary.own_peaks(1).allocated == 3 * GIB
+
+
+# What is shown.
+
+
+def test_the_bar_s_last_words() -> None:
+    assert one_line(fullest(8.2), 0.034, 0.381) == "gpu 8.2/10.0 GiB 82 % · wait 3 % · MFU 38 %"
+    assert one_line(fullest(8.2, place=2), None, None) == "gpu2 8.2/10.0 GiB 82 %"
+    assert one_line(fullest(8.2, place=-1), None, None).startswith("ram ")
+    assert one_line(None, None, None) == ""
+
+    postfixes: list[str] = []
+    bar = SimpleNamespace(set_postfix_str=lambda text, refresh: postfixes.append(text))
+    handler = SimpleNamespace(callbacks=[SimpleNamespace(), SimpleNamespace(training_bar=None)])
+    ProgressPostfix(handler).show("a")
+    handler.callbacks.append(SimpleNamespace(training_bar=bar))
+    ProgressPostfix(handler).show("b")
+    ProgressPostfix(None).show("c")
+    assert postfixes == ["b"]
+
+
+def panel_state(**changes: Any) -> PanelState:
+    monitor = FakeMonitor([gpu(8.2, allocated=6.0, reserved=7.0)])
+    busy = {"utilization": 0.91, "power_w": 68.0, "temperature_c": 71.0}
+    times = tuple(float(i) for i in range(60))
+    curve = MemoryHistory(
+        0,
+        times,
+        1,
+        100 * GIB,
+        tuple(int((20 + i / 10) * GIB) for i in range(60)),
+        (GPUHistory(10 * GIB, tuple(None if 20 <= i < 25 else int(i / 8 * GIB) for i in range(60))),),
+    )
+    usual: dict[str, Any] = {
+        "step": 120, "steps": 400, "left_s": 370.0, "waited": 0.03,
+        "model_flops_utilization": 0.38, "fullest": None, "shot": monitor.read(),
+        "activity": activity(busy, cpu_share=0.6, workers_rss_bytes=3.0 * GIB), "history": curve,
+        "alerts": (alert(1, "GPU memory grows <38 MB>/step", advice="keep no losses"), alert(2, "old", cleared_s=3.0)),
+    }  # fmt: skip
+    return PanelState(**{**usual, **changes})
+
+
+def panel_html(state: PanelState) -> str:
+    return html("panel", dataclasses.asdict(state))
+
+
+def test_the_panel_shows_what_is_known_and_escapes_it() -> None:
+    page = panel_html(panel_state())
+    for words in (
+        "Step 120 of 400 · about 6 min left",
+        "8.2 of 10.0 GiB",
+        "2.8 GiB",
+        "91 %",
+        "68 W · 71 °C",
+        "60 %",
+        "3 %",
+    ):
+        assert words in page, words
+    assert "about 8 s left" in panel_html(panel_state(left_s=7.71))
+    assert "grows &lt;38 MB&gt;/step" in page and "→ keep no losses" in page
+    assert "old" not in page.split("</style>")[1], "what no longer holds is not shown"
+    (tree,) = charts(page)
+    paths = [element.attrib["d"] for element in tree.iter() if element.tag.endswith("path")]
+    assert len(paths) == 2
+    assert paths[0].count("M") == 2, "a gap where nothing is known"
+    assert "<script" not in page and "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_the_last_panel_says_whether_training_came_to_its_end(ended: bool) -> None:
+    states: list[PanelState] = []
+    watch = Watch(FakeMonitor([gpu(8.2)]), WatchOptions(), Clock())  # type: ignore[arg-type]
+    watch.panel = Panel()
+    watch.panel.show = states.append  # type: ignore[method-assign, assignment]
+    watch.begin(0, 400)
+    for step in range(1, 121):
+        watch.step(step, 400)
+    if ended:
+        watch.end(120)
+    watch.stop()
+    watch.stop()
+    head = panel_html(states[-1]).split('aria-level="2">')[1].split("<")[0]
+    assert head == ("Step 120 of 120" if ended else "Stopped after step 120 of 400")
+    assert not states[0].stopped and sum(state.stopped for state in states) == (not ended)
