@@ -12,7 +12,7 @@ seconds = time.perf_counter() - start
 
 if importlib.util.find_spec("torch") is not None:
     sys.exit("this environment should not have torch")
-clips = ac.scan_audio(Path(ac.__file__).parent / "demo" / "clips", progress=False).profile
+clips = ac.scan_audio(Path(ac.__file__).parent / "data" / "clips", progress=False).profile
 config, _ = ac.create_optimal_config(clips, "xls-r-300m", gpu="T4", verbose=False)
 plan = (config.per_device_train_batch_size, config.gradient_accumulation_steps, config.effective_batch_size)
 if clips.sample_count < 240 or plan[2] != 32:

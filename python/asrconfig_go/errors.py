@@ -1,4 +1,21 @@
-"""Every exception of this package, each an ``AsrConfigError``: ``except asrconfig_go.errors.AsrConfigError``."""
+"""Every exception of this package.
+
+AsrConfigError
+├── InvalidArgumentError      (also a ValueError)   a value outside its range or of the wrong type
+├── NotFoundError             (also a LookupError)  a file, folder, name or handle that does not exist
+├── UnsupportedError                                understood, but not handled by this version
+├── CorruptFileError          (also a ValueError)   a file that breaks its own format
+├── StorageError                                    a disk or a mount that does not answer
+├── EmptyDatasetError         (also a ValueError)   nothing usable to plan from
+├── InfeasiblePlanError                             no configuration fits the hardware
+├── ScanCancelledError                              a scan stopped at the caller's request
+├── VersionMismatchError                            written by, or meant for, another version
+└── LibraryError              (also a RuntimeError) the native library itself
+    ├── LibraryNotLoadedError                       missing, or it could not be loaded
+    ├── ForkedProcessError                          called in a process forked after the library was loaded
+    ├── PoisonedLibraryError                        an earlier panic; the process should be restarted
+    └── InternalError                               a defect of this package
+"""
 
 from __future__ import annotations
 

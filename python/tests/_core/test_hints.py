@@ -105,8 +105,8 @@ CALLS = [
     ("ac.StepSampler([1.0] * 8, 4, mode='sorted')", "random, bucketed or packed", "ac.StepSampler([1.0] * 8, 4)"),
     ("list(ac.StepSampler([1.0] * 9, 4).shard(0, 4))", "or drop_last",
      "list(ac.StepSampler([1.0] * 9, 4, drop_last=True).shard(0, 4))"),
-    ("ac.batching.use_batches(trainer(), ac.StepSampler([1.0] * 16, 8))", "set per_device_train_batch_size to 8",
-     "ac.batching.use_batches(trainer(per_device_train_batch_size=8), ac.StepSampler([1.0] * 16, 8))"),
+    ("ac.train.use_batches(trainer(), ac.StepSampler([1.0] * 16, 8))", "set per_device_train_batch_size to 8",
+     "ac.train.use_batches(trainer(per_device_train_batch_size=8), ac.StepSampler([1.0] * 16, 8))"),
     ("ac.largest_models('T4', 'gpt')", "try whisper, xls-r", "ac.largest_models('T4', 'xls-r')"),
     ("ac.compare_gpus('wav2vec2-base', hours=1, gpus=[], trace=False)", "or leave it out for all",
      'ac.compare_gpus("wav2vec2-base", hours=1, gpus=["T4", "L4"], trace=False)'),
@@ -117,14 +117,14 @@ CALLS = [
     ("ac.scan_audio(tmp)", "files with these extensions are looked for", "ac.scan_audio(CLIPS)"),
     ("ac.check_labels(scan())", "pass texts=… as well", "ac.check_labels(scan(), texts=['a'] * len(scan().clips))"),
     ("ac.add_durations(CLIPS)", "pass a datasets.Dataset", "scan().durations; ac.add_durations(rows())"),
-    ("ac.loading.load_audio(7)", 'pass a path, the bytes of an audio file, {"path": …}',
-     "import datasets; load = ac.loading.load_audio; load(clip); load(clip.read_bytes()); load({'path': clip})\n"
+    ("ac.audio.load_audio(7)", 'pass a path, the bytes of an audio file, {"path": …}',
+     "import datasets; load = ac.audio.load_audio; load(clip); load(clip.read_bytes()); load({'path': clip})\n"
      "load(rows().cast_column('audio', datasets.Audio(decode=False))[0]['audio'])"),
-    ("ac.loading.load_audio(clip, sample_rate=1)", "16000 is usual", "ac.loading.load_audio(clip, sample_rate=16000)"),
-    ("ac.loading.AddNoise(noises=[])", "leave it out", "ac.loading.AddNoise(noises=None)"),
-    ("ac.loading.DecodedCache(-1)", "1 << 30 is a GiB", "ac.loading.DecodedCache(1 << 30)"),
-    ("ac.loading.CTCCollator(processor())([{'labels': [1]}])", 'rows need "audio"',
-     "ac.loading.CTCCollator(processor())([{'audio': clip, 'labels': [1]}]); trainer(remove_unused_columns=False)"),
+    ("ac.audio.load_audio(clip, sample_rate=1)", "16000 is usual", "ac.audio.load_audio(clip, sample_rate=16000)"),
+    ("ac.audio.AddNoise(noises=[])", "leave it out", "ac.audio.AddNoise(noises=None)"),
+    ("ac.audio.DecodedCache(-1)", "1 << 30 is a GiB", "ac.audio.DecodedCache(1 << 30)"),
+    ("ac.audio.CTCCollator(processor())([{'labels': [1]}])", 'rows need "audio"',
+     "ac.audio.CTCCollator(processor())([{'audio': clip, 'labels': [1]}]); trainer(remove_unused_columns=False)"),
     ("ac.measure_loader(CLIPS, processor=7)", "called as processor(array, sampling_rate=…)",
      "ac.measure_loader(CLIPS, processor=lambda array, sampling_rate: array, seconds=0.05)"),
     ("ac.estimate_memory('wav2vec2-base', batch=2, seconds=3, estimator='published', every_n_layers=2)", "too",
@@ -144,14 +144,14 @@ CALLS = [
     ("ac.guard.attach(7)", "pass a transformers.Trainer", "ac.guard.attach(trainer())"),
     ("ac.MemoryMonitor(interval_ms=-1)", "100 ms is usual", "ac.MemoryMonitor(interval_ms=100).stop()"),
     ("ac.MemoryMonitor(pid=-1)", "the PID of a running process", "ac.MemoryMonitor(pid=os.getpid()).stop()"),
-    ("ac.report.report(7)", "pass a MemoryMonitor or a RunLog",
-     "put_run(tmp, trained(seconds=60)); ac.report.report(tmp)"),
-    ("ac.launch.launch_files(two(), tmp, machines=4)", "the GPUs of all machines together",
-     "c = two(); c.device_count = 4; ac.launch.launch_files(c, tmp, machines=4)"),
-    ("ac.launch.launch_files(two(), tmp, strategy='none')", "choose ddp",
-     "ac.launch.launch_files(two(), tmp, strategy='ddp')"),
-    ("ac.launch.launch_files(two(), tmp, strategy='fsdp')", "pass model=",
-     "ac.launch.launch_files(two(), tmp, strategy='fsdp', layers=[\"Wav2Vec2EncoderLayerStableLayerNorm\"])"),
+    ("ac.watch.report(7)", "pass a MemoryMonitor or a RunLog",
+     "put_run(tmp, trained(seconds=60)); ac.watch.report(tmp)"),
+    ("ac.plan.launch_files(two(), tmp, machines=4)", "the GPUs of all machines together",
+     "c = two(); c.device_count = 4; ac.plan.launch_files(c, tmp, machines=4)"),
+    ("ac.plan.launch_files(two(), tmp, strategy='none')", "choose ddp",
+     "ac.plan.launch_files(two(), tmp, strategy='ddp')"),
+    ("ac.plan.launch_files(two(), tmp, strategy='fsdp')", "pass model=",
+     "ac.plan.launch_files(two(), tmp, strategy='fsdp', layers=[\"Wav2Vec2EncoderLayerStableLayerNorm\"])"),
     ("ac.recipe.load_speech('demo', evaluation_share=2)", "0.1 is usual",
      "ac.recipe.load_speech('demo', evaluation_share=0.1)"),
     ("ac.recipe.load_speech(rows(), text_column='txt')", "did you mean",
@@ -222,9 +222,9 @@ def names(tmp: Path) -> dict[str, Any]:
         made.profile_model("wav2vec2-base")
         return made
 
-    for room in ("batching", "guard", "launch", "loading", "recipe", "report", "trace"):
+    for room in ("audio", "guard", "plan", "predict", "recipe", "trace", "train", "watch"):
         import_module(f"asrconfig_go.{room}")
-    clips = Path(ac.__file__).parent / "demo" / "clips"
+    clips = Path(ac.__file__).parent / "data" / "clips"
     return {
         "ac": ac, "np": np, "os": os, "tmp": tmp, "CLIPS": clips, "clip": min(clips.glob("*.mp3")), "plan": make_plan,
         "manager": manager, "put_run": put_run, "trained": trained, "quiet": {"verbose": False, "trace": False},

@@ -13,7 +13,7 @@ np = pytest.importorskip("numpy")
 soundfile = pytest.importorskip("soundfile")
 
 import asrconfig_go as ac
-import asrconfig_go.audio as loading
+from asrconfig_go.audio import loader_rate
 from asrconfig_go.audio.loader_rate import Measured
 
 
@@ -51,13 +51,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The datasets that were really measured."""
     calls: list[Any] = []
-    measure = loading.measure_loader
+    measure = loader_rate.measure_loader
 
     def noted(dataset: Any, **options: Any) -> Any:
         calls.append(dataset)
         return measure(dataset, **options)
 
-    monkeypatch.setattr(loading, "measure_loader", noted)
+    monkeypatch.setattr(loader_rate, "measure_loader", noted)
     return calls
 
 

@@ -57,7 +57,7 @@ def test_nothing_is_imported_before_it_is_used() -> None:
         "asrconfig_go._core.defaults",
         "asrconfig_go.optimal",
     }
-    for room in ("guard", "monitor", "recipe", "report", "trace"):
+    for room in ("guard", "plan", "recipe", "trace", "watch"):
         cases[f"import asrconfig_go.{room}"] = {*base, f"asrconfig_go.{room}"}
     for line, loaded in cases.items():
         done = subprocess.run([sys.executable, "-c", heavy + line + code], capture_output=True, text=True, timeout=60)

@@ -160,7 +160,7 @@ def test_a_gradient_that_is_not_finite_is_found_before_the_optimizer(tmp_path: P
 
 def jumping(output: Path, monkeypatch: pytest.MonkeyPatch, reports: int = 20) -> tuple[Any, Any, int]:
     """A training with dropout of which one clip, that comes after enough steps, has labels far from all others."""
-    monkeypatch.setattr(bad_clips, "_MOST_REPORTS", reports)
+    monkeypatch.setattr(bad_clips, "_MAX_REPORTS", reports)
 
     def trained(row: int | None) -> tuple[Any, Any]:
         torch.manual_seed(0)

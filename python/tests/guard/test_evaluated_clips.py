@@ -108,7 +108,7 @@ def test_each_of_several_evaluation_sets_is_named(tmp_path: Path, lines: list[st
 
 
 def test_only_the_first_batches_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
-    monkeypatch.setattr(evaluated_clips, "_NAMED", 2)
+    monkeypatch.setattr(evaluated_clips, "_MAX_BATCHES", 2)
     clips = NamedClips("ctc mean", bad=None)
     for row in (0, 5, 10, 15):
         clips._spoil(clips.items[row], "nan")

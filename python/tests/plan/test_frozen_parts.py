@@ -60,7 +60,7 @@ def test_the_guard_splits_what_it_refused(tmp_path: Path) -> None:
     attach(refused, rule="mean")
     with pytest.raises(errors.InfeasiblePlanError) as caught:
         refused.train()
-    assert "apply.freeze" in str(caught.value)
+    assert "plan.freeze" in str(caught.value)
     model = Normalised()
     freeze(model.encoder)
     trainer = tiny_trainer(tmp_path, model=model, per_device_train_batch_size=8, max_steps=1)

@@ -65,14 +65,14 @@ def folder(name: str = "clips", count: int = CLIPS_USED) -> Path:
     """A folder of clips, here."""
     made = Path(name)
     made.mkdir(parents=True, exist_ok=True)
-    for row in read_manifest(CLIPS)[:count]:
+    for row in read_manifest()[:count]:
         shutil.copy(row["audio_filepath"], made)
     return made
 
 
 def manifest(name: str = "train.jsonl", count: int = 4) -> Path:
     """A manifest of clips with their texts, here."""
-    rows = [json.dumps(row) for row in read_manifest(CLIPS)[:count]]
+    rows = [json.dumps(row) for row in read_manifest()[:count]]
     Path(name).write_text("\n".join(rows), "utf-8")
     return Path(name)
 
