@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from asrconfig_go import trace as recorder
+from asrconfig_go.trace import step_tracing
 
 SMALL = {
     "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "conv_dim": [32, 32],
@@ -125,7 +126,7 @@ def test_the_second_time_nothing_is_recorded(config: Any, own_cache: Path, monke
     def refuses(*_: Any, **__: Any) -> Any:
         raise AssertionError("recorded again")
 
-    monkeypatch.setattr(recorder, "trace_training", refuses)
+    monkeypatch.setattr(step_tracing, "trace_training", refuses)
     assert repr(ac.estimate_memory(transformers.Wav2Vec2Config(**SMALL), **question)) == repr(first)
     with pytest.raises(UnsupportedError, match="recorded again"):
         ac.estimate_memory(config, **{**question, "estimator": "trace", "cache": False})
