@@ -157,7 +157,7 @@ class ASRConfigManager:
         input, of its own frames or tokens) and texts of ``labels`` tokens. Without it, the collator that the dataset
         was profiled with makes them, if any.
         """
-        from .guard.loss_rule import knows_loss
+        from .guard.loss_table import knows_loss
         from .plan.gpu_comparison import measured_values
         from .plan.memory_savings import add_savings, savings_in_hint
         from .plan.planner import Tracer, plan, records_steps, traced_batches, tracer_for, usable
@@ -213,7 +213,7 @@ class ASRConfigManager:
         Batch, optimizer, epochs and ``batch_fn`` are those of the plan, if there is one, CPU and RAM those of this
         machine. Raises ``InvalidArgumentError`` before both profiles are measured.
         """
-        from .guard.loss_rule import knows_loss
+        from .guard.loss_table import knows_loss
         from .plan.gpu_comparison import TracedModel, compare_described
         from .plan.planner import usable
 

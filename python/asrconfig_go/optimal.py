@@ -67,7 +67,6 @@ def create_optimal_config(
     from ._core.checks import check_keywords
     from ._core.records import json_fields
     from ._core.render import say
-    from .audio.processor_batches import processor_examples
     from .data.scan import DatasetProfile, ScanResult
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanOptions, PlanSettings
@@ -90,7 +89,11 @@ def create_optimal_config(
     profile = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
     rows = dataset.source if isinstance(dataset, ScanResult) else dataset
     own_batches = collator is not None or batch_fn is not None
-    batches = collator if own_batches else processor_examples(rows, processor, model, _splits)
+    batches: Any = collator
+    if not own_batches and processor is not None:
+        from .audio.processor_batches import processor_examples  # which needs numpy
+
+        batches = processor_examples(rows, processor, model, _splits)
     measured = manager.profile_dataset(
         dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
     )

@@ -21,7 +21,6 @@ from ..predict.hardware import HardwareProfile
 from .benchmark_clips import checked_dataset, draw, durations_of, rows_of_arrays
 from .benchmark_result import BenchmarkResult, Setting
 from .measurements import ENOUGH_ROUNDS
-from .runner import TimeBudget
 from .sides import PLAN, Side, default_side, most_workers, original_side
 from .single_changes import OPTIONS, Place
 
@@ -75,6 +74,8 @@ def benchmark_training(
     Raises ``InvalidArgumentError`` for what cannot be, for effective batches that differ, and when a step fails;
     ``EmptyDatasetError`` without clips; ``UnsupportedError`` without torch and transformers.
     """
+    from .runner import TimeBudget
+
     trainer_class = trainer_class or _trainer()
     from .blocks import (
         Bench,

@@ -21,9 +21,8 @@ import torch
 
 from .._core.batches import batch_size, entries
 from .._core.checks import WeightRule
-from ..errors import AsrConfigError, InvalidArgumentError
-from ..predict.model_source import ModelProfile
-from .loss_table import Loss, known_architecture, loss_of
+from ..errors import InvalidArgumentError
+from .loss_table import Loss
 
 RULES: tuple[WeightRule, ...] = get_args(WeightRule)
 PADDING = -100
@@ -149,22 +148,3 @@ def weighted(loss: Any, weight: Any) -> Any:
     if not isinstance(weight, torch.Tensor):
         return loss if weight == 1.0 else loss * weight
     return torch.where(weight == 0, torch.zeros_like(loss), loss * factor(weight, loss))
-
-
-def knows_loss(model: Any) -> bool:
-    """Whether the table of losses has the loss of ``model``, which is whatever ``profile_model`` takes.
-
-    Modules are inspected, as a user's class may compute another loss; anything else is known by the class that
-    fine-tuning uses.
-    """
-    from ..predict.model_source import is_module, model_config
-
-    if is_module(model):
-        return loss_of(model) is not None
-    if isinstance(model, ModelProfile):
-        return known_architecture(model.class_name)
-    try:
-        _, _, class_name = model_config(model)
-    except AsrConfigError:
-        return False
-    return known_architecture(class_name)

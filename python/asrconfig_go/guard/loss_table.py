@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from .._core.checks import WeightRule
+from ..errors import AsrConfigError
+from ..predict.model_source import ModelProfile
 from .loss_code import LossCode, forward_is_own, is_own, loss_code, losses_are_own, package_of
 
 
@@ -332,3 +334,22 @@ def _trims(model: Any) -> bool:
         or _ROTARY_BY_LENGTH.search(str(getattr(module, "rope_type", "")))
         for module in model.modules()
     )
+
+
+def knows_loss(model: Any) -> bool:
+    """Whether the table of losses has the loss of ``model``, which is whatever ``profile_model`` takes.
+
+    Modules are inspected, as a user's class may compute another loss; anything else is known by the class that
+    fine-tuning uses.
+    """
+    from ..predict.model_source import is_module, model_config
+
+    if is_module(model):
+        return loss_of(model) is not None
+    if isinstance(model, ModelProfile):
+        return known_architecture(model.class_name)
+    try:
+        _, _, class_name = model_config(model)
+    except AsrConfigError:
+        return False
+    return known_architecture(class_name)

@@ -20,7 +20,7 @@ from .._core.files import read_json
 from .._core.records import from_json, to_json
 from .._core.transformers_features import can_offload_checkpoints, has_any_depth
 from ..errors import AsrConfigError, InvalidArgumentError, LibraryError
-from ..guard.loss_rule import knows_loss
+from ..guard.loss_table import knows_loss
 from ..predict.hardware import GPU, HardwareProfile, free_shared_memory, known_kernel_profiles, read_kernel_profile
 from ..predict.model_profile import profile_model
 from ..predict.model_source import ModelProfile, can_trace

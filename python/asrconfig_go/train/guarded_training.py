@@ -27,7 +27,7 @@ from .run_lock import RunLock
 from .run_record import folder_of
 
 if TYPE_CHECKING:
-    from .deadline import DeadlineCallback
+    from .deadline_callback import DeadlineCallback
     from .restart import RunCheckpoints
 
 
@@ -142,7 +142,7 @@ class GuardedTraining:
         )
 
     def _set_up(self) -> None:
-        from .deadline import DeadlineCallback
+        from .deadline_callback import DeadlineCallback
         from .restart import InitialState, RunCheckpoints
         from .stream_training import use_stream
 

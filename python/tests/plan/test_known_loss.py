@@ -15,8 +15,7 @@ transformers = pytest.importorskip("transformers")
 import asrconfig_go as ac
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard import attach
-from asrconfig_go.guard.loss_rule import knows_loss
-from asrconfig_go.guard.loss_table import UNTIL_PROBLEM_TYPE
+from asrconfig_go.guard.loss_table import UNTIL_PROBLEM_TYPE, knows_loss
 from asrconfig_go.plan.plan_options import PlanOptions
 from asrconfig_go.predict import ModelProfile, known_models
 from speech_models import CTC_SIZES, wav2vec2
