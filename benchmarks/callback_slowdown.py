@@ -25,20 +25,20 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
-from asrconfig_go.data.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.audio import CTCCollator
+from asrconfig_go.data.digits import read_manifest
+from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
 
 WAYS = ("neither", "neither again", "our callback", "the Trainer's memory tracker")
 AIM = 1.002
 
 
-def train(
-    way: str, rows: list[dict[str, Any]], vocabulary: Vocabulary, steps: int, folder: Path
-) -> tuple[float, float]:
+def train(way: str, rows: list[dict[str, Any]], processor: Any, steps: int, folder: Path) -> tuple[float, float]:
     """Seconds of the clock and of the CPU that one training takes."""
     torch.manual_seed(0)
     trainer = Trainer(
-        small_model(len(vocabulary), seed=0),
+        small_model(len(processor.tokenizer), seed=0),
         TrainingArguments(
             str(folder),
             per_device_train_batch_size=8,
@@ -52,7 +52,7 @@ def train(
             skip_memory_metrics=way != WAYS[3],
         ),
         train_dataset=rows,  # type: ignore[arg-type]
-        data_collator=Collator(vocabulary),
+        data_collator=CTCCollator(processor),
         callbacks=[ac.AdaptiveMemoryCallback()] if way == WAYS[2] else [],
     )
     trainer.remove_callback(PrinterCallback)
@@ -64,14 +64,14 @@ def train(
 def measure(rounds: int, steps: int) -> dict[str, Any]:
     """Each way's median ratios to the training without anything, of the clock and of the CPU."""
     rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in read_manifest()]
-    vocabulary = Vocabulary.from_texts(row["text"] for row in rows)
+    processor = build_processor((row["text"] for row in rows), "tiny-wav2vec2")
     rows = [row for row in rows if row["split"] == "train"]
     took: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory() as folder:
-        train(WAYS[0], rows, vocabulary, 5, Path(folder))
+        train(WAYS[0], rows, processor, 5, Path(folder))
         for i in range(rounds):
             for way in WAYS[i % len(WAYS) :] + WAYS[: i % len(WAYS)]:
-                took[way].append(train(way, rows, vocabulary, steps, Path(folder)))
+                took[way].append(train(way, rows, processor, steps, Path(folder)))
     alone = took[WAYS[0]]
     return {
         "step_ms": 1000 * statistics.median(clock for clock, _ in alone) / steps,

@@ -21,7 +21,9 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
-from asrconfig_go.data.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.audio import CTCCollator
+from asrconfig_go.data.digits import read_manifest
+from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
 
 BATCH, STEPS, RATE = 16, 12, 16_000
@@ -68,9 +70,9 @@ class Print(PrinterCallback):  # type: ignore[misc]
 def train(folder: str, short_of_memory: bool) -> tuple[Any, torch.Tensor, torch.Tensor]:
     """The guard, and the weights before and after."""
     rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in read_manifest()]
-    vocabulary = Vocabulary.from_texts(row["text"] for row in rows)
+    processor = build_processor((row["text"] for row in rows), "tiny-wav2vec2")
     torch.manual_seed(0)
-    model = small_model(len(vocabulary), seed=0)
+    model = small_model(len(processor.tokenizer), seed=0)
     model.config.apply_spec_augment = False  # what is random differs between micro-batches of other sizes
     start = _flat(model)
     trainer = Trainer(
@@ -93,7 +95,7 @@ def train(folder: str, short_of_memory: bool) -> tuple[Any, torch.Tensor, torch.
         ),
         train_dataset=[row for row in rows if row["split"] == "train"],  # type: ignore[arg-type]
         eval_dataset=[row for row in rows if row["split"] == "test"][:32],  # type: ignore[arg-type]
-        data_collator=Collator(vocabulary),
+        data_collator=CTCCollator(processor),
         callbacks=[FakeMemory(model)] if short_of_memory else [],
     )
     trainer.remove_callback(PrinterCallback)

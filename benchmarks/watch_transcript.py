@@ -27,7 +27,9 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
-from asrconfig_go.data.digits import Collator, Vocabulary, read_manifest
+from asrconfig_go.audio import CTCCollator
+from asrconfig_go.data.digits import read_manifest
+from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
 from asrconfig_go.watch.display import NAME
 from asrconfig_go.watch.run_log import RunLog
@@ -118,9 +120,9 @@ class Said(logging.StreamHandler):  # type: ignore[type-arg]
 
 def trainer_of(folder: Path) -> Leaking:
     rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in read_manifest()]
-    vocabulary = Vocabulary.from_texts(row["text"] for row in rows)
+    processor = build_processor((row["text"] for row in rows), "tiny-wav2vec2")
     trainer = Leaking(
-        small_model(len(vocabulary), seed=0),
+        small_model(len(processor.tokenizer), seed=0),
         TrainingArguments(
             str(folder),
             per_device_train_batch_size=BATCH,
@@ -134,7 +136,7 @@ def trainer_of(folder: Path) -> Leaking:
             remove_unused_columns=False,
         ),
         train_dataset=[row for row in rows if row["split"] == "train"],  # type: ignore[arg-type]
-        data_collator=Collator(vocabulary),
+        data_collator=CTCCollator(processor),
     )
     trainer.kept = []
     trainer.remove_callback(PrinterCallback)

@@ -18,8 +18,8 @@ from ..errors import InvalidArgumentError
 class Piece:
     """Some rows of a source: measured clips, encoded buffers, and paths, each with their row numbers.
 
-    Or all of them in ``arrow``, a column of a table (see ``arrow_columns``), or in a ``page`` with its ``columns``, of
-    another scan (see ``cluster_scan``).
+    Or all of them in ``arrow``, a column of a table (see ``columns``), or in a ``page`` with its ``columns``, of
+    another scan (see ``scan_jobs``).
     """
 
     clips: list[tuple[int, dict[str, Any]]] = field(default_factory=list)

@@ -1,6 +1,6 @@
 """What the losses of transformers' own models divide by: they are in a table or unknown.
 
-A row of ``loss_rows`` lists the statements with which forwards compute their loss, and the models for which they were
+A row of the table lists the statements with which forwards compute their loss, and the models for which they were
 read and measured. ``loss_of`` reads the forward of the installed version again: where its statements are others, the
 loss is unknown.
 

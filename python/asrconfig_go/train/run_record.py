@@ -154,7 +154,7 @@ class RunRecord:
     ``batch`` is (samples a device and batch, accumulation, devices); ``gpu`` is (name, bytes), None on a CPU.
     ``limits`` are those of the guard by place, (samples, values); ``micro_batch`` is what a device should take at most
     where the guard cannot split batches; ``foreign`` names checkpoints in the folder that are not of this run;
-    ``settings`` and ``model`` are what decides the result besides the data, see ``run_settings``.
+    ``settings`` and ``model`` are what decides the result besides the data.
     """
 
     batch: tuple[int, int, int]

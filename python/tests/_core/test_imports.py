@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -71,3 +73,11 @@ def test_the_face_is_small() -> None:
 def test_one_name_means_one_thing() -> None:
     names = Counter(path.stem for path in MODULES.values() if path.stem != "__init__")
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_the_callback_loads_few_modules() -> None:
+    """What it needs of plans and models is imported when it is used, as workers import the callback, too."""
+    code = "import sys, asrconfig_go.watch.callback; print(*(m for m in sys.modules if m.startswith('asrconfig_go')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    loaded = done.stdout.split()
+    assert "asrconfig_go.watch.callback" in loaded and len(loaded) <= 40, loaded

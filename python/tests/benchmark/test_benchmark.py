@@ -22,6 +22,7 @@ pytest.importorskip("soundfile")
 from transformers import Trainer, TrainingArguments
 
 import asrconfig_go as ac
+from asrconfig_go.audio import CTCCollator
 from asrconfig_go.benchmark import BenchmarkResult, benchmark_training, runner
 from asrconfig_go.benchmark.benchmark_clips import draw, durations_of
 from asrconfig_go.benchmark.blocks import Bench, run_block
@@ -32,8 +33,9 @@ from asrconfig_go.benchmark.sides import (
     original_side,
 )
 from asrconfig_go.benchmark.single_changes import OPTIONS
-from asrconfig_go.data.digits import Collator, Vocabulary, load_split
+from asrconfig_go.data.digits import load_split
 from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
+from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_config
 from speech_models import Clips, wav2vec2
 from tiny_training import OUT_OF_MEMORY
@@ -50,7 +52,8 @@ class Digits:
 
     def __init__(self) -> None:
         self.clips = load_split("train").select(range(24))
-        self.collate = Collator(Vocabulary.from_texts(self.clips["text"]))
+        self.processor = build_processor(self.clips["text"], "tiny-wav2vec2")
+        self.collate = CTCCollator(self.processor)
         self.seen: list[list[str]] = []
 
     def __call__(self, rows: Any) -> Any:
@@ -62,7 +65,7 @@ class Digits:
         from transformers import Wav2Vec2ForCTC
 
         torch.manual_seed(0)
-        config = small_config(len(self.collate.vocabulary))
+        config = small_config(len(self.processor.tokenizer))
         config.num_hidden_layers, config.hidden_size, config.intermediate_size = 1, 32, 32
         config.conv_dim = [8, 8, 16, 16]
         model = Wav2Vec2ForCTC(config)

@@ -11,17 +11,12 @@ import pytest
 from asrconfig_go.data import scan_audio
 from asrconfig_go.data.digits import (
     CLIPS,
-    IGNORED,
     SAMPLE_RATE,
-    Collator,
-    Vocabulary,
     load_split,
-    read_audio,
     read_manifest,
 )
 from asrconfig_go.recipe.model_building import small_model
 
-np = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 datasets = pytest.importorskip("datasets")
 soundfile = pytest.importorskip("soundfile")
@@ -62,7 +57,7 @@ def test_decoding_and_scanning_give_exactly_what_the_manifest_says(rows: list[di
     assert {(clip.sample_rate, clip.codec, clip.method) for clip in scan.clips} == {(SAMPLE_RATE, "mp3", "header")}
     for row, clip in zip(rows, scan.clips, strict=True):
         assert clip.duration_s == row["duration"]
-        assert len(read_audio(row["audio_filepath"])) == round(row["duration"] * SAMPLE_RATE)
+        assert len(soundfile.read(row["audio_filepath"])[0]) == round(row["duration"] * SAMPLE_RATE)
 
 
 def test_transcripts_are_digits_and_the_splits_share_none(rows: list[dict[str, Any]]) -> None:
@@ -83,37 +78,6 @@ def test_load_split_keeps_audio_undecoded() -> None:
     assert test.features["audio"] == datasets.Audio(decode=False)
     assert test[0]["audio"]["path"].endswith(".mp3")
     assert test[0]["length"] == soundfile.info(test[0]["audio"]["path"]).frames
-
-
-def test_read_audio_normalises() -> None:
-    clip = read_audio(next(CLIPS.glob("*.mp3")))
-    assert clip.dtype == np.float32
-    assert clip.mean() == pytest.approx(0, abs=1e-4)
-    assert clip.std() == pytest.approx(1, abs=1e-3)
-
-
-def test_vocabulary_is_sorted_and_round_trips() -> None:
-    vocabulary = Vocabulary.from_texts(["two one", "zero"])
-    assert vocabulary == Vocabulary(" enortwz")
-    assert len(vocabulary) == 9
-    assert vocabulary.encode("one two") == [4, 3, 2, 1, 6, 7, 4]
-    with pytest.raises(ValueError, match="not found"):
-        vocabulary.encode("six")
-
-
-def test_collator_pads_audio_and_labels() -> None:
-    train = load_split("train")
-    pair = sorted(train.select(range(20)), key=lambda row: int(row["length"]))[:: 20 - 1]
-    short, long = pair
-    batch = Collator(Vocabulary.from_texts(train["text"]))(pair)
-    assert batch["input_values"].dtype == torch.float32
-    assert batch["input_values"].shape == batch["attention_mask"].shape == (2, long["length"])
-    assert batch["attention_mask"].sum(dim=1).tolist() == [short["length"], long["length"]]
-    assert not batch["input_values"][0, short["length"] :].any()
-    assert batch["input_values"][0, : short["length"]].std() == pytest.approx(1, abs=1e-3)
-    assert batch["labels"].shape == (2, len(long["text"]))
-    assert (batch["labels"][0] == IGNORED).sum() == len(long["text"]) - len(short["text"])
-    assert (batch["labels"][1] > 0).all()
 
 
 def test_model_depends_on_its_seed_alone() -> None:

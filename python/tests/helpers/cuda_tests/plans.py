@@ -17,8 +17,10 @@ from transformers import Trainer
 from transformers.trainer_callback import TrainerCallback
 
 import asrconfig_go as ac
-from asrconfig_go.data.digits import Collator, Vocabulary, load_split
+from asrconfig_go.audio import CTCCollator
+from asrconfig_go.data.digits import load_split
 from asrconfig_go.plan.environment import Applied
+from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
 from asrconfig_go.watch import AdaptiveMemoryCallback, MemoryMonitor, report
 from cuda_tests.process import torch_version
@@ -45,8 +47,8 @@ def planned(folder: str) -> dict[str, Any]:
     """Plan for the GPU that is here, apply, train with guard and memory callback, report."""
     os.environ["ASRCONFIG_CACHE"] = str(Path(folder) / "cache")  # so that the model is traced here
     clips = load_split("train")
-    collate = Collator(Vocabulary.from_texts(clips["text"]))
-    model = small_model(len(collate.vocabulary), 0)
+    processor = build_processor(clips["text"], "tiny-wav2vec2")
+    collate, model = CTCCollator(processor), small_model(len(processor.tokenizer), 0)
     config, manager = ac.create_optimal_config(clips, model, target_batch_size=BATCH, verbose=False)
     started = torch.cuda.is_initialized()
     environment = _allocator(config.apply(model))

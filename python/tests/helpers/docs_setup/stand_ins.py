@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from transformers import Trainer, TrainingArguments
 
-from asrconfig_go.data.digits import CLIPS, Collator, Vocabulary, load_split, read_audio, read_manifest
+from asrconfig_go.audio import load_audio
+from asrconfig_go.data.digits import CLIPS, load_split, read_manifest
 from speech_models import wav2vec2
 
 SECONDS = 0.5
@@ -33,7 +34,7 @@ def prepared(count: int = CLIPS_USED) -> Any:
     import datasets
 
     rows = [row for row in read_manifest() if row["split"] == "train"][:count]
-    values = [read_audio(row["audio_filepath"])[: int(SECONDS * 16_000)].tolist() for row in rows]
+    values = [load_audio(row["audio_filepath"])[: int(SECONDS * 16_000)].tolist() for row in rows]
     labels = [[3 + k % 5 for k in range(4)] for _ in rows]
     return datasets.Dataset.from_dict({"input_values": values, "labels": labels})
 
@@ -75,8 +76,3 @@ def manifest(name: str = "train.jsonl", count: int = 4) -> Path:
     rows = [json.dumps(row) for row in read_manifest()[:count]]
     Path(name).write_text("\n".join(rows), "utf-8")
     return Path(name)
-
-
-def demo_collator(dataset: Any) -> Collator:
-    """What makes batches of ``clips``."""
-    return Collator(Vocabulary.from_texts(dataset["text"]))
