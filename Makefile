@@ -47,7 +47,7 @@ test-go:
 	go test -short ./...
 
 test-python: $(VENV)/.dev
-	$(PYTEST) -m "not slow" $(TESTS)
+	@$(PYTEST) -m "not slow" $(TESTS)
 
 # What `make test` leaves out: the race detector, and Python's slow tests, the notebooks among them.
 test-slow: race test-slow-python
@@ -58,7 +58,7 @@ race:
 	go test -race ./...
 
 test-slow-python: $(VENV)/.dev
-	$(PYTEST) -m slow $(TESTS)
+	@$(PYTEST) -m slow $(TESTS)
 
 # Figures for people; no test depends on them.
 coverage: $(VENV)/.dev
