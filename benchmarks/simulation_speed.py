@@ -1,8 +1,7 @@
 """How long answers from recorded traces take: of another batch and length, and of a training of 500 varied steps.
 
-``--traces FOLDER`` keeps the traces for the next run, and for ``ASRCONFIG_TRACES=FOLDER go test ./core/memory -bench
-'Answer|Training'``, which has no Python in it. ``--json FILE`` writes the figures. They are of processor time, which
-other programs on the machine change less than they do wall time; an answer and a training run on one core.
+``--traces FOLDER`` keeps the traces for the next run. ``--json FILE`` writes the figures. They are of processor time,
+which other programs on the machine change less than they do wall time; an answer and a training run on one core.
 """
 
 from __future__ import annotations

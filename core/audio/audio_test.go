@@ -138,17 +138,3 @@ func FuzzSniff(f *testing.F) {
 	f.Add([]byte("FORM\x00\x00\x00\x00AIFC"))
 	f.Fuzz(audiotest.Sane)
 }
-
-func BenchmarkFile(b *testing.B) {
-	for _, name := range []string{"tone.wav", "tone.flac", "tone.ogg", "stereo_44k_4.4s.ogg", "tone.opus", "tone.spx", "tone.oga"} {
-		b.Run(name, func(b *testing.B) {
-			path := audiotest.Path(name)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, _, err := File(path); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

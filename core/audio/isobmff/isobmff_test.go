@@ -394,17 +394,3 @@ func FuzzMP4(f *testing.F) {
 		}
 	})
 }
-
-func BenchmarkMP4(b *testing.B) {
-	for _, name := range []string{"tone.m4a", "front.m4a", "fragments.m4a", "film.mp4"} {
-		b.Run(name, func(b *testing.B) {
-			path := audiotest.Path(name)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, _, err := audiotest.File(path); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

@@ -334,17 +334,3 @@ func FuzzLaces(f *testing.F) {
 		assert.Equal(t, total, sum)
 	})
 }
-
-func BenchmarkMatroska(b *testing.B) {
-	for _, name := range []string{"opus.webm", "live.webm", "vorbis.webm"} {
-		b.Run(name, func(b *testing.B) {
-			path := audiotest.Path(name)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, _, err := audiotest.File(path); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}

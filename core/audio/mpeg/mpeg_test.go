@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -249,21 +247,4 @@ func FuzzTailTag(f *testing.F) {
 		assert.LessOrEqual(t, end, s.Size)
 		audiotest.Sane(t, file)
 	})
-}
-
-func BenchmarkFrames(b *testing.B) {
-	for name, data := range map[string][]byte{
-		"header": audiotest.Fixture(b, "lame_vbr_44k_stereo.mp3"), "constant": stream(high, 24000), "walked 10 MB": join(stream(low, 12000), stream(high, 20700)), "false syncs": bytes.Repeat([]byte(high), 1<<20),
-	} {
-		path := filepath.Join(b.TempDir(), "clip.mp3")
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			b.Fatal(err)
-		}
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(data)))
-			for b.Loop() {
-				_, _, _ = audiotest.File(path)
-			}
-		})
-	}
 }

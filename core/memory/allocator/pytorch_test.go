@@ -3,6 +3,7 @@ package allocator
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -60,7 +61,7 @@ func order(falling bool) string {
 }
 
 func orHuge(size, otherwise uint64) string {
-	return strconv.FormatUint(orElse(orElse(size, otherwise), 1<<45), 10)
+	return strconv.FormatUint(cmp.Or(size, otherwise, 1<<45), 10)
 }
 
 // randomText draws options as PyTorch reads them, with the memory of the device.

@@ -1,9 +1,7 @@
 package allocator
 
 import (
-	"encoding/binary"
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -55,43 +53,4 @@ func TestReplayRefuses(t *testing.T) {
 		require.ErrorContains(t, err, message)
 		require.Equal(t, fault.InvalidArgument, fault.From(err).Code)
 	}
-}
-
-// FuzzEvents turns bytes into settings and events: the seed draws the settings, every three bytes
-// are an event. Whatever comes, the invariants hold and the slow version agrees.
-func FuzzEvents(f *testing.F) {
-	f.Add(uint64(1), []byte{0, 1, 2, 200, 0, 0, 100, 255, 255, 255, 1, 1})
-	f.Add(uint64(7), make([]byte, 90))
-	f.Fuzz(func(t *testing.T, seed uint64, data []byte) {
-		data = data[:min(len(data), 3*300)] // the slow version is
-		settings := randomSettings(rand.New(rand.NewPCG(seed, 3)))
-		a, slow := New(settings), newReference(settings)
-		var live []Block
-		var mirror []*refPiece
-		for ; len(data) >= 3; data = data[3:] {
-			number := uint64(binary.LittleEndian.Uint16(data[1:]))
-			switch kind := data[0]; {
-			case kind == 255:
-				a.EmptyCache()
-				slow.empty()
-			case kind > 127 && len(live) > 0:
-				i := int(number) % len(live)
-				require.NoError(t, a.Free(live[i]))
-				require.Error(t, a.Free(live[i]))
-				slow.free(mirror[i])
-				live, mirror = append(live[:i], live[i+1:]...), append(mirror[:i], mirror[i+1:]...)
-			default:
-				size := (number + 1) << (kind % 16)
-				block, err := a.Malloc(size)
-				piece, ok := slow.malloc(size)
-				require.Equal(t, ok, err == nil)
-				if ok {
-					live, mirror = append(live, block), append(mirror, piece)
-				}
-			}
-			require.Equal(t, slow.reserved(), a.Stats().Reserved)
-			require.Equal(t, slow.allocated, a.Stats().Allocated)
-		}
-		checkInvariants(t, a)
-	})
 }

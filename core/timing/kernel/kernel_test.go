@@ -237,23 +237,6 @@ func TestCardsWithoutFiguresAreRefused(t *testing.T) {
 	}
 }
 
-// BenchmarkStep is a step of a thousand products and two thousand other operations.
-func BenchmarkStep(b *testing.B) {
-	entry, _, err := gpus.Parse("A100-80GB PCIe")
-	require.NoError(b, err)
-	card, err := CardOf(entry)
-	require.NoError(b, err)
-	model, operations := New(card, Terms{}), make([]Operation, 0, 3000)
-	for i := range int64(1000) {
-		operations = append(operations, gemm(Float16, 1, 1000+i, 1024, 1024), elementwise(1e6), elementwise(1e7))
-	}
-	for b.Loop() {
-		if _, err := model.Step(operations, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func FuzzSeconds(f *testing.F) {
 	f.Add("gemm", "float16", int64(1), int64(128), int64(128), int64(64), 0.0, 0.0)
 	f.Add("softmax", "float32", int64(0), int64(0), int64(0), int64(0), 1e6, 1e6)
