@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import asrconfig_go as ac
-from asrconfig_go.predict.model_source import model_source
+from asrconfig_go.trace.model import Model
 
 GIB = 2**30
 COMMON = {"precision": "fp16", "gradient_checkpointing": True, "optimizer": "adamw_torch"}
@@ -171,7 +171,7 @@ REPORTS = [
 
 def estimated(report: Report) -> tuple[float, int]:
     """Peak of the device in GiB, and that of reserved memory in bytes."""
-    build = model_source(report.model).model
+    build = Model.of(report.model).build
     change = report.change
     model = (lambda: change(build())) if change else report.model
     traced = ac.MemoryModel.trace(model, **report.settings, gpu="V100-16GB", allocator="", progress=False)

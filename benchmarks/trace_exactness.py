@@ -14,8 +14,8 @@ from typing import Any
 
 import asrconfig_go as ac
 from asrconfig_go.predict import MemoryEstimate
-from asrconfig_go.predict.model_source import model_source
 from asrconfig_go.trace import MemoryRecorder, SpeechBatches, speech_batches, trace_training
+from asrconfig_go.trace.model import Model
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("facebook/wav2vec2-base", {"precision": "fp32"}),
@@ -32,12 +32,12 @@ GPU = "A100-80GB"
 def speech_of(name: str) -> SpeechBatches:
     """How to feed a known model."""
     with MemoryRecorder():
-        return speech_batches(model_source(name).model().config)
+        return speech_batches(Model.of(name).build().config)
 
 
 def direct(name: str, settings: dict[str, Any], point: tuple[int, int, int], seconds: float) -> MemoryEstimate:
     """The estimate from a trace of exactly this shape."""
-    trace = trace_training(model_source(name).model, points=[point], steps=3, evaluation=False, **settings)
+    trace = trace_training(Model.of(name).build, points=[point], steps=3, evaluation=False, **settings)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "one.trace"
         trace.save(file)

@@ -36,11 +36,11 @@ def seconds(work: Callable[[], Any]) -> float:
 def one(name: str) -> dict[str, float]:
     """All figures of one model, in this process."""
     import asrconfig_go as ac
-    from asrconfig_go.predict.model_source import model_source
     from asrconfig_go.trace import speech_batches, trace_training
+    from asrconfig_go.trace.model import Model
 
-    trace_training(model_source("openai/whisper-tiny").model, steps=1, evaluation=False)  # imports, torch's first calls
-    build = model_source(name).model
+    trace_training(Model.of("openai/whisper-tiny").build, steps=1, evaluation=False)  # imports, torch's first calls
+    build = Model.of(name).build
     points = speech_batches(_config(build)).points()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     single = seconds(lambda: trace_training(build, points=points[:1], precision="fp16", evaluation=False))

@@ -20,11 +20,11 @@ from asrconfig_go._core import native
 from asrconfig_go._core.checks import Precision
 from asrconfig_go._core.defaults import TRACED_MICRO_BATCHES
 from asrconfig_go.predict.memory_settings import MemorySettings
-from asrconfig_go.predict.model_profile import adafactor_bytes, counts_of_module, known_models, on_meta
-from asrconfig_go.predict.model_source import model_source
+from asrconfig_go.predict.model_profile import known_models
 from asrconfig_go.predict.recordings import FOLDER, RecordedSettings, Recording
-from asrconfig_go.predict.tiny_models import TINY
 from asrconfig_go.trace.event_log import FORMAT, VERSION, versions
+from asrconfig_go.trace.model import Model, adafactor_bytes, counts_of_module, on_meta
+from asrconfig_go.trace.tiny_models import TINY
 
 COUNTS = Path(__file__).parent.parent / "core" / "model" / "counts.json"
 MODELS = (
@@ -55,7 +55,7 @@ def recorded(name: str, settings: RecordedSettings, capability: tuple[int, int])
         precision=settings.precision, gradient_checkpointing=settings.gradient_checkpointing,
         accumulation=TRACED_MICRO_BATCHES,
     )  # fmt: skip
-    trace = Recording(model_source(name), memory_settings, capability).trace()
+    trace = Recording(Model.of(name), memory_settings, capability).trace()
     return {"format": FORMAT, "version": VERSION, **vars(trace)}
 
 
@@ -84,7 +84,7 @@ def write_counts() -> None:
     """Count every model of the catalogue as it is built."""
     counts = {}
     for name in (*TINY, *known_models()):
-        counts[name] = counts_of_built(model_source(name).model)
+        counts[name] = counts_of_built(Model.of(name).build)
     lines = [f" {json.dumps(name)}: {json.dumps(row)}" for name, row in counts.items()]
     COUNTS.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 

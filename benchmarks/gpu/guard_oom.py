@@ -66,9 +66,9 @@ def build(run: Run) -> Any:
         from speech_models import MODELS
 
         return MODELS[TINY[run.model]]()
-    from asrconfig_go.predict.model_source import model_source
+    from asrconfig_go.trace.model import Model
 
-    model = model_source(NAMES[run.model]).model()
+    model = Model.of(NAMES[run.model]).build()
     config = model.config
     for name in list(vars(config)):
         if name.endswith(("dropout", "layerdrop")) or name in ("mask_time_prob", "mask_feature_prob"):

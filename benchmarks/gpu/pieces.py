@@ -174,10 +174,10 @@ def batch_search() -> dict[str, Any]:
 def _trainer(folder: str) -> tuple[Any, Any]:
     from transformers import Trainer, TrainingArguments
 
-    from asrconfig_go.predict.model_source import model_source
     from asrconfig_go.trace import speech_batches
+    from asrconfig_go.trace.model import Model
 
-    model = model_source(MODEL).model()
+    model = Model.of(MODEL).build()
     speech = speech_batches(model)
     made = speech.batch(1, speech.length(SECONDS), speech.labels(SECONDS))
     clips = [{name: value[0] for name, value in made.items()} for _ in range(128)]

@@ -50,10 +50,10 @@ def measure(run: Run, device: str) -> list[float]:
     import torch
     from transformers import Trainer, TrainerCallback, TrainingArguments
 
-    from asrconfig_go.predict.model_source import model_source
     from asrconfig_go.trace import speech_batches
+    from asrconfig_go.trace.model import Model
 
-    model = model_source(run.model).model()
+    model = Model.of(run.model).build()
     if hasattr(model.config, "layerdrop"):
         model.config.layerdrop = 0.0  # the estimate is for a step that drops no layer
     speech = speech_batches(model)

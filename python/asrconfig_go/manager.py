@@ -24,8 +24,7 @@ from .data.scan import DatasetProfile, ScanResult, ScanSettings, scan_audio
 from .errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError
 from .plan.plan_options import PlanOptions
 from .predict.hardware import HardwareProfile, check_margin
-from .predict.model_profile import profile_model
-from .predict.model_source import ModelProfile
+from .predict.model_profile import ModelProfile, profile_model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

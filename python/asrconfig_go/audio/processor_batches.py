@@ -16,6 +16,7 @@ from .._core.transformers_features import ends_with_frames, speech_kind
 from ..data.columns import audio_columns, find_column, text_columns, usual_columns
 from ..data.label_rules import IGNORED
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ..trace.model import is_module
 from .audio import load_audio
 from .collators import (
     CTCCollator,
@@ -63,7 +64,7 @@ def processor_examples(
     module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``, where
     the first row becomes no batch.
     """
-    if getattr(processor, "tokenizer", None) is None or not callable(getattr(model, "named_parameters", None)):
+    if getattr(processor, "tokenizer", None) is None or not is_module(model):
         return None
     from ..data.hf_sources import undecoded_columns
     from ..trace.collated_batches import CollatedExamples

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .._core import native
 from .._core.defaults import SAMPLING_RATE
-from .._core.files import config_values, read_object, user_path
 from .._core.modules import bare
 from ..errors import AsrConfigError, InvalidArgumentError
+from ..trace.model import Model
 
 IGNORED = -100  # label value that the losses of transformers leave out
 _RATE = SAMPLING_RATE
@@ -59,27 +57,13 @@ _FAMILIES = {"wav2vec2": "wav2vec2", "w2v-bert": "wav2vec2-bert", "whisper": "wh
 
 def limits_of(model: Any) -> Limits:
     """Read the limits from a name, a folder, a config, or a model; or take a function from seconds to frames."""
-    config = getattr(model, "config", model)
-    if isinstance(config, str | os.PathLike):
-        name = os.fspath(config)
-        return _of_config(_named(name), name)
-    if isinstance(config, dict):
-        return _of_config(config, str(config.get("model_type", "model")))
-    if hasattr(config, "to_json_string"):
-        return _of_config(config_values(config), str(config.model_type))
-    if callable(config):
-        return Limits("model", lambda samples: int(config(samples / _RATE)))
-    raise InvalidArgumentError(f"cannot determine the frames of a {type(config).__name__}", _HINT)
-
-
-def _named(name: str) -> dict[str, Any]:
-    if name.lower() in _FAMILIES:
-        return {"model_type": _FAMILIES[name.lower()]}
-    file = user_path(name, "model") / "config.json"
-    if file.is_file():
-        return read_object(file, "model's config", "save the model again")
-    config: dict[str, Any] = native.call("model.config", {"name": name})["config"]
-    return config
+    if isinstance(model, str) and model.lower() in _FAMILIES:
+        return _of_config({"model_type": _FAMILIES[model.lower()]}, model)
+    recognised = Model.of(getattr(model, "config", model))
+    if recognised.kind == "function":
+        frames: Callable[[float], float] = recognised.passed
+        return Limits("model", lambda samples: int(frames(samples / _RATE)))
+    return _of_config(recognised.config_json, recognised.label)
 
 
 def _of_config(config: dict[str, Any], name: str) -> Limits:

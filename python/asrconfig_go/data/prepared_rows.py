@@ -6,18 +6,17 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.input_units import INPUTS, TOKENS_PER_SECOND, InputUnit
 from .._core.output import listed
-from ..errors import AsrConfigError, InvalidArgumentError
+from ..errors import InvalidArgumentError
+from ..trace.model import Model
 from .pieces import Piece, Source, is_array, known_clip
 
 if TYPE_CHECKING:
     from ..trace.collated_batches import CollatedExamples
-    from ..trace.made_up_batches import SpeechBatches
 
 
 FIX = "pass your Trainer's collator, too: create_optimal_config(dataset, model, collator=collator)"
@@ -114,7 +113,7 @@ def input_unit(name: str, axes: int, model: Any) -> InputUnit:
         return InputUnit("tokens", TOKENS_PER_SECOND, row_kind="texts")
     if axes == 1:
         return InputUnit("samples", SAMPLING_RATE)
-    batches = _batches(model)
+    batches = None if model is None else Model.of(model).batches
     if batches is None or batches.length_per_second == SAMPLING_RATE:
         raise InvalidArgumentError(f"how long a frame of {name!r} lasts does not follow from the model", FIX)
     return InputUnit("frames", batches.length_per_second, batches.fixed_length)
@@ -148,20 +147,6 @@ def _stored_lengths(column: Any, indices: Any) -> list[int]:
     lengths = pa.concat_arrays([pc.list_value_length(chunk).cast(pa.int64()) for chunk in chunks])
     chosen = lengths if indices is None else lengths.take(indices)
     return [length or 0 for length in chosen.to_pylist()]
-
-
-def _batches(model: Any) -> SpeechBatches | None:
-    """The batches of a model; None where they are not known."""
-    from ..predict.model_source import can_trace, is_module, model_config
-
-    if model is None or not can_trace():
-        return None
-    from ..trace.made_up_batches import speech_batches
-
-    try:
-        return speech_batches(model if is_module(model) else SimpleNamespace(**model_config(model)[1]))
-    except AsrConfigError:
-        return None
 
 
 def _columns(dataset: Any) -> str:

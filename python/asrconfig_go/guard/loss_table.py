@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from .._core.checks import WeightRule
 from ..errors import AsrConfigError
-from ..predict.model_source import ModelProfile
+from ..trace.model import Model
 from .loss_code import LossCode, forward_is_own, is_own, loss_code, losses_are_own, package_of
 
 
@@ -342,14 +342,10 @@ def knows_loss(model: Any) -> bool:
     Modules are inspected, as a user's class may compute another loss; anything else is known by the class that
     fine-tuning uses.
     """
-    from ..predict.model_source import is_module, model_config
-
-    if is_module(model):
-        return loss_of(model) is not None
-    if isinstance(model, ModelProfile):
-        return known_architecture(model.class_name)
     try:
-        _, _, class_name = model_config(model)
+        recognised = Model.of(model)
+        if recognised.is_module:
+            return loss_of(model) is not None
+        return known_architecture(recognised.class_name)
     except AsrConfigError:
         return False
-    return known_architecture(class_name)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from .._core.checks import checked
 from .._core.defaults import MEAN_S, TOKENS
-from .._core.input_units import TOKENS_PER_SECOND, RowKind, audio_name
-from .._core.modules import bare
+from .._core.input_units import TOKENS_PER_SECOND, RowKind
 from .._core.records import to_json
 from ..data.prepared_rows import examples_of
 from ..data.profile import DatasetProfile
-from ..errors import AsrConfigError, InvalidArgumentError
-from ..predict.model_source import ModelProfile, can_trace, model_config
+from ..errors import InvalidArgumentError
+from ..trace.model import Model
 
 _Batches = Callable[[int, int, int], dict[str, Any]]
 
@@ -50,7 +47,7 @@ def read_rows(
     if texts is not None:
         return ComparedRows(_assumed_texts(texts, mean_tokens, max_tokens))
     if hours is not None:
-        return ComparedRows(_assumed_clips(hours, mean_s, max_s, row_kind_of(model)))
+        return ComparedRows(_assumed_clips(hours, mean_s, max_s, Model.of(model).row_kind))
     raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, hours of audio, or a number of texts")
 
 
@@ -85,35 +82,3 @@ def _assumed_texts(texts: int, mean_tokens: int | None, max_tokens: int | None) 
 
 def _made_up(rows: int, mean_s: float, max_s: float, kind: RowKind) -> dict[str, Any]:
     return {"clips": rows, "mean_s": float(mean_s), "max_s": float(max_s), "row_kind": kind}
-
-
-def row_kind_of(model: Any) -> RowKind:
-    """``"texts"`` for a model whose ``forward`` takes tokens and nothing to hear, else ``"clips"``.
-
-    ``model`` is whatever ``profile_model`` takes. Known names are those of speech models.
-    """
-    kind = bare(model) if callable(getattr(model, "named_parameters", None)) else _class_of(model)
-    if not hasattr(kind, "forward"):
-        return "clips"
-    names = [*inspect.signature(kind.forward).parameters, *_settings(model)]
-    return "texts" if "input_ids" in names and audio_name(names) is None else "clips"
-
-
-def _class_of(model: Any) -> Any:
-    """The class for fine-tuning ``model``, a config; None where it is unknown or not needed."""
-    named = isinstance(model, str) and not Path(model).is_dir()
-    if model is None or named or isinstance(model, ModelProfile) or callable(model) or not can_trace():
-        return None
-    try:
-        class_name = model_config(model)[2]
-    except AsrConfigError:
-        return None
-    import transformers
-
-    return getattr(transformers, class_name, None)
-
-
-def _settings(model: Any) -> list[str]:
-    """The names in a model's config: audio that comes as tokens shows nowhere else."""
-    config = getattr(model, "config", model)
-    return list(config) if isinstance(config, dict) else list(getattr(config, "__dict__", ()))

@@ -9,7 +9,7 @@ from .._core.checks import RowKind
 from .._core.records import Range, to_json
 from .._core.render import Shown
 from ..errors import InvalidArgumentError
-from ..predict.model_source import ModelProfile
+from ..predict.model_profile import ModelProfile
 from .plan_parts import PlannedRunParts, PlannedStepParts
 
 

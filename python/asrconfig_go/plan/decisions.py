@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._core.modules import bare
 from .._core.render import exact
 from ..data.label_rules import Limits, limits_of
 from ..data.labels import LabelReport
 from ..data.profile import DatasetProfile
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..predict.hardware import HardwareProfile
-from ..predict.model_source import ModelProfile, config_values_of, is_module
+from ..predict.model_profile import ModelProfile
+from ..trace.model import Model
 from .plan_parts import Decision, MemoryPart
 from .plan_record import PREDICTED_FOR, PlanRecord
 
@@ -202,14 +202,10 @@ _TOKENS = 40  # of a text in an evaluation whose labels were not counted: about 
 
 def config_of(model: Any) -> dict[str, Any] | None:
     """The ``config.json`` of a model, as ``profile_model`` takes it; None of one without."""
-    config = getattr(bare(model), "config", None) if is_module(model) else model
     try:
-        values = None if config is None else config_values_of(config)[1]
+        return Model.of(model).config_json
     except AsrConfigError:  # counts, and modules of one's own
         return None
-    if values is not None and is_module(model):
-        values = {**values, "architectures": [type(bare(model)).__name__]}
-    return values
 
 
 def accumulation_multiplies(e: ExplainedPlan) -> bool | None:

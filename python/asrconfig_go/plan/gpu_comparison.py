@@ -22,8 +22,8 @@ from .._core.transformers_features import can_offload_checkpoints, has_any_depth
 from ..errors import AsrConfigError, InvalidArgumentError, LibraryError
 from ..guard.loss_table import knows_loss
 from ..predict.hardware import GPU, HardwareProfile, free_shared_memory, known_kernel_profiles, read_kernel_profile
-from ..predict.model_profile import profile_model
-from ..predict.model_source import ModelProfile, can_trace
+from ..predict.model_profile import ModelProfile, profile_model
+from ..trace.model import can_trace
 from .compared_rows import read_rows
 from .comparison_records import Comparison, Price, StepCalibration
 from .plan_options import EvaluationOptions, EvaluationSettings

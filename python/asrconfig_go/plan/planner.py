@@ -10,7 +10,6 @@ import warnings
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 from .._core import native
@@ -20,8 +19,8 @@ from .._core.input_units import InputUnit
 from ..errors import AsrConfigError, UnsupportedError
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import MemorySettings, Target, find_calibration
-from ..predict.model_source import ModelProfile, ModelSource, can_trace, is_module, model_source
 from ..predict.recordings import Recording, TraceCache, code_digest, kernel_class
+from ..trace.model import Model, can_trace
 from .traced_answers import TracedAnswers, Wanted
 
 # At most this many settings are traced: without, with, with some and offloaded checkpointing, and a reserve.
@@ -64,7 +63,8 @@ class Tracer:
         opened: dict[Any, MemoryModel] | None = None,
         lora_rank: int = 0,
     ) -> None:
-        self._model, self._gpu, self._freeze, self._progress = model, gpu, freeze, progress
+        self._source = Model.of(model, freeze)
+        self._gpu, self._freeze, self._progress = gpu, freeze, progress
         self._batch_fn, self._lora_rank = batch_fn, lora_rank
         self._models: dict[Any, MemoryModel] = {} if opened is None else opened
         self._record = record
@@ -82,7 +82,7 @@ class Tracer:
     def check(self) -> None:
         """Raise ``InvalidArgumentError`` for a model that is invalid with any settings."""
         with contextlib.suppress(UnsupportedError):  # then it is not traced
-            _ = self._source
+            _ = self._source.identity
 
     def trace(self, wanted: Wanted, durations: Sequence[float]) -> dict[str, Any]:
         """Answer the planner: what fits for each length, and the peaks of the longest clips.
@@ -108,10 +108,6 @@ class Tracer:
         return KeptTable.of(
             trace, source.label, [*wanted, self._record], clips, asdict(target), calibration and asdict(calibration)
         )
-
-    @cached_property
-    def _source(self) -> ModelSource:
-        return model_source(self._model, self._freeze)
 
     def _settings(self, wanted: Wanted) -> dict[str, Any]:
         return {
@@ -153,9 +149,10 @@ def tracer_for(
     model: Any, trace: bool | None, batch_fn: Callable[[int, int, int], dict[str, Any]] | None, **settings: Any
 ) -> Tracer | NotTraced:
     """The tracer of ``model`` with these settings of ``Tracer``, or the reason why it is not traced."""
-    if isinstance(model, ModelProfile):
+    kind = Model.of(model).kind
+    if kind == "counts":
         return NotTraced("only its counts are known", "Pass the model instead of its profile.")
-    if trace is False and is_module(model):
+    if trace is False and kind == "module":
         return NotTraced("trace=False was asked for", "Leave trace out.")
     recorded = records_steps(trace)
     return Tracer(model, record=trace if recorded else False, batch_fn=batch_fn if recorded else None, **settings)

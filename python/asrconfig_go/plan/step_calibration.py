@@ -19,14 +19,14 @@ from ..errors import AsrConfigError
 from ..predict.hardware import HardwareProfile, known_kernel_profiles
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import calibration_file, torch_version, write_calibration
-from ..predict.model_profile import profile_model
-from ..predict.model_source import ModelProfile, model_source
+from ..predict.model_profile import ModelProfile, profile_model
+from ..trace.model import Model
 from .comparison_records import StepCalibration
 
 
 def recorded_step(model: Any, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:
     """One opened for questions: one that comes with the package, an earlier one, or a new one."""
-    source = model_source(model, freeze_feature_encoder)
+    source = Model.of(model, freeze_feature_encoder)
     wanted = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": TRACED_MICRO_BATCHES}
     recording = MemoryModel.of_known(source.label, gpu=gpu, record=None, **wanted)
     return recording or MemoryModel.trace(source, gpu=gpu, progress=False, **wanted)

@@ -9,8 +9,7 @@ from .._core.defaults import LORA_RANK, SAFETY_MARGIN, TRACED_MICRO_BATCHES
 from ..errors import InvalidArgumentError, NotFoundError
 from ..predict.hardware import HardwareProfile, check_margin
 from ..predict.memory_model import MemoryModel
-from ..predict.model_profile import known_models, profile_model
-from ..predict.model_source import ModelProfile
+from ..predict.model_profile import ModelProfile, known_models, profile_model
 from ..predict.recordings import recorded_models
 from .comparison_records import LargestModels, Remedy, TrainableModel
 from .step_calibration import usual_precision

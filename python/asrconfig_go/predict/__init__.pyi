@@ -21,8 +21,7 @@ from .memory_limits import (
 )
 from .memory_model import MemoryModel as MemoryModel
 from .memory_settings import Calibration as Calibration
-from .model_profile import known_models as known_models, profile_model as profile_model
-from .model_source import ModelProfile as ModelProfile
+from .model_profile import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
 from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
 from .run_memory import RunEstimate as RunEstimate, StepsEstimate as StepsEstimate
 from .snapshot import SavedSnapshot as SavedSnapshot

@@ -15,9 +15,9 @@ from .._core.out_of_memory import classify, clear_frames, free_memory
 from .._core.output import ProgressBar
 from .._core.render import box, exact
 from ..errors import AsrConfigError, InvalidArgumentError
+from ..trace.model import is_module
 from .memory_model import MemoryModel
 from .memory_settings import MAX_BATCH, allocator_in_force, positive
-from .model_source import is_module
 from .probe import on_gpu, optimizer_states, untouched
 from .trial_batch import BatchFunction, TrialBatch, is_tokenizer, model_trial, trainer_trial
 

@@ -15,9 +15,9 @@ from .._core.files import fingerprint, user_path
 from .._core.records import from_json
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..predict import run_memory
+from ..trace.model import Model, can_trace
 from .estimate import EvaluationMemory, MemoryEstimate, smaller_batch
 from .memory_settings import MAX_ACCUMULATION, MemorySettings, Shape, Target, positive
-from .model_source import can_trace, model_source
 from .opened_trace import STEPS, OpenedTrace
 from .recordings import Recording, TraceCache, kernel_class
 from .shape_traces import Point, ShapeTraces
@@ -84,7 +84,7 @@ class MemoryModel(OpenedTrace):
             every_n_layers, offload_checkpoints, lora_rank,
         )  # fmt: skip
         target = Target.find(gpu)
-        source = model_source(model, freeze_feature_encoder)
+        source = Model.of(model, freeze_feature_encoder)
         own = batch_fn is not None or loss is not None or points is not None
         model_key = None if source.identity is None else fingerprint(source.identity)
         recording = Recording(source, settings, target.capability, batch_fn, points, length_per_second, loss)

@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
 
 from .._core import native
-from .._core.files import user_path
-from .._core.records import from_json
-from ..errors import InvalidArgumentError, UnsupportedError
-from .model_source import ModelProfile, can_trace, completed, config_of_name, model_source
+from .._core.checks import OptimizerState, checked
+from .._core.records import from_json, to_json
+from .._core.render import Shown
+from ..errors import InvalidArgumentError
+from ..trace.model import Model
 
 
-def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelProfile:
+@dataclass(frozen=True, repr=False)
+class ModelProfile(Shown, kind="model"):
+    """A model's size. Counts are elements, sizes bytes.
+
+    By hand, ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out with 4 bytes a
+    parameter and a gradient, and all parameters trainable.
+
+    >>> ModelProfile(total_parameters=300_000_000).training_bytes("sgd")
+    2400000000
+    """
+
+    total_parameters: int
+    trainable_parameters: int | None = None
+    name: str = ""
+    architecture: str = ""
+    class_name: str = ""
+    hidden_size: int | None = None
+    layers: int | None = None
+    parameter_bytes: int | None = None
+    gradient_bytes: int | None = None
+    optimizer_bytes: dict[str, int] = field(default_factory=dict)
+    source: str = "manual"
+
+    def training_bytes(self, optimizer: OptimizerState = "adamw") -> int:
+        """Parameters, gradients and optimizer state: ``"adamw"``, ``"adamw_8bit"``, ``"adafactor"`` or ``"sgd"``."""
+        complete = _completed(self)
+        if optimizer not in complete.optimizer_bytes:
+            names = ", ".join(complete.optimizer_bytes)
+            raise InvalidArgumentError(f"optimizer {optimizer!r} is not known", f"choose one of {names}")
+        return (complete.parameter_bytes or 0) + (complete.gradient_bytes or 0) + complete.optimizer_bytes[optimizer]
+
+
+def _completed(profile: ModelProfile) -> ModelProfile:
+    """A profile with the omitted fields derived."""
+    if profile.optimizer_bytes:
+        return profile
+    return from_json(ModelProfile, native.call("model.profile", {"counts": _counts_by_hand(profile)}))
+
+
+def _counts_by_hand(profile: ModelProfile) -> dict[str, Any]:
+    for name, hint in get_type_hints(ModelProfile).items():
+        checked(f"ModelProfile.{name}", getattr(profile, name), hint)
+    counts: dict[str, Any] = dict(to_json(profile))
+    del counts["optimizer_bytes"]
+    counts["total"], trainable = counts.pop("total_parameters"), counts.pop("trainable_parameters")
+    counts["trainable"] = counts["total"] if trainable is None else trainable
+    return {name: value for name, value in counts.items() if value is not None}
+
+
+def profile_model(model: object, *, freeze_feature_encoder: bool = False) -> ModelProfile:
     """Count the parameters of ``model``.
 
     ``model`` is a ``torch.nn.Module``, a transformers config (object or dictionary) of any ``model_type``, a folder
@@ -30,8 +78,9 @@ def profile_model(model: Any, *, freeze_feature_encoder: bool = False) -> ModelP
     94396320
     """
     if isinstance(model, ModelProfile):
-        return completed(model)
-    return from_json(ModelProfile, native.call("model.profile", _request(model, freeze_feature_encoder)))
+        return _completed(model)
+    request = Model.of(model, freeze_feature_encoder).profile_request()
+    return from_json(ModelProfile, native.call("model.profile", request))
 
 
 def known_models() -> list[str]:
@@ -41,79 +90,3 @@ def known_models() -> list[str]:
     True
     """
     return list(native.call("model.names"))
-
-
-def _request(model: Any, freeze: bool) -> dict[str, Any]:
-    if callable(getattr(model, "named_parameters", None)):
-        return {"counts": counts_of_module(model)}
-    if isinstance(model, str) and not user_path(model, "model").is_dir():
-        config = config_of_name(model)
-        if config["class_name"]:  # whose module was counted
-            return {"name": config["name"], "freeze_feature_encoder": freeze}
-    elif not (isinstance(model, str | os.PathLike | dict) or hasattr(model, "model_type")):
-        raise InvalidArgumentError(
-            f"cannot read a model from a {type(model).__name__}",
-            "pass a torch.nn.Module, a transformers config, a folder with config.json, a known name, or a ModelProfile",
-        )
-    return _built(model, freeze)
-
-
-def _built(model: Any, freeze: bool) -> dict[str, Any]:
-    """Counts of the module that transformers builds from a config, without memory; else of a folder's weights."""
-    path = user_path(os.fspath(model), "model") if isinstance(model, str | os.PathLike) else None
-    folder = path is not None and path.is_dir()
-    if not can_trace():
-        if folder:
-            return {"folder": str(path), "freeze_feature_encoder": freeze}
-        raise UnsupportedError(
-            "a model is built from its config with torch and transformers, which are not installed here",
-            "pip install torch transformers, or pass ModelProfile(total_parameters=…, trainable_parameters=…)",
-        )
-    try:
-        source = model_source(model, freeze)
-        counts = counts_of_module(on_meta(source.model))
-    except UnsupportedError:
-        if not folder or freeze:
-            raise
-        return {"folder": str(path)}
-    return {"counts": {**counts, "name": source.label, "source": "folder" if folder else "config"}}
-
-
-def on_meta(build: Callable[[], Any]) -> Any:
-    """Build a model without memory."""
-    import torch
-
-    with torch.device("meta"):
-        return build()
-
-
-def counts_of_module(module: Any) -> dict[str, Any]:
-    """Counts of a live module; a parameter that two names share counts once."""
-    parameters = {id(p): p for _, p in module.named_parameters()}.values()
-    trainable = [p for p in parameters if p.requires_grad]
-    config = getattr(module, "config", None)
-    return {
-        "total": sum(p.numel() for p in parameters),
-        "trainable": sum(p.numel() for p in trainable),
-        "parameter_bytes": sum(p.numel() * p.element_size() for p in parameters),
-        "gradient_bytes": sum(p.numel() * p.element_size() for p in trainable),
-        "adafactor_state_bytes": sum(adafactor_bytes(tuple(p.shape)) for p in trainable),
-        "class_name": type(module).__name__,
-        "architecture": str(getattr(config, "model_type", "custom")),
-        "source": "module",
-        **_shape_of_config(config),
-    }
-
-
-def adafactor_bytes(shape: tuple[int, ...]) -> int:
-    """Second moments in fp32: one per row and per column from two dimensions on (Shazeer & Stern 2018)."""
-    if len(shape) < 2:
-        return 4 * math.prod(shape)
-    return 4 * (math.prod(shape[:-1]) + math.prod(shape[:-2]) * shape[-1])
-
-
-def _shape_of_config(config: Any) -> dict[str, int]:
-    hidden = getattr(config, "hidden_size", None) or getattr(config, "d_model", None)
-    layers = sum(getattr(config, name, None) or 0 for name in ("encoder_layers", "decoder_layers"))
-    shape = {"hidden_size": hidden, "layers": layers or getattr(config, "num_hidden_layers", None)}
-    return {name: value for name, value in shape.items() if isinstance(value, int)}

@@ -9,11 +9,11 @@ from typing import Any
 from .._core.checks import Checkpointing, Estimator, Optimizer, Precision, checked, one_of
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from ..errors import UnsupportedError
+from ..trace.model import Model
 from .estimate import MemoryEstimate, PeakMoment, PhasePeak, changes_that_fit
 from .memory_model import MemoryModel
 from .memory_settings import MemorySettings, Shape, Target
 from .model_profile import profile_model
-from .model_source import model_source
 
 _SAMPLE_BYTES = SAMPLING_RATE * 4  # one second of audio
 _SHARE_PER_SAMPLE = 0.1
@@ -85,7 +85,7 @@ def estimate_memory(
     shape, notes = Shape(batch, seconds, labels), list[str]()
 
     def opened(settings: MemorySettings) -> MemoryModel:
-        source = model_source(model, settings.freeze_feature_encoder)
+        source = Model.of(model, settings.freeze_feature_encoder)
         shipped = MemoryModel.of_known(source.label, gpu=gpu, record=None, **vars(settings))
         return shipped or MemoryModel.trace(source, **vars(settings), gpu=gpu, cache=cache, progress=progress)
 

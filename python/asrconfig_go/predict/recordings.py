@@ -30,10 +30,12 @@ from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.files import cache_folder, fingerprint, write_whole
 from .._core.output import ProgressBar
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
+from ..trace.model import Model, can_trace, generation_facts
 from .memory_settings import MemorySettings
-from .model_source import ModelSource, can_trace, is_module
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from .._core.checks import Optimizer, Precision
     from ..trace.event_log import Trace
     from ..trace.made_up_batches import SpeechBatches
@@ -130,7 +132,7 @@ _WINDOW = 3  # micro-batches of a window that the recorder runs; further ones re
 class Recording:
     """Everything that decides what the recorder sees."""
 
-    source: ModelSource
+    source: Model
     settings: MemorySettings
     capability: tuple[int, int]
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
@@ -183,22 +185,22 @@ class Recording:
                 "a training step is traced with torch and transformers, which are not installed here",
                 'pip install torch transformers, or ask with estimator="published"',
             )
-        source, configs = self.source.model, list[Any]()
+        source, configs = self.source, list[object]()
 
-        def build() -> Any:
-            model = source()
+        def build() -> nn.Module:
+            model = source.build()
             configs.append(getattr(model, "config", None))
             return model
 
         title = f"Tracing {self.source.label}, {self.settings.step_words()}"
         with ProgressBar(title, "step", None, progress) as advance:
-            trace = self._run(source if is_module(source) else build, advance)
-        facts = generation_facts(configs[0] if configs else getattr(source, "config", None))
+            trace = self._run(source.passed if source.is_module else build, advance)
+        facts: dict[str, Any] = generation_facts(configs[0] if configs else getattr(source.passed, "config", None))
         if self.batch_fn is not None:
             facts |= self._batches(self.batch_fn).facts()
         return dataclasses.replace(trace, about={**trace.about, **facts})
 
-    def _run(self, model: Any, advance: Callable[[int, int | None], None]) -> Trace:
+    def _run(self, model: nn.Module | Callable[[], nn.Module], advance: Callable[[int, int | None], None]) -> Trace:
         from ..trace.event_log import TraceError
         from ..trace.step_tracing import trace_training
 
@@ -229,17 +231,6 @@ class Recording:
 def kernel_class(capability: tuple[int, int]) -> int:
     """The oldest major compute capability with the same traces: attention, workspaces and TF32 differ between them."""
     return next((oldest for oldest in (9, 8, 7) if capability[0] >= oldest), 0)
-
-
-def generation_facts(config: Any) -> dict[str, Any]:
-    """Sizes of a decoder's key-value cache, for encoder-decoder models with a fixed source length."""
-    layers, width = getattr(config, "decoder_layers", None), getattr(config, "d_model", None)
-    source = getattr(config, "max_source_positions", None)
-    if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
-        return {}
-    encoder = int(getattr(config, "encoder_layers", None) or layers)
-    sizes = {"decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source)}
-    return {**sizes, "encoder_layers": encoder}
 
 
 def named(error: Exception) -> str:

@@ -11,7 +11,7 @@ from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.render import box, plural
 from ..config import TrainingConfig
 from ..guard.training_report import TrainingReport
-from ..predict.tiny_models import TINY
+from ..trace.tiny_models import TINY
 from ..train.deadline import deadline_of
 from .model_kinds import family
 from .trainers import length_of_run

@@ -22,7 +22,7 @@ from ..errors import InvalidArgumentError, NotFoundError
 from ..manager import ASRConfigManager
 from ..optimal import create_optimal_config
 from ..plan.plan_record import FILE
-from ..predict.recordings import generation_facts
+from ..trace.model import generation_facts
 from ..train.checkpoint_space import check_room, disk_errors_explained, saved_so_far
 from ..train.checkpoints import checkpoints
 from .fine_tune_options import FineTuneOptions, FineTuneResult

@@ -9,7 +9,7 @@ from .._core.hub import OFFLINE, from_hub
 from .._core.modules import bare
 from .._core.transformers_features import class_for
 from ..errors import InvalidArgumentError, UnsupportedError
-from ..predict.tiny_models import TINY, TINY_WAV2VEC2
+from ..trace.tiny_models import TINY, TINY_WAV2VEC2
 from .model_kinds import TINY_CTC, by_characters, config_of, family
 from .processors import tiny_model
 from .trainers import need

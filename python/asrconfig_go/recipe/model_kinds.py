@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core import native
-from .._core.files import read_object, user_path
-from .._core.hub import OFFLINE, from_hub
 from .._core.transformers_features import SpeechKind, speech_kind
-from ..errors import AsrConfigError, CorruptFileError, UnsupportedError
-from ..predict.tiny_models import TINY
+from ..errors import CorruptFileError, UnsupportedError
+from ..trace.model import Model
+from ..trace.tiny_models import TINY
 
-_AGAIN = "save the model again"
 TINY_CTC, TINY_WHISPER = "tiny-wav2vec2", "tiny-whisper"
 
 
@@ -39,18 +36,9 @@ def config_of(model: str) -> Any:
     """The transformers config of a name, a folder, or a repository on the Hub."""
     from transformers import AutoConfig, __version__
 
-    file = user_path(model, "model") / "config.json"
-    if model in TINY:
-        values = TINY[model]
-    elif file.is_file():
-        values = read_object(file, "model's config", _AGAIN)
-        if not isinstance(values.get("model_type"), str):
-            raise CorruptFileError(f"{file} has no model_type", _AGAIN)
-    else:
-        try:
-            values = native.call("model.config", {"name": model})["config"]
-        except AsrConfigError:
-            return from_hub("the model", model, lambda: AutoConfig.from_pretrained(model), OFFLINE)
+    values = Model.of(model).config_json
+    if not isinstance(values.get("model_type"), str):
+        raise CorruptFileError(f"the config of {model!r} has no model_type", "save the model again")
     try:
         return AutoConfig.for_model(**values)
     except ValueError as error:

@@ -13,7 +13,7 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.hub import OFFLINE, from_hub, offline, without_retries
 from .._core.transformers_features import class_for
 from ..errors import InvalidArgumentError
-from ..predict.tiny_models import AUDIO_TOKENS, CHAT_TEMPLATE, CHAT_TOKENS, MEL_BINS, TINY
+from ..trace.tiny_models import AUDIO_TOKENS, CHAT_TEMPLATE, CHAT_TOKENS, MEL_BINS, TINY
 from .model_kinds import TINY_CTC, TINY_WHISPER, by_characters, config_of, family, is_here
 from .trainers import need
 

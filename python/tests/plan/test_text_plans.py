@@ -87,11 +87,11 @@ def test_errors_and_warnings_count_tokens() -> None:
 
 
 def test_a_model_that_hears_and_reads_keeps_clips() -> None:
-    from asrconfig_go.plan.compared_rows import row_kind_of
+    from asrconfig_go.trace.model import Model
 
     both = type("Both", (torch.nn.Module,), {"forward": lambda self, input_ids, input_features=None, labels=None: None})
-    assert row_kind_of(both()) == "clips"
-    assert row_kind_of(bert()) == "texts"
+    assert Model.of(both()).row_kind == "clips"
+    assert Model.of(bert()).row_kind == "texts"
     named = transformers.BertConfig(architectures=["BertForMaskedLM"])
-    assert row_kind_of(named) == row_kind_of(named.to_dict()) == "texts"
-    assert row_kind_of("wav2vec2-base") == row_kind_of(None) == "clips"
+    assert Model.of(named).row_kind == Model.of(named.to_dict()).row_kind == "texts"
+    assert Model.of("wav2vec2-base").row_kind == "clips"

@@ -11,8 +11,8 @@ from record_models import counts_of_built
 from asrconfig_go import known_models, profile_model
 from asrconfig_go._core.native import call
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
-from asrconfig_go.predict.model_source import model_source
-from asrconfig_go.predict.tiny_models import TINY
+from asrconfig_go.trace.model import Model
+from asrconfig_go.trace.tiny_models import TINY
 from locations import REPOSITORY
 
 torch = pytest.importorskip("torch")
@@ -24,7 +24,7 @@ SMALL = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 
 @pytest.mark.parametrize("name", [*TINY, *known_models()])
 def test_known_models_are_counted_as_they_are_built(name: str) -> None:
-    assert counts_of_built(model_source(name).model) == COUNTS[name], "run build/record_models.py --counts"
+    assert counts_of_built(Model.of(name).build) == COUNTS[name], "run build/record_models.py --counts"
 
 
 @pytest.mark.parametrize("name", ["wav2vec2-base", "facebook/wav2vec2-xls-r-300m"])
@@ -45,9 +45,9 @@ def test_a_frozen_front_end_is_not_trained(name: str) -> None:
 def test_any_model_type_is_counted_from_its_config(model_type: str) -> None:
     config = transformers.AutoConfig.for_model(model_type)
     values = json.loads(config.to_json_string(use_diff=False))
-    source = model_source(config)
+    source = Model.of(config)
     with torch.device("meta"):
-        module = source.model()
+        module = source.build()
     profile = profile_model(values)
     assert profile.total_parameters == sum({id(p): p.numel() for p in module.parameters()}.values())
     assert (profile.class_name, profile.architecture, profile.source) == (type(module).__name__, model_type, "config")

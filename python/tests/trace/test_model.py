@@ -13,7 +13,8 @@ import pytest
 
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.predict import ModelProfile
-from asrconfig_go.predict.model_source import model_source, structure_of
+from asrconfig_go.trace.model import Model
+from asrconfig_go.trace.model_identity import structure_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -34,19 +35,19 @@ def small_model(**changes: Any) -> Any:
 
 def test_names_need_no_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    source = model_source("xls-r-300m")
+    source = Model.of("xls-r-300m")
     assert source.label == "facebook/wav2vec2-xls-r-300m"
-    assert source.identity == model_source("facebook/wav2vec2-xls-r-300m").identity
-    assert source.identity != model_source("xls-r-300m", freeze_feature_encoder=True).identity
-    assert source.identity != model_source("xls-r-1b").identity
+    assert source.identity == Model.of("facebook/wav2vec2-xls-r-300m").identity
+    assert source.identity != Model.of("xls-r-300m", freeze_feature_encoder=True).identity
+    assert source.identity != Model.of("xls-r-1b").identity
 
 
 def test_a_config_as_object_dictionary_and_folder(tmp_path: Path) -> None:
     config = small_config()
     config.save_pretrained(tmp_path)
     values = json.loads(config.to_json_string(use_diff=False))
-    sources = [model_source(config), model_source(values), model_source(tmp_path)]
-    built = [source.model() for source in sources]
+    sources = [Model.of(config), Model.of(values), Model.of(tmp_path)]
+    built = [source.build() for source in sources]
     assert {type(module).__name__ for module in built} == {"Wav2Vec2ForCTC"}
     assert {sum(p.numel() for p in module.parameters()) for module in built} == {built[0].num_parameters()}
     assert sources[0].identity == sources[1].identity
@@ -54,20 +55,20 @@ def test_a_config_as_object_dictionary_and_folder(tmp_path: Path) -> None:
 
 
 def test_a_frozen_feature_encoder() -> None:
-    module = model_source(small_config(), freeze_feature_encoder=True).model()
+    module = Model.of(small_config(), freeze_feature_encoder=True).build()
     frozen = {name.split(".")[1] for name, p in module.named_parameters() if not p.requires_grad}
     assert frozen == {"feature_extractor"}
     with pytest.raises(InvalidArgumentError, match="is trainable"):
-        model_source(small_model(), freeze_feature_encoder=True)
-    assert model_source(module, freeze_feature_encoder=True).identity == structure_of(module)
+        _ = Model.of(small_model(), freeze_feature_encoder=True).identity
+    assert Model.of(module, freeze_feature_encoder=True).identity == structure_of(module)
     whisper = transformers.WhisperConfig(d_model=96, encoder_layers=2, decoder_layers=2, vocab_size=100, pad_token_id=0)
     with pytest.raises(InvalidArgumentError, match="no feature encoder"):
-        model_source(whisper, freeze_feature_encoder=True).model()
+        Model.of(whisper, freeze_feature_encoder=True).build()
 
 
 def test_functions_are_built_anew_each_time() -> None:
-    source = model_source(small_model)
-    assert (source.model, source.identity, source.label) == (small_model, None, "small_model")
+    source = Model.of(small_model)
+    assert (source.passed, source.identity, source.label) == (small_model, None, "small_model")
 
 
 def test_weights_do_not_matter_and_everything_else_does() -> None:
@@ -142,13 +143,13 @@ def test_the_file_of_own_classes_counts(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_wrong_models_are_named(model: Any, kind: type[AsrConfigError], message: str) -> None:
     with pytest.raises(kind, match=message) as caught:
-        model_source(model)
+        _ = Model.of(model).identity
     assert caught.value.hint
 
 
 def test_folders_without_a_config(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="cannot read the model's config"):
-        model_source(tmp_path)
+        _ = Model.of(tmp_path).identity
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(CorruptFileError, match="holds no model's config"):
-        model_source(tmp_path)
+        _ = Model.of(tmp_path).identity
