@@ -15,9 +15,9 @@ type contract struct {
 	Operations []operation
 	Records    []record // the structs that those hold, by name
 
-	docs    comments
-	visited map[reflect.Type]bool
-	err     error
+	docs  comments
+	types map[string]reflect.Type // of the records, by name
+	err   error
 }
 
 type operation struct {
@@ -43,7 +43,7 @@ var written = map[string]string{
 }
 
 func readContract(docs comments) (*contract, error) {
-	c := &contract{docs: docs, visited: map[reflect.Type]bool{}}
+	c := &contract{docs: docs, types: map[string]reflect.Type{}}
 	for _, o := range api.Operations() {
 		if docs[o.Function] == "" {
 			c.fail("operation %s: %s needs a comment", o.Name, o.Function)
@@ -136,8 +136,8 @@ func (c *contract) record(t reflect.Type) string {
 	if t.NumField() == 0 {
 		return "nothing"
 	}
-	if !c.visited[t] {
-		c.visited[t] = true
+	if c.types[t.String()] == nil {
+		c.types[t.String()] = t
 		c.Records = append(c.Records, record{t.String(), c.docs[path(t)], c.fields(t)})
 	}
 	return t.String()

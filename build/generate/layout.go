@@ -69,7 +69,7 @@ func (f cField) InPython() string {
 
 func fill(text string, data any) ([]byte, error) {
 	functions := template.FuncMap{"upper": strings.ToUpper, "synopsis": new(doc.Package).Synopsis,
-		"cell": cell}
+		"cell": cell, "docstring": docstring}
 	parsed, err := template.New("").Funcs(functions).Parse(text)
 	if err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
 // Command generate writes what repeats Go's declarations elsewhere: capi/layout.h, the ctypes
-// structures of the Python package, and the operations as JSON for its tests. It runs in the
+// structures and the records of the Python package, and the operations as JSON for its tests. It runs in the
 // repository's root: make generate. With an argument it writes the reference of the operations
 // alone, to that file: the site is built with it, and it is not kept in git. A value goes by
 // reflection from core/api, a comment from the sources.
@@ -37,7 +37,14 @@ func generate(root string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	classes, err := described.pythonFiles()
+	if err != nil {
+		return nil, err
+	}
 	files := map[string][]byte{}
+	for path, text := range classes {
+		files[filepath.Join(root, path)] = text
+	}
 	for path, write := range map[string]func() ([]byte, error){
 		"capi/layout.h": func() ([]byte, error) {
 			return fill(headerText, readLayout(docs))

@@ -33,7 +33,7 @@ func TestTypesInJSON(t *testing.T) {
 		Inner  *inner          `json:"inner"`
 		_      int
 	}
-	c := &contract{visited: map[reflect.Type]bool{}}
+	c := &contract{types: map[string]reflect.Type{}}
 	assert.Equal(t, []field{
 		{"seconds", "list of number", ""}, {"names", "object of integer | null", ""}, {"raw", "string", ""}, {"inner", "main.inner | null", ""},
 	}, c.fields(reflect.TypeFor[outer]()))
@@ -56,7 +56,7 @@ func TestWhatCannotBeDescribedIsRefused(t *testing.T) {
 		}](), "chan int has no JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			empty := &contract{visited: map[reflect.Type]bool{}}
+			empty := &contract{types: map[string]reflect.Type{}}
 			empty.fields(c.of)
 			assert.ErrorContains(t, empty.err, c.problem)
 		})

@@ -39,8 +39,8 @@ type BadFile struct {
 	Error string `json:"error"`
 }
 
-// Histogram counts clips by duration: Counts[i] holds Edges[i] <= duration < Edges[i+1], the last
-// bin closed.
+// Histogram is the number of clips by duration: counts[i] of edges_s[i] ≤ duration < edges_s[i + 1],
+// the last bin closed.
 type Histogram struct {
 	EdgesS []float64 `json:"edges_s"`
 	Counts []int     `json:"counts"`
@@ -48,7 +48,9 @@ type Histogram struct {
 
 // Padding is the cost of one batching strategy: each batch lasts as long as its longest clip.
 type Padding struct {
-	Order   string  `json:"order"`    // "random", "grouped", "bucketed" or "sorted"
+	// "random", "grouped" (as group_by_length of the Trainer), "bucketed" (ten buckets of equal
+	// seconds) or "sorted"
+	Order   string  `json:"order"`
 	PaddedS float64 `json:"padded_s"` // seconds that all batches hold, padding included
 	Waste   float64 `json:"waste"`    // 0..1: the share of them that is padding
 }
@@ -65,13 +67,13 @@ type Outliers struct {
 // same bytes where they were read.
 type Duplicates struct {
 	Count  int        `json:"count"`  // of the measured clips, the first of each group not counted
-	Hours  float64    `json:"hours"`  // that they last
+	Hours  float64    `json:"hours"`  // what those last
 	Groups [][]string `json:"groups"` // at most 20, with at most 5 paths each
 }
 
 // Sampling is how far a sample may be off, with 95 % confidence.
 type Sampling struct {
-	// of a stream, that rows were read from; 0 where clips were drawn one by one
+	// those of a stream that rows were read from; 0 where clips were drawn one by one
 	Shards     int      `json:"shards"`
 	Population *int     `json:"population"`  // clips that were drawn from; absent: unknown
 	MeanLowS   float64  `json:"mean_low_s"`  // the mean length of all clips is at least this
@@ -105,13 +107,13 @@ type Dataset struct {
 	Histogram    Histogram          `json:"histogram"`
 	TotalHours   float64            `json:"total_hours"` // scaled to the whole when Sampled
 	SizeBytes    int64              `json:"size_bytes"`  // on disk, scaled when Sampled
-	// as 16 kHz mono float32: seconds x 16000 x 4, scaled when Sampled
+	// as 16 kHz mono float32: seconds × 16000 × 4, scaled when Sampled
 	DecodedBytes int64          `json:"decoded_bytes"`
 	ShareOver30S float64        `json:"share_over_30s"` // 0..1, by count
-	SampleRates  map[string]int `json:"sample_rates"`   // Hz as text -> clips
-	Channels     map[string]int `json:"channels"`       // channel count as text -> clips
-	Codecs       map[string]int `json:"codecs"`         // codec -> clips
-	Methods      map[string]int `json:"methods"`        // how durations are known -> clips
+	SampleRates  map[string]int `json:"sample_rates"`   // clips by rate, in Hz as text
+	Channels     map[string]int `json:"channels"`       // clips by channel count as text
+	Codecs       map[string]int `json:"codecs"`         // clips by codec
+	Methods      map[string]int `json:"methods"`        // clips by how durations are known
 	BatchSize    int            `json:"batch_size"`     // clips a batch, for Padding
 	// by order; of the measured clips; empty without any
 	Padding []Padding `json:"padding"`

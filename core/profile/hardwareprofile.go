@@ -11,7 +11,7 @@ package profile
 type Hardware struct {
 	// the visible devices in CUDA order; empty without a GPU
 	GPUs        []GPU  `json:"gpus"`
-	NoGPUReason string `json:"no_gpu_reason"` // why GPUs is empty, in words; "" when it is not
+	NoGPUReason string `json:"no_gpu_reason"` // why there is none, in words; "" with GPUs
 	// why CUDA may have selected other GPUs; "" where it has not
 	OrderNote     string  `json:"order_note"`
 	DriverVersion *string `json:"driver_version"` // NVIDIA driver, "550.54.15"
@@ -21,7 +21,7 @@ type Hardware struct {
 	Memory      Memory  `json:"memory"`
 }
 
-// GPU is one device, a MIG slice counting as a device of its own.
+// GPU is one device; a MIG slice is a device of its own. Sizes are bytes as the driver reports them.
 type GPU struct {
 	Index             int    `json:"index"` // CUDA ordinal among the visible devices
 	UUID              string `json:"uuid"`  // "" when planned from the catalogue
@@ -33,7 +33,7 @@ type GPU struct {
 	MemoryUsedBytes *uint64 `json:"memory_used_bytes"`
 	// compute processes with their memory; empty where the driver hides them
 	Processes []Process `json:"processes"`
-	MIG       bool      `json:"mig"`
+	MIG       bool      `json:"mig"` // a slice
 	// native bfloat16: compute capability 8.0 or newer
 	BF16         bool     `json:"bf16"`
 	BandwidthGBs *float64 `json:"bandwidth_gb_s"` // published, 10^9 bytes per second
@@ -51,7 +51,7 @@ type Process struct {
 	MemoryBytes *uint64 `json:"memory_bytes"`
 }
 
-// CPU counts the processors this process may use.
+// CPU is the processors that this process may use.
 type CPU struct {
 	Model         string `json:"model"`
 	PhysicalCores int    `json:"physical_cores"` // of the host
@@ -62,7 +62,7 @@ type CPU struct {
 	LimitSource string `json:"limit_source"`
 }
 
-// Memory is host RAM.
+// Memory is host RAM in bytes, within the container's limit.
 type Memory struct {
 	// the smaller of the host's RAM and the container's limit
 	TotalBytes uint64 `json:"total_bytes"`

@@ -7,8 +7,9 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "clips": ("Clip", "Clips"),
         "durations": ("BadAudioWarning", "add_durations"),
+        "data_records": ("BadFile", "Duplicates", "Histogram", "Outliers", "Padding", "Sampling"),
         "labels": ("InfeasiblePair", "LabelReport", "check_labels"),
-        "profile": ("BadFile", "DatasetProfile", "Duplicates", "Histogram", "Outliers", "Padding", "Sampling"),
+        "profile": ("DatasetProfile",),
         "scan": ("ScanResult", "scan_audio"),
         "segments": ("Segment",),
     },

@@ -15,10 +15,11 @@ from .._core.output import Advance, ProgressBar
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
 from .clips import COLUMNS, Clip, Clips
+from .data_records import BadFile
 from .hf_sources import clips_piece
 from .pieces import Piece, Source
 from .prepared_rows import PreparedRows, examples_of
-from .profile import BadFile, DatasetProfile
+from .profile import DatasetProfile
 from .scan_jobs import scan_cache, scan_job, wait
 from .sources import read_source
 

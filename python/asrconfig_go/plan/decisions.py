@@ -20,7 +20,7 @@ from .plan_parts import Decision, MemoryPart
 from .plan_record import PREDICTED_FOR, PlanRecord
 
 if TYPE_CHECKING:
-    from ..predict.hardware import GPU
+    from ..predict.predict_records import GPU
 
 
 _OTHER = "Other"

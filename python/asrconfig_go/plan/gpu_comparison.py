@@ -21,8 +21,9 @@ from .._core.records import from_json, to_json
 from .._core.transformers_features import can_offload_checkpoints, has_any_depth
 from ..errors import AsrConfigError, InvalidArgumentError, LibraryError
 from ..guard.loss_table import knows_loss
-from ..predict.hardware import GPU, HardwareProfile, free_shared_memory, known_kernel_profiles, read_kernel_profile
+from ..predict.hardware import HardwareProfile, free_shared_memory, known_kernel_profiles, read_kernel_profile
 from ..predict.model_profile import ModelProfile, profile_model
+from ..predict.predict_records import GPU
 from ..trace.model import can_trace
 from .compared_rows import read_rows
 from .comparison_records import Comparison, Price, StepCalibration

@@ -7,13 +7,7 @@ from .batch_size_search import (
 )
 from .calibration import calibrate as calibrate
 from .estimate import EvaluationMemory as EvaluationMemory, MemoryEstimate as MemoryEstimate
-from .hardware import (
-    CPU as CPU,
-    GPU as GPU,
-    GPUProcess as GPUProcess,
-    HardwareProfile as HardwareProfile,
-    Memory as Memory,
-)
+from .hardware import HardwareProfile as HardwareProfile
 from .memory_limits import (
     BatchingWarning as BatchingWarning,
     memory_table as memory_table,
@@ -22,6 +16,7 @@ from .memory_limits import (
 from .memory_model import MemoryModel as MemoryModel
 from .memory_settings import Calibration as Calibration
 from .model_profile import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
+from .predict_records import CPU as CPU, GPU as GPU, GPUProcess as GPUProcess, Memory as Memory
 from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
 from .run_memory import RunEstimate as RunEstimate, StepsEstimate as StepsEstimate
 from .snapshot import SavedSnapshot as SavedSnapshot

@@ -19,60 +19,11 @@ from .._core.files import cache_folder, read_object, write_whole
 from .._core.records import from_json
 from .._core.render import Shown
 from ..errors import AsrConfigError, InvalidArgumentError
-
-
-@dataclass(frozen=True)
-class GPUProcess:
-    """A process with memory on a GPU; ``memory_bytes`` is None where the driver does not report it."""
-
-    pid: int
-    memory_bytes: int | None
-
-
-@dataclass(frozen=True)
-class GPU:
-    """One device; a MIG slice is a device of its own. Sizes are bytes as the driver reports them."""
-
-    index: int
-    uuid: str
-    name: str
-    compute_capability: str
-    memory_total_bytes: int
-    memory_free_bytes: int | None
-    memory_used_bytes: int | None
-    processes: tuple[GPUProcess, ...]
-    mig: bool
-    bf16: bool
-    bandwidth_gb_s: float | None
-    tensor_tflops: float | None
-    fp32_tflops: float | None
-    power_watts: float | None
-    source: str
-
-
-@dataclass(frozen=True)
-class CPU:
-    """Processors; ``usable_cores`` is after affinity and the container's quota and may be a fraction."""
-
-    model: str
-    physical_cores: int
-    logical_cores: int
-    usable_cores: float
-    limit_source: str
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Host RAM in bytes, within the container's limit."""
-
-    total_bytes: int
-    available_bytes: int
-    host_total_bytes: int
-    limit_source: str
+from .predict_records import HardwareRecord
 
 
 @dataclass(frozen=True, repr=False)
-class HardwareProfile(Shown, kind="hardware"):
+class HardwareProfile(Shown, HardwareRecord, kind="hardware"):
     """One machine. ``gpus`` is empty without a GPU; ``no_gpu_reason`` is then the reason.
 
     ``order_note`` is the reason why CUDA may have selected other GPUs than those listed, ``""`` where it has not.
@@ -81,13 +32,6 @@ class HardwareProfile(Shown, kind="hardware"):
     'Tesla T4'
     """
 
-    gpus: tuple[GPU, ...]
-    no_gpu_reason: str
-    order_note: str
-    driver_version: str | None
-    cuda_version: str | None
-    cpu: CPU
-    memory: Memory
     safety_margin: float = field(default=SAFETY_MARGIN, metadata={"local": True})
 
     def __post_init__(self) -> None:

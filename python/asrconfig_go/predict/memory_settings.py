@@ -18,7 +18,8 @@ from .._core.files import cache_folder, fingerprint, read_object, write_whole
 from .._core.input_units import WORDS, RowKind
 from .._core.records import from_json, to_json
 from ..errors import AsrConfigError, InvalidArgumentError
-from .hardware import GPU, HardwareProfile
+from .hardware import HardwareProfile
+from .predict_records import GPU
 
 
 @dataclass(frozen=True)

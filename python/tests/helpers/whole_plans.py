@@ -9,7 +9,7 @@ from typing import Any
 import asrconfig_go as ac
 from asrconfig_go._core.records import Range
 from asrconfig_go.data import DatasetProfile
-from asrconfig_go.data.profile import BadFile
+from asrconfig_go.data.data_records import BadFile
 from asrconfig_go.plan import (
     Alternative,
     MemoryPart,
@@ -20,7 +20,7 @@ from asrconfig_go.plan import (
     PlannedTimes,
 )
 from asrconfig_go.predict import HardwareProfile, ModelProfile
-from asrconfig_go.predict.hardware import GPUProcess
+from asrconfig_go.predict.predict_records import GPUProcess
 
 GIB = 2**30
 PARTS = {

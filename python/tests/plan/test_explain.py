@@ -12,7 +12,7 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.data import DatasetProfile
-from asrconfig_go.data.profile import BadFile
+from asrconfig_go.data.data_records import BadFile
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.plan import Decision, Explanation
 from asrconfig_go.plan.plan_parts import MemoryPart

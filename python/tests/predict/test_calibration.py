@@ -227,7 +227,8 @@ def test_the_driver_s_count_becomes_the_context(
 ) -> None:
     import dataclasses
 
-    from asrconfig_go.predict.hardware import GPUProcess, HardwareProfile
+    from asrconfig_go.predict.hardware import HardwareProfile
+    from asrconfig_go.predict.predict_records import GPUProcess
 
     planned = HardwareProfile.detect("L4")
     for processes, context in (

@@ -457,7 +457,8 @@ def test_an_estimate_is_json(traced: MemoryModel) -> None:
 
 
 def test_a_live_gpu_s_own_memory_counts_as_available(monkeypatch: pytest.MonkeyPatch, library: FakeLibrary) -> None:
-    from asrconfig_go.predict.hardware import GPUProcess, HardwareProfile
+    from asrconfig_go.predict.hardware import HardwareProfile
+    from asrconfig_go.predict.predict_records import GPUProcess
 
     planned = HardwareProfile.detect("L4")
     processes = (GPUProcess(os.getpid(), 3 * MIB), GPUProcess(1, 5 * MIB))
