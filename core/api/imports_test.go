@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"core/compare":                {"core/estimate", "core/fault", "core/gpus", "core/parallel", "core/plan", "core/profile", "core/timing", "core/timing/kernel", "core/units"},
 	"core/runlog":                 {"core/fault"},
 	"core/forecast":               {"core/runlog", "core/units"},
-	"core/monitor":                {"core/fault", "core/profile", "core/runlog"},
+	"core/monitor":                {"core/fault", "core/forecast", "core/profile", "core/runlog"},
 	"core/diagnosis":              {"core/fault", "core/runlog", "core/units"},
 	"core/report":                 {"core/diagnosis", "core/fault", "core/runlog", "core/view"},
 	"core/api":                    {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/gpus", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator", "core/memory/device", "core/memory/peak", "core/memory/sharding", "core/memory/trace", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery", "core/report", "core/runlog", "core/timing", "core/timing/kernel", "core/compare", "core/view"},

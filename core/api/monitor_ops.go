@@ -167,6 +167,17 @@ func monitorAlerts(m *monitor.Monitor, _ monitorArgs) (alerts, error) {
 	return alerts{m.Alerts()}, nil
 }
 
+type checkArgs struct {
+	monitorArgs
+	forecast.Limits
+}
+
+// checkMonitor compares the use of memory with limits, and returns what a training is to be told
+// and asked to do since the check before.
+func checkMonitor(m *monitor.Monitor, a checkArgs) (monitor.Check, error) {
+	return m.Check(a.Limits), nil
+}
+
 type eventArgs struct {
 	monitorArgs
 	Kind string `json:"kind"`

@@ -88,6 +88,7 @@ var table = map[string]operation{
 	"monitor.run_log":     withMonitor(monitorRunLog),
 	"monitor.save":        withMonitor(saveMonitor),
 	"monitor.alerts":      withMonitor(monitorAlerts),
+	"monitor.check":       withMonitor(checkMonitor),
 	"monitor.event":       withMonitor(recordEvent),
 	"monitor.activity":    withMonitor(monitorActivity),
 	"report.compare":      withArgs(report.Compare),

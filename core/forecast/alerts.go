@@ -15,6 +15,8 @@ const (
 	maxCooldown = 7200.0
 
 	criticalSeconds, criticalSteps = 60, 10
+
+	cleared = "cleared"
 )
 
 // forecast is what a detector found. Numbers that are not known are NaN.
@@ -25,6 +27,13 @@ type forecast struct {
 	perStep, perS  float64 // bytes
 	steps, seconds float64 // left
 	text, advice   string
+}
+
+// unforeseen is a forecast of what is the case already: nothing is extrapolated.
+func unforeseen(kind string, gpu int) forecast {
+	none := math.NaN()
+	return forecast{kind: kind, gpu: gpu, since: none, sinceS: none, perStep: none, perS: none,
+		steps: none, seconds: none}
 }
 
 type key struct {
@@ -39,6 +48,10 @@ type alertTable struct {
 	cleared map[key]clearedAlert
 	last    uint64 // ID
 	changes uint64
+	// changes when unreported was asked last, and what it returned of each alert: its severity, or
+	// "cleared"
+	asked    uint64
+	reported map[uint64]string
 }
 
 // clearedAlert is when an alert ended, and for how long it is not raised again.
@@ -117,6 +130,32 @@ func (b *alertTable) dropOldest() {
 			b.open[k] = i - 1
 		}
 	}
+}
+
+// unreported returns the alerts that were raised, became critical or were cleared since the last
+// call; one that was raised and cleared in between comes as both.
+func (b *alertTable) unreported() (changed []runlog.Alert) {
+	if b.asked == b.changes {
+		return nil
+	}
+	b.asked = b.changes
+	reported := map[uint64]string{}
+	for _, a := range b.alerts {
+		before, now := b.reported[a.ID], a.Severity
+		open := a
+		open.ClearedS = nil
+		if before != now && before != cleared {
+			changed = append(changed, open)
+		}
+		if a.ClearedS != nil {
+			if now = cleared; before != cleared {
+				changed = append(changed, a)
+			}
+		}
+		reported[a.ID] = now
+	}
+	b.reported = reported
+	return changed
 }
 
 func (b *alertTable) list() []runlog.Alert { return slices.Clone(b.alerts) }

@@ -19,12 +19,13 @@ const maxGPUs = 64
 // some 200 kB for each GPU however long the run. Its methods may be called from any goroutine, with
 // any numbers: what is absent, infinite or negative counts as not known.
 type Forecaster struct {
-	lock    sync.Mutex
-	gpus    []*gpu // nil until something is told about it
-	host    host
-	alerts  alertTable
-	changes atomic.Uint64
-	atS     float64 // newest time that was told
+	lock     sync.Mutex
+	gpus     []*gpu // nil until something is told about it
+	host     host
+	alerts   alertTable
+	cleanUps cleanUps
+	changes  atomic.Uint64
+	atS      float64 // newest time that was told
 }
 
 // New makes a Forecaster for a number of GPUs, 0 to 64.

@@ -107,19 +107,20 @@ func (g *gpu) watchFull(atS float64, b *alertTable) {
 	if !(g.total > 0) || g.headrooms.n < fullLook/4 {
 		return
 	}
-	headroom := g.headrooms.min()
-	switch share := headroom / g.total; {
-	case share >= enoughHeadroom && g.headrooms.n >= fullLook:
+	switch headroom := g.headrooms.min(); {
+	case headroom/g.total >= enoughHeadroom && g.headrooms.n >= fullLook && !g.crowded:
 		b.clear(atS, runlog.AlertFull, g.index)
-	case share < lowHeadroom && !b.isOpen(runlog.AlertOthers, g.index):
-		b.raise(atS, forecast{
-			kind: runlog.AlertFull, gpu: g.index, since: math.NaN(), sinceS: math.NaN(),
-			perStep: math.NaN(), perS: math.NaN(),
-			steps: math.NaN(), seconds: math.NaN(),
-			text: fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache "+
-				"counted as free: a slightly longer batch runs out of memory",
-				units.Size(max(0, headroom)), units.Size(g.total)),
-			advice: "halve per_device_train_batch_size and double gradient_accumulation_steps",
-		})
+	case g.tight() && !b.isOpen(runlog.AlertOthers, g.index):
+		f := unforeseen(runlog.AlertFull, g.index)
+		f.text = fmt.Sprintf("At the peak of a step only %s of %s are left, PyTorch's cache "+
+			"counted as free: a slightly longer batch runs out of memory",
+			units.Size(max(0, headroom)), units.Size(g.total))
+		f.advice = "halve per_device_train_batch_size and double gradient_accumulation_steps"
+		b.raise(atS, f)
 	}
+}
+
+// tight reports whether one of the newest steps left little headroom at its peak.
+func (g *gpu) tight() bool {
+	return g.headrooms.n >= fullLook/4 && g.headrooms.min() < lowHeadroom*g.total
 }

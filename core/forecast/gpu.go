@@ -19,6 +19,7 @@ const (
 // gpu is what is known of one GPU.
 type gpu struct {
 	index        int
+	crowded      bool    // fuller than the limit of Check
 	total, free  float64 // newest; NaN when not known
 	used, others float64
 	atS          float64

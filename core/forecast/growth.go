@@ -57,8 +57,11 @@ func (g *growth) soonest(way float64) (best trend, steps float64, ok bool) {
 func (g *growth) holds(t trend, u, y float64) { g.best, g.u, g.y = t, u, y }
 
 // over reports whether a growth that was followed has stopped: nothing was detected for a while,
-// and the value is well below its line.
+// and the value is well below its line. Where none was followed, nothing holds on.
 func (g *growth) over(u, y, patience float64) bool {
+	if g.best.slope == 0 {
+		return true
+	}
 	waited := u - g.u
 	return waited >= max(patience, g.best.span/4) && y < g.y+0.25*g.best.slope*waited
 }

@@ -30,6 +30,7 @@ const (
 // host is what is known of the host.
 type host struct {
 	started          bool // a training step was told
+	crowded          bool // fuller than the limit of Check
 	n                uint64
 	total, available float64
 	used, shm        *multires
@@ -81,7 +82,8 @@ func (h *host) watchRAM(atS float64, b *alertTable) {
 		b.raise(atS, h.filling(kind, t, seconds))
 	case h.available < hostTight*h.total:
 		b.raise(atS, h.lowMemory(kind))
-	case b.isOpen(kind, -1) && h.available > hostEasy*h.total && h.ram.over(atS, used, hostRest):
+	case b.isOpen(kind, -1) && !h.crowded && h.available > hostEasy*h.total &&
+		h.ram.over(atS, used, hostRest):
 		b.clear(atS, kind, -1)
 	}
 }
@@ -184,14 +186,11 @@ func (h *host) watchSwap(atS, used float64, b *alertTable) {
 	rise := used - h.swapped.min()
 	switch low := h.available < swapTight*h.total; {
 	case low && rise > swapRise*h.total:
-		b.raise(atS, forecast{
-			kind: runlog.AlertSwap, gpu: -1, since: math.NaN(), sinceS: math.NaN(),
-			perStep: math.NaN(), perS: rise / recent,
-			steps: math.NaN(), seconds: math.NaN(),
-			text: fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available",
-				units.Size(rise), units.Size(h.available)),
-			advice: "halve dataloader_num_workers",
-		})
+		f := unforeseen(runlog.AlertSwap, -1)
+		f.perS, f.advice = rise/recent, "halve dataloader_num_workers"
+		f.text = fmt.Sprintf("The host swaps: %s more within a minute, %s of RAM are available",
+			units.Size(rise), units.Size(h.available))
+		b.raise(atS, f)
 	case !low && rise <= swapRise*h.total/2:
 		b.clear(atS, runlog.AlertSwap, -1)
 	}

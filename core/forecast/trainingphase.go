@@ -128,15 +128,11 @@ func (g *gpu) watchSpikes(atS float64, b *alertTable) {
 		if !ok || !(took > spikeShare*g.total) || available > 1.05*took {
 			b.clear(atS, k.alert, g.index)
 		} else if available < took {
-			b.raise(atS, forecast{
-				kind: k.alert, gpu: g.index, since: math.NaN(), sinceS: math.NaN(),
-				perStep: math.NaN(), perS: math.NaN(),
-				steps: math.NaN(), seconds: math.NaN(),
-				text: fmt.Sprintf(
-					"The last %s took %s of GPU memory, and %s are left now: the next one runs "+
-						"out of memory", k.name, units.Size(took), units.Size(max(0, available))),
-				advice: k.advice,
-			})
+			f := unforeseen(k.alert, g.index)
+			f.text = fmt.Sprintf("The last %s took %s of GPU memory, and %s are left now: the next "+
+				"one runs out of memory", k.name, units.Size(took), units.Size(max(0, available)))
+			f.advice = k.advice
+			b.raise(atS, f)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
+	"github.com/asrconfig/asrconfig-go/core/forecast"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
@@ -53,12 +54,13 @@ type HostWatcher interface {
 	Activity() (runlog.HostReading, []runlog.Event)
 }
 
-// Forecaster hears of everything and raises alerts. *forecast.Watch is one.
+// Forecaster hears of everything and raises alerts. *forecast.Forecaster is one.
 type Forecaster interface {
 	Second(s runlog.Second)
 	Step(s runlog.Step)
 	Alerts() []runlog.Alert
 	Changes() uint64
+	Check(atS, settleS float64, uses []forecast.Use, l forecast.Limits) forecast.Decision
 }
 
 // Config is what a monitor reads and how often. GPU, Watcher and Forecast may be nil.

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/forecast"
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
@@ -67,6 +68,9 @@ func (w *working) Second(s runlog.Second) { w.seconds = append(w.seconds, s) }
 func (w *working) Step(s runlog.Step)     { w.steps = append(w.steps, s) }
 func (w *working) Alerts() []runlog.Alert { return w.raised }
 func (w *working) Changes() uint64        { return uint64(len(w.raised)) }
+func (w *working) Check(float64, float64, []forecast.Use, forecast.Limits) forecast.Decision {
+	return forecast.Decision{}
+}
 
 // played returns a monitor without goroutines: the test takes its samples.
 func played(t *testing.T, w *working, forecast Forecaster) (*Monitor, *handClock) {

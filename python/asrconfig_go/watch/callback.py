@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
 from .._core.checks import check_keywords
-from .._core.modules import IN_32_BIT, half_weights, half_words
-from .._core.transformers_features import CHECKED_KEY
-from .alerts import BestEffort, attach_hint, guard_among, say, say_unplanned, without_guard
+from .._core.transformers_features import CHECKED_KEY, GUARD_KEY
+from .alerts import BestEffort, say
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .memory_summary import MemorySummary, RankFiles, RankPeaks, summarised
 from .step_times import StepTimes
@@ -55,8 +54,9 @@ _NEVER, _ELSEWHERE = "no training has begun", "another process of this node watc
 class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     """Watches GPU memory while training runs, host memory where there is no GPU. See docs/watching.md.
 
-    - At ``warn_at`` of the fullest GPU a warning is logged, once per crossing: again only after the share fell
-      ``hysteresis`` below. All are shares of 0 to 1, and what PyTorch's cache holds unused counts as free.
+    - At ``warn_at`` of a GPU's memory a warning is logged, once per crossing: again only after the share fell
+      ``hysteresis`` below, and not within two minutes. All are shares of 0 to 1, and what PyTorch's cache holds unused
+      counts as free.
     - At ``clean_at`` garbage is collected and PyTorch's cache is given back to the driver, at most once in
       ``cooldown_s`` seconds, and half as often after each time that it did not help.
     - What the monitor forecasts is logged as a warning with what to do about it.
@@ -129,7 +129,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if watch is None:
             return summarised(nothing, 0, 0, self._problem, self._ranks)
         shot = nothing if watch.problem else watch.monitor.read()
-        return summarised(shot, watch.warnings, watch.clean_ups.count, watch.problem, self._ranks)
+        return summarised(shot, watch.checked.warnings, watch.checked.clean_ups, watch.problem, self._ranks)
 
     def stop(self) -> None:
         """End the sampling, leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
@@ -162,10 +162,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._switches.set()
         if model is not None and state.is_world_process_zero:
             self.times.begin(args, model)
-            if not getattr(handler, CHECKED_KEY, False) and self.planned is not None:
-                say_unplanned(self.planned, args, model)
-            if guard_among(handler) is None:
-                self._name_missing_guard(args, model)
+            self._warn(args, model, handler)
         self._ranks, self._warned_metrics = (), set()
         folder = Path(getattr(args, "output_dir", None) or ".") / ".asrconfig"
         processes = getattr(args, "process_index", 0), getattr(args, "world_size", 1)
@@ -202,13 +199,16 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
         """Mark the end of an evaluation, and name metrics that are not finite where no guard does."""
         from ..guard.evaluated_clips import not_finite
+        from .start_warnings import attach_hint
 
         if self._watch is not None:
             self._watch.evaluated(state.global_step)
         if not state.is_world_process_zero:
             return
         new = {name: value for name, value in (metrics or {}).items() if name not in self._warned_metrics}
-        if (text := not_finite(new, args, state.global_step)) and not guard_among(handler_of(sys._getframe(1), self)):
+        if (text := not_finite(new, args, state.global_step)) and not hasattr(
+            handler_of(sys._getframe(1), self), GUARD_KEY
+        ):
             self._warned_metrics.update(new)
             say(f"{text}; with a guard the clips are named → {attach_hint(self.managed)}")
 
@@ -249,8 +249,10 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         else:
             self._watch = Watch(monitor, self.options)
 
-    def _name_missing_guard(self, args: Any, model: Any) -> None:
-        if stored := half_weights(model):
-            say(f"{half_words(model, stored)} → {IN_32_BIT}")
-        if lost := without_guard(args, model, self._config):
-            say(f"no guard is attached: {'; '.join(lost)} → {attach_hint(self.managed)}")
+    def _warn(self, args: Any, model: Any, handler: Any) -> None:
+        from .start_warnings import say_missing_guard, say_unplanned
+
+        if not getattr(handler, CHECKED_KEY, False) and self.planned is not None:
+            say_unplanned(self.planned, args, model)
+        if getattr(handler, GUARD_KEY, None) is None:
+            say_missing_guard(args, model, self._config, self.managed)

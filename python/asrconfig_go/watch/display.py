@@ -14,10 +14,9 @@ from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from .._core.render import GIB, html
 from .._core.transformers_features import override
-from .memory_summary import PeakUse
 
 if TYPE_CHECKING:
-    from .memory_monitor import MemoryHistory, MemoryMonitor, MemorySnapshot
+    from .memory_monitor import MemoryHistory, MemoryMonitor, MemorySnapshot, MemoryUse
     from .run_log import Activity, Alert
 
 
@@ -34,7 +33,6 @@ class PanelState:
     left_s: float | None
     waited: float | None
     model_flops_utilization: float | None
-    fullest: PeakUse | None
     shot: MemorySnapshot
     activity: Activity
     history: MemoryHistory
@@ -85,12 +83,12 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def one_line(fullest: PeakUse | None, waited: float | None, useful: float | None) -> str:
+def one_line(fullest: MemoryUse | None, waited: float | None, useful: float | None) -> str:
     """``gpu 12.3/15.0 GiB 82 % · wait 3 % · MFU 38 %``, as far as it is known; unused cache counts as free."""
     parts = []
     if fullest is not None:
-        name = "ram" if fullest.place < 0 else "gpu" if fullest.place == 0 else f"gpu{fullest.place}"
-        used, total = (fullest.total - fullest.left) / GIB, fullest.total / GIB
+        name = "ram" if fullest.gpu < 0 else "gpu" if fullest.gpu == 0 else f"gpu{fullest.gpu}"
+        used, total = (fullest.total_bytes - fullest.headroom_bytes) / GIB, fullest.total_bytes / GIB
         parts.append(f"{name} {used:.1f}/{total:.1f} GiB {fullest.share:.0%}".replace("%", " %"))
     if waited is not None:
         parts.append(f"wait {100 * waited:.0f} %")

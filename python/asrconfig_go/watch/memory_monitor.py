@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,6 +90,43 @@ class MemoryHistory:
     host_total_bytes: int
     host_used_bytes: tuple[int | None, ...]
     gpus: tuple[GPUHistory, ...]
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """How full a memory is; ``gpu`` is -1 for the host. What PyTorch's cache holds unused is headroom."""
+
+    gpu: int
+    headroom_bytes: float
+    total_bytes: float
+
+    @property
+    def share(self) -> float:
+        """Used share, 0 to 1."""
+        return 1.0 - self.headroom_bytes / self.total_bytes
+
+
+@dataclass(frozen=True)
+class MonitorMessage:
+    """What a training is told; ``severity`` is "critical", "warn" or "info"."""
+
+    severity: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MemoryCheck:
+    """What follows from how full memory is; ``fullest`` is None where nothing could be read.
+
+    ``clean_up``: garbage is to be collected and PyTorch's cache returned to the driver now. ``messages`` are those
+    since the check before, ``warnings`` and ``clean_ups`` are counted since the monitor's start.
+    """
+
+    fullest: MemoryUse | None
+    clean_up: bool
+    messages: tuple[MonitorMessage, ...]
+    warnings: int
+    clean_ups: int
 
 
 class MemoryMonitor:
@@ -239,6 +276,13 @@ class MemoryMonitor:
     def alerts(self) -> tuple[Alert, ...]:
         """All warnings so far, oldest first; also after the stop."""
         return tuple(from_json(Alert, alert) for alert in self._ask("monitor.alerts")["alerts"])
+
+    def check(self, limits: Mapping[str, float] | None = None) -> MemoryCheck:
+        """What is new since the check before, by ``limits`` named as ``AdaptiveMemoryCallback``'s options.
+
+        Without them only forecasts are looked at. The library decides what to warn of, how often, and when to clean up.
+        """
+        return from_json(MemoryCheck, self._ask("monitor.check", **(limits or {})))
 
     def activity(self) -> Activity:
         """What the host and the GPUs did last, read about once a second."""

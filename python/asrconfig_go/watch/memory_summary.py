@@ -1,4 +1,4 @@
-"""The memory of a training: thresholds, clean-ups, peaks of all processes, the summary.
+"""The memory of a training: peaks of all processes, and the summary.
 
 No process waits for another by a collective: where one has failed, that would hang. Each process removes its own file
 when training begins, and writes it when training ends well; the first one then looks for the others', for some seconds
@@ -7,17 +7,15 @@ at most. A step that all have made lies in between, so that what it finds is of 
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._core.files import read_object, write_whole
-from .._core.out_of_memory import free_memory
 from .._core.output import LINES, first_of, listed
 from .._core.records import from_file
 from .._core.render import GIB
@@ -145,7 +143,7 @@ class MemorySummary:
         if self.problem:
             return f"memory was not watched: {self.problem}"
         pairs = [(f"GPU {i}", *pair) for i, pair in enumerate(zip(self.gpu_peaks, self.gpu_totals, strict=True))]
-        peaks = [used_of(*pair) for pair in [*pairs, ("host", self.host_peak, self.host_total)]]
+        peaks = [_used_of(*pair) for pair in [*pairs, ("host", self.host_peak, self.host_total)]]
         counts = f"{self.warnings} warnings, {self.clean_ups} clean-ups, {self.errors} failed of {self.samples} samples"
         return "; ".join([f"peak memory: {listed(peaks, shown=LINES)}", counts, *first_of(self.ranks)])
 
@@ -160,145 +158,8 @@ def summarised(
     )  # fmt: skip
 
 
-def used_of(name: str, used: int | None, total: int | None) -> str:
+def _used_of(name: str, used: int | None, total: int | None) -> str:
     """``GPU 0 9.0 of 10.0 GiB (90%)``."""
     if used is None or not total:
         return f"{name} unknown"
     return f"{name} {used / GIB:.1f} of {total / GIB:.1f} GiB ({used / total:.0%})"
-
-
-_TOTALS_EVERY_S = 1.0
-
-
-class Crossing:
-    """True once when a share reaches ``threshold``, and again only after it fell ``hysteresis`` below it."""
-
-    __slots__ = ("armed", "rearm_below", "threshold")
-
-    def __init__(self, threshold: float, hysteresis: float) -> None:
-        self.threshold, self.rearm_below, self.armed = threshold, threshold - hysteresis, True
-
-    def reached(self, share: float) -> bool:
-        """Whether this is the crossing."""
-        if self.armed:
-            if share >= self.threshold:
-                self.armed = False
-                return True
-        elif share < self.rearm_below:
-            self.armed = True
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class PeakUse:
-    """The fullest memory: a GPU's index (-1: the host), its free bytes, and all its bytes."""
-
-    place: int
-    left: int
-    total: int
-
-    @property
-    def share(self) -> float:
-        """Used share, 0 to 1."""
-        return 1.0 - self.left / self.total
-
-    def __str__(self) -> str:
-        name = "host" if self.place < 0 else f"GPU {self.place}"
-        return used_of(name, self.total - self.left, self.total)
-
-
-class MemoryUse:
-    """The used share of the fullest GPU, or of the host's memory where no GPU answers.
-
-    Memory that PyTorch caches without using it counts as free. PyTorch's counters are those of this process: where any
-    GPU has them, only such GPUs count, as another process's cache cannot be told apart from used memory.
-    """
-
-    def __init__(self, monitor: MemoryMonitor, clock: Callable[[], float] = time.monotonic) -> None:
-        self._monitor, self._clock = monitor, clock
-        self._watched: tuple[tuple[int, int], ...] = ()  # place, bytes in all
-        self._again = 0.0
-
-    def share(self) -> float | None:
-        """The share in use; None where nothing is known."""
-        if self._clock() >= self._again:
-            self._find()
-        room = self._monitor.headroom() if self._watched else ()
-        shares = [1.0 - left / total for place, total in self._watched if (left := room[place]) is not None]
-        return max(shares) if shares else self._monitor.host_fraction()
-
-    def fullest(self) -> PeakUse | None:
-        """What ``share`` is the share of."""
-        room = self._monitor.headroom()
-        gpus = [(place, room[place], total) for place, total in self._watched]
-        answering = [PeakUse(place, headroom, total) for place, headroom, total in gpus if headroom is not None]
-        if answering:
-            return max(answering, key=lambda use: use.share)
-        shot = self._monitor.read()
-        if shot.host_used is None or not shot.host_total:
-            return None
-        return PeakUse(-1, shot.host_total - shot.host_used, shot.host_total)
-
-    def _find(self) -> None:
-        """Which GPUs count; a GPU may answer late, and PyTorch begin to use it."""
-        self._again = self._clock() + _TOTALS_EVERY_S
-        gpus = [(place, gpu) for place, gpu in enumerate(self._monitor.read().gpus) if gpu.total]
-        own = [(place, gpu) for place, gpu in gpus if gpu.allocated is not None]
-        self._watched = tuple((place, gpu.total) for place, gpu in own or gpus if gpu.total)
-
-
-_HELPED = 0.01  # of the memory, that must have come back
-_LONGEST_S = 3600.0
-
-
-class CleanUps:
-    """At most one clean-up in ``cooldown_s`` seconds; twice as long after each that did not help, up to an hour.
-
-    What came back is only seen some samples of the monitor later, ``settle_s`` seconds.
-    """
-
-    def __init__(self, cooldown_s: float, settle_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._shortest, self._settle, self._clock = cooldown_s, settle_s, clock
-        self._cooldown = cooldown_s
-        self._at: float | None = None
-        self._before: PeakUse | None = None
-        self.count = 0
-
-    @property
-    def due(self) -> bool:
-        """Whether the last one is long enough ago and was checked."""
-        return self._before is None and (self._at is None or self._clock() - self._at >= self._cooldown)
-
-    @property
-    def to_be_checked(self) -> bool:
-        """Whether one has been done whose effect shows by now."""
-        return self._before is not None and self._at is not None and self._clock() - self._at >= self._settle
-
-    def run(self, before: PeakUse) -> None:
-        """Clean up; ``before`` is how full memory is."""
-        give_back_memory()
-        self._before, self._at = before, self._clock()
-        self.count += 1
-
-    def check(self, after: PeakUse | None) -> str:
-        """Describe what the last one gained."""
-        before, self._before = self._before, None
-        if before is None or after is None or after.place != before.place:
-            return "the gain of the clean-up is unknown"
-        back = after.left - before.left
-        if back >= _HELPED * before.total:
-            self._cooldown = self._shortest
-            return f"the clean-up brought {back / GIB:.1f} GiB back: {after}"
-        self._cooldown = min(max(_LONGEST_S, self._shortest), 2 * self._cooldown)
-        return (
-            f"the clean-up did not help, this memory is in use: {after}; the next one comes in {self._cooldown:.0f} s "
-            "at the earliest. Smaller micro-batches or gradient checkpointing would help"
-        )
-
-
-def give_back_memory() -> None:
-    """Collect garbage, and return the GPU's cached memory to the driver."""
-    if "torch" in sys.modules:  # where it was never imported, it holds nothing
-        free_memory()
-    else:
-        gc.collect()

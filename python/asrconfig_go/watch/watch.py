@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,9 +13,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from .._core.checks import StepKind, checked
 from .._core.defaults import INTERVAL_MS
+from .._core.out_of_memory import free_memory
+from .._core.transformers_features import GUARD_KEY
 from ..errors import InvalidArgumentError
-from .alerts import AlertReporter, BestEffort, NextBatch, attach_hint, by_memory, by_table, guard_among, say
-from .batch_shapes import BatchShapes, BeforeBatch, LoaderWait, follow_loader, useful_work
+from .alerts import BestEffort, say, say_messages
+from .batch_shapes import BatchShapes, LoaderWait, follow_loader, useful_work
 from .display import (
     Panel,
     PanelState,
@@ -25,7 +29,7 @@ from .display import (
     one_line,
     scalars,
 )
-from .memory_summary import CleanUps, Crossing, MemoryUse
+from .memory_monitor import MemoryCheck
 from .run_log import Activity
 
 if TYPE_CHECKING:
@@ -74,7 +78,14 @@ class WatchOptions:
         if self.cooldown_s < 0:
             raise InvalidArgumentError(f"cooldown_s = {self.cooldown_s} is negative", "pass seconds; the default is 60")
         if self.memory is not None:
+            from .next_batch import by_memory
+
             by_memory(self.memory)
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those of ``MemoryMonitor.check``."""
+        return {name: getattr(self, name) for name in ("warn_at", "hysteresis", "clean_at", "cooldown_s")}
 
 
 _EVERY_S = 1.0
@@ -109,11 +120,9 @@ class Watch:
         self.panel: Panel | None = None
         self.met: Sequence[Any] = ()
         self.problem = ""
-        self.warnings = 0
-        self.clean_ups = CleanUps(options.cooldown_s, max(0.25, 3 * options.interval_ms / 1000), clock)
-        self._clean_at, self._interval_s, self._looking = options.clean_at, options.interval_ms / 1000, clock()
-        self._warn = Crossing(options.warn_at, options.hysteresis)
-        self._fullness, self._alerts = MemoryUse(monitor, clock), AlertReporter(monitor)
+        self.checked = MemoryCheck(None, False, (), 0, 0)
+        """The newest check."""
+        self._limits, self._interval_s, self._looking = options.limits, options.interval_ms / 1000, clock()
         self._saving, self._showing = BestEffort("the run log is not written"), BestEffort("memory is not shown")
         self._scaling = BestEffort("memory is not logged")
         self._wait: LoaderWait | None = None
@@ -240,38 +249,25 @@ class Watch:
     def _look(self, number: int, steps: int) -> None:
         now = self._clock()
         self._looking = now + self._interval_s
-        self._tell(self._thresholds)
-        self._tell(self._alerts.say)
+        self._tell(self._check)
         if now >= self._next:
             self._next = now + _EVERY_S
             self._showing(self._show, number, steps, now)
             if self.file is not None and self.file.due:
                 self.write()
 
-    def _thresholds(self) -> None:
-        share = self._fullness.share()
-        if share is None:
-            return
-        if self.clean_ups.to_be_checked:
-            text = f"memory: {self.clean_ups.check(self._fullness.fullest())}"
-            say(text)
-            self.monitor.event("clean_up", text)
-        if self._warn.reached(share):
-            self.warnings += 1
-            say(f"memory: {self._fullness.fullest()} is over {self._warn.threshold:.0%}")
-        if share >= self._clean_at and self.clean_ups.due and (before := self._fullness.fullest()) is not None:
-            text = f"memory: {before} is over {self._clean_at:.0%}: unused cached memory is freed"
-            say(text)
-            self.clean_ups.run(before)
-            self.monitor.event("clean_up", text, before.place)
+    def _check(self) -> None:
+        self.checked = self.monitor.check(self._limits)
+        say_messages(self.checked)
+        if self.checked.clean_up:
+            give_back_memory()
 
     def _show(self, number: int, steps: int, now: float, stopped: bool = False) -> None:
         if self.postfix is None and self.panel is None:
             return
-        fullest = self._fullness.fullest()
         waited, useful = self._shown.waited(), self._shown.useful()
         if self.postfix is not None:
-            self.postfix.show(one_line(fullest, waited, useful))
+            self.postfix.show(one_line(self.checked.fullest, waited, useful))
         if self.panel is not None:
             done = number - self._first
             going_on = not stopped and done > 0 and steps > number
@@ -279,7 +275,7 @@ class Watch:
             monitor = self.monitor
             self.panel.show(
                 PanelState(
-                    number, steps, remaining, waited, useful, fullest, monitor.read(), monitor.activity(),
+                    number, steps, remaining, waited, useful, monitor.read(), monitor.activity(),
                     monitor.history(self.panel.points), monitor.alerts(), stopped,
                 )
             )  # fmt: skip
@@ -301,7 +297,7 @@ class WatchSetup:
         model: Any,
     ) -> None:  # fmt: skip
         """Attach everything for a training that begins."""
-        guard = guard_among(handler)
+        guard = getattr(handler, GUARD_KEY, None)
         watch.met = guard.events if guard is not None else ()
         wait, leave = follow_loader(handler)
         self._undo.append(leave)
@@ -309,7 +305,11 @@ class WatchSetup:
             watch.follow(wait)
             self._undo += leave_out_of_print(handler)
         if _can_be_hooked(args, model):
-            check = None if guard is not None else _next_batch(watch, options, config, managed)
+            check = None
+            if guard is None and (options.memory is not None or config is not None):
+                from .next_batch import next_batch_check
+
+                check = next_batch_check(options.memory, config, managed, watch.tell)
             inputs = BatchShapes(model, check, useful_work(config, getattr(args, "device", None)))
             watch.see(inputs)
             self._undo.append(inputs.leave)
@@ -329,19 +329,9 @@ def _can_be_hooked(args: Any, model: Any) -> bool:
     return hasattr(model, "register_forward_pre_hook") and not compiled and getattr(args, "n_gpu", 1) < 2
 
 
-def _next_batch(watch: Watch, options: WatchOptions, config: Any, managed: bool) -> BeforeBatch | None:
-    buckets = getattr(config, "length_buckets", ())
-    table = [(bucket.up_to_s, bucket.micro_batch) for bucket in buckets if bucket.micro_batch is not None]
-    if options.memory is None and not table:
-        return None
-    predict = by_table(table) if options.memory is None else by_memory(options.memory)
-
-    advice = f"use smaller batches, leave out the longest clips, or let the guard split them, {attach_hint(managed)}"
-
-    def tell(words: str) -> None:
-        words = f"{words} → {advice}"
-        say(f"memory: {words}")
-        watch.tell("next_batch", words)
-
-    careful, ask = BestEffort("batches are not checked before they run"), NextBatch(predict, tell)
-    return lambda clips, seconds: careful(ask, clips, seconds)
+def give_back_memory() -> None:
+    """Collect garbage, and return the GPU's cached memory to the driver."""
+    if "torch" in sys.modules:  # where it was never imported, it holds nothing
+        free_memory()
+    else:
+        gc.collect()

@@ -31,6 +31,7 @@ RECORDS = {
     "predict.model_profile.ModelProfile": "profile.Model",
     "predict.estimate.MemoryEstimate": "peak.Estimate",
     "predict.run_memory.RunEstimate": "memory.RunEstimate",
+    "watch.memory_monitor.MemoryCheck": "monitor.Check",
     "watch.memory_monitor.MemoryHistory": "monitor.History",
     "watch.run_log.Alert": "runlog.Alert",
     "watch.run_log.RunLog": "runlog.Log",

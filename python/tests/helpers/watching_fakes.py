@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from asrconfig_go._core.records import json_fields
-from asrconfig_go.watch.memory_monitor import GPUHistory, GPUMemory, MemoryHistory, MemorySnapshot
+from asrconfig_go.watch.memory_monitor import (
+    GPUHistory,
+    GPUMemory,
+    MemoryCheck,
+    MemoryHistory,
+    MemorySnapshot,
+    MemoryUse,
+    MonitorMessage,
+)
 from asrconfig_go.watch.run_log import Activity, Alert, GPUActivity
 
 GIB = 1 << 30
@@ -47,7 +55,8 @@ def activity(*gpus: Mapping[str, float | None], **host: float | None) -> Activit
 class FakeMonitor:
     """Gives the GPUs of ``shots``, one after the other at each step, the last one for ever; a host of 100 GiB.
 
-    What it is told is kept in ``steps`` and ``events``. ``fail`` is raised by ``headroom`` when it is an exception.
+    What it is told is kept in ``steps`` and ``events``, the limits it was asked about in ``limits``. ``messages`` are
+    those of the next check, and ``clean_up`` is its answer. ``fail`` is raised by ``check`` when it is an exception.
     """
 
     def __init__(self, shots: Any = ((),), host: float = 25.0) -> None:
@@ -57,6 +66,9 @@ class FakeMonitor:
         self.events: list[tuple[str, str]] = []
         self.saved: list[Path] = []
         self.warned: list[Any] = []
+        self.messages: list[MonitorMessage] = []
+        self.limits: list[Any] = []
+        self.clean_up = False
         self.alert_changes = 0
         self.now = activity()
         self.fail: Exception | None = None
@@ -71,13 +83,13 @@ class FakeMonitor:
     def event(self, kind: str, text: str, gpu: int = -1) -> None:
         self.events.append((kind, text))
 
-    def headroom(self) -> tuple[int | None, ...]:
+    def check(self, limits: Mapping[str, float] | None = None) -> MemoryCheck:
         if self.fail is not None:
             raise self.fail
-        return tuple(each.headroom for each in self.gpus)
-
-    def host_fraction(self) -> float | None:
-        return self.host / 100
+        self.limits.append(limits)
+        messages, self.messages = tuple(self.messages), []
+        fullest = next((MemoryUse(0, g.headroom, g.total) for g in self.gpus if g.headroom and g.total), None)
+        return MemoryCheck(fullest, self.clean_up, messages, self.alert_changes, int(self.clean_up))
 
     def read(self) -> MemorySnapshot:
         return MemorySnapshot(1.0, 7, 1, 100 * GIB, int(self.host * GIB), int(self.host * GIB), self.gpus)
@@ -101,8 +113,9 @@ class FakeMonitor:
         )
 
     def warn(self, *alerts: Any) -> None:
-        """Let these be all warnings."""
+        """Let these be all warnings; the next check tells of them."""
         self.warned, self.alert_changes = list(alerts), self.alert_changes + 1
+        self.messages = [MonitorMessage(alert.severity, alert.text) for alert in alerts]
 
     def alerts(self) -> tuple[Any, ...]:
         return tuple(self.warned)

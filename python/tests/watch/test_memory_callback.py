@@ -17,15 +17,10 @@ torch = pytest.importorskip("torch")
 
 from transformers.trainer_callback import TrainerCallback, TrainerState
 
-from asrconfig_go.watch import (
-    alerts,
-    callback as callback_module,
-    memory_summary,
-    watch,
-)
+from asrconfig_go.watch import alerts, callback as callback_module, watch
 from asrconfig_go.watch.callback import AdaptiveMemoryCallback
 from tiny_training import tiny_trainer
-from watching_fakes import GIB, FakeMonitor, activity, gpu, makes
+from watching_fakes import GIB, FakeMonitor, activity, alert, gpu, makes
 
 
 def state(step: int = 0, *, local: bool = True, world: bool = True) -> TrainerState:
@@ -38,7 +33,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     logged: list[str] = []
     for module in (watch, callback_module, alerts):
         monkeypatch.setattr(module, "say", lambda message, level=0: logged.append(message))
-    monkeypatch.setattr(memory_summary, "give_back_memory", lambda: logged.append("clean"))
+    monkeypatch.setattr(watch, "give_back_memory", lambda: logged.append("clean"))
     return logged
 
 
@@ -52,51 +47,36 @@ def steps(monitor: FakeMonitor, number: int, **options: Any) -> AdaptiveMemoryCa
     return callback
 
 
-def kinds(logged: list[str]) -> list[str]:
-    words = {"clean": "clean", "over 90%": "warn", "over 95%": "announce"}
-    return [next(kind for text, kind in words.items() if text in message) for message in logged]
-
-
-def test_warnings_come_once_per_crossing_with_hysteresis(logged: list[str]) -> None:
-    used = [5, 8.9, 9.0, 9.3, 8.6, 9.1, 9.4, 8.4, 9.3]
-    callback = steps(FakeMonitor([gpu(x) for x in used]), len(used))
-    assert logged == [
-        "memory: GPU 0 9.0 of 10.0 GiB (90%) is over 90%",
-        "memory: GPU 0 9.3 of 10.0 GiB (93%) is over 90%",
-    ]
+def test_what_the_monitor_decides_is_done(logged: list[str]) -> None:
+    monitor = FakeMonitor([gpu(9.6)])
+    monitor.warn(alert(1, "GPU 0 is over 90%"))
+    monitor.clean_up = True
+    callback = steps(monitor, 2, warn_at=0.8)
+    assert logged == ["GPU 0 is over 90%", "clean", "clean"]
+    assert monitor.limits[0] == {"warn_at": 0.8, "hysteresis": 0.05, "clean_at": 0.95, "cooldown_s": 60.0}
     summary = callback.summary()
-    assert (summary.warnings, summary.clean_ups, summary.samples, summary.errors) == (2, 0, 7, 1)
-    assert "2 warnings, 0 clean-ups, 1 failed of 7 samples" in str(summary)
+    assert (summary.warnings, summary.clean_ups, summary.samples, summary.errors) == (1, 1, 7, 1)
+    assert "1 warnings, 1 clean-ups, 1 failed of 7 samples" in str(summary)
 
 
-def test_a_full_cache_is_no_alarm_and_hides_none(logged: list[str]) -> None:
-    cached = gpu(9.9, allocated=4.0, reserved=9.5)
-    steps(FakeMonitor([cached] * 3), 3)
-    assert logged == []
-    steps(FakeMonitor([gpu(9.9, allocated=9.2, reserved=9.5)] * 3), 3)
-    assert kinds(logged) == ["warn", "announce", "clean"]
-
-
-def test_of_a_card_of_another_process_the_cache_is_not_known(logged: list[str]) -> None:
-    steps(FakeMonitor([(gpu(5, allocated=3.0, reserved=4.0), gpu(9.9))] * 3), 3)
-    assert logged == [], "the training does not use the second"
-    steps(FakeMonitor([(gpu(5), gpu(9.9))] * 3), 3)
-    assert "GPU 1 9.9 of 10.0 GiB" in logged[0], "nobody knows which one it uses"
-
-
-def test_the_host_is_watched_where_there_is_no_gpu(logged: list[str]) -> None:
-    steps(FakeMonitor(host=96.0), 3)
-    assert kinds(logged) == ["warn", "announce", "clean"]
-    assert "host 96.0 of 100.0 GiB" in logged[0]
+def test_a_real_monitor_takes_the_limits(logged: list[str]) -> None:
+    callback = AdaptiveMemoryCallback(warn_at=1e-6, clean_at=1e-5, hysteresis=0.0)
+    with callback:
+        callback.on_train_begin(None, state(), None)
+        callback.on_step_end(None, state(1), None)
+        summary = callback.summary()
+    assert (summary.warnings, summary.clean_ups) == (1, 1), logged
+    assert "is over 0%" in logged[0] and "unused cached memory is freed" in logged[1] and logged[2] == "clean"
 
 
 def test_predictions_are_watched_too_and_told_apart(logged: list[str]) -> None:
     monitor = FakeMonitor([gpu(5), gpu(9.1)])
     callback = steps(monitor, 1)
+    monitor.warn(alert(1, "memory is full"))
     callback.on_prediction_step(None, state(1), None)
     callback.on_evaluate(None, state(1), None)
     callback.on_save(None, state(1), None)
-    assert kinds(logged) == ["warn"]
+    assert logged == ["memory is full"]
     assert monitor.steps == [
         {"number": 1, "kind": "train"},
         {"number": None, "kind": "evaluation"},
@@ -136,11 +116,12 @@ def test_a_failing_monitor_never_stops_the_training(logged: list[str]) -> None:
 
 def test_a_second_begin_goes_on_with_the_same_monitor(logged: list[str]) -> None:
     first, second = FakeMonitor([gpu(9.1), gpu(9.1), gpu(5)]), FakeMonitor([gpu(5)])
+    first.warn(alert(1, "memory is full"))
     callback = AdaptiveMemoryCallback(monitor=makes(first, second))
     for i in range(2):
         callback.on_train_begin(None, state(i), None)
         callback.on_step_end(None, state(i + 1), None)
-    assert (len(first.steps), kinds(logged)) == (2, ["warn"])
+    assert (len(first.steps), logged) == (2, ["memory is full"])
     callback.on_train_end(None, state(2), None)
     callback.stop()
     callback.stop()
@@ -221,7 +202,7 @@ def test_cleaning_up_collects_cycles_and_empties_the_cache(monkeypatch: pytest.M
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("empty"))
-    steps(FakeMonitor([gpu(9.6)]), 1)
+    watch.give_back_memory()
     assert done == ["collect", "empty"]
 
 

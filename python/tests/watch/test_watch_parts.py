@@ -1,10 +1,9 @@
-"""The parts of the watching: clean-ups, news, the loader's share, lengths, the next batch, files, the panel."""
+"""The parts of the watching: messages, the loader's share, lengths, the next batch, files, the panel."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,13 +17,7 @@ torch = pytest.importorskip("torch")
 
 from asrconfig_go._core.render import html
 from asrconfig_go.watch import AlertReporter, memory_summary
-from asrconfig_go.watch.alerts import (
-    BestEffort,
-    Excess,
-    NextBatch,
-    by_memory,
-    by_table,
-)
+from asrconfig_go.watch.alerts import BestEffort
 from asrconfig_go.watch.batch_shapes import (
     BatchShapes,
     LoaderWait,
@@ -37,14 +30,9 @@ from asrconfig_go.watch.display import (
     TimeShare,
     one_line,
 )
-from asrconfig_go.watch.memory_monitor import GPUHistory, MemoryHistory
-from asrconfig_go.watch.memory_summary import (
-    CleanUps,
-    MemoryUse,
-    PeakUse,
-    RankFiles,
-    RankPeaks,
-)
+from asrconfig_go.watch.memory_monitor import GPUHistory, MemoryHistory, MemoryUse, MonitorMessage
+from asrconfig_go.watch.memory_summary import RankFiles, RankPeaks
+from asrconfig_go.watch.next_batch import Excess, NextBatch, by_memory, by_table
 from asrconfig_go.watch.watch import (
     Watch,
     WatchOptions,
@@ -54,103 +42,18 @@ from speech_models import wav2vec2
 from watching_fakes import GIB, Clock, FakeMonitor, activity, alert, gpu
 
 
-def fullest(used: float, place: int = 0) -> PeakUse:
-    return PeakUse(place, int((10 - used) * GIB), 10 * GIB)
-
-
-# Clean-ups.
-
-
-@pytest.fixture
-def cleaned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    done: list[str] = []
-    monkeypatch.setattr("asrconfig_go.watch.memory_summary.give_back_memory", lambda: done.append("clean"))
-    return done
-
-
-def test_a_clean_up_that_helped_is_followed_after_the_cooldown(cleaned: list[str]) -> None:
-    clock = Clock()
-    clean_ups = CleanUps(60.0, 0.3, clock)
-    assert clean_ups.due and not clean_ups.to_be_checked
-    clean_ups.run(fullest(9.6))
-    assert not clean_ups.due and not clean_ups.to_be_checked, "the monitor has not seen what came back"
-    clock.now += 0.5
-    assert clean_ups.to_be_checked
-    assert clean_ups.check(fullest(8.1)) == "the clean-up brought 1.5 GiB back: GPU 0 8.1 of 10.0 GiB (81%)"
-    assert not clean_ups.to_be_checked and not clean_ups.due
-    clock.now += 59.5
-    assert clean_ups.due
-    assert cleaned == ["clean"] and clean_ups.count == 1
-
-
-def test_clean_ups_that_do_not_help_become_rare(cleaned: list[str]) -> None:
-    clock = Clock()
-    clean_ups = CleanUps(60.0, 0.3, clock)
-    waits = []
-    for _ in range(8):
-        clean_ups.run(fullest(9.6))
-        clock.now += 1
-        assert "did not help" in clean_ups.check(fullest(9.58))
-        since = clock.now
-        while not clean_ups.due:
-            clock.now += 1
-        waits.append(clock.now - since + 1)
-    assert waits == [120, 240, 480, 960, 1920, 3600, 3600, 3600]
-    clean_ups.run(fullest(9.6))
-    clock.now += 1
-    clean_ups.check(fullest(5))
-    clock.now += 59
-    assert clean_ups.due, "one that helps begins again"
-
-
-def test_what_counts_is_looked_up_once_a_second() -> None:
-    clock = Clock()
-    monitor = FakeMonitor([(gpu(9.9),), (gpu(9.9, allocated=2.0, reserved=9.0),)])
-    fullness = MemoryUse(monitor, clock)  # type: ignore[arg-type]
-    assert fullness.share() == pytest.approx(0.99)
-    monitor.step(1)
-    monitor.step(2)
-    assert fullness.share() == pytest.approx(0.29)
-    assert str(fullness.fullest()) == "GPU 0 2.9 of 10.0 GiB (29%)"
-    lost = FakeMonitor([gpu(1).__class__(*[None] * 7)], host=40.0)
-    assert MemoryUse(lost, clock).share() == pytest.approx(0.4), "a GPU that does not answer: the host"  # type: ignore[arg-type]
-
-
-# News.
-
-
-def test_every_warning_is_said_once_with_its_advice(caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_are_logged_by_their_severity(caplog: pytest.LogCaptureFixture) -> None:
     monitor = FakeMonitor()
-    news = AlertReporter(monitor)  # type: ignore[arg-type]
-    leak = alert(1, "GPU memory grows 38 MB/step", advice="do not keep losses", seconds_left=360.0)
+    reporter = AlertReporter(monitor)  # type: ignore[arg-type]
     with caplog.at_level(logging.INFO, logger="asrconfig_go"):
-        assert news.say() == 0
-        monitor.warn(leak)
-        assert news.say() == 1
-        swap = alert(2, "swap is used")
-        monitor.warn(leak, swap)
-        assert news.say() == 1
-        leak = dataclasses.replace(leak, severity="critical", text="GPU memory grows 38 MB/step: 9 steps")
-        monitor.warn(leak, swap)
-        assert (news.say(), news.say()) == (1, 0)
-        monitor.warn(dataclasses.replace(leak, cleared_s=500.0), swap)
-        assert (news.say(), news.say()) == (0, 0)
+        assert reporter.say() == 0 and not monitor.limits, "nothing is asked while nothing changes"
+        monitor.warn()
+        monitor.messages = [MonitorMessage(*pair) for pair in (("warn", "a leak"), ("info", "no longer: it"))]
+        assert (reporter.say(), reporter.say()) == (1, 0)
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
-        ("WARNING", "GPU memory grows 38 MB/step → do not keep losses"),
-        ("WARNING", "swap is used"),
-        ("WARNING", "GPU memory grows 38 MB/step: 9 steps → do not keep losses"),
-        ("INFO", "no longer: GPU memory grows 38 MB/step: 9 steps"),
+        ("WARNING", "a leak"),
+        ("INFO", "no longer: it"),
     ]
-
-
-def test_hours_are_said_as_a_time_of_day(caplog: pytest.LogCaptureFixture) -> None:
-    monitor = FakeMonitor()
-    monitor.warn(alert(1, "RAM is full in 2 h", seconds_left=7200.0), alert(2, "in a week", seconds_left=7 * 86400.0))
-    AlertReporter(monitor).say()  # type: ignore[arg-type]
-    first, second = (record.getMessage() for record in caplog.records)
-    expected = {time.strftime("%H:%M", time.localtime(time.time() + 7200 - back)) for back in (0, 5)}
-    assert any(f"(at about {clock}" in first for clock in expected), first
-    assert " on " in second
 
 
 def test_a_part_that_fails_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -261,13 +164,13 @@ def test_a_memory_model_says_what_a_batch_takes() -> None:
             fits=reserved <= target.limit_bytes, peak_device=reserved + GIB, peak_reserved=reserved, shape=timeline
         )
 
-    predict = by_memory(SimpleNamespace(estimate=estimate, target=target))
+    predict = by_memory(SimpleNamespace(estimate=estimate, target=target))  # type: ignore[arg-type]
     assert predict(8, 24.5) is None
     excess = predict(16, 24.0)
     assert excess is not None and "is predicted to take 20.2 of 15.0 GiB" in excess.words
     for wrong in (3, SimpleNamespace(estimate=estimate, target=SimpleNamespace(limit_bytes=None))):
         with pytest.raises(InvalidArgumentError):
-            by_memory(wrong)
+            by_memory(wrong)  # type: ignore[arg-type]
 
 
 # Files.
@@ -323,10 +226,14 @@ def test_the_peaks_of_a_watched_process_are_its_steps(monkeypatch: pytest.Monkey
 # What is shown.
 
 
+def fullest(used: float, gpu: int = 0) -> MemoryUse:
+    return MemoryUse(gpu, (10 - used) * GIB, 10 * GIB)
+
+
 def test_the_bar_s_last_words() -> None:
     assert one_line(fullest(8.2), 0.034, 0.381) == "gpu 8.2/10.0 GiB 82 % · wait 3 % · MFU 38 %"
-    assert one_line(fullest(8.2, place=2), None, None) == "gpu2 8.2/10.0 GiB 82 %"
-    assert one_line(fullest(8.2, place=-1), None, None).startswith("ram ")
+    assert one_line(fullest(8.2, gpu=2), None, None) == "gpu2 8.2/10.0 GiB 82 %"
+    assert one_line(fullest(8.2, gpu=-1), None, None).startswith("ram ")
     assert one_line(None, None, None) == ""
 
     postfixes: list[str] = []
@@ -353,7 +260,7 @@ def panel_state(**changes: Any) -> PanelState:
     )
     usual: dict[str, Any] = {
         "step": 120, "steps": 400, "left_s": 370.0, "waited": 0.03,
-        "model_flops_utilization": 0.38, "fullest": None, "shot": monitor.read(),
+        "model_flops_utilization": 0.38, "shot": monitor.read(),
         "activity": activity(busy, cpu_share=0.6, workers_rss_bytes=3.0 * GIB), "history": curve,
         "alerts": (alert(1, "GPU memory grows <38 MB>/step", advice="keep no losses"), alert(2, "old", cleared_s=3.0)),
     }  # fmt: skip
