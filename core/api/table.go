@@ -56,6 +56,7 @@ var table = map[string]operation{
 	"plan.make":           withArgs(makePlan),
 	"plan.next":           withArgs(nextTrace),
 	"plan.check":          withArgs(plan.Options.Normalized),
+	"plan.explain":        withArgs(plan.Explain),
 	"batching.compare":    withArgs(compareBatching),
 	"batching.order":      withArgs(orderSteps),
 	"batching.split":      withArgs(splitStep),

@@ -262,8 +262,7 @@ class ASRConfigManager:
         ``guarded=False`` warns of differences between the plan and ``trainer.train()`` without the guard. Raises
         ``InvalidArgumentError`` before there is a plan.
         """
-        from .plan.decisions import config_of
-        from .plan.explanation import Explanation
+        from .plan.explanation import Explanation, config_of
 
         if self.config is None:
             raise InvalidArgumentError("there is no plan yet", "call create_optimal_config, or manager.plan()")

@@ -6,7 +6,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "._core.modules": ("add_lora",),
-        "cautions": ("Caution",),
         "comparison_records": (
             "Comparison",
             "GPUPlan",
@@ -18,7 +17,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "TrainableModel",
         ),
         "environment": ("Applied", "AppliedSetting", "TooLateWarning"),
-        "explanation": ("Explanation",),
+        "explanation": ("Caution", "Explanation"),
         "gpu_comparison": ("compare_gpus", "gpu_prices"),
         "launch_arguments": ("STRATEGIES", "for_strategy", "layer_classes", "trainer_arguments"),
         "launch_script": ("LaunchFiles", "launch_files"),

@@ -1,7 +1,6 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
 from .._core.modules import add_lora as add_lora
-from .cautions import Caution as Caution
 from .comparison_records import (
     Comparison as Comparison,
     GPUPlan as GPUPlan,
@@ -13,7 +12,7 @@ from .comparison_records import (
     TrainableModel as TrainableModel,
 )
 from .environment import Applied as Applied, AppliedSetting as AppliedSetting, TooLateWarning as TooLateWarning
-from .explanation import Explanation as Explanation
+from .explanation import Caution as Caution, Explanation as Explanation
 from .gpu_comparison import compare_gpus as compare_gpus, gpu_prices as gpu_prices
 from .launch_arguments import (
     STRATEGIES as STRATEGIES,

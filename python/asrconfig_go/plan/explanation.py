@@ -2,89 +2,97 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from .._core.records import to_json
+from .._core import native
+from .._core.records import from_json, to_json
 from .._core.render import Record, Shown, save_page, save_text, text, title
-from ..errors import InvalidArgumentError
-from .cautions import Caution, cautions
-from .decisions import ExplainedPlan, grouped, memory_of, stale
+from ..data.label_rules import Limits, limits_of
+from ..data.labels import LabelReport
+from ..data.profile import DatasetProfile
+from ..errors import AsrConfigError, InvalidArgumentError
+from ..predict.hardware import HardwareProfile
+from ..predict.model_profile import ModelProfile
+from ..trace.model import Model
+from .plan_record import PREDICTED_FOR, PlanRecord
 
 VERSION = 1
+_KINDS: dict[str, tuple[type, str]] = {
+    "config": (PlanRecord, "TrainingConfig"),  # what people know it as
+    "hardware": (HardwareProfile, "HardwareProfile"),
+    "dataset": (DatasetProfile, "DatasetProfile"),
+    "model": (ModelProfile, "ModelProfile"),
+    "labels": (LabelReport, "LabelReport"),
+}
 
 
-def explanation_json(e: ExplainedPlan) -> dict[str, Any]:
-    """Everything that the text and the page show, as figures."""
-    record = plan_view(e)
-    headline = title("plan", record)
-    del record["stale"]
-    return {"explanation_version": VERSION, "headline": headline, **record}
+@dataclass(frozen=True)
+class Caution:
+    """``what`` is the case, ``why`` it matters, and ``remedy`` what to do; either may be "" where ``what`` says it.
 
+    ``level`` is "serious" (training would fail or go wrong), "warning" or "note"; ``code`` names the rule.
+    """
 
-def plan_view(e: ExplainedPlan) -> Record:
-    """What the view of a plan shows; ``stale`` are overridden settings that the predictions do not know of."""
-    c = e.config
-    memory = dataclasses.asdict(memory_of(e))
-    memory["parts"] = list(memory["parts"])
-    return {
-        "step": {
-            "samples": c.effective_batch_size,
-            "per_device_batch": c.per_device_train_batch_size,
-            "accumulation": c.gradient_accumulation_steps,
-            "devices": c.device_count,
-            "micro_batching": c.micro_batching,
-            "micro_batch": c.micro_batch_size,
-            "precision": c.precision,
-            "gradient_checkpointing": c.gradient_checkpointing,
-            "every_n_layers": c.every_n_layers,
-            "offload_checkpoints": c.offload_checkpoints,
-        },
-        "hardware": e.hardware and to_json(e.hardware),
-        "devices": to_json(c.devices),
-        "dataset": e.dataset and to_json(e.dataset),
-        "model": e.model and to_json(e.model),
-        "memory": memory,
-        "times": c.times and to_json(c.times),
-        "decisions": [
-            {**dataclasses.asdict(row), "overridden": row.overridden} for rows in grouped(c).values() for row in rows
-        ],
-        "alternatives": to_json(c.alternatives),
-        "cautions": [dataclasses.asdict(caution) for caution in cautions(e)],
-        "stale": stale(c),
-        "config": c.to_dict(),
-    }
+    level: str
+    code: str
+    what: str
+    why: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, repr=False)
-class Explanation(ExplainedPlan, Shown, kind="plan"):
+class Explanation(Shown, kind="plan"):
     """A plan with what it was made from, to show: ``print`` shows the text, a notebook the HTML.
 
-    All but ``config`` may be unknown.
+    All but ``config`` may be unknown. ``config`` is copied: later overrides do not change it. ``labels`` is what
+    ``check_labels`` found, and ``model_config`` the model's ``config.json`` as a dictionary; cautions about labels,
+    losses and evaluation rest on them. ``guarded``: whether the training will have the guard, which ``manager.train``
+    and ``asrconfig train`` attach.
     """
+
+    config: PlanRecord
+    hardware: HardwareProfile | None = None
+    dataset: DatasetProfile | None = None
+    model: ModelProfile | None = None
+    labels: LabelReport | None = None
+    model_config: Mapping[str, object] | None = None
+    guarded: bool = True
+
+    def __post_init__(self) -> None:
+        for name, (kind, called) in _KINDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind) and (name == "config" or value is not None):
+                raise InvalidArgumentError(
+                    f"{name} = {type(value).__name__} is not a {called}", "pass what the function of that name gave"
+                )
+        object.__setattr__(self, "config", copy.copy(self.config))
 
     @property
     def headline(self) -> str:
         """The plan in one sentence: the step, the device, memory and time, as far as they are known."""
-        return title("plan", plan_view(self))
+        return title("plan", self._shown())
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
         """What to look out for, the most serious first."""
-        return cautions(self)
+        return tuple(from_json(Caution, caution) for caution in self._answer["cautions"])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """A JSON object with the keys of docs/reference/plan.md; what is not known is None or empty."""
-        return explanation_json(self)
+        record = self._shown()
+        headline = title("plan", record)
+        del record["stale"]
+        return {"explanation_version": VERSION, "headline": headline, **record}
 
     def text(self, *, profiles: bool = True) -> str:
         """Lines of at most 110 columns; without ``profiles`` the hardware, the audio and the model are left out."""
         left_out = {} if profiles else dict.fromkeys(("hardware", "dataset", "model"))
-        return text("plan", plan_view(self) | left_out)
+        return text("plan", self._shown() | left_out)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained page (``.html``), the JSON object (``.json``) or the text (``.txt``).
@@ -97,7 +105,7 @@ class Explanation(ExplainedPlan, Shown, kind="plan"):
         file = Path(path)
         kind = file.suffix.lower()
         if kind in (".html", ".htm"):
-            save_page(file, "plan", plan_view(self))
+            save_page(file, "plan", self._shown())
         elif kind == ".json":
             save_text(file, json.dumps(self.to_json(), indent=2, ensure_ascii=False) + "\n")
         elif kind == ".txt":
@@ -107,5 +115,87 @@ class Explanation(ExplainedPlan, Shown, kind="plan"):
                 f"cannot tell from {file.name!r} what to write", "name a file .html, .json or .txt"
             )
 
+    @property
+    def _answer(self) -> Record:
+        """Decisions, memory and cautions, as core/plan has them."""
+        request = {
+            "config": to_json(self.config),
+            "hardware": self.hardware and to_json(self.hardware),
+            "dataset": self.dataset and to_json(self.dataset),
+            "loss": self._loss_facts(),
+            "labels": None if self.labels is None else _label_facts(self.labels),
+            "guarded": self.guarded,
+            "predicted_for": sorted(PREDICTED_FOR),
+            "pid": os.getpid(),
+        }
+        return dict(native.call("plan.explain", request))
+
     def _shown(self) -> Record:
-        return plan_view(self)
+        c = self.config
+        return {
+            "step": {
+                "samples": c.effective_batch_size,
+                "per_device_batch": c.per_device_train_batch_size,
+                "accumulation": c.gradient_accumulation_steps,
+                "devices": c.device_count,
+                "micro_batching": c.micro_batching,
+                "micro_batch": c.micro_batch_size,
+                "precision": c.precision,
+                "gradient_checkpointing": c.gradient_checkpointing,
+                "every_n_layers": c.every_n_layers,
+                "offload_checkpoints": c.offload_checkpoints,
+            },
+            "hardware": self.hardware and to_json(self.hardware),
+            "devices": to_json(c.devices),
+            "dataset": self.dataset and to_json(self.dataset),
+            "model": self.model and to_json(self.model),
+            "times": c.times and to_json(c.times),
+            "alternatives": to_json(c.alternatives),
+            "config": c.to_dict(),
+            **self._answer,
+        }
+
+    def _loss_facts(self) -> Record:
+        config, limits, d = self.model_config or {}, self._limits(), self.dataset
+        named = config.get("architectures")
+        class_name = self.model.class_name if self.model is not None else ""
+        vocabulary = config.get("vocab_size")
+        shortest_s, longest_s = (d.min_s, d.max_s) if d is not None and d.measured_count else (0.0, 0.0)
+        has_frames = limits is not None and limits.positions is None
+        return {
+            "class_name": class_name or str(named[0] if isinstance(named, list) and named else ""),
+            "reduction": config.get("ctc_loss_reduction"),
+            "vocabulary": vocabulary if isinstance(vocabulary, int) else 0,
+            "frames": [limits.available(s) for s in (shortest_s, longest_s)] if limits and has_frames else None,
+            "decodes": limits is not None and not has_frames,
+        }
+
+    def _limits(self) -> Limits | None:
+        config = self.model_config
+        if config is None and self.model is not None and self.model.architecture:
+            config = {"model_type": self.model.architecture}
+        try:
+            return None if config is None else limits_of(dict(config))
+        except AsrConfigError:  # another kind of model
+            return None
+
+
+def _label_facts(labels: LabelReport) -> Record:
+    return {
+        "model": labels.model,
+        "limit": labels.limit,
+        "unit": labels.unit,
+        "checked": labels.checked,
+        "infeasible": labels.infeasible_count,
+        "first": str(labels.infeasible[0]) if labels.infeasible else "",
+        "longest": labels.longest_labels,
+        "findings": list(labels.findings),
+    }
+
+
+def config_of(model: object) -> Mapping[str, object] | None:
+    """The ``config.json`` of a model, as ``profile_model`` takes it; None of one without."""
+    try:
+        return Model.of(model).config_json
+    except AsrConfigError:  # counts, and modules of one's own
+        return None

@@ -35,6 +35,7 @@ RECORDS = {
     "watch.memory_monitor.MemoryHistory": "monitor.History",
     "watch.run_log.Alert": "runlog.Alert",
     "watch.run_log.RunLog": "runlog.Log",
+    "plan.explanation.Caution": "plan.Caution",
     "plan.plan_record.PlanRecord": "profile.Config",
     "watch.diagnosis.Finding": "diagnosis.Finding",
     "watch.run_report.Band": "view.Band",

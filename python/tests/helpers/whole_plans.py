@@ -117,11 +117,9 @@ def whole_plan(plan: Any, **changes: Any) -> ac.TrainingConfig:
     }
     config = dataclasses.replace(plan, **found)
     shown = {d.setting: d for d in decisions}
-    from asrconfig_go.plan.decisions import shown as words
-
+    rows = {row["setting"]: row["value"] for row in config.explain().to_json()["decisions"]}
     for setting in found.keys() & shown.keys():
-        if not isinstance(found[setting], tuple):
-            shown[setting] = dataclasses.replace(shown[setting], value=words(setting, found[setting]))
+        shown[setting] = dataclasses.replace(shown[setting], value=rows[setting])
     whole: ac.TrainingConfig = dataclasses.replace(config, decisions=tuple(shown.values()))
     return whole
 
