@@ -35,31 +35,16 @@ func Look(path string) (media.Stat, error) {
 	return st, nil
 }
 
-// Reader reads many files, one after another: it keeps its buffers, and the folders that it came by
-// open.
-type Reader struct {
-	source  media.File
-	folders media.Folders
-}
-
-// NewReader returns one of several readers that run concurrently. With sizeOnly, File may omit
-// modification times.
-func NewReader(readers int, sizeOnly bool) Reader {
-	return Reader{source: media.File{SizeOnly: sizeOnly},
-		folders: media.NewFolders(media.Share(readers))}
-}
+// Reader reads many files, one after another: it keeps its buffers.
+type Reader struct{ source media.File }
 
 // File is like the function File, but saves a system call where its answer is at hand: listed means
 // that the folder lists path as a regular file, and looked is a recent result of Look. The Stat's
 // size is negative when the file cannot be opened.
 func (r *Reader) File(path string, listed bool,
 	looked *media.Stat) (media.Info, media.Stat, error) {
-	r.source.Folders = &r.folders
 	return read(&r.source, path, listed, looked)
 }
-
-// Close closes the folders. The reader can be used again.
-func (r *Reader) Close() { r.folders.Close() }
 
 func read(s *media.File, path string, listed bool,
 	looked *media.Stat) (info media.Info, st media.Stat, err error) {

@@ -2,6 +2,9 @@ package audio
 
 import (
 	"bytes"
+	"cmp"
+	"path/filepath"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/amr"
 	"github.com/asrconfig/asrconfig-go/core/audio/flac"
@@ -92,16 +95,11 @@ func Extensions() []string {
 	return all
 }
 
-// firstRead is how many bytes are read at once of files by their extension (see ending).
-var firstRead = func() map[uint64]int64 {
-	lengths := make(map[uint64]int64)
-	for i := range formats {
-		for _, e := range formats[i].extensions {
-			lengths[ending(e)] = media.ShortHeadLen
-			if special := headLens[e]; special > 0 {
-				lengths[ending(e)] = special
-			}
-		}
+// firstRead is how many bytes are read at once of files by their extension.
+var firstRead = func() map[string]int64 {
+	lengths := make(map[string]int64)
+	for _, e := range Extensions() {
+		lengths[e] = cmp.Or(headLens[e], media.ShortHeadLen)
 	}
 	return lengths
 }()
@@ -119,18 +117,4 @@ var headLens = map[string]int64{
 // HasExtension reports whether name ends like an audio file, in upper or lower case.
 func HasExtension(name string) bool { return firstRead[ending(name)] > 0 }
 
-// ending packs what follows the last dot of a name into a number, in lower case: names are asked
-// about by the million. It is 0 without a dot in the last eight bytes.
-func ending(name string) (packed uint64) {
-	for i := len(name) - 1; i >= max(0, len(name)-8); i-- {
-		c := name[i]
-		switch {
-		case c == '.':
-			return packed
-		case 'A' <= c && c <= 'Z':
-			c += 'a' - 'A'
-		}
-		packed = packed<<8 | uint64(c)
-	}
-	return 0
-}
+func ending(name string) string { return strings.ToLower(filepath.Ext(name)) }

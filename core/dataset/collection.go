@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/asrconfig/asrconfig-go/core/audio"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
@@ -135,8 +134,7 @@ func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	meters := func() meter {
-		return &reader{Clips: c.clips, files: audio.NewReader(workers, cache == nil),
-			cache: cache.user(), stop: stop}
+		return &reader{Clips: c.clips, cache: cache.user(), stop: stop}
 	}
 	err := measureAll(ctx, entries, rows[have:], workers, p, meters)
 	if lost := c.clips.lost.Load(); lost != nil {

@@ -151,9 +151,6 @@ func (c *reader) pause(ctx context.Context, last bool) {
 	if c.cache != nil {
 		c.cache.flush(ctx, last)
 	}
-	if last {
-		c.files.Close()
-	}
 }
 
 // measure fills in the row of one entry.

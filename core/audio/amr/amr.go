@@ -10,8 +10,6 @@ import (
 var be = binary.BigEndian
 
 const (
-	// amrWalk is how many frames are counted at most: a day of them.
-	amrWalk   = 50 * 86400
 	amrWindow = 64 << 10
 	amrPerS   = 50 // frames of 20 ms
 )
@@ -56,14 +54,10 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		}
 		off += 4
 	}
-	frames, end, cut := amrFrames(s, &kind.sizes, off)
-	if end < s.Size && !cut { // too long to walk: the rest is like what was seen
-		info.Method = "estimated"
-		frames = int64(float64(frames) * float64(s.Size-off) / float64(end-off))
-	}
+	frames, cut := amrFrames(s, &kind.sizes, off)
 	channels, perFrame := int64(info.Channels), int64(kind.rate/amrPerS)
 	samples, claimed := frames/channels, int64(0)
-	if info.Method == "walked" && (cut || frames%channels != 0) {
+	if cut || frames%channels != 0 {
 		// the frame that a type byte announces is not there
 		claimed = samples + 1
 	}
@@ -80,13 +74,13 @@ func amrMagic(s *media.File, base int64) (*amrKind, int64) {
 	return nil, 0
 }
 
-// amrFrames counts the whole frames of all channels from off on, and returns where they end and
-// whether the last is cut. Bytes of a reserved type hold no frame: decoders skip them.
-func amrFrames(s *media.File, sizes *[16]byte, off int64) (frames, end int64, cut bool) {
-	for budget := amrWalk; budget > 0 && off < s.Size; {
+// amrFrames counts the frames of all channels from off on, and reports whether the last is cut.
+// Bytes of a reserved type hold no frame: decoders skip them.
+func amrFrames(s *media.File, sizes *[16]byte, off int64) (frames int64, cut bool) {
+	for off < s.Size {
 		b := s.At(off, amrWindow)
 		i := 0
-		for ; i < len(b) && budget > 0; budget-- {
+		for i < len(b) {
 			n := int(sizes[b[i]>>3&0xf])
 			if n > len(b)-i {
 				break
@@ -97,9 +91,9 @@ func amrFrames(s *media.File, sizes *[16]byte, off int64) (frames, end int64, cu
 			i += max(1, n)
 		}
 		if i == 0 {
-			return frames, off, true
+			return frames, true
 		}
 		off += int64(i)
 	}
-	return frames, off, false
+	return frames, false
 }

@@ -80,6 +80,9 @@ func RefusedAs(t *testing.T, err error, code fault.Code, prefix, text string) {
 	assert.Equal(t, code, f.Code)
 	assert.True(t, strings.HasPrefix(f.Message, prefix), f.Message)
 	assert.Contains(t, f.Message, text)
+	if code == fault.Unsupported {
+		assert.Contains(t, f.Hint, "ffmpeg -i")
+	}
 	assert.NotEmpty(t, f.Hint)
 	assert.Equal(t, prefix+errors.Unwrap(err).Error(), f.Message, "the cause is the bare reason")
 }

@@ -9,14 +9,14 @@ var (
 	le = binary.LittleEndian
 )
 
-// AACRates are the sample rates by index. Source: ISO/IEC 14496-3, table 1.18.
+// AACRates are the sample rates by index. Source: ISO/IEC 14496-3.
 var AACRates = [13]int{96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025,
 	8000, 7350}
 
 // AACChannels are the channels by configuration; 0: a list of them follows, or reserved.
 var AACChannels = [16]int{0, 1, 2, 3, 4, 5, 6, 8, 0, 0, 0, 7, 8, 24, 8}
 
-// Audio object types. Source: ISO/IEC 14496-3, table 1.17.
+// Audio object types. Source: ISO/IEC 14496-3.
 const (
 	aotSBR      = 5
 	aotBSAC     = 22
@@ -80,7 +80,7 @@ func (r *BitReader) rate() int {
 	return 0
 }
 
-// ParseAAC reads the header of an AAC stream. Source: ISO/IEC 14496-3, 1.6.2.1.
+// ParseAAC reads the header of an AAC stream. Source: ISO/IEC 14496-3.
 func ParseAAC(b []byte) (c AAC, ok bool) {
 	r := &BitReader{B: b[:min(len(b), maxConfBits/8)]}
 	object := r.objectType()
@@ -131,8 +131,7 @@ func (c *AAC) special(r *BitReader, object, layout int) {
 	}
 }
 
-// ProgramChannels counts the channels of a program config element. Source: ISO/IEC 14496-3,
-// 4.4.1.1.
+// ProgramChannels counts the channels of a program config element. Source: ISO/IEC 14496-3.
 func ProgramChannels(r *BitReader) (n int) {
 	r.Read(4 + 2 + 4) // tag, object type, rate
 	elements := r.Read(4) + r.Read(4) + r.Read(4)

@@ -1,7 +1,7 @@
 package codec
 
 // DolbySamples returns those of an E-AC-3 frame: 1 to 6 blocks of 256. Frames of other streams than
-// the first add none. Source: ETSI TS 102 366, E.1.3.
+// the first add none. Source: ETSI TS 102 366.
 func DolbySamples(b []byte) int64 {
 	switch {
 	case len(b) < 5 || b[0] != 0x0b || b[1] != 0x77:

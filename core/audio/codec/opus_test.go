@@ -14,5 +14,3 @@ func TestOpusPackets(t *testing.T) {
 		assert.Equal(t, want, OpusSamples([]byte(packet)), "%x", packet)
 	}
 }
-
-// TestPageSum compares the two ways to compute the checksum.

@@ -42,7 +42,7 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 	claimed := int64(si.NSamples)
 	end, ok := f.end()
 	if !ok {
-		return media.Info{}, media.Corrupt("holds no playable frame at its start or end")
+		return media.Info{}, media.Corrupt("holds no playable frame in its last %d bytes", media.MaxRead)
 	}
 	info, samples := InfoOf(si), max(0, end-f.first)
 	info.Method = "tail"

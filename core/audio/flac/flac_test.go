@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mewkiz/flac"
@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
+	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
@@ -41,52 +42,46 @@ func withTotal(b []byte, total uint64) []byte {
 	return b
 }
 
-func TestFLACCutCountsWhatADecoderPlays(t *testing.T) {
-	for _, name := range []string{"tone.flac", "unknown_length.flac", "ffmpeg_piped_stereo_44k.flac"} {
-		full := audiotest.Fixture(t, name)
-		_, samples, err := audiotest.SamplesOf(full)
-		require.NoError(t, err)
-		require.Equal(t, samples, decodable(t, full))
-		for _, keep := range []int{len(full) - 1, len(full) - 700, len(full) * 3 / 4, len(full) / 2, len(full) * 2 / 5} {
-			cut := full[:keep]
-			info, samples, err := audiotest.SamplesOf(cut)
-			want := decodable(t, cut)
-			if want == 0 {
-				audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "holds no audio")
-				continue
-			}
-			require.NoError(t, err, "%s cut to %d", name, keep)
-			assert.Equal(t, want, samples, "%s cut to %d", name, keep)
-			assert.Equal(t, "tail", info.Method)
-			if name == "tone.flac" && assert.NotNil(t, info.ClaimedS) {
-				assert.InDelta(t, 1.1, *info.ClaimedS, 1e-9)
-			}
-		}
-	}
+func TestFLACFixtures(t *testing.T) {
+	audiotest.Agree(t, []audiotest.Decoded{
+		{File: "tone.flac", Samples: 17600, Want: media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "header"}},
+		{File: "piped.flac", Samples: 17600, Want: media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "header"}},
+		{File: "unknown_length.flac", Samples: 17600, Want: media.Info{SampleRate: 16000, Channels: 1, Bits: 16, Codec: "flac", Method: "tail"}},
+		{File: "ffmpeg_piped_stereo_44k.flac", Samples: 48510, Want: media.Info{SampleRate: 44100, Channels: 2, Bits: 16, Codec: "flac", Method: "tail"}},
+	})
 }
 
+// TestFLACVariants: of the length, the frames are believed, as FFmpeg does; the header's word is
+// shown beside it.
 func TestFLACVariants(t *testing.T) {
 	tone := audiotest.Fixture(t, "tone.flac")
 	// longer than the head that is read
 	id3 := append([]byte("ID3\x03\x00\x00\x00\x00\x4e\x10"), make([]byte, 0x4e<<7+0x10)...)
 	tag := append([]byte("TAG"), make([]byte, 125)...)
-	ape := append(append([]byte("some items"), "APETAGEX\xd0\x07\x00\x00\x2a\x00\x00\x00"...), make([]byte, 16)...)
-	cases := map[string][]byte{
-		"ID3v2 in front":  append(bytes.Clone(id3), tone...),
-		"ID3v1 behind":    append(bytes.Clone(tone), tag...),
-		"APE tag behind":  append(bytes.Clone(tone), ape...),
-		"zeros behind":    append(bytes.Clone(tone), make([]byte, 3000)...),
-		"a megabyte more": append(bytes.Clone(tone), make([]byte, 1<<20)...),
-		"far too much":    append(bytes.Clone(tone), make([]byte, 5<<20)...),
+	ape := append([]byte("some itemsAPETAGEX\xd0\x07\x00\x00\x2a\x00\x00\x00"), make([]byte, 16)...)
+	edited := func(at int, text string) []byte {
+		b := bytes.Clone(tone)
+		copy(b[at:], text)
+		return b
 	}
-	for name, b := range cases {
-		t.Run(name, func(t *testing.T) {
-			info, samples, err := audiotest.SamplesOf(b)
-			require.NoError(t, err)
-			assert.EqualValues(t, 17600, samples)
-			assert.Nil(t, info.ClaimedS)
-		})
+	clips := map[string]audiotest.Clip{
+		"ID3v2 in front":   {B: slices.Concat(id3, tone)},
+		"ID3v1 behind":     {B: slices.Concat(tone, tag)},
+		"APE tag behind":   {B: slices.Concat(tone, ape)},
+		"zeros behind":     {B: slices.Concat(tone, make([]byte, 3000))},
+		"a megabyte more":  {B: slices.Concat(tone, make([]byte, 1<<20))},
+		"claims more":      {B: withTotal(tone, 1<<36-1), Claimed: (1<<36 - 1) / 16000.0},
+		"claims less":      {B: withTotal(tone, 9000), Claimed: 9000 / 16000.0},
+		"block sizes":      {B: edited(8, "\x04\x00\x04\x00")}, // 1024 samples instead of 4096
+		"small frames":     {B: edited(12, "\x00\x00\x0e\x00\x00\x0e")},
+		"huge frames":      {B: edited(12, "\xff\xff\xff\xff\xff\xff")},
+		"pictures of 8 MB": {B: slices.Concat(tone[:42], []byte("\x06\x7f\xff\xff"), make([]byte, 0x7fffff), tone[42:]), Method: "header"},
 	}
+	for name, clip := range clips {
+		clip.Seconds = 1.1
+		clips[name] = clip
+	}
+	audiotest.Measured(t, clips)
 }
 
 func TestFLACRefused(t *testing.T) {
@@ -98,71 +93,22 @@ func TestFLACRefused(t *testing.T) {
 	for range maxMetadataBlocks + 1 {
 		endless = append(endless, 1, 0, 0, 0)
 	}
-	cases := []struct {
-		name string
-		b    []byte
-		code fault.Code
-		text string
-	}{
-		{"header only", tone[:20], fault.Corrupt, "ends inside its header"},
-		{"metadata only", tone[:60], fault.Corrupt, "ends inside its metadata"},
-		{"no stream info first", edit(4, 4), fault.Corrupt, "instead of its stream info"},
-		{"long stream info", edit(7, 35), fault.Corrupt, "instead of its stream info"},
-		{"sample rate 0", noRate, fault.Corrupt, "sample rate of 0 Hz"},
-		{"endless metadata", endless, fault.Corrupt, "more than 1024 metadata blocks"},
-		{"no frames in a long file", append(bytes.Clone(tone[:8300]), make([]byte, 5<<20)...), fault.Corrupt, "no playable frame"},
-		{"other sample rate", withRate(tone, 44100), fault.Corrupt, "frames of 16000 Hz, though its header says 44100 Hz"},
-		{"no frames", append(bytes.Clone(tone[:8600]), make([]byte, 9000)...), fault.Corrupt, "holds no audio"},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := audiotest.Bytes("clip.flac", c.b)
-			audiotest.RefusedAs(t, err, c.code, "clip.flac: ", c.text)
-		})
-	}
+	audiotest.Refuses(t, "clip.flac", []audiotest.Refusal{
+		{Name: "header only", B: tone[:20], Code: fault.Corrupt, Text: "ends inside its header"},
+		{Name: "metadata only", B: tone[:60], Code: fault.Corrupt, Text: "ends inside its metadata"},
+		{Name: "no stream info first", B: edit(4, 4), Code: fault.Corrupt, Text: "instead of its stream info"},
+		{Name: "long stream info", B: edit(7, 35), Code: fault.Corrupt, Text: "instead of its stream info"},
+		{Name: "sample rate 0", B: noRate, Code: fault.Corrupt, Text: "sample rate of 0 Hz"},
+		{Name: "endless metadata", B: endless, Code: fault.Corrupt, Text: "more than 1024 metadata blocks"},
+		{Name: "other sample rate", B: withRate(tone, 44100), Code: fault.Corrupt, Text: "frames of 16000 Hz, though its header says 44100 Hz"},
+		{Name: "no frames", B: append(bytes.Clone(tone[:8600]), make([]byte, 9000)...), Code: fault.Corrupt, Text: "holds no audio"},
+	})
 }
 
 func withRate(b []byte, rate int) []byte {
 	b = bytes.Clone(b)
 	b[18], b[19], b[20] = byte(rate>>12), byte(rate>>4), byte(rate<<4)|b[20]&15
 	return b
-}
-
-// TestFLACLies: of the length, the frames are believed, as FFmpeg does; the header's word is shown
-// beside it.
-func TestFLACLies(t *testing.T) {
-	tone := audiotest.Fixture(t, "tone.flac")
-	blocks := bytes.Clone(tone)
-	copy(blocks[8:], "\x04\x00\x04\x00") // 1024 samples instead of 4096
-	sizes := bytes.Clone(tone)
-	copy(sizes[12:], "\x00\x00\x0e\x00\x00\x0e") // frames of 14 bytes
-	huge := bytes.Clone(tone)
-	copy(huge[12:], "\xff\xff\xff\xff\xff\xff")
-	cases := []struct {
-		name    string
-		b       []byte
-		claimed float64 // samples, 0: none
-	}{
-		{"more", withTotal(tone, 1<<36-1), 1<<36 - 1},
-		{"less", withTotal(tone, 9000), 9000},
-		{"none, far too much behind", append(withTotal(tone, 0), make([]byte, 9<<20)...), 0},
-		{"less, far too much behind", append(withTotal(tone, 9000), make([]byte, 9<<20)...), 9000},
-		{"block sizes", blocks, 0},
-		{"small frames", sizes, 0},
-		{"huge frames", huge, 0},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			info, samples, err := audiotest.SamplesOf(c.b)
-			require.NoError(t, err)
-			assert.EqualValues(t, 17600, samples)
-			if c.claimed == 0 {
-				assert.Nil(t, info.ClaimedS)
-			} else if assert.NotNil(t, info.ClaimedS) {
-				assert.InDelta(t, c.claimed/16000, *info.ClaimedS, 1e-9)
-			}
-		})
-	}
 }
 
 // encoded makes a FLAC file of uncompressed frames with these block sizes. Nothing closes it: its
@@ -215,22 +161,6 @@ func TestFLACPiece(t *testing.T) {
 	assert.Equal(t, decodable(t, piece), samples)
 }
 
-// TestFLACLargePictures: metadata of many megabytes is hopped over.
-func TestFLACLargePictures(t *testing.T) {
-	tone := audiotest.Fixture(t, "tone.flac")
-	b := bytes.Clone(tone[:42])
-	for range 3 {
-		b = append(append(b, 6, 0x7f, 0xff, 0xff), make([]byte, 0x7fffff)...)
-	}
-	b = append(b, tone[42:]...)
-	info, samples, err := audiotest.SamplesOf(b)
-	require.NoError(t, err)
-	assert.EqualValues(t, 17600, samples)
-	assert.Equal(t, "header", info.Method)
-	_, err = audiotest.Bytes("x", b[:1<<20])
-	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "ends inside its metadata")
-}
-
 // TestFLACCutAnywhere: exactly the whole frames count, wherever the file ends.
 func TestFLACCutAnywhere(t *testing.T) {
 	for _, c := range []struct {
@@ -268,28 +198,6 @@ func TestFLACCutAnywhere(t *testing.T) {
 			assert.Equal(t, si.NSamples > 0, info.ClaimedS != nil)
 		}
 	}
-}
-
-func TestFLACBitFlips(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	for _, original := range [][]byte{audiotest.Fixture(t, "tone.flac"), encoded(t, false, 400, 16, 300)} {
-		for range 2000 {
-			b := bytes.Clone(original)
-			for range 1 + random.IntN(3) {
-				b[random.IntN(min(len(b), 60))] ^= 1 << random.IntN(8)
-				b[random.IntN(len(b))] ^= 1 << random.IntN(8)
-			}
-			audiotest.Sane(t, b)
-		}
-	}
-}
-
-// TestFLACHostile: many frame headers, none with a frame behind it.
-func TestFLACHostile(t *testing.T) {
-	tone := audiotest.Fixture(t, "tone.flac")
-	start := bytes.Index(tone[8200:], []byte("\xff\xf8")) + 8200
-	_, err := audiotest.Bytes("x", append(bytes.Clone(tone[:start]), bytes.Repeat(tone[start:start+16], 1<<19)...))
-	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "no playable frame")
 }
 
 // TestFrameHeaders finds every frame that the decoder sees, with its number, and no other.
@@ -343,14 +251,6 @@ func TestFrameHeaderCodes(t *testing.T) {
 func TestChecksums(t *testing.T) {
 	assert.EqualValues(t, 0xf4, crc8([]byte("123456789")))
 	assert.EqualValues(t, 0xfee8, crc16([]byte("123456789")))
-	tone := audiotest.Fixture(t, "tone.flac")
-	for n := range 700 { // folded from 257 bytes on
-		want := uint16(0)
-		for _, c := range tone[:n] {
-			want = want<<8 ^ crc16Tables[0][byte(want>>8)^c]
-		}
-		require.Equal(t, want, crc16(tone[:n]), n)
-	}
 }
 
 func FuzzFLAC(f *testing.F) {

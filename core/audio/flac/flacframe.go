@@ -152,3 +152,37 @@ func crc8(b []byte) (sum byte) {
 	}
 	return sum
 }
+
+// crc16Tables holds the checksum of frames, polynomial x^16+x^15+x^2+1, for a byte followed by 0 to
+// 7 zero bytes.
+var crc16Tables = func() (t [8][256]uint16) {
+	for i := range 256 {
+		sum := uint16(i) << 8
+		for range 8 {
+			sum = sum<<1 ^ sum>>15*0x8005
+		}
+		t[0][i] = sum
+	}
+	for k := 1; k < 8; k++ {
+		for i := range 256 {
+			t[k][i] = t[k-1][i]<<8 ^ t[0][t[k-1][i]>>8]
+		}
+	}
+	return t
+}()
+
+// crc16 is 0 over a whole frame, its footer included.
+func crc16(b []byte) (sum uint16) {
+	t := &crc16Tables
+	for ; len(b) >= 8; b = b[8:] {
+		x := be.Uint64(b)
+		low := t[5][byte(x>>40)] ^ t[4][byte(x>>32)] ^ t[3][byte(x>>24)] ^
+			t[2][byte(x>>16)] ^ t[1][byte(x>>8)] ^ t[0][byte(x)]
+		sum ^= uint16(x >> 48)
+		sum = low ^ t[7][sum>>8] ^ t[6][byte(sum)]
+	}
+	for _, x := range b {
+		sum = sum<<8 ^ t[0][byte(sum>>8)^x]
+	}
+	return sum
+}

@@ -11,14 +11,13 @@ import (
 
 const (
 	MaxFrameSamples = 65535 // no FLAC frame holds more
-	// Hostile files have many frame headers: how many are tried from the end, how many look like
-	// one at first, and how many bytes are summed.
+	// how many frame headers are tried from the end, how many look like one at first, and how many
+	// bytes are summed
 	maxTried      = 32
 	maxSyncs      = 1 << 12
 	maxFrameSum   = 8 << 20
-	maxDecoded    = 3         // frames, as decoding takes long
-	maxDecodedLen = 1 << 18   // bytes of one
-	flacProbe     = 128 << 10 // bytes, more than nearly any frame has
+	maxDecoded    = 3       // frames, as decoding takes long
+	maxDecodedLen = 1 << 18 // bytes of one
 )
 
 // flacStream is a native FLAC file, to find the last frame of.
@@ -64,41 +63,10 @@ func (f *flacStream) end() (position int64, ok bool) {
 		if ok || off == f.start {
 			return position, true
 		}
-		if window >= media.MaxRead {
-			return f.lastBefore(off)
+		if window >= media.MaxRead { // foreign data behind the audio
+			return 0, false
 		}
 	}
-}
-
-// lastBefore finds the last frame before hi by binary search, as foreign data fills the last
-// MaxRead bytes.
-func (f *flacStream) lastBefore(hi int64) (position int64, ok bool) {
-	lo := f.start
-	for hi-lo > flacProbe {
-		mid := lo + (hi-lo)/2
-		if f.frameIn(f.s.At(mid, flacProbe)) {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	lo = max(f.start, lo-flacProbe) // the frame there may be cut, and the last whole one before it
-	return f.lastFrame(f.s.At(lo, int(hi-lo)+flacProbe))
-}
-
-func (f *flacStream) frameIn(b []byte) bool {
-	i := 0
-	for range maxSyncs {
-		n := bytes.Index(b[i:], []byte(f.sync))
-		if n < 0 {
-			break
-		}
-		if _, ok := ParseFrameHeader(b[i+n:], f.si); ok {
-			return true
-		}
-		i += n + 1
-	}
-	return false
 }
 
 // lastFrame finds the last whole frame in b. A frame is whole when its checksum is right up to the

@@ -11,7 +11,7 @@ var be = binary.BigEndian
 
 const boxHead = 8 // size and kind
 
-// box is one box (QuickTime: atom) of an MP4 file. Source: ISO/IEC 14496-12, 4.2.
+// box is one box (QuickTime: atom) of an MP4 file. Source: ISO/IEC 14496-12.
 type box struct {
 	kind      [4]byte
 	off       int64 // of its header

@@ -14,7 +14,7 @@ type edit struct{ start, end int64 }
 
 // parseEdits reads an edit list. Empty edits delay the start and play nothing: no decoder makes
 // samples of them. all is the length of the media, 0 when unknown; an end that differs from it by
-// less than the movie's clock resolves is set to it. Source: ISO/IEC 14496-12, 8.6.6.
+// less than the movie's clock resolves is set to it. Source: ISO/IEC 14496-12.
 func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) {
 	version, _, h := w.full(list, 4)
 	width := int64(12)

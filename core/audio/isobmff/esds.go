@@ -4,7 +4,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/codec"
 )
 
-// Tags of descriptors. Source: ISO/IEC 14496-1, 7.2.6.
+// Tags of descriptors. Source: ISO/IEC 14496-1.
 const (
 	tagES      = 3
 	tagDecoder = 4

@@ -4,7 +4,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-// fragments is what the movie fragments of a file add up to. Source: ISO/IEC 14496-12, 8.8.
+// fragments is what the movie fragments of a file add up to. Source: ISO/IEC 14496-12.
 type fragments struct {
 	starts  int64 // moof boxes seen
 	all     int64 // ticks that they tell of

@@ -24,8 +24,8 @@ var codecs = map[string]string{
 	"lpcm": "pcm_", "ipcm": "pcm_", "fpcm": "pcm_",
 }
 
-// objectTypes maps the object type of an esds box (MP4 registration authority) to the codec; 0x40
-// and 0x66 to 0x68 are AAC.
+// objectTypes maps the object type of an esds box (registered at mp4ra.org) to the codec; others,
+// such as 0x40 and 0x66 to 0x68, are AAC.
 var objectTypes = map[byte]string{
 	0x69: "mp3", 0x6b: "mp3", 0xa5: "ac3", 0xa6: "eac3", 0xa9: "dts", 0xac: "dts", 0xad: "opus",
 	0xdd: "vorbis", 0xe1: "qcelp", 0xa0: "evrc",
@@ -36,8 +36,8 @@ type sampleEntry struct {
 	kind    string
 	pcm     pcmFormat
 	content box // where its boxes lie
-	packet  int64
-	frame   int64 // bytes of packet samples of all channels; 0 when not said
+	packet  int64 // samples per channel in a packet of compressed sound; 0 when not said
+	frame   int64 // bytes of a packet of all channels; 0 when not said
 }
 
 // parseDescription reads the first sample entry of a stsd box.
@@ -134,7 +134,7 @@ func (t *track) parseCodecBox(kind string, h []byte) error {
 			int(h[9]), int(h[13]), int(be.Uint32(h[24:]))
 		t.limit(int64(be.Uint32(h[4:])), int64(t.info.SampleRate))
 	case kind == "dOps" && len(h) >= 4:
-		// Encapsulation of Opus in ISO Base Media File Format, 4.3.2
+		// Encapsulation of Opus in ISO Base Media File Format
 		t.info.Channels, t.preSkip = int(h[1]), int64(be.Uint16(h[2:]))
 	case kind == "dfLa" && len(h) >= 4:
 		si, err := flac.ParseStreamInfo(h[4:])
@@ -144,7 +144,7 @@ func (t *track) parseCodecBox(kind string, h []byte) error {
 		t.info.SampleRate, t.info.Channels, t.info.Bits =
 			int(si.SampleRate), int(si.NChannels), int(si.BitsPerSample)
 		t.limit(int64(si.BlockSizeMax), int64(si.SampleRate))
-	case kind == "dac3" && len(h) >= 3: // ETSI TS 102 366, F.4
+	case kind == "dac3" && len(h) >= 3: // ETSI TS 102 366
 		x := uint32(h[0])<<16 | uint32(h[1])<<8 | uint32(h[2])
 		t.dolby(x>>22&3, x>>11&7, x>>10&1)
 	case kind == "dec3" && len(h) >= 5:
@@ -191,7 +191,7 @@ func (t *track) finishEntry(e *sampleEntry) {
 	}
 }
 
-// limit returns how many samples at rate one packet of the codec plays.
+// limit sets longest: one packet of the codec plays so many samples at rate.
 func (t *track) limit(samples, rate int64) {
 	if samples > 0 && rate > 0 {
 		t.longest = (samples*t.scale + rate - 1) / rate

@@ -15,7 +15,7 @@ type track struct {
 	samples   int64      // in the table of the index
 	last      int64      // where the last chunk of them starts
 	constant  int64      // size of every sample in bytes; 0 when the table lists them
-	described sampleUnit // size that the description of the sound tells
+	described sampleUnit // by the description of the sound
 	// Opus: samples at 48 kHz that decoders drop at the start, where no edit list does
 	preSkip int64
 	edits   []edit
@@ -44,7 +44,7 @@ func (w boxReader) clock(b box) (scale, duration int64) {
 	return scale, duration
 }
 
-// parseTrack reads a trak box; nil without an error when it is not audio track.
+// parseTrack reads a trak box; nil without an error when it is no audio track.
 func (w boxReader) parseTrack(trak box) (*track, error) {
 	mdia, _ := w.find(trak, "mdia")
 	handler, ok := w.find(mdia, "hdlr")

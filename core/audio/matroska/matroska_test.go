@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
@@ -16,7 +15,7 @@ import (
 // TestMatroskaFixtures holds the length against what FFmpeg decodes: ffmpeg -i FILE -map 0:a -f
 // s16le - | wc -c.
 func TestMatroskaFixtures(t *testing.T) {
-	audiotest.Plays(t, []audiotest.Whole{
+	audiotest.Agree(t, []audiotest.Decoded{
 		{File: "opus.webm", Samples: 52800, Want: media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
 		{File: "live.webm", Samples: 52800, Want: media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
 		{File: "film.webm", Samples: 52800, Want: media.Info{SampleRate: 48000, Channels: 1, Codec: "opus", Method: "walked"}},
@@ -124,49 +123,32 @@ func TestMatroskaOdd(t *testing.T) {
 	original := matroskaFile(info(500), elem(idTracks, pcmTrack()), cluster(0, 5))
 	tracks := elem(idTracks, pcmTrack())
 	two := [][]byte{{0, 0}, {0, 0, 0, 0}}
-	cases := []struct {
-		name    string
-		b       []byte
-		seconds float64
-		claimed float64
-	}{
-		{"plain", original, 0.5, 0},
-		{"cut inside the last block", original[:len(original)-1], 0.4, 0.5},
-		{"header claims more", matroskaFile(info(5000), tracks, cluster(0, 5)), 0.5, 5},
-		{"header claims less", matroskaFile(info(1), tracks, cluster(0, 9)), 0.9, 0.001},
-		{"pictures last longer", matroskaFile(info(5000), elem(idTracks, film(2), pcmTrack()), cluster(0, 5)), 0.5, 0},
-		{"no length", matroskaFile(tracks, cluster(0, 5)), 0.5, 0},
-		{"all sizes unknown", append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, openElem(idCluster, timestamp, pcmBlock(0, 100)), openElem(idCluster, uintElem(idTimestamp, 100), pcmBlock(0, 50)))...), 0.15, 0},
-		{"another document behind", append(bytes.Clone(original), original...), 0.5, 0},
-		{"another document inside an open one", append(append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, cluster(0, 2))...), original...), 0.2, 0},
-		{"garbage behind", append(bytes.Clone(original), make([]byte, 50)...), 0.5, 0},
-		{"garbage inside", matroskaFile(tracks, cluster(0, 3), make([]byte, 50)), 0.3, 0},
-		{"starts late", matroskaFile(info(60_500), tracks, cluster(60_000, 5)), 0.5, 0},
-		{"other tracks between", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(2, 0, 0, make([]byte, 900))), pcmBlock(0, 100))), 0.1, 0},
-		{"clock of 10 us", matroskaFile(elem(idInfo, uintElem(idScale, 10_000), realElem(idDuration, 50_000)), tracks, cluster(0, 5)), 0.5, 0},
-		{"groups with padding", matroskaFile(tracks, elem(idCluster, timestamp, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, 30_000_000)))), 0.07, 0},
-		{"padding below 0", matroskaFile(tracks, elem(idCluster, timestamp, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, math.MaxUint64-5)))), 0.1, 0},
-		{"delay", matroskaFile(elem(idTracks, pcmTrack(uintElem(idCodecDelay, 20_000_000))), cluster(0, 1)), 0.08, 0},
-		{"Xiph lacing", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{2, 255, 1, 2}, make([]byte, 256+2+42))))), 0.15, 0},
-		{"fixed lacing", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 2, []byte{2}, make([]byte, 300))))), 0.15, 0},
-		{"EBML lacing", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 3, []byte{2, 0x40, 200, 0x5f, 0xff - 100}, make([]byte, 200+100+6))))), 0.153, 0},
-		{"frames of one byte", matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{1, 2}, bytes.Join(two, nil))))), 0.003, 0},
-		{"stripped heads", matroskaFile(elem(idTracks, opus(stripped)), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0, []byte{1, 2})), elem(idSimpleBlock, blockBody(1, 20, 0, []byte{1, 2})))), 0.04, 0},
-		{"frames that do not tell, with lengths", matroskaFile(elem(idTracks, opus(uintElem(idDefaultDuration, 20_000_000))), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0)), group(elem(idBlock, blockBody(1, 20, 0)), uintElem(idBlockDuration, 30)))), 0.05, 0},
-		{"frames that do not tell, with the header", matroskaFile(info(77), elem(idTracks, opus()), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0)), elem(idSimpleBlock, blockBody(1, 20, 0)))), 0.077, 0},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			got, err := audiotest.Bytes(c.name, c.b)
-			require.NoError(t, err)
-			assert.InDelta(t, c.seconds, got.DurationS, 1e-9)
-			if c.claimed == 0 {
-				assert.Nil(t, got.ClaimedS)
-			} else if assert.NotNil(t, got.ClaimedS) {
-				assert.InDelta(t, c.claimed, *got.ClaimedS, 1e-9)
-			}
-		})
-	}
+	audiotest.Measured(t, map[string]audiotest.Clip{
+		"plain":                                    {B: original, Seconds: 0.5},
+		"cut inside the last block":                {B: original[:len(original)-1], Seconds: 0.4, Claimed: 0.5},
+		"header claims more":                       {B: matroskaFile(info(5000), tracks, cluster(0, 5)), Seconds: 0.5, Claimed: 5},
+		"header claims less":                       {B: matroskaFile(info(1), tracks, cluster(0, 9)), Seconds: 0.9, Claimed: 0.001},
+		"pictures last longer":                     {B: matroskaFile(info(5000), elem(idTracks, film(2), pcmTrack()), cluster(0, 5)), Seconds: 0.5},
+		"no length":                                {B: matroskaFile(tracks, cluster(0, 5)), Seconds: 0.5},
+		"all sizes unknown":                        {B: append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, openElem(idCluster, timestamp, pcmBlock(0, 100)), openElem(idCluster, uintElem(idTimestamp, 100), pcmBlock(0, 50)))...), Seconds: 0.15},
+		"another document behind":                  {B: append(bytes.Clone(original), original...), Seconds: 0.5},
+		"another document inside an open one":      {B: append(append(bytes.Clone(ebmlHead), openElem(idSegment, tracks, cluster(0, 2))...), original...), Seconds: 0.2},
+		"garbage behind":                           {B: append(bytes.Clone(original), make([]byte, 50)...), Seconds: 0.5},
+		"garbage inside":                           {B: matroskaFile(tracks, cluster(0, 3), make([]byte, 50)), Seconds: 0.3},
+		"starts late":                              {B: matroskaFile(info(60_500), tracks, cluster(60_000, 5)), Seconds: 0.5},
+		"other tracks between":                     {B: matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(2, 0, 0, make([]byte, 900))), pcmBlock(0, 100))), Seconds: 0.1},
+		"clock of 10 us":                           {B: matroskaFile(elem(idInfo, uintElem(idScale, 10_000), realElem(idDuration, 50_000)), tracks, cluster(0, 5)), Seconds: 0.5},
+		"groups with padding":                      {B: matroskaFile(tracks, elem(idCluster, timestamp, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, 30_000_000)))), Seconds: 0.07},
+		"padding below 0":                          {B: matroskaFile(tracks, elem(idCluster, timestamp, group(elem(idBlock, blockBody(1, 0, 0, make([]byte, 200))), uintElem(idDiscard, math.MaxUint64-5)))), Seconds: 0.1},
+		"delay":                                    {B: matroskaFile(elem(idTracks, pcmTrack(uintElem(idCodecDelay, 20_000_000))), cluster(0, 1)), Seconds: 0.08},
+		"Xiph lacing":                              {B: matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{2, 255, 1, 2}, make([]byte, 256+2+42))))), Seconds: 0.15},
+		"fixed lacing":                             {B: matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 2, []byte{2}, make([]byte, 300))))), Seconds: 0.15},
+		"EBML lacing":                              {B: matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 3, []byte{2, 0x40, 200, 0x5f, 0xff - 100}, make([]byte, 200+100+6))))), Seconds: 0.153},
+		"frames of one byte":                       {B: matroskaFile(tracks, elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 1, []byte{1, 2}, bytes.Join(two, nil))))), Seconds: 0.003},
+		"stripped heads":                           {B: matroskaFile(elem(idTracks, opus(stripped)), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0, []byte{1, 2})), elem(idSimpleBlock, blockBody(1, 20, 0, []byte{1, 2})))), Seconds: 0.04},
+		"frames that do not tell, with lengths":    {B: matroskaFile(elem(idTracks, opus(uintElem(idDefaultDuration, 20_000_000))), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0)), group(elem(idBlock, blockBody(1, 20, 0)), uintElem(idBlockDuration, 30)))), Seconds: 0.05},
+		"frames that do not tell, with the header": {B: matroskaFile(info(77), elem(idTracks, opus()), elem(idCluster, timestamp, elem(idSimpleBlock, blockBody(1, 0, 0)), elem(idSimpleBlock, blockBody(1, 20, 0)))), Seconds: 0.077},
+	})
 }
 
 // TestMatroskaLong: of a large file only the first and the last cluster with sound are looked into.
@@ -195,40 +177,18 @@ func TestMatroskaLong(t *testing.T) {
 	}
 	cues := elem(0x1c53bb6b, make([]byte, 3000))
 	last := len(matroskaFile(sound...)) - len(sound[41])
-	cases := []struct {
-		name    string
-		b       []byte
-		seconds float64
-		claimed float64
-		method  string
-	}{
-		{"film", matroskaFile(sound...), 40, 0, "tail"},
-		{"index behind", matroskaFile(append(sound, cues)...), 40, 0, "tail"},
-		{"sound ends before the pictures", matroskaFile(pictures), 40, 0, "tail"},
-		{"cut inside the last cluster", matroskaFile(sound...)[:last+2000], 39.5, 40, "tail"},
-		{"cut before any sound of the last cluster", matroskaFile(sound...)[:last+20], 39, 40, "tail"},
-		{"header is right", matroskaFile(alone...), 40, 0, "tail"},
-		{"header is wrong", matroskaFile(wrong...), 40, 9, "walked"},
-		{"live", append(bytes.Clone(ebmlHead), openElem(idSegment, sound...)...), 40, 0, "tail"},
-		{"live and very long", bytes.Join(live, nil), 300, 0, "tail"},
-		{"impossible clock", matroskaFile(append(bytes.Clone(bytes.Join(sound, nil)), filled(1<<50)...)), 41, 0, "walked"},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			got, _, err := audiotest.File(audiotest.Write(t, c.b))
-			require.NoError(t, err)
-			assert.InDelta(t, c.seconds, got.DurationS, 1e-9)
-			assert.Equal(t, c.method, got.Method)
-			if c.claimed == 0 {
-				assert.Nil(t, got.ClaimedS)
-			} else if assert.NotNil(t, got.ClaimedS) {
-				assert.InDelta(t, c.claimed, *got.ClaimedS, 1e-9)
-			}
-			inMemory, err := audiotest.Bytes(c.name, c.b)
-			require.NoError(t, err)
-			assert.Equal(t, got, inMemory)
-		})
-	}
+	audiotest.Measured(t, map[string]audiotest.Clip{
+		"film":                           {B: matroskaFile(sound...), Seconds: 40, Method: "tail"},
+		"index behind":                   {B: matroskaFile(append(sound, cues)...), Seconds: 40, Method: "tail"},
+		"sound ends before the pictures": {B: matroskaFile(pictures), Seconds: 40, Method: "tail"},
+		"cut inside the last cluster":    {B: matroskaFile(sound...)[:last+2000], Seconds: 39.5, Claimed: 40, Method: "tail"},
+		"cut before any sound of the last cluster": {B: matroskaFile(sound...)[:last+20], Seconds: 39, Claimed: 40, Method: "tail"},
+		"header is right":                          {B: matroskaFile(alone...), Seconds: 40, Method: "tail"},
+		"header is wrong":                          {B: matroskaFile(wrong...), Seconds: 40, Claimed: 9, Method: "walked"},
+		"live":                                     {B: append(bytes.Clone(ebmlHead), openElem(idSegment, sound...)...), Seconds: 40, Method: "tail"},
+		"live and very long":                       {B: bytes.Join(live, nil), Seconds: 300, Method: "tail"},
+		"impossible clock":                         {B: matroskaFile(append(bytes.Clone(bytes.Join(sound, nil)), filled(1<<50)...)), Seconds: 41, Method: "walked"},
+	})
 }
 
 func TestMatroskaRefused(t *testing.T) {
@@ -292,17 +252,6 @@ func TestPacketSamples(t *testing.T) {
 	}
 	for _, c := range cases {
 		assert.Equal(t, c.want, c.p.samples([]byte(c.b), int64(len(c.b))), c.name)
-	}
-}
-
-func TestMatroskaBitFlips(t *testing.T) {
-	for _, name := range []string{"opus.webm", "live.webm"} {
-		b := audiotest.Fixture(t, name)
-		for i := range 8 * len(b) {
-			b[i/8] ^= 1 << (i % 8)
-			audiotest.Sane(t, b)
-			b[i/8] ^= 1 << (i % 8)
-		}
 	}
 }
 

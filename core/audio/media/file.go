@@ -22,10 +22,7 @@ const (
 
 // File is one encoded file, on disk or in memory, read at offsets with short, bounded reads.
 type File struct {
-	fd      handle
-	Folders *Folders // may be nil
-	// SizeOnly skips the modification time where the size alone is cheaper.
-	SizeOnly bool
+	fd       handle
 	start    int64  // where it begins in the file on disk, 0 unless it is a section
 	limit    int64  // bytes of a section, 0 for the file to its end
 	Size     int64  // bytes in all
@@ -69,9 +66,6 @@ func (s *File) begin(size, first int64) {
 	s.Head = s.heap[:s.pread(s.heap[:min(s.Size, first)], 0)]
 	s.complete = s.Size <= first
 }
-
-// Scratch is how many bytes were needed for reads behind the head.
-func (s *File) Scratch() int { return cap(s.more) }
 
 // At returns up to n bytes from off, fewer at the end of the file. They are valid until the next
 // call.

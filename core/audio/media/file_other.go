@@ -83,14 +83,3 @@ func readable(err error) error {
 	}
 	return err
 }
-
-// Folders is for systems where no folder is kept open.
-type Folders struct{ limit int }
-
-// NewFolders keeps none open.
-func NewFolders(limit int) Folders { return Folders{limit: limit} }
-
-func (*Folders) Close() {}
-
-// Share is how many folders each of some readers may keep open.
-func Share(int) int { return 0 }

@@ -4,7 +4,6 @@ package media
 
 import (
 	"errors"
-	"io"
 	"syscall"
 )
 
@@ -43,7 +42,7 @@ func (s *File) Open(path string, listed bool, first int64, st *Stat) error {
 		return readable(err)
 	}
 	if st.Size < 0 {
-		if err := s.ask(st); err != nil {
+		if err := s.inspect(st); err != nil {
 			s.Close()
 			return err
 		}
@@ -56,19 +55,6 @@ func (s *File) Open(path string, listed bool, first int64, st *Stat) error {
 	return nil
 }
 
-// ask fills st: with the size alone where no more is wanted, which takes less than half the time.
-// Of what is no regular file, only block devices and some folders have one.
-func (s *File) ask(st *Stat) error {
-	if s.SizeOnly {
-		size, err := syscall.Seek(s.fd, 0, io.SeekEnd)
-		if err == nil && 0 < size && size < 1<<62 {
-			st.Size = size
-			return nil
-		}
-	}
-	return s.inspect(st)
-}
-
 var errFolder = errors.New("is a folder, not a file")
 
 // openFile opens path; ELOOP means that it is a link, and links were not wanted.
@@ -78,7 +64,7 @@ func (s *File) openFile(path string, noLink bool) syscall.Errno {
 		flags |= syscall.O_NOFOLLOW
 	}
 	for {
-		fd, err := s.Folders.open(path, flags)
+		fd, err := syscall.Open(path, flags, 0)
 		if err == nil {
 			s.fd = fd
 			return 0

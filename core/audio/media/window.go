@@ -49,9 +49,6 @@ func (w *Window) At(off int64, n int) []byte {
 	return w.b[from:min(from+n, len(w.b))]
 }
 
-// Loaded returns the offset of the stretch that is remembered; false when there is none.
-func (w *Window) Loaded() (int64, bool) { return w.off, w.b != nil }
-
 // Load reads n bytes from off, fewer at the end of the file, as the stretch that is remembered.
 func (w *Window) Load(off int64, n int) []byte {
 	w.off, w.b = off, w.File.At(off, n)

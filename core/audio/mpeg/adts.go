@@ -12,8 +12,7 @@ const (
 	dualChannels = 2
 )
 
-// parseADTSHead reads the header of an ADTS frame. Source: ISO/IEC 13818-7, 6.2, and 14496-3,
-// 1.A.2.
+// parseADTSHead reads the header of an ADTS frame. Source: ISO/IEC 13818-7 and 14496-3.
 //
 // The rate is that of the core: HE-AAC plays at the doubled one, which only a decoder finds out.
 // The duration is the same.

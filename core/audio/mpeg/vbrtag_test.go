@@ -45,19 +45,11 @@ func TestXingClaims(t *testing.T) {
 		"joined with a tag":      {join(tone, id3(noise(2000), 0), tone), all - 1105 + 45*1152, "walked", 44*1152 - 1105},
 		"joined with few frames": {join(tone, stream(high, 1)[:200]), gapless + 1152, "walked", gapless},
 	}
+	clips := map[string]audiotest.Clip{}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			info, samples, err := audiotest.SamplesOf(c.b)
-			require.NoError(t, err)
-			assert.Equal(t, c.samples, samples)
-			assert.Equal(t, c.method, info.Method)
-			if c.claimed == 0 {
-				assert.Nil(t, info.ClaimedS)
-			} else if assert.NotNil(t, info.ClaimedS) {
-				assert.InDelta(t, float64(c.claimed)/44100, *info.ClaimedS, 1e-9)
-			}
-		})
+		clips[name] = audiotest.Clip{B: c.b, Seconds: float64(c.samples) / 44100, Claimed: float64(c.claimed) / 44100, Method: c.method}
 	}
+	audiotest.Measured(t, clips)
 	size := 417
 	_, err := audiotest.Bytes("x", tone[:size])
 	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "holds no audio, though its header claims 1.100 s")
@@ -79,14 +71,4 @@ func TestVBRI(t *testing.T) {
 	assert.Less(t, samples, int64(26*1152))
 	require.NotNil(t, info.ClaimedS)
 	assert.InDelta(t, 50688/44100., *info.ClaimedS, 1e-9)
-}
-
-func TestGaplessPlay(t *testing.T) {
-	tag := vbrTag{frames: 10, delay: 1105, pad: 1500}
-	assert.EqualValues(t, 10*1152-1105-1500, tag.play(10*1152, 1152))
-	assert.EqualValues(t, 5*1152-1105, tag.play(5*1152, 1152), "cut before the padding")
-	assert.EqualValues(t, 10*1152-1500-1105, tag.play(9*1152, 1152), "the padding of the last frame is cut")
-	assert.EqualValues(t, 20*1152-1105-1500, tag.play(20*1152, 1152), "more behind")
-	assert.EqualValues(t, 0, tag.play(1000, 1152))
-	assert.EqualValues(t, 7*1152, (&vbrTag{}).play(7*1152, 1152))
 }

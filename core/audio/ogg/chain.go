@@ -21,7 +21,6 @@ type walk struct {
 	pages, jumped    int64 // pages seen, bytes read to find the next
 	seconds, claimed float64
 	links            int
-	foreign          bool   // the file ends with another stream than it starts with
 	b                []byte // read ahead, at offset bOff; gone after any other read
 	bOff             int64
 }
@@ -36,7 +35,7 @@ func (w *walk) page() (page, bool) {
 // walkLinks adds up the lengths of streams one after another. first is the link at base, and last
 // describes the end of the file.
 func walkLinks(s *media.File, base int64, first *link, last lastPage) (media.Info, error) {
-	w := &walk{s: s, off: first.body, foreign: last.foreign}
+	w := &walk{s: s, off: first.body}
 	for link := first; link != nil; {
 		next, err := w.add(link, &last)
 		if err != nil {
@@ -103,7 +102,6 @@ func (w *walk) add(l *link, tail *lastPage) (next *link, err error) {
 // follow goes to the end of a link and returns its last two pages that have an audio position.
 func (w *walk) follow(l *link) (last, before page) {
 	var current page
-	positions := 0
 	for ; w.pages < maxWalked && w.off < w.s.Size; w.pages++ {
 		p, ok := w.page()
 		if !ok || p.next() > w.s.Size {
@@ -127,10 +125,6 @@ func (w *walk) follow(l *link) (last, before page) {
 		if current = p; l.audio != nil && p.serial == l.audio.serial && p.granule != noPosition &&
 			p.off >= l.first.off {
 			before, last = last, p
-			if positions++; positions == bisectAfter && w.foreign {
-				w.bisect(l, p)
-				continue
-			}
 		}
 		w.off = p.next()
 	}

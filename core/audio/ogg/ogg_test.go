@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
-	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
@@ -69,77 +68,6 @@ func TestVorbisAgreesWithDecoder(t *testing.T) {
 	}
 }
 
-func TestVorbisCut(t *testing.T) {
-	b := audiotest.Fixture(t, "stereo_44k_4.4s.ogg")
-	all := pages(t, b)
-	last, before := all[len(all)-1], all[len(all)-2]
-	granule := func(p []byte) float64 { return float64(le.Uint64(p[6:])) / 44100 }
-
-	info, err := audiotest.Bytes("x", b[:len(b)-10])
-	require.NoError(t, err)
-	assert.InDelta(t, granule(before), info.DurationS, 1e-9)
-	require.NotNil(t, info.ClaimedS, "the header of the cut page says how far it went")
-	assert.InDelta(t, granule(last), *info.ClaimedS, 1e-9)
-
-	info, err = audiotest.Bytes("x", b[:len(b)-len(last)])
-	require.NoError(t, err)
-	assert.InDelta(t, granule(before), info.DurationS, 1e-9)
-	assert.Nil(t, info.ClaimedS, "cut between pages: nothing claims more")
-
-	info, err = audiotest.Bytes("x", b[:len(b)-len(last)+20])
-	require.NoError(t, err)
-	assert.InDelta(t, granule(before), info.DurationS, 1e-9)
-
-	info, err = audiotest.Bytes("x", append(bytes.Clone(b), make([]byte, 100_000)...))
-	require.NoError(t, err)
-	assert.InDelta(t, 4.4, info.DurationS, 1e-9, "zeros behind the last page")
-}
-
-func TestVorbisChained(t *testing.T) {
-	mono, stereo := audiotest.Fixture(t, "tone.ogg"), audiotest.Fixture(t, "stereo_44k_4.4s.ogg")
-	info, err := audiotest.Bytes("x", append(bytes.Clone(mono), stereo...))
-	require.NoError(t, err)
-	assert.InDelta(t, 1.1+4.4, info.DurationS, 1e-9)
-	assert.Equal(t, 16000, info.SampleRate)
-
-	info, err = audiotest.Bytes("x", bytes.Join([][]byte{mono, stereo, reserial(t, mono, 99, 0)}, nil))
-	require.NoError(t, err)
-	assert.InDelta(t, 1.1+4.4+1.1, info.DurationS, 1e-9)
-}
-
-// TestVorbisPiece: pieces of a radio stream keep the positions of the whole.
-func TestVorbisPiece(t *testing.T) {
-	for _, name := range []string{"tone.ogg", "stereo_44k_4.4s.ogg"} {
-		original := audiotest.Fixture(t, name)
-		_, samples, err := audiotest.SamplesOf(original)
-		require.NoError(t, err)
-		moved := reserial(t, original, 5, 3600*48000)
-		_, err = oggvorbis.NewReader(bytes.NewReader(moved))
-		require.NoError(t, err, "the file is valid")
-		_, got, err := audiotest.SamplesOf(moved)
-		require.NoError(t, err)
-		// The last page of a short file may also cut the end, which its one audio page cannot tell
-		// from a late start.
-		assert.InDelta(t, samples, got, 1024, name)
-	}
-}
-
-// TestVorbisBlockSizes: the block sizes of the first audio page give exactly its position, as the
-// stream starts at 0.
-func TestVorbisBlockSizes(t *testing.T) {
-	for _, move := range []int64{0, 123456} {
-		b := reserial(t, audiotest.Fixture(t, "stereo_44k_4.4s.ogg"), 8, move)
-		s := new(media.File)
-		s.Hold(b)
-		link, err := linkAt(s, 0)
-		require.NoError(t, err)
-		require.NoError(t, link.begin(s))
-		require.Positive(t, link.first.granule)
-		require.NoError(t, link.findStart(s, 0, link.first.off))
-		assert.Equal(t, move, link.start)
-	}
-}
-
 func TestOggRefused(t *testing.T) {
 	tone := audiotest.Fixture(t, "tone.ogg")
 	edit := func(offset int, b ...byte) []byte { c := bytes.Clone(tone); copy(c[offset:], b); return c }
@@ -149,29 +77,18 @@ func TestOggRefused(t *testing.T) {
 	le.PutUint64(last[6:], 1<<50)
 	le.PutUint32(last[22:], 0)
 	le.PutUint32(last[22:], pageSum(last))
-	cases := []struct {
-		name string
-		b    []byte
-		code fault.Code
-		text string
-	}{
-		{"first page cut", tone[:20], fault.Corrupt, "ends inside its first Ogg page"},
-		{"no header", bytes.Join(all[1:], nil), fault.Corrupt, "starts in the middle"},
-		{"first header cut", tone[:45], fault.Corrupt, "ends inside its Vorbis header"},
-		{"headers only", bytes.Join(all[:2], nil), fault.Corrupt, "holds no audio"},
-		{"rate 0", edit(28+12, 0, 0, 0, 0), fault.Corrupt, "0 Hz"},
-		{"channels 0", edit(28+11, 0), fault.Corrupt, "0 channels"},
-		{"block sizes", edit(28+28, 0x0f), fault.Corrupt, "block sizes"},
-		{"version", edit(28+7, 1), fault.Unsupported, "version 1"},
-		{"impossible position", huge, fault.Corrupt, "more than"},
-		{"a film", edit(28, []byte("\x80theora")...), fault.Unsupported, "without a supported audio stream"},
-	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := audiotest.Bytes("clip.ogg", c.b)
-			audiotest.RefusedAs(t, err, c.code, "clip.ogg: ", c.text)
-		})
-	}
+	audiotest.Refuses(t, "clip.ogg", []audiotest.Refusal{
+		{Name: "first page cut", B: tone[:20], Code: fault.Corrupt, Text: "ends inside its first Ogg page"},
+		{Name: "no header", B: bytes.Join(all[1:], nil), Code: fault.Corrupt, Text: "starts in the middle"},
+		{Name: "first header cut", B: tone[:45], Code: fault.Corrupt, Text: "ends inside its Vorbis header"},
+		{Name: "headers only", B: bytes.Join(all[:2], nil), Code: fault.Corrupt, Text: "holds no audio"},
+		{Name: "rate 0", B: edit(28+12, 0, 0, 0, 0), Code: fault.Corrupt, Text: "0 Hz"},
+		{Name: "channels 0", B: edit(28+11, 0), Code: fault.Corrupt, Text: "0 channels"},
+		{Name: "block sizes", B: edit(28+28, 0x0f), Code: fault.Corrupt, Text: "block sizes"},
+		{Name: "version", B: edit(28+7, 1), Code: fault.Unsupported, Text: "version 1"},
+		{Name: "impossible position", B: huge, Code: fault.Corrupt, Text: "more than"},
+		{Name: "a film", B: edit(28, []byte("\x80theora")...), Code: fault.Unsupported, Text: "without a supported audio stream"},
+	})
 }
 
 func FuzzOgg(f *testing.F) {

@@ -10,7 +10,7 @@ const opusHeaders = 2 // the tags come second
 // opusMapping is a stream of Opus packets.
 type opusMapping struct{}
 
-// ParseOpus reads the first packet. Source: RFC 7845, section 3.
+// parseOpusHead reads the first packet. Source: RFC 7845.
 func parseOpusHead(b []byte) (*stream, error) {
 	head, err := codec.ParseOpus(b)
 	if err != nil {

@@ -2,10 +2,8 @@ package pcm
 
 import (
 	"encoding/binary"
+	"fmt"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
@@ -39,52 +37,43 @@ func TestAUFixtures(t *testing.T) {
 
 // TestAUEncodings holds the lengths of 32000 bytes that FFmpeg and sox decode.
 func TestAUEncodings(t *testing.T) {
+	clips := map[string]audiotest.Clip{}
 	for encoding, c := range map[uint32]struct {
-		samples int
+		samples float64
 		codec   string
 	}{
 		1: {32000, "pcm_mulaw"}, 2: {32000, "pcm_s8"}, 3: {16000, "pcm_s16be"}, 4: {10666, "pcm_s24be"}, 5: {8000, "pcm_s32be"},
 		6: {8000, "pcm_f32be"}, 7: {4000, "pcm_f64be"}, 23: {64000, "adpcm_g726le"}, 24: {64000, "adpcm_g722"},
 		25: {85333, "adpcm_g726le"}, 26: {51200, "adpcm_g726le"}, 27: {32000, "pcm_alaw"},
 	} {
-		info, err := audiotest.Bytes("x.au", au(".snd", be, 28, 32000, encoding, 8000, 1))
-		require.NoError(t, err, encoding)
-		assert.Equal(t, c.codec, info.Codec)
-		assert.InDelta(t, float64(c.samples)/8000, info.DurationS, 1e-9, encoding)
-		assert.Nil(t, info.ClaimedS)
+		clips[c.codec+fmt.Sprint(encoding)] = audiotest.Clip{B: au(".snd", be, 28, 32000, encoding, 8000, 1), Seconds: c.samples / 8000, Codec: c.codec}
 	}
+	audiotest.Measured(t, clips)
 }
 
 func TestAULength(t *testing.T) {
-	audiotest.Tells(t, map[string]audiotest.Told{
-		"size not known":       {B: au(".snd", be, 28, 0xffffffff, 3, 16000, 1), Seconds: 1, Claimed: 0, Codec: "pcm_s16be", Method: "tail"},
-		"size never filled in": {B: au(".snd", be, 28, 0, 3, 16000, 1), Seconds: 1, Claimed: 0, Codec: "pcm_s16be", Method: "tail"},
-		"text between":         {B: au(".snd", be, 60, 32000, 3, 16000, 2), Seconds: 0.5, Claimed: 0, Codec: "pcm_s16be", Method: "header"},
-		"more behind":          {B: au(".snd", be, 24, 16000, 3, 16000, 1), Seconds: 0.5, Claimed: 0, Codec: "pcm_s16be", Method: "header"},
+	audiotest.Measured(t, map[string]audiotest.Clip{
+		"size not known":       {B: au(".snd", be, 28, 0xffffffff, 3, 16000, 1), Seconds: 1, Codec: "pcm_s16be", Method: "tail"},
+		"size never filled in": {B: au(".snd", be, 28, 0, 3, 16000, 1), Seconds: 1, Codec: "pcm_s16be", Method: "tail"},
+		"text between":         {B: au(".snd", be, 60, 32000, 3, 16000, 2), Seconds: 0.5, Codec: "pcm_s16be", Method: "header"},
+		"more behind":          {B: au(".snd", be, 24, 16000, 3, 16000, 1), Seconds: 0.5, Codec: "pcm_s16be", Method: "header"},
 		"cut":                  {B: au(".snd", be, 24, 64000, 3, 16000, 1), Seconds: 1, Claimed: 2, Codec: "pcm_s16be", Method: "header"},
-		"libsndfile's little":  {B: au("dns.", le, 24, 32000, 3, 16000, 1), Seconds: 1, Claimed: 0, Codec: "pcm_s16le", Method: "header"},
-		"DEC's little":         {B: au(".sd\x00", be, 24, 32000, 3, 16000, 1), Seconds: 1, Claimed: 0, Codec: "pcm_s16be", Method: "header"},
+		"libsndfile's little":  {B: au("dns.", le, 24, 32000, 3, 16000, 1), Seconds: 1, Codec: "pcm_s16le", Method: "header"},
+		"DEC's little":         {B: au(".sd\x00", be, 24, 32000, 3, 16000, 1), Seconds: 1, Codec: "pcm_s16be", Method: "header"},
 	})
 }
 
 func TestAURefused(t *testing.T) {
-	for _, c := range []struct {
-		b    []byte
-		code fault.Code
-		text string
-	}{
-		{[]byte(".snd\x00\x00"), fault.Corrupt, "ends inside its header"},
-		{au(".snd", be, 8, 32000, 3, 16000, 1), fault.Corrupt, "inside its header"},
-		{au(".snd", be, 0xfffffff0, 32000, 3, 16000, 1), fault.Corrupt, "claims 1.000 s"},
-		{au(".snd", be, 24, 32000, 3, 16000, 0), fault.Corrupt, "0 channels"},
-		{au(".snd", be, 24, 32000, 3, 16000, 1<<31), fault.Corrupt, "2147483648 channels"},
-		{au(".snd", be, 24, 32000, 3, 0, 1), fault.Corrupt, "0 Hz"},
-		{au(".snd", be, 24, 32000, 10, 16000, 1), fault.Unsupported, "encoding 10"},
-		{au(".snd", be, 24, 1, 3, 16000, 1), fault.Corrupt, "holds no audio"},
-	} {
-		_, err := audiotest.Bytes("x.au", c.b)
-		audiotest.RefusedAs(t, err, c.code, "x.au: ", c.text)
-	}
+	audiotest.Refuses(t, "x.au", []audiotest.Refusal{
+		{B: []byte(".snd\x00\x00"), Code: fault.Corrupt, Text: "ends inside its header"},
+		{B: au(".snd", be, 8, 32000, 3, 16000, 1), Code: fault.Corrupt, Text: "inside its header"},
+		{B: au(".snd", be, 0xfffffff0, 32000, 3, 16000, 1), Code: fault.Corrupt, Text: "claims 1.000 s"},
+		{B: au(".snd", be, 24, 32000, 3, 16000, 0), Code: fault.Corrupt, Text: "0 channels"},
+		{B: au(".snd", be, 24, 32000, 3, 16000, 1<<31), Code: fault.Corrupt, Text: "2147483648 channels"},
+		{B: au(".snd", be, 24, 32000, 3, 0, 1), Code: fault.Corrupt, Text: "0 Hz"},
+		{B: au(".snd", be, 24, 32000, 10, 16000, 1), Code: fault.Unsupported, Text: "encoding 10"},
+		{B: au(".snd", be, 24, 1, 3, 16000, 1), Code: fault.Corrupt, Text: "holds no audio"},
+	})
 }
 
 func FuzzAU(f *testing.F) {

@@ -29,46 +29,39 @@ func TestSPHEREFixtures(t *testing.T) {
 
 func TestSPHERELength(t *testing.T) {
 	const rate, count = "sample_rate -i 16000", "sample_count -i 16000"
-	audiotest.Tells(t, map[string]audiotest.Told{
-		"as of TIMIT":          {B: nist("database_id -s5 TIMIT", count, rate, "channel_count -i 1", "sample_n_bytes -i 2", "sample_byte_format -s2 01", "sample_sig_bits -i 16"), Seconds: 1, Claimed: 0, Codec: "pcm_s16le", Method: "header"},
-		"big endian stereo":    {B: nist("channel_count -i 2", "sample_count -i 8000", rate, "sample_n_bytes -i 2", "sample_byte_format -s2 10", "sample_coding -s3 pcm"), Seconds: 0.5, Claimed: 0, Codec: "pcm_s16be", Method: "header"},
-		"ulaw, bytes not told": {B: nist("sample_count -i 32000", rate, "sample_coding -s4 ulaw"), Seconds: 2, Claimed: 0, Codec: "pcm_mulaw", Method: "header"},
-		"alaw":                 {B: nist("sample_count -i 32000", rate, "sample_coding -s4 alaw", "sample_n_bytes -i 1"), Seconds: 2, Claimed: 0, Codec: "pcm_alaw", Method: "header"},
-		"24 bits":              {B: nist("sample_count -i 10666", rate, "sample_n_bytes -i 3"), Seconds: 10666.0 / 16000, Claimed: 0, Codec: "pcm_s24le", Method: "header"},
-		"real rate":            {B: nist(count, "sample_rate -r 16000.000000", "sample_n_bytes -i 2"), Seconds: 1, Claimed: 0, Codec: "pcm_s16le", Method: "header"},
-		"no count":             {B: nist(rate, "sample_n_bytes -i 2"), Seconds: 1, Claimed: 0, Codec: "pcm_s16le", Method: "tail"},
+	audiotest.Measured(t, map[string]audiotest.Clip{
+		"as of TIMIT":          {B: nist("database_id -s5 TIMIT", count, rate, "channel_count -i 1", "sample_n_bytes -i 2", "sample_byte_format -s2 01", "sample_sig_bits -i 16"), Seconds: 1, Codec: "pcm_s16le", Method: "header"},
+		"big endian stereo":    {B: nist("channel_count -i 2", "sample_count -i 8000", rate, "sample_n_bytes -i 2", "sample_byte_format -s2 10", "sample_coding -s3 pcm"), Seconds: 0.5, Codec: "pcm_s16be", Method: "header"},
+		"ulaw, bytes not told": {B: nist("sample_count -i 32000", rate, "sample_coding -s4 ulaw"), Seconds: 2, Codec: "pcm_mulaw", Method: "header"},
+		"alaw":                 {B: nist("sample_count -i 32000", rate, "sample_coding -s4 alaw", "sample_n_bytes -i 1"), Seconds: 2, Codec: "pcm_alaw", Method: "header"},
+		"24 bits":              {B: nist("sample_count -i 10666", rate, "sample_n_bytes -i 3"), Seconds: 10666.0 / 16000, Codec: "pcm_s24le", Method: "header"},
+		"real rate":            {B: nist(count, "sample_rate -r 16000.000000", "sample_n_bytes -i 2"), Seconds: 1, Codec: "pcm_s16le", Method: "header"},
+		"no count":             {B: nist(rate, "sample_n_bytes -i 2"), Seconds: 1, Codec: "pcm_s16le", Method: "tail"},
 		"claims half":          {B: nist("sample_count -i 8000", rate, "sample_n_bytes -i 2"), Seconds: 1, Claimed: 0.5, Codec: "pcm_s16le", Method: "header"},
 		"cut":                  {B: nist("sample_count -i 32000", rate, "sample_n_bytes -i 2"), Seconds: 1, Claimed: 2, Codec: "pcm_s16le", Method: "header"},
-		"shorten":              {B: nist("sample_count -i 48000", rate, "sample_coding -s26 pcm,embedded-shorten-v2.00", "sample_n_bytes -i 2"), Seconds: 3, Claimed: 0, Codec: "shorten", Method: "estimated"},
+		"shorten":              {B: nist("sample_count -i 48000", rate, "sample_coding -s26 pcm,embedded-shorten-v2.00", "sample_n_bytes -i 2"), Seconds: 3, Codec: "shorten", Method: "estimated"},
 	})
 }
 
 func TestSPHERERefused(t *testing.T) {
 	const rate = "sample_rate -i 16000"
 	head := func(n string) []byte { return append([]byte("NIST_1A\n"+n+"\n"), audiotest.Second()...) }
-	for _, c := range []struct {
-		b    []byte
-		code fault.Code
-		text string
-	}{
-		{[]byte("NIST_1A\n   10"), fault.Corrupt, "ends inside its header"},
-		{nist(rate)[:1000], fault.Corrupt, "ends inside its header of 1024 bytes"},
-		{nist(rate)[:1024], fault.Corrupt, "holds no audio"},
-		{head("   abcd"), fault.Corrupt, "has no valid header length"},
-		{head("     -1"), fault.Corrupt, "has no valid header length"},
-		{head("9999999"), fault.Corrupt, "has no valid header length"},
-		{nist("sample_count -i 16000"), fault.Corrupt, "0 Hz"},
-		{nist("sample_rate -i 1e300"), fault.Corrupt, "0 Hz"},
-		{nist(rate, "channel_count -i 1000000"), fault.Corrupt, "1000000 channels"},
-		{nist(rate, "sample_n_bytes -i 7"), fault.Corrupt, "samples of 7 bytes"},
-		{nist(rate, "sample_coding -s4 cvsd"), fault.Unsupported, `"cvsd"`},
-		{nist(rate, "sample_coding -s20 pcm,embedded-wavpack"), fault.Unsupported, `"wavpack"`},
-		{nist(rate, "sample_coding -s26 pcm,embedded-shorten-v2.00"), fault.Unsupported, "its header has no length"},
-		{nist(rate, "sample_count -i 9000000", "sample_coding -s26 pcm,embedded-shorten-v2.00"), fault.Corrupt, "more than its 32000 bytes can hold"},
-	} {
-		_, err := audiotest.Bytes("x.sph", c.b)
-		audiotest.RefusedAs(t, err, c.code, "x.sph: ", c.text)
-	}
+	audiotest.Refuses(t, "x.sph", []audiotest.Refusal{
+		{B: []byte("NIST_1A\n   10"), Code: fault.Corrupt, Text: "ends inside its header"},
+		{B: nist(rate)[:1000], Code: fault.Corrupt, Text: "ends inside its header of 1024 bytes"},
+		{B: nist(rate)[:1024], Code: fault.Corrupt, Text: "holds no audio"},
+		{B: head("   abcd"), Code: fault.Corrupt, Text: "has no valid header length"},
+		{B: head("     -1"), Code: fault.Corrupt, Text: "has no valid header length"},
+		{B: head("9999999"), Code: fault.Corrupt, Text: "has no valid header length"},
+		{B: nist("sample_count -i 16000"), Code: fault.Corrupt, Text: "0 Hz"},
+		{B: nist("sample_rate -i 1e300"), Code: fault.Corrupt, Text: "0 Hz"},
+		{B: nist(rate, "channel_count -i 1000000"), Code: fault.Corrupt, Text: "1000000 channels"},
+		{B: nist(rate, "sample_n_bytes -i 7"), Code: fault.Corrupt, Text: "samples of 7 bytes"},
+		{B: nist(rate, "sample_coding -s4 cvsd"), Code: fault.Unsupported, Text: `"cvsd"`},
+		{B: nist(rate, "sample_coding -s20 pcm,embedded-wavpack"), Code: fault.Unsupported, Text: `"wavpack"`},
+		{B: nist(rate, "sample_coding -s26 pcm,embedded-shorten-v2.00"), Code: fault.Unsupported, Text: "its header has no length"},
+		{B: nist(rate, "sample_count -i 9000000", "sample_coding -s26 pcm,embedded-shorten-v2.00"), Code: fault.Corrupt, Text: "more than its 32000 bytes can hold"},
+	})
 }
 
 func FuzzSPHERE(f *testing.F) {

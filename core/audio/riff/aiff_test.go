@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
@@ -61,78 +60,53 @@ func TestAIFFFixtures(t *testing.T) {
 
 func TestAIFFLength(t *testing.T) {
 	odd := bigChunk("NAME", 3, []byte("abc\x00"))
-	for name, c := range map[string]struct {
-		b       []byte
-		samples float64
-		claimed float64
-		codec   string
-		method  string
-	}{
-		"plain":                     {form("AIFF", comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), 16000, 0, "pcm_s16be", "header"},
-		"odd chunk":                 {form("AIFF", odd, comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), 16000, 0, "pcm_s16be", "header"},
-		"odd chunk, padding forgot": {form("AIFF", odd[:11], comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), 16000, 0, "pcm_s16be", "header"},
-		"sound first":               {form("AIFF", ssnd(0, audiotest.Second()), comm(1, 16000, 16, "")), 16000, 0, "pcm_s16be", "header"},
-		"12 bits stereo":            {form("AIFF", comm(2, 8000, 12, ""), ssnd(0, audiotest.Second())), 8000, 0, "pcm_s16be", "header"},
-		"20 bits":                   {form("AIFF", comm(1, 8000, 20, ""), ssnd(0, audiotest.Second()[:24000])), 8000, 0, "pcm_s24be", "header"},
-		"offset":                    {form("AIFF", comm(1, 15000, 16, ""), ssnd(2000, audiotest.Second())), 15000, 0, "pcm_s16be", "header"},
-		"offset, sound first":       {form("AIFF", ssnd(2000, audiotest.Second()), comm(1, 15000, 16, "")), 15000, 0, "pcm_s16be", "header"},
-		"COMM says half":            {form("AIFF", comm(1, 8000, 16, ""), ssnd(0, audiotest.Second())), 16000, 8000, "pcm_s16be", "header"},
-		"COMM says double":          {form("AIFF", comm(1, 32000, 16, ""), ssnd(0, audiotest.Second())), 16000, 32000, "pcm_s16be", "header"},
-		"COMM says nothing":         {form("AIFF", comm(1, 0, 16, ""), ssnd(0, audiotest.Second())), 16000, 0, "pcm_s16be", "header"},
-		"cut":                       {form("AIFF", comm(1, 32000, 16, ""), ssndClaim(64008, audiotest.Second())), 16000, 32000, "pcm_s16be", "header"},
-		"never closed":              {form("AIFF", comm(1, 0, 16, ""), ssndClaim(0, audiotest.Second())), 16000, 0, "pcm_s16be", "tail"},
-		"all ones":                  {form("AIFF", comm(1, 0, 16, ""), ssndClaim(0xffffffff, audiotest.Second())), 16000, 0, "pcm_s16be", "tail"},
-		"sox's open size":           {form("AIFF", comm(1, 0x3f800000, 16, ""), ssndClaim(0x7f000008, audiotest.Second())), 16000, 0, "pcm_s16be", "tail"},
-		"sowt of 8 bits":            {form("AIFC", comm(1, 32000, 8, "sowt\x00\x00"), ssnd(0, audiotest.Second())), 32000, 0, "pcm_s8", "header"},
-		"twos":                      {form("AIFC", comm(1, 16000, 16, "twos\x00\x00"), ssnd(0, audiotest.Second())), 16000, 0, "pcm_s16be", "header"},
-		"raw":                       {form("AIFC", comm(1, 32000, 8, "raw \x00\x00"), ssnd(0, audiotest.Second())), 32000, 0, "pcm_u8", "header"},
-		"ulaw that says 16 bits":    {form("AIFC", comm(1, 32000, 16, "ulaw\x00\x00"), ssnd(0, audiotest.Second())), 32000, 0, "pcm_mulaw", "header"},
-		"fl32 that says 16 bits":    {form("AIFC", comm(1, 8000, 16, "fl32\x00\x00"), ssnd(0, audiotest.Second())), 8000, 0, "pcm_f32be", "header"},
-		"FL64":                      {form("AIFC", comm(1, 4000, 64, "FL64\x00\x00"), ssnd(0, audiotest.Second())), 4000, 0, "pcm_f64be", "header"},
-		"in24":                      {form("AIFC", comm(1, 8000, 24, "in24\x00\x00"), ssnd(0, audiotest.Second()[:24000])), 8000, 0, "pcm_s24be", "header"},
-		"ima4 in packets":           {form("AIFC", comm(1, 10, 16, "ima4\x00\x00"), ssnd(0, audiotest.Second()[:340])), 640, 0, "adpcm_ima_qt", "header"},
-		"ima4 in samples":           {form("AIFC", comm(1, 630, 16, "ima4\x00\x00"), ssnd(0, audiotest.Second()[:340])), 640, 0, "adpcm_ima_qt", "header"},
-		"ima4, a cut packet":        {form("AIFC", comm(1, 10, 16, "ima4\x00\x00"), ssnd(0, audiotest.Second()[:360])), 640, 0, "adpcm_ima_qt", "header"},
-		"MACE 6:1 stereo":           {form("AIFC", comm(2, 16000, 8, "MAC6\x00\x00"), ssnd(0, audiotest.Second())), 96000, 0, "mace6", "header"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			info, err := audiotest.Bytes(name, c.b)
-			require.NoError(t, err)
-			assert.InDelta(t, c.samples, info.DurationS*16000, 1e-6)
-			assert.Equal(t, []any{16000, c.codec, c.method}, []any{info.SampleRate, info.Codec, info.Method})
-			if c.claimed == 0 {
-				assert.Nil(t, info.ClaimedS)
-			} else if assert.NotNil(t, info.ClaimedS) {
-				assert.InDelta(t, c.claimed, *info.ClaimedS*16000, 1e-6)
-			}
-		})
-	}
+	audiotest.Measured(t, map[string]audiotest.Clip{
+		"plain":                     {B: form("AIFF", comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"odd chunk":                 {B: form("AIFF", odd, comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"odd chunk, padding forgot": {B: form("AIFF", odd[:11], comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"sound first":               {B: form("AIFF", ssnd(0, audiotest.Second()), comm(1, 16000, 16, "")), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"12 bits stereo":            {B: form("AIFF", comm(2, 8000, 12, ""), ssnd(0, audiotest.Second())), Seconds: 8000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"20 bits":                   {B: form("AIFF", comm(1, 8000, 20, ""), ssnd(0, audiotest.Second()[:24000])), Seconds: 8000 / 16000.0, Codec: "pcm_s24be", Method: "header"},
+		"offset":                    {B: form("AIFF", comm(1, 15000, 16, ""), ssnd(2000, audiotest.Second())), Seconds: 15000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"offset, sound first":       {B: form("AIFF", ssnd(2000, audiotest.Second()), comm(1, 15000, 16, "")), Seconds: 15000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"COMM says half":            {B: form("AIFF", comm(1, 8000, 16, ""), ssnd(0, audiotest.Second())), Seconds: 16000 / 16000.0, Claimed: 8000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"COMM says double":          {B: form("AIFF", comm(1, 32000, 16, ""), ssnd(0, audiotest.Second())), Seconds: 16000 / 16000.0, Claimed: 32000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"COMM says nothing":         {B: form("AIFF", comm(1, 0, 16, ""), ssnd(0, audiotest.Second())), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"cut":                       {B: form("AIFF", comm(1, 32000, 16, ""), ssndClaim(64008, audiotest.Second())), Seconds: 16000 / 16000.0, Claimed: 32000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"never closed":              {B: form("AIFF", comm(1, 0, 16, ""), ssndClaim(0, audiotest.Second())), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "tail"},
+		"all ones":                  {B: form("AIFF", comm(1, 0, 16, ""), ssndClaim(0xffffffff, audiotest.Second())), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "tail"},
+		"sox's open size":           {B: form("AIFF", comm(1, 0x3f800000, 16, ""), ssndClaim(0x7f000008, audiotest.Second())), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "tail"},
+		"sowt of 8 bits":            {B: form("AIFC", comm(1, 32000, 8, "sowt\x00\x00"), ssnd(0, audiotest.Second())), Seconds: 32000 / 16000.0, Codec: "pcm_s8", Method: "header"},
+		"twos":                      {B: form("AIFC", comm(1, 16000, 16, "twos\x00\x00"), ssnd(0, audiotest.Second())), Seconds: 16000 / 16000.0, Codec: "pcm_s16be", Method: "header"},
+		"raw":                       {B: form("AIFC", comm(1, 32000, 8, "raw \x00\x00"), ssnd(0, audiotest.Second())), Seconds: 32000 / 16000.0, Codec: "pcm_u8", Method: "header"},
+		"ulaw that says 16 bits":    {B: form("AIFC", comm(1, 32000, 16, "ulaw\x00\x00"), ssnd(0, audiotest.Second())), Seconds: 32000 / 16000.0, Codec: "pcm_mulaw", Method: "header"},
+		"fl32 that says 16 bits":    {B: form("AIFC", comm(1, 8000, 16, "fl32\x00\x00"), ssnd(0, audiotest.Second())), Seconds: 8000 / 16000.0, Codec: "pcm_f32be", Method: "header"},
+		"FL64":                      {B: form("AIFC", comm(1, 4000, 64, "FL64\x00\x00"), ssnd(0, audiotest.Second())), Seconds: 4000 / 16000.0, Codec: "pcm_f64be", Method: "header"},
+		"in24":                      {B: form("AIFC", comm(1, 8000, 24, "in24\x00\x00"), ssnd(0, audiotest.Second()[:24000])), Seconds: 8000 / 16000.0, Codec: "pcm_s24be", Method: "header"},
+		"ima4 in packets":           {B: form("AIFC", comm(1, 10, 16, "ima4\x00\x00"), ssnd(0, audiotest.Second()[:340])), Seconds: 640 / 16000.0, Codec: "adpcm_ima_qt", Method: "header"},
+		"ima4 in samples":           {B: form("AIFC", comm(1, 630, 16, "ima4\x00\x00"), ssnd(0, audiotest.Second()[:340])), Seconds: 640 / 16000.0, Codec: "adpcm_ima_qt", Method: "header"},
+		"ima4, a cut packet":        {B: form("AIFC", comm(1, 10, 16, "ima4\x00\x00"), ssnd(0, audiotest.Second()[:360])), Seconds: 640 / 16000.0, Codec: "adpcm_ima_qt", Method: "header"},
+		"MACE 6:1 stereo":           {B: form("AIFC", comm(2, 16000, 8, "MAC6\x00\x00"), ssnd(0, audiotest.Second())), Seconds: 96000 / 16000.0, Codec: "mace6", Method: "header"},
+	})
 }
 
 func TestAIFFRefused(t *testing.T) {
 	badRate := comm(1, 16000, 16, "")
 	badRate[16] = 0x7f // 2^16000 Hz
-	for _, c := range []struct {
-		b    []byte
-		code fault.Code
-		text string
-	}{
-		{form("AIFF", ssnd(0, audiotest.Second())), fault.Corrupt, "no COMM chunk"},
-		{form("AIFF", comm(1, 16000, 16, "")), fault.Corrupt, "ends before its SSND chunk"},
-		{form("AIFF", comm(0, 16000, 16, ""), ssnd(0, audiotest.Second())), fault.Corrupt, "0 channels"},
-		{form("AIFF", comm(0xffff, 16000, 16, ""), ssnd(0, audiotest.Second())), fault.Corrupt, "-1 channels"},
-		{form("AIFF", comm(1, 16000, 40, ""), ssnd(0, audiotest.Second())), fault.Corrupt, "40 bits"},
-		{form("AIFF", badRate, ssnd(0, audiotest.Second())), fault.Corrupt, "sample rate"},
-		{form("AIFF", bigChunk("COMM", 6, make([]byte, 6)), ssnd(0, audiotest.Second())), fault.Corrupt, "COMM chunk of 6 bytes"},
-		{form("AIFC", comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), fault.Corrupt, "too short to name its codec"},
-		{form("AIFC", comm(1, 16000, 16, "QDM2\x00\x00"), ssnd(0, audiotest.Second())), fault.Unsupported, `"QDM2"`},
-		{form("AIFF", comm(1, 16000, 16, ""), ssnd(0xfffffff0, audiotest.Second())), fault.Corrupt, "start behind it"},
-		{form("AIFF", comm(1, 16000, 16, ""), ssnd(0, nil)), fault.Corrupt, "holds no audio"},
-		{form("AIFF", comm(1, 16000, 16, ""), ssndClaim(32008, nil)), fault.Corrupt, "claims 1.000 s"},
-	} {
-		_, err := audiotest.Bytes("x.aiff", c.b)
-		audiotest.RefusedAs(t, err, c.code, "x.aiff: ", c.text)
-	}
+	audiotest.Refuses(t, "x.aiff", []audiotest.Refusal{
+		{B: form("AIFF", ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "no COMM chunk"},
+		{B: form("AIFF", comm(1, 16000, 16, "")), Code: fault.Corrupt, Text: "ends before its SSND chunk"},
+		{B: form("AIFF", comm(0, 16000, 16, ""), ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "0 channels"},
+		{B: form("AIFF", comm(0xffff, 16000, 16, ""), ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "-1 channels"},
+		{B: form("AIFF", comm(1, 16000, 40, ""), ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "40 bits"},
+		{B: form("AIFF", badRate, ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "sample rate"},
+		{B: form("AIFF", bigChunk("COMM", 6, make([]byte, 6)), ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "COMM chunk of 6 bytes"},
+		{B: form("AIFC", comm(1, 16000, 16, ""), ssnd(0, audiotest.Second())), Code: fault.Corrupt, Text: "too short to name its codec"},
+		{B: form("AIFC", comm(1, 16000, 16, "QDM2\x00\x00"), ssnd(0, audiotest.Second())), Code: fault.Unsupported, Text: `"QDM2"`},
+		{B: form("AIFF", comm(1, 16000, 16, ""), ssnd(0xfffffff0, audiotest.Second())), Code: fault.Corrupt, Text: "start behind it"},
+		{B: form("AIFF", comm(1, 16000, 16, ""), ssnd(0, nil)), Code: fault.Corrupt, Text: "holds no audio"},
+		{B: form("AIFF", comm(1, 16000, 16, ""), ssndClaim(32008, nil)), Code: fault.Corrupt, Text: "claims 1.000 s"},
+	})
 }
 
 func TestExtendedRate(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
@@ -62,64 +61,43 @@ func TestCAFLength(t *testing.T) {
 	linear := desc(16000, "lpcm", 2, 2, 1, 1, 16)
 	aac := desc(16000, "aac ", 0, 0, 1024, 1, 0)
 	short := wideChunk("data", 304, make([]byte, 4+150)) // says 300 bytes of packets, has 150
-	for name, c := range map[string]struct {
-		b                []byte
-		samples, claimed float64
-		codec, method    string
-	}{
-		"plain":             {core(linear, cafData(32004)), 16000, 0, "pcm_s16le", "header"},
-		"to the end":        {core(linear, cafData(-1)), 16000, 0, "pcm_s16le", "tail"},
-		"never closed":      {core(linear, cafData(0)), 16000, 0, "pcm_s16le", "tail"},
-		"size of the count": {core(linear, cafData(4)), 16000, 0, "pcm_s16le", "tail"},
-		"cut":               {core(linear, cafData(64004)), 16000, 32000, "pcm_s16le", "header"},
-		"data first":        {core(cafData(32004), linear), 16000, 0, "pcm_s16le", "header"},
-		"float":             {core(desc(16000, "lpcm", 1, 8, 1, 2, 32), cafData(32004)), 4000, 0, "pcm_f32be", "header"},
-		"24 bits in 4":      {core(desc(16000, "lpcm", 0, 4, 1, 1, 24), cafData(32004)), 8000, 0, "pcm_s24be", "header"},
-		"A-law":             {core(desc(16000, "alaw", 0, 2, 1, 2, 8), cafData(32004)), 16000, 0, "pcm_alaw", "header"},
-		"AAC":               {core(aac, pakt(3, 2000, 1000, 100, 100, 100), cafData(304)), 2000, 0, "aac", "header"},
-		"AAC, table behind": {core(aac, wideChunk("data", 304, make([]byte, 304)), pakt(3, 2000, 1000, 100, 100, 100)), 2000, 0, "aac", "header"},
-		"AAC, cut":          {core(aac, pakt(3, 3000, 72, 100, 50, 100), short), 2*1024 - 72, 3000, "aac", "header"},
-	} {
-		info, err := audiotest.Bytes(name, c.b)
-		require.NoError(t, err, name)
-		assert.Equal(t, []any{c.codec, c.method}, []any{info.Codec, info.Method}, name)
-		assert.InDelta(t, c.samples, info.DurationS*16000, 1e-6, name)
-		if c.claimed == 0 {
-			assert.Nil(t, info.ClaimedS, name)
-		} else if assert.NotNil(t, info.ClaimedS, name) {
-			assert.InDelta(t, c.claimed, *info.ClaimedS*16000, 1e-6, name)
-		}
-	}
+	audiotest.Measured(t, map[string]audiotest.Clip{
+		"plain":             {B: core(linear, cafData(32004)), Seconds: 16000 / 16000.0, Codec: "pcm_s16le", Method: "header"},
+		"to the end":        {B: core(linear, cafData(-1)), Seconds: 16000 / 16000.0, Codec: "pcm_s16le", Method: "tail"},
+		"never closed":      {B: core(linear, cafData(0)), Seconds: 16000 / 16000.0, Codec: "pcm_s16le", Method: "tail"},
+		"size of the count": {B: core(linear, cafData(4)), Seconds: 16000 / 16000.0, Codec: "pcm_s16le", Method: "tail"},
+		"cut":               {B: core(linear, cafData(64004)), Seconds: 16000 / 16000.0, Claimed: 32000 / 16000.0, Codec: "pcm_s16le", Method: "header"},
+		"data first":        {B: core(cafData(32004), linear), Seconds: 16000 / 16000.0, Codec: "pcm_s16le", Method: "header"},
+		"float":             {B: core(desc(16000, "lpcm", 1, 8, 1, 2, 32), cafData(32004)), Seconds: 4000 / 16000.0, Codec: "pcm_f32be", Method: "header"},
+		"24 bits in 4":      {B: core(desc(16000, "lpcm", 0, 4, 1, 1, 24), cafData(32004)), Seconds: 8000 / 16000.0, Codec: "pcm_s24be", Method: "header"},
+		"A-law":             {B: core(desc(16000, "alaw", 0, 2, 1, 2, 8), cafData(32004)), Seconds: 16000 / 16000.0, Codec: "pcm_alaw", Method: "header"},
+		"AAC":               {B: core(aac, pakt(3, 2000, 1000, 100, 100, 100), cafData(304)), Seconds: 2000 / 16000.0, Codec: "aac", Method: "header"},
+		"AAC, table behind": {B: core(aac, wideChunk("data", 304, make([]byte, 304)), pakt(3, 2000, 1000, 100, 100, 100)), Seconds: 2000 / 16000.0, Codec: "aac", Method: "header"},
+		"AAC, cut":          {B: core(aac, pakt(3, 3000, 72, 100, 50, 100), short), Seconds: (2*1024 - 72) / 16000.0, Claimed: 3000 / 16000.0, Codec: "aac", Method: "header"},
+	})
 }
 
 func TestCAFRefused(t *testing.T) {
 	aac := desc(16000, "aac ", 0, 0, 1024, 1, 0)
-	for _, c := range []struct {
-		b    []byte
-		code fault.Code
-		text string
-	}{
-		{core(), fault.Corrupt, "no desc chunk"},
-		{core(wideChunk("desc", 8, make([]byte, 8))), fault.Corrupt, "desc chunk of 8 bytes"},
-		{core(desc(16000, "lpcm", 2, 2, 1, 1, 16)), fault.Corrupt, "ends before its data chunk"},
-		{core(desc(16000, "lpcm", 2, 2, 1, 1, 16), cafData(32004)[:16]), fault.Corrupt, "claims 1.000 s"},
-		{core(desc(math.NaN(), "lpcm", 2, 2, 1, 1, 16), cafData(32004)), fault.Corrupt, "sample rate of NaN"},
-		{core(desc(math.Inf(1), "lpcm", 2, 2, 1, 1, 16), cafData(32004)), fault.Corrupt, "sample rate of +Inf"},
-		{core(desc(16000, "lpcm", 2, 2, 1, 0, 16), cafData(32004)), fault.Corrupt, "0 channels"},
-		{core(desc(16000, "lpcm", 2, 0, 1, 1, 16), cafData(32004)), fault.Corrupt, "packets of 0 bytes"},
-		{core(desc(16000, "lpcm", 2, 2, 1, 1, 99), cafData(32004)), fault.Corrupt, "99 bits"},
-		{core(desc(16000, "QDM2", 0, 0, 0, 1, 0), cafData(32004)), fault.Unsupported, `"QDM2"`},
-		{core(desc(16000, "aac ", 0, 0, 0, 1, 0), cafData(32004)), fault.Unsupported, "packets of 0 samples"},
-		{core(aac, cafData(32004)), fault.Corrupt, "ends before its packet table"},
-		{core(aac, cafData(32004), pakt(1, 1024, 0)), fault.Corrupt, "claims 1 packets"},
-		{core(aac, cafData(32004), pakt(1, 1<<62, 0, 9)), fault.Corrupt, "claims 1 packets and 4611686018427387904 samples"},
-		{core(aac, cafData(32004), pakt(1<<63, 5, 0, 9)), fault.Corrupt, "packets"},
-		{core(aac, cafData(32004), pakt(1, 5, 1<<31, 9)), fault.Corrupt, "packets"},
-		{core(aac, wideChunk("data", 20, make([]byte, 20)), pakt(1, 1000, 0, 100)), fault.Corrupt, "holds no audio, though"},
-	} {
-		_, err := audiotest.Bytes("x.caf", c.b)
-		audiotest.RefusedAs(t, err, c.code, "x.caf: ", c.text)
-	}
+	audiotest.Refuses(t, "x.caf", []audiotest.Refusal{
+		{B: core(), Code: fault.Corrupt, Text: "no desc chunk"},
+		{B: core(wideChunk("desc", 8, make([]byte, 8))), Code: fault.Corrupt, Text: "desc chunk of 8 bytes"},
+		{B: core(desc(16000, "lpcm", 2, 2, 1, 1, 16)), Code: fault.Corrupt, Text: "ends before its data chunk"},
+		{B: core(desc(16000, "lpcm", 2, 2, 1, 1, 16), cafData(32004)[:16]), Code: fault.Corrupt, Text: "claims 1.000 s"},
+		{B: core(desc(math.NaN(), "lpcm", 2, 2, 1, 1, 16), cafData(32004)), Code: fault.Corrupt, Text: "sample rate of NaN"},
+		{B: core(desc(math.Inf(1), "lpcm", 2, 2, 1, 1, 16), cafData(32004)), Code: fault.Corrupt, Text: "sample rate of +Inf"},
+		{B: core(desc(16000, "lpcm", 2, 2, 1, 0, 16), cafData(32004)), Code: fault.Corrupt, Text: "0 channels"},
+		{B: core(desc(16000, "lpcm", 2, 0, 1, 1, 16), cafData(32004)), Code: fault.Corrupt, Text: "packets of 0 bytes"},
+		{B: core(desc(16000, "lpcm", 2, 2, 1, 1, 99), cafData(32004)), Code: fault.Corrupt, Text: "99 bits"},
+		{B: core(desc(16000, "QDM2", 0, 0, 0, 1, 0), cafData(32004)), Code: fault.Unsupported, Text: `"QDM2"`},
+		{B: core(desc(16000, "aac ", 0, 0, 0, 1, 0), cafData(32004)), Code: fault.Unsupported, Text: "packets of 0 samples"},
+		{B: core(aac, cafData(32004)), Code: fault.Corrupt, Text: "ends before its packet table"},
+		{B: core(aac, cafData(32004), pakt(1, 1024, 0)), Code: fault.Corrupt, Text: "claims 1 packets"},
+		{B: core(aac, cafData(32004), pakt(1, 1<<62, 0, 9)), Code: fault.Corrupt, Text: "claims 1 packets and 4611686018427387904 samples"},
+		{B: core(aac, cafData(32004), pakt(1<<63, 5, 0, 9)), Code: fault.Corrupt, Text: "packets"},
+		{B: core(aac, cafData(32004), pakt(1, 5, 1<<31, 9)), Code: fault.Corrupt, Text: "packets"},
+		{B: core(aac, wideChunk("data", 20, make([]byte, 20)), pakt(1, 1000, 0, 100)), Code: fault.Corrupt, Text: "holds no audio, though"},
+	})
 }
 
 func TestVarint(t *testing.T) {

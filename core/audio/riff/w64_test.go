@@ -3,9 +3,6 @@ package riff
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 	"github.com/asrconfig/asrconfig-go/core/fault"
@@ -44,45 +41,26 @@ func TestW64Fixtures(t *testing.T) {
 
 func TestW64(t *testing.T) {
 	odd := append(w64Chunk("junk", 24+5, make([]byte, 5)), 0, 0, 0)
-	for name, c := range map[string]struct {
-		b                []byte
-		seconds, claimed float64
-		method           string
-	}{
-		"plain":                   {wave64(24+32000, nil), 1, 0, "header"},
-		"odd chunk before data":   {wave64(24+32000, odd), 1, 0, "header"},
-		"never closed":            {wave64(0, nil), 1, 0, "tail"},
-		"never closed, head only": {wave64(24, nil), 1, 0, "tail"},
-		"piped":                   {wave64(1<<63-1, nil), 1, 0, "tail"},
-		"all ones":                {wave64(1<<64-1, nil), 1, 0, "tail"},
-		"more behind":             {append(wave64(24+32000, nil), w64Chunk("list", 24+64, make([]byte, 64))...), 1, 0, "header"},
-		"cut, of 6 GB":            {wave64(24+6e9, nil), 1, 187500, "header"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			info, err := audiotest.Bytes(name, c.b)
-			require.NoError(t, err)
-			assert.Equal(t, c.seconds, info.DurationS)
-			assert.Equal(t, c.method, info.Method)
-			if c.claimed == 0 {
-				assert.Nil(t, info.ClaimedS)
-			} else if assert.NotNil(t, info.ClaimedS) {
-				assert.Equal(t, c.claimed, *info.ClaimedS)
-			}
-		})
-	}
+	audiotest.Measured(t, map[string]audiotest.Clip{
+		"plain":                   {B: wave64(24+32000, nil), Seconds: 1, Method: "header"},
+		"odd chunk before data":   {B: wave64(24+32000, odd), Seconds: 1, Method: "header"},
+		"never closed":            {B: wave64(0, nil), Seconds: 1, Method: "tail"},
+		"never closed, head only": {B: wave64(24, nil), Seconds: 1, Method: "tail"},
+		"piped":                   {B: wave64(1<<63-1, nil), Seconds: 1, Method: "tail"},
+		"all ones":                {B: wave64(1<<64-1, nil), Seconds: 1, Method: "tail"},
+		"more behind":             {B: append(wave64(24+32000, nil), w64Chunk("list", 24+64, make([]byte, 64))...), Seconds: 1, Method: "header"},
+		"cut, of 6 GB":            {B: wave64(24+6e9, nil), Seconds: 1, Claimed: 187500, Method: "header"},
+	})
 }
 
 func TestW64Refused(t *testing.T) {
 	original := wave64(24+32000, nil)
-	for text, b := range map[string][]byte{
-		"without waves":                                    original[:30],
-		"ends before its data chunk":                       original[:80],
-		"holds no audio, though its header claims 1.000 s": original[:104],
-		"ends before its data":                             wave64(24+32000, w64Chunk("junk", 1<<63, nil)),
-	} {
-		_, err := audiotest.Bytes("x.w64", b)
-		audiotest.RefusedAs(t, err, fault.Corrupt, "x.w64: ", text)
-	}
+	audiotest.Refuses(t, "x.w64", []audiotest.Refusal{
+		{Name: "cut head", B: original[:30], Code: fault.Corrupt, Text: "without waves"},
+		{Name: "no data", B: original[:80], Code: fault.Corrupt, Text: "ends before its data chunk"},
+		{Name: "empty data", B: original[:104], Code: fault.Corrupt, Text: "holds no audio, though its header claims 1.000 s"},
+		{Name: "endless chunk", B: wave64(24+32000, w64Chunk("junk", 1<<63, nil)), Code: fault.Corrupt, Text: "ends before its data"},
+	})
 }
 
 func FuzzW64(f *testing.F) {
