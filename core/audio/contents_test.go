@@ -1,11 +1,9 @@
 package audio
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/audio/audiotest"
 	"github.com/asrconfig/asrconfig-go/core/fault"

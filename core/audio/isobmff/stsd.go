@@ -35,7 +35,7 @@ var objectTypes = map[byte]string{
 type sampleEntry struct {
 	kind    string
 	pcm     pcmFormat
-	content box // where its boxes lie
+	content box   // where its boxes lie
 	packet  int64 // samples per channel in a packet of compressed sound; 0 when not said
 	frame   int64 // bytes of a packet of all channels; 0 when not said
 }

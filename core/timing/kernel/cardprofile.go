@@ -15,7 +15,7 @@ type Profile struct {
 	Date      string   `json:"date"`       // of the measurement, 2026-01-31
 	LaunchS   float64  `json:"launch_s"`   // of a kernel on the GPU beside its work
 	DispatchS float64  `json:"dispatch_s"` // of the CPU for one kernel
-	Factors   []Factor `json:"factors"`    //
+	Factors   []Factor `json:"factors"`    // by group and type
 }
 
 // Factor is measured over predicted time of one group of kernels in one type, with its spread.
@@ -49,8 +49,8 @@ func (o Operation) group() groupKey {
 const fewestOfGroup, launchBound = 3, 2.0
 
 // Profile fits a factor for each group: the median of measured over predicted time. A group of few
-// rows has none. Errors: those of card and checkRates, InvalidArgument for a table that lacks
-// products or elementwise kernels.
+// rows has none. Errors: those of card, checkRates and checkBandwidth, InvalidArgument for a table
+// that lacks products or elementwise kernels.
 func (t Table) Profile() (Profile, error) {
 	card, err := t.card()
 	if err != nil {

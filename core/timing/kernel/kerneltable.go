@@ -145,16 +145,16 @@ func (t Table) card() (Card, error) {
 func (t Table) checkRates(m *Model) error {
 	for _, row := range t.Kernels {
 		if peak := mostOfPeak * m.Rate(row.DType); row.product() && row.FLOPs()/row.Seconds > peak {
-			return t.wrong("%.3g FLOP/s for %q: more than twice the peak of a %s",
-				row.FLOPs()/row.Seconds, fault.Shorten(row.Name), m.card.Key)
+			return t.wrong("%.3g FLOP/s for %q: more than %v times the peak of a %s",
+				row.FLOPs()/row.Seconds, fault.Shorten(row.Name), mostOfPeak, m.card.Key)
 		}
-		limit := mostOfPeak * m.card.Bandwidth
+		most := mostOfPeak
 		if row.Bytes() <= m.card.L2 {
-			limit *= mostCacheGain
+			most *= mostCacheGain
 		}
-		if row.Bytes()/row.Seconds > limit {
-			return t.wrong("%.3g bytes/s for %q: more than twice the peak of a %s",
-				row.Bytes()/row.Seconds, fault.Shorten(row.Name), m.card.Key)
+		if row.Bytes()/row.Seconds > most*m.card.Bandwidth {
+			return t.wrong("%.3g bytes/s for %q: more than %v times the bandwidth of a %s",
+				row.Bytes()/row.Seconds, fault.Shorten(row.Name), most, m.card.Key)
 		}
 	}
 	return nil
