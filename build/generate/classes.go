@@ -6,6 +6,7 @@ type pythonClass struct {
 	Hints      map[string]string // of texts with few values: names in _core/checks.py
 	Defaults   map[string]string // for those who make one by hand
 	Mutable    bool
+	Module     string // of the room, that defines it by hand
 }
 
 // pythonClasses are the records that Python has as classes. One named ...Record has a subclass,
@@ -24,4 +25,20 @@ var pythonClasses = map[string]pythonClass{
 	"profile.CPU":      {Room: "predict", Name: "CPU"},
 	"profile.Memory":   {Room: "predict", Name: "Memory"},
 	"profile.Hardware": {Room: "predict", Name: "HardwareRecord"},
+
+	"profile.Model":       {Room: "predict", Name: "ModelProfile", Module: "model_profile"},
+	"batching.Figures":    {Room: "predict", Name: "BatchingStrategy"},
+	"batching.Bucket":     {Room: "predict", Name: "LengthBucket"},
+	"batching.Comparison": {Room: "predict", Name: "BatchingRecord"},
+	"batching.Longest":    {Room: "predict", Name: "LongestRecord"},
+	"peak.ModuleBytes":    {Room: "predict", Name: "ModuleBytes"},
+	"peak.AtPeak":         {Room: "predict", Name: "PeakMoment"},
+	"peak.Phase":          {Room: "predict", Name: "PhasePeak"},
+	"peak.Timeline":       {Room: "predict", Name: "Timeline"},
+	"peak.OutOfMemory":    {Room: "predict", Name: "OutOfMemoryPoint"},
+	"peak.Estimate":       {Room: "predict", Name: "EstimateRecord"},
+	"memory.Spread":       {Room: "predict", Name: "Spread"},
+	"memory.Peaks":        {Room: "predict", Name: "BatchPeak"},
+	"memory.OfSeed":       {Room: "predict", Name: "SeedPeak"},
+	"memory.RunEstimate":  {Room: "predict", Name: "RunEstimateRecord"},
 }

@@ -49,7 +49,7 @@ func (c *contract) pythonFiles() (map[string][]byte, error) {
 		d := &dataclasses{room: room, contract: c, imported: map[string][]string{},
 			written: map[string]bool{}}
 		for _, r := range c.Records {
-			if pythonClasses[r.Name].Room == room {
+			if class := pythonClasses[r.Name]; class.Room == room && class.Module == "" {
 				d.add(r.Name)
 			}
 		}
@@ -144,6 +144,8 @@ func (d *dataclasses) hint(t reflect.Type) string {
 	switch {
 	case !known:
 		d.contract.fail("%s needs a class in pythonClasses", t)
+	case class.Module != "":
+		d.use(class.Room+"."+class.Module, class.Name)
 	case class.Room == d.room:
 		d.add(t.String())
 	default:

@@ -9,11 +9,11 @@ import (
 // of the histogram, about equally full, beside the lengths at which another micro-batch fits
 const bins = 512
 
-// Bucket is a range of durations and the micro-batch that fits its longest clip.
+// Bucket is a range of durations, and the micro-batch that fits its longest clip.
 type Bucket struct {
-	UpToS      float64 `json:"up_to_s"` // its longest clip
+	UpToS      float64 `json:"up_to_s"` // seconds of its longest clip
 	Clips      int     `json:"clips"`
-	MicroBatch *int    `json:"micro_batch"` // null without a table of memory
+	MicroBatch *int    `json:"micro_batch"` // null where memory is not known
 	AudioS     float64 `json:"audio_s"`
 }
 

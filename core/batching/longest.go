@@ -13,13 +13,13 @@ import (
 type Longest struct {
 	OverS       float64 `json:"over_s"`
 	Clips       int     `json:"clips"`
-	AudioShare  float64 `json:"audio_share"`  // of all audio that they hold
-	MicroBatch  int     `json:"micro_batch"`  // that fits the longest clip; 0: none does
-	WithoutThem int     `json:"without_them"` // that fits the longest of the others
-	// of the padded seconds, in random order with that one size
+	AudioShare  float64 `json:"audio_share"`  // of all audio, 0 to 1, as all shares
+	MicroBatch  int     `json:"micro_batch"`  // what fits with them; 0: the longest not even alone
+	WithoutThem int     `json:"without_them"` // what fits the longest of the others
+	// of the padded seconds in random order, at one micro-batch size for all
 	PaddedShare float64 `json:"padded_share"`
 	TimeShare   float64 `json:"time_share"` // of the predicted time, likewise
-	// of the predicted time when micro-batches are sized by memory: that of these clips alone
+	// of the predicted time where micro-batches are sized by memory: that of these clips alone
 	SplitTimeShare float64 `json:"split_time_share"`
 	Text           string  `json:"text"`
 }

@@ -12,34 +12,41 @@ const (
 	Optimal = "optimal" // the cheapest of all that fit, as the guard splits
 )
 
-// Figures is what an epoch costs with one strategy.
+// Figures are what one epoch costs in one order of clips, with one kind of split.
 type Figures struct {
-	// random, grouped (as transformers has it), bucketed or packed
-	Order        string  `json:"order"`
-	Split        string  `json:"split"`
-	MicroBatch   *int    `json:"micro_batch"` // the size where there is one
-	MicroBatches int     `json:"micro_batches"`
-	Steps        int     `json:"steps"`
-	PaddedS      float64 `json:"padded_s"` // sum of clips × longest over the micro-batches
-	Padding      float64 `json:"padding"`  // share of the padded seconds that is not audio
-	// mean over the micro-batches of clips / largest that fits their longest
+	// "random", "grouped" (as group_by_length of transformers), "bucketed" or "packed": see
+	// StepSampler
+	Order string `json:"order"`
+	// "fixed" (one size for all, or for a bucket) or "optimal" (the cheapest that fits, as the
+	// guard splits)
+	Split      string `json:"split"`
+	MicroBatch *int   `json:"micro_batch"` // the size where there is one for all
+	// of all processes, as the steps
+	MicroBatches int `json:"micro_batches"`
+	Steps        int `json:"steps"`
+	// seconds that the model computes: clips × the longest of them, over all micro-batches
+	PaddedS float64 `json:"padded_s"`
+	Padding float64 `json:"padding"` // the share of them that is not audio
+	// mean over micro-batches of clips / clips that would fit at that length
 	Use       float64 `json:"use"`
-	UseByTime float64 `json:"use_by_time"` // the same, each weighted by its cost
-	CostS     float64 `json:"cost_s"`      // of all micro-batches, in seconds of audio
-	// of the slowest process of each step: what the epoch takes
+	UseByTime float64 `json:"use_by_time"` // the same, weighted by what each micro-batch costs
+	// padded seconds and the overhead of each micro-batch, in seconds of audio, of all processes
+	CostS float64 `json:"cost_s"`
+	// the same of the slowest process of each step: what the epoch takes
 	SlowestS   float64 `json:"slowest_s"`
-	OverMemory int     `json:"over_memory"` // micro-batches larger than what fits: 0
-	Speed      float64 `json:"speed"`       // against random order with one size
+	OverMemory int     `json:"over_memory"` // micro-batches larger than what fits: none
+	// how many times faster than random order with one size
+	Speed float64 `json:"speed"`
 }
 
-// Comparison is an epoch by every strategy.
+// Comparison is an epoch by every strategy. The first is what the Trainer does by itself.
 type Comparison struct {
 	Clips      int       `json:"clips"`
 	AudioS     float64   `json:"audio_s"`
 	LongestS   float64   `json:"longest_s"`
 	Strategies []Figures `json:"strategies"`
-	Buckets    []Bucket  `json:"buckets"` // of bucketed steps
-	Notes      []string  `json:"notes"`
+	Buckets    []Bucket  `json:"buckets"` // those of bucketed steps
+	Notes      []string  `json:"notes"`   // warnings about too little data
 }
 
 // compare is Compare, worked out.

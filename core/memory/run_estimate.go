@@ -7,11 +7,12 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
 
-// RunEstimate is what a training over given samples needs. Sizes are bytes.
+// RunEstimate is what a training over given samples needs, over several orders of them. Sizes are
+// bytes.
 type RunEstimate struct {
 	PeakAllocated Spread  `json:"peak_allocated"`
 	PeakReserved  Spread  `json:"peak_reserved"`
-	PeakDevice    *Spread `json:"peak_device"` // reserved and device_bytes; null without them
+	PeakDevice    *Spread `json:"peak_device"` // with the driver's context; null without a GPU
 	Retries       Spread  `json:"retries"`
 	// share of the seeds that ran out of memory, 0 to 1
 	OutOfMemory float64 `json:"out_of_memory"`
@@ -20,10 +21,10 @@ type RunEstimate struct {
 	Seeds   []OfSeed `json:"seeds"`
 }
 
-// Spread is a figure over the seeds.
+// Spread is a figure over the orders that were tried.
 type Spread struct {
 	Median float64 `json:"median"`
-	P99    float64 `json:"p99"` // between the two nearest seeds where none is at 99 %
+	P99    float64 `json:"p99"` // between the two nearest where none is at 99 %
 	Worst  float64 `json:"worst"`
 }
 
@@ -33,17 +34,18 @@ type Peaks struct {
 	PeakReserved  uint64 `json:"peak_reserved"`
 }
 
-// OfSeed is one order of the samples, or the run over micro-batches that are known.
+// OfSeed is one order of the samples, or the run over micro-batches that are known. Sizes are bytes.
+// Steps that ran out of memory were given up.
 type OfSeed struct {
 	Seed uint64 `json:"seed"`
 	Peaks
 	Retries      uint64 `json:"retries"`
-	Failed       int    `json:"failed_steps"`      // that ran out of memory
+	Failed       int    `json:"failed_steps"`      // those that ran out of memory
 	FirstFailed  *int   `json:"first_failed_step"` // counted from 0; null without one
-	MicroBatches int    `json:"micro_batches"`     // that were played to their ends
-	// of those, of the most allocated in each; null without one
+	MicroBatches int    `json:"micro_batches"`     // those played to their ends
+	// the most allocated in a micro-batch, mean of them; null without one
 	MeanPeak *float64 `json:"mean_peak"`
-	// likewise, weighted by batch × length and overhead
+	// likewise, weighted by their padded seconds and overhead
 	MeanByTime *float64 `json:"mean_peak_by_time"`
 }
 

@@ -2,55 +2,61 @@
 // what. Sizes are bytes.
 package peak
 
-// Estimate is the memory of a run.
+// Estimate is the GPU memory of a run: peaks, what holds them, and when.
 type Estimate struct {
-	Estimator string `json:"estimator"` // "trace"
-	// in blocks of live storages, with their rounding
+	// "trace" (a recorded training step, replayed through a simulation of the allocator) or
+	// "published" (a tenth of the model's memory per sample)
+	Estimator string `json:"estimator"`
+	// what tensors take, in blocks of live storages, with their rounding
 	PeakAllocated uint64 `json:"peak_allocated"`
 	PeakRequested uint64 `json:"peak_requested"` // the same without rounding
-	PeakReserved  uint64 `json:"peak_reserved"`  // taken from the device by the allocator
-	// reserved and device_bytes; null without them
+	// what PyTorch's allocator takes from the driver for them
+	PeakReserved uint64 `json:"peak_reserved"`
+	// that and the driver's context; null without a GPU
 	PeakDevice *uint64 `json:"peak_device"`
-	// of the host, for offloaded checkpoints of one micro-batch; null where that is not known
+	// host memory that offloaded checkpoints pin for one micro-batch; null where that is not known
 	PinnedBytes *uint64 `json:"pinned_bytes"`
-	// whether every allocation found room; null without a limit
+	// whether every allocation found room, without a safety margin; null without a GPU
 	Fits *bool `json:"fits"`
-	// how often the cache was given back to find room
-	Retries     uint64       `json:"retries"`
-	OutOfMemory *OutOfMemory `json:"out_of_memory"` // where the run ends; null when it does not
-	// share of the reserved memory without a storage when it was most, 0 to 1
+	// how often the allocator gave its cache back to find room
+	Retries uint64 `json:"retries"`
+	// where the run would stop; null when it does not. The peaks are then those of a GPU that is
+	// large enough
+	OutOfMemory *OutOfMemory `json:"out_of_memory"`
+	// share of the reserved memory that no tensor holds when it is most, 0 to 1
 	Fragmentation float64 `json:"fragmentation"`
 	AtPeak        AtPeak  `json:"at_peak"` // when most was allocated
 	// by kind of segment and phase, in order of appearance
 	Phases   []Phase   `json:"phases"`
 	Timeline *Timeline `json:"timeline"` // null unless asked for
-	// storages of the played segments whose size has no exact formula
+	// tensors whose size is not an exact polynomial of the shape
 	Approximate int      `json:"approximate"`
 	Notes       []string `json:"notes"`
 }
 
-// OutOfMemory is an allocation that found no room.
+// OutOfMemory is where a run would stop: the request, in bytes, that the device cannot serve.
 type OutOfMemory struct {
 	Segment   string `json:"segment"`
 	Phase     string `json:"phase"`
 	Op        string `json:"op"`
 	Module    string `json:"module"`
 	Wanted    uint64 `json:"wanted"`
-	Reserved  uint64 `json:"reserved"`  // after the cache was given back
-	Allocated uint64 `json:"allocated"` // of that
+	Reserved  uint64 `json:"reserved"`  // once the allocator gave its cache back
+	Allocated uint64 `json:"allocated"` // what tensors held of that
 }
 
-// AtPeak is what the highest moment consists of.
+// AtPeak is the moment of the highest allocated memory, by component and module.
 type AtPeak struct {
 	Segment    string            `json:"segment"`
 	Phase      string            `json:"phase"`
-	Op         string            `json:"op"` // whose result raised it
-	Module     string            `json:"module"`
+	Op         string            `json:"op"`     // whose result raised it
+	Module     string            `json:"module"` // "" outside any module
 	Components map[string]uint64 `json:"components"`
 	Modules    []ModuleBytes     `json:"modules"`
 }
 
-// Phase is the highest moment of a phase, over all segments of its kind.
+// Phase is the highest memory within one phase ("load", "forward", "backward", "optimizer",
+// "evaluation") of one kind of segment.
 type Phase struct {
 	Segment       string `json:"segment"`
 	Phase         string `json:"phase"`

@@ -16,14 +16,19 @@ from .memory_limits import (
 from .memory_model import MemoryModel as MemoryModel
 from .memory_settings import Calibration as Calibration
 from .model_profile import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
-from .predict_records import CPU as CPU, GPU as GPU, GPUProcess as GPUProcess, Memory as Memory
+from .predict_records import (
+    CPU as CPU,
+    GPU as GPU,
+    BatchingStrategy as BatchingStrategy,
+    GPUProcess as GPUProcess,
+    LengthBucket as LengthBucket,
+    Memory as Memory,
+)
 from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
 from .run_memory import RunEstimate as RunEstimate, StepsEstimate as StepsEstimate
 from .snapshot import SavedSnapshot as SavedSnapshot
 from .step_sampler import (
     BatchingReport as BatchingReport,
-    BatchingStrategy as BatchingStrategy,
-    LengthBucket as LengthBucket,
     LongestClips as LongestClips,
     StepSampler as StepSampler,
     compare_batching as compare_batching,

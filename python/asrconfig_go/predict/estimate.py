@@ -16,6 +16,7 @@ from .._core.records import to_json
 from .._core.render import Record, Shown, gib
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from .memory_settings import Calibration, MemorySettings, Shape, Target
+from .predict_records import EstimateRecord
 from .snapshot import PredictedRun, SavedSnapshot, snapshot_path
 
 if TYPE_CHECKING:
@@ -23,60 +24,6 @@ if TYPE_CHECKING:
 
 
 _LOCAL = {"local": True}
-
-
-@dataclass(frozen=True)
-class ModuleBytes:
-    """The bytes of one module's tensors at the peak."""
-
-    module: str
-    bytes: int
-
-
-@dataclass(frozen=True)
-class PeakMoment:
-    """The moment of the highest allocated memory, by component and module. ``module`` is "" outside any module."""
-
-    segment: str
-    phase: str
-    op: str
-    module: str
-    components: dict[str, int]
-    modules: tuple[ModuleBytes, ...]
-
-
-@dataclass(frozen=True)
-class PhasePeak:
-    """The highest memory within one phase (load, forward, backward, optimizer, evaluation) of one segment."""
-
-    segment: str
-    phase: str
-    peak_allocated: int
-    peak_reserved: int
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """Memory after some of the run's events; ``phase`` is an index into the estimate's phases."""
-
-    event: tuple[int, ...]
-    phase: tuple[int, ...]
-    allocated: tuple[int, ...]
-    reserved: tuple[int, ...]
-    components: dict[str, list[int]]
-
-
-@dataclass(frozen=True)
-class OutOfMemoryPoint:
-    """Where the run would stop: the request that the device cannot serve, and what was allocated then."""
-
-    segment: str
-    phase: str
-    op: str
-    module: str
-    wanted: int
-    reserved: int
-    allocated: int
 
 
 @dataclass(frozen=True)
@@ -124,7 +71,7 @@ class EvaluationMemory:
 
 
 @dataclass(frozen=True, repr=False)
-class MemoryEstimate(Shown, kind="memory"):
+class MemoryEstimate(Shown, EstimateRecord, kind="memory"):
     """The GPU memory of a training: peaks, what holds them, when, and whether a GPU has that much.
 
     ``peak_allocated`` is what tensors take, ``peak_reserved`` what PyTorch's allocator takes from the driver for them,
@@ -139,21 +86,6 @@ class MemoryEstimate(Shown, kind="memory"):
     the reserved memory that no tensor holds at the peak.
     """
 
-    estimator: str
-    peak_allocated: int
-    peak_requested: int
-    peak_reserved: int
-    peak_device: int | None
-    pinned_bytes: int | None
-    fits: bool | None
-    retries: int
-    out_of_memory: OutOfMemoryPoint | None
-    fragmentation: float
-    at_peak: PeakMoment
-    phases: tuple[PhasePeak, ...]
-    timeline: Timeline | None
-    approximate: int
-    notes: tuple[str, ...]
     model: str = field(default="", metadata=_LOCAL)
     shape: Shape | None = field(default=None, metadata=_LOCAL)
     settings: MemorySettings = field(default=MemorySettings(), metadata=_LOCAL)

@@ -10,10 +10,11 @@ from .._core.checks import Checkpointing, Estimator, Optimizer, Precision, check
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from ..errors import UnsupportedError
 from ..trace.model import Model
-from .estimate import MemoryEstimate, PeakMoment, PhasePeak, changes_that_fit
+from .estimate import MemoryEstimate, changes_that_fit
 from .memory_model import MemoryModel
 from .memory_settings import MemorySettings, Shape, Target
 from .model_profile import profile_model
+from .predict_records import PeakMoment, PhasePeak
 
 _SAMPLE_BYTES = SAMPLING_RATE * 4  # one second of audio
 _SHARE_PER_SAMPLE = 0.1

@@ -17,6 +17,7 @@ from .._core.render import Record, Shown, exact
 from ..errors import InvalidArgumentError
 from .memory_limits import OVERHEAD_S, Table, cheapest, fits_in, memory_table
 from .memory_settings import MAX_BATCH, MemorySettings, Target, positive
+from .predict_records import BatchPeak, RunEstimateRecord, SeedPeak, Spread
 
 if TYPE_CHECKING:
     from .opened_trace import OpenedTrace
@@ -26,65 +27,13 @@ if TYPE_CHECKING:
 _LOCAL = {"local": True}
 
 
-@dataclass(frozen=True)
-class Spread:
-    """A figure over the orders that were tried."""
-
-    median: float
-    p99: float
-    worst: float
-
-    def scaled(self, factor: float, offset: float = 0.0) -> Spread:
-        """Each of the three times ``factor``, and ``offset``."""
-        return Spread(self.median * factor + offset, self.p99 * factor + offset, self.worst * factor + offset)
-
-
-@dataclass(frozen=True)
-class BatchPeak:
-    """The peaks, in bytes, of the longest clips' batch alone."""
-
-    peak_allocated: int
-    peak_reserved: int
-
-
-@dataclass(frozen=True)
-class SeedPeak:
-    """The peaks, in bytes, of one order of the clips. Steps that ran out of memory were given up."""
-
-    seed: int
-    peak_allocated: int
-    peak_reserved: int
-    retries: int
-    failed_steps: int
-    first_failed_step: int | None
-    """Counted from 0."""
-    micro_batches: int
-    """Played to their ends."""
-    mean_peak: float | None
-    """The most allocated in a micro-batch, mean of them; None when there is none."""
-    mean_peak_by_time: float | None
-    """Likewise, weighted by their padded seconds."""
-
-    @property
-    def out_of_memory(self) -> bool:
-        """Whether a step ran out of memory."""
-        return self.failed_steps > 0
-
-
 @dataclass(frozen=True, repr=False)
-class RunEstimate(Shown, kind="memory run"):
+class RunEstimate(Shown, RunEstimateRecord, kind="memory run"):
     """Peaks in bytes over several orders of the clips.
 
     ``out_of_memory`` is the share of orders that run out of it, 0 to 1; ``peak_device`` None without a GPU in mind.
     """
 
-    peak_allocated: Spread
-    peak_reserved: Spread
-    peak_device: Spread | None
-    retries: Spread
-    out_of_memory: float
-    largest_batch_only: BatchPeak
-    seeds: tuple[SeedPeak, ...]
     model: str = field(default="", metadata=_LOCAL)
     batch: int = field(default=1, metadata=_LOCAL)
     clips: int = field(default=0, metadata=_LOCAL)
@@ -105,8 +54,8 @@ class RunEstimate(Shown, kind="memory run"):
         alone, seeds = run.largest_batch_only, run.seeds
         return dataclasses.replace(
             run,
-            peak_reserved=run.peak_reserved.scaled(factor),
-            peak_device=None if context is None else run.peak_reserved.scaled(factor, context),
+            peak_reserved=_scaled(run.peak_reserved, factor),
+            peak_device=None if context is None else _scaled(run.peak_reserved, factor, context),
             largest_batch_only=dataclasses.replace(alone, peak_reserved=round(alone.peak_reserved * factor)),
             seeds=tuple(dataclasses.replace(s, peak_reserved=round(s.peak_reserved * factor)) for s in seeds),
         )
@@ -120,6 +69,10 @@ class RunEstimate(Shown, kind="memory run"):
     def plot(self, ax: Any = None) -> Any:
         """Draw the peaks of every order with matplotlib, into ``ax`` or a new figure; returns the axes."""
         return plot("memory run", self._shown(), ax)
+
+
+def _scaled(peak: Spread, factor: float, offset: float = 0.0) -> Spread:
+    return Spread(peak.median * factor + offset, peak.p99 * factor + offset, peak.worst * factor + offset)
 
 
 def simulate_run(

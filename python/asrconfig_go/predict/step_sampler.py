@@ -13,63 +13,12 @@ from .._core.checks import StepMode, checked, checked_list
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
 from .memory_limits import BUCKETS, OVERHEAD_S, BatchingWarning, FitsByLength, recipe, seconds_of
+from .predict_records import BatchingRecord, BatchingStrategy, LengthBucket, LongestRecord
 
 
-@dataclass(frozen=True)
-class BatchingStrategy:
-    """One epoch of one order of clips, with one kind of split."""
-
-    order: str
-    """``random``, ``grouped`` (as transformers' group_by_length), ``bucketed`` or ``packed``: see ``StepSampler``."""
-    split: str
-    """``fixed`` (one size for all, or for a bucket) or ``optimal`` (the cheapest that fits, as the guard splits)."""
-    micro_batch: int | None
-    """The size where there is one for all."""
-    micro_batches: int
-    steps: int
-    """Micro-batches of all processes and optimizer steps."""
-    padded_s: float
-    """Seconds that the model computes: clips × the longest of them, over all micro-batches."""
-    padding: float
-    """The share of them that is not audio."""
-    use: float
-    """The mean over micro-batches of clips / clips that would fit at that length."""
-    use_by_time: float
-    """The same, weighted by what each micro-batch costs."""
-    cost_s: float
-    """Padded seconds and the overhead of each micro-batch, in seconds of audio, of all processes."""
-    slowest_s: float
-    """The same of the slowest process of each step: what the epoch takes."""
-    over_memory: int
-    """Micro-batches larger than what fits: none."""
-    speed: float
-    """How many times faster than random order with one size."""
-
-
-@dataclass(frozen=True)
-class LengthBucket:
-    """A range of durations."""
-
-    up_to_s: float
-    """Seconds of its longest clip."""
-    clips: int
-    micro_batch: int | None
-    """What fits for its longest clip; None where memory is not known."""
-    audio_s: float
-
-
-@dataclass(frozen=True)
-class BatchingReport:
+@dataclass(frozen=True, repr=False)
+class BatchingReport(BatchingRecord):
     """An epoch by every strategy. The first is what the Trainer does by itself."""
-
-    clips: int
-    audio_s: float
-    longest_s: float
-    strategies: tuple[BatchingStrategy, ...]
-    buckets: tuple[LengthBucket, ...]
-    """Those of bucketed steps."""
-    notes: tuple[str, ...]
-    """Warnings about too little data."""
 
     def find(self, order: str, split: str) -> BatchingStrategy:
         """The strategy of these names; ``InvalidArgumentError`` if there is none."""
@@ -92,22 +41,8 @@ class BatchingReport:
 
 
 @dataclass(frozen=True)
-class LongestClips:
+class LongestClips(LongestRecord):
     """What it costs to keep the clips over a length. Shares are of the whole, 0 to 1."""
-
-    over_s: float
-    clips: int
-    audio_share: float
-    micro_batch: int
-    """That fits with them; 0 when the longest does not fit alone."""
-    without_them: int
-    """That fits the longest of the others."""
-    padded_share: float
-    time_share: float
-    """Of padded seconds and of the predicted time in random order, at one micro-batch size for all."""
-    split_time_share: float
-    """Of the predicted time where micro-batches are sized by memory."""
-    text: str
 
     def __str__(self) -> str:
         return self.text

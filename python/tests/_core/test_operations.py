@@ -19,18 +19,12 @@ CONTRACT = json.loads((REPOSITORY / "capi" / "operations.json").read_text("utf-8
 SCALARS = {bool: ("boolean",), int: ("integer",), float: ("number", "integer"), str: ("string",)}
 # Which record of the library each dataclass is made of.
 RECORDS = {
-    "predict.step_sampler.BatchingReport": "batching.Comparison",
-    "predict.step_sampler.LengthBucket": "batching.Bucket",
-    "predict.step_sampler.LongestClips": "batching.Longest",
     "plan.comparison_records.Comparison": "compare.Comparison",
     "plan.comparison_records.Price": "timing.Price",
     "plan.comparison_records.RunTime": "compare.RunAnswer",
     "plan.comparison_records.StepTime": "compare.StepAnswer",
     "guard.training_report.HeldRow": "peak.Row",
     "guard.training_report.PredictedMoment": "memory.Moment",
-    "predict.model_profile.ModelProfile": "profile.Model",
-    "predict.estimate.MemoryEstimate": "peak.Estimate",
-    "predict.run_memory.RunEstimate": "memory.RunEstimate",
     "watch.memory_monitor.MemoryCheck": "monitor.Check",
     "watch.memory_monitor.MemoryHistory": "monitor.History",
     "watch.run_log.Alert": "runlog.Alert",
