@@ -286,7 +286,7 @@ var errLocked = errors.New("the cache is in use")
 // lock takes the lock of a cache's folder. The system gives it back when the process ends, however
 // it ends.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|inPlace, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -179,46 +179,6 @@ func TestCacheThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestCacheWritesToNoFileOfAnother: names that someone else took in a shared folder, as links or as
-// a pipe that has no writer.
-func TestCacheWritesToNoFileOfAnother(t *testing.T) {
-	root := tree(t, map[string][]byte{"a.wav": wavOf(16000)})
-	good := t.TempDir()
-	cachedScan(t, good, Request{Folder: root})
-	whole, err := os.ReadFile(filepath.Join(good, tableName))
-	require.NoError(t, err)
-	for name, plant := range map[string]func(folder, victim string){
-		"new table": func(folder, victim string) {
-			require.NoError(t, os.Symlink(victim, filepath.Join(folder, tableName+".new")))
-		},
-		"table": func(folder, victim string) {
-			require.NoError(t, os.WriteFile(victim, whole, 0o600))
-			require.NoError(t, os.Symlink(victim, filepath.Join(folder, tableName)))
-		},
-		"lock": func(folder, _ string) {
-			require.NoError(t, os.Symlink(filepath.Join(root, "made"), filepath.Join(folder, lockName)))
-		},
-		"pipe": func(folder, _ string) { require.NoError(t, syscall.Mkfifo(filepath.Join(folder, tableName), 0o600)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			folder, victim := t.TempDir(), filepath.Join(t.TempDir(), "notes.txt")
-			require.NoError(t, os.WriteFile(victim, []byte("mine"), 0o600))
-			plant(folder, victim)
-			before, err := os.ReadFile(victim)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(root, "b.wav"), wavOf(32000), 0o600))
-			assert.Equal(t, 1.0, cachedScan(t, folder, Request{Folder: root}).rows[0].duration)
-			after, err := os.ReadFile(victim)
-			require.NoError(t, err)
-			assert.Equal(t, before, after)
-			assert.NoFileExists(t, filepath.Join(root, "made"))
-			if name != "lock" {
-				assert.Equal(t, 2, slotsIn(t, folder), "a table of its own takes the place")
-			}
-		})
-	}
-}
-
 func TestLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), lockName)
 	unlock, err := lock(context.Background(), path)

@@ -8,10 +8,6 @@ import (
 	"syscall"
 )
 
-// inPlace opens what has the name itself, not what a link leads to, and never waits for the other
-// end of a pipe.
-const inPlace = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
-
 // tryLock locks a file for this process alone; busy says to ask again.
 func tryLock(f *os.File) (busy bool, err error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

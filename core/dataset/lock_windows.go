@@ -7,9 +7,6 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// inPlace is for other systems: only an administrator makes links here.
-const inPlace = 0
-
 // tryLock locks a file for this process alone; busy says to ask again.
 func tryLock(f *os.File) (busy bool, err error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY

@@ -249,27 +249,6 @@ func TestSample(t *testing.T) {
 	assert.False(t, scan(t, Request{Folder: root, SampleSize: &size}).Profile.Sampled, "a sample of all is no sample")
 }
 
-// TestDrawIsFair: every entry is drawn about equally often.
-func TestDrawIsFair(t *testing.T) {
-	entries := make([]entry, 20)
-	for i := range entries {
-		entries[i].path = string(rune('a' + i))
-	}
-	size, often := 5, map[string]int{}
-	for seed := range int64(4000) {
-		picked, sample := subsample(entries, &size, seed)
-		require.Len(t, picked, 5)
-		require.Equal(t, Subsample{Drawn: 5, Population: 20}, *sample)
-		for _, e := range picked {
-			often[e.path]++
-		}
-	}
-	for path, n := range often {
-		assert.InDelta(t, 1000, n, 150, path)
-	}
-	assert.Len(t, often, 20)
-}
-
 func TestProgress(t *testing.T) {
 	root := tree(t, map[string][]byte{"a.wav": wavOf(1), "b.wav": nil, "c.wav": wavOf(1)})
 	var p Progress

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -138,26 +137,6 @@ func TestTruncatedShards(t *testing.T) {
 			require.NotEmpty(t, result.Profile.BadFiles, n)
 		}
 	}
-}
-
-func TestHugeMembers(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "big.tar")
-	const samples = 3 << 29 // of 16 bits: 3 GiB
-	head := wavOf(0)
-	binary.LittleEndian.PutUint32(head[40:], 2*samples)
-	binary.LittleEndian.PutUint32(head[4:], 36+2*samples)
-	archive := tarOf(t, tar.FormatUSTAR, "big.wav", []byte{}, "small.wav", wavOf(1600))
-	var header bytes.Buffer
-	w := tar.NewWriter(&header)
-	require.NoError(t, w.WriteHeader(&tar.Header{Name: "big.wav", Mode: 0o600, Size: 44 + 2*samples}))
-	f, err := os.Create(path)
-	require.NoError(t, err)
-	defer f.Close()
-	_, err = f.Write(append(header.Bytes(), head...))
-	require.NoError(t, err)
-	_, err = f.WriteAt(archive[512:], (512+44+2*samples+511)/512*512)
-	require.NoError(t, err)
-	assert.Equal(t, []string{fmt.Sprintf("big.wav %.3f", samples/16000.0), "small.wav 0.100"}, told(scan(t, Request{Shards: []string{path}}), path))
 }
 
 func FuzzShard(f *testing.F) {

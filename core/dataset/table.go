@@ -3,11 +3,9 @@ package dataset
 import (
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
@@ -146,35 +144,16 @@ func either(name string, usual []string) []string {
 	return usual
 }
 
-// columnName is what columns are called, also several of them where another sign divides them:
-// "id;path". It is compiled at its first use, which takes as long as loading the rest of the
-// library.
-var columnName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?([,;|]\pL[\pL\pN_.-]{0,31}( [\pL\pN_.-]{1,31})?)*$`)
-})
-
-// quotable are names of columns as messages may repeat them: those of a file that is not a table
-// are not quoted.
-func quotable(names []string) []string {
-	columns := slices.Clone(names[:min(len(names), 30)])
-	for i, name := range columns {
-		if len(name) > 256 || !columnName().MatchString(name) {
-			columns[i] = "no name of a column"
-		}
-	}
-	return columns
-}
-
 // missing is the error of a manifest without a path column. A listing tells the names that it has
 // instead.
 func (m *manifest) missing(names []string) error {
-	columns := quotable(names)
+	columns := slices.Clone(names[:min(len(names), 30)])
 	if m.listing != nil && len(m.entries) == 0 {
 		m.listing.Columns = columns
 		return errNoColumn
 	}
 	for i, name := range columns {
-		columns[i] = strconv.Quote(name)
+		columns[i] = strconv.Quote(fault.Shorten(name))
 	}
 	return fault.New(fault.InvalidArgument, "name the column with the paths one of: "+
 		strings.Join(audioColumns, ", "),

@@ -3,7 +3,6 @@ package dataset
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strconv"
 
@@ -76,7 +75,12 @@ const (
 
 // duplicates finds usable clips that are very likely copies: the same digest, size and duration.
 func duplicates(rows []row) profile.Duplicates {
-	marks := suspects(rows)
+	marks := make([]mark, 0, len(rows))
+	for i := range rows {
+		if rows[i].digest != 0 && rows[i].duration > 0 {
+			marks = append(marks, mark{rows[i].digest, i})
+		}
+	}
 	alike := func(a, b mark) int {
 		x, y := &rows[a.row], &rows[b.row]
 		return cmp.Or(cmp.Compare(a.digest, b.digest), cmp.Compare(x.size, y.size),
@@ -114,38 +118,6 @@ func duplicates(rows []row) profile.Duplicates {
 	}
 	return d
 }
-
-// suspects are the usable clips that share the low bits of their digest with another: few, unless
-// there are many copies.
-func suspects(rows []row) (marks []mark) {
-	size := uint64(1) << bits.Len(uint(16*len(rows)))
-	once, more := make([]uint64, size/64+1), make([]uint64, size/64+1)
-	for i := range rows {
-		if marked(&rows[i]) {
-			word, bit := rows[i].digest%size/64, uint64(1)<<(rows[i].digest%64)
-			more[word] |= once[word] & bit
-			once[word] |= bit
-		}
-	}
-	suspect := func(r *row) bool {
-		return marked(r) && more[r.digest%size/64]&(1<<(r.digest%64)) != 0
-	}
-	count := 0
-	for i := range rows {
-		if suspect(&rows[i]) {
-			count++
-		}
-	}
-	marks = make([]mark, 0, count)
-	for i := range rows {
-		if suspect(&rows[i]) {
-			marks = append(marks, mark{rows[i].digest, i})
-		}
-	}
-	return marks
-}
-
-func marked(r *row) bool { return r.digest != 0 && r.duration > 0 }
 
 // mark is what copies share.
 type mark struct {
