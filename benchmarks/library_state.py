@@ -32,7 +32,7 @@ _OWN = {
 _SKIPPED = {
     "args", "accelerator", "train_dataset", "eval_dataset", "processing_class", "callback_handler", "state", "control",
     "optimizer", "lr_scheduler", "model_card_data", "tokenizer", "_tokenizer", "config", "generation_config",
-    "hp_space", "_asrconfig_guard", "_memory_tracker", "_total_loss_scalar", "_forward_signature",
+    "hp_space", "_asrconfig_session", "_memory_tracker", "_total_loss_scalar", "_forward_signature",
     "_signature_columns", "deepspeed",
 }  # fmt: skip
 _TIMES = re.compile(r"time|_per_second|start_")

@@ -1,4 +1,4 @@
-"""Writes the tables of benchmarks/gpu_tables.md, by the recordings that ship, and the figures of all pages.
+"""Writes the tables of benchmarks/gpu_tables.md and docs/guard.md, and the figures of all pages.
 
     python docs/make_tables.py [--check]
 
@@ -18,11 +18,13 @@ import figures
 
 import asrconfig_go as ac
 from asrconfig_go._core.records import Range
+from asrconfig_go._core.training_session import REPLACED
 from asrconfig_go.plan import gpu_prices
 from asrconfig_go.plan.comparison_records import GPUPlan
 from asrconfig_go.predict.hardware import catalogue
 
 TABLES_PAGE = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu_tables.md"
+GUARD_PAGE = Path(__file__).resolve().with_name("guard.md")
 END = "<!-- end of table -->"
 GIB = 2**30
 
@@ -136,12 +138,18 @@ def prices() -> str:
     return table(["GPU", "$ an hour", "who", "month", "source"], rows)
 
 
+def replaced() -> str:
+    rows = [[f"`{row.method}`", row.part, row.span, row.reason] for row in REPLACED]
+    return table(["method", "replaced by", "while", "what for"], rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "cards": cards,
     **{family: lambda family=family: batches(family) for family in FAMILIES},
     "lengths": lengths,
     "costs": costs,
     "prices": prices,
+    "replaced": replaced,
 }
 
 
@@ -163,7 +171,8 @@ def main() -> int:
     stale = []
     for page in (TABLES_PAGE, *figures.PAGES):
         before = page.read_text("utf-8")
-        after = filled(before) if page == TABLES_PAGE else figures.filled(before, known)
+        after = filled(before) if page in (TABLES_PAGE, GUARD_PAGE) else before
+        after = after if page == TABLES_PAGE else figures.filled(after, known)
         if after != before:
             stale.append(page.name)
             if not arguments.check:

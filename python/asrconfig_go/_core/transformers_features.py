@@ -1,4 +1,4 @@
-"""What the installed transformers can do, and replacing methods of its Trainer for a while."""
+"""What the installed transformers can do, and replacing an attribute of one object for a while."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 LAYER_DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop")  # of configs, and of modules
 
@@ -58,16 +58,6 @@ def single_process(trainer: Any) -> bool:
 def cannot_retry(trainer: Any) -> bool:
     """Whether forward and backward use collectives or several GPUs, so that one process cannot retry a step alone."""
     return sharded(trainer) or trainer.args.n_gpu > 1
-
-
-GUARD_KEY: Final = "_asrconfig_guard"
-"""The attribute of a Trainer, and of its ``CallbackHandler``, that holds its guard."""
-
-BATCHES_KEY: Final = "_asrconfig_batches"
-"""The attribute of a Trainer that holds the part of chosen batches which its process gets."""
-
-CHECKED_KEY: Final = "_asrconfig_checked"
-"""The attribute of a Trainer's ``CallbackHandler`` while a manager has checked its arguments, and said what it met."""
 
 
 def override(owner: Any, name: str, function: Any) -> Callable[[], None]:

@@ -7,7 +7,7 @@ import statistics
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,12 +15,15 @@ from .._core.batches import batch_size, copied, split
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.padding import each_trimmed
 from .._core.random_state import set_cpu_state
-from .._core.transformers_features import override
+from .._core.training_session import replace_method
 from ..errors import AsrConfigError
 from ..predict.probe import gradients_aside
 from .loop import Call, Loop
 from .rule_measurement import steady, untouched
 from .step_state import StepState
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 
@@ -157,9 +160,10 @@ class GradientNorms:
         self.not_finite: Callable[[], None] = lambda: None
         """Called when such a norm is not finite, before weights change."""
 
-    def follow(self, accelerator: Any) -> None:
-        """Note what ``clip_grad_norm_`` of this accelerator returns."""
+    def follow(self, trainer: Trainer) -> None:
+        """Note what ``clip_grad_norm_`` of this Trainer's accelerator returns."""
         self.remove()
+        accelerator = trainer.accelerator
         scaler = getattr(accelerator, "scaler", None)
         self.scaled = scaler is not None and bool(scaler.is_enabled())
         clip = accelerator.clip_grad_norm_
@@ -169,7 +173,7 @@ class GradientNorms:
             self.note(norm)
             return norm
 
-        self._undo = override(accelerator, "clip_grad_norm_", clip_grad_norm_)
+        self._undo = replace_method(trainer, "guard", "accelerator.clip_grad_norm_", clip_grad_norm_)
 
     def remove(self) -> None:
         """Leave the accelerator as it was found."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from .._core.batches import batch_size, extent
 from .._core.checks import BadClipPolicy, OomSnapshot, TooLong, checked
@@ -12,7 +12,8 @@ from .._core.out_of_memory import note as add_note
 from .._core.output import SHOWN, first_of, listed
 from .._core.random_state import cpu_generators_kept
 from .._core.render import plural
-from .._core.transformers_features import BATCHES_KEY, GUARD_KEY, cannot_retry, override
+from .._core.training_session import attached, session_of
+from .._core.transformers_features import cannot_retry
 from ..errors import InfeasiblePlanError, InvalidArgumentError
 from ..predict.memory_limits import OVERHEAD_S
 from .bad_clips import BadClips
@@ -180,11 +181,10 @@ class Guard:
                 ),
                 "_save_checkpoint": saving(trainer, self._repeated, self._snapshot),
             }
-            self._undo = [override(trainer, name, function) for name, function in self._wrapped.items()]
-            self._undo += [self._optimizer.remove, *self._listen(), predictions_back(trainer)]
+            self._undo = [session_of(trainer).add("guard", self, {**self._wrapped, **self._followed_events()})]
+            self._undo += [self._optimizer.remove, predictions_back(trainer)]
             self._undo += [self._rows.remove, self._bad.remove, self._norms.remove]
             self._undo.append(lambda: self._snapshots.end() if self._snapshots else None)
-            setattr(trainer, GUARD_KEY, self)
             for text in self.notes:
                 logger.warning(text)
         return self
@@ -206,7 +206,6 @@ class Guard:
             undo()
         self._undo = []
         self._engine.begin()
-        self.trainer.__dict__.pop(GUARD_KEY, None)
 
     def let_go(self) -> None:
         """Release what a failed attempt to train holds; the next one is followed when it begins."""
@@ -217,27 +216,23 @@ class Guard:
 
     # What the Trainer does.
 
-    def _listen(self) -> list[Callable[[], None]]:
-        """Follow the events of a training after all its callbacks; returns what undoes that."""
+    def _followed_events(self) -> dict[str, Callable[..., Any]]:
+        """The handler's methods that call a training's callbacks, each with what the guard does after them all."""
         handler = self.trainer.callback_handler
 
-        def followed(name: str, act: Callable[[], None]) -> Callable[[], None]:
-            event = getattr(handler, name)
-
+        def followed(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
             def event_and_act(*args: Any, **kwargs: Any) -> Any:
                 control = event(*args, **kwargs)
                 act()
                 return control
 
-            return override(handler, name, event_and_act)
+            return event_and_act
 
-        setattr(handler, GUARD_KEY, self)
-        return [
-            followed("on_train_begin", self._training_begins),
-            followed("on_epoch_begin", self._epoch_begins),
-            followed("on_train_end", self._training_ends),
-            lambda: delattr(handler, GUARD_KEY),
-        ]
+        return {
+            "callback_handler.on_train_begin": followed(handler.on_train_begin, self._training_begins),
+            "callback_handler.on_epoch_begin": followed(handler.on_epoch_begin, self._epoch_begins),
+            "callback_handler.on_train_end": followed(handler.on_train_end, self._training_ends),
+        }
 
     def _training_begins(self) -> None:
         """The Trainer has made its optimizer and wrapped its model."""
@@ -246,8 +241,8 @@ class Guard:
 
             self._snapshots = self._snapshots or OomSnapshots(self.trainer, self._oom_snapshot, self._predicted)
             self._snapshots.begin()
-        self._optimizer.follow(self.trainer.optimizer)
-        self._norms.follow(self.trainer.accelerator)
+        self._optimizer.follow(self.trainer.optimizer, self.trainer)
+        self._norms.follow(self.trainer)
         self._engine.begin()
         self._bad.begin()
         self._evaluated.begin()
@@ -270,7 +265,7 @@ class Guard:
         if self._rule.is_certain:
             return
         reason = self._loop.unknown_reason()
-        if not getattr(getattr(self.trainer, BATCHES_KEY, None), "even", True):
+        if not getattr(attached(self.trainer, "batches"), "even", True):
             raise InvalidArgumentError(
                 f"processes with unequal shares of a step would not train as with even ones: {reason}",
                 "share steps evenly: manager.attach(trainer, memory=False) keeps the Trainer's own batches",
@@ -464,7 +459,7 @@ def guard_of(trainer: Any) -> Guard | None:
     >>> guard_of(trainer) is None
     True
     """
-    return getattr(trainer, GUARD_KEY, None)
+    return cast("Guard | None", attached(trainer, "guard"))
 
 
 def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:

@@ -16,13 +16,17 @@ import types
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
+from .._core.training_session import replace_method
 from .._core.transformers_features import override
 from ..errors import InfeasiblePlanError
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 _version: Callable[[Any], int] = operator.attrgetter("_version")
 
@@ -38,14 +42,18 @@ class OptimizerSteps:
         self._optimizer: Any = None
         self._undo: Callable[[], None] = lambda: None
 
-    def follow(self, optimizer: Any) -> None:
-        """A training begins, with this optimizer."""
+    def follow(self, optimizer: Any, trainer: Trainer | None = None) -> None:
+        """A training begins, with this optimizer, that of ``trainer`` if it is not of a loop of one's own."""
         if optimizer is not self._optimizer:
             self.remove()
             self._optimizer = optimizer
             # Bound, as a method is: a scheduler that is made for it looks at what it belongs to.
             step = types.MethodType(self._stepping(optimizer.step), optimizer)
-            self._undo = override(optimizer, "step", step)
+            self._undo = (
+                replace_method(trainer, "guard", "optimizer.step", step)
+                if trainer is not None
+                else override(optimizer, "step", step)
+            )
 
     def remove(self) -> None:
         """Leave the optimizer as it was found."""

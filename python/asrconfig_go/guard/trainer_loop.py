@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .._core.batches import batch_size
+from .._core.training_session import replace_method
 from .._core.transformers_features import override
 from ..errors import InvalidArgumentError
 from ..predict.probe import changed_tensors, tensor_sums
@@ -141,7 +142,7 @@ class TrainerLoop(Loop):
             if whole_window and self._rule.name != "sum":  # which the Trainer may multiply by the processes
                 back.enter_context(self._ranks.apart())
             backwards = _Weighted(self.trainer, weight, whole_window)
-            back.callback(override(self.trainer.accelerator, "backward", backwards))
+            back.callback(replace_method(self.trainer, "guard", "accelerator.backward", backwards))
             loss = self.train_step(model, part, *args, **kwargs)
         if not backwards.count and part is not call.inputs and batch_size(part) < batch_size(call.inputs):
             raise UnfitStepError("leaves a part of a batch out, by not calling accelerator.backward")
@@ -168,7 +169,7 @@ class TrainerLoop(Loop):
 
         with contextlib.ExitStack() as back:
             back.callback(setattr, torch.Tensor, "backward", direct)
-            back.callback(override(self.trainer.accelerator, "backward", backward))
+            back.callback(replace_method(self.trainer, "guard", "accelerator.backward", backward))
             torch.Tensor.backward = own_backward
             self.train_step(model, part, *args, **kwargs)
         if past[0]:
@@ -188,7 +189,7 @@ class TrainerLoop(Loop):
     def measuring(self) -> Iterator[None]:
         """Nothing is logged, and no other process is asked."""
         with contextlib.ExitStack() as back, self._ranks.apart():
-            back.callback(override(self.trainer, "log", lambda *_, **__: None))
+            back.callback(replace_method(self.trainer, "guard", "log", lambda *_, **__: None))
             yield
 
 

@@ -17,7 +17,7 @@ from .._core.checks import check_keywords
 from .._core.defaults import MAX_RETRIES
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from .._core.output import listed
-from .._core.transformers_features import override, sharded, single_process
+from .._core.transformers_features import sharded, single_process
 from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError, StorageError
 from ..guard.training_report import Restart, TrainingReport
 from .checkpoint_space import disk_errors_explained, saved_so_far
@@ -155,7 +155,7 @@ class GuardedTraining:
             self._undo += [lambda: trainer.remove_callback(self._profile), self._profile.close]
         use_batch(trainer, self._record.batch[:2])
         self._journal = RunCheckpoints(trainer, self._start, self._folder, self._news)
-        self._undo += [self._journal.install(), use_stream(trainer), _same_loader(trainer)]
+        self._undo += [self._journal.install(), use_stream(trainer)]
         self._initial = InitialState(trainer, self._folder.path)
         self._initial.discard()  # a killed process leaves its own behind
         if self._alone and self.max_retries and self._begin is None:
@@ -353,28 +353,6 @@ def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
     if (args.per_device_train_batch_size, args.gradient_accumulation_steps) != batch:
         args.per_device_train_batch_size, args.gradient_accumulation_steps = batch
         _renew_accelerator(trainer)
-
-
-def _same_loader(trainer: Any) -> Callable[[], None]:
-    """Make the training loader one that can be repeated; returns the function that undoes it.
-
-    Its batch size is that of ``args``, where some versions take the checkpoint's. Lasting workers get their seed from a
-    generator of their own: the global one, which orders are drawn from, would be asked for it once in a run, and once
-    more in each that goes on.
-    """
-    original = trainer.get_train_dataloader
-
-    def get_train_dataloader() -> Any:
-        import torch
-
-        trainer._train_batch_size = trainer.args.train_batch_size
-        loader = original()
-        if getattr(loader, "persistent_workers", False) and loader.generator is None:
-            for part in (loader, getattr(loader, "base_dataloader", loader)):
-                part.generator = torch.Generator().manual_seed(torch.initial_seed())
-        return loader
-
-    return override(trainer, "get_train_dataloader", get_train_dataloader)
 
 
 def _let_go(trainer: Any) -> None:

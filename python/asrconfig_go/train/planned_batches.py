@@ -12,6 +12,7 @@ from typing import Any
 from .._core.defaults import SAMPLING_RATE
 from .._core.input_units import WORDS
 from .._core.output import listed
+from .._core.training_session import attached, session_of
 from .._core.transformers_features import override
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..plan.plan_parts import planned_device
@@ -172,7 +173,6 @@ def _not_followed(config: PlanRecord, reason: str, then: str = "") -> None:
     )
 
 
-_KEY = "_asrconfig_length_groups"
 _BY_LENGTH = ("group_by_length", "batch_rebalance")
 
 
@@ -184,7 +184,7 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
     without one. Nothing is looked at before the Trainer makes its samplers; where the lengths are not known then,
     ``InvalidArgumentError`` is raised. Returns the function that undoes it.
     """
-    if _KEY in trainer.__dict__:
+    if attached(trainer, "lengths"):
         return lambda: None
     train, evaluate = trainer._get_train_sampler, trainer._get_eval_sampler
 
@@ -222,17 +222,8 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
         finally:
             undo()
 
-    back = [
-        override(trainer, "_get_train_sampler", get_train_sampler),
-        override(trainer, "_get_eval_sampler", get_eval_sampler),
-        override(trainer, _KEY, True),
-    ]
-
-    def leave() -> None:
-        for undo in back:
-            undo()
-
-    return leave
+    samplers = {"_get_train_sampler": get_train_sampler, "_get_eval_sampler": get_eval_sampler}
+    return session_of(trainer).add("lengths", True, samplers)
 
 
 def _setting(args: Any) -> tuple[str, Any]:

@@ -18,7 +18,7 @@ from transformers.trainer_callback import TrainerCallback
 from .._core.modules import all_tensors, changing_tensors
 from .._core.output import listed
 from .._core.random_state import cpu_state, rng_state, set_cpu_state, set_rng_state
-from .._core.transformers_features import override
+from .._core.training_session import session_of
 from ..guard.training_report import FINISHED
 from .checkpoint_space import warn_of_little_space
 from .checkpoints import checkpoints, incomplete, step_of, write_checksums
@@ -74,13 +74,29 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
                 self._folder.write(self._record)
         trainer = self._trainer
         trainer.callback_handler.callbacks.insert(0, self)  # others may look at the random numbers of an epoch
-        undo = override(trainer, "_load_rng_state", self._loading(trainer._load_rng_state))
+        session = session_of(trainer)
+        session.add("run", self, {"_load_rng_state": self._loading(trainer._load_rng_state)})
+        session.wrap_loader("run", self._repeatable_loader)
 
         def remove() -> None:
-            undo()
+            session.remove("run")
             trainer.remove_callback(self)
 
         return remove
+
+    def _repeatable_loader(self, make: Callable[[], Any]) -> Any:
+        """A training loader that can be made again alike.
+
+        Its batch size is that of ``args``, where some versions take the checkpoint's. Lasting workers get their seed
+        from a generator of their own: the global one, which orders are drawn from, would be asked for it once in a run,
+        and once more in each that goes on.
+        """
+        self._trainer._train_batch_size = self._trainer.args.train_batch_size
+        loader = make()
+        if getattr(loader, "persistent_workers", False) and loader.generator is None:
+            for part in (loader, getattr(loader, "base_dataloader", loader)):
+                part.generator = torch.Generator().manual_seed(torch.initial_seed())
+        return loader
 
     def latest(self) -> Path | None:
         """This run's newest complete checkpoint that is still there."""

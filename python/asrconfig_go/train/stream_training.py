@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from .._core.files import read_object, write_whole
 from .._core.output import listed
 from .._core.records import from_file
-from .._core.transformers_features import BATCHES_KEY, GUARD_KEY, override
+from .._core.training_session import attached, session_of
 from ..errors import CorruptFileError, InvalidArgumentError
 from ..predict.step_sampler import StepSampler
 from .checkpoints import STREAM_FILE
@@ -42,33 +42,31 @@ def use_batches(trainer: Any, sampler: StepSampler, shares: Sequence[int] | None
     >>> len(trainer.get_train_dataloader())
     2
     """
-    if hasattr(trainer, BATCHES_KEY):
+    if attached(trainer, "batches"):
         raise InvalidArgumentError(
             "the trainer uses batches of a StepSampler already",
             "call the function that use_batches returned to detach it",
         )
     _check_sampler(trainer, sampler)
     part = sampler.shard(trainer.args.process_index, trainer.args.world_size, shares)
-    make_loader = trainer.get_train_dataloader
-    callback = _epochs(part)
+    callback, session = _epochs(part), session_of(trainer)
 
-    def get_train_dataloader(*args: Any, **kwargs: Any) -> Any:
+    def loader_of_part(make: Callable[[], Any]) -> Any:
         _check_sampler(trainer, sampler)  # settings may have changed since
-        if not part.even and not hasattr(trainer, GUARD_KEY):
+        if not part.even and not attached(trainer, "guard"):
             raise InvalidArgumentError(
                 "a plain Trainer weights processes alike, and they have unequal shares of a step",
                 "call manager.attach(trainer) first, or leave shares out",
             )
-        return with_batches(make_loader(*args, **kwargs), part)
+        return with_batches(make(), part)
 
-    undo = override(trainer, "get_train_dataloader", get_train_dataloader)
-    setattr(trainer, BATCHES_KEY, part)
+    session.add("batches", part)
+    session.wrap_loader("batches", loader_of_part)
     trainer.add_callback(callback)
 
     def leave() -> None:
         trainer.remove_callback(callback)
-        delattr(trainer, BATCHES_KEY)
-        undo()
+        session.remove("batches")
 
     return leave
 
@@ -150,7 +148,6 @@ def _check_sampler(trainer: Any, sampler: StepSampler) -> None:
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-_KEY = "_asrconfig_stream"
 _SCHEMA = 1
 _HINT = "resume from another checkpoint, or start a new run"
 
@@ -224,32 +221,23 @@ class StreamTraining:
         """Take effect; returns the function that undoes it."""
         trainer = self._trainer
         _check_trainer(trainer)
-        undo = [
-            override(trainer, "get_train_dataloader", self._loader(trainer.get_train_dataloader)),
-            override(trainer, "_load_optimizer_and_scheduler", self._loading(trainer._load_optimizer_and_scheduler)),
-            override(trainer, "_save_rng_state", self._saving(trainer._save_rng_state)),
-        ]
-        setattr(trainer, _KEY, self)
-
-        def leave() -> None:
-            delattr(trainer, _KEY)
-            for back in reversed(undo):
-                back()
-
+        session = session_of(trainer)
+        leave = session.add("stream", self, {
+            "_load_optimizer_and_scheduler": self._loading(trainer._load_optimizer_and_scheduler),
+            "_save_rng_state": self._saving(trainer._save_rng_state),
+        })  # fmt: skip
+        session.wrap_loader("stream", self._loader)
         return leave
 
-    def _loader(self, original: Callable[[], Any]) -> Callable[[], Any]:
-        def get_train_dataloader() -> Any:
-            trainer = self._trainer
-            _check_trainer(trainer)  # settings may have changed since
-            self._steps = steps = TrainerSteps(trainer, self._stream, StreamPosition())
-            trainer.train_dataset = PassedRows(len(steps) * trainer.args.train_batch_size * trainer.args.world_size)
-            try:
-                return with_batches(original(), steps)
-            finally:
-                trainer.train_dataset = self._stream
-
-        return get_train_dataloader
+    def _loader(self, make: Callable[[], Any]) -> Any:
+        trainer = self._trainer
+        _check_trainer(trainer)  # settings may have changed since
+        self._steps = steps = TrainerSteps(trainer, self._stream, StreamPosition())
+        trainer.train_dataset = PassedRows(len(steps) * trainer.args.train_batch_size * trainer.args.world_size)
+        try:
+            return with_batches(make(), steps)
+        finally:
+            trainer.train_dataset = self._stream
 
     def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def load_optimizer_and_scheduler(checkpoint: Any) -> Any:
@@ -304,7 +292,7 @@ def use_stream(trainer: Any) -> Callable[[], None]:
 
     Nothing changes where it does so already. Raises ``InvalidArgumentError`` for settings that do not go together.
     """
-    if not isinstance(trainer.train_dataset, StreamBatches) or hasattr(trainer, _KEY):
+    if not isinstance(trainer.train_dataset, StreamBatches) or attached(trainer, "stream"):
         return lambda: None
     return StreamTraining(trainer).install()
 

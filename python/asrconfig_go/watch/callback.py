@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
 from .._core.checks import check_keywords
-from .._core.transformers_features import CHECKED_KEY, GUARD_KEY
+from .._core.training_session import attached
 from .alerts import BestEffort, say
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .memory_summary import MemorySummary, RankFiles, RankPeaks, summarised
@@ -206,9 +206,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if not state.is_world_process_zero:
             return
         new = {name: value for name, value in (metrics or {}).items() if name not in self._warned_metrics}
-        if (text := not_finite(new, args, state.global_step)) and not hasattr(
-            handler_of(sys._getframe(1), self), GUARD_KEY
-        ):
+        handler = handler_of(sys._getframe(1), self)
+        if (text := not_finite(new, args, state.global_step)) and not attached(handler, "guard"):
             self._warned_metrics.update(new)
             say(f"{text}; with a guard the clips are named → {attach_hint(self.managed)}")
 
@@ -252,7 +251,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     def _warn(self, args: Any, model: Any, handler: Any) -> None:
         from .start_warnings import say_missing_guard, say_unplanned
 
-        if not getattr(handler, CHECKED_KEY, False) and self.planned is not None:
+        if self.planned is not None and not attached(handler, "arguments"):
             say_unplanned(self.planned, args, model)
-        if getattr(handler, GUARD_KEY, None) is None:
+        if not attached(handler, "guard"):
             say_missing_guard(args, model, self._config, self.managed)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .._core.modules import IN_32_BIT, bare, half_weights, half_words
-from .._core.transformers_features import CHECKED_KEY, override
+from .._core.training_session import attached, session_of
 from .alerts import BestEffort, say
 
 if TYPE_CHECKING:
@@ -32,12 +32,11 @@ def say_unplanned(
 
 def check_arguments(planned: PlannedTraining | None, trainer: Trainer) -> Callable[[], None]:
     """Log once how a Trainer's arguments differ from the plan; returns the function that forgets this."""
-    handler = trainer.callback_handler
-    if planned is None or getattr(handler, CHECKED_KEY, False):
+    if planned is None or attached(trainer, "arguments"):
         return lambda: None
     if trainer.is_world_process_zero():
         say_unplanned(planned, trainer.args, trainer.model, planned.config.micro_batching == "memory")
-    return override(handler, CHECKED_KEY, True)
+    return session_of(trainer).add("arguments", planned)
 
 
 def attach_hint(managed: bool) -> str:

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from .._core.checks import StepKind, checked
 from .._core.defaults import INTERVAL_MS
 from .._core.out_of_memory import free_memory
-from .._core.transformers_features import GUARD_KEY
+from .._core.training_session import attached
 from ..errors import InvalidArgumentError
 from .alerts import BestEffort, say, say_messages
 from .batch_shapes import BatchShapes, LoaderWait, follow_loader, useful_work
@@ -33,6 +33,7 @@ from .memory_monitor import MemoryCheck
 from .run_log import Activity
 
 if TYPE_CHECKING:
+    from ..guard.guard import Guard
     from .memory_monitor import MemoryMonitor
 
 
@@ -297,7 +298,7 @@ class WatchSetup:
         model: Any,
     ) -> None:  # fmt: skip
         """Attach everything for a training that begins."""
-        guard = getattr(handler, GUARD_KEY, None)
+        guard = cast("Guard | None", attached(handler, "guard"))
         watch.met = guard.events if guard is not None else ()
         wait, leave = follow_loader(handler)
         self._undo.append(leave)

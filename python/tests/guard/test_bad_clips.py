@@ -374,7 +374,7 @@ def test_a_scaler_that_skips_steps_is_left_alone(tmp_path: Path) -> None:
     unusual = norms.look()
     assert unusual is not None and math.isinf(unusual[0])
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
-    norms.follow(trainer.accelerator)
+    norms.follow(trainer)
     norms.newest = math.inf
     assert norms.look() is None
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import Trainer
 
+from asrconfig_go._core.training_session import session_of
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard import attach
 from tiny_training import Regression, notes_of, running_short, tiny_trainer
@@ -215,7 +216,7 @@ def test_unequal_shares_that_cannot_be_weighted_are_an_error(tmp_path: Path) -> 
     trainer = tiny_trainer(tmp_path)
     trainer.model.first.weight.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
     attach(trainer)
-    vars(trainer)["_asrconfig_batches"] = SimpleNamespace(even=False)
+    session_of(trainer).add("batches", SimpleNamespace(even=False))
     with pytest.raises(
         InvalidArgumentError, match="processes with unequal shares of a step would not train as with even"
     ):

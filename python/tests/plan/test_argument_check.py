@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from transformers import Trainer, TrainerCallback, TrainingArguments, Wav2Vec2Config, Wav2Vec2ForCTC
 
 import asrconfig_go as ac
-from asrconfig_go._core.transformers_features import CHECKED_KEY
+from asrconfig_go._core.training_session import SESSION_KEY
 from asrconfig_go.plan.argument_check import PlannedTraining
 from speech_models import wav2vec2
 from tiny_training import Points, Regression
@@ -105,7 +105,7 @@ def test_the_published_example_is_named_before_step_one(
     assert re.search(r"predicted (2[3-9]|[3-9]\d)\.\d GiB of 22\.5 GiB on NVIDIA L4, which does not fit", message)
     assert "pass bf16=config.bf16, gradient_checkpointing=config.gradient_checkpointing" in message
     assert "or use config.to_training_arguments(output_dir)" in message
-    assert not hasattr(trainer.callback_handler, CHECKED_KEY)
+    assert not hasattr(trainer.callback_handler, SESSION_KEY)
 
 
 @pytest.mark.parametrize(
