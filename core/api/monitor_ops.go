@@ -231,6 +231,22 @@ func diagnose(a diagnosisArgs) ([]diagnosis.Finding, error) {
 	return diagnosis.Of(&a.RunLog, a.Run), nil
 }
 
+type blocksArgs struct {
+	diagnosisArgs
+	Blocks []diagnosis.Block `json:"blocks"`
+}
+
+type blocksAnswer struct {
+	Readings diagnosis.Readings  `json:"readings"`
+	Findings []diagnosis.Finding `json:"findings"`
+}
+
+// diagnoseBlocks says of some blocks of a run log what was read during them, and what it means.
+func diagnoseBlocks(a blocksArgs) (answer blocksAnswer, err error) {
+	answer.Readings, answer.Findings = diagnosis.OfBlocks(&a.RunLog, a.Run, a.Blocks)
+	return answer, nil
+}
+
 type runLogArgs struct {
 	RunLog runlog.Log `json:"run_log"`
 }

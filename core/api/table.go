@@ -9,6 +9,7 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/compare"
 	"github.com/asrconfig/asrconfig-go/core/dataset"
+	"github.com/asrconfig/asrconfig-go/core/diagnosis"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/hardware"
@@ -37,6 +38,8 @@ type operation struct {
 // table is every operation. To add one: a function, a row here, a golden pair in capi/testdata, a
 // Python method.
 var table = map[string]operation{
+	"diagnosis.blocks":    withArgs(diagnoseBlocks),
+	"diagnosis.cause":     withArgs(diagnosis.BottleneckOf),
 	"diagnosis.of":        withArgs(diagnose),
 	"hardware.detect":     withArgs(detectHardware),
 	"hardware.catalogue":  withoutArgs(gpus.All),

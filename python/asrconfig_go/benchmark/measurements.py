@@ -108,9 +108,9 @@ class Readings:
     """What the monitor saw while blocks ran: means of shares (0 to 1), highest bytes; None where it read nothing."""
 
     gpu_use: float | None = None
-    gpu_memory_bytes: int | None = None
-    gpu_total_bytes: int | None = None
-    ram_bytes: int | None = None
+    gpu_memory_bytes: float | None = None
+    gpu_total_bytes: float | None = None
+    ram_bytes: float | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ..watch.run_log import RunLog
 from .benchmark_clips import measure_loading
 from .benchmark_result import BenchmarkResult, Setting
 from .blocks import Bench, BlockFailed, profile_side, run_block
-from .bottleneck import Watch, bottleneck, next_change, readings, seen
+from .bottleneck import Watch, bottleneck, seen
 from .measurements import Block, LoaderResult, OptionResult, SideResult, Spread, Turn
 from .sides import Side
 from .single_changes import Change, Place, changes
@@ -138,7 +138,6 @@ class BenchmarkOptions:
 class _Progress:
     loader: tuple[LoaderResult, ...] = ()
     changes: list[tuple[Change, BenchmarkRun | None]] = field(default_factory=list)
-    finding: Finding | None = None
     profile: list[str] = field(default_factory=list)
     stopped: bool = False
     unfinished: tuple[str, ...] = ()
@@ -205,7 +204,7 @@ class Benchmark:
         return tuple(beside or map(turn, side_run.blocks))
 
     def _try_changes(self) -> None:
-        names = self._find_bottleneck() if self._choices.sweep is None else tuple(self._choices.sweep)
+        names = self._bottleneck()[1] if self._choices.sweep is None else tuple(self._choices.sweep)
         attention = getattr(getattr(self._bench.model, "config", None), "_attn_implementation", None) or ""
         for change in changes(names, self._config, self._place, attention):
             side = Side(change.words, self._plan.side.settings, change.of(self._config))
@@ -214,11 +213,9 @@ class Benchmark:
         if runs:
             self._turns(BenchmarkRun(self._plan.side), runs, "Trying changes")
 
-    def _find_bottleneck(self) -> tuple[str, ...]:
-        side = self._side(self._plan, None)
+    def _bottleneck(self, options: Sequence[OptionResult] = ()) -> tuple[Finding, tuple[str, ...], str]:
         checkpointing = self._config.gradient_checkpointing
-        self._progress.finding, tries = bottleneck(side, checkpointing=checkpointing, gpu=self._place.gpu)
-        return tries
+        return bottleneck(self._side(self._plan, None), options, checkpointing=checkpointing, gpu=self._place.gpu)
 
     def _load(self) -> None:
         from transformers import default_data_collator
@@ -295,9 +292,10 @@ class Benchmark:
 
     def _side(self, side_run: BenchmarkRun, run_log: RunLog | None) -> SideResult:
         sample, blocks = self._bench.sample, tuple(side_run.blocks)
+        readings, _ = seen(run_log, blocks, side_run.settings)
         return SideResult(
             side_run.side.name, side_run.settings, sample.clips, sample.audio_s, sample.longest_s, self._place.cores,
-            blocks, self._rounds(side_run), readings(run_log, blocks), side_run.problem, side_run.side.adapted,
+            blocks, self._rounds(side_run), readings, side_run.problem, side_run.side.adapted,
         )  # fmt: skip
 
     def _option(self, change: Change, side_run: BenchmarkRun | None, run_log: RunLog | None) -> OptionResult:
@@ -309,19 +307,19 @@ class Benchmark:
 
     def _result(self, run_log: RunLog | None, problem: str) -> BenchmarkResult:
         progress, original = self._progress, self._original
-        if progress.finding is None:
-            self._find_bottleneck()
         options = tuple(self._option(change, side_run, run_log) for change, side_run in progress.changes)
-        plan, kind = self._side(self._plan, run_log), "" if progress.finding is None else progress.finding.kind
+        plan = self._side(self._plan, run_log)
+        finding, _, next_change = self._bottleneck(options)
+        _, findings = seen(run_log, plan.blocks, plan.settings)
         return BenchmarkResult(
             setting=self._setting,
             plan=plan,
             original=None if original is None else self._side(original, run_log),
             loader=progress.loader,
             options=options,
-            bottleneck=progress.finding,
-            next_change="" if progress.finding is None else next_change(progress.finding, options),
-            findings=seen(run_log, plan.blocks, plan.settings, kind),
+            bottleneck=finding,
+            next_change=next_change,
+            findings=tuple(other for other in findings if other.kind != finding.kind),
             profile=tuple(progress.profile),
             notes=self._notes(problem),
             stopped=progress.stopped,

@@ -25,6 +25,7 @@ RECORDS = {
     "plan.comparison_records.StepTime": "compare.StepAnswer",
     "guard.training_report.HeldRow": "peak.Row",
     "guard.training_report.PredictedMoment": "memory.Moment",
+    "benchmark.measurements.Readings": "diagnosis.Readings",
     "watch.memory_monitor.MemoryCheck": "monitor.Check",
     "watch.memory_monitor.MemoryHistory": "monitor.History",
     "watch.run_log.Alert": "runlog.Alert",

@@ -207,7 +207,8 @@ class _SettledWatch(Watch):
 
     def __init__(self) -> None:
         super().__init__()
-        register_optimizer_step_post_hook(lambda *_: settle(self._monitor))
+        if (monitor := self._monitor) is not None:
+            register_optimizer_step_post_hook(lambda *_: settle(monitor))
 
 
 def benchmarked(folder: str) -> dict[str, Any]:

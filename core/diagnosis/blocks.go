@@ -1,0 +1,146 @@
+package diagnosis
+
+import (
+	"math"
+	"slices"
+
+	"github.com/asrconfig/asrconfig-go/core/runlog"
+)
+
+// Block is a part of a run that is looked at alone, as a benchmark's.
+type Block struct {
+	BegunUnixS    float64     `json:"begun_unix_s"`
+	Seconds       float64     `json:"seconds"`
+	Steps         []BlockStep `json:"steps"`
+	PeakAllocated *float64    `json:"peak_allocated_bytes"`
+	PeakReserved  *float64    `json:"peak_reserved_bytes"`
+}
+
+// BlockStep is a training step: its time, and what of it was spent waiting for the loader.
+type BlockStep struct {
+	Seconds  float64 `json:"seconds"`
+	WaitingS float64 `json:"waiting_s"`
+}
+
+// Readings are what a monitor saw during blocks; null where it read nothing.
+type Readings struct {
+	GPUUse    *float64 `json:"gpu_use"` // mean share of the busiest GPU
+	GPUMemory *float64 `json:"gpu_memory_bytes"`
+	GPUTotal  *float64 `json:"gpu_total_bytes"`
+	RAM       *float64 `json:"ram_bytes"` // of the training's processes
+}
+
+// OfBlocks is what a monitor saw during blocks, and what it means; findings need a GPU.
+func OfBlocks(s *runlog.Log, run Run, blocks []Block) (Readings, []Finding) {
+	part := within(s, blocks)
+	readings := Readings{RAM: orNull(highest(part.Activity.TreeRSS))}
+	busiest := -1.0
+	for i := range part.GPUs {
+		use := orNull(meanOfAny(gpuColumn(part.Activity.GPUs, i)))
+		if orElse(use, 0) <= busiest {
+			continue
+		}
+		busiest, readings.GPUUse = orElse(use, 0), use
+		readings.GPUMemory, readings.GPUTotal = nil, nil
+		if total := float64(s.GPUs[i].TotalBytes); total > 0 {
+			readings.GPUTotal = &total
+		}
+		if i < len(part.Memory.GPUUsed) {
+			readings.GPUMemory = orNull(highest(part.Memory.GPUUsed[i]))
+		}
+	}
+	findings := []Finding{}
+	if len(part.GPUs) == 0 || len(blocks) == 0 {
+		return readings, findings
+	}
+	for _, f := range Of(&part, run) {
+		if f.Kind != "healthy" && f.Kind != "too_short" {
+			findings = append(findings, f)
+		}
+	}
+	return readings, findings
+}
+
+func gpuColumn(gpus []runlog.GPUSeries, i int) runlog.Column {
+	if i < len(gpus) {
+		return gpus[i].Utilization
+	}
+	return nil
+}
+
+// within is the part of a run log that lies in the blocks, with their steps.
+func within(s *runlog.Log, blocks []Block) runlog.Log {
+	part, start := *s, float64(s.StartUnixNanos)/1e9
+	rows := func(times []float64) (rows []int) {
+		for i, atS := range times {
+			if slices.ContainsFunc(blocks, func(b Block) bool {
+				begin := b.BegunUnixS - start
+				return begin <= atS && atS <= begin+b.Seconds
+			}) {
+				rows = append(rows, i)
+			}
+		}
+		return rows
+	}
+	fast, slow := rows(s.Memory.TimesS), rows(s.Activity.TimesS)
+	part.Memory.TimesS = taken(s.Memory.TimesS, fast)
+	part.Memory.HostUsed = taken(s.Memory.HostUsed, fast)
+	part.Memory.GPUUsed = nil
+	for _, used := range s.Memory.GPUUsed {
+		part.Memory.GPUUsed = append(part.Memory.GPUUsed, taken(used, fast))
+	}
+	part.Activity.TimesS = taken(s.Activity.TimesS, slow)
+	part.Activity.GPUs = slices.Clone(s.Activity.GPUs)
+	columns := part.Activity.Columns()
+	for i := range part.Activity.GPUs {
+		columns = append(columns, part.Activity.GPUs[i].Columns()...)
+	}
+	for _, column := range columns {
+		*column = taken(*column, slow)
+	}
+	part.Steps, part.Events, part.Alerts = stepsOf(blocks, start), nil, nil
+	return part
+}
+
+func taken[S ~[]float64](column S, rows []int) S {
+	values := make(S, 0, len(rows))
+	for _, row := range rows {
+		if row < len(column) {
+			values = append(values, column[row])
+		}
+	}
+	return values
+}
+
+func stepsOf(blocks []Block, start float64) (m runlog.StepSeries) {
+	for _, b := range blocks {
+		atS := b.BegunUnixS - start
+		for _, step := range b.Steps {
+			atS += step.Seconds
+			m.Number, m.TimesS = append(m.Number, uint64(len(m.Number)+1)), append(m.TimesS, atS)
+			m.Kind, m.Covers = append(m.Kind, runlog.KindTrain), append(m.Covers, 1)
+			m.GPU = append(m.GPU, 0)
+			m.SpentS, m.WaitedS = append(m.SpentS, step.Seconds), append(m.WaitedS, step.WaitingS)
+			m.PeakAllocated = append(m.PeakAllocated, orElse(b.PeakAllocated, math.NaN()))
+			m.PeakReserved = append(m.PeakReserved, orElse(b.PeakReserved, math.NaN()))
+		}
+	}
+	return m
+}
+
+func meanOfAny(column runlog.Column) float64 {
+	sum, n := 0.0, 0.0
+	for _, value := range column {
+		if finite(value) {
+			sum, n = sum+value, n+1
+		}
+	}
+	return share(sum, n)
+}
+
+func orNull(value float64) *float64 {
+	if !finite(value) {
+		return nil
+	}
+	return &value
+}
