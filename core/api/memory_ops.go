@@ -94,6 +94,23 @@ func determines(a simulateArgs) (memory.Determined, error) {
 	return m.Determined(a.Request)
 }
 
+type largestArgs struct {
+	Trace traceRef `json:"trace"`
+	memory.LargestRequest
+}
+
+// largest searches the largest micro-batch that fits for each of some lengths, and names the shapes
+// that are to be traced for it.
+func largest(a largestArgs) (memory.Largest, error) {
+	m, err := a.Trace.model()
+	if err != nil {
+		return memory.Largest{}, err
+	}
+	return m.Largest(a.LargestRequest, func(handle uint64) (*memory.Model, error) {
+		return traces.get(handle, "trace")
+	})
+}
+
 type snapshotArgs struct {
 	Trace traceRef `json:"trace"`
 	memory.SnapshotRequest

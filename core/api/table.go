@@ -70,6 +70,7 @@ var table = map[string]operation{
 	"memory.close":        withArgs(closeTrace),
 	"memory.simulate":     withArgs(simulate),
 	"memory.determined":   withArgs(determines),
+	"memory.largest":      withArgs(largest),
 	"memory.snapshot":     withArgs(snapshotOf),
 	"memory.compare":      withArgs(compareHeld),
 	"memory.run":          withArgs(runTraining),

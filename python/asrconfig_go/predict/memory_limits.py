@@ -6,12 +6,13 @@ import math
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 from .._core import native
 from .._core.checks import StepMode, checked
 from ..errors import InvalidArgumentError
+from .memory_settings import Shape
+from .opened_trace import OpenedTrace
 
 Table = tuple[tuple[float, int], ...]
 """Rows of seconds and the largest micro-batch of clips of up to this length."""
@@ -20,24 +21,16 @@ GRID_S = 0.5
 """Lengths are rounded up to this where the memory model is asked, so that few of them are simulated."""
 OVERHEAD_S = 4.0
 """What a micro-batch costs besides its padded seconds unless something else is known, in seconds of audio."""
+_LONGEST_S = 65_536  # of a clip in a table
 
 
-class FitsByLength(Protocol):
-    """Anything that returns how many clips of a length fit at once, such as a ``MemoryModel``."""
-
-    def largest_batch(
-        self, seconds: float, limit_bytes: int | None = None, labels: int | None = None, *, near: int = 1
-    ) -> int:
-        """The largest micro-batch of clips of this length that fits; the search starts at ``near``."""
-
-
-def memory_table(memory: FitsByLength, longest_s: float, limit_bytes: int | None = None) -> Table:
+def memory_table(memory: OpenedTrace, longest_s: float, limit_bytes: int | None = None) -> Table:
     """Rows of seconds and the largest micro-batch of clips of up to that length that is predicted to fit.
 
-    One row for each half second up to ``longest_s``, as the guard asks: micro-batches that are full by this table are
-    full for the guard. ``limit_bytes`` is what the allocator may reserve in all; without it, what the GPU that the
-    model was traced for leaves. Lengths between two of the same answer are not simulated. Raises
-    ``InvalidArgumentError`` as ``MemoryModel.largest_batch`` does.
+    Rows are half seconds up to ``longest_s``, as the guard asks: micro-batches that are full by this table are full for
+    the guard. Of lengths with the same micro-batch the longest is a row. ``limit_bytes`` is what the allocator may
+    reserve in all; without it, what the GPU that the model was traced for leaves. Raises ``InvalidArgumentError`` as
+    ``MemoryModel.largest_batch`` does.
 
     >>> from asrconfig_go.recipe.model_building import small_model
     >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
@@ -46,25 +39,15 @@ def memory_table(memory: FitsByLength, longest_s: float, limit_bytes: int | None
     [0.5, 1.0, 1.5, 2.0]
     """
     longest_s = checked("longest_s", longest_s, float)
-    if not 0 < longest_s <= 1e6:
-        raise InvalidArgumentError(f"longest_s = {longest_s:g} is out of range", "pass seconds above 0")
+    if not 0 < longest_s <= _LONGEST_S:
+        raise InvalidArgumentError(
+            f"longest_s = {longest_s:g} is out of range", f"pass seconds above 0, up to {_LONGEST_S}"
+        )
     last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
-    fits = {step: memory.largest_batch(step * GRID_S, limit_bytes) for step in (1, last)}
-    _fill_between(1, last, fits, lambda step, near: memory.largest_batch(step * GRID_S, limit_bytes, near=near))
-    steps = sorted(fits)
-    # What the allocator reserves does not rise evenly: sometimes one more clip fits at a longer length.
-    sizes = accumulate((fits[step] for step in steps), min)
-    return tuple((step * GRID_S, size) for step, size in zip(steps, sizes, strict=True))
-
-
-def _fill_between(low: int, high: int, fits: dict[int, int], ask: Any) -> None:
-    if high - low < 2 or fits[low] == fits[high]:
-        return
-    middle = (low + high) // 2
-    # What fits falls about as lengths rise.
-    fits[middle] = ask(middle, max(1, round(fits[low] * low / middle)))
-    _fill_between(low, middle, fits, ask)
-    _fill_between(middle, high, fits, ask)
+    lengths = [step * GRID_S for step in range(1, last + 1)]
+    sizes = memory.largest_batches([Shape(1, s) for s in lengths], limit_bytes)
+    after = [*sizes[1:], -1]
+    return tuple((s, size) for s, size, other in zip(lengths, sizes, after, strict=True) if size != other)
 
 
 def fits_in(table: Sequence[tuple[float, int]], seconds: float) -> int:
@@ -155,7 +138,7 @@ class BatchingWarning(UserWarning):
 
 def recipe(
     seconds: array[float],
-    memory: FitsByLength | Sequence[tuple[float, int]] | None,
+    memory: OpenedTrace | Sequence[tuple[float, int]] | None,
     *,
     mode: StepMode,
     step_samples: int,
@@ -168,8 +151,7 @@ def recipe(
     """The options of steps for the library, which checks their ranges."""
     if not 0 <= checked("seed", seed, int) < 1 << 64:
         raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**64")
-    model: Any = memory
-    table = memory_table(model, max(seconds, default=1.0)) if hasattr(memory, "largest_batch") else model
+    table = memory_table(memory, max(seconds, default=1.0)) if isinstance(memory, OpenedTrace) else memory
     return {
         "mode": checked("mode", mode, str),
         "step_samples": checked("step_samples", step_samples, int),

@@ -25,7 +25,6 @@ from .memory_settings import (
 from .shape_traces import ShapeTraces, close_trace
 
 _SHAPE = ("batch", "length", "labels")
-_FURTHEST = 32  # the largest batch to which batches of two and four point
 STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
 
 
@@ -94,22 +93,32 @@ class OpenedTrace:
         begins at ``near``, in steps that double until the answer lies between two sizes, and then by bisection; where
         each batch has to be traced, at the size to which two smaller ones point.
         """
+        return self.largest_batches([Shape(1, seconds, labels)], limit_bytes, near=near, most=most)[0]
+
+    def largest_batches(
+        self, longest: Sequence[Shape], limit_bytes: int | None = None, *, near: int = 1, most: int = MAX_BATCH
+    ) -> list[int]:
+        """``largest_batch`` for the ``longest`` samples of several lengths, the shortest first; it never rises.
+
+        Lengths between two of the same answer are not simulated.
+        """
         limit = self.target.limit_bytes if limit_bytes is None else positive("limit_bytes", limit_bytes, 1 << 50)
         if limit is None:
             raise InvalidArgumentError("there is no GPU to fit into", 'pass limit_bytes, or trace with gpu="L4"')
-        low, high, step = 0, positive("most", most, MAX_BATCH) + 1, 1
-        batch = self._first(seconds, labels, limit, min(positive("near", near, MAX_BATCH), most), most)
-        while high - low > 1:
-            if self._fits(Shape(batch, seconds, labels), limit):
-                low = batch
-            else:
-                high = batch
-            if low > 0 and high <= most:
-                batch = (low + high) // 2
-            else:
-                batch = min(low + step, high - 1) if low > 0 else max(high - step, 1)
-                step *= 2
-        return low
+        most = positive("most", most, MAX_BATCH)
+        rows = [dict(zip(_SHAPE[1:], self._lengths_of(shape), strict=True)) for shape in longest]
+        request = {
+            **self.common_request(limit),
+            "rows": rows,
+            "near": min(positive("near", near, MAX_BATCH), most),
+            "most": most,
+            "exactly": self._shapes is not None,
+            "accumulation": self.settings.accumulation,
+            "steps": STEPS,
+        }
+        if self._shapes is not None:
+            return self._shapes.largest(request)
+        return list(native.call("memory.largest", request)["batches"])
 
     def determines(self, batch: int, seconds: float, labels: int | None = None) -> bool:
         """Whether formulas answer exactly for this shape; else it is traced when it is asked about."""
@@ -188,36 +197,6 @@ class OpenedTrace:
         if self._shapes is not None:
             self._shapes.close()
 
-    def _first(self, seconds: float, labels: int | None, limit: int, near: int, most: int) -> int:
-        """The batch at which a search begins: where formulas do not answer, one for which few shapes are traced."""
-        question = self._question(Shape(2, seconds, labels), "train")
-        if self._shapes is None or self._shapes.determined(question):
-            return near
-        if self._shapes.for_all_batches(question):
-            return min(max(2, near), most)
-        return self._extrapolated(seconds, labels, limit, most)
-
-    def _extrapolated(self, seconds: float, labels: int | None, limit: int, most: int) -> int:
-        """The batch that fits if memory continues to rise as from two clips to five, up to a limit."""
-        few, more = Shape(2, seconds, labels), Shape(5, seconds, labels)
-        self.prepare((few, more))
-        (low, _), (high, reserved) = self._peaks(few), self._peaks(more)
-        rise = max(1.0, (high - low) / (more.batch - few.batch))
-        batch = more.batch
-        for _ in range(2):  # reserved memory is predicted better from nearby sizes
-            batch = min(most, _FURTHEST, max(1, int(batch + (limit - reserved) / rise)))
-            reserved = self._peaks(Shape(batch, seconds, labels))[1]
-        return batch
-
-    def _peaks(self, shape: Shape) -> tuple[float, float]:
-        options = {"limit_bytes": None, "timeline": 0, "modules": 1}
-        answer = native.call("memory.simulate", {**self.step_request(shape), **options})
-        return self.factor * answer["peak_allocated"], self.factor * answer["peak_reserved"]
-
-    def _fits(self, shape: Shape, limit: int) -> bool:
-        options = {"limit_bytes": self._uncorrected(limit), "keep_cache": True, "timeline": 0, "modules": 1}
-        return bool(native.call("memory.simulate", {**self.step_request(shape), **options})["fits"])
-
     def evaluated(self, shape: Shape) -> dict[str, Any]:
         """The simulation of evaluation batches of this shape, without a limit."""
         return dict(native.call("memory.simulate", {**self.step_request(shape, "evaluate"), "limit_bytes": None}))
@@ -282,9 +261,13 @@ class OpenedTrace:
         return {
             **self.common_request(self.target.limit_bytes),
             "batch": shape.batch,
-            "length": self.length(shape.seconds),
-            "labels": self.labels(shape.seconds) if shape.labels is None else self._check_positions(shape.labels),
+            **dict(zip(_SHAPE[1:], self._lengths_of(shape), strict=True)),
             "accumulation": self.settings.accumulation,
             "steps": STEPS,
             "kind": kind,
         }
+
+    def _lengths_of(self, shape: Shape) -> tuple[int, int]:
+        """The input length and the labels of a shape, in the model's units."""
+        labels = self.labels(shape.seconds) if shape.labels is None else self._check_positions(shape.labels)
+        return self.length(shape.seconds), labels

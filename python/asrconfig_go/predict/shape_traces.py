@@ -83,18 +83,22 @@ class ShapeTraces:
         trace = self.several(real)
         return trace, [real[bisect_left(rungs, length)][1:] for length, _ in clips]
 
-    def for_all_batches(self, request: dict[str, Any]) -> bool:
-        """Make one recording for this length and labels; returns whether it answers for every batch from two on."""
-        if self.determined(request):
-            return True
-        if not self._by_batch:
-            return False
-        real = self.real((request["batch"], request["length"], request["labels"]))
-        traces = self._traces.setdefault(real[1:], [])
-        if self._of(traces, request, real) is None:
-            self.several((n, *real[1:]) for n in _BATCHES)
-        self._by_batch = self._for_all(traces, request, real)
-        return self._by_batch
+    def largest(self, question: dict[str, Any]) -> list[int]:
+        """The answer to ``memory.largest``, for which the shapes are traced that it asks for."""
+        rows: list[dict[str, Any]] = question["rows"]
+        while True:
+            answer = native.call("memory.largest", {**question, "by_batch": self._by_batch})
+            self._by_batch = answer["by_batch"]
+            if (missing := answer["missing"]) is None:
+                return list(answer["batches"])
+            for row, batch in zip(rows, answer["batches"], strict=True):
+                row["known"] = batch
+            row, batches = rows[missing["row"]], missing["batches"]
+            real = self.real((batches[0], row["length"], row["labels"]))
+            traces = self._traces.setdefault(real[1:], [])
+            if len(traces) == len(row.get("traces", ())):  # all are known there
+                self.several((batch, *real[1:]) for batch in batches)
+            row |= {"traces": list(traces), "real_length": real[1], "real_labels": real[2]}
 
     def determined(self, request: dict[str, Any]) -> bool:
         """Whether the trace of a request answers it exactly."""

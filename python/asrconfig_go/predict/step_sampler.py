@@ -12,7 +12,8 @@ from .._core import native
 from .._core.checks import StepMode, checked, checked_list
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
-from .memory_limits import BUCKETS, OVERHEAD_S, BatchingWarning, FitsByLength, recipe, seconds_of
+from .memory_limits import BUCKETS, OVERHEAD_S, BatchingWarning, recipe, seconds_of
+from .opened_trace import OpenedTrace
 from .predict_records import BatchingRecord, BatchingStrategy, LengthBucket, LongestRecord
 
 
@@ -51,7 +52,7 @@ class LongestClips(LongestRecord):
 def compare_batching(
     durations: Iterable[float],
     step_samples: int,
-    memory: FitsByLength | Sequence[tuple[float, int]],
+    memory: OpenedTrace | Sequence[tuple[float, int]],
     *,
     ranks: int = 1,
     seed: int = 0,
@@ -82,7 +83,7 @@ def compare_batching(
 def cost_of_longest(
     durations: Iterable[float],
     step_samples: int,
-    memory: FitsByLength | Sequence[tuple[float, int]],
+    memory: OpenedTrace | Sequence[tuple[float, int]],
     over_s: Iterable[float] | None = None,
     *,
     ranks: int = 1,
@@ -142,7 +143,7 @@ class StepSampler:
         step_samples: int,
         *,
         mode: StepMode = "random",
-        memory: FitsByLength | Sequence[tuple[float, int]] | None = None,
+        memory: OpenedTrace | Sequence[tuple[float, int]] | None = None,
         buckets: int = BUCKETS,
         seed: int = 0,
         drop_last: bool = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 from asrconfig_go._core import native
@@ -79,6 +80,11 @@ class FakeLibrary:
                 {**STATIC, "gradients": 0, "activations": activations // 10, "outputs": batch * 1000}, None, more
             )
         return answer({**STATIC, "activations": activations}, limit_bytes, more)
+
+    def largest(self, rows: list[dict[str, Any]], limit_bytes: int, most: int, **more: Any) -> dict[str, Any]:
+        room = limit_bytes / RESERVED - sum(STATIC.values())
+        fits = [max(0, min(most, int(room // (row["length"] / 16000 * PER_SECOND)))) for row in rows]
+        return {"batches": list(accumulate(fits, min)), "by_batch": bool(more.get("by_batch")), "missing": None}
 
     def run(self, **asked: Any) -> dict[str, Any]:
         return self._known(**asked) if "windows" in asked else self._drawn(**asked)

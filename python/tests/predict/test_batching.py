@@ -6,6 +6,7 @@ import math
 import random
 import warnings
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from asrconfig_go.errors import EmptyDatasetError, InfeasiblePlanError, InvalidArgumentError
 from asrconfig_go.predict import BatchingWarning, StepSampler, compare_batching, cost_of_longest, split_by_memory
 from asrconfig_go.predict.memory_limits import GRID_S, OVERHEAD_S, cheapest, fits_in, memory_table
+from asrconfig_go.predict.memory_settings import Shape
+from asrconfig_go.predict.opened_trace import OpenedTrace
 
 TABLE = [(s / 2, int(60 / (s / 2))) for s in range(1, 61)]
 
@@ -22,15 +25,14 @@ def clips(count: int, seed: int = 1) -> list[float]:
     return [min(30.0, source.lognormvariate(1.8, 0.6)) for _ in range(count)]
 
 
-class Fake:
+class Fake(OpenedTrace):
     """A memory model in which a micro-batch may hold 60 seconds."""
 
     def __init__(self) -> None:
-        self.asked: list[float] = []
+        pass
 
-    def largest_batch(self, seconds: float, limit: int | None = None, *, near: int = 1) -> int:
-        self.asked.append(seconds)
-        return min(32, int((limit or 60) / seconds))
+    def largest_batches(self, longest: Sequence[Shape], limit_bytes: int | None = None, **_: Any) -> list[int]:
+        return [min(32, int((limit_bytes or 60) / shape.seconds)) for shape in longest]
 
 
 @pytest.mark.parametrize("mode", ["random", "bucketed", "packed"])
@@ -88,11 +90,11 @@ def test_little_data_is_told_to_stay_random() -> None:
 
 
 def test_a_memory_model_becomes_a_table() -> None:
-    fake: Any = Fake()
+    fake = Fake()
     table = memory_table(fake, 28.2)
     assert table[-1] == (28.5, 2)
-    expected = {step * GRID_S: fake.largest_batch(step * GRID_S) for step in range(1, 58)}
-    assert len(set(table)) == len(table) < len(expected), "lengths between equal answers are not asked for"
+    expected = {step * GRID_S: min(32, int(60 / (step * GRID_S))) for step in range(1, 58)}
+    assert len({size for _, size in table}) == len(table) < len(expected), "each size has one row"
     filled = {s: next(batch for up_to, batch in table if up_to >= s) for s in expected}
     assert filled == expected
     assert memory_table(fake, 2.0, 10)[-1] == (2.0, 5)
