@@ -23,7 +23,7 @@ from typing import Any
 
 import asrconfig_go as ac
 from asrconfig_go._core import native
-from asrconfig_go._core.records import Range
+from asrconfig_go.plan.plan_records import Range
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,10 @@ from pathlib import Path
 import figures
 
 import asrconfig_go as ac
-from asrconfig_go._core.records import Range
 from asrconfig_go._core.training_session import REPLACED
 from asrconfig_go.plan import gpu_prices
 from asrconfig_go.plan.comparison_records import GPUPlan
+from asrconfig_go.plan.plan_records import Range
 from asrconfig_go.predict.hardware import catalogue
 
 TABLES_PAGE = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu_tables.md"

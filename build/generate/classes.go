@@ -41,4 +41,37 @@ var pythonClasses = map[string]pythonClass{
 	"memory.Peaks":        {Room: "predict", Name: "BatchPeak"},
 	"memory.OfSeed":       {Room: "predict", Name: "SeedPeak"},
 	"memory.RunEstimate":  {Room: "predict", Name: "RunEstimateRecord"},
+
+	"profile.Range":       {Room: "plan", Name: "Range"},
+	"timing.Range":        {Room: "plan", Name: "Range"},
+	"profile.Decision":    {Room: "plan", Name: "Decision", Defaults: empty("alternative", "gain")},
+	"profile.Bucket":      {Room: "plan", Name: "PlannedBucket"},
+	"profile.Device":      {Room: "plan", Name: "PlannedDevice"},
+	"profile.Part":        {Room: "plan", Name: "MemoryPart"},
+	"profile.StepParts":   {Room: "plan", Name: "PlannedStepParts"},
+	"profile.RunParts":    {Room: "plan", Name: "PlannedRunParts"},
+	"profile.Times":       {Room: "plan", Name: "PlannedTimes"},
+	"profile.Arithmetic":  {Room: "plan", Name: "Arithmetic"},
+	"profile.Alternative": {Room: "plan", Name: "Alternative", Defaults: empty("why")},
+	"profile.Config": {Room: "plan", Name: "ConfigRecord", Mutable: true, Hints: map[string]string{
+		"policy": "Policy", "preset": "Preset", "micro_batching": "MicroBatching",
+		"rule": "PlannedRule | None", "length_handling": "LengthHandling",
+		"attn_implementation": "AttnImplementation", "distributed": "Strategy",
+		"lr_scaling": "LRScaling", "optimizer": "Optimizer"}},
+	"timing.Price":           {Room: "plan", Name: "Price"},
+	"timing.StepCalibration": {Room: "plan", Name: "StepCalibration", Defaults: empty("kernels")},
+	"estimate.Remedy":        {Room: "plan", Name: "Remedy"},
+	"compare.Row":            {Room: "plan", Name: "GPUPlanRecord"},
+	"compare.Comparison":     {Room: "plan", Name: "ComparisonRecord"},
+	"compare.RunAnswer":      {Room: "plan", Name: "RunTime"},
+	"compare.StepAnswer":     {Room: "plan", Name: "StepTime"},
+}
+
+// empty are fields that are "" where they are left out.
+func empty(fields ...string) map[string]string {
+	defaults := map[string]string{}
+	for _, name := range fields {
+		defaults[name] = `""`
+	}
+	return defaults
 }

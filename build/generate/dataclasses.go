@@ -187,7 +187,7 @@ func importOrder(name string) string {
 	if strings.ToUpper(name) == name {
 		return "0" + name
 	}
-	return "1" + name
+	return "1" + strings.ToLower(name)
 }
 
 // pythonNames are the names in JSON of a struct's fields.

@@ -14,12 +14,13 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// Comparison is what a training takes on each machine.
+// Comparison is what one training takes on each of several machines. Seconds, hours of audio,
+// bytes, dollars.
 type Comparison struct {
 	Model       profile.Model `json:"model"`
-	RowKind     units.RowKind `json:"row_kind"` // what is trained on
+	RowKind     units.RowKind `json:"row_kind"` // "texts": 50 tokens count as a second
 	Clips       int           `json:"clips"`
-	Hours       float64       `json:"hours"`     // that they last
+	Hours       float64       `json:"hours"`     // what the clips last
 	LongestS    float64       `json:"longest_s"` // seconds of the clip that memory is planned for
 	Target      int           `json:"target_batch_size"`
 	Epochs      float64       `json:"epochs"`
@@ -27,10 +28,11 @@ type Comparison struct {
 	Assumptions []string      `json:"assumptions"` // what the figures rest on
 }
 
-// Row is the plan for one machine. What follows Fits is there only when it does.
+// Row is the plan for one GPU, or for several of them; sizes are bytes of one. The settings are
+// those of the plan for that machine. Times, cost and energy are absent when it does not fit.
 type Row struct {
-	GPU         string `json:"gpu"` // key of the catalogue
-	Count       int    `json:"count"`
+	GPU         string `json:"gpu"`          // key of the catalogue
+	Count       int    `json:"count"`        // GPUs
 	MemoryBytes uint64 `json:"memory_bytes"` // of one GPU
 	BudgetBytes uint64 `json:"budget_bytes"` // of it with the safety margin
 	// some of the card's published figures were not checked against a source
@@ -39,7 +41,7 @@ type Row struct {
 
 	Precision     string `json:"precision"`
 	Checkpointing bool   `json:"gradient_checkpointing"`
-	// with checkpointing: one of so many is computed again
+	// with checkpointing: one of so many layers is computed again; 1, each
 	EveryNLayers int `json:"every_n_layers"`
 	// what checkpointed layers save lies in pinned host memory
 	Offload      bool   `json:"offload_checkpoints"`
@@ -53,28 +55,28 @@ type Row struct {
 	// predicted for one GPU, context included, for a batch of the longest clips
 	PeakBytes uint64 `json:"peak_bytes"`
 
-	// "fixed", or "memory": the guard splits each step
+	// "fixed", or "memory": the guard splits each step (manager.attach)
 	MicroBatching string `json:"micro_batching"`
 	// the order of clips: "random", "grouped", "bucketed" or "packed"
 	LengthHandling string `json:"length_handling"`
 
 	// of the mean step, without the loader; absent without published figures
 	Parts      *profile.StepParts `json:"parts"`
-	StepS      *profile.Range     `json:"step_s"`      // seconds
-	EpochHours *profile.Range     `json:"epoch_hours"` //
-	RunHours   *profile.Range     `json:"run_hours"`   // of the whole run
-	RunParts   *profile.RunParts  `json:"run_parts"`   // hours that add up to it
-	AudioRate  *profile.Range     `json:"audio_rate"`  // seconds of audio trained on per second
-	Bound      string             `json:"bound"`       // the largest part of the time, or "loader"
-	Calibrated bool               `json:"calibrated"`  // by measured steps
-	// the day on which kernels of this card were measured that the times rest on; ""
+	StepS      *profile.Range     `json:"step_s"` // seconds
+	EpochHours *profile.Range     `json:"epoch_hours"`
+	RunHours   *profile.Range     `json:"run_hours"`  // of the whole run
+	RunParts   *profile.RunParts  `json:"run_parts"`  // hours that add up to it
+	AudioRate  *profile.Range     `json:"audio_rate"` // seconds of audio trained on per second
+	Bound      string             `json:"bound"`      // the largest part of the time, or "loader"
+	Calibrated bool               `json:"calibrated"` // by measured steps
+	// the day on which kernels of this card were measured that the times rest on; "" for none
 	Measured string         `json:"measured"`
-	Cost     *profile.Range `json:"cost_usd"` // of the run on all its GPUs
+	Cost     *profile.Range `json:"cost_usd"` // of the run on all its GPUs; absent without a price
 	// of the run, GPUs alone; absent where the board power is not known
 	EnergyKWh *profile.Range `json:"energy_kwh"`
-	Price     *timing.Price  `json:"price"` // absent where none is known
-	Cheapest  bool           `json:"cheapest"`
-	Fastest   bool           `json:"fastest"`
+	Price     *timing.Price  `json:"price"`    // absent where none is known
+	Cheapest  bool           `json:"cheapest"` // of all machines, by the likely cost
+	Fastest   bool           `json:"fastest"`  // of all machines, by the likely hours
 
 	Notes    []string          `json:"notes"`
 	Remedies []estimate.Remedy `json:"remedies"` // what would make it fit, when it does not

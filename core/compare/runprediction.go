@@ -40,7 +40,7 @@ type RunAnswer struct {
 	StepS     timing.Range     `json:"step_s"` // of an optimizer step, the loader's part in it
 	RunHours  timing.Range     `json:"run_hours"`
 	RunParts  profile.RunParts `json:"run_parts"` // hours that add up to it
-	Measured  string           `json:"measured"`  // as of timing.step
+	Measured  string           `json:"measured"`  // the day, as of StepTime
 }
 
 const mostSteps = 1_000_000_000

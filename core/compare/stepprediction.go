@@ -29,15 +29,16 @@ type StepRequest struct {
 	MeasuredS    []float64   `json:"measured_s"`   // seconds of steps of that shape; none
 }
 
-// StepAnswer is a step's time.
+// StepAnswer is the seconds of one optimizer step; with measured steps, scaled by their
+// calibration.
 type StepAnswer struct {
 	GPU       string            `json:"gpu"`
 	Precision string            `json:"precision"`
 	StepS     timing.Range      `json:"step_s"`
 	Parts     profile.StepParts `json:"parts"`
-	// the day on which kernels of this card were measured that the times rest on; ""
+	// the day on which kernels of this card were measured that the times rest on; "" for none
 	Measured    string                  `json:"measured"`
-	Calibration *timing.StepCalibration `json:"calibration"`
+	Calibration *timing.StepCalibration `json:"calibration"` // absent without measured steps
 }
 
 // stepper predicts the times of micro-batches on a machine.

@@ -38,7 +38,7 @@ func Lighter(optimizer string) (names []string) {
 	return names
 }
 
-// Remedy is a change and what the training would then take of one GPU.
+// Remedy is a change, and the bytes that the training would then take of one GPU.
 type Remedy struct {
 	What      string `json:"what"`
 	PeakBytes uint64 `json:"peak_bytes"`

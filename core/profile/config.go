@@ -2,8 +2,7 @@ package profile
 
 import "github.com/asrconfig/asrconfig-go/core/units"
 
-// SchemaVersion is the version of a saved Config. Readers refuse newer ones and unknown keys.
-// Version 1 had no length handling, placement, estimate or alternatives.
+// SchemaVersion is the version of a saved Config. Readers refuse others and unknown keys.
 const SchemaVersion = 2
 
 // Config is a whole training configuration. Field names are those of transformers.TrainingArguments
@@ -13,7 +12,7 @@ type Config struct {
 	Policy        string `json:"policy"` // the rule set that made it: "fastest" or "published"
 	Preset        string `json:"preset"` // "balanced", "speed" or "reproducible"
 
-	RowKind units.RowKind `json:"row_kind"` // what it trains on, as of Dataset
+	RowKind units.RowKind `json:"row_kind"` // "clips", or "texts": 50 tokens count as a second
 
 	// samples per optimizer step that were asked for
 	TargetBatchSize int `json:"target_batch_size"`
@@ -58,7 +57,7 @@ type Config struct {
 	OffloadCheckpoints bool `json:"offload_checkpoints"`
 	TorchCompile       bool `json:"torch_compile"`
 	CudnnBenchmark     bool `json:"cudnn_benchmark"`
-	Deterministic      bool `json:"deterministic"` // full_determinism of the Trainer
+	Deterministic      bool `json:"deterministic"` // the Trainer's full_determinism
 
 	// "sdpa", "eager"; "" leaves the model's
 	AttnImplementation string `json:"attn_implementation"`
@@ -121,7 +120,7 @@ type Config struct {
 	Warnings  []string   `json:"warnings"` // what the user should know before starting
 }
 
-// Decision is one setting with the numbers that led to it.
+// Decision is one setting with the reason for its value, numbers and units included.
 type Decision struct {
 	Setting string `json:"setting"` // JSON name of the field
 	Value   string `json:"value"`   // as shown to people
@@ -153,23 +152,23 @@ type Device struct {
 	BudgetBytes    int64 `json:"budget_bytes"` // available memory with the margin
 }
 
-// Part is a share of memory.
+// Part is a share of the predicted memory.
 type Part struct {
 	// "parameters", "gradients", "optimizer", "activations", "workspaces", "cached", "context", …
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"`
 }
 
-// Range is an estimate: Low <= Likely <= High.
+// Range is an estimate: low ≤ likely ≤ high.
 type Range struct {
 	Low    float64 `json:"low"`
 	Likely float64 `json:"likely"`
 	High   float64 `json:"high"`
 }
 
-// Arithmetic is the multiplications and additions of the model's products and convolutions in a
-// forward and backward pass, two for each multiply-add, without what gradient checkpointing or
-// fused attention compute again.
+// Arithmetic is the multiplications and additions of the model's products forward and backward, two
+// for each multiply-add. What gradient checkpointing and fused attention compute again is left out,
+// as model FLOPs utilization leaves it out.
 type Arithmetic struct {
 	ClipFLOPs [3]float64 `json:"clip_flops"` // of a clip: a constant, for each unit, for its square
 	// "seconds" of the padded clip; "labels", tokens of its padded transcript, where audio is
@@ -200,18 +199,18 @@ type RunParts struct {
 	StartUp Range `json:"start_up"`
 }
 
-// Times is what training takes, estimated.
+// Times is what training takes: estimates, each a range.
 type Times struct {
 	// seconds of an optimizer step, an epoch's mean; the loader's part in it
 	StepS Range `json:"step_s"`
 	// of the mean step, without the loader: their likely times add up to it
 	Parts      StepParts `json:"parts"`
-	EpochHours Range     `json:"epoch_hours"` //
-	RunHours   Range     `json:"run_hours"`   // of the whole run
-	RunParts   RunParts  `json:"run_parts"`   // hours that add up to it
-	AudioRate  Range     `json:"audio_rate"`  // seconds of audio trained on per second
-	// the largest part: "compute", "memory", "launches", "optimizer", "exchange", "overhead" or
-	// "loader"
+	EpochHours Range     `json:"epoch_hours"`
+	RunHours   Range     `json:"run_hours"`  // of the whole run
+	RunParts   RunParts  `json:"run_parts"`  // hours that add up to them
+	AudioRate  Range     `json:"audio_rate"` // seconds of audio trained on per second
+	// the largest part of the time: "compute", "memory", "launches", "optimizer", "exchange",
+	// "overhead" or "loader"
 	Bound      string `json:"bound"`
 	Calibrated bool   `json:"calibrated"` // by measured steps
 	// the day on which kernels of this card were measured that the times rest on; "" for the
@@ -223,16 +222,17 @@ type Times struct {
 	EnergyKWh *Range `json:"energy_kwh"`
 }
 
-// Alternative is another candidate than the plan.
+// Alternative is an alternative to the plan.
 type Alternative struct {
 	// "published", "random order", "fixed micro-batches", "without checkpointing", …
 	Name string `json:"name"`
 	// in words and numbers: "4 × 8, float16, checkpointing"
-	What       string `json:"what"`
-	Fits       *bool  `json:"fits"`        // absent where that is not known
-	PeakBytes  *int64 `json:"peak_bytes"`  // predicted for a batch of the longest clips
-	EpochHours *Range `json:"epoch_hours"` // absent where it does not fit
-	// of the plan / of this: 1.5 is a plan 1.5 times as fast
+	What      string `json:"what"`
+	Fits      *bool  `json:"fits"`       // absent where that is not known
+	PeakBytes *int64 `json:"peak_bytes"` // predicted for a batch of the longest clips
+	// absent where it does not fit, or nothing is known of the device's speed
+	EpochHours *Range `json:"epoch_hours"`
+	// of the plan over this one: 1.5 is a plan 1.5 times as fast
 	Speed *float64 `json:"speed"`
 	// why it was not chosen although it is faster; "" where it is not
 	Why string `json:"why"`

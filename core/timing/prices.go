@@ -17,13 +17,13 @@ import (
 //go:embed prices.json
 var pricesJSON []byte
 
-// Price is what an hour of one GPU costs.
+// Price is the dollars per hour of one GPU.
 type Price struct {
 	GPU      string  `json:"gpu"` // key of the catalogue
 	Hour     float64 `json:"usd_per_hour"`
 	Provider string  `json:"provider"`
-	Date     string  `json:"date"` // when it was seen, year and month
-	Source   string  `json:"source"`
+	Date     string  `json:"date"`   // when it was seen, year and month
+	Source   string  `json:"source"` // where
 }
 
 // Prices is the table. It is part of the program, so a broken one is a defect and panics.

@@ -38,18 +38,18 @@ func (r Range) AtLeast(s Range) Range {
 // Calibration replaces the assumed efficiencies by what was measured: one factor for a model on a
 // GPU.
 type Calibration struct {
-	Factor float64 `json:"factor"` // measured over predicted, the median
+	Factor float64 `json:"factor"` // the median
 	// the fastest tenth of the measured steps over predicted, with a twentieth to spare
 	Low   float64 `json:"low"`
-	High  float64 `json:"high"` // the slowest tenth, likewise
-	Steps int     `json:"steps"`
+	High  float64 `json:"high"`  // the slowest tenth, likewise
+	Steps int     `json:"steps"` // how many were measured
 }
 
-// StepCalibration is that of optimizer steps.
+// StepCalibration is measured over predicted time of optimizer steps.
 type StepCalibration struct {
 	Calibration
 	// the day on which kernels of the card were measured that the predicted times rest on; "" for
-	// the model's own
+	// none
 	Kernels string `json:"kernels"`
 }
 

@@ -10,7 +10,6 @@ import functools
 import math
 import types
 import typing
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..errors import CorruptFileError, InternalError
@@ -137,12 +136,3 @@ def to_json(record: Any) -> Any:
             return list(record)
         return [to_json(item) for item in record]
     return record
-
-
-@dataclass(frozen=True)
-class Range:
-    """An estimate: ``low`` ≤ ``likely`` ≤ ``high``."""
-
-    low: float
-    likely: float
-    high: float

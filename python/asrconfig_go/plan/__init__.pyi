@@ -5,10 +5,6 @@ from .comparison_records import (
     Comparison as Comparison,
     GPUPlan as GPUPlan,
     LargestModels as LargestModels,
-    Price as Price,
-    RunTime as RunTime,
-    StepCalibration as StepCalibration,
-    StepTime as StepTime,
     TrainableModel as TrainableModel,
 )
 from .environment import Applied as Applied, AppliedSetting as AppliedSetting, TooLateWarning as TooLateWarning
@@ -32,7 +28,8 @@ from .plan_options import (
     EvaluationSettings as EvaluationSettings,
     PlanOptions as PlanOptions,
 )
-from .plan_parts import (
+from .plan_record import OverrideWarning as OverrideWarning
+from .plan_records import (
     Alternative as Alternative,
     Arithmetic as Arithmetic,
     Decision as Decision,
@@ -42,8 +39,11 @@ from .plan_parts import (
     PlannedRunParts as PlannedRunParts,
     PlannedStepParts as PlannedStepParts,
     PlannedTimes as PlannedTimes,
+    Price as Price,
+    RunTime as RunTime,
+    StepCalibration as StepCalibration,
+    StepTime as StepTime,
 )
-from .plan_record import OverrideWarning as OverrideWarning
 from .planner import NotTracedWarning as NotTracedWarning
 from .run_time import estimate_run_time as estimate_run_time, estimate_step_time as estimate_step_time
 from .selection import Selection as Selection, select_clips as select_clips

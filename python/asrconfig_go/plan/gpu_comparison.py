@@ -26,8 +26,9 @@ from ..predict.model_profile import ModelProfile, profile_model
 from ..predict.predict_records import GPU
 from ..trace.model import can_trace
 from .compared_rows import read_rows
-from .comparison_records import Comparison, Price, StepCalibration
+from .comparison_records import Comparison
 from .plan_options import EvaluationOptions, EvaluationSettings
+from .plan_records import Price, StepCalibration
 from .step_calibration import known_calibrations
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import Any, get_args
 
 from .._core.checks import Strategy, checked
 from ..errors import InvalidArgumentError
-from .plan_parts import Decision
 from .plan_record import PlanRecord
+from .plan_records import Decision
 from .training_arguments import default_class, find_unused_parameters
 
 _SMALL = 0.1  # of the model: what holds less is not worth a unit of its own

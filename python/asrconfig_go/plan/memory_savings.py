@@ -13,7 +13,7 @@ from .._core.defaults import TRACED_MICRO_BATCHES
 from .._core.modules import bare
 from .._core.render import gib
 from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, UnsupportedError
-from .plan_parts import Alternative
+from .plan_records import Alternative
 
 if TYPE_CHECKING:
     from ..predict.memory_settings import MemorySettings

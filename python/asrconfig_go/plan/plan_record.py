@@ -14,17 +14,7 @@ from typing import Any, TypeVar
 
 from .._core.checks import (
     MARGIN_RANGE,
-    AttnImplementation,
-    LengthHandling,
-    LRScaling,
-    MicroBatching,
-    Optimizer,
-    PlannedRule,
-    Policy,
     Precision,
-    Preset,
-    RowKind,
-    Strategy,
     checked,
     nearest,
 )
@@ -33,8 +23,7 @@ from .._core.input_units import WORDS
 from .._core.native import SOURCE
 from .._core.records import from_json, json_fields, to_json
 from ..errors import InternalError, InvalidArgumentError, VersionMismatchError
-from ..predict.memory_limits import OVERHEAD_S
-from .plan_parts import Alternative, Arithmetic, Decision, MemoryPart, PlannedBucket, PlannedDevice, PlannedTimes
+from .plan_records import ConfigRecord
 
 PREDICTED_FOR = frozenset(
     (
@@ -145,78 +134,12 @@ _RULES: dict[str, Callable[[Any], str]] = {
 
 
 @dataclasses.dataclass(repr=False)
-class PlanRecord:
+class PlanRecord(ConfigRecord):
     """What ``TrainingConfig`` holds, without what can be done with it.
 
     Assigning an attribute checks its type and range and raises ``InvalidArgumentError``; unknown names are refused with
     the nearest known one. Sizes are bytes, durations seconds.
     """
-
-    schema_version: int
-    policy: Policy
-    preset: Preset
-    target_batch_size: int
-    device_count: int
-    per_device_train_batch_size: int
-    gradient_accumulation_steps: int
-    per_device_eval_batch_size: int
-    fp16: bool
-    bf16: bool
-    tf32: bool
-    gradient_checkpointing: bool
-    every_n_layers: int
-    offload_checkpoints: bool
-    torch_compile: bool
-    cudnn_benchmark: bool
-    deterministic: bool
-    dataloader_num_workers: int
-    dataloader_prefetch_factor: int | None
-    dataloader_pin_memory: bool
-    dataloader_persistent_workers: bool
-    streaming: bool
-    cache_dataset: bool
-    chunk_length_s: float | None
-    group_by_length: bool
-    learning_rate: float
-    lr_scaling: LRScaling
-    num_train_epochs: float
-    warmup_ratio: float
-    weight_decay: float
-    max_grad_norm: float
-    optimizer: Optimizer
-    seed: int
-    safety_margin: float
-    gpu_name: str
-    gpu_memory_bytes: int | None
-    model_memory_bytes: int
-    predicted_bytes: int
-    decisions: tuple[Decision, ...]
-    warnings: tuple[str, ...]
-    # Newer than schema version 1: what a plan of that version does.
-    row_kind: RowKind = "clips"
-    micro_batching: MicroBatching = "fixed"
-    micro_batch_size: int = 1
-    micro_batch_overhead_s: float = OVERHEAD_S
-    rule: PlannedRule | None = None
-    length_handling: LengthHandling = "random"
-    length_buckets: tuple[PlannedBucket, ...] = ()
-    max_length_s: float | None = None
-    eval_accumulation_steps: int | None = None
-    eval_steps: int | None = None
-    save_steps: int | None = None
-    eval_samples: int | None = None
-    attn_implementation: AttnImplementation = ""
-    freeze_feature_encoder: bool = False
-    lora_rank: int = 0
-    alloc_conf: str = ""
-    distributed: Strategy = "none"
-    devices: tuple[PlannedDevice, ...] = ()
-    predicted_high_bytes: int | None = None
-    budget_bytes: int = 0
-    memory_parts: tuple[MemoryPart, ...] = ()
-    times: PlannedTimes | None = None
-    arithmetic: Arithmetic | None = None
-    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def effective_batch_size(self) -> int:
@@ -268,9 +191,7 @@ class PlanRecord:
         for name in data:
             if name not in json_fields(PlanRecord):
                 raise InvalidArgumentError(f"the configuration has an unknown setting {name!r}", _nearest(name))
-        if version == 1:
-            data = {**_since_version_2(data), **data, "schema_version": SCHEMA_VERSION}
-        data = {"rule": None, "row_kind": "clips", **data}  # older plans have none
+        data = {"rule": None, **data}  # the library leaves it out where none was given
         missing = [name for name in json_fields(PlanRecord) if name not in data]
         if missing:
             raise InvalidArgumentError(
@@ -297,14 +218,6 @@ class PlanRecord:
         file = user_path(path, "configuration")
         file = file / FILE if file.is_dir() else file
         return cls.from_dict(read_object(file, "configuration", "name a file that save_config wrote"))
-
-
-def _since_version_2(data: dict[str, Any]) -> dict[str, Any]:
-    newer = {f.name: to_json(f.default) for f in dataclasses.fields(PlanRecord) if f.default is not dataclasses.MISSING}
-    newer["micro_batch_size"] = data.get("per_device_train_batch_size", 1)
-    newer["length_handling"] = "grouped" if data.get("group_by_length") else "random"
-    newer["distributed"] = "ddp" if data.get("device_count") not in (None, 1) else "none"
-    return newer
 
 
 def _nearest(name: str) -> str:

@@ -13,8 +13,8 @@ from .._core.records import from_json, to_json
 from ..predict.hardware import known_kernel_profiles, read_kernel_profile
 from ..predict.memory_settings import MAX_BATCH, positive
 from ..predict.model_profile import profile_model
-from .comparison_records import RunTime, StepTime
 from .plan_options import EvaluationOptions, EvaluationSettings
+from .plan_records import RunTime, StepTime
 from .step_calibration import recorded_step, usual_precision, work_of
 from .traced_answers import decoder_of
 

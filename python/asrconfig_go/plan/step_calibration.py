@@ -21,7 +21,7 @@ from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import calibration_file, torch_version, write_calibration
 from ..predict.model_profile import ModelProfile, profile_model
 from ..trace.model import Model
-from .comparison_records import StepCalibration
+from .plan_records import StepCalibration
 
 
 def recorded_step(model: Any, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:

@@ -11,7 +11,8 @@ from ..predict.hardware import HardwareProfile, check_margin
 from ..predict.memory_model import MemoryModel
 from ..predict.model_profile import ModelProfile, known_models, profile_model
 from ..predict.recordings import recorded_models
-from .comparison_records import LargestModels, Remedy, TrainableModel
+from .comparison_records import LargestModels, TrainableModel
+from .plan_records import Remedy
 from .step_calibration import usual_precision
 
 

@@ -6,7 +6,7 @@ import logging
 import math
 import warnings
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.defaults import SAMPLING_RATE
@@ -15,9 +15,10 @@ from .._core.output import listed
 from .._core.training_session import attached, session_of
 from .._core.transformers_features import override
 from ..errors import AsrConfigError, InvalidArgumentError
-from ..plan.plan_parts import planned_device
 from ..plan.plan_record import PlanRecord
+from ..plan.plan_records import PlannedDevice
 from ..plan.traced_answers import HOST_BYTES
+from ..predict.hardware import uuid_of
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -267,3 +268,19 @@ def _by_lengths(trainer: Any, lengths: list[Any], make: Callable[[Any], Any]) ->
     if hasattr(sampler, "lengths"):
         sampler.lengths = lengths  # a column is read row by row, which takes long
     return sampler
+
+
+def planned_device(devices: Sequence[PlannedDevice], number: int) -> PlannedDevice | None:
+    """The planned share of the GPU with CUDA's index ``number``; None for a GPU that is not in the plan.
+
+    GPUs match by UUID, as CUDA and the driver may order unlike GPUs differently. In a plan for other GPUs of the same
+    kind, the one with the smallest budget is returned.
+    """
+    import torch
+
+    if number >= torch.cuda.device_count():
+        return None
+    card = torch.cuda.get_device_properties(number)
+    same = [device for device in devices if device.uuid and device.uuid == uuid_of(card)]
+    like = [d for d in devices if d.name == card.name and d.budget_bytes <= card.total_memory]
+    return min(same or like, key=lambda device: device.budget_bytes, default=None)

@@ -18,7 +18,7 @@ from .._core.batches import time_axis
 from .alerts import BestEffort
 
 if TYPE_CHECKING:
-    from ..plan.plan_parts import Arithmetic
+    from ..plan.plan_records import Arithmetic
 
 _SIZE, _TIMES = 768, 5  # of a product that takes some milliseconds on a core
 
@@ -35,7 +35,8 @@ class UsefulWork:
         if self._arithmetic.unit == "labels":
             shape: Any = getattr(named.get("labels"), "shape", ())
             units = float(shape[1]) if len(shape) == 2 else 0.0
-        return clips * self._arithmetic.flops(units) / self._rate
+        constant, linear, square = self._arithmetic.clip_flops
+        return clips * (constant + units * (linear + units * square)) / self._rate
 
 
 def useful_work(config: Any, device: Any) -> UsefulWork | None:

@@ -19,10 +19,6 @@ CONTRACT = json.loads((REPOSITORY / "capi" / "operations.json").read_text("utf-8
 SCALARS = {bool: ("boolean",), int: ("integer",), float: ("number", "integer"), str: ("string",)}
 # Which record of the library each dataclass is made of.
 RECORDS = {
-    "plan.comparison_records.Comparison": "compare.Comparison",
-    "plan.comparison_records.Price": "timing.Price",
-    "plan.comparison_records.RunTime": "compare.RunAnswer",
-    "plan.comparison_records.StepTime": "compare.StepAnswer",
     "guard.training_report.HeldRow": "peak.Row",
     "guard.training_report.PredictedMoment": "memory.Moment",
     "benchmark.measurements.Readings": "diagnosis.Readings",
@@ -30,8 +26,6 @@ RECORDS = {
     "watch.memory_monitor.MemoryHistory": "monitor.History",
     "watch.run_log.Alert": "runlog.Alert",
     "watch.run_log.RunLog": "runlog.Log",
-    "plan.explanation.Caution": "plan.Caution",
-    "plan.plan_record.PlanRecord": "profile.Config",
     "watch.diagnosis.Finding": "diagnosis.Finding",
     "watch.run_report.Band": "view.Band",
     "watch.run_report.GPUFigures": "view.GPUFigures",

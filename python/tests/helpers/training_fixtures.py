@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from asrconfig_go import TrainingConfig
 
 PLAN: dict[str, Any] = {
-    "schema_version": 1,
+    "schema_version": 2,
     "policy": "published",
     "preset": "balanced",
     "target_batch_size": 32,
@@ -45,11 +46,26 @@ PLAN: dict[str, Any] = {
     "gpu_memory_bytes": None,
     "model_memory_bytes": 1_000_000,
     "predicted_bytes": 2_000_000,
-    "decisions": [],
-    "warnings": [],
+    "row_kind": "clips",
+    "micro_batching": "fixed",
+    "micro_batch_overhead_s": 4.0,
+    "attn_implementation": "",
+    "freeze_feature_encoder": False,
+    "lora_rank": 0,
+    "alloc_conf": "",
+    "budget_bytes": 0,
+    **dict.fromkeys(("max_length_s", "eval_accumulation_steps", "eval_steps", "save_steps", "eval_samples")),
+    **dict.fromkeys(("predicted_high_bytes", "times", "arithmetic")),
+    **dict.fromkeys(("length_buckets", "devices", "memory_parts", "alternatives", "decisions", "warnings"), ()),
 }
 
 
 def make_plan(**changes: Any) -> TrainingConfig:
     """A plan for a CPU, with ``changes``."""
-    return TrainingConfig.from_dict({**PLAN, **changes})
+    plan = {**PLAN, **changes}
+    of_the_batch = {
+        "micro_batch_size": plan["per_device_train_batch_size"],
+        "length_handling": "grouped" if plan["group_by_length"] else "random",
+        "distributed": "none" if plan["device_count"] == 1 else "ddp",
+    }
+    return TrainingConfig.from_dict(json.loads(json.dumps({**of_the_batch, **plan})))

@@ -7,7 +7,6 @@ import random
 from typing import Any
 
 import asrconfig_go as ac
-from asrconfig_go._core.records import Range
 from asrconfig_go.data import DatasetProfile
 from asrconfig_go.data.data_records import BadFile
 from asrconfig_go.plan import (
@@ -19,6 +18,7 @@ from asrconfig_go.plan import (
     PlannedStepParts,
     PlannedTimes,
 )
+from asrconfig_go.plan.plan_records import Range
 from asrconfig_go.predict import HardwareProfile, ModelProfile
 from asrconfig_go.predict.predict_records import GPUProcess
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -107,18 +106,3 @@ def test_a_long_warning_is_marked_once_and_indented(plan: ac.TrainingConfig) -> 
     plan.warnings = ("first " * 30, "second")
     lines = [line for line in repr(plan).splitlines() if "first" in line or "second" in line]
     assert [line[:4] for line in lines] == ["  ! ", "    ", "  ! "]
-
-
-def test_a_plan_of_schema_version_1_is_read_as_what_it_did(plan: ac.TrainingConfig) -> None:
-    older = {name: value for name, value in plan.to_dict().items() if name not in NEWER}
-    for group_by_length, devices, handling, distributed in ((False, 1, "random", "none"), (True, 2, "grouped", "ddp")):
-        saved = {**older, "schema_version": 1, "group_by_length": group_by_length, "device_count": devices}
-        read = ac.TrainingConfig.from_dict(saved)
-        assert (read.schema_version, read.length_handling, read.distributed) == (2, handling, distributed)
-        assert read.micro_batch_size == read.per_device_train_batch_size
-        assert ac.TrainingConfig.from_dict(read.to_dict()) == read
-
-
-NEWER = {
-    field.name for field in dataclasses.fields(ac.TrainingConfig) if field.default is not dataclasses.MISSING
-}  # than schema version 1

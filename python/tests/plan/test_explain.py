@@ -15,7 +15,7 @@ from asrconfig_go.data import DatasetProfile
 from asrconfig_go.data.data_records import BadFile
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.plan import Decision, Explanation
-from asrconfig_go.plan.plan_parts import MemoryPart
+from asrconfig_go.plan.plan_records import MemoryPart
 from asrconfig_go.predict import HardwareProfile
 from html_checks import pictures, tags
 from locations import REPOSITORY

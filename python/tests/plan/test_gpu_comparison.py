@@ -14,8 +14,8 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.plan import Comparison, gpu_prices
-from asrconfig_go.plan.comparison_records import StepCalibration
 from asrconfig_go.plan.gpu_comparison import CompareOptions
+from asrconfig_go.plan.plan_records import StepCalibration
 from asrconfig_go.predict import ModelProfile
 from html_checks import tags
 

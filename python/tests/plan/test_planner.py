@@ -13,8 +13,8 @@ import asrconfig_go as ac
 from asrconfig_go.audio import LoaderNotMeasuredWarning
 from asrconfig_go.errors import AsrConfigError, UnsupportedError
 from asrconfig_go.plan import gpu_comparison, planner
-from asrconfig_go.plan.comparison_records import StepCalibration
 from asrconfig_go.plan.plan_options import PlanOptions
+from asrconfig_go.plan.plan_records import StepCalibration
 from asrconfig_go.plan.planner import NotTracedWarning, Tracer
 from asrconfig_go.plan.traced_answers import Pairs, TracedSettings, Wanted, _lengths, _table
 from asrconfig_go.predict import MemoryModel

@@ -111,7 +111,7 @@ TRAINER: dict[str, tuple[str, list[tuple[dict[str, Any], Any]]]] = {
 def test_the_trainer_gets(name: str, tmp_path: Path) -> None:
     target, cases = TRAINER[name]
     for changes, expected in cases:
-        plan = make_plan(**{"schema_version": 2, "micro_batch_size": 1, **defaults(), **changes})
+        plan = make_plan(**{"micro_batch_size": 1, **defaults(), **changes})
         built = arguments(tmp_path, plan, model=wav2vec2("mean"))
         value = getattr(built, target or name)
         assert (value(1000) if callable(value) else value) == expected, changes

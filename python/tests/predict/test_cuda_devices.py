@@ -9,8 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from asrconfig_go.plan import PlannedDevice
-from asrconfig_go.plan.plan_parts import planned_device
 from asrconfig_go.predict.hardware import cuda_order, driver_arguments
+from asrconfig_go.train.planned_batches import planned_device
 from cuda_fakes import cuda_has
 
 T4, V100, P40 = ("Tesla T4", "t", 16_000), ("V100", "v", 16_000), ("Tesla P40", "p", 24_000)

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 from asrconfig_go import AdaptiveMemoryCallback, ASRConfigManager
-from asrconfig_go.plan.plan_parts import Arithmetic
+from asrconfig_go.plan.plan_records import Arithmetic
 from asrconfig_go.watch import report as report_of
 from asrconfig_go.watch.batch_shapes import (
     BatchShapes,
