@@ -24,9 +24,8 @@ func csvColumns() []string {
 // csvRow holds cells by their columns; unknown values are empty.
 type csvRow map[string]string
 
-// Cell is a text in a table for spreadsheets: visible, and never a formula.
+// Cell is a text in a table for spreadsheets, never a formula.
 func Cell(text string) string {
-	text = visible(text)
 	if text != "" && strings.ContainsRune(formulaStarts, rune(text[0])) {
 		return "'" + text
 	}

@@ -6,7 +6,6 @@ package view
 import (
 	"cmp"
 	"encoding/json"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -60,10 +59,9 @@ func of[R any](show func(R) Document) view {
 func read[R, A any](show func(R) (A, error)) func([]byte) (A, error) {
 	return func(raw []byte) (answer A, err error) {
 		var record R
-		if err := json.Unmarshal(raw, &record); err != nil {
+		if err := json.Unmarshal(tidy(raw), &record); err != nil {
 			return answer, err
 		}
-		tidy(reflect.ValueOf(&record))
 		return show(record)
 	}
 }

@@ -1,0 +1,102 @@
+package view
+
+import "github.com/asrconfig/asrconfig-go/core/units"
+
+// benchmarkRecord is a plan beside the original settings, the loader and single changes.
+type benchmarkRecord struct {
+	Setting    benchmarkSetting `json:"setting"`
+	Original   *side            `json:"original"`
+	Plan       side             `json:"plan"`
+	Speedup    *spreadOf        `json:"speedup"`
+	CPUSpeedup *spreadOf        `json:"cpu_speedup"`
+	Loader     []loading        `json:"loader"`
+	Options    []option         `json:"options"`
+	Bottleneck *finding         `json:"bottleneck"`
+	NextChange string           `json:"next_change"`
+	Findings   []finding        `json:"findings"`
+	Profile    []string         `json:"profile"`
+	Notes      []string         `json:"notes"`
+	Stopped    bool             `json:"stopped"`
+	Unfinished []string         `json:"unfinished"`
+	TooFew     bool             `json:"too_few_rounds"`
+	Verdict    string           `json:"verdict"`
+}
+
+type benchmarkSetting struct {
+	Model      string            `json:"model"`
+	Device     string            `json:"device"`
+	Versions   map[string]string `json:"versions"`
+	Date       string            `json:"date"`
+	RowKind    units.RowKind     `json:"row_kind"`
+	EpochClips int               `json:"epoch_clips"`
+	Batch      int               `json:"effective_batch"`
+	Steps      int               `json:"steps"`
+	Rounds     int               `json:"rounds"`
+	WarmUp     int               `json:"warm_up"`
+	Minutes    *float64          `json:"minutes"`
+}
+
+// spreadOf is a median with the lowest and the highest of what was measured.
+type spreadOf struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Count  int     `json:"count"`
+}
+
+// side is one way to train, in all its blocks; without blocks Problem says why.
+type side struct {
+	Name     string         `json:"name"`
+	Settings map[string]any `json:"settings"`
+	Clips    int            `json:"clips"`
+	AudioS   *float64       `json:"audio_s"`
+	Blocks   []struct {
+		Steps []struct {
+			MicroBatches int `json:"micro_batches"`
+		} `json:"steps"`
+	} `json:"blocks"`
+	Readings struct {
+		GPUUse    *float64 `json:"gpu_use"`
+		GPUMemory *float64 `json:"gpu_memory_bytes"`
+		RAM       *float64 `json:"ram_bytes"`
+	} `json:"readings"`
+	Problem   string             `json:"problem"`
+	Adapted   string             `json:"adapted"`
+	ClipsPerS *spreadOf          `json:"clips_per_s"`
+	AudioPerS *spreadOf          `json:"audio_per_s"`
+	StepS     *spreadOf          `json:"step_s"`
+	CPUUse    *spreadOf          `json:"cpu_use"`
+	Padding   *float64           `json:"padding"`
+	Shares    map[string]float64 `json:"shares"`
+	Peak      *float64           `json:"peak_bytes"`
+}
+
+type loading struct {
+	Workers   int       `json:"workers"`
+	Prefetch  *int      `json:"prefetch"`
+	ClipsPerS spreadOf  `json:"clips_per_s"`
+	AudioPerS *spreadOf `json:"audio_per_s"`
+	StartS    float64   `json:"start_s"`
+	AgainS    float64   `json:"again_s"`
+}
+
+// option is one change to the plan. Verdict is "faster", "slower", …; WhyNot is why it was not
+// tried.
+type option struct {
+	Option  string    `json:"option"`
+	Value   string    `json:"value"`
+	Side    *side     `json:"side"`
+	Gain    *spreadOf `json:"gain"`
+	CPUGain *spreadOf `json:"cpu_gain"`
+	Problem string    `json:"problem"`
+	WhyNot  string    `json:"why_not"`
+	Better  bool      `json:"better"`
+	Verdict string    `json:"verdict"`
+}
+
+type finding struct {
+	Severity string `json:"severity"`
+	Title    string `json:"title"`
+	Evidence string `json:"evidence"`
+	Change   string `json:"change"`
+}

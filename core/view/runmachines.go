@@ -1,0 +1,90 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/asrconfig/asrconfig-go/core/units"
+)
+
+// gpus is a row for each, with a meter of the peak in the total; of a single one text has a line
+// for each figure.
+func (r runRecord) gpus() []Block {
+	if len(r.GPUs) == 0 {
+		return nil
+	}
+	t := table{Head: []string{"GPU", "name", "busy", "memory, peak", "allocated", "reserved",
+		"headroom, lowest", "power", "energy", "hottest", "held back by", "others' memory"}}
+	for _, g := range r.GPUs {
+		cells := g.cells()
+		gpuRow := row{}
+		for i, text := range cells {
+			c := cell{Text: text, Class: "tight"}
+			if i == 1 || i >= 10 {
+				c.Class = ""
+			}
+			if i == 3 {
+				c.Meter = filled(g.UsedPeak, g.Total)
+			}
+			gpuRow.Cells = append(gpuRow.Cells, c)
+		}
+		t.Rows = append(t.Rows, gpuRow)
+	}
+	if len(r.GPUs) > 1 {
+		t.Skip = map[int]bool{1: true, 4: true, 5: true, 10: true, 11: true}
+		return []Block{section{Title: "GPUs", Body: []Block{t}}}
+	}
+	var lines pairs
+	for i, cells := 1, r.GPUs[0].cells(); i < len(cells); i++ {
+		lines = append(lines, [2]string{t.Head[i], cells[i]})
+	}
+	return []Block{section{Title: "GPU", Body: []Block{inHTML{[]Block{t}},
+		inText(lines.lines(defaultWidth))}}}
+}
+
+func (g GPUFigures) cells() []string {
+	var throttles []string
+	for _, reason := range sortedKeys(g.Throttled) {
+		throttles = append(throttles, reason+" "+units.Percent(g.Throttled[reason]))
+	}
+	return []string{
+		g.Label, name(g.Name), known(g.Utilization, units.Percent), known(g.UsedPeak, size) +
+			" of " + known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
+		known(g.Headroom, size), known(g.Power, amount("W")), known(g.EnergyWh, energy),
+		known(g.Hottest, amount("°C")), or(strings.Join(throttles, ", "), unknown),
+		known(g.Others, size),
+	}
+}
+
+func (r runRecord) hosts() pairs {
+	var rows pairs
+	for _, h := range r.Hosts {
+		limit := ""
+		if h.Contained {
+			limit = ", the container's limit"
+		}
+		for _, pair := range [][2]string{
+			{"RAM", fmt.Sprintf("%s at the peak of %s%s", known(h.UsedPeak, size),
+				known(h.Total, size), limit)},
+			{"available, lowest", known(h.Available, size)},
+			{"this training", fmt.Sprintf("%s, its loader workers %s", known(h.Tree, size),
+				known(h.Workers, size))},
+			{"/dev/shm", fmt.Sprintf("%s at the peak of %s", known(h.SharedPeak, size),
+				known(h.SharedTotal, size))},
+			{"swap", known(h.Swap, size) + " at the peak"},
+			{"processors", fmt.Sprintf("%s of %d, this training %s, the busiest core %s",
+				known(h.CPU, units.Percent), h.CPUs, known(h.TreeCPU, units.Percent),
+				known(h.BusiestCore, units.Percent))},
+			{"disk", fmt.Sprintf("read %s, written %s", known(h.DiskRead, units.Rate),
+				known(h.DiskWritten, units.Rate))},
+			{"network", fmt.Sprintf("received %s, sent %s", known(h.NetReceived, units.Rate),
+				known(h.NetSent, units.Rate))},
+		} {
+			if h.Label != "" {
+				pair[0] = h.Label + ": " + pair[0]
+			}
+			rows = append(rows, pair)
+		}
+	}
+	return rows
+}
