@@ -144,26 +144,6 @@ func TestFiguresByHand(t *testing.T) {
 	assert.Equal(t, 4.0, c.LongestS)
 }
 
-func TestSlowestProcess(t *testing.T) {
-	r := Options{StepSamples: 2, Ranks: 2, Buckets: 1, Memory: Limits{{9, 4}}}
-	c, err := Compare([]float64{1, 9}, r)
-	require.NoError(t, err)
-	plain := find(t, c, Random, Fixed)
-	assert.Equal(t, 10.0, plain.CostS)
-	assert.Equal(t, 9.0, plain.SlowestS)
-}
-
-func TestWithoutTheLastStep(t *testing.T) {
-	r := options(Random, 32, fits(60, 30))
-	r.DropLast = true
-	c, err := Compare(lognormal(1000, 1), r)
-	require.NoError(t, err)
-	for _, f := range c.Strategies {
-		assert.Equal(t, 31, f.Steps)
-		assert.True(t, f.Padding >= 0 && f.Padding < 0.6)
-	}
-}
-
 func TestCostOfLongest(t *testing.T) {
 	seconds := append(slices.Repeat([]float64{10}, 2000), slices.Repeat([]float64{40}, 9)...)
 	r := options(Random, 32, Limits{{10, 11}, {30, 6}, {40, 4}})

@@ -164,15 +164,6 @@ func TestTenHourClips(t *testing.T) {
 	require.Contains(t, strings.Join(c.Assumptions, "\n"), "every clip takes as long as one of 30 s")
 }
 
-// TestClipsThatAreTooShort counts them as half a second, which every model takes.
-func TestClipsThatAreTooShort(t *testing.T) {
-	r := asked("T4")
-	r.Data = timing.Data{Clips: 3, MeanS: 0.01, MaxS: 0.02}
-	row := made(t, r).Rows[0]
-	require.True(t, row.Fits)
-	require.Positive(t, row.EpochHours.Likely)
-}
-
 func TestSeveralGPUs(t *testing.T) {
 	c := made(t, asked("T4", "2xT4", "3xT4"))
 	one, two, three := c.Rows[0], c.Rows[1], c.Rows[2]
@@ -193,16 +184,6 @@ func TestOneGPUAlone(t *testing.T) {
 	require.Contains(t, row.Remedies[2].What, "one of them alone")
 	require.True(t, row.Remedies[2].Fits)
 	require.Less(t, row.Remedies[2].PeakBytes, row.Remedies[1].PeakBytes)
-}
-
-func TestRemediesWithoutEightBits(t *testing.T) {
-	r := asked("H100 1g.10gb")
-	r.Model, r.Optimizer = sizes(xlsr1B), "adafactor"
-	row := made(t, r).Rows[0]
-	require.False(t, row.Fits)
-	for _, way := range row.Remedies {
-		require.NotContains(t, way.What, "8bit")
-	}
 }
 
 func TestSettingsMatter(t *testing.T) {

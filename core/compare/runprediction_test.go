@@ -61,14 +61,6 @@ func TestALoaderBesideAndBefore(t *testing.T) {
 	require.Greater(t, ran(t, r).RunParts.Evaluation.Likely, 4*500*10/slow/3600)
 }
 
-// TestDevicesShareAnEvaluation but for the summary at its end.
-func TestDevicesShareAnEvaluation(t *testing.T) {
-	r := whisperRun()
-	one := ran(t, r).RunParts.Evaluation.Likely
-	r.GPU = "2xT4"
-	require.InEpsilon(t, one/2, ran(t, r).RunParts.Evaluation.Likely, 0.05)
-}
-
 func TestRunsThatCannotBe(t *testing.T) {
 	nan, negative, none, two := math.NaN(), -1, 0, 2
 	for message, change := range map[string]func(*RunRequest){

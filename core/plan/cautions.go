@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -91,8 +92,9 @@ func (x *explainer) labelIDs() *Caution {
 	if x.Labels == nil || len(x.Labels.Findings) == 0 {
 		return nil
 	}
-	first := []rune(x.Labels.Findings[0])
-	c := fromText(serious, "label_ids", strings.ToUpper(string(first[:1]))+string(first[1:]))
+	_, size := utf8.DecodeRuneInString(x.Labels.Findings[0])
+	head, tail := x.Labels.Findings[0][:size], x.Labels.Findings[0][size:]
+	c := fromText(serious, "label_ids", strings.ToUpper(head)+tail)
 	if others := len(x.Labels.Findings) - 1; others > 0 {
 		c.Remedy = fmt.Sprintf("And %d more: print(labels) lists them.", others)
 	}

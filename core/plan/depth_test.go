@@ -6,8 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
 // TestCheckpointingByDepth: where all layers or none is a poor choice, some are computed again, if
@@ -47,16 +45,6 @@ func TestCheckpointingByDepth(t *testing.T) {
 	assert.Equal(t, "asked for", decision(t, requested, "every_n_layers").Reason)
 }
 
-// TestNoDepthWhereNoneIsNeeded: what is fastest stays, and where nothing is computed again the
-// depth is 1.
-func TestNoDepthWhereNoneIsNeeded(t *testing.T) {
-	in := described(t, xlsr, speech(2000, 20, 1), "A100-40GB")
-	in.Options.AnyDepth = true
-	c := planned(t, in)
-	assert.False(t, c.GradientCheckpointing)
-	assert.Equal(t, 1, c.EveryNLayers)
-}
-
 // TestWhyNothingIsComputedAgain: of checkpointing that no trace was needed for, the reason does not
 // say that it would not fit.
 func TestWhyNothingIsComputedAgain(t *testing.T) {
@@ -68,20 +56,4 @@ func TestWhyNothingIsComputedAgain(t *testing.T) {
 	require.False(t, c.GradientCheckpointing)
 	require.Less(t, c.MicroBatchSize, 32, "a whole share does not fit")
 	assert.Contains(t, decision(t, c, "gradient_checkpointing").Reason, "with it an epoch would take longer")
-}
-
-func TestDepthsThatCannotBe(t *testing.T) {
-	off := false
-	for name, change := range map[string]func(o *Options){
-		"outside 1..65536":  func(o *Options) { o.EveryNLayers = pointer(0) },
-		"off":               func(o *Options) { o.EveryNLayers, o.GradientCheckpointing = pointer(2), &off },
-		"FSDP":              func(o *Options) { o.EveryNLayers, o.Distributed = pointer(2), "fsdp" },
-		"does not accept":   func(o *Options) { o.EveryNLayers, o.Policy = pointer(2), PublishedRule },
-		"every_n_layers is": func(o *Options) { o.EveryNLayers = pointer(65537) },
-	} {
-		in := described(t, xlsr, speech(100, 20, 1), "T4")
-		change(&in.Options)
-		_, err := makePlan(in)
-		requireFault(t, err, fault.InvalidArgument, name)
-	}
 }

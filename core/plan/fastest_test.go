@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"math"
 	"math/rand"
 	"slices"
@@ -316,33 +315,6 @@ func TestAUsedCardIsPlannedFromWhatIsFree(t *testing.T) {
 	assert.Contains(t, fault.From(err).Hint, "stop what else uses GPU 0 (Tesla T4)")
 }
 
-func TestWishesThatExcludeEachOther(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		change func(*Inputs)
-		code   fault.Code
-		said   string
-	}{
-		{"half precision and reproducible", func(in *Inputs) { in.Options.Precision, in.Options.Preset = "bf16", Reproducible }, fault.InvalidArgument, "trains in float32"},
-		{"bf16 without it", func(in *Inputs) { in.Options.Precision = "bf16" }, fault.InvalidArgument, "which Tesla T4 (compute capability 7.5) does not have"},
-		{"fp16 on a CPU", func(in *Inputs) { in.Options.Precision, in.Hardware.GPUs = "fp16", nil }, fault.InvalidArgument, "there is no GPU"},
-		{"the published rule with other options", func(in *Inputs) { in.Options.Policy, in.Options.LengthHandling = PublishedRule, "packed" }, fault.InvalidArgument, "does not accept"},
-		{"no clip is left", func(in *Inputs) { in.Options.MaxLengthS = pointer(0.5) }, fault.EmptyDataset, "the shortest lasts 1"},
-		{"a length that is none", func(in *Inputs) { in.Options.MaxLengthS = pointer(math.NaN()) }, fault.InvalidArgument, "max_length_s"},
-		{"a price that is none", func(in *Inputs) { in.Options.PriceUSDHour = pointer(-1.0) }, fault.InvalidArgument, "price_usd_hour"},
-		{"a clip that is not a number", func(in *Inputs) { in.Durations = []float64{1, math.NaN()} }, fault.InvalidArgument, "clip 1 lasts NaN s"},
-		{"a rule that is none", func(in *Inputs) { in.Options.Rule = "median" }, fault.InvalidArgument, `rule is "median"`},
-		{"unknown order", func(in *Inputs) { in.Options.LengthHandling = "sorted" }, fault.InvalidArgument, "length_handling"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			in := described(t, xlsr, speech(100, 20, 1), "T4")
-			c.change(&in)
-			_, err := makePlan(in)
-			requireFault(t, err, c.code, c.said)
-		})
-	}
-}
-
 func TestWishesAreFulfilled(t *testing.T) {
 	in := described(t, xlsr, speech(2000, 20, 1), "A100-40GB")
 	on := true
@@ -384,15 +356,6 @@ func TestLittleDataKeepsItsRandomness(t *testing.T) {
 	assert.Contains(t, strings.Join(c.Warnings, " "), "does not train a useful model")
 }
 
-func TestACPUIsPlannedWithoutTimes(t *testing.T) {
-	c := planned(t, described(t, xlsr, speech(2000, 20, 1)))
-	assert.Nil(t, c.Times)
-	assert.False(t, c.FP16 || c.BF16 || c.TF32)
-	assert.Equal(t, "none", c.Distributed)
-	assert.Nil(t, c.EvalAccumulationSteps)
-	checkSearched(t, c)
-}
-
 // TestOnlyKnownLossesAreSplit: elsewhere the Trainer's batches stay, and the plan says why, and
 // what the rule would gain.
 func TestOnlyKnownLossesAreSplit(t *testing.T) {
@@ -426,55 +389,6 @@ func TestOnlyKnownLossesAreSplit(t *testing.T) {
 			assert.Contains(t, decision(t, made, "length_handling").Reason, c.orderWhy)
 			checkSearched(t, made)
 		})
-	}
-}
-
-// TestWhatARuleWouldGainIsThatOfTheAlternative: by the epochs that the search has compared.
-func TestWhatARuleWouldGainIsThatOfTheAlternative(t *testing.T) {
-	in := described(t, xlsr, speech(4000, 30, 1), "T4")
-	in.Options.LossUnknown = true
-	c := planned(t, in)
-	split := slices.IndexFunc(c.Alternatives, func(a profile.Alternative) bool { return a.Name == "random order, sized by memory" })
-	require.GreaterOrEqual(t, split, 0)
-	a := c.Alternatives[split]
-	require.Less(t, *a.Speed, 1.0)
-	assert.Equal(t, "the loss of Wav2Vec2ForCTC is not in the table of known losses, and rule= was not given", a.Why)
-	gain, less, _ := strings.Cut(decision(t, c, "micro_batching").Reason, " faster, ")
-	assert.True(t, strings.HasSuffix(gain, fmt.Sprintf(": %.2f×", 1 / *a.Speed)), gain)
-	assert.True(t, strings.HasPrefix(less, a.What+" instead of "), less)
-	assert.Equal(t, c.PerDeviceTrainBatchSize, c.MicroBatchSize)
-	in.Options.Rule = "mean"
-	withRule := planned(t, in)
-	assert.Equal(t, "as given: the guard weights micro-batches by it", decision(t, withRule, "rule").Reason)
-	if withRule.GradientCheckpointing == c.GradientCheckpointing {
-		// the search compares them with the same settings
-		assert.InEpsilon(t, *a.Speed, withRule.Times.EpochHours.Likely/c.Times.EpochHours.Likely, 0.02)
-	}
-}
-
-// TestAnUnknownLossChangesNothingWhereNothingIsSplit: what pads all clips alike keeps its reason,
-// and the published rule its plan.
-func TestAnUnknownLossChangesNothingWhereNothingIsSplit(t *testing.T) {
-	for _, policy := range []string{DefaultPolicy, PublishedRule} {
-		in := described(t, "openai/whisper-small", speech(2000, 30, 1), "A100-40GB")
-		in.Options.Policy = policy
-		withRule := planned(t, in)
-		in.Options.LossUnknown = true
-		assert.Equal(t, withRule, planned(t, in), policy)
-		in.Options.Rule = "token_mean"
-		withoutRule := planned(t, in)
-		assert.Equal(t, "token_mean", decision(t, withoutRule, "rule").Value)
-		assert.Equal(t, withRule.MicroBatching, withoutRule.MicroBatching)
-		checkDecisions(t, withoutRule)
-	}
-}
-
-func TestUnlikeCardsShareEvenlyWhereTheLossIsUnknown(t *testing.T) {
-	in := described(t, xlsr, speech(4000, 30, 1), "T4", "V100-16")
-	assert.NotEqual(t, 16, planned(t, in).Devices[0].Samples)
-	in.Options.LossUnknown = true
-	for _, device := range planned(t, in).Devices {
-		assert.Equal(t, 16, device.Samples, "shares of unequal size need weights")
 	}
 }
 
@@ -556,14 +470,6 @@ func TestSharedStateLetsALargeModelFit(t *testing.T) {
 	requireFault(t, err, fault.InvalidArgument, "there is one device")
 }
 
-func TestAnUnknownModelIsPlannedByTheFormula(t *testing.T) {
-	in := inputs()
-	in.Options.Policy = ""
-	c := planned(t, in)
-	assert.Equal(t, PublishedRule, c.Policy)
-	assert.Contains(t, c.Warnings[0], "is unknown: it was not traced")
-}
-
 func TestMeasuredRatesReplaceAssumptions(t *testing.T) {
 	in := described(t, xlsr, speech(4000, 30, 1), "H100")
 	assumed := planned(t, in)
@@ -578,19 +484,6 @@ func TestMeasuredRatesReplaceAssumptions(t *testing.T) {
 	assert.True(t, measured.Times.Calibrated)
 	assert.InDelta(t, 2, measured.Times.EpochHours.Likely/assumed.Times.EpochHours.Likely, 0.3)
 	assert.Less(t, measured.Times.EpochHours.High/measured.Times.EpochHours.Low, assumed.Times.EpochHours.High/assumed.Times.EpochHours.Low)
-}
-
-func BenchmarkAMillionClips(b *testing.B) {
-	entry, _, err := gpus.Parse("T4")
-	require.NoError(b, err)
-	durations := speech(1_000_000, 30, 1)
-	in := Inputs{Hardware: machine(8, 64, entry.GPU()), Dataset: dataset(durations), Model: standIns[xlsr].profile(xlsr), Durations: durations,
-		Options: Options{TargetBatchSize: 32, SafetyMargin: 0.85}}
-	for b.Loop() {
-		if _, err := makePlan(in); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 // TestFasterAlternativesSayWhyTheyAreNotThePlan: every one of them, and no other.

@@ -58,19 +58,3 @@ func TestOffloadWhereNothingElseFits(t *testing.T) {
 	assert.False(t, shared.OffloadCheckpoints)
 	assert.Contains(t, decision(t, shared, "offload_checkpoints").Reason, "sharded")
 }
-
-func TestOffloadsThatCannotBe(t *testing.T) {
-	off := false
-	for name, change := range map[string]func(in *Inputs){
-		"gradient_checkpointing is off": func(in *Inputs) { in.Options.GradientCheckpointing = &off },
-		"FSDP":                          func(in *Inputs) { in.Options.Distributed = "fsdp" },
-		"does not accept":               func(in *Inputs) { in.Options.Policy = PublishedRule },
-		"no GPU":                        func(in *Inputs) { in.Hardware.GPUs = nil },
-	} {
-		in := described(t, xlsr, speech(100, 20, 1), "T4")
-		in.Options.OffloadCheckpoints = pointer(true)
-		change(&in)
-		_, err := makePlan(in)
-		requireFault(t, err, fault.InvalidArgument, name)
-	}
-}

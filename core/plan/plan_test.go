@@ -66,17 +66,6 @@ func planned(t *testing.T, in Inputs) profile.Config {
 	return c
 }
 
-func reasonOf(t *testing.T, c profile.Config, setting string) string {
-	t.Helper()
-	for _, d := range c.Decisions {
-		if d.Setting == setting {
-			return d.Reason
-		}
-	}
-	t.Fatalf("no decision on %q", setting)
-	return ""
-}
-
 // The published rows, from the published inputs: 12.5 GB of model memory is what 781.25 M trained
 // parameters take at 16 B each, 4.8 GB is 300 M. Memory once as published (GB) and once as drivers
 // report it (MiB).
@@ -112,9 +101,9 @@ func TestPublishedScenarios(t *testing.T) {
 func TestBatchReasonShowsTheArithmetic(t *testing.T) {
 	c := planned(t, inputs())
 	assert.Equal(t, "(22.49 GiB × 0.85 − 11.64 GiB) / (1.16 GiB activations + 0.5 MiB audio) = 6.4 → "+
-		"largest power of two ≤ 0.8 × 6.4 = 5.1 is 4", reasonOf(t, c, "per_device_train_batch_size"))
-	assert.Equal(t, "32 / (4 × 1 device); effective batch 4 × 8 × 1 = 32", reasonOf(t, c, "gradient_accumulation_steps"))
-	assert.Equal(t, "sqrt scaling: 2e-05 × √(32 / 8) = 4e-05", reasonOf(t, c, "learning_rate"))
+		"largest power of two ≤ 0.8 × 6.4 = 5.1 is 4", decision(t, c, "per_device_train_batch_size").Reason)
+	assert.Equal(t, "32 / (4 × 1 device); effective batch 4 × 8 × 1 = 32", decision(t, c, "gradient_accumulation_steps").Reason)
+	assert.Equal(t, "sqrt scaling: 2e-05 × √(32 / 8) = 4e-05", decision(t, c, "learning_rate").Reason)
 	assert.Empty(t, c.Warnings)
 }
 
@@ -205,62 +194,94 @@ func requireFault(t *testing.T, err error, code fault.Code, text string) {
 	assert.NotEmpty(t, f.Hint)
 }
 
-func TestBadInputIsNamed(t *testing.T) {
+// TestInputsThatCannotBe: of the published rule, whose facts are made by hand.
+func TestInputsThatCannotBe(t *testing.T) {
 	nan := math.NaN()
-	for _, s := range []struct {
-		name string
-		edit func(in *Inputs)
-		code fault.Code
-		text string
-	}{
-		{"margin NaN", func(in *Inputs) { in.Options.SafetyMargin = nan }, fault.InvalidArgument, "NaN, outside 0.70..0.95"},
-		{"margin inf", func(in *Inputs) { in.Options.SafetyMargin = math.Inf(1) }, fault.InvalidArgument, "+Inf"},
-		{"margin low", func(in *Inputs) { in.Options.SafetyMargin = 0.6999 }, fault.InvalidArgument, "0.6999"},
-		{"margin high", func(in *Inputs) { in.Options.SafetyMargin = 0.96 }, fault.InvalidArgument, "0.96"},
-		{"margin absent", func(in *Inputs) { in.Options.SafetyMargin = 0 }, fault.InvalidArgument, "safety_margin is 0"},
-		{"target 0", func(in *Inputs) { in.Options.TargetBatchSize = 0 }, fault.InvalidArgument, "target_batch_size is 0, outside 1..65536"},
-		{"target 10^9", func(in *Inputs) { in.Options.TargetBatchSize = 1e9 }, fault.InvalidArgument, "1000000000"},
-		{"target negative", func(in *Inputs) { in.Options.TargetBatchSize = -3 }, fault.InvalidArgument, "-3"},
-		{"preset", func(in *Inputs) { in.Options.Preset = "fast" }, fault.InvalidArgument, `preset is "fast", not one of balanced, speed, reproducible`},
-		{"policy", func(in *Inputs) { in.Options.Policy = "magic" }, fault.InvalidArgument, `"magic"`},
-		{"optimizer", func(in *Inputs) { in.Options.Optimizer = "lion" }, fault.InvalidArgument, `"lion"`},
-		{"scaling", func(in *Inputs) { in.Options.LRScaling = "cubic" }, fault.InvalidArgument, `"cubic"`},
-		{"preprocessing", func(in *Inputs) { in.Options.Preprocessing = "odd" }, fault.InvalidArgument, `"odd"`},
-		{"rate", func(in *Inputs) { in.Options.BaseLearningRate = &nan }, fault.InvalidArgument, "base_learning_rate is NaN"},
-		{"rate 0", func(in *Inputs) { in.Options.BaseLearningRate = pointer(0.0) }, fault.InvalidArgument, "base_learning_rate is 0"},
-		{"base batch", func(in *Inputs) { in.Options.BaseBatchSize = pointer(0) }, fault.InvalidArgument, "base_batch_size is 0"},
-		{"epochs", func(in *Inputs) { in.Options.NumTrainEpochs = pointer(-1.0) }, fault.InvalidArgument, "num_train_epochs is -1"},
-		{"seed", func(in *Inputs) { in.Options.Seed = pointer(-1) }, fault.InvalidArgument, "seed is -1"},
-		{"devices 0", func(in *Inputs) { in.Options.DeviceCount = pointer(0) }, fault.InvalidArgument, "device_count is 0"},
-		{"devices over target", func(in *Inputs) { in.Options.DeviceCount = pointer(33) }, fault.InvalidArgument, "more than target_batch_size 32"},
-		{"devices on CPU", func(in *Inputs) { in.Hardware.GPUs, in.Options.DeviceCount = nil, pointer(2) }, fault.InvalidArgument, "there is no GPU"},
-		{"no parameters", func(in *Inputs) { in.Model.TotalParameters = 0 }, fault.InvalidArgument, "has 0 parameters"},
-		{"trainable over total", func(in *Inputs) { in.Model.TrainableParameters++ }, fault.InvalidArgument, "781250001 trainable of 781250000"},
-		{"trainable negative", func(in *Inputs) { in.Model.TrainableParameters = -1 }, fault.InvalidArgument, "-1 trainable"},
-		{"no bytes", func(in *Inputs) { in.Model.ParameterBytes = 0 }, fault.InvalidArgument, "parameter_bytes"},
-		{"absurd bytes", func(in *Inputs) { in.Model.GradientBytes = math.MaxInt64 }, fault.InvalidArgument, "gradient_bytes"},
-		{"no state", func(in *Inputs) { in.Model.OptimizerBytes = nil }, fault.InvalidArgument, `"adamw"`},
-		{"empty", func(in *Inputs) { in.Dataset = profile.Dataset{Source: "folder x"} }, fault.EmptyDataset, `"folder x" has 0 usable clips`},
-		{"mean NaN", func(in *Inputs) { in.Dataset.MeanS = nan }, fault.InvalidArgument, "mean_s"},
-		{"mean 0", func(in *Inputs) { in.Dataset.MeanS = 0 }, fault.InvalidArgument, "mean_s"},
-		{"hours", func(in *Inputs) { in.Dataset.TotalHours = -1 }, fault.InvalidArgument, "total_hours"},
-		{"GPU without memory", func(in *Inputs) { in.Hardware.GPUs[0].MemoryTotalBytes = 0 }, fault.InvalidArgument, "GPU 0 (NVIDIA L4)"},
-		{"no RAM", func(in *Inputs) { in.Hardware.Memory.TotalBytes = 0 }, fault.InvalidArgument, "host memory"},
-		{"GPU without free memory", func(in *Inputs) {
-			in.Hardware.GPUs[0].MemoryFreeBytes, in.Options.Policy = pointer(uint64(0)), PublishedRule
-		}, fault.Infeasible,
-			"no memory of GPU 0 (NVIDIA L4) is free"},
-		{"no RAM available", func(in *Inputs) {
-			in.Hardware.GPUs, in.Hardware.Memory.AvailableBytes, in.Options.Policy = nil, 0, PublishedRule
-		}, fault.Infeasible,
-			"no memory of host RAM is free"},
-		{"cores NaN", func(in *Inputs) { in.Hardware.CPU.UsableCores = nan }, fault.InvalidArgument, "usable_cores"},
+	for text, edit := range map[string]func(in *Inputs){
+		"NaN, outside 0.70..0.95":        func(in *Inputs) { in.Options.SafetyMargin = nan },
+		"0.6999":                         func(in *Inputs) { in.Options.SafetyMargin = 0.6999 },
+		"outside 1..65536":               func(in *Inputs) { in.Options.TargetBatchSize = 0 },
+		`preset is "fast", not one`:      func(in *Inputs) { in.Options.Preset = "fast" },
+		`"magic"`:                        func(in *Inputs) { in.Options.Policy = "magic" },
+		`"lion"`:                         func(in *Inputs) { in.Options.Optimizer = "lion" },
+		"base_learning_rate is NaN":      func(in *Inputs) { in.Options.BaseLearningRate = &nan },
+		"num_train_epochs is -1":         func(in *Inputs) { in.Options.NumTrainEpochs = pointer(-1.0) },
+		"seed is -1":                     func(in *Inputs) { in.Options.Seed = pointer(-1) },
+		"more than target_batch_size 32": func(in *Inputs) { in.Options.DeviceCount = pointer(33) },
+		"there is no GPU": func(in *Inputs) {
+			in.Hardware.GPUs, in.Options.DeviceCount = nil, pointer(2)
+		},
+		"has 0 parameters":            func(in *Inputs) { in.Model.TotalParameters = 0 },
+		"781250001 trainable of 7812": func(in *Inputs) { in.Model.TrainableParameters++ },
+		"parameter_bytes":             func(in *Inputs) { in.Model.ParameterBytes = 0 },
+		"gradient_bytes":              func(in *Inputs) { in.Model.GradientBytes = math.MaxInt64 },
+		`no "adamw" entry`:            func(in *Inputs) { in.Model.OptimizerBytes = nil },
+		"mean_s":                      func(in *Inputs) { in.Dataset.MeanS = nan },
+		"total_hours":                 func(in *Inputs) { in.Dataset.TotalHours = -1 },
+		"reports no memory":           func(in *Inputs) { in.Hardware.GPUs[0].MemoryTotalBytes = 0 },
+		"host memory":                 func(in *Inputs) { in.Hardware.Memory.TotalBytes = 0 },
+		"usable_cores":                func(in *Inputs) { in.Hardware.CPU.UsableCores = nan },
+		"num_beams is 70000":          func(in *Inputs) { in.Options.NumBeams = pointer(70000) },
+		"options of evaluations":      func(in *Inputs) { in.Options.EvalSamples = pointer(2) },
+		"does not accept":             func(in *Inputs) { in.Options.LengthHandling = "packed" },
 	} {
-		t.Run(s.name, func(t *testing.T) {
-			in := inputs()
-			s.edit(&in)
-			_, err := makePlan(in)
-			requireFault(t, err, s.code, s.text)
-		})
+		in := inputs()
+		edit(&in)
+		_, err := makePlan(in)
+		requireFault(t, err, fault.InvalidArgument, text)
 	}
+	in := inputs()
+	in.Hardware.GPUs[0].MemoryFreeBytes = pointer(uint64(0))
+	_, err := makePlan(in)
+	requireFault(t, err, fault.Infeasible, "no memory of GPU 0 (NVIDIA L4) is free")
+	in.Dataset = profile.Dataset{Source: "folder x"}
+	_, err = makePlan(in)
+	requireFault(t, err, fault.EmptyDataset, `"folder x" has 0 usable clips`)
+}
+
+// TestSettingsThatCannotBe: of the search.
+func TestSettingsThatCannotBe(t *testing.T) {
+	off, on := pointer(false), pointer(true)
+	for text, edit := range map[string]func(in *Inputs){
+		"trains in float32": func(in *Inputs) {
+			in.Options.Precision, in.Options.Preset = "bf16", Reproducible
+		},
+		"which Tesla T4 (compute capability 7.5)": func(in *Inputs) { in.Options.Precision = "bf16" },
+		"a CPU trains in float32": func(in *Inputs) {
+			in.Options.Precision, in.Hardware.GPUs = "fp16", nil
+		},
+		"no GPU to offload from": func(in *Inputs) {
+			in.Options.OffloadCheckpoints, in.Hardware.GPUs = on, nil
+		},
+		"offload_checkpoints is true, and gradient": func(in *Inputs) {
+			in.Options.OffloadCheckpoints, in.Options.GradientCheckpointing = on, off
+		},
+		"FSDP's own checkpoints": func(in *Inputs) {
+			in.Options.OffloadCheckpoints, in.Options.Distributed = on, "fsdp"
+		},
+		"every_n_layers is 2, and gradient": func(in *Inputs) {
+			in.Options.EveryNLayers, in.Options.GradientCheckpointing = pointer(2), off
+		},
+		"FSDP computes each layer": func(in *Inputs) {
+			in.Options.EveryNLayers, in.Options.Distributed = pointer(2), "fsdp"
+		},
+		"every_n_layers is 65537":     func(in *Inputs) { in.Options.EveryNLayers = pointer(65537) },
+		"max_length_s":                func(in *Inputs) { in.Options.MaxLengthS = pointer(math.NaN()) },
+		"price_usd_hour":              func(in *Inputs) { in.Options.PriceUSDHour = pointer(-1.0) },
+		"clip 1 lasts NaN s":          func(in *Inputs) { in.Durations = []float64{1, math.NaN()} },
+		`rule is "median"`:            func(in *Inputs) { in.Options.Rule = "median" },
+		`length_handling is "sorted"`: func(in *Inputs) { in.Options.LengthHandling = "sorted" },
+		"eval_samples is -1":          func(in *Inputs) { in.Options.EvalSamples = pointer(-1) },
+		"max_eval_share is 1.5":       func(in *Inputs) { in.Options.MaxEvalShare = pointer(1.5) },
+		"no decoder that generates":   func(in *Inputs) { in.Options.PredictWithGenerate = on },
+	} {
+		in := described(t, xlsr, speech(100, 20, 1), "T4")
+		edit(&in)
+		_, err := makePlan(in)
+		requireFault(t, err, fault.InvalidArgument, text)
+	}
+	in := described(t, xlsr, speech(100, 20, 1), "T4")
+	in.Options.MaxLengthS = pointer(0.5)
+	_, err := makePlan(in)
+	requireFault(t, err, fault.EmptyDataset, "the shortest lasts 1")
 }

@@ -61,13 +61,6 @@ func TestComputeCapabilityRules(t *testing.T) {
 	}
 }
 
-func TestGradientCheckpointing(t *testing.T) {
-	for parameters, want := range map[int64]bool{94_400_000: false, 100_000_000: false, 100_000_001: true} {
-		on, reason := gradientCheckpointing(trainedModel(parameters))
-		assert.Equal(t, want, on, reason)
-	}
-}
-
 func TestStreamingAndCaching(t *testing.T) {
 	for _, s := range []struct {
 		name              string
@@ -94,21 +87,6 @@ func TestStreamingAndCaching(t *testing.T) {
 			cached, reason := caching(d, streamed, s.workers, s.left)
 			assert.Equal(t, s.cached, cached, reason)
 		})
-	}
-}
-
-func TestChunking(t *testing.T) {
-	for _, s := range []struct {
-		longest, share float64
-		chunk          bool
-	}{{30, 0, false}, {30.1, 0.01, true}, {12, 0.02, true}, {31, 0, true}} {
-		// a share without a long clip: scaled from a sample
-		length, reason := chunkLength(profile.Dataset{MaxS: s.longest, ShareOver30S: s.share})
-		assert.Equal(t, s.chunk, length != nil, reason)
-		assert.Equal(t, s.chunk, chunkWarning(length) != "")
-		if s.chunk {
-			assert.Equal(t, 30.0, *length)
-		}
 	}
 }
 
@@ -168,23 +146,6 @@ func TestWorkersFitSharedMemory(t *testing.T) {
 		assert.Empty(t, l.sharedWarning(0))
 	}
 	assert.Empty(t, loader{batchBytes: 64e12}.sharedWarning(8))
-}
-
-func TestLearningRate(t *testing.T) {
-	for _, s := range []struct {
-		options   Options
-		effective int
-		want      float64
-	}{
-		{Options{LRScaling: ScaleSqrt}, 8, 2e-5},
-		{Options{LRScaling: ScaleSqrt}, 32, 4e-5},
-		{Options{LRScaling: ScaleLinear}, 32, 8e-5},
-		{Options{LRScaling: ScaleNone}, 32, 2e-5},
-		{Options{LRScaling: ScaleLinear, BaseLearningRate: pointer(1e-4), BaseBatchSize: pointer(16)}, 8, 5e-5},
-	} {
-		rate, reason := learningRate(s.options, s.effective)
-		assert.InDelta(t, s.want, rate, 1e-12, reason)
-	}
 }
 
 func TestOptimizers(t *testing.T) {

@@ -7,10 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
@@ -144,44 +142,6 @@ func TestALoaderThatIsSlowerDecides(t *testing.T) {
 	alone := planned(t, in)
 	assert.Greater(t, alone.Times.RunParts.Training.Likely, 3*hours)
 	assert.Greater(t, alone.Times.RunParts.Evaluation.Likely, evaluations*hours/10)
-}
-
-func TestOptionsOfEvaluationsThatCannotBe(t *testing.T) {
-	negative, zero, huge, yes, nan, over, nothing := -1, 0, 70000, true, math.NaN(), 1.5, 0.0
-	for name, row := range map[string]struct {
-		change  func(*Options)
-		message string
-	}{
-		"clips":    {func(o *Options) { o.EvalSamples = &negative }, "eval_samples is -1"},
-		"beams":    {func(o *Options) { o.NumBeams = &zero }, "num_beams is 0"},
-		"tokens":   {func(o *Options) { o.GenerationMaxLength = &huge }, "generation_max_length is 70000"},
-		"not any":  {func(o *Options) { o.MaxEvalShare = &nan }, "max_eval_share is NaN"},
-		"over all": {func(o *Options) { o.MaxEvalShare = &over }, "max_eval_share is 1.5"},
-		"none":     {func(o *Options) { o.MaxEvalShare = &nothing }, "max_eval_share is 0"},
-		"formula":  {func(o *Options) { o.Policy, o.MaxEvalShare = PublishedRule, &over }, "max_eval_share is 1.5"},
-		"policy":   {func(o *Options) { o.Policy, o.NumBeams = PublishedRule, &huge }, "num_beams is 70000"},
-		"CTC":      {func(o *Options) { o.PredictWithGenerate = &yes }, "no decoder that generates"},
-	} {
-		in := described(t, xlsr, speech(400, 20, 1), "T4")
-		row.change(&in.Options)
-		_, err := makePlan(in)
-		require.ErrorContains(t, err, row.message, name)
-		require.Equal(t, fault.InvalidArgument, fault.From(err).Code, name)
-	}
-	in, few := described(t, xlsr, speech(400, 20, 1), "T4"), 2
-	in.Options.Policy, in.Options.EvalSamples = PublishedRule, &few
-	_, err := makePlan(in)
-	require.ErrorContains(t, err, "options of evaluations")
-}
-
-// TestWithoutTimesTheRhythmIsTheUsualOne: nothing is known of the card.
-func TestWithoutTimesTheRhythmIsTheUsualOne(t *testing.T) {
-	in := described(t, xlsr, speech(4000, 30, 1), "T4")
-	in.Hardware.GPUs[0].Name, in.Hardware.GPUs[0].BandwidthGBs = "NVIDIA X", nil
-	c := planned(t, in)
-	assert.Nil(t, c.Times)
-	assert.Equal(t, 93, *c.EvalSteps)
-	assert.Contains(t, decision(t, c, "eval_steps").Reason, "not known")
 }
 
 // TestAnEvaluationIsForwardPasses over padded clips, as much of a micro-batch's time as its forward

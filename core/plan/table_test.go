@@ -11,7 +11,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
 const xlsr1B = "facebook/wav2vec2-xls-r-1b"
@@ -91,23 +90,6 @@ func TestSpeedTakesTheFastestOrder(t *testing.T) {
 	assert.Equal(t, "random", planned(t, in).LengthHandling, "too few steps to sort")
 }
 
-// TestPresetsOnClipsOfOneLength: where every batch has the same shape, each preset does all that it
-// says.
-func TestPresetsOnClipsOfOneLength(t *testing.T) {
-	for _, want := range []struct {
-		preset                                  string
-		benchmark, mixed, compile, reproducible bool
-	}{{Balanced, true, true, false, false}, {Speed, true, true, true, false}, {Reproducible, false, false, false, true}} {
-		in := described(t, xlsr, chunks(4000, 8), "L4")
-		in.Options.Preset = want.preset
-		c := planned(t, in)
-		assert.Equal(t, want.benchmark, c.CudnnBenchmark, want.preset)
-		assert.Equal(t, want.mixed, c.BF16, want.preset)
-		assert.Equal(t, want.compile, c.TorchCompile, want.preset)
-		assert.Equal(t, want.reproducible, c.Deterministic, want.preset)
-	}
-}
-
 func next(t *testing.T, in Inputs) *TraceRequest {
 	t.Helper()
 	w, err := Next(in)
@@ -182,12 +164,4 @@ func TestWithoutATraceTheFormulaPlans(t *testing.T) {
 	require.NoError(t, err)
 	assert.Contains(t, c.Warnings[0], "tracing failed: no loss")
 	assert.Contains(t, c.Warnings[0], "Do this.")
-}
-
-// TestALongClipThatIsLeftOutIsNotTraced: a trace is of the clips that the plan keeps.
-func TestALongClipThatIsLeftOutIsNotTraced(t *testing.T) {
-	in := described(t, xlsr, append(speech(999, 20, 1), 36000), "T4")
-	c := planned(t, in)
-	assert.InDelta(t, 20, profile.Or(c.MaxLengthS, 0), 1e-9)
-	assert.NotNil(t, c.Times)
 }

@@ -62,20 +62,6 @@ func TestUnlikeCardsAreNamedByIdentifier(t *testing.T) {
 	assert.Contains(t, warning, "Set CUDA_VISIBLE_DEVICES=GPU-8,GPU-9 before")
 }
 
-// TestDevicesCarryTheirIdentifiers, by which processes find their own, and a plan says where CUDA
-// may have selected others.
-func TestDevicesCarryTheirIdentifiers(t *testing.T) {
-	in := unlike(t, "T4", "V100")
-	in.Hardware.GPUs[1].UUID, in.Hardware.OrderNote = "GPU-8", "CUDA may have selected others."
-	for _, policy := range []string{DefaultPolicy, PublishedRule} {
-		in.Options.Policy = policy
-		c := planned(t, in)
-		require.Len(t, c.Devices, 2)
-		assert.Equal(t, []string{"", "GPU-8"}, []string{c.Devices[0].UUID, c.Devices[1].UUID})
-		assert.Contains(t, c.Warnings, in.Hardware.OrderNote)
-	}
-}
-
 // TestTheSlowestTakesTheLongest: an L4 has the higher published rate in tensor cores, and half the
 // bandwidth and a quarter of the power.
 func TestTheSlowestTakesTheLongest(t *testing.T) {
@@ -150,6 +136,7 @@ func TestCardsThatShareEvenly(t *testing.T) {
 		"divided state":   func(in *Inputs) { in.Options.Distributed = "zero2" },
 		"packed steps":    func(in *Inputs) { in.Options.LengthHandling = "packed" },
 		"assumed devices": func(in *Inputs) { n := 4; in.Options.DeviceCount = &n },
+		"an unknown loss": func(in *Inputs) { in.Options.LossUnknown = true },
 		"padding matters": func(in *Inputs) { *in = described(t, "facebook/wav2vec2-base", speech(4000, 20, 1), "T4", "V100") },
 	} {
 		in := unlike(t, "T4", "V100")
