@@ -166,9 +166,8 @@ class ASRConfigManager:
         settings = options.given() | adapter_options(self._model, options.lora_rank, options.policy)
         batches = traced_batches(batch_fn, self._examples, self._unit, self.durations)
         tracer = tracer_for(
-            self._model, trace, batches, gpu=self._gpu, freeze=self._frozen, lora_rank=options.lora_rank,
-            progress=progress,
-        )  # fmt: skip
+            self._model, trace, batches, freeze=self._frozen, lora_rank=options.lora_rank, progress=progress
+        )
         own_kernels = "kernel_profile" in settings
         settings = {
             **measured_values(self.hardware, model, options.precision, settings["lora_rank"], own_kernels),
@@ -180,7 +179,7 @@ class ASRConfigManager:
         records = {"hardware": to_json(self.hardware), "dataset": to_json(dataset), "model": to_json(model)}
         self._batch_fn = batches
         try:
-            planned = plan({**records, "options": settings}, usable(self.durations), tracer)
+            planned = plan({**records, "options": settings}, usable(self.durations), tracer, self._gpu)
         except InfeasiblePlanError as error:
             if isinstance(tracer, Tracer) and (traced := tracer.last_settings):
                 savings_in_hint(error, self._model, batches, traced, self._gpu)
@@ -213,8 +212,8 @@ class ASRConfigManager:
         machine. Raises ``InvalidArgumentError`` before both profiles are measured.
         """
         from .guard.loss_table import knows_loss
-        from .plan.gpu_comparison import TracedModel, compare_described
-        from .plan.planner import usable
+        from .plan.gpu_comparison import compare_described
+        from .plan.planner import Tracer, usable
 
         dataset, model = self._profiles("compare")
         rank = lora_rank(self._model)
@@ -228,9 +227,10 @@ class ASRConfigManager:
         measured = {"hardware": to_json(self.hardware), **self._rates()}
         measured["loss_unknown"] = self._planned_rule() is None and not knows_loss(self._model)
         measured |= {"adapted": True, "lora_rank": rank} if rank else {}
-        traced = TracedModel(self._model, self._frozen, trace, self._batch_fn, options.get("lora_rank", 0))
+        new_rank = options.get("lora_rank", 0)
+        tracer = Tracer(self._model, trace, self._batch_fn, freeze=self._frozen, lora_rank=new_rank)
         return compare_described(
-            model, traced, {"profile": to_json(dataset)}, gpus=gpus, prices=prices, measured=measured,
+            model, tracer, {"profile": to_json(dataset)}, gpus=gpus, prices=prices, measured=measured,
             durations=usable(self.durations), **options,
         )  # fmt: skip
 

@@ -19,24 +19,23 @@ from .._core.defaults import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.files import read_json
 from .._core.records import from_json, to_json
 from .._core.transformers_features import can_offload_checkpoints, has_any_depth
-from ..errors import AsrConfigError, InvalidArgumentError, LibraryError
+from ..errors import InvalidArgumentError, LibraryError
 from ..guard.loss_table import knows_loss
 from ..predict.hardware import HardwareProfile, free_shared_memory, known_kernel_profiles, read_kernel_profile
 from ..predict.model_profile import ModelProfile, profile_model
 from ..predict.predict_records import GPU
-from ..trace.model import can_trace
 from .compared_rows import read_rows
 from .comparison_records import Comparison
 from .plan_options import EvaluationOptions, EvaluationSettings
 from .plan_records import Price, StepCalibration
+from .planner import Tracer
 from .step_calibration import known_calibrations
+from .traced_answers import Answer
 
 if TYPE_CHECKING:
     from array import array
 
     from typing_extensions import Unpack
-
-    from ..predict.memory_model import MemoryModel
 
 
 _ROUNDS = 12  # at most this many settings are traced for a GPU: those of a plan, for each form of an optimizer
@@ -88,9 +87,9 @@ def compare_gpus(
         hours=hours, mean_s=mean_s, max_s=max_s, texts=texts, mean_tokens=mean_tokens, max_tokens=max_tokens,
     )  # fmt: skip
     batches = rows.batches if batch_fn is None else batch_fn
-    traced = TracedModel(model, freeze_feature_encoder, trace, batches, options.get("lora_rank", 0))
+    tracer = Tracer(model, trace, batches, freeze=freeze_feature_encoder, lora_rank=options.get("lora_rank", 0))
     return compare_described(
-        counted, traced, rows.data, gpus=gpus, prices=prices,
+        counted, tracer, rows.data, gpus=gpus, prices=prices,
         measured={"loss_unknown": not knows_loss(model)}, **options,
     )  # fmt: skip
 
@@ -154,67 +153,9 @@ class CompareOptions(EvaluationOptions):
         return request
 
 
-@dataclass(frozen=True)
-class TracedModel:
-    """What to trace, and how: ``trace`` and ``batch_fn`` as for ``compare_gpus``."""
-
-    model: Any
-    freeze: bool
-    trace: bool | None = None
-    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
-    lora_rank: int = 0
-
-    @property
-    def records(self) -> bool:
-        """Whether a training step is recorded where no recording is known."""
-        return self.trace is not False and can_trace()
-
-    def compare(self, request: dict[str, Any], durations: array[float] | None) -> dict[str, Any]:
-        """The comparison as a JSON object, after tracing what it asks for.
-
-        Cards with the same kernels share a recording. Raises ``UnsupportedError`` for a model that cannot be
-        traced.
-        """
-        attached = b"" if durations is None else durations.tobytes()
-        traced: list[list[dict[str, Any]]] = []
-        opened: dict[Any, MemoryModel] = {}
-        for _ in range(_ROUNDS):
-            answer = native.call("timing.compare", {**request, "traced": traced}, attached)
-            if answer["wanted"] is None:
-                return dict(answer["comparison"])
-            machines = answer["wanted"]["machines"]
-            traced = traced or [[] for _ in machines]
-            for answers, machine in zip(traced, machines, strict=True):
-                if machine["trace"] is not None:
-                    seconds = durations or answer["wanted"]["seconds"]
-                    answers.append(self._traced(machine, seconds, opened, required=not answers))
-        raise LibraryError(
-            f"more than {_ROUNDS} settings of one GPU were to be traced", "please report this as a defect"
-        )
-
-    def _traced(
-        self, machine: dict[str, Any], durations: Sequence[float], opened: dict[Any, MemoryModel], required: bool
-    ) -> dict[str, Any]:
-        from .planner import Tracer
-        from .traced_answers import Wanted
-
-        tracer = Tracer(
-            self.model, gpu=machine["gpu"], freeze=self.freeze, progress=False, opened=opened,
-            record=self.trace if self.records else False, batch_fn=self.batch_fn if self.records else None,
-            lora_rank=self.lora_rank,
-        )  # fmt: skip
-        wanted = Wanted(**machine["trace"])
-        try:
-            return tracer.trace(wanted, durations)
-        except AsrConfigError as error:
-            if required:
-                raise
-            return wanted.refused(error, max(durations))
-
-
 def compare_described(
     model: ModelProfile,
-    traced: TracedModel,
+    tracer: Tracer,
     data: dict[str, Any],
     *,
     gpus: Sequence[str] | None = None,
@@ -239,11 +180,31 @@ def compare_described(
     if settings.calibrations is None:
         settings = replace(settings, calibrations=trained)
     request = {**settings.request(), "kernel_profiles": kernels}
-    records = traced.records
-    request |= {"any_depth": records and has_any_depth(), "can_offload": records and can_offload_checkpoints()}
+    request |= {
+        "any_depth": tracer.records and has_any_depth(), "can_offload": tracer.records and can_offload_checkpoints()
+    }  # fmt: skip
     request |= {"model": to_json(model), "gpus": _names(gpus), "prices": _prices(prices), "data": data}
     request = {**(measured or {}), **request}
-    return from_json(Comparison, traced.compare(request, durations))
+    return from_json(Comparison, _compared(request, durations, tracer))
+
+
+def _compared(request: dict[str, Any], durations: array[float] | None, tracer: Tracer) -> dict[str, Any]:
+    """The comparison as a JSON object, after tracing what it asks for.
+
+    Raises ``UnsupportedError`` for a model that cannot be traced.
+    """
+    attached = b"" if durations is None else durations.tobytes()
+    traced: list[list[Answer]] = []
+    for _ in range(_ROUNDS):
+        answer = native.call("timing.compare", {**request, "traced": traced}, attached)
+        if answer["wanted"] is None:
+            return dict(answer["comparison"])
+        machines, seconds = answer["wanted"]["machines"], durations or answer["wanted"]["seconds"]
+        traced = traced or [[] for _ in machines]
+        for answers, machine in zip(traced, machines, strict=True):
+            if machine["trace"] is not None:
+                answers.append(tracer.ask(machine["trace"], machine["gpu"], seconds, required=not answers))
+    raise LibraryError(f"more than {_ROUNDS} settings of one GPU were to be traced", "please report this as a defect")
 
 
 def gpu_prices() -> tuple[Price, ...]:

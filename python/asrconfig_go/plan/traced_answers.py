@@ -82,18 +82,13 @@ _ROWS = 16  # lengths at which a traced table is asked
 _SHORTEST_S = 0.5  # of a clip, as in core/estimate: the planner takes shorter ones for as long
 
 
-class TracedSettings(NamedTuple):
-    """The settings that a traced step depends on, by the names of `plan.next`."""
-
-    precision: Precision
-    gradient_checkpointing: bool
-    every_n_layers: int
-    offload_checkpoints: bool
-    optimizer: Optimizer
+Answer = dict[str, Any]
+"""What ``plan.next`` takes as traced."""
+_SETTINGS = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
 
 
 class Wanted(NamedTuple):
-    """What the planner asks a trace for, by the names of ``plan.next``; the first are those of ``TracedSettings``.
+    """What the planner asks a trace for, by the names of ``plan.next``; the first five are settings of the training.
 
     ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step;
     ``high`` asks for the worst peak of whole runs; ``beside_bytes`` is what a process holds besides the allocator's
@@ -117,15 +112,15 @@ class Wanted(NamedTuple):
     tokens: int
 
     @property
-    def settings(self) -> TracedSettings:
-        """The settings alone."""
-        return TracedSettings(*(getattr(self, name) for name in TracedSettings._fields))
+    def settings(self) -> dict[str, Any]:
+        """The settings that a traced step depends on."""
+        return {name: getattr(self, name) for name in _SETTINGS}
 
-    def refused(self, error: AsrConfigError, longest_s: float) -> dict[str, Any]:
+    def refused(self, error: AsrConfigError, longest_s: float) -> Answer:
         """The answer for settings that the model cannot train with: no clip fits."""
-        words = ", ".join(f"{name}={value!r}" for name, value in self.settings._asdict().items())
+        words = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
         return {
-            **self.settings._asdict(),
+            **self.settings,
             "budget_bytes": self.budget_bytes,
             "memory": [{"seconds": longest_s, "batch": 0}],
             "peaks": [],
@@ -197,7 +192,7 @@ class TracedAnswers:
         made_up = memory.about.get("batches")
         note = f"The batches of {memory.name} were made up ({made_up}): pass batch_fn where yours differ."
         return {
-            **self._wanted.settings._asdict(),
+            **self._wanted.settings,
             "fixed_s": self._fixed_s,
             "over_time": memory.over_time,
             "budget_bytes": self._wanted.budget_bytes,

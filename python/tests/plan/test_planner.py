@@ -16,7 +16,7 @@ from asrconfig_go.plan import gpu_comparison, planner
 from asrconfig_go.plan.plan_options import PlanOptions
 from asrconfig_go.plan.plan_records import StepCalibration
 from asrconfig_go.plan.planner import NotTracedWarning, Tracer
-from asrconfig_go.plan.traced_answers import Pairs, TracedSettings, Wanted, _lengths, _table
+from asrconfig_go.plan.traced_answers import Pairs, Wanted, _lengths, _table
 from asrconfig_go.predict import MemoryModel
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
@@ -69,16 +69,16 @@ class FakeTracer(Tracer):
     """Answers how many clips of any length fit, and what was asked for."""
 
     def __init__(self, fits: dict[bool, int]) -> None:
-        super().__init__("wav2vec2-base", gpu=None, freeze=False, progress=False)
-        self.fits, self.asked = fits, list[TracedSettings]()
+        super().__init__("wav2vec2-base")
+        self.fits, self.asked = fits, list[dict[str, Any]]()
 
-    def trace(self, wanted: Wanted, durations: Any) -> dict[str, Any]:
+    def trace(self, wanted: Wanted, durations: Any, gpu: str | None) -> dict[str, Any]:
         settings, budget_bytes = wanted.settings, wanted.budget_bytes
         self.asked.append(settings)
         assert wanted.share == 32 and max(durations) == pytest.approx(max(SECONDS[:200]), abs=0.01)
-        fits = self.fits[settings.gradient_checkpointing]
+        fits = self.fits[wanted.gradient_checkpointing]
         return {
-            **settings._asdict(),
+            **settings,
             "budget_bytes": budget_bytes,
             "memory": [{"seconds": max(durations), "batch": fits}],
             "peaks": [{"batch": max(1, fits), "bytes": budget_bytes, "parts": []}],
@@ -96,7 +96,7 @@ def test_ways_are_traced_until_the_plan_stays_with_one(
     config = manager_for(gpu="L4").plan()
     assert len(tracer.asked) == traces
     assert config.gradient_checkpointing is (traces == 2)
-    assert all(getattr(config, name) == value for name, value in tracer.asked[-1]._asdict().items())
+    assert all(getattr(config, name) == value for name, value in tracer.asked[-1].items())
 
 
 def test_a_trace_that_fails_is_said_and_the_plan_stands(monkeypatch: pytest.MonkeyPatch) -> None:
