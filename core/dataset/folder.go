@@ -19,9 +19,10 @@ import (
 // millisecond's worth.
 const namesAtOnce = 1024
 
-// walker collects the audio files of folders.
+// walker collects the wanted files of folders.
 type walker struct {
 	ctx     context.Context
+	wanted  func(name string) bool
 	entries []entry
 	seen    map[string]bool // folders that were entered, by their paths without links
 }
@@ -39,7 +40,7 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 			"pass a single file as a list of paths, or as a manifest", "%s is not a folder",
 			fault.Printable(root))
 	}
-	w := &walker{ctx: ctx, seen: make(map[string]bool)}
+	w := &walker{ctx: ctx, wanted: audio.HasExtension, seen: make(map[string]bool)}
 	if err := w.enter(filepath.Clean(root)); err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 
 // listPaths takes files as they are and searches folders.
 func listPaths(ctx context.Context, paths []string) ([]entry, error) {
-	w := &walker{ctx: ctx, entries: make([]entry, 0, len(paths))}
+	w := &walker{ctx: ctx, wanted: audio.HasExtension, entries: make([]entry, 0, len(paths))}
 	for i, path := range paths {
 		if i%namesAtOnce == 0 {
 			if err := w.alive(); err != nil {
@@ -105,7 +106,7 @@ func (w *walker) enter(folder string) error {
 			if err := w.enter(it.path); err != nil {
 				return err
 			}
-		} else if audio.HasExtension(it.path) {
+		} else if w.wanted(it.path) {
 			w.entries = append(w.entries, entry{path: it.path, listed: isFile})
 		}
 	}
@@ -135,7 +136,7 @@ type item struct {
 	kind fs.FileMode // its type bits
 }
 
-// read lists one folder in the order of names, without what is hidden and what cannot be audio.
+// read lists one folder in the order of names, without what is hidden and what cannot be wanted.
 // A folder that was entered before is empty; one that cannot be read leaves a stray.
 func (w *walker) read(folder string) ([]item, error) {
 	file, err := os.Open(folder)
@@ -156,7 +157,7 @@ func (w *walker) read(folder string) ([]item, error) {
 		members, err = file.ReadDir(namesAtOnce)
 		for _, member := range members {
 			name, kind := member.Name(), member.Type()
-			if name[0] != '.' && (!kind.IsRegular() || audio.HasExtension(name)) {
+			if name[0] != '.' && (!kind.IsRegular() || w.wanted(name)) {
 				items = append(items, item{filepath.Join(folder, name), kind})
 			}
 		}

@@ -26,6 +26,7 @@ type entry struct {
 	listed bool // its folder says that it is a regular file
 	// archive says that the audio files inside are meant, which withMembers puts in its place.
 	archive bool
+	parquet bool // a table, which the caller reads
 	// more is what the source says beside the path; nil for a plain file, of which there may be
 	// millions.
 	more *detail
@@ -115,6 +116,11 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if len(entries) > 0 && entries[0].parquet {
+		table := new(Table)
+		table.fill(entries)
+		return Result{Clips: new(Clips), Table: table}, nil
+	}
 	c := NewCollection(r.Options)
 	if r.Part != nil {
 		c.clips.listing = listing(entries)
@@ -149,13 +155,13 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 	return result, nil
 }
 
-// listed returns the rows of a manifest as they are. Without a column of paths there are only the
-// names of its columns.
+// listed returns the rows of a manifest as they are, or the files of a folder. Without a column of
+// paths there are only the names of a manifest's columns.
 func (r Request) listed(ctx context.Context) (Result, error) {
+	r.Texts, r.table = true, &Table{wanted: r.Columns}
 	var entries []entry
-	err := media.Answered(r.Manifest, func() (err error) {
-		r.Texts, r.table = true, &Table{wanted: r.Columns}
-		entries, err = readManifest(ctx, r.Manifest, r)
+	err := media.Answered(cmp.Or(r.Folder, r.Manifest), func() (err error) {
+		entries, _, err = r.list(ctx)
 		return err
 	})
 	if err != nil && !errors.Is(err, errNoColumn) {

@@ -23,8 +23,9 @@ type Request struct {
 	// Folder is searched with its subfolders for files with an audio extension (audio.Extensions),
 	// in the order of names. Linked files and folders are followed, each folder once, so that loops
 	// end. Names that start with a dot are skipped: they are the droppings of editors, notebooks
-	// and macOS ("._clip.wav"). A folder with wav.scp is one of Kaldi's, and the tar archives in a
-	// folder without any audio file are shards.
+	// and macOS ("._clip.wav"). A folder with wav.scp is one of Kaldi's. Of a folder without any
+	// audio file the Parquet files are listed, which the caller reads (Result.Table), or else the
+	// tar archives are shards.
 	Folder string `json:"folder"`
 	// Paths are files of any name, and folders, which are searched. A name with an audio extension
 	// is taken for a file without looking, as a list may be long and its disk slow. A path that is
@@ -50,8 +51,8 @@ type Request struct {
 	// AudioField names the column of a manifest that holds the paths; without it, the first of
 	// audioColumns is taken.
 	AudioField string `json:"audio_field"`
-	// List lists the rows of a manifest with their texts and with these further Columns, and
-	// measures nothing.
+	// List lists the rows of a manifest with their texts and with these further Columns, or the
+	// files of a folder, and measures nothing.
 	List    bool     `json:"list"`
 	Columns []string `json:"columns"`
 	table   *Table
@@ -92,7 +93,7 @@ type Result struct {
 	Profile profile.Dataset
 	Clips   *Clips    // every measured and every bad one, in source order
 	Texts   []*string // what is said in each of them, nil where unknown; only with Request.Texts
-	Table   *Table    // only with Request.List
+	Table   *Table    // only with Request.List, or of a folder of Parquet files
 }
 
 // check refuses what cannot be meant, before anything is read.
@@ -110,10 +111,9 @@ func (r Request) check() error {
 		return fault.New(fault.InvalidArgument,
 			"name a folder, a list of paths, a manifest, shards, buffers or clips",
 			"no source given")
-	case r.List && r.Manifest == "":
-		return fault.New(fault.InvalidArgument,
-			"name a folder, a list of paths, a manifest, shards, buffers or clips",
-			"only the rows of a manifest can be listed")
+	case r.List && r.Manifest == "" && r.Folder == "":
+		return fault.New(fault.InvalidArgument, "name a folder or a manifest",
+			"only the rows of a manifest and the files of a folder can be listed")
 	case r.SampleSize != nil && *r.SampleSize < 1:
 		return fault.New(fault.InvalidArgument, "use 1 or more, or leave it out for every file",
 			"sample_size is %d", *r.SampleSize)
@@ -158,7 +158,6 @@ func (r Request) sources() (count int, empty string) {
 
 // list finds what there is to measure and gives the source a name.
 func (r Request) list(ctx context.Context) (entries []entry, name string, err error) {
-	var paths []string
 	switch {
 	case r.Folder != "" && kaldiList(r.Folder) != "":
 		entries, err = readManifest(ctx, kaldiList(r.Folder), r)
@@ -175,8 +174,11 @@ func (r Request) list(ctx context.Context) (entries []entry, name string, err er
 		entries, err = listFolder(ctx, r.Folder)
 		if err == nil && !slices.ContainsFunc(entries, func(e entry) bool { return !e.stray }) {
 			// beside unpacked audio, archives are what it came from
-			paths, err = shardsIn(ctx, r.Folder)
-			entries = append(entries, archives(paths)...)
+			var shards, tables []string
+			if shards, tables, err = containersIn(ctx, r.Folder); len(tables) > 0 {
+				return parquet(tables), "", err
+			}
+			entries = append(entries, archives(shards)...)
 		}
 		name = fmt.Sprintf("folder %s", r.Folder)
 	case r.Manifest != "":

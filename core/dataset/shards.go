@@ -3,7 +3,6 @@ package dataset
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,21 +87,28 @@ func shardPaths(ctx context.Context, pattern string) ([]string, error) {
 }
 
 // shardsIn finds the archives of a folder and its subfolders, in the order of names.
-func shardsIn(ctx context.Context, folder string) (paths []string, err error) {
-	err = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+func shardsIn(ctx context.Context, folder string) ([]string, error) {
+	shards, _, err := containersIn(ctx, folder)
+	return shards, err
+}
+
+// containersIn finds the archives and the Parquet files of a folder and its subfolders, in the order
+// of names.
+func containersIn(ctx context.Context, folder string) (shards, tables []string, err error) {
+	w := &walker{ctx: ctx, seen: make(map[string]bool), wanted: func(name string) bool {
+		return isShard(name) || strings.HasSuffix(name, ".parquet")
+	}}
+	err = w.enter(filepath.Clean(folder))
+	for _, e := range w.entries {
 		switch {
-		case ctx.Err() != nil:
-			return cancelled(ctx, "listing shards")
-		case err != nil: // an unreadable subfolder
-			return nil
-		case path != folder && strings.HasPrefix(d.Name(), ".") && d.IsDir():
-			return fs.SkipDir
-		case !d.IsDir() && isShard(d.Name()) && !strings.HasPrefix(d.Name(), "."):
-			paths = append(paths, path)
+		case e.stray: // an unreadable subfolder
+		case isShard(e.path):
+			shards = append(shards, e.path)
+		default:
+			tables = append(tables, e.path)
 		}
-		return nil
-	})
-	return paths, err
+	}
+	return shards, tables, err
 }
 
 // braces expands "{000..012}" and "{a,b}", several too, but not nested.

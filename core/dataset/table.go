@@ -31,6 +31,15 @@ type TableRow struct {
 	Error   string    `json:"error"` // why the line cannot be read
 }
 
+// parquet are entries of Parquet files.
+func parquet(paths []string) []entry {
+	entries := make([]entry, len(paths))
+	for i, path := range paths {
+		entries[i] = entry{path: path, parquet: true}
+	}
+	return entries
+}
+
 // errNoColumn ends a listing without a column of paths, whose columns are known then.
 var errNoColumn = errors.New("no column with paths")
 

@@ -18,9 +18,10 @@ from ._core.modules import IN_32_BIT, adapter_options, check_planned_adapters, h
 from ._core.records import to_json
 from .config import TrainingConfig
 from .data.durations import DurationSettings, add_durations
-from .data.hf_sources import is_stream
 from .data.prepared_rows import examples_of, row_seconds
-from .data.scan import DatasetProfile, ScanResult, ScanSettings, scan_audio
+from .data.profile import DatasetProfile, ScanResult
+from .data.scan import ScanSettings, scan_audio
+from .data.source import open_source
 from .errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError
 from .plan.plan_options import PlanOptions
 from .predict.hardware import HardwareProfile, check_margin
@@ -72,6 +73,7 @@ class ASRConfigManager:
         self._frozen = self._streamed = False
         self._examples: CollatedExamples | None = None  # rows collated by the user's collator
         self._unit: InputUnit | None = None  # of rows that hold a model's input
+        self._scan: tuple[object, ScanResult] | None = None  # the profiled dataset, and its clips
         self._batch_fn: BatchFunction | None = None  # of the last plan
         self._rule: Callable[[Any], Any] | None = None  # of the last plan, if it is a function
 
@@ -85,14 +87,15 @@ class ASRConfigManager:
         """
         check_keywords(options, ScanSettings.__annotations__, "profile_dataset")
         options.setdefault("model", self._model)
-        source = dataset.source if isinstance(dataset, ScanResult) else dataset
-        options["collator"] = self._examples = examples_of(source, options.get("collator"), options["model"])
-        self.durations, self._unit = array("d"), None
-        self._streamed = is_stream(source)
-        if isinstance(dataset, DatasetProfile):
+        source = open_source(dataset)
+        options["collator"] = self._examples = examples_of(source.data, options.get("collator"), options["model"])
+        self.durations, self._unit, self._scan = array("d"), None, None
+        self._streamed = source.is_stream
+        if source.kind == "profile":
             self.dataset = dataset
         else:
             scanned = scan_audio(dataset, sample_size=sample_size, **options)
+            self._scan = (source.data, scanned) if len(scanned) else None
             self.dataset, self._unit = scanned.profile, scanned.unit
             self.durations = array("d") if scanned.profile.sampled else scanned.durations
         return self.dataset
@@ -108,13 +111,16 @@ class ASRConfigManager:
         from .audio.loader_rate import LoaderNotMeasuredWarning, LoaderSettings, Measured, measure_loader
 
         check_keywords(options, LoaderSettings.__annotations__, "measure_loader")
-        remembered = Measured(dataset, self.dataset, self.durations, self.hardware.cpu, processor, dict(options))
+        source = open_source(dataset)
+        if source.scan is None and self._scan is not None and self._scan[0] is source.data:
+            source = replace(source, scan=self._scan[1])
+        remembered = Measured(source, self.dataset, self.durations, self.hardware.cpu, processor, dict(options))
         if self._unit is not None:
             options.setdefault("row_seconds", partial(row_seconds, unit=self._unit, examples=self._examples))
         try:
             self.loader = remembered.find() if remember else None
             if self.loader is None:
-                self.loader = measure_loader(dataset, processor=processor, **options)
+                self.loader = measure_loader(source, processor=processor, **options)
                 if self.loader is not None:
                     remembered.store(self.loader)
         except AsrConfigError as error:

@@ -67,7 +67,7 @@ def create_optimal_config(
     from ._core.checks import check_keywords
     from ._core.records import json_fields
     from ._core.render import say
-    from .data.scan import DatasetProfile, ScanResult
+    from .data.source import open_source
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanOptions, PlanSettings
     from .plan.plan_record import PlanRecord
@@ -87,24 +87,23 @@ def create_optimal_config(
     # The model first: a wrong name should not come to light after a long scan.
     source, label = (model_name, None) if model is None else (model, model_name)
     profile = manager.profile_model(source, name=label, freeze_feature_encoder=freeze_feature_encoder)
-    rows = dataset.source if isinstance(dataset, ScanResult) else dataset
+    opened = open_source(dataset)
     own_batches = collator is not None or batch_fn is not None
     batches: Any = collator
     if not own_batches and processor is not None:
         from .audio.processor_batches import processor_examples  # which needs numpy
 
-        batches = processor_examples(rows, processor, model, _splits)
+        batches = processor_examples(opened.data, processor, model, _splits)
     measured = manager.profile_dataset(
         dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
     )
     say(verbose, "Dataset", measured)
-    dataset = rows
-    manager._training_check.plan(dataset, model, processor, collator, manager.durations)
+    manager._training_check.plan(opened.data, model, processor, collator, manager.durations)
     say(verbose, "Model", profile)
     searched = options.policy == "fastest" and bool(manager.hardware.gpus)
-    if searched and options.loader_rate is None and not isinstance(dataset, DatasetProfile):
+    if searched and options.loader_rate is None and opened.kind != "profile":
         manager.measure_loader(
-            dataset, processor=processor, remember=True, seconds=_LOADER_S, sampling_rate=sampling_rate
+            opened.data, processor=processor, remember=True, seconds=_LOADER_S, sampling_rate=sampling_rate
         )
     config = manager.plan(options, trace=trace, batch_fn=batch_fn, progress=bars)
     say(verbose, "Planning", config)
@@ -112,6 +111,6 @@ def create_optimal_config(
 
 
 def _splits(path: Path) -> dict[str, Any]:
-    from .data.manifests import splits_of
+    from .data.splits import splits_of
 
     return splits_of(path, None, None, {}, [])

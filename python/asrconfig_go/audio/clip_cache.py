@@ -19,7 +19,11 @@ from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, listed
 from .._core.render import exact, plural
-from ..data.pieces import split_range
+from ..data.clip_ranges import split_range
+from ..data.columns import audio_column
+from ..data.hf_sources import schema_of
+from ..data.scan import scan_audio
+from ..data.source import open_source
 from ..errors import AsrConfigError, InvalidArgumentError, StorageError
 from .audio import load_audio, name_of
 from .decoding import Array, is_silent
@@ -132,23 +136,20 @@ def _finished(pool: ThreadPoolExecutor, load: Any, items: Iterable[Any], limit: 
     yield from wait(pending).done
 
 
-def _items(sources: Any) -> tuple[Iterable[Any], int | None]:
-    if hasattr(sources, "column_names") and hasattr(sources, "features"):
-        from ..data.hf_sources import audio_column, undecoded_columns
-
-        column = audio_column(sources)
-        clips = (row[column] for row in undecoded_columns(sources).select_columns([column]))
-        return clips, len(sources) if hasattr(sources, "__len__") else None
-    if isinstance(sources, str | os.PathLike):
-        from ..data.scan import scan_audio
-
-        sources = [clip.path for clip in scan_audio(sources, progress=False, allow_empty=True).clips]
-    if not hasattr(sources, "__iter__"):
+def _items(sources: object) -> tuple[Iterable[object], int | None]:
+    source = open_source(sources)
+    if source.kind in ("dataset", "stream"):
+        column = audio_column(schema_of(source.data))
+        return (row[column] for row in source.undecoded().select_columns([column])), source.length
+    if source.kind in ("path", "address"):
+        paths = scan_audio(source.data, progress=False, allow_empty=True).clips.column("path")
+        return paths, len(paths)
+    if source.kind not in ("paths", "list", "indexed", "iterable") or not hasattr(source.data, "__iter__"):
         raise InvalidArgumentError(
             f"cannot prepare a {type(sources).__name__}", "pass a folder, a manifest, a dataset, or a list of clips"
         )
-    audio = (item["audio"] if isinstance(item, dict) and "audio" in item else item for item in sources)
-    return audio, len(sources) if hasattr(sources, "__len__") else None
+    audio = (item["audio"] if isinstance(item, dict) and "audio" in item else item for item in source.data)
+    return audio, source.length
 
 
 def usable_cores() -> int:

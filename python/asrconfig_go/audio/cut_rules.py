@@ -13,7 +13,7 @@ import numpy as np
 
 from .._core.checks import CutRule
 from .._core.output import listed
-from ..data.pieces import part_of, split_range
+from ..data.clip_ranges import part_of, split_range
 from ..data.segments import (
     Segment,
     checked_segments,

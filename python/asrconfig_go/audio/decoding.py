@@ -15,7 +15,7 @@ import numpy as np
 
 from .._core.files import user_path
 from .._core.storage import from_storage, read_through
-from ..data.pieces import split_range
+from ..data.clip_ranges import split_range
 from ..errors import CorruptFileError, NotFoundError, UnsupportedError
 
 # Of the energy that the mean of unlike channels has. Of two channels of one loudness, 0.02 is 20 dB below either.

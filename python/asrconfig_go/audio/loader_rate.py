@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import random
 import sys
 import time
@@ -23,6 +22,7 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.files import cache_folder, read_object, user_path, write_whole
 from .._core.output import first_of, shortened
 from .._core.records import from_json, to_json
+from ..data.source import Source, open_source
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
 from .decoding import find_resampler
 from .loader_sources import Reading, loader_items
@@ -109,11 +109,12 @@ def measure_loader(
 ) -> LoaderRate | None:
     """Measure how many seconds of audio one DataLoader worker prepares in a second, on a random sample.
 
-    ``dataset`` is what ``scan_audio`` takes: files are decoded by soundfile, rows of a ``datasets.Dataset`` by its own
-    ``__getitem__``, transforms included (and by soundfile where datasets lacks torchcodec), a dataset of your own by
-    its ``__getitem__``. ``processor``, a feature extractor or what holds one, then makes the model's input, unless the
-    dataset has done so. Clips of another rate than ``sampling_rate`` hertz are resampled where soxr or scipy is
-    installed. ``row_seconds`` tells how long a row lasts that holds a model's input: nothing is then decoded.
+    ``dataset`` is what ``scan_audio`` takes, or its result, whose clips are not listed again: files are decoded by
+    soundfile, rows of a ``datasets.Dataset`` by its own ``__getitem__``, transforms included (and by soundfile where
+    datasets lacks torchcodec), a dataset of your own by its ``__getitem__``. ``processor``, a feature extractor or what
+    holds one, then makes the model's input, unless the dataset has done so. Clips of another rate than
+    ``sampling_rate`` hertz are resampled where soxr or scipy is installed. ``row_seconds`` tells how long a row lasts
+    that holds a model's input: nothing is then decoded.
 
     Lasts about ``seconds``, 0.05 to 60: a first pass, then the same clips once more; at least one clip is read whatever
     it takes, of files at most five minutes of each. One thread, as in a worker; random number generators are left as
@@ -132,7 +133,7 @@ def measure_loader(
         raise InvalidArgumentError(f"seconds = {budget:g} is not between 0.05 and 60", "1.0 is enough")
     if not 1000 <= checked("sampling_rate", sampling_rate, int) <= 1_000_000:
         raise InvalidArgumentError(f"sampling_rate = {sampling_rate} is not a rate in hertz", "16000 is usual")
-    source = loader_items(dataset, sampling_rate=sampling_rate, seed=seed, row_seconds=row_seconds)
+    source = loader_items(open_source(dataset), sampling_rate=sampling_rate, seed=seed, row_seconds=row_seconds)
     if source.in_memory and processor is None:
         return None
     prepare = _Preparing(processor, sampling_rate)
@@ -264,7 +265,7 @@ _READERS = ("numpy", "soundfile", "soxr", "scipy", "datasets", "torchcodec", "tr
 class Measured:
     """The comparable things that a rate depends on: files by their path, lengths and sizes, the machine, settings."""
 
-    dataset: Any
+    source: Source
     profile: Any
     durations: array[float]
     machine: Any
@@ -297,9 +298,9 @@ class Measured:
     def _file(self) -> Path | None:
         """Only for a path, whose clips this package reads: other datasets may run code of their own."""
         identity = _identity(self.processor)
-        if not isinstance(self.dataset, str | os.PathLike) or identity is None or not self.durations:
+        if self.source.kind != "path" or identity is None or not self.durations:
             return None
-        where = str(user_path(self.dataset, "dataset").absolute())
+        where = str(user_path(self.source.data, "dataset").absolute())
         parts = [where, to_json(self.profile), to_json(self.machine), identity, self.options, _versions()]
         text = json.dumps(parts, sort_keys=True, default=str).encode()
         digest = hashlib.sha256(text + self.durations.tobytes()).hexdigest()[:32]

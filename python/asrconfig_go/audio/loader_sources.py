@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import random
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
+from ..data.clip_ranges import is_array, kind, named_range
 from ..data.clips import Clip
-from ..data.columns import audio_column as arrow_audio_column
-from ..data.hf_sources import audio_column, undecoded
-from ..data.parquet_sources import frame_table, parquet_files, read_arrow_file, read_saved, row_group
-from ..data.pieces import is_array, kind, named_range
+from ..data.columns import audio_column
+from ..data.hf_sources import schema_of
+from ..data.parquet_sources import frame_table, read_arrow_file, read_saved, row_group
 from ..data.scan import scan_audio
+from ..data.source import Source, open_source
 from ..errors import EmptyDatasetError, UnsupportedError
 from .audio import decode_source, name_of
+from .decoding import Array
 from .stored_audio import cannot_decode
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _MAX_CLIPS = 512  # a second is enough for fewer
 _LONGEST_S = 300.0  # read of one file
-_MODELS_OWN = ("input_values", "input_features")
+_MODELS_OWN = {"input_values", "input_features"}
 _GETITEM = "the dataset's own __getitem__"
 
 
@@ -35,7 +39,7 @@ _GETITEM = "the dataset's own __getitem__"
 class Reading:
     """A clip that was read. ``audio`` is None where the dataset has made the model's input of it."""
 
-    audio: Any
+    audio: Array | None
     sampling_rate: int
     """Of ``audio``; ``stored_rate`` is the file's, which a dataset may have resampled."""
     seconds: float
@@ -55,69 +59,64 @@ class LoaderItems:
 
 
 def loader_items(
-    dataset: Any, *, sampling_rate: int, seed: int, row_seconds: Callable[[Any], float] | None = None
+    source: Source, *, sampling_rate: int, seed: int, row_seconds: Callable[[object], float] | None = None
 ) -> LoaderItems:
-    """A random sample of ``dataset`` (see ``measure_loader``); shards are read from their beginning, as they are."""
+    """A random sample of a dataset (see ``measure_loader``); shards are read from their beginning, as they are."""
     drawn = random.Random(seed)
-    if isinstance(dataset, dict) and dataset and all(hasattr(split, "column_names") for split in dataset.values()):
-        dataset = dataset.get("train", next(iter(dataset.values())))
-    if row_seconds is not None and hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
-        return _prepared(dataset, drawn, row_seconds)
-    if isinstance(dataset, str | os.PathLike):
-        path = user_path(dataset, "dataset")
-        if path.is_file() and ".tar" in path.name.lower():
-            return _shard(path)
-        dataset = _opened(path, dataset)
-    if hasattr(dataset, "column_names") and hasattr(dataset, "features"):
-        return _hf_rows(dataset, drawn)
-    if hasattr(dataset, "columns") and hasattr(dataset, "iloc"):
-        dataset = frame_table(dataset)
-    if hasattr(dataset, "column_names") and hasattr(dataset, "schema"):
-        return _table_rows(dataset, drawn)
-    if isinstance(dataset, str | os.PathLike):
-        return _files(dataset, seed)
-    if isinstance(dataset, list | tuple) and all(isinstance(item, str | os.PathLike) for item in dataset):
-        return _files(dataset, seed)
-    if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__") and not isinstance(dataset, bytes | dict):
-        return _own(dataset, sampling_rate, drawn)
+    source = replace(source.train, scan=source.scan)
+    if row_seconds is not None and source.has_rows:
+        return _prepared(source.data, drawn, row_seconds)
+    if source.kind == "path":
+        source = _opened(source)
+    match source.kind:
+        case "dataset":
+            return _hf_rows(source, drawn)
+        case "stream":
+            raise UnsupportedError(
+                "the loading of a streamed dataset is not measured: its files may have to be downloaded",
+                "load it without streaming, or assume a rate: loader_rate=",
+            )
+        case "table" | "frame":
+            return _table_rows(source.data if source.kind == "table" else frame_table(source.data), drawn)
+        case "path" | "paths":
+            return _files(source, drawn, seed)
+        case "list" | "indexed":
+            return _own(source, sampling_rate, drawn)
     raise UnsupportedError(
-        f"the loading of {kind(dataset)} cannot be measured without reading it from its beginning",
+        f"the loading of {kind(source.data)} cannot be measured without reading it from its beginning",
         "pass files, or a dataset with a length; or assume a rate: loader_rate=",
     )
 
 
-def _opened(path: Path, dataset: Any) -> Any:
+def _opened(source: Source) -> Source:
+    """The dataset behind a path: what was saved, an Arrow file, or the first rows of a Parquet file."""
+    path = user_path(source.data, "dataset")
     if path.is_dir():
         saved = read_saved(path)
-        files = [] if saved is not None else parquet_files(path)
-        return saved if saved is not None else _parquet(files[0]) if files else dataset
+        return source if saved is None else replace(open_source(saved).train, scan=source.scan)
     if path.is_file() and path.suffix.lower() == ".parquet":
-        return _parquet(path)
+        return open_source(_parquet(path))
     if path.is_file() and path.suffix.lower() == ".arrow":
         from datasets import Dataset
 
         read_arrow_file(path)  # its errors
-        return Dataset.from_file(str(path))
-    return dataset
+        return open_source(Dataset.from_file(str(path)))
+    return source
 
 
-# Hugging Face datasets.
-
-
-def _hf_rows(dataset: Any, drawn: random.Random) -> LoaderItems:
-    if not hasattr(dataset, "__len__"):
-        raise UnsupportedError(
-            "the loading of a streamed dataset is not measured: its files may have to be downloaded",
-            "load it without streaming, or assume a rate: loader_rate=",
-        )
+def _hf_rows(source: Source, drawn: random.Random) -> LoaderItems:
+    dataset: Dataset = source.data
     if not len(dataset):
         raise EmptyDatasetError("the dataset has no rows", "check the split and the filters applied to it")
-    column, rows = audio_column(dataset), _sample(len(dataset), drawn)
+    column, rows = audio_column(schema_of(dataset)), _sample(len(dataset), drawn)
     # Lengths, codecs and sizes come from the headers: the output of a transform may not have them.
-    clips = scan_audio(dataset.select(rows), cache=False, progress=False, allow_empty=True).clips
+    if source.scan is not None and len(source.scan) == len(dataset):
+        clips = [source.scan.clips[row] for row in rows]
+    else:
+        clips = list(scan_audio(dataset.select(rows), cache=False, progress=False, allow_empty=True).clips)
     reader, notes = _GETITEM, list[str]()
-    if getattr(dataset.features[column], "decode", False) and (problem := cannot_decode()):
-        dataset = undecoded(dataset, column)
+    if column in source.decoded_columns() and (problem := cannot_decode()):
+        dataset = source.undecoded()
         reader, notes = "soundfile", [f"datasets cannot decode audio here: {problem}"]
     sample = list(zip(rows, clips, strict=True))
     return LoaderItems(lambda: (partial(_hf_row, dataset, column, *pair) for pair in sample), reader, tuple(notes))
@@ -128,24 +127,26 @@ def _hf_row(dataset: Any, column: str, row: int, clip: Clip) -> Reading:
     if clip.duration_s is None:
         raise ValueError(clip.error)
     audio, rate = None, clip.sample_rate
-    if column in item and not set(_MODELS_OWN) & set(item):
+    if column in item and not _MODELS_OWN & set(item):
         audio, rate, _ = decode_source(item[column], clip.path, clip.sample_rate)
     return Reading(audio, rate, clip.duration_s, clip.size_bytes, clip.codec, clip.sample_rate)
 
 
-# Files.
-
-
-def _files(dataset: Any, seed: int) -> LoaderItems:
+def _files(source: Source, drawn: random.Random, seed: int) -> LoaderItems:
     _need_soundfile()
-    scan = scan_audio(dataset, sample_size=_MAX_CLIPS, seed=seed, progress=False, allow_empty=True)
-    clips = list(scan.clips)
-    if not clips:
+    path = Path(source.data) if source.kind == "path" else None
+    if path is not None and ".tar" in path.name.lower() and user_path(path, "dataset").is_file():
+        return _shard(user_path(path, "dataset"))
+    scan = source.scan or scan_audio(source.data, sample_size=_MAX_CLIPS, seed=seed, progress=False, allow_empty=True)
+    if not len(scan):
         raise EmptyDatasetError("there is no audio file to measure", "check the folder or the list")
+    listed = open_source(scan)
+    if listed.kind == "paths" and str(listed.data[0]).endswith(".parquet"):  # as those of a folder
+        return _table_rows(_parquet(Path(listed.data[0])), drawn)
+    clips = [scan.clips[row] for row in _sample(len(scan), drawn)]
     shard = next((parent for parent in Path(clips[0].path).parents if parent.is_file()), None)
     if shard is not None:
         return _shard(shard)
-    random.Random(seed).shuffle(clips)
     return LoaderItems(lambda: (partial(_file, clip) for clip in clips), "soundfile")
 
 
@@ -194,16 +195,13 @@ def _member(shard: tarfile.TarFile, member: tarfile.TarInfo) -> Reading:
     return _decoded(data, len(data), _suffix(member.name))
 
 
-# Tables.
-
-
 def _parquet(path: Path) -> Any:
     """The first row group of a file: some hundred clips."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path, memory_map=True) as file:
-        column = arrow_audio_column(file.schema_arrow)
+        column = audio_column(file.schema_arrow)
         if not file.num_row_groups:
             raise EmptyDatasetError(f"there are no rows in {path}", "check how it was written")
         return pa.Table.from_batches(row_group(file, 0, column, _MAX_CLIPS))
@@ -213,7 +211,7 @@ def _table_rows(table: Any, drawn: random.Random) -> LoaderItems:
     _need_soundfile()
     if not table.num_rows:
         raise EmptyDatasetError("the table has no rows", "check how it was made")
-    column = table.column(arrow_audio_column(table.schema))
+    column = table.column(audio_column(table.schema))
     rows = _sample(table.num_rows, drawn)
     return LoaderItems(lambda: (partial(_table_row, column, row) for row in rows), "pyarrow and soundfile")
 
@@ -226,10 +224,7 @@ def _table_row(column: Any, row: int) -> Reading:
     return _decoded(value, size, _suffix(name))
 
 
-# Rows that hold a model's input.
-
-
-def _prepared(dataset: Any, drawn: random.Random, row_seconds: Callable[[Any], float]) -> LoaderItems:
+def _prepared(dataset: Any, drawn: random.Random, row_seconds: Callable[[object], float]) -> LoaderItems:
     def read(row: int) -> Reading:
         return Reading(None, SAMPLING_RATE, row_seconds(dataset[row]), 0, "prepared", SAMPLING_RATE)
 
@@ -237,14 +232,12 @@ def _prepared(dataset: Any, drawn: random.Random, row_seconds: Callable[[Any], f
     return LoaderItems(lambda: (partial(read, row) for row in rows), _GETITEM)
 
 
-# The user's own dataset, and arrays.
-
-
-def _own(dataset: Any, sampling_rate: int, drawn: random.Random) -> LoaderItems:
+def _own(source: Source, sampling_rate: int, drawn: random.Random) -> LoaderItems:
+    dataset = source.data
     if not len(dataset):
         raise EmptyDatasetError("the dataset is empty", "pass at least one clip")
     rows = _sample(len(dataset), drawn)
-    first = dataset[rows[0]] if isinstance(dataset, list | tuple) else None
+    first = dataset[rows[0]] if source.kind == "list" else None
     in_memory = is_array(first) or (isinstance(first, dict) and bool({"array", "input_values"} & set(first)))
     reader = "nothing: arrays in memory" if in_memory else _GETITEM
     return LoaderItems(lambda: (partial(_own_row, dataset, n, sampling_rate) for n in rows), reader, (), in_memory)

@@ -12,11 +12,12 @@ from typing import Any
 from .._core.files import cache_folder, write_whole
 from .._core.output import ProgressBar, first_of, listed
 from .._core.render import plural
-from ..data.columns import audio_columns, text_columns, usual_columns
-from ..data.hf_sources import audio_column, undecoded_columns
+from ..data.clip_ranges import named_range, part_of
+from ..data.columns import audio_column, audio_columns, text_columns, usual_columns
+from ..data.hf_sources import schema_of
 from ..data.label_rules import Limits
-from ..data.pieces import named_range, part_of
 from ..data.segments import SEGMENT_COLUMNS
+from ..data.source import open_source
 from ..errors import InvalidArgumentError
 from .ctc_aligner import CTCAligner
 from .cut_rules import CutClip, CutSettings, Piece, cut_clip
@@ -113,7 +114,7 @@ def table_problem(dataset: Any) -> str:
 
     if any(name in dataset.column_names for name in _PREPARED):
         return "their labels or inputs are made already: select before that"
-    kind = dataset.data.table.schema.field(audio_column(dataset)).type
+    kind = dataset.data.table.schema.field(audio_column(schema_of(dataset))).type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return ""
     if pa.types.is_struct(kind) and "path" in [field.name for field in kind] and "array" not in str(kind):
@@ -157,7 +158,7 @@ def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]
     from datasets import Dataset
     from datasets.table import InMemoryTable
 
-    schema, audio = dataset.data.table.schema, audio_column(dataset)
+    schema, audio = dataset.data.table.schema, audio_column(schema_of(dataset))
     text = next(iter(usual_columns(schema.names, text_columns())), None)
     shares = [(piece.end - piece.start) / seconds[row] for row, piece in rows]
     columns = []
@@ -180,7 +181,7 @@ def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]
 
 def _audio(dataset: Any, column: str, rows: list[tuple[int, Piece]], struct: bool) -> list[Any]:
     names: dict[int, str] = {}
-    undecoded = undecoded_columns(dataset.with_format(None).select_columns([column]))
+    undecoded = open_source(dataset).stored([column])
     for row, _ in rows:
         if row not in names:
             names[row] = _file_of(undecoded[row][column])
@@ -210,10 +211,10 @@ def cut_rows(
     dataset: Any, seconds: Sequence[float], rows: Sequence[int], settings: CutSettings, advance: Callable[[int], None]
 ) -> Outcomes:
     """Cut each of ``rows`` into pieces, or return the reason why it is not cut. Other rows are not read."""
-    source = _Source(dataset)
+    clips = _Clips(dataset)
     outcomes: Outcomes = {}
     for done, row in enumerate(rows, start=1):
-        outcomes[row] = source.problem or cut_clip(*source.clip(row, seconds[row]), settings)
+        outcomes[row] = clips.problem or cut_clip(*clips.clip(row, seconds[row]), settings)
         advance(done)
     return outcomes
 
@@ -221,7 +222,8 @@ def cut_rows(
 def with_pieces(dataset: Any, seconds: Sequence[float], rows: Sequence[int], outcomes: Outcomes) -> Any:
     """The rows ``kept`` of ``dataset`` in order, each that is cut as its pieces."""
     cuts = {row: outcome.pieces for row, outcome in outcomes.items() if isinstance(outcome, CutClip)}
-    if hasattr(dataset, "features"):
+    source = open_source(dataset)
+    if source.kind == "dataset":
         return table_with_pieces(dataset, seconds, rows, cuts)
     new_rows: list[Any] = []
     for row in rows:
@@ -229,22 +231,24 @@ def with_pieces(dataset: Any, seconds: Sequence[float], rows: Sequence[int], out
     return type(dataset)(new_rows)
 
 
-class _Source:
+class _Clips:
+    """The long clips of a dataset; ``problem`` is the reason why they cannot be cut, or ""."""
+
     def __init__(self, dataset: Any) -> None:
-        self._rows = dataset
-        self.problem = ""
-        if hasattr(dataset, "features"):
+        source = open_source(dataset)
+        self._rows, self.problem, self._audio = dataset, "", ""
+        if source.kind == "dataset":
             self.problem = table_problem(dataset)
-            self._rows = undecoded_columns(dataset.with_format(None))
-            self._audio = audio_column(self._rows)
-        elif not isinstance(dataset, list | tuple):
+            self._rows = source.undecoded().with_format(None)
+            self._audio = audio_column(schema_of(dataset))
+        elif source.kind not in ("list", "paths"):
             self.problem = f"the rows of a {type(dataset).__name__} are its own: pass a datasets.Dataset or a list"
 
     def clip(self, row: int, duration: float) -> tuple[Any, float, str, Any]:
         item = self._rows[row]
         if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
             return item, duration, "", None
-        audio = item[getattr(self, "_audio", None) or _first(item, ("audio", *audio_columns())) or _no_audio(item)]
+        audio = item[self._audio or _first(item, ("audio", *audio_columns())) or _no_audio(item)]
         text, segments = _first(item, text_columns()), _first(item, SEGMENT_COLUMNS)
         return audio, duration, str((item[text] if text else None) or ""), item[segments] if segments else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from .._core.modules import bare
 from .._core.transformers_features import ends_with_frames, speech_kind
 from ..data.columns import audio_columns, find_column, text_columns, usual_columns
 from ..data.label_rules import IGNORED
+from ..data.source import Source, open_source
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..trace.model import is_module
 from .audio import load_audio
@@ -66,15 +66,14 @@ def processor_examples(
     """
     if getattr(processor, "tokenizer", None) is None or not is_module(model):
         return None
-    from ..data.hf_sources import undecoded_columns
     from ..trace.collated_batches import CollatedExamples
 
     try:
-        if read is not None and isinstance(dataset, str | os.PathLike):
-            path = Path(dataset).expanduser()
-            dataset = read(path) if path.exists() else dataset
-        rows = undecoded_columns(dataset.get("train", dataset) if isinstance(dataset, Mapping) else dataset)
-        if not _has_rows(rows):
+        source = open_source(dataset)
+        if read is not None and source.kind == "path" and Path(source.data).expanduser().exists():
+            source = open_source(read(Path(source.data).expanduser()))
+        rows = source.train.undecoded()
+        if not _has_rows(source.train):
             return None
         columns = list(rows[0])
         text = next(iter(usual_columns(columns, text_columns())), None)
@@ -92,11 +91,9 @@ def processor_examples(
     return CollatedExamples(rows, collate, model)
 
 
-def _has_rows(dataset: Any) -> bool:
+def _has_rows(source: Source) -> bool:
     """Whether these are rows with audio, and not a path, a stream or rows that hold a model's input."""
-    if isinstance(dataset, str | Mapping) or not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        return False
-    first = dataset[0] if len(dataset) else None
+    first = source.undecoded()[0] if source.has_rows and source.length else None
     return isinstance(first, Mapping) and bool(usual_columns(first, audio_columns()))
 
 

@@ -8,7 +8,7 @@ import wave
 from functools import cache
 from typing import Any
 
-from ..data.hf_sources import undecoded_columns
+from ..data.source import open_source
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -33,14 +33,16 @@ def cannot_decode() -> str:
     return ""
 
 
-def readable(dataset: Any, collator: Any) -> Any:
+def readable(dataset: Any, collator: object) -> Any:
     """``dataset`` undecoded where ``datasets`` cannot decode it and ``collator``, one of this package, can."""
     from .collators import CTCCollator, Seq2SeqCollator
 
-    if not isinstance(collator, CTCCollator | Seq2SeqCollator) or not _decoded(dataset) or not cannot_decode():
+    source = open_source(dataset)
+    decoded = any(part.decoded_columns() for part in source.parts.values())
+    if not isinstance(collator, CTCCollator | Seq2SeqCollator) or not decoded or not cannot_decode():
         return dataset
     logger.warning("datasets cannot decode audio here (%s): soundfile does", cannot_decode())
-    return undecoded_columns(dataset)
+    return source.undecoded()
 
 
 def make_readable(trainer: Any) -> None:
@@ -49,9 +51,3 @@ def make_readable(trainer: Any) -> None:
     for name in ("train_dataset", "eval_dataset"):
         if getattr(trainer, name, None) is not None:
             setattr(trainer, name, readable(getattr(trainer, name), collator))
-
-
-def _decoded(dataset: Any) -> bool:
-    parts = dataset.values() if isinstance(dataset, dict) else [dataset]
-    features = [f for part in parts for f in (getattr(part, "features", None) or {}).values()]
-    return any(type(feature).__name__ == "Audio" and feature.decode for feature in features)

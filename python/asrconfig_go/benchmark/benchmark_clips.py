@@ -16,6 +16,7 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.out_of_memory import first_line
 from ..config import TrainingConfig
 from ..data.scan import scan_audio
+from ..data.source import open_source
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
 from .measurements import LoaderResult, Spread
 
@@ -51,20 +52,21 @@ class ClipSample:
 
 def checked_dataset(dataset: Any) -> None:
     """Raise ``InvalidArgumentError`` for what cannot be drawn from, ``EmptyDatasetError`` without clips."""
-    if isinstance(dataset, str | bytes | dict) or not hasattr(dataset, "__getitem__"):
+    source = open_source(dataset)
+    if source.is_stream and source.kind != "address":
+        raise InvalidArgumentError("the dataset has no length", "load it without streaming, or take a part of it")
+    if not source.has_rows:
         raise InvalidArgumentError(
             f"cannot draw clips from a {type(dataset).__name__}",
             "pass the Trainer's training set: a datasets.Dataset, a torch Dataset with a length, or a list of rows",
         )
-    if not hasattr(dataset, "__len__"):
-        raise InvalidArgumentError("the dataset has no length", "load it without streaming, or take a part of it")
-    if len(dataset) == 0:
+    if not source.length:
         raise EmptyDatasetError("the dataset has no clips", "check what was filtered out of it")
 
 
 def rows_of_arrays(dataset: Any) -> list[Any] | None:
     """The arrays of some rows that are a model's ``input_values`` already; None of rows with audio."""
-    if hasattr(dataset, "column_names"):
+    if open_source(dataset).kind == "dataset":
         return None  # of the library datasets, whose columns are looked at as they are
     rows = [dataset[i] for i in range(min(len(dataset), _LOOKED_AT))]
     if not all(isinstance(row, Mapping) and "input_values" in row for row in rows):
@@ -105,18 +107,14 @@ def draw(
 
 def picked(dataset: Any, chosen: list[int]) -> Any:
     """Those rows, as the kind of dataset that the Trainer knows."""
-    if hasattr(dataset, "select") and hasattr(dataset, "column_names"):
-        return dataset.select(chosen)
-    from torch.utils.data import Subset
-
-    return Subset(dataset, chosen)
+    return open_source(dataset).select(chosen)
 
 
 def with_lengths(sample: ClipSample, plan: TrainingConfig | None) -> Any:
     """The rows with the column that the Trainer groups by, for plans that want it."""
-    rows = sample.dataset
+    rows, source = sample.dataset, open_source(sample.dataset)
     grouped = plan is not None and (plan.length_handling == "grouped" or plan.group_by_length)
-    if not grouped or sample.seconds is None or not hasattr(rows, "column_names") or "length" in rows.column_names:
+    if not grouped or sample.seconds is None or source.kind != "dataset" or "length" in source.columns:
         return rows
     return rows.add_column("length", [round(SAMPLING_RATE * s) for s in sample.seconds])
 

@@ -11,12 +11,21 @@ import functools
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
 from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PREPARED_RATE = SAMPLING_RATE  # of input_values
+_WHAT = {"audio": "audio", "text": "transcripts"}
+_FIELDS = {"bytes": "bytes", "path": "paths"}  # of the struct, and of the request
+_STRUCT = {"bytes", "array"}  # fields of structs that hold audio
+_STORED = ("string", "large_string", "string_view", "binary", "large_binary", "binary_view")
 
 
 @functools.cache
@@ -53,9 +62,6 @@ def find_column(columns: Sequence[str], kind: str, wanted: str | None, first: It
         return name
     near = [name for similar in usual for name in _near(similar, columns)]
     raise _unknown(columns, kind, f"no column of a usual name with the {_WHAT[kind]}", near)
-
-
-_WHAT = {"audio": "audio", "text": "transcripts"}
 
 
 def _near(wanted: str, columns: Sequence[str]) -> list[str]:
@@ -96,17 +102,6 @@ def text(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value) if isinstance(value, bool | int | float) or not hasattr(value, "__len__") else value
-
-
-def dataset_texts(dataset: Any, name: str) -> list[Any]:
-    """The texts of a column of a ``datasets.Dataset``, in the rows' order; class labels by their names."""
-    values = texts_of(dataset.select_columns([name]).with_format("arrow")[:].column(name))
-    names = getattr(dataset.features[name], "names", None)
-    return values if names is None else [None if value is None else names[int(value)] for value in values]
-
-
-_FIELDS = {"bytes": "bytes", "path": "paths"}  # of the struct, and of the request
-PREPARED_RATE = SAMPLING_RATE  # of input_values
 
 
 def arrow_request(columns: Iterable[tuple[Any, Any]], *, first: int = 0) -> tuple[dict[str, Any], list[Any]]:
@@ -219,19 +214,58 @@ def _buffers(array: Any) -> dict[str, Any]:
     return column
 
 
-def audio_column(schema: Any) -> str:
-    """The audio column of an Arrow schema: marked as ``Audio`` by datasets, or known by its type and name."""
-    import pyarrow as pa
+def is_audio(schema: pa.Schema) -> bool:
+    """Whether a table has a column with audio."""
+    try:
+        return bool(audio_column(schema))
+    except InvalidArgumentError:
+        return False
 
+
+def audio_column(schema: pa.Schema) -> str:
+    """The column to measure: marked as ``Audio`` by datasets, or ``input_values``, or known by its type and name."""
     described = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     for name, feature in (described.get("info", {}).get("features") or {}).items():
         if isinstance(feature, dict) and feature.get("_type") == "Audio" and name in schema.names:
             return str(name)
-    structs = [f.name for f in schema if pa.types.is_struct(f.type) and {"bytes", "array"} & {g.name for g in f.type}]
-    named = usual_columns(schema.names, (*audio_columns(), "bytes", "flac", "mp3", "input_values"))
-    if not structs and not named:
-        raise InvalidArgumentError(
-            f"the table has no audio column (columns: {listed(schema.names)})",
-            "store a struct of bytes and path, or name the column with the paths one of: " + ", ".join(audio_columns()),
-        )
-    return str((structs or named)[0])
+    # Without datasets' description every usual name is taken, and the type is checked when it is read.
+    stored = [e.name for e in schema if not described or e.name == "input_values" or _holds_audio(e.type)]
+    structs = [entry.name for entry in schema if _STRUCT & _fields(entry.type)]
+    named = usual_columns(stored, ("input_values", *audio_columns(), "bytes", "flac", "mp3"))
+    for name in (*named[: named[:1] == ["input_values"]], *structs, *named):
+        return str(name)
+    raise InvalidArgumentError(
+        f"the dataset has no Audio column (columns: {listed(schema.names or ['unknown'])})",
+        "store paths or a struct of bytes and path in one of " + ", ".join(audio_columns()) + ", or mark it: "
+        'dataset.cast_column("audio", datasets.Audio(decode=False)); of rows that only your collator '
+        "understands: create_optimal_config(dataset, model, collator=collator)",
+    )
+
+
+def _holds_audio(kind: pa.DataType) -> bool:
+    """Whether a column of this type may hold paths or encoded bytes."""
+    name = str(kind.value_type if hasattr(kind, "index_type") else kind)
+    return bool((_STRUCT | {"path"}) & _fields(kind)) or name in _STORED
+
+
+def _fields(kind: pa.DataType) -> set[str]:
+    """The fields of a struct."""
+    import pyarrow.types as kinds
+
+    return {entry.name for entry in kind} if kinds.is_struct(kind) else set()
+
+
+def axes_of_type(kind: pa.DataType) -> int:
+    """The axes of a column's values: of lists of lists, or of an array."""
+    if hasattr(kind, "shape"):  # datasets' Array2D and the like
+        return len(kind.shape)
+    return 1 + axes_of_type(kind.value_type) if "list" in str(kind).split("<")[0] else 0
+
+
+def text_column(names: Iterable[str], wanted: str | None) -> str:
+    """The column of the transcripts: ``wanted``, or the first with a usual name, with ``labels`` last."""
+    there = list(names)
+    for name in [wanted] * (wanted in there) if wanted else usual_columns(there, (*text_columns(), "labels")):
+        return str(name)
+    missing = f"no column {wanted!r}" if wanted else "no column with texts"
+    raise InvalidArgumentError(f"the dataset has {missing} (columns: {', '.join(there)})", "name it: text=…")

@@ -10,6 +10,7 @@ from .._core.checks import DurationUnit, checked
 from .._core.defaults import SAMPLING_RATE
 from ..errors import InvalidArgumentError
 from .scan import scan_audio
+from .source import Source, open_source
 
 
 class BadAudioWarning(UserWarning):
@@ -49,18 +50,17 @@ def add_durations(
     ['audio', 'text', 'length', 'seconds']
     """
     checked("unit", unit, DurationUnit)
-    options = {"sampling_rate": sampling_rate, "workers": workers, "progress": progress}
-    if isinstance(dataset, dict):
-        return type(dataset)({name: _with_lengths(part, column, unit, options) for name, part in dataset.items()})
-    return _with_lengths(dataset, column, unit, options)
+    options: DurationSettings = {"sampling_rate": sampling_rate, "workers": workers, "progress": progress}
+    parts = {name: _with_lengths(part, column, unit, options) for name, part in open_source(dataset).parts.items()}
+    return parts[""] if "" in parts else type(dataset)(parts)
 
 
-def _with_lengths(dataset: Any, column: str, unit: str, options: dict[str, Any]) -> Any:
-    _check(dataset, column)
+def _with_lengths(source: Source, column: str, unit: str, options: DurationSettings) -> Any:
+    _check(source, column)
     from .hf_datasets import with_column
 
     rate = options["sampling_rate"] if unit == "samples" else 1
-    result = scan_audio(dataset, allow_empty=True, **options)
+    result = scan_audio(source.data, allow_empty=True, **options)
     seconds = [0.0 if math.isnan(s) else s * rate for s in result.durations]
     lengths: list[Any] = [round(s) for s in seconds] if unit == "samples" else seconds
     profile = result.profile
@@ -70,23 +70,23 @@ def _with_lengths(dataset: Any, column: str, unit: str, options: dict[str, Any])
             f"{profile.bad_count} of {len(result)} clips cannot be read and got the {column} 0; "
             f"the first: {first.path}: {first.error}",
             BadAudioWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
-    return with_column(dataset, column, lengths)
+    return with_column(source.data, column, lengths)
 
 
-def _check(dataset: Any, column: str) -> None:
-    if not hasattr(dataset, "column_names") or not hasattr(dataset, "features"):
-        raise InvalidArgumentError(
-            f"cannot add a column to a {type(dataset).__name__}",
-            "pass a datasets.Dataset; of other sources, scan_audio(source).durations are the seconds",
-        )
-    if not hasattr(dataset, "__len__"):
+def _check(source: Source, column: str) -> None:
+    if source.kind == "stream":
         raise InvalidArgumentError(
             "a streamed dataset has no place for a column that needs all of it",
             "load it without streaming=True; a stream cannot be put in the order of lengths anyway",
         )
-    if column in dataset.column_names:
+    if source.kind != "dataset":
+        raise InvalidArgumentError(
+            f"cannot add a column to a {type(source.data).__name__}",
+            "pass a datasets.Dataset; of other sources, scan_audio(source).durations are the seconds",
+        )
+    if column in source.columns:
         raise InvalidArgumentError(
             f"the dataset has a column {column!r} already", f"remove_columns({column!r}), or choose another column=…"
         )

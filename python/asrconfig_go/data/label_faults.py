@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.render import plural
 from .hf_sources import stored_column
 from .label_rules import IGNORED, LabelRules, Limits
+from .source import open_source
 
 FaultName = Literal["missing", "outside", "negative", "blank", "padded", "empty", "too_long"]
 _SHOWN = 60  # characters of a row's text in a finding
@@ -219,14 +220,12 @@ _ENOUGH = 10_000  # faulty rows, after which the others are not checked
 
 def label_column(dataset: Any, names: Sequence[str]) -> str | None:
     """The first of ``names`` that ``dataset`` stores; None where labels are made when a row is read, and of streams."""
-    if isinstance(dataset, list | tuple):
-        first = dataset[0] if dataset else None
-        return next((name for name in names if name in first), None) if isinstance(first, Mapping) else None
-    if not (hasattr(dataset, "with_format") and hasattr(dataset, "data") and hasattr(dataset, "__len__")):
+    source = open_source(dataset)
+    if source.kind not in ("dataset", "list"):
         return None
-    if (getattr(dataset, "format", None) or {}).get("type") == "custom":  # set_transform, which may change labels
+    if source.kind == "dataset" and dataset.format["type"] == "custom":  # set_transform, which may change labels
         return None
-    return next((name for name in names if name in (dataset.column_names or ())), None)
+    return next((name for name in names if name in source.columns), None)
 
 
 def tally_labels(
@@ -257,7 +256,7 @@ def _columns(dataset: Any, name: str) -> Iterator[tuple[Any, Any]]:
     import numpy as np
     import pyarrow as pa
 
-    if isinstance(dataset, list | tuple):
+    if open_source(dataset).kind == "list":
         with contextlib.suppress(pa.ArrowException, AttributeError):  # rows of several types
             labels = (row.get(name) for row in dataset)
             plain = [value.tolist() if hasattr(value, "tolist") else value for value in labels]

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import first_of
 from ..errors import InvalidArgumentError
+from .clip_ranges import kind
 from .label_faults import LabelTally, Mismatch, model_findings, shown, spoken
 from .label_rules import LabelRules, Limits, limits_of, rules_of
-from .pieces import kind
-from .scan import ScanResult, scan_audio, scan_with_texts
-from .sources import read_source
+from .profile import ScanResult
+from .scan import scan_audio, scan_with_texts
+from .source import open_source
 
 _SHOWN = 20  # pairs that a report lists
 _BATCH = 1_000  # texts tokenized at once
@@ -112,10 +112,10 @@ def check_labels(
     """
     limits = limits_of(model)
     rules = rules_of(model, tokenizer)
-    if isinstance(source, ScanResult) or texts is not None:
+    if texts is not None or open_source(source).scan is not None:
         result, transcripts = _with_texts(source, texts, workers, progress)
     else:
-        result, transcripts = _scanned(source, text, workers, progress)
+        result, transcripts = scan_with_texts(source, text, workers=workers, progress=progress)
     return _report(result, transcripts, limits, rules, tokenizer)
 
 
@@ -136,20 +136,6 @@ def _with_texts(source: Any, texts: Iterable[Any] | None, workers: int, progress
         raise InvalidArgumentError(
             f"{len(transcripts)} texts for {len(result)} clips", "pass one text for each clip, bad ones included"
         )
-    return result, transcripts
-
-
-def _scanned(source: Any, text: str | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
-    listed = read_source(source, sampling_rate=SAMPLING_RATE, sample_size=None, seed=0)
-    if listed.texts is not None:
-        transcripts = listed.texts(text)
-        return scan_audio(source, workers=workers, progress=progress, allow_empty=True), transcripts
-    if listed.request is None or not {"manifest", "shards", "folder"} & set(listed.request):
-        raise InvalidArgumentError("the dataset has no transcripts", "pass texts=… in the order of the clips")
-    result, transcripts = scan_with_texts(listed, text, workers=workers, progress=progress)
-    if all(one is None for one in transcripts):
-        column = f"no {text!r}" if text else "no text"
-        raise InvalidArgumentError(f"there is {column} in {result.profile.source}", "name its column: text=…")
     return result, transcripts
 
 

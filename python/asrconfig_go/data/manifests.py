@@ -1,30 +1,34 @@
-"""Manifests and folders of clips and transcripts, and the splits of a source of speech."""
+"""Manifests, and folders of clips with their transcripts, as ``datasets.Dataset``."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.files import user_path, utf8
-from .._core.hub import from_hub
+from .._core.files import utf8
 from .._core.output import listed, shortened
 from .._core.render import plural
-from .._core.storage import from_storage
-from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
+from ..errors import CorruptFileError, EmptyDatasetError
+from .clip_ranges import named_range
 from .columns import find_column
-from .parquet_sources import frame_table, parquet_files, read_saved
-from .pieces import named_range
 from .scan import scan_audio
 from .scan_jobs import scan_job, wait
 from .segments import SEGMENT_COLUMNS, SEGMENTS, as_json, joined, read_subtitles, segment_column, subtitles_beside
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+TRAIN = ("train", "training")
+EVALUATION = ("validation", "valid", "dev", "eval", "evaluation", "test")
+TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _AT_ONCE = 50_000  # rows fetched per call
+_NAMED = 5  # bad rows that a note names
+_SLACK_S = 0.02  # of a row's piece at the end of its file: manifests round to hundredths
+_HINT = "give a manifest with a row for each clip"
 
 
 @dataclass(frozen=True)
@@ -41,17 +45,13 @@ class ManifestRow:
     error: str
 
 
-def manifest_rows(
-    path: Path, audio_column: str | None, text_column: str | None, extra: Sequence[str]
-) -> tuple[list[str], list[ManifestRow]]:
-    """The columns of a manifest, and its rows in order with the values of ``extra`` columns.
+def listed_rows(request: dict[str, object]) -> tuple[list[str], list[ManifestRow]]:
+    """The columns of a manifest and its rows in order, or the files of a folder, as the library lists them.
 
-    There are no rows where no column holds paths.
+    There are no rows where no column of a manifest holds paths.
     """
-    request = {"manifest": utf8(path), "list": True, "columns": list(extra)}
-    request |= {"audio_field": audio_column or "", "text_field": text_column or ""}
     rows: list[ManifestRow] = []
-    with scan_job("scan.start", request) as job:
+    with scan_job("scan.start", {**request, "list": True}) as job:
         wait(job)
         while True:
             page = native.call("scan.rows", {"job": job, "offset": len(rows), "limit": _AT_ONCE})
@@ -60,25 +60,22 @@ def manifest_rows(
                 return list(page["columns"] or ()), rows
 
 
-TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
-_NAMED = 5  # bad rows that a note names
-_SLACK_S = 0.02  # of a row's piece at the end of its file: manifests round to hundredths
-_HINT = "give a manifest with a row for each clip"
-
-
 def is_table(path: Path) -> bool:
     """Whether a file is a manifest by its name."""
     return path.name.lower().removesuffix(".gz").endswith(TABLES)
 
 
-def read_manifest(path: Path, audio_column: str | None, text_column: str | None, notes: list[str]) -> dict[str, Any]:
+def read_manifest(
+    path: Path, audio_column: str | None, text_column: str | None, notes: list[str]
+) -> dict[str, Dataset]:
     """Splits by name, ``"train"`` where the manifest has no column ``split``, as ``datasets.Dataset``.
 
     The library reads it, as for ``scan_audio`` and ``check_labels``. The datasets have the audio's paths and the
     transcripts, and the column with segments. Rows that cannot be read are left out and named in ``notes``. Raises
     ``InvalidArgumentError`` for columns that are not there.
     """
-    columns, rows = manifest_rows(path, audio_column, text_column, ("split", *SEGMENT_COLUMNS))
+    fields = {"audio_field": audio_column or "", "text_field": text_column or ""}
+    columns, rows = listed_rows({"manifest": utf8(path), "columns": ["split", *SEGMENT_COLUMNS], **fields})
     if columns and not rows:
         find_column(columns, "audio", audio_column)
     if not rows:
@@ -121,7 +118,7 @@ def _named(row: ManifestRow, lengths: dict[str, float]) -> str:
     return row.path if entire_file or not end > row.offset else named_range(row.path, row.offset, end)
 
 
-def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str = "text") -> Any:
+def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str = "text") -> Dataset:
     """A ``datasets.Dataset`` of (path, transcript, segments), the last column only where one has any."""
     import datasets
 
@@ -133,14 +130,30 @@ def paired(rows: Iterable[tuple[str, Any, Any]], audio: str = "audio", text: str
     return datasets.Dataset.from_dict(columns, features=features)
 
 
-def read_pairs(folder: Path) -> Any | None:
-    """A ``datasets.Dataset`` of a folder's clips with a .txt, .srt or .vtt file beside them; None for none of them."""
-    endings = tuple(native.call("library.info")["audio_extensions"])
-    clips = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in endings]
-    texts = [_text(clip) for clip in clips]
+def read_folder(folder: Path) -> dict[str, Dataset]:
+    """The splits of a folder of Parquet files, or of clips with a .txt, .srt or .vtt file beside them.
+
+    There are none where it holds neither.
+    """
+    files = [Path(row.path) for row in listed_rows({"folder": utf8(folder)})[1] if not row.error]
+    if all(file.suffix == ".parquet" for file in files):
+        return read_parquet_splits(files) if files else {}
+    texts = [_text(clip) for clip in files]
     if all(text is None for text in texts):
-        return None
-    return paired((str(clip.resolve()), text, None) for clip, text in zip(clips, texts, strict=True))
+        return {}
+    return {"train": paired((str(clip.resolve()), text, None) for clip, text in zip(files, texts, strict=True))}
+
+
+def read_parquet_splits(files: Sequence[Path]) -> dict[str, Dataset]:
+    """Parquet files by the split that their names begin with, or that their folders are called."""
+    from datasets import load_dataset
+
+    splits: dict[str, list[str]] = {}
+    for file in files:
+        begin = re.split(r"[-_.]", file.stem)[0]
+        names = [part for part in (begin, file.parent.name) if part in (*TRAIN, *EVALUATION)]
+        splits.setdefault(names[0] if names else "train", []).append(str(file))
+    return dict(load_dataset("parquet", data_files=splits))
 
 
 def _text(clip: Path) -> str | None:
@@ -152,103 +165,3 @@ def _text(clip: Path) -> str | None:
         return None if subtitles is None else joined([cue.text for cue in read_subtitles(subtitles)])
     except (OSError, ValueError) as error:
         raise CorruptFileError(f"{path} cannot be read as a transcript: {error}", "write it as UTF-8") from error
-
-
-TRAIN = ("train", "training")
-EVALUATION = ("validation", "valid", "dev", "eval", "evaluation", "test")
-_MANIFESTS = ("metadata", "manifest", "transcripts", "transcript", "data")
-_HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-_ACCEPTED = (
-    'pass "demo", a folder (with metadata.csv or .jsonl, or with x.txt beside each x.wav), a manifest, the name of a '
-    "dataset on the Hub, a datasets.Dataset, a pandas.DataFrame or a pyarrow.Table"
-)
-
-
-def splits_of(
-    source: Any, audio: str | None, text: str | None, hub: dict[str, Any], notes: list[str]
-) -> dict[str, Any]:
-    """The splits of ``source`` by their names; ``notes`` gets what is left out of its manifests."""
-    if isinstance(source, str) and source == "demo":
-        from .digits import CLIPS
-
-        return read_manifest(CLIPS / "manifest.jsonl", None, None, notes)
-    if isinstance(source, str | os.PathLike):
-        path = user_path(source, "dataset")
-        return _local(path, audio, text, notes) if path.exists() else _remote(os.fspath(source), hub)
-    if isinstance(source, Mapping):
-        return {str(name): part for name, part in source.items()}
-    if hasattr(source, "column_names") and hasattr(source, "features"):
-        return {"train": source}
-    if hasattr(source, "schema") or hasattr(source, "iloc"):
-        from datasets import Dataset
-
-        return {"train": Dataset(source if hasattr(source, "schema") else frame_table(source))}
-    raise InvalidArgumentError(f"cannot read speech from a {type(source).__name__}", _ACCEPTED)
-
-
-def _local(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Any]:
-    def read() -> tuple[dict[str, Any], list[str]]:  # more than once where storage does not answer at first
-        new: list[str] = []
-        return (_folder if path.is_dir() else _file)(path, audio, text, new), new
-
-    splits, new = from_storage(path, read)
-    notes += new
-    return splits
-
-
-def _file(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Any]:
-    if is_table(path):
-        return read_manifest(path, audio, text, notes)
-    if path.suffix.lower() == ".parquet":
-        return _parquet([path])
-    raise InvalidArgumentError(f"{path} is not a manifest: {', '.join(TABLES)} and .parquet are known", _ACCEPTED)
-
-
-def _folder(path: Path, audio: str | None, text: str | None, notes: list[str]) -> dict[str, Any]:
-    saved = read_saved(path)
-    if saved is not None:
-        return dict(saved) if isinstance(saved, Mapping) else {"train": saved}
-    tables = {file.name.partition(".")[0]: file for file in sorted(path.iterdir()) if is_table(file)}
-    by_split = {stem: file for stem, file in tables.items() if stem in (*TRAIN, *EVALUATION)}
-    if set(by_split) & set(TRAIN):
-        return {stem: read_manifest(file, audio, text, notes)["train"] for stem, file in by_split.items()}
-    for stem in _MANIFESTS:
-        if stem in tables:
-            return read_manifest(tables[stem], audio, text, notes)
-    parts = [part for part in (*TRAIN, *EVALUATION) if (path / part).is_dir()]
-    if set(parts) & set(TRAIN):
-        return {part: _folder(path / part, audio, text, notes)["train"] for part in parts}
-    files = parquet_files(path)
-    pairs = None if files else read_pairs(path)
-    if files or pairs is not None:
-        return _parquet(files) if files else {"train": pairs}
-    there = f" (tables there: {', '.join(file.name for file in tables.values())})" if tables else ""
-    raise NotFoundError(f"{path} holds no clips with transcripts{there}", _ACCEPTED)
-
-
-def _parquet(files: list[Path]) -> dict[str, Any]:
-    from datasets import load_dataset
-
-    splits: dict[str, list[str]] = {}
-    for file in files:
-        begin = re.split(r"[-_.]", file.stem)[0]
-        names = [part for part in (begin, file.parent.name) if part in (*TRAIN, *EVALUATION)]
-        splits.setdefault(names[0] if names else "train", []).append(str(file))
-    return dict(load_dataset("parquet", data_files=splits))
-
-
-def _remote(name: str, hub: dict[str, Any]) -> dict[str, Any]:
-    if not _HUB_NAME.fullmatch(name) or name.endswith(TABLES):
-        raise NotFoundError(f"the data {name!r} does not exist", f"the working folder is {Path.cwd()}")
-
-    from datasets import load_dataset
-
-    offline = 'a folder or a manifest on this machine, or "demo", needs no network'
-
-    def load(split: str | None) -> Any:
-        download = partial(load_dataset, name, hub["name"], split=split, token=hub["token"])
-        return from_hub("the dataset", name, download, offline)
-
-    if hub["split"] is None:
-        return dict(load(None))
-    return {split: load(split) for split in (hub["split"], hub["evaluation_split"]) if split is not None}

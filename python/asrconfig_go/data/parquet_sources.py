@@ -6,43 +6,21 @@ Parquet is read some rows at a time, so that memory stays bounded however large 
 from __future__ import annotations
 
 import bisect
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .._core import native
 from .._core.storage import from_storage
 from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
-from .columns import arrow_request, audio_column, text, texts_of
-from .hf_sources import text_column
-from .pieces import Piece, Source
+from .columns import arrow_request, audio_column, text, text_column, texts_of
+from .pieces import Piece, ScanInput
 
 _ROWS = 256  # rows read at once: some 25 MB of speech
 _BATCH = 64 << 20  # bytes of rows read at once, where clips are long; some batches are on their way at any time
-_LOOKED_AT = 10_000  # files of a folder that are looked at for whether it holds Parquet or audio
 
 
-def parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files of a folder and its subfolders; none when an audio file comes first."""
-    paths: list[Path] = []
-    audio = tuple(native.call("library.info")["audio_extensions"])
-    remaining = _LOOKED_AT
-    for top, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if name.lower().endswith(audio):
-                return []
-            if name.endswith(".parquet") and not name.startswith("."):
-                paths.append(Path(top) / name)
-        remaining -= len(files) + 1
-        if remaining < 0 and not paths:
-            break
-    return paths
-
-
-def read_parquet(files: list[Path], *, sample_size: int | None, seed: int) -> Source:
+def read_parquet(files: list[Path], *, sample_size: int | None, seed: int) -> ScanInput:
     """Parquet files one behind the other; of a sample, only the row groups that it touches are read."""
     _need_pyarrow(str(files[0]))
     readers = _Files(files)
@@ -53,7 +31,7 @@ def read_parquet(files: list[Path], *, sample_size: int | None, seed: int) -> So
     if sample_size is not None and sample_size < rows:
         wanted = sorted(random.Random(seed).sample(range(rows), sample_size))
     label = f"{files[0]}{_more(files)}, column {readers.column(0)!r}"
-    return Source(
+    return ScanInput(
         None,
         lambda: readers.pieces(wanted),
         label,
@@ -154,26 +132,21 @@ def _piece(column: Any, first: int) -> Piece:
     import pyarrow as pa
 
     request, alive = arrow_request([(pa.chunked_array([column]), None)], first=first)
-    return Piece(arrow=request, alive=alive)
+    return Piece({"arrow": request}, alive=alive)
 
 
-def read_table(table: Any, label: str) -> Source:
+def read_table(table: Any, label: str) -> ScanInput:
     """A ``pyarrow.Table``."""
     if not table.num_rows:
         raise EmptyDatasetError("the table has no rows", "check how it was made")
     column = audio_column(table.schema)
     request, alive = arrow_request([(table.column(column), None)])
-    return Source(
+    return ScanInput(
         {"arrow": request, "source": f"{label}, column {column!r}"},
         total=table.num_rows,
         alive=alive,
         texts=lambda name: texts_of(table.column(text_column(table.column_names, name))),
     )
-
-
-def read_frame(frame: Any) -> Source:
-    """A ``pandas.DataFrame``."""
-    return read_table(frame_table(frame), f"frame of {len(frame)} rows")
 
 
 def frame_table(frame: Any) -> Any:
@@ -195,7 +168,7 @@ def _need_pyarrow(subject: str) -> None:
         raise InvalidArgumentError(f"reading {subject} needs the package pyarrow", "pip install pyarrow") from None
 
 
-def read_arrow_file(path: Path) -> Source:
+def read_arrow_file(path: Path) -> ScanInput:
     """An Arrow file or stream, as datasets keeps them, mapped into memory."""
     _need_pyarrow(str(path))
     import pyarrow as pa

@@ -1,40 +1,34 @@
-"""Pieces of a dataset that Python reads instead of the scanner, and pieces of recordings by their times."""
+"""What a scan gets: one request, or rows that Python reads, piece by piece."""
 
 from __future__ import annotations
 
-import math
-import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.input_units import InputUnit
-from ..errors import InvalidArgumentError
+from .clip_ranges import is_array, kind
+from .columns import PREPARED_RATE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Text = str | list[int] | None
+"""A transcript, or labels."""
+_HIGHEST_RATE = 10_000_000  # hertz
 
 
-@dataclass
+@dataclass(frozen=True)
 class Piece:
-    """Some rows of a source: measured clips, encoded buffers, and paths, each with their row numbers.
+    """Some rows as ``scan.add`` takes them, and ``alive``, which keeps the memory that they point to."""
 
-    Or all of them in ``arrow``, a column of a table (see ``columns``), or in a ``page`` with its ``columns``, of
-    another scan (see ``scan_jobs``).
-    """
-
-    clips: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    buffers: list[dict[str, Any]] = field(default_factory=list)
-    buffer_rows: list[int] = field(default_factory=list)
-    paths: list[str] = field(default_factory=list)
-    path_rows: list[int] = field(default_factory=list)
-    arrow: dict[str, Any] | None = None
-    page: dict[str, Any] | None = None
+    request: dict[str, object]
     columns: bytes = b""
-    alive: list[Any] = field(default_factory=list)  # keeps the buffers' memory
+    alive: object = None
 
 
 @dataclass
-class Source:
+class ScanInput:
     """A request for one scan, or ``pieces`` with a ``label``.
 
     ``population`` is the number of rows that the pieces come from, None for a stream of unknown length; ``sampled``
@@ -50,12 +44,58 @@ class Source:
     population: int | None = None
     sampled: bool = False
     shards: list[int] = field(default_factory=list)
-    alive: list[Any] = field(default_factory=list)  # keeps the memory that the request points to
-    texts: Callable[[str | None], list[Any]] | None = None
+    alive: object = None  # keeps the memory that the request points to
+    texts: Callable[[str | None], list[Text]] | None = None
     unit: InputUnit | None = None  # of rows that hold a model's input
 
 
-def array_clip(item: Any, row: int, sampling_rate: int) -> dict[str, Any]:
+def clips_piece(clips: Iterable[tuple[int, dict[str, object]]]) -> Piece:
+    """A piece of measured clips, each with the number of its row."""
+    pairs = list(clips)
+    return Piece({"clips": [clip for _, clip in pairs], "clip_rows": [row for row, _ in pairs]})
+
+
+def stored_piece(rows: Iterable[tuple[int, object]]) -> Piece:
+    """A piece of audio as streams store it: paths, encoded bytes, dictionaries of both, or arrays."""
+    import pyarrow as pa
+
+    clips: list[tuple[int, dict[str, object]]] = []
+    buffers: list[tuple[int, str, pa.Buffer]] = []
+    paths: list[tuple[int, str]] = []
+    for row, value in rows:
+        value = {"path": value} if isinstance(value, str) else {"bytes": value} if isinstance(value, bytes) else value
+        if not (value is None or (isinstance(value, dict) and "array" not in value)):
+            clips.append((row, array_clip(value, row, PREPARED_RATE)))
+            continue
+        value = with_bytes(value or {})
+        if value.get("bytes") is not None:
+            buffers.append((row, value.get("path") or f"[{row}]", pa.py_buffer(value["bytes"])))
+        elif value.get("path"):
+            paths.append((row, value["path"]))
+        else:
+            clips.append((row, known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes")))
+    request = {
+        **clips_piece(clips).request,
+        "buffers": [{"name": name, "address": buffer.address, "size": buffer.size} for _, name, buffer in buffers],
+        "buffer_rows": [row for row, *_ in buffers],
+        "paths": [path for _, path in paths],
+        "path_rows": [row for row, _ in paths],
+    }
+    return Piece(request, alive=buffers)
+
+
+def with_bytes(value: Any) -> Any:
+    """A stored clip with its bytes, where only a remote file's address is stored."""
+    path = value.get("path") if isinstance(value, dict) else None
+    if path is None or value.get("bytes") is not None or "array" in value or "://" not in path:
+        return value
+    import fsspec
+
+    with fsspec.open(path, "rb") as file:
+        return {**value, "bytes": file.read()}
+
+
+def array_clip(item: Any, row: int, sampling_rate: int) -> dict[str, object]:
     """The clip of a decoded array: its length over its rate. Samples are not looked at."""
     rate = sampling_rate
     if isinstance(item, dict):
@@ -66,8 +106,8 @@ def array_clip(item: Any, row: int, sampling_rate: int) -> dict[str, Any]:
     return known_clip(f"[{row}]", len(item) / rate, rate, 4 * len(item), "")
 
 
-def _array_problem(array: Any, rate: Any) -> str:
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 10_000_000:
+def _array_problem(array: Any, rate: object) -> str:
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= _HIGHEST_RATE:
         return f"sampling rate {rate!r} is not a positive number of hertz"
     if not is_array(array) and not (isinstance(array, list | tuple) and all(isinstance(x, int | float) for x in array)):
         return f"is {kind(array)}, not a 1-D array"
@@ -76,84 +116,10 @@ def _array_problem(array: Any, rate: Any) -> str:
     return "" if len(array) else "holds no audio"
 
 
-def known_clip(path: str, duration: float | None, rate: float, size: int, error: str) -> dict[str, Any]:
+def known_clip(path: str, duration: float | None, rate: float, size: int, error: str) -> dict[str, object]:
     """A clip measured here rather than by the library."""
     codec, method = ("", "") if error else ("array", "given")
     return {
         "path": path, "duration_s": duration, "claimed_duration_s": None, "sample_rate": int(rate),
         "channels": int(not error), "bits": 0, "codec": codec, "method": method, "size_bytes": size, "error": error,
     }  # fmt: skip
-
-
-def encoded_piece(rows: Iterable[tuple[int, str | None, Any]]) -> Piece:
-    """A piece of (row, path, buffer) triples; a buffer has ``address`` and ``size`` and may be None."""
-    piece = Piece()
-    for row, path, buffer in rows:
-        if buffer is not None:
-            piece.buffers.append({"name": path or f"[{row}]", "address": buffer.address, "size": buffer.size})
-            piece.buffer_rows.append(row)
-            piece.alive.append(buffer)
-        elif path:
-            piece.paths.append(path)
-            piece.path_rows.append(row)
-        else:
-            piece.clips.append((row, known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes")))
-    return piece
-
-
-def is_array(value: Any) -> bool:
-    """A NumPy array, a torch tensor, or anything of their shape."""
-    return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
-def kind(value: Any) -> str:
-    """A value's type in words."""
-    return "None" if value is None else f"a {type(value).__name__}"
-
-
-_RANGE = re.compile(r"(.*)#t=(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)", re.DOTALL)
-
-
-def split_range(path: str, *, file: bool = True) -> tuple[str, tuple[float, float] | None]:
-    """Split ``path`` into a recording and the seconds to read of it, None for all of it.
-
-    ``file``: the path of a file on disk, whose own name may look like a range.
-    """
-    match = _RANGE.fullmatch(path) if "#t=" in path else None
-    if match is None or (file and os.path.exists(path)):  # noqa: PTH110 (this runs for every clip)
-        return path, None
-    return match[1], (float(match[2]), float(match[3]))
-
-
-def named_range(path: str, start: float, end: float, *, file: bool = True) -> str:
-    """The name of ``start`` to ``end`` in seconds, to the microsecond, of a recording or of a piece of one."""
-    if not 0 <= start < end or not math.isfinite(end):
-        raise InvalidArgumentError(f"{path} has no piece from {start} s to {end} s", "give seconds, the start first")
-    recording, within = split_range(path, file=file)
-    first = within[0] if within else 0.0
-    return f"{recording}#t={_seconds(first + start)},{_seconds(first + end)}"
-
-
-def part_of(audio: Any, start: float, end: float) -> Any:
-    """Select ``start`` to ``end`` in seconds of ``audio``, which is decoded by ``load_audio`` only later."""
-    if isinstance(audio, str | os.PathLike):
-        return named_range(os.fsdecode(audio), start, end)
-    if isinstance(audio, bytes | bytearray | memoryview):
-        return {"bytes": audio, "path": named_range("", start, end, file=False)}
-    if isinstance(audio, dict) and audio.get("array") is not None:
-        rate = audio.get("sampling_rate", SAMPLING_RATE)
-        return {**audio, "array": _samples(audio["array"], start, end, rate)}
-    if isinstance(audio, dict):
-        in_memory = audio.get("bytes") is not None
-        return {**audio, "path": named_range(os.fsdecode(audio.get("path") or ""), start, end, file=not in_memory)}
-    return _samples(audio, start, end, SAMPLING_RATE)
-
-
-def _samples(array: Any, start: float, end: float, rate: float) -> Any:
-    if is_array(array) and len(array.shape) == 2 and array.shape[0] < array.shape[1]:
-        return array[:, round(start * rate) : round(end * rate)]
-    return array[round(start * rate) : round(end * rate)]
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.6f}".rstrip("0").rstrip(".")

@@ -13,7 +13,9 @@ from .._core.input_units import INPUTS, TOKENS_PER_SECOND, InputUnit
 from .._core.output import listed
 from ..errors import InvalidArgumentError
 from ..trace.model import Model
-from .pieces import Piece, Source, is_array, known_clip
+from .clip_ranges import is_array
+from .pieces import Piece, ScanInput, clips_piece, known_clip
+from .source import open_source
 
 if TYPE_CHECKING:
     from ..trace.collated_batches import CollatedExamples
@@ -28,7 +30,7 @@ class PreparedRows:
     def __init__(self, model: Any = None, examples: CollatedExamples | None = None) -> None:
         self.model, self.examples = model, examples
 
-    def of_column(self, dataset: Any, stored: tuple[Any, Any], name: str, axes: int) -> Source:
+    def of_column(self, dataset: Any, stored: tuple[Any, Any], name: str, axes: int) -> ScanInput:
         """A ``datasets.Dataset`` by a column of its table."""
         try:
             unit = input_unit(name, axes, self.model)
@@ -39,7 +41,7 @@ class PreparedRows:
 
     def of_stream(
         self, rows: Iterator[Any], name: str, limit: int, population: int | None, where: str, shards: list[int]
-    ) -> Source:
+    ) -> ScanInput:
         """At most ``limit`` rows of a stream, from ``where``; reading them fills ``shards``."""
         first = next(rows)
         unit = input_unit(name, axes_of(first[name]), self.model)
@@ -47,7 +49,7 @@ class PreparedRows:
         total = limit if population is None else min(limit, population)
         return replace(_source(lengths, unit, f"{where}, column {name!r}, {unit}", total, population), shards=shards)
 
-    def of_rows(self, rows: Any, sample_size: int | None, seed: int) -> Source:
+    def of_rows(self, rows: Any, sample_size: int | None, seed: int) -> ScanInput:
         """A list or a dataset of dictionaries, or of whatever the collator takes."""
         first = rows[0]
         name = input_column(first) if isinstance(first, Mapping) else None
@@ -63,10 +65,11 @@ class PreparedRows:
         lengths = ((row, len(rows[row][name])) for row in numbers)
         return _source(lengths, unit, f"{len(rows)} rows, {name!r}, {unit}", len(numbers), len(rows))
 
-    def of_examples(self, dataset: Any) -> Source:
+    def of_examples(self, dataset: Any) -> ScanInput:
         """Rows that only the collator can read: some examples represent all of them."""
         if self.examples is None:
-            raise InvalidArgumentError(f"how long the rows of {_columns(dataset)} are is not known", FIX)
+            names = open_source(dataset).columns or [f"a {type(dataset[0]).__name__}"]
+            raise InvalidArgumentError(f"how long the rows of {listed(names)} are is not known", FIX)
         unit, lengths = self.examples.unit, self.examples.lengths()
         return _source(lengths, unit, f"{len(dataset)} rows, collated, {unit}", len(lengths), len(dataset))
 
@@ -81,13 +84,12 @@ def examples_of(dataset: Any, collator: Any, model: Any) -> CollatedExamples | N
         return collator
     if not callable(collator):
         raise InvalidArgumentError(f"collator is a {type(collator).__name__}, not a function", "pass your Trainer's")
-    if isinstance(dataset, Mapping):
-        dataset = dataset.get("train", dataset)
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__") or isinstance(dataset, str | Mapping):
+    source = open_source(dataset).train
+    if not source.has_rows:
         raise InvalidArgumentError(
-            f"a {type(dataset).__name__} has no rows that a collator takes", "pass the dataset that you train on"
+            f"a {type(source.data).__name__} has no rows that a collator takes", "pass the dataset that you train on"
         )
-    return CollatedExamples(dataset, collator, model)
+    return CollatedExamples(source.data, collator, model)
 
 
 def row_seconds(row: Any, unit: InputUnit, examples: CollatedExamples | None) -> float:
@@ -130,12 +132,12 @@ def axes_of(value: Any) -> int:
 
 def _source(
     lengths: Iterable[tuple[int, int]], unit: InputUnit, label: str, total: int, population: int | None
-) -> Source:
+) -> ScanInput:
     def pieces() -> Iterator[Piece]:
         clips = (known_clip(f"[{row}]", unit.seconds(n), 0, 0, "" if n else "holds nothing") for row, n in lengths)
-        yield Piece(clips=[(place, {**clip, "codec": unit.word}) for place, clip in enumerate(clips)])
+        yield clips_piece((place, {**clip, "codec": unit.word}) for place, clip in enumerate(clips))
 
-    return Source(None, pieces, label, total, population, population is None or total < population, unit=unit)
+    return ScanInput(None, pieces, label, total, population, population is None or total < population, unit=unit)
 
 
 def _stored_lengths(column: Any, indices: Any) -> list[int]:
@@ -149,8 +151,3 @@ def _stored_lengths(column: Any, indices: Any) -> list[int]:
     return [length or 0 for length in chosen.to_pylist()]
 
 
-def _columns(dataset: Any) -> str:
-    names = getattr(dataset, "column_names", None)
-    if names is None:
-        names = list(dataset[0]) if isinstance(dataset[0], Mapping) else [f"a {type(dataset[0]).__name__}"]
-    return listed(names)

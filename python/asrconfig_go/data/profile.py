@@ -1,14 +1,17 @@
-"""The profile of a dataset: durations, padding, sampling rates, warnings."""
+"""The result of a scan: a dataset's clips and their profile."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from array import array
+from dataclasses import dataclass, field
 from typing import Any
 
+from .._core.input_units import InputUnit
 from .._core.plot import plot
 from .._core.records import to_json
 from .._core.render import Shown
 from ..errors import EmptyDatasetError
+from .clips import COLUMNS, Clips
 from .data_records import DatasetRecord
 
 
@@ -34,3 +37,37 @@ class DatasetProfile(Shown, DatasetRecord, kind="dataset"):
         if not self.measured_count:
             raise EmptyDatasetError(f"there is no usable clip to draw ({self.source})", "see bad_files for the reasons")
         return plot("dataset", to_json(self), ax)
+
+
+@dataclass(frozen=True, repr=False)
+class ScanResult:
+    """What a scan found: the profile, and every clip in source order, bad ones included."""
+
+    profile: DatasetProfile
+    clips: Clips
+    unit: InputUnit | None = None
+    """What the lengths of rows count that hold a model's input; None of audio."""
+    source: Any = field(default=None, compare=False)
+    """What was scanned."""
+
+    @property
+    def durations(self) -> array[float]:
+        """Seconds of every clip as an array of doubles, not a number (NaN) for bad ones."""
+        return self.clips.durations
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """The table of clips as one list for each field of ``Clip``, as pandas and datasets take it."""
+        return {name: self.clips.column(name) for name in COLUMNS}
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __repr__(self) -> str:
+        return repr(self.profile)
+
+    def _repr_html_(self) -> str:
+        return self.profile._repr_html_()
+
+    def plot(self, ax: Any = None) -> Any:
+        """The histogram by matplotlib (see ``DatasetProfile.plot``)."""
+        return self.profile.plot(ax)

@@ -4,62 +4,26 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from .._core import native
 from .._core.checks import Cluster, checked
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import InputUnit
 from .._core.output import Advance, ProgressBar
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
-from .clips import COLUMNS, Clip, Clips
-from .data_records import BadFile
-from .hf_sources import clips_piece
-from .pieces import Piece, Source
+from .clips import Clips
+from .pieces import ScanInput, Text, stored_piece
 from .prepared_rows import PreparedRows, examples_of
-from .profile import DatasetProfile
+from .profile import DatasetProfile, ScanResult
+from .scan_inputs import SourceReader
 from .scan_jobs import scan_cache, scan_job, wait
-from .sources import read_source
+from .source import open_source
 
-__all__ = ["BadFile", "Clip", "Clips", "DatasetProfile", "ScanResult", "scan_audio"]
+__all__ = ["DatasetProfile", "ScanResult", "scan_audio"]
 
 _TEXTS = 50_000  # fetched per call
-
-
-@dataclass(frozen=True, repr=False)
-class ScanResult:
-    """What a scan found: the profile, and every clip in source order, bad ones included."""
-
-    profile: DatasetProfile
-    clips: Clips
-    unit: InputUnit | None = None
-    """What the lengths of rows count that hold a model's input; None of audio."""
-    source: Any = field(default=None, compare=False)
-    """What was scanned."""
-
-    @property
-    def durations(self) -> array[float]:
-        """Seconds of every clip as an array of doubles, not a number (NaN) for bad ones."""
-        return self.clips.durations
-
-    def to_dict(self) -> dict[str, list[Any]]:
-        """The table of clips as one list for each field of ``Clip``, as pandas and datasets take it."""
-        return {name: self.clips.column(name) for name in COLUMNS}
-
-    def __len__(self) -> int:
-        return len(self.clips)
-
-    def __repr__(self) -> str:
-        return repr(self.profile)
-
-    def _repr_html_(self) -> str:
-        return self.profile._repr_html_()
-
-    def plot(self, ax: Any = None) -> Any:
-        """The histogram by matplotlib (see ``DatasetProfile.plot``)."""
-        return self.profile.plot(ax)
 
 
 class ScanSettings(TypedDict, total=False):
@@ -133,86 +97,105 @@ def scan_audio(
         raise InvalidArgumentError(
             f"sample_size = {sample_size!r} is not a positive whole number", "None measures every file"
         )
-    if isinstance(source, ScanResult):
+    opened = open_source(source)
+    if opened.scan is not None:
         if sample_size is not None:
             raise InvalidArgumentError(
                 f"sample_size = {sample_size} of clips that were scanned already", "scan_audio(source, sample_size=…)"
             )
-        return source
-    options: dict[str, Any] = {"workers": workers, "cache": scan_cache(cache), "batch_size": batch_size, "seed": seed}
+        return opened.scan
     prepared = PreparedRows(model, examples_of(source, collator, model))
-    listed = read_source(source, sampling_rate=sampling_rate, sample_size=sample_size, seed=seed, prepared=prepared)
-    if listed.unit is not None:
-        options["row_kind"] = listed.unit.row_kind
-    with ProgressBar("Scanning audio", "file", listed.total, progress) as advance:
+    reader = SourceReader(sampling_rate, sample_size, seed, prepared)
+    scan_input = reader.read(opened)
+    options: dict[str, Any] = {"workers": workers, "cache": scan_cache(cache), "batch_size": batch_size, "seed": seed}
+    if scan_input.unit is not None:
+        options["row_kind"] = scan_input.unit.row_kind
+    with ProgressBar("Scanning audio", "file", scan_input.total, progress) as advance:
         if cluster is not None:
             from .scan_jobs import read_parts
 
-            listed = read_parts(listed, checked("cluster", cluster, Cluster), {**options, "sample_size": sample_size})
-        if listed.request is None:
-            with scan_job("scan.open", options) as job:
-                _add_pieces(job, listed, advance)
-                _finish(job, listed, allow_empty)
-                return replace(_result(job, clips), unit=listed.unit, source=source)
-        options |= {"sample_size": sample_size, "allow_empty": allow_empty}
-        with scan_job("scan.start", {**listed.request, **options}) as job:
-            wait(job, advance)
-            return replace(_result(job, clips), source=source)
+            checked("cluster", cluster, Cluster)
+            scan_input = read_parts(scan_input, cluster, {**options, "sample_size": sample_size})
+        if scan_input.request is not None:
+            listed = {**scan_input.request, **options, "sample_size": sample_size, "allow_empty": allow_empty}
+            with scan_job("scan.start", listed) as job:
+                wait(job, advance)
+                tables = parquet_files(job)
+                if not tables:
+                    return replace(_result(job, clips), source=opened.data)
+            opened, scan_input = open_source(tables), reader.parquet(tables)
+        with scan_job("scan.open", options) as job:
+            _add_pieces(job, scan_input, advance)
+            _finish(job, scan_input, allow_empty)
+            return replace(_result(job, clips), unit=scan_input.unit, source=opened.data)
+
+
+def parquet_files(job: int) -> list[str]:
+    """The Parquet files of the folder that a scan listed, where it holds no audio."""
+    files: list[str] = []
+    while page := native.call("scan.rows", {"job": job, "offset": len(files), "limit": _TEXTS})["rows"]:
+        files += [row["path"] for row in page]
+    return files
 
 
 def scan_with_texts(
-    listed: Source, column: str | None, *, workers: int, progress: bool
-) -> tuple[ScanResult, list[str | None]]:
-    """Every clip of a source that the library lists, and its transcript in the manifest or shard."""
-    request = {**(listed.request or {}), "texts": True, "text_field": column or "", "allow_empty": True}
-    request |= {"workers": workers, "cache": scan_cache(True)}
-    with (
-        ProgressBar("Scanning audio", "file", listed.total, progress) as advance,
-        scan_job("scan.start", request) as job,
-    ):
-        wait(job, advance)
-        texts: list[str | None] = []
-        while page := native.call("scan.texts", {"job": job, "offset": len(texts), "limit": _TEXTS}):
-            texts += page
-        return _result(job, True), texts
+    dataset: object, column: str | None, *, workers: int, progress: bool
+) -> tuple[ScanResult, list[Text]]:
+    """Every clip of a dataset, and its transcript. Raises ``InvalidArgumentError`` where there are none."""
+    source = open_source(dataset)
+    scan_input = SourceReader(SAMPLING_RATE).read(source)
+    if scan_input.request is not None and {"manifest", "shards", "folder"} & set(scan_input.request):
+        request = {**scan_input.request, "texts": True, "text_field": column or "", "allow_empty": True}
+        request |= {"workers": workers, "cache": scan_cache(True)}
+        with (
+            ProgressBar("Scanning audio", "file", scan_input.total, progress) as advance,
+            scan_job("scan.start", request) as job,
+        ):
+            wait(job, advance)
+            tables = parquet_files(job)
+            if not tables:
+                result, transcripts = _result(job, True), _texts(job)
+                if all(text is None for text in transcripts):
+                    missing = f"no {column!r}" if column else "no text"
+                    problem = f"there is {missing} in {result.profile.source}"
+                    raise InvalidArgumentError(problem, "name its column: text=…")
+                return result, transcripts
+        source = open_source(tables)
+        scan_input = SourceReader().read(source)
+    if scan_input.texts is None:
+        raise InvalidArgumentError("the dataset has no transcripts", "pass texts=… in the order of the clips")
+    transcripts = scan_input.texts(column)
+    return scan_audio(source.data, workers=workers, progress=progress, allow_empty=True), transcripts
 
 
-def clip_seconds(clips: Sequence[Any]) -> array[float]:
+def _texts(job: int) -> list[Text]:
+    texts: list[Text] = []
+    while page := native.call("scan.texts", {"job": job, "offset": len(texts), "limit": _TEXTS}):
+        texts += page
+    return texts
+
+
+def clip_seconds(clips: Sequence[object]) -> array[float]:
     """Seconds of a stream's clips by their headers; not a number where one cannot be read."""
-    stream = Source(None, lambda: iter((clips_piece(clips),)), "a stream")
+    stream = ScanInput(None, lambda: iter((stored_piece(enumerate(clips)),)), "a stream")
     with scan_job("scan.open", {"cache": scan_cache(False)}) as job:
         _add_pieces(job, stream, lambda done, total: None)
         _finish(job, stream, allow_empty=True)
         return _result(job, True).durations
 
 
-def _add_pieces(job: int, source: Source, advance: Advance) -> None:
+def _add_pieces(job: int, source: ScanInput, advance: Advance) -> None:
     """Measure a source piece by piece, each while the next one is read."""
     piece = None  # a reference, as its buffers are borrowed
     for following in source.pieces():
         if piece is not None:
             wait(job, advance, source.total)
         piece = following
-        native.call("scan.add", {"job": job, **_piece_request(piece)}, piece.columns)
+        native.call("scan.add", {"job": job, **piece.request}, piece.columns)
     wait(job, advance, source.total)
 
 
-def _piece_request(piece: Piece) -> dict[str, Any]:
-    if piece.arrow is not None:
-        return {"arrow": piece.arrow}
-    if piece.page is not None:
-        return {"page": piece.page}
-    return {
-        "clips": [clip for _, clip in piece.clips],
-        "clip_rows": [row for row, _ in piece.clips],
-        "buffers": piece.buffers,
-        "buffer_rows": piece.buffer_rows,
-        "paths": piece.paths,
-        "path_rows": piece.path_rows,
-    }
-
-
-def _finish(job: int, source: Source, allow_empty: bool) -> None:
+def _finish(job: int, source: ScanInput, allow_empty: bool) -> None:
     request = {"job": job, "source": source.label, "allow_empty": allow_empty}
     if source.sampled:
         request |= {"population": source.population, "sampled": True, "shards": source.shards or None}

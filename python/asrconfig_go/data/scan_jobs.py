@@ -16,7 +16,7 @@ from .._core.files import cache_folder
 from .._core.output import Advance
 from ..errors import AsrConfigError, NotFoundError, UnsupportedError
 from .clips import PAGE
-from .pieces import Piece, Source
+from .pieces import Piece, ScanInput
 
 _POLL_MS = 50  # also how long Ctrl-C may wait
 
@@ -127,7 +127,7 @@ class ScannedPart:
     pages: list[tuple[dict[str, Any], bytes]]
 
 
-def read_parts(source: Source, cluster: Cluster, options: dict[str, Any]) -> Source:
+def read_parts(source: ScanInput, cluster: Cluster, options: dict[str, Any]) -> ScanInput:
     """The source with the clips of all parts as its pieces; unchanged if there are none, which one machine can report.
 
     Raises what a part raised, and ``UnsupportedError`` for a source that only this process has.
@@ -140,8 +140,9 @@ def read_parts(source: Source, cluster: Cluster, options: dict[str, Any]) -> Sou
     task = partial(scan_part, {**source.request, **options}, os.getcwd())  # noqa: PTH109  # workers have their own
     parts = map(_checked, MAPS[cluster](task))
     first = next(parts)
-    pieces = (Piece(page=page, columns=columns) for part in chain([first], parts) for page, columns in part.pages)
-    filled = next((piece for piece in pieces if piece.page and piece.page["count"]), None)
+    pages = ((page, columns) for part in chain([first], parts) for page, columns in part.pages if page["count"])
+    pieces = (Piece({"page": page}, columns) for page, columns in pages)
+    filled = next(pieces, None)
     if filled is None:
         return source
     return replace(source, request=None, pieces=lambda: chain([filled], pieces), label=first.source)

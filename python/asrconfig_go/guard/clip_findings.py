@@ -20,9 +20,9 @@ from .._core.batches import batch_size, extent, input_name, spoken_lengths, time
 from .._core.random_state import cpu_generators_kept
 from .._core.render import plural
 from ..data.columns import audio_columns, text_columns, usual_columns
-from ..data.hf_sources import undecoded_columns
 from ..data.label_faults import faults
 from ..data.label_rules import IGNORED, LabelRules, rules_of
+from ..data.source import open_source
 from ..predict.worst_batch import is_mel, per_second
 
 _TIMES = 4.0  # as long as the median clip of the batch
@@ -128,10 +128,9 @@ class ClipDetails:
     def _read(self, row: int) -> dict[str, Any]:
         dataset: Any = self._dataset
         with contextlib.suppress(Exception), cpu_generators_kept():  # whatever a dataset raises: a name is lost
-            names = getattr(dataset, "column_names", None)
-            if names and hasattr(dataset, "with_format"):  # datasets': nothing but these is read, and nothing decoded
-                wanted = usual_columns(names, (*audio_columns(), *text_columns(), "labels"))
-                dataset = undecoded_columns(dataset).with_format(None).select_columns(wanted)
+            source = open_source(dataset)
+            if source.kind == "dataset":  # nothing but these is read, and nothing decoded
+                dataset = source.stored(usual_columns(source.columns, (*audio_columns(), *text_columns(), "labels")))
             example = dataset[row]
             return dict(example) if hasattr(example, "keys") else {}
         return {}

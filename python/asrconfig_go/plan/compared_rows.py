@@ -12,7 +12,7 @@ from .._core.defaults import MEAN_S, TOKENS
 from .._core.input_units import TOKENS_PER_SECOND, RowKind
 from .._core.records import to_json
 from ..data.prepared_rows import examples_of
-from ..data.profile import DatasetProfile
+from ..data.source import open_source
 from ..errors import InvalidArgumentError
 from ..trace.model import Model
 
@@ -40,7 +40,7 @@ def read_rows(
     max_tokens: int | None,
 ) -> ComparedRows:
     """See ``compare_gpus``. Raises ``InvalidArgumentError`` where neither a dataset nor an amount is given."""
-    if isinstance(dataset, DatasetProfile):
+    if open_source(dataset).kind == "profile":
         return ComparedRows({"profile": to_json(dataset)})
     if dataset is not None:
         return _measured(dataset, model, collator)
@@ -54,7 +54,7 @@ def read_rows(
 def _measured(dataset: Any, model: Any, collator: Any) -> ComparedRows:
     from ..data.scan import scan_audio
 
-    examples = examples_of(getattr(dataset, "source", dataset), collator, model)
+    examples = examples_of(open_source(dataset).data, collator, model)
     scanned = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
     durations = scanned.durations if scanned.unit is None and not scanned.profile.sampled else array("d")
     return ComparedRows(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
 from .._core.input_units import WORDS, RowKind
+from ..data.source import Source, open_source
 from ..errors import EmptyDatasetError, InvalidArgumentError
 from .plan_record import PlanRecord
 
@@ -111,27 +112,28 @@ def select(
 ) -> tuple[Any, Selection]:
     """See ``TrainingConfig.select``."""
     rows = WORDS[config.row_kind]
-    if isinstance(dataset, dict):
+    source = open_source(dataset)
+    if source.kind in ("splits", "mapping"):
         raise InvalidArgumentError("a dictionary of splits has no order of rows", "select from each split")
-    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+    if not source.has_rows:
         raise InvalidArgumentError(
             f"cannot choose {rows.nouns} of a {type(dataset).__name__} by index",
             "load the dataset without streaming, or train on config.stream(dataset), which leaves long ones out",
         )
     if durations is None:
-        durations = _measured(dataset)
+        durations = _measured(source)
     if len(durations) != len(dataset):
         raise InvalidArgumentError(
             f"{len(durations)} durations for a dataset of {rows.count(len(dataset))}", "pass one for each row"
         )
     chosen = select_clips(durations, config)
     if chosen.to_cut:
-        return _cut(dataset, _seconds(durations), chosen, align, processor)
-    return _taken(dataset, chosen.kept), chosen
+        return _cut(source, _seconds(durations), chosen, align, processor)
+    return _taken(source, chosen.kept), chosen
 
 
 def _cut(
-    dataset: Any, seconds: list[float], chosen: Selection, align: CTCAligner | None, processor: Any
+    source: Source, seconds: list[float], chosen: Selection, align: CTCAligner | None, processor: Any
 ) -> tuple[Any, Selection]:
     from ..audio.long_clips import cut_long_clips, cut_settings
     from ..data.label_rules import limits_of
@@ -140,7 +142,7 @@ def _cut(
     settings = cut_settings(
         chosen.chunk_length_s or math.inf, align, processor, limits_of("whisper") if decoder else None
     )
-    pieces, record, not_cut = cut_long_clips(dataset, seconds, chosen.kept, settings, progress=True)
+    pieces, record, not_cut = cut_long_clips(source.data, seconds, chosen.kept, settings, progress=True)
     uncut = set(not_cut)
     remaining, cut = (array("q", (i for i in rows if i not in uncut)) for rows in (chosen.kept, chosen.to_cut))
     lost = record.not_cut_hours + sum(record.lost.values())
@@ -153,30 +155,22 @@ def _cut(
             f"no clip is left: {'; '.join(record.lines())}",
             "add a column segments with times and texts, or pass align=CTCAligner(model, processor)",
         )
-    return (pieces if cut else _taken(dataset, remaining)), chosen
+    return (pieces if cut else _taken(source, remaining)), chosen
 
 
-def _measured(dataset: Any) -> Sequence[float]:
-    if not hasattr(dataset, "column_names") and not isinstance(dataset, list | tuple):
+def _measured(source: Source) -> Sequence[float]:
+    if source.kind == "indexed":
         raise InvalidArgumentError(
-            f"the durations of a {type(dataset).__name__} cannot be measured",
+            f"the durations of a {type(source.data).__name__} cannot be measured",
             "pass durations=…, seconds of every clip: of its files, scan_audio(paths).durations",
         )
     from ..data.scan import scan_audio
 
-    return scan_audio(dataset, allow_empty=True, progress=False).durations
+    return scan_audio(source.data, allow_empty=True, progress=False).durations
 
 
-def _taken(dataset: Any, rows: array[int]) -> Any:
-    if len(rows) == len(dataset):
-        return dataset
-    if callable(getattr(dataset, "select", None)):  # datasets.Dataset
-        return dataset.select(rows.tolist())
-    if isinstance(dataset, list | tuple):
-        return type(dataset)([dataset[i] for i in rows])
-    from torch.utils.data import Subset
-
-    return Subset(dataset, rows.tolist())
+def _taken(source: Source, rows: array[int]) -> Any:
+    return source.data if len(rows) == source.length else source.select(rows)
 
 
 def _seconds(durations: Sequence[float]) -> list[float]:

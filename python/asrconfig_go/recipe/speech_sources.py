@@ -18,10 +18,15 @@ from .._core.render import plural
 from ..audio.audio import load_clip
 from ..audio.clip_cache import usable_cores
 from ..audio.decoding import is_silent
-from ..data.columns import dataset_texts, find_column
-from ..data.manifests import EVALUATION, TRAIN, splits_of
-from ..data.scan import ScanResult, scan_audio
+from ..data.columns import find_column
+from ..data.hf_sources import dataset_texts
+from ..data.manifests import EVALUATION, TRAIN
+from ..data.pieces import Text
+from ..data.profile import ScanResult
+from ..data.scan import scan_audio
 from ..data.segments import SEGMENTS, as_json, plain_text, segment_column, whisper_segments
+from ..data.source import open_source
+from ..data.splits import splits_of
 from ..errors import AsrConfigError, InvalidArgumentError, StorageError, UnsupportedError
 from .speech_data import SpeechData, column, keep_rows, with_column
 from .trainers import need
@@ -200,7 +205,7 @@ def _chosen(splits: dict[str, Any], wanted: str | None, evaluation: str | None) 
 def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
     import datasets
 
-    if not hasattr(dataset, "__len__"):
+    if open_source(dataset).is_stream:
         raise UnsupportedError("a streamed dataset cannot be cleaned and split", "load it without streaming=True")
     columns = list(dataset.column_names)
     marked = [name for name, feature in dataset.features.items() if type(feature).__name__ == "Audio"]
@@ -221,7 +226,7 @@ def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
     return dataset if timed is None or not any(timed) else with_column(dataset, SEGMENTS, timed)
 
 
-def _texts(dataset: Any, name: str) -> list[str | None]:
+def _texts(dataset: Any, name: str) -> list[Text]:
     texts = dataset_texts(dataset, "text")
     if any(isinstance(value, list | dict | bytes) for value in texts):
         kind = dataset.features["text"]

@@ -12,8 +12,8 @@ from .._core.modules import bare
 from .._core.output import ProgressBar
 from .._core.transformers_features import ends_with_frames, speech_kind
 from ..audio.processor_batches import CollatorSettings, asked_language, collator_of
-from ..data.hf_sources import undecoded_columns
 from ..data.label_rules import IGNORED
+from ..data.source import open_source
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -240,7 +240,7 @@ def transcribe(
     >>> len(transcribe(model, processor, data.evaluation, n=2))
     2
     """
-    dataset = undecoded_columns(dataset)
+    dataset = open_source(dataset).undecoded()
     collator = make_collator(processor, model, **asked_language(processor, language))
     rows = range(len(dataset) if n is None else min(n, len(dataset)))
     training, texts = model.training, list[str]()

@@ -14,6 +14,7 @@ from .._core.input_units import WORDS
 from .._core.output import listed
 from .._core.training_session import attached, session_of
 from .._core.transformers_features import override
+from ..data.source import open_source
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..plan.plan_record import PlanRecord
 from ..plan.plan_records import PlannedDevice
@@ -191,7 +192,7 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
 
     def get_train_sampler(*args: Any) -> Any:
         dataset = args[0] if args else trainer.train_dataset
-        if not _groups(trainer.args) or not hasattr(dataset, "__len__"):
+        if not _groups(trainer.args) or open_source(dataset).length is None:
             return train(*args)
         # The Trainer may have removed the column from what it loads, as the model does not take it.
         lengths = _column(trainer, trainer.train_dataset) or _measured(len(dataset), config, durations)
@@ -209,12 +210,13 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
             ) from error
 
     def get_eval_sampler(dataset: Any) -> Any:
-        if not _groups(trainer.args) or not hasattr(dataset, "__len__"):
+        if not _groups(trainer.args) or open_source(dataset).length is None:
             return evaluate(dataset)
         if (lengths := _column(trainer, dataset)) is not None:
             return _by_lengths(trainer, lengths, evaluate)
         names = getattr(getattr(trainer, "processing_class", None), "model_input_names", None) or ("input_ids",)
-        if names[0] in (getattr(dataset, "column_names", None) or ()):  # the Trainer takes the lengths of that column
+        source = open_source(dataset)
+        if source.kind == "dataset" and names[0] in source.columns:  # the Trainer takes the lengths of that column
             return evaluate(dataset)
         name, value = _setting(trainer.args)
         undo = override(trainer.args, name, False if value is True else "random")
@@ -243,9 +245,10 @@ def _groups(args: Any) -> bool:
 def _column(trainer: Any, dataset: Any) -> list[Any] | None:
     """The dataset's column of lengths, past a transform that would make whole rows; None without one."""
     name = trainer.args.length_column_name
-    if name not in (getattr(dataset, "column_names", None) or ()) or not hasattr(dataset, "with_format"):
+    source = open_source(dataset)
+    if source.kind != "dataset" or name not in source.columns:
         return None
-    return list(dataset.with_format(None)[name][:])
+    return list(source.stored([name])[name][:])
 
 
 def _measured(clips: int, config: PlanRecord | None, durations: array[float]) -> list[int] | None:

@@ -19,9 +19,12 @@ from typing import Any, TypedDict
 from torch.utils.data import IterableDataset
 
 from .._core.checks import StreamMode, check_seed, checked
-from ..data.hf_sources import audio_column, no_rows, open_stream, prepared_column, resolved, with_bytes
+from ..data.columns import audio_column
+from ..data.hf_sources import no_rows, prepared_column, resolved, schema_of
+from ..data.pieces import with_bytes
 from ..data.prepared_rows import axes_of, input_unit
 from ..data.scan import clip_seconds
+from ..data.source import open_source
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -216,7 +219,6 @@ def _bytes(value: Any) -> int:
 
 WINDOW_CLIPS, WINDOW_BYTES = 1024, 1 << 28
 _EPOCHS = 1 << 20  # with different orders for each seed
-_HINT = 'pass a dataset that was loaded with streaming=True, or addresses such as "hf://datasets/me/mine/*.parquet"'
 
 
 class StreamSettings(TypedDict, total=False):
@@ -265,10 +267,6 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         window_clips: int = WINDOW_CLIPS,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
-        if isinstance(dataset, str | list):
-            dataset = open_stream([dataset] if isinstance(dataset, str) else dataset)
-        if not hasattr(dataset, "column_names") or hasattr(dataset, "__len__"):
-            raise InvalidArgumentError(f"a {type(dataset).__name__} is no stream of clips", _HINT)
         check_seed(seed)
         clips, size = checked("window_clips", window_clips, int), checked("window_bytes", window_bytes, int)
         if not 1 <= clips <= 1_000_000 or size < 1:
@@ -278,9 +276,10 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         self.max_length_s: float | None = checked("max_length_s", max_length_s, float | None)
         self.mode: StreamMode = checked("mode", mode, StreamMode)
         self.seed, self.window_clips, self.window_bytes = seed, window_clips, window_bytes
-        self._dataset = resolved(dataset)
-        prepared = prepared_column(self._dataset)
-        self.column: str = column or prepared or audio_column(self._dataset)
+        self._dataset = resolved(open_source(dataset).stream())
+        schema = schema_of(self._dataset)
+        prepared = prepared_column(schema)
+        self.column: str = column or prepared or audio_column(schema)
         from ..data.hf_datasets import stored
 
         self._dataset = stored(self._dataset)

@@ -11,7 +11,7 @@ import inspect
 import tempfile
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +19,7 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
 from ..data.label_faults import LabelTally, Mismatch, label_column, model_findings, shown, tally_labels
 from ..data.label_rules import LabelRules, rules_of
+from ..data.source import open_source
 from ..errors import InvalidArgumentError
 from .planned_batches import known_seconds
 
@@ -40,12 +41,13 @@ class TrainingCheck:
 
     def plan(self, dataset: Any, model: Any, processor: Any, collator: Any, seconds: Sequence[float]) -> None:
         """Before a training is planned: warn of what is wrong with the rows for a live model."""
-        dataset = dataset.get("train") if isinstance(dataset, Mapping) else dataset
+        source = open_source(dataset).train
+        dataset = source.data
         owner = SimpleNamespace(processing_class=processor, data_collator=collator)
         rules = rules_of(model, processor_of(owner))
         if not rules.kind:
             return
-        durations = seconds if hasattr(dataset, "__len__") and len(seconds) == len(dataset) else None
+        durations = seconds if len(seconds) == source.length else None
         rows = self._of_rows(owner, dataset, rules, durations, ("labels", "label"), "rows")
         self._say([*model_findings(rules), *rows, *_short_clips(owner, dataset, model, rules, durations)])
 
@@ -73,13 +75,13 @@ class TrainingCheck:
         yield from model_findings(rules)
         names = (*(trainer.label_names or ()), "labels", "label")
         dataset, evaluated = trainer.train_dataset, trainer.eval_dataset
-        durations = known_seconds(len(dataset), config, seconds) if hasattr(dataset, "__len__") else None
+        rows = open_source(dataset).length
+        durations = None if rows is None else known_seconds(rows, config, seconds)
         yield from self._of_rows(trainer, dataset, rules, durations, names, "rows")
         yield from _short_clips(trainer, dataset, trainer.model, rules, durations)
-        parts = evaluated if isinstance(evaluated, Mapping) else {"": evaluated}
-        for name, part in parts.items():
+        for name, source in open_source(evaluated).parts.items():
             where = f"rows to evaluate with{f' ({name})' if name else ''}"
-            yield from self._of_rows(trainer, part, rules, None, names, where)
+            yield from self._of_rows(trainer, source.data, rules, None, names, where)
 
     def _of_rows(
         self, owner: Any, dataset: Any, rules: LabelRules, seconds: Any, names: Sequence[str], where: str

@@ -13,7 +13,7 @@ import asrconfig_go as ac
 from asrconfig_go._core.files import user_path
 from asrconfig_go.audio import ResampledCache, load_audio
 from asrconfig_go.data.digits import CLIPS
-from asrconfig_go.data.manifests import splits_of
+from asrconfig_go.data.splits import splits_of
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.recipe.fine_tune_run import output_folder
 from asrconfig_go.recipe.model_building import load_model

@@ -15,6 +15,7 @@ soundfile = pytest.importorskip("soundfile")
 import asrconfig_go as ac
 from asrconfig_go.audio import loader_rate
 from asrconfig_go.audio.loader_rate import Measured
+from asrconfig_go.data.source import open_source
 
 
 class Processor:
@@ -116,6 +117,8 @@ def test_what_runs_code_of_its_own_is_measured(folder: Path) -> None:
     manager = ac.ASRConfigManager(gpu="T4")
     manager.profile_dataset(folder, progress=False)
     loader_rate = rate(folder)
-    own = Measured([str(folder / "0.wav")], manager.dataset, manager.durations, manager.hardware.cpu, None, {})
+    own = Measured(
+        open_source([str(folder / "0.wav")]), manager.dataset, manager.durations, manager.hardware.cpu, None, {}
+    )
     own.store(loader_rate)
     assert own.find() is None

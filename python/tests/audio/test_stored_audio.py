@@ -18,7 +18,7 @@ from transformers import Trainer
 from asrconfig_go import create_optimal_config, measure_loader
 from asrconfig_go.audio import CTCCollator, DecodedCache
 from asrconfig_go.audio.stored_audio import cannot_decode, make_readable
-from asrconfig_go.data.hf_sources import undecoded_columns
+from asrconfig_go.data.source import open_source
 from asrconfig_go.recipe import build_processor, load_model, load_speech, prepare, transcribe
 from recipe_data import digits
 
@@ -89,11 +89,12 @@ def test_datasets_that_another_collator_reads_are_left_alone(raw: Any) -> None:
 
 
 def test_all_parts_are_stored_and_others_stay(raw: Any) -> None:
-    undecoded = undecoded_columns(raw)
+    undecoded = open_source(raw).undecoded()
     assert type(undecoded) is type(raw)
     assert all(not part.features["audio"].decode for part in undecoded.values())
     plain = datasets.Dataset.from_dict({"text": ["one"]})
-    assert undecoded_columns(plain) is plain and undecoded_columns(undecoded)["train"] is undecoded["train"]
+    assert open_source(plain).undecoded() is plain
+    assert open_source(undecoded).undecoded()["train"] is undecoded["train"]
 
 
 def test_where_datasets_decodes_the_trainer_keeps_its_datasets(raw: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from typing import Any, Literal
 import pytest
 
 from asrconfig_go._core.records import to_json
-from asrconfig_go.data import scan_jobs
+from asrconfig_go.data import ScanResult, scan_jobs
 from asrconfig_go.data.digits import CLIPS
-from asrconfig_go.data.scan import ScanResult, scan_audio
+from asrconfig_go.data.scan import scan_audio
 from asrconfig_go.data.scan_jobs import MAPS
 from asrconfig_go.errors import (
     CorruptFileError,

@@ -82,7 +82,7 @@ def test_arrow_columns(files: list[Path], name: str) -> None:
 def test_arrow_columns_that_cannot_be_read(files: list[Path]) -> None:
     with pytest.raises(InvalidArgumentError, match="type int64"):
         durations(pa.table({"audio": [1, 2]}))
-    with pytest.raises(InvalidArgumentError, match=r"no audio column \(columns: sound\)"):
+    with pytest.raises(InvalidArgumentError, match=r"no Audio column \(columns: sound\)"):
         durations(pa.table({"sound": ["a.wav"]}))
     mixed = pa.array([{"array": [0.0], "sampling_rate": 8_000}, {"array": [0.0], "sampling_rate": 16_000}])
     with pytest.raises(InvalidArgumentError, match="8000, 16000"):

@@ -183,7 +183,10 @@ def test_a_stream_is_planned_in_windows() -> None:
         def __iter__(self) -> Any:
             return ({"audio": {"array": clip, "sampling_rate": 1000}} for clip in Clips())
 
-    from asrconfig_go.data.hf_sources import is_stream
+    from asrconfig_go.data.source import open_source
+
+    def is_stream(dataset: Any) -> bool:
+        return open_source(dataset).is_stream
 
     assert is_stream(Stream()) and is_stream({"train": Stream()})
     assert is_stream("hf://datasets/a/b/*.parquet") and is_stream(["https://a/b.tar"])

@@ -12,7 +12,7 @@ import pytest
 from conftest import WavMaker
 
 import asrconfig_go as ac
-from asrconfig_go.data.labels import _scanned
+from asrconfig_go.data.scan import scan_with_texts
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
 from asrconfig_go.predict import ModelProfile
 from asrconfig_go.recipe import load_speech
@@ -21,7 +21,7 @@ datasets = pytest.importorskip("datasets")
 pytest.importorskip("soundfile")
 pa = pytest.importorskip("pyarrow")
 
-Clip = tuple[float, str | None]
+Clip = tuple[float, Any]
 THREE: list[Clip] = [(0.5, "one"), (1.0, "two"), (1.5, "three")]
 
 
@@ -38,7 +38,7 @@ def scanned(source: Any) -> list[float]:
 
 
 def checked(source: Any) -> list[Clip]:
-    result, texts = _scanned(source, None, 0, False)
+    result, texts = scan_with_texts(source, None, workers=0, progress=False)
     pairs = zip(result.durations, texts, strict=True)
     return [(round(s, 3), text) for s, text in pairs if not math.isnan(s)]
 
