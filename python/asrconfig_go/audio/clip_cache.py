@@ -29,11 +29,13 @@ from .audio import load_audio, name_of
 from .decoding import Array, is_silent
 
 Key = tuple[str, int, int]  # (path, bytes, nanoseconds of its last change), or (digest, bytes, 0)
-
+Load = Callable[..., Any]
 _SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a second change in one tick leaves no trace
+_AHEAD = 4  # clips a thread, so that encoded bytes do not pile up
+_ENTRY_BYTES = 500  # of the array object, its key and the dictionary's slots; measured with tracemalloc
 
 
-def clip_key(source: Any) -> Key | None:
+def clip_key(source: object) -> Key | None:
     """The key of a path, of encoded bytes, or of a dictionary with either; None for what is not worth caching.
 
     Files are identified by path, size and modification time; bytes by their digest; pieces by their times, too.
@@ -78,12 +80,9 @@ def name_of_load(load: Any) -> str:
     return f"{name} {body.hexdigest()}"
 
 
-def unchanged(source: Any, key: Key) -> bool:
+def unchanged(source: object, key: Key) -> bool:
     """Whether the clip that was just loaded is the one that ``key`` was made of, and will show a later change."""
     return clip_key(source) == key and abs(time.time_ns() - key[2]) > _SETTLED_NS
-
-
-_AHEAD = 4  # clips a thread, so that encoded bytes do not pile up
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Filled:
         return f"{text}, {self.bad} could not be loaded; the first: {self.first_error}" if self.bad else text
 
 
-def fill(cache: Callable[[Any], Any], sources: Any, workers: int | None, progress: bool) -> Filled:
+def fill(cache: Callable[[object], object], sources: object, workers: int | None, progress: bool) -> Filled:
     """Call ``cache`` with each of ``sources`` in threads: decoding releases the GIL."""
     count = checked("workers", workers, int | None) if workers is not None else usable_cores()
     if count < 1:
@@ -126,8 +125,10 @@ def fill(cache: Callable[[Any], Any], sources: Any, workers: int | None, progres
     return Filled(done, len(errors), errors[0] if errors else "")
 
 
-def _finished(pool: ThreadPoolExecutor, load: Any, items: Iterable[Any], limit: int) -> Iterator[Future[Any]]:
-    pending: set[Future[Any]] = set()
+def _finished(
+    pool: ThreadPoolExecutor, load: Callable[[object], object], items: Iterable[object], limit: int
+) -> Iterator[Future[object]]:
+    pending: set[Future[object]] = set()
     for item in items:
         if len(pending) >= limit:
             ended, pending = wait(pending, return_when=FIRST_COMPLETED)
@@ -160,12 +161,38 @@ def usable_cores() -> int:
 class ClipCache:
     """Returns the clip of a source when it is called, which counts ``_hits`` and ``_misses``."""
 
+    load: Load
     _hits = _misses = 0
     _lock: threading.Lock
+    _pid: int
     _silent: list[str]  # names of clips that this process loaded
 
-    def __call__(self, source: Any) -> Array:
-        """The clip."""
+    def __call__(self, source: object) -> Array:
+        """The clip, kept or by ``load``, whose errors are raised as they are. Kept clips are read-only."""
+        if os.getpid() != self._pid:
+            self._forked()
+        key = clip_key(source)
+        cached = None if key is None else self._find(key)
+        with self._lock:
+            self._hits += cached is not None
+            self._misses += cached is None
+        if cached is not None:
+            return cached
+        clip = self._loaded(source)
+        if clip.ndim == 1 and clip.dtype.kind == "f" and is_silent(clip):
+            with self._lock:
+                self._silent.append(name_of(source))
+        return self._keep(key, clip) if key is not None and unchanged(source, key) else clip
+
+    def _find(self, key: Key) -> Array | None:
+        raise NotImplementedError
+
+    def _loaded(self, source: object) -> Array:
+        clip: Array = np.asarray(self.load(source))
+        return clip
+
+    def _keep(self, key: Key, clip: Array) -> Array:
+        """Keep ``clip``, and return it or its copy."""
         raise NotImplementedError
 
     @property
@@ -178,7 +205,7 @@ class ClipCache:
         """Clips that this process loaded."""
         return self._misses
 
-    def prepare(self, sources: Any, *, workers: int | None = None, progress: bool = True) -> Filled:
+    def prepare(self, sources: object, *, workers: int | None = None, progress: bool = True) -> Filled:
         """Load all clips of ``sources`` now, in ``workers`` threads (default: one for each core).
 
         ``sources`` is a folder, a manifest, a ``datasets.Dataset`` with an audio column, or an iterable of clips or of
@@ -189,22 +216,22 @@ class ClipCache:
         filled = fill(self, sources, workers, progress)
         return replace(filled, silent=tuple(self._silent[earlier:]))
 
-    def _note_if_silent(self, source: Any, clip: Array) -> None:
-        if clip.ndim == 1 and clip.dtype.kind == "f" and is_silent(clip):
-            with self._lock:
-                self._silent.append(name_of(source))
+    def _start(self) -> None:
+        """Count from zero, with a lock of this process."""
+        self._lock, self._pid = threading.Lock(), os.getpid()
+        self._hits = self._misses = 0
+        self._silent = []
+
+    def _forked(self) -> None:
+        """Another thread may have held the lock in the middle of counting."""
+        self._start()
 
     def _hit_rate(self) -> str:
         requests = self._hits + self._misses
         return f", {self._hits / requests:.0%} of {requests} found" if requests else ""
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__init__(**state)  # type: ignore[misc]
-
-
-Load = Callable[[Any], Any]
-
-_ENTRY_BYTES = 500  # of the array object, its key and the dictionary's slots; measured with tracemalloc
 
 
 class DecodedCache(ClipCache):
@@ -224,13 +251,13 @@ class DecodedCache(ClipCache):
     """
 
     _clips: OrderedDict[Key, Array]
-    _pid: int
+    _nbytes: int
 
     def __init__(self, max_bytes: int, *, load: Load = load_audio) -> None:
         if checked("max_bytes", max_bytes, int) < 1:
             raise InvalidArgumentError(f"max_bytes = {max_bytes} keeps nothing", "1 << 30 is a GiB: 4.5 h at 16 kHz")
         self.max_bytes: int = max_bytes
-        self.load: Load = load
+        self.load = load
         self._start()
 
     @property
@@ -246,25 +273,17 @@ class DecodedCache(ClipCache):
     def __len__(self) -> int:
         return len(self._clips)
 
-    def __call__(self, source: Any) -> Array:
-        """The clip, from memory or by ``load``, whose errors are raised as they are."""
-        if os.getpid() != self._pid:  # forked: another thread may have held the lock in the middle of counting
-            clips = self._clips
-            self._start()
-            self._clips, self._nbytes = clips, sum(_size(*entry) for entry in clips.items())
-        key = clip_key(source)
+    def _find(self, key: Key) -> Array | None:
         with self._lock:
-            cached = None if key is None else self._clips.get(key)
-            if key is not None and cached is not None:
+            clip = self._clips.get(key)
+            if clip is not None:
                 self._clips.move_to_end(key)
-                self._hits += 1
-                return cached
-            self._misses += 1
-        clip: Array = np.asarray(self.load(source))
-        self._note_if_silent(source, clip)
-        if key is not None and unchanged(source, key):
-            clip = self._keep(key, clip)
-        return clip
+            return clip
+
+    def _forked(self) -> None:
+        clips = self._clips
+        self._start()
+        self._clips, self._nbytes = clips, sum(_size(*entry) for entry in clips.items())
 
     def clear(self) -> None:
         """Forget every clip and start counting again."""
@@ -285,12 +304,10 @@ class DecodedCache(ClipCache):
         return own
 
     def _start(self) -> None:
-        self._clips = OrderedDict()
-        self._lock, self._pid = threading.Lock(), os.getpid()
-        self._hits = self._misses = self._nbytes = 0
-        self._silent = []
+        super()._start()
+        self._clips, self._nbytes = OrderedDict(), 0
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Settings only: sending the clips to a worker would take longer than decoding them there."""
         return {"max_bytes": self.max_bytes, "load": self.load}
 
@@ -298,7 +315,7 @@ class DecodedCache(ClipCache):
         return f"DecodedCache({len(self)} clips, {exact(self._nbytes)} of {exact(self.max_bytes)}{self._hit_rate()})"
 
 
-def sample_rate_of(load: Any) -> int | None:
+def sample_rate_of(load: object) -> int | None:
     """The sampling rate of a loading function's clips in hertz, None when unknown."""
     if load is load_audio:
         return SAMPLING_RATE

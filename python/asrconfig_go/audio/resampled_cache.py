@@ -9,10 +9,9 @@ import mmap
 import os
 import shutil
 import sys
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,16 @@ from .._core.files import user_path, write_whole
 from .._core.render import exact
 from ..errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from .audio import check_rate, load_audio
-from .clip_cache import ClipCache, Key, clip_key, name_of_load, unchanged
+from .clip_cache import ClipCache, Key, Load, name_of_load
 from .decoding import Array
 
 SUFFIX, _PARTIAL = ".npy", ".part"
+_FORMAT = 1
 _HEADER = 128  # bytes; the samples behind them are aligned for every processor
 _ABANDONED_S = 3600.0
+_KEEP_FREE = 2 << 30
+_AGAIN_S = 60.0  # before a full folder is looked at again
+_SHARE = 16  # of the remaining space may one process fill before it measures again
 # From Python 3.13 on a mapping needs no open file.
 _MAPPING: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
@@ -84,10 +87,6 @@ def remove_abandoned(folder: Path) -> None:
                 path.unlink()
 
 
-_AGAIN_S = 60.0  # before a full folder is looked at again
-_SHARE = 16  # of the remaining space may one process fill before it measures again
-
-
 class Room:
     """The disk space left in a folder, as far as this process knows: others may fill it too."""
 
@@ -128,10 +127,6 @@ class Room:
         return remaining >= size
 
 
-_FORMAT = 1
-_KEEP_FREE = 2 << 30
-
-
 class CacheNotKeptWarning(UserWarning):
     """Clips are decoded each time, because the cache cannot keep them."""
 
@@ -165,7 +160,7 @@ class ResampledCache(ClipCache):
         folder: str | os.PathLike[str],
         *,
         sample_rate: int = SAMPLING_RATE,
-        load: Callable[..., Any] = load_audio,
+        load: Load = load_audio,
         max_bytes: int | None = None,
         keep_free_bytes: int = _KEEP_FREE,
     ) -> None:
@@ -175,7 +170,7 @@ class ResampledCache(ClipCache):
                 raise InvalidArgumentError(f"{name} = {value} is less than nothing", "give bytes")
         self.folder: Path = user_path(folder, "cache folder").absolute()
         self.sample_rate: int = sample_rate
-        self.load: Callable[..., Any] = load
+        self.load = load
         self.max_bytes: int | None = max_bytes
         self.keep_free_bytes: int = keep_free_bytes
         self._made_of = f"{_FORMAT} {sample_rate} {name_of_load(load)}"
@@ -201,24 +196,10 @@ class ResampledCache(ClipCache):
     def __len__(self) -> int:
         return sum(1 for _ in clip_files(self.folder))
 
-    def __call__(self, source: Any) -> Array:
-        """The clip, mapped from its file, or by ``load``. To keep more than a batch of them, copy them."""
-        if os.getpid() != self._pid:
-            self._start()  # in a forked process; another thread may have held the lock
-        key = clip_key(source)
-        path = None if key is None else self._path(key)
-        cached = None if path is None else self._read(path)
-        with self._lock:
-            self._hits += cached is not None
-            self._misses += cached is None
-        if cached is not None:
-            return cached
+    def _loaded(self, source: object) -> Array:
         clip: Array = np.asarray(self.load(source, sample_rate=self.sample_rate), dtype=np.float32)
         if clip.ndim != 1:
             raise InvalidArgumentError(f"load returned an array of shape {clip.shape}", "return shape (samples,)")
-        self._note_if_silent(source, clip)
-        if key is not None and path is not None and unchanged(source, key):
-            self._save(path, clip)
         return clip
 
     def clear(self) -> None:
@@ -228,18 +209,17 @@ class ResampledCache(ClipCache):
         self._start()
 
     def _start(self) -> None:
-        self._lock, self._pid = threading.Lock(), os.getpid()
+        super()._start()
         self._room = Room(self.folder, self.max_bytes, self.keep_free_bytes)
-        self._hits = self._misses = self._unsaved = 0
-        self._silent = []
+        self._unsaved = 0
 
     def _path(self, key: Key) -> str:
         name = hashlib.blake2b(f"{key} {self._made_of}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
         return f"{self.folder}{os.sep}{name[:2]}{os.sep}{name}{SUFFIX}"
 
-    def _read(self, path: str) -> Array | None:
+    def _find(self, key: Key) -> Array | None:
         try:
-            return read_clip(path)
+            return read_clip(self._path(key))
         except OSError as error:
             if error.errno not in (errno.EMFILE, errno.ENFILE):
                 return None
@@ -247,12 +227,12 @@ class ResampledCache(ClipCache):
                 f"too many clips of {self.folder} are held at once: {error.strerror}", "copy the clips that you keep"
             ) from error
 
-    def _save(self, path: str, clip: Array) -> None:
+    def _keep(self, key: Key, clip: Array) -> Array:
         try:
             problem = self._room.refusal(clip.nbytes)
             if not problem:
-                self._room.written(write_clip(Path(path), clip))
-                return
+                self._room.written(write_clip(Path(self._path(key)), clip))
+                return clip
         except OSError as error:
             problem = self._room.stop(f"a clip cannot be written: {error.strerror or error}")
         with self._lock:
@@ -260,8 +240,9 @@ class ResampledCache(ClipCache):
             first = self._unsaved == 1
         if first:
             warnings.warn(f"{self.folder}: {problem}; clips are decoded each time", CacheNotKeptWarning, stacklevel=3)
+        return clip
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         names = ("folder", "sample_rate", "load", "max_bytes", "keep_free_bytes")
         return {name: getattr(self, name) for name in names}
 

@@ -53,7 +53,7 @@ class ClipSample:
 def checked_dataset(dataset: Any) -> None:
     """Raise ``InvalidArgumentError`` for what cannot be drawn from, ``EmptyDatasetError`` without clips."""
     source = open_source(dataset)
-    if source.is_stream and source.kind != "address":
+    if source.kind == "stream":
         raise InvalidArgumentError("the dataset has no length", "load it without streaming, or take a part of it")
     if not source.has_rows:
         raise InvalidArgumentError(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, repeat
+from itertools import accumulate
 from typing import Any, overload
 
 
@@ -38,39 +38,6 @@ _KIND = ("sample_rate", "channels", "bits", "codec", "method")
 COLUMNS = ("path", "duration_s", "claimed_duration_s", *_KIND, "size_bytes", "error")
 
 
-class _Page:
-    """Some clips as the library sends them (core/dataset/page.go)."""
-
-    def __init__(self, sent: dict[str, Any], view: memoryview) -> None:
-        self.count: int = sent["count"]
-        n = self.count
-        self.durations: array[float] = _numbers("d", view[: 8 * n])
-        self.sizes: array[int] = _numbers("q", view[8 * n : 16 * n])
-        self.kinds: array[int] = _numbers("I", view[24 * n : 28 * n])  # behind the digests
-        self.lengths: array[int] = _numbers("I", view[28 * n : 32 * n])
-        self.paths = str(view[32 * n :], "utf-8")
-        self.claims: dict[int, float] = {claim["index"]: claim["seconds"] for claim in sent["claims"]}
-        self.errors: dict[int, str] = {problem["index"]: problem["error"] for problem in sent["errors"]}
-
-    @cached_property
-    def ends(self) -> array[int]:
-        """Where each path ends in ``paths``, computed on first access."""
-        return array("Q", accumulate(self.lengths))
-
-    def path(self, i: int) -> str:
-        return self.paths[self.ends[i - 1] if i else 0 : self.ends[i]]
-
-    def duration(self, i: int) -> float | None:
-        seconds = self.durations[i]
-        return None if math.isnan(seconds) else seconds
-
-
-def _numbers(kind: str, encoded: memoryview) -> array[Any]:
-    numbers = array(kind)
-    numbers.frombytes(encoded)
-    return numbers
-
-
 Fetch = Callable[[int, int], tuple[dict[str, Any], memoryview]]  # a page from an offset on, and its columns
 
 
@@ -81,24 +48,39 @@ class Clips(Sequence[Clip]):
     """
 
     def __init__(self, fetch: Fetch | None = None) -> None:
-        self._pages: list[_Page] = []
-        self._kinds: list[tuple[Any, ...]] = []
-        self._count = 0
-        if fetch is not None:
-            self._load(fetch)
-
-    def _load(self, fetch: Fetch) -> None:
-        while True:
-            sent, columns = fetch(self._count, PAGE)
-            self._kinds = [tuple(kind[name] for name in _KIND) for kind in sent["kind_list"]]
-            if sent["count"]:
-                self._pages.append(_Page(sent, columns))
-                self._count += sent["count"]
+        self._durations, self._sizes = array("d"), array("q")
+        self._kinds, self._lengths = array("I"), array("I")  # the latter of paths, in characters
+        self._claims: dict[int, float] = {}
+        self._errors: dict[int, str] = {}
+        self._kind_list: list[tuple[Any, ...]] = []
+        paths: list[str] = []
+        while fetch is not None:
+            start = len(self)
+            sent, columns = fetch(start, PAGE)
+            paths.append(self._add(sent, columns, start))
             if sent["count"] < PAGE:
-                return
+                break
+        self._paths = "".join(paths)
+
+    def _add(self, sent: dict[str, Any], columns: memoryview, start: int) -> str:
+        """Add a page as the library sends it (core/dataset/page.go), and return its paths."""
+        n = sent["count"]
+        self._durations.frombytes(columns[: 8 * n])
+        self._sizes.frombytes(columns[8 * n : 16 * n])
+        self._kinds.frombytes(columns[24 * n : 28 * n])  # behind the digests
+        self._lengths.frombytes(columns[28 * n : 32 * n])
+        self._claims.update((start + claim["index"], claim["seconds"]) for claim in sent["claims"])
+        self._errors.update((start + problem["index"], problem["error"]) for problem in sent["errors"])
+        self._kind_list = [tuple(kind[name] for name in _KIND) for kind in sent["kind_list"]]
+        return str(columns[32 * n :], "utf-8")
+
+    @cached_property
+    def _ends(self) -> array[int]:
+        """Where each path ends among all."""
+        return array("Q", accumulate(self._lengths))
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._durations)
 
     @overload
     def __getitem__(self, index: int) -> Clip: ...
@@ -106,45 +88,36 @@ class Clips(Sequence[Clip]):
     def __getitem__(self, index: slice) -> list[Clip]: ...
     def __getitem__(self, index: int | slice) -> Clip | list[Clip]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._count))]
-        if not -self._count <= index < self._count:
-            raise IndexError(f"clip {index} of {self._count}")
-        page, i = divmod(index % self._count, PAGE)
-        return self._clip(self._pages[page], i)
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"clip {index} of {len(self)}")
+        i = index % len(self)
+        rate, channels, bits, codec, method = self._kind_list[self._kinds[i]]
+        claimed, error, size = self._claims.get(i), self._errors.get(i, ""), self._sizes[i]
+        return Clip(self._path(i), self._duration(i), claimed, rate, channels, bits, codec, method, size, error)
 
-    def __iter__(self) -> Iterator[Clip]:
-        return (self._clip(page, i) for page in self._pages for i in range(page.count))
+    def _path(self, i: int) -> str:
+        return self._paths[self._ends[i - 1] if i else 0 : self._ends[i]]
 
-    def _clip(self, page: _Page, i: int) -> Clip:
-        rate, channels, bits, codec, method = self._kinds[page.kinds[i]]
-        claimed, error = page.claims.get(i), page.errors.get(i, "")
-        return Clip(page.path(i), page.duration(i), claimed, rate, channels, bits, codec, method, page.sizes[i], error)
+    def _duration(self, i: int) -> float | None:
+        seconds = self._durations[i]
+        return None if math.isnan(seconds) else seconds
 
     def column(self, name: str) -> list[Any]:
         """One field of every clip, by its name in ``Clip``, in order."""
-        values: list[Any] = []
-        for page in self._pages:
-            values += self._column(page, name)
-        return values
-
-    def _column(self, page: _Page, name: str) -> Any:
         if name in _KIND:
-            values = [kind[_KIND.index(name)] for kind in self._kinds]
-            return [values[number] for number in page.kinds]
-        if name == "size_bytes":
-            return page.sizes
-        if name == "error":
-            return map(page.errors.get, range(page.count), repeat(""))
-        read: Any = {"path": page.path, "duration_s": page.duration, "claimed_duration_s": page.claims.get}
-        return map(read[name], range(page.count))
+            values = [kind[_KIND.index(name)] for kind in self._kind_list]
+            return [values[number] for number in self._kinds]
+        read: dict[str, Callable[[int], object]] = {
+            "path": self._path, "duration_s": self._duration, "claimed_duration_s": self._claims.get,
+            "size_bytes": self._sizes.__getitem__, "error": lambda i: self._errors.get(i, ""),
+        }  # fmt: skip
+        return list(map(read[name], range(len(self))))
 
     @property
     def durations(self) -> array[float]:
         """Seconds of every clip as an array of doubles, not a number (NaN) for bad ones."""
-        seconds: array[float] = array("d")
-        for page in self._pages:
-            seconds.extend(page.durations)
-        return seconds
+        return self._durations[:]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Clips | list | tuple):
@@ -154,4 +127,4 @@ class Clips(Sequence[Clip]):
     __hash__ = None  # type: ignore[assignment]  # equal to lists, which have none
 
     def __repr__(self) -> str:
-        return f"<{self._count} clips>"
+        return f"<{len(self)} clips>"
