@@ -102,8 +102,30 @@ func TestListingWithoutAColumnOfPaths(t *testing.T) {
 		assert.Equal(t, []string{"id", "words"}, result.Table.Columns)
 		assert.Empty(t, result.Table.Rows)
 	}
-	_, err := Scan(t.Context(), Request{Folder: t.TempDir(), List: true}, nil)
+	_, err := Scan(t.Context(), Request{Paths: []string{"a.wav"}, List: true}, nil)
 	isFault(t, err, fault.InvalidArgument, "only the rows of a manifest")
+}
+
+func TestFoldersAreListed(t *testing.T) {
+	folder := t.TempDir()
+	listed := func(list bool) []string {
+		result, err := Scan(t.Context(), Request{Folder: folder, List: list}, nil)
+		require.NoError(t, err)
+		var names []string
+		for _, row := range result.Table.Rows {
+			names = append(names, filepath.Base(row.Path))
+		}
+		return names
+	}
+	for _, name := range []string{"deep/b.parquet", "a.parquet", ".c.parquet", "notes.txt", "x.tar"} {
+		path := filepath.Join(folder, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+	}
+	assert.Equal(t, []string{"a.parquet", "b.parquet"}, listed(false), "which the caller reads")
+	assert.Equal(t, []string{"a.parquet", "b.parquet"}, listed(true))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "deep", "z.wav"), nil, 0o600))
+	assert.Equal(t, []string{"z.wav"}, listed(true), "audio goes before tables")
 }
 
 func TestListingGivesFurtherColumns(t *testing.T) {

@@ -149,5 +149,3 @@ def _stored_lengths(column: Any, indices: Any) -> list[int]:
     lengths = pa.concat_arrays([pc.list_value_length(chunk).cast(pa.int64()) for chunk in chunks])
     chosen = lengths if indices is None else lengths.take(indices)
     return [length or 0 for length in chosen.to_pylist()]
-
-
