@@ -88,23 +88,22 @@ def callback_cost(driver: str) -> list[tuple[str, float, str, float | None]]:
         callback.on_train_begin(None, state, None)
         watch = callback._watch
         assert watch is not None
-        watch.inputs = BatchShapes(model)
-        wait = LoaderWait()
-        watch.follow(wait)
+        inputs, wait = BatchShapes(model), LoaderWait()
+        watch.follow(wait, inputs)
         watch.panel = None
 
         def step() -> None:
             wait.on_step_begin(None, state, None, model=None, optimizer=None)
-            watch.inputs._note(model, (), batch)
+            inputs._look(model, (), batch)
             callback.on_step_end(None, state, None, model=None, optimizer=None)
             wait.on_step_end(None, state, None, model=None, optimizer=None)
 
         costs = [("callback: all events of a step", median_cost(step) * 1e6, "us", 20.0)]
         step_us = median_cost(lambda: watch.monitor.step(5)) * 1e6
         costs.append(("  of which telling the monitor", step_us, "us", None))
-        look = median_cost(lambda: watch.inputs._note(model, (), batch)) * 1e6
+        look = median_cost(lambda: inputs._look(model, (), batch)) * 1e6
         costs.append(("  of which looking at the batch's shapes", look, "us", None))
-        masked = median_cost(lambda: watch.inputs._note(model, (), in_host_memory)) * 1e6
+        masked = median_cost(lambda: inputs._look(model, (), in_host_memory)) * 1e6
         costs.append(("reading lengths from a mask in host memory, more", masked - look, "us", None))
         costs.append(("scalars, with each log", median_cost(watch.scalars, 50, 20) * 1e6, "us", None))
         watch.panel = Panel(lambda shown, display_id: Drawn())

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers.trainer_callback import TrainerCallback
@@ -18,6 +18,11 @@ from .._core.batches import time_axis
 from .alerts import BestEffort
 
 if TYPE_CHECKING:
+    import torch
+    from torch.nn import Module
+    from transformers.trainer_callback import CallbackHandler
+
+    from ..plan.plan_record import PlanRecord
     from ..plan.plan_records import Arithmetic
 
 _SIZE, _TIMES = 768, 5  # of a product that takes some milliseconds on a core
@@ -29,19 +34,19 @@ class UsefulWork:
     def __init__(self, arithmetic: Arithmetic, rate: float) -> None:
         self._arithmetic, self._rate = arithmetic, rate
 
-    def seconds(self, clips: int, padded_s: float, named: Any) -> float:
+    def seconds(self, clips: int, padded_s: float, named: Mapping[str, object]) -> float:
         """Of ``clips`` padded to ``padded_s`` seconds, forward and backward; ``named`` is the model's input."""
         units = padded_s
         if self._arithmetic.unit == "labels":
-            shape: Any = getattr(named.get("labels"), "shape", ())
+            shape: tuple[int, ...] = getattr(named.get("labels"), "shape", ())
             units = float(shape[1]) if len(shape) == 2 else 0.0
         constant, linear, square = self._arithmetic.clip_flops
         return clips * (constant + units * (linear + units * square)) / self._rate
 
 
-def useful_work(config: Any, device: Any) -> UsefulWork | None:
+def useful_work(config: PlanRecord | None, device: torch.device | None) -> UsefulWork | None:
     """For a training of the plan ``config`` on a torch device; None where the plan or the rate is not known."""
-    arithmetic: Arithmetic | None = getattr(config, "arithmetic", None)
+    arithmetic = None if config is None else config.arithmetic
     kind = getattr(device, "type", "")
     if arithmetic is None or kind not in ("cpu", "cuda"):
         return None
@@ -77,13 +82,13 @@ class LoaderWait(TrainerCallback):  # type: ignore[misc]
         self.last: float | None = None
         """Seconds before the newest step; None where that is not known."""
 
-    def on_epoch_begin(self, *args: Any, **kwargs: Any) -> None:
+    def on_epoch_begin(self, *_: object, **__: object) -> None:
         """Batches are fetched from now on, as after a step, a log, an evaluation or a checkpoint."""
         self._since = self._clock()
 
     on_step_end = on_log = on_evaluate = on_save = on_epoch_begin
 
-    def on_step_begin(self, *args: Any, **kwargs: Any) -> None:
+    def on_step_begin(self, *_: object, **__: object) -> None:
         """The batches are there."""
         self.last = None if self._since is None else self._clock() - self._since
         self.total += self.last or 0.0
@@ -93,7 +98,7 @@ class LoaderWait(TrainerCallback):  # type: ignore[misc]
         return None if self.last is None else self.total
 
 
-def follow_loader(handler: Any) -> tuple[LoaderWait | None, Callable[[], None]]:
+def follow_loader(handler: CallbackHandler | None) -> tuple[LoaderWait | None, Callable[[], None]]:
     """Add a ``LoaderWait`` to a Trainer's ``CallbackHandler``; returns it and the function that removes it."""
     if handler is None:
         return None, lambda: None
@@ -110,7 +115,7 @@ def follow_loader(handler: Any) -> tuple[LoaderWait | None, Callable[[], None]]:
 _NAMES = ("input_values", "input_features")
 _PIECES_A_SECOND = 10  # at which masks are looked at
 
-BeforeBatch = Callable[[int, float], Any]
+BeforeBatch = Callable[[int, float], None]
 """Called with clips and seconds of the longest one, padding included."""
 
 
@@ -122,7 +127,9 @@ class BatchShapes:
     known where the attention mask is in host memory: reading it from a GPU would wait for the GPU.
     """
 
-    def __init__(self, model: Any, before_training: BeforeBatch | None = None, work: UsefulWork | None = None) -> None:
+    def __init__(
+        self, model: Module, before_training: BeforeBatch | None = None, work: UsefulWork | None = None
+    ) -> None:
         self._model, self._before, self._work = model, before_training, work
         self.arithmetic_s: float | None = None
         """Of all trainings so far; None where it is not known."""
@@ -150,11 +157,11 @@ class BatchShapes:
         """Remove the hook."""
         self._hook.remove()
 
-    def _look(self, model: Any, positional: Any, named: Any) -> None:
+    def _look(self, model: Module, positional: object, named: Mapping[str, torch.Tensor]) -> None:
         from ..predict.worst_batch import per_second
 
         for name in _NAMES:
-            shape: Any = getattr(named.get(name), "shape", ())
+            shape: tuple[int, ...] = getattr(named.get(name), "shape", ())
             if len(shape) >= 2:
                 break
         else:
@@ -176,9 +183,9 @@ class BatchShapes:
         self._audio += audio or 0.0
 
 
-def _unpadded(mask: Any, rate: float) -> float | None:
+def _unpadded(mask: torch.Tensor | None, rate: float) -> float | None:
     """Seconds of audio by a mask in host memory, to a tenth of a second a clip."""
-    if not getattr(mask, "is_cpu", False) or mask.dim() != 2 or mask.is_floating_point():
+    if mask is None or not getattr(mask, "is_cpu", False) or mask.dim() != 2 or mask.is_floating_point():
         return None
     stride = max(1, int(rate / _PIECES_A_SECOND))
     return int(np.count_nonzero(mask.numpy()[:, ::stride])) * stride / rate  # torch's sum takes twice as long

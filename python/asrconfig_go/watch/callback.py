@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
@@ -15,27 +15,29 @@ from .._core.checks import check_keywords
 from .._core.training_session import attached
 from .alerts import BestEffort, say
 from .memory_monitor import MemoryMonitor, MemorySnapshot
-from .memory_summary import MemorySummary, RankFiles, RankPeaks, summarised
 from .step_times import StepTimes
-from .watch import Watch, WatchOptions, WatchSettings, WatchSetup
+from .watch import Watch, WatchOptions, WatchSettings
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+    from transformers import Trainer, TrainerState, TrainingArguments
     from typing_extensions import Unpack
 
     from ..plan.plan_record import PlanRecord
+    from .memory_summary import MemorySummary, RankFiles, RankPeaks
 
-
+Figures = dict[str, float]
 _FRAMES_TO_HANDLER = 5  # subclasses that call super() put their own frames in between
 
 
-def lead(handler: Any, callback: Any) -> None:
+def lead(handler: CallbackHandler | None, callback: TrainerCallback) -> None:
     """Move ``callback`` to the front. While the handler walks the list, this neither skips nor repeats anyone."""
     if handler is not None:
         handler.callbacks.remove(callback)
         handler.callbacks.insert(0, callback)
 
 
-def handler_of(frame: FrameType | None, callback: Any) -> Any:
+def handler_of(frame: FrameType | None, callback: TrainerCallback) -> CallbackHandler | None:
     """The handler that is calling ``callback``: it is not passed to the callback, so it is read from the frame."""
     for _ in range(_FRAMES_TO_HANDLER):
         if frame is None:
@@ -110,14 +112,14 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._config, self._switches = config, TrainingSwitches(config)
         self._make = monitor
         self._watch: Watch | None = None
-        self._setup = WatchSetup()
+        self._undo: list[Callable[[], None]] = []
         self._problem = _NEVER
         self._ranks: tuple[RankPeaks, ...] = ()
         self._rank_files: RankFiles | None = None
         self._gathering = BestEffort(_NOT_GATHERED)
         self._warned_metrics: set[str] = set()  # of evaluations in which some were not finite
 
-    def attach(self, trainer: Any) -> None:
+    def attach(self, trainer: Trainer) -> None:
         """Add this callback to a trainer that lacks it, and put it before the reporters."""
         if not any(callback is self for callback in trainer.callback_handler.callbacks):
             trainer.add_callback(self)
@@ -125,6 +127,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def summary(self) -> MemorySummary:
         """Peaks and counts of the running or the last training."""
+        from .memory_summary import summarised
+
         watch, nothing = self._watch, MemorySnapshot(None, 0, 0, None, None, None, ())
         if watch is None:
             return summarised(nothing, 0, 0, self._problem, self._ranks)
@@ -136,7 +140,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if self._watch is not None:
             self._watch.stop()
         self.times.stop()
-        self._setup.leave()
+        self._leave()
         self._switches.put_back()
 
     def __enter__(self) -> AdaptiveMemoryCallback:
@@ -145,18 +149,28 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         # A copy has no training: two owners of one monitor, or of one model's hooks, would end them twice.
-        return {**vars(self), "_watch": None, "_setup": WatchSetup(), "times": StepTimes(), "_problem": _NEVER}
+        return {**vars(self), "_watch": None, "_undo": [], "times": StepTimes(), "_problem": _NEVER}
 
     # Events of the Trainer.
 
-    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_init_end(self, args: object, state: object, control: object, **kwargs: object) -> None:
         """Move before the reporters."""
         lead(handler_of(sys._getframe(1), self), self)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: object,
+        model: Module | None = None,
+        **kwargs: object,
+    ) -> None:
         """Start sampling. A second begin without an end, as after a recovery, continues with the same monitor."""
+        from .memory_summary import RankFiles
+        from .watch_setup import equip
+
         handler = handler_of(sys._getframe(1), self)
         lead(handler, self)
         self._switches.set()
@@ -175,28 +189,35 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         if self._watch is None or not self._watch.active:
             self._start()
         if self._watch is not None and self._watch.active:
-            self._setup.leave()
-            self._setup.equip(self._watch, self.options, self._config, self.managed, args, state, handler, model)
+            self._leave()
+            self._undo = equip(self._watch, self.options, self._config, self.managed, args, state, handler, model)
             self._watch.begin(state.global_step, state.max_steps)
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_begin(self, *_: object, **__: object) -> None:
         """Note when it begins, of the first steps."""
         if self.times.noting:
             self.times.step_begins()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         """Report the step, and check memory."""
         if self.times.noting:
             self.times.step_ends()
         if self._watch is not None:
             self._watch.step(state.global_step, state.max_steps)
 
-    def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_prediction_step(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         """The same for a batch of an evaluation."""
         if self._watch is not None:
             self._watch.evaluated_batch(state.global_step, state.max_steps)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: object,
+        metrics: dict[str, float] | None = None,
+        **kwargs: object,
+    ) -> None:
         """Mark the end of an evaluation, and name metrics that are not finite where no guard does."""
         from ..guard.evaluated_clips import not_finite
         from .start_warnings import attach_hint
@@ -211,17 +232,19 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._warned_metrics.update(new)
             say(f"{text}; with a guard the clips are named → {attach_hint(self.managed)}")
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_save(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         """Mark a checkpoint, and write the run log next to it."""
         if self._watch is not None:
             self._watch.saved(state.global_step)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+    def on_log(
+        self, args: object, state: TrainerState, control: object, logs: Figures | None = None, **kwargs: object
+    ) -> None:
         """Add the memory figures to what the Trainer is about to report of a training step."""
         if self._watch is not None and state.is_world_process_zero and logs and "loss" in logs:
             logs.update(self._watch.scalars())
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: object, **kwargs: object) -> None:
         """Gather the peaks of all processes, end sampling, and hold the first steps against the estimate."""
         if self._rank_files is not None:
             self._ranks = self._gathering(self._rank_files.end, self._monitor) or ()
@@ -238,6 +261,10 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     def _monitor(self) -> MemoryMonitor | None:
         return None if self._watch is None else self._watch.monitor
 
+    def _leave(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
     def _start(self) -> None:
         self._watch = None
         try:
@@ -248,7 +275,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         else:
             self._watch = Watch(monitor, self.options)
 
-    def _warn(self, args: Any, model: Any, handler: Any) -> None:
+    def _warn(self, args: TrainingArguments, model: Module, handler: CallbackHandler | None) -> None:
         from .start_warnings import say_missing_guard, say_unplanned
 
         if self.planned is not None and not attached(handler, "arguments"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._core import native
 from .._core.records import from_json, to_json
@@ -30,7 +30,7 @@ class Finding:
     value: str
 
 
-def diagnose(run_log: RunLog, run: Mapping[str, Any] | None = None) -> tuple[Finding, ...]:
+def diagnose(run_log: RunLog, run: Mapping[str, object] | None = None) -> tuple[Finding, ...]:
     """Findings about what a monitor saw, the gravest first; ``run`` is what is known of the training's settings."""
     findings = native.call("diagnosis.of", {"run_log": to_json(run_log), "run": dict(run or {})})
     return tuple(from_json(Finding, finding) for finding in findings or ())
@@ -50,9 +50,9 @@ _NAMES: dict[str, tuple[str, type]] = {
 }
 
 
-def settings_of(sources: Iterable[Any], record: RunRecord | None) -> dict[str, Any]:
+def settings_of(sources: Iterable[object], record: RunRecord | None) -> dict[str, object]:
     """Of ``told``, objects with attributes or keys, each before those that know less; and of the guard's record."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for one in sources:
         settings = _of(one) | settings
     if record is not None:
@@ -61,12 +61,14 @@ def settings_of(sources: Iterable[Any], record: RunRecord | None) -> dict[str, A
     return settings
 
 
-def _of(source: Any) -> dict[str, Any]:
-    def value(name: str) -> Any:
+def _of(source: object) -> dict[str, object]:
+    def value(name: str) -> object:
         return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
 
     # A share of all steps, which some of them may be, is none of them.
-    settings = {key: value(name) for key, (name, kind) in _NAMES.items() if type(value(name)) is kind}
+    settings: dict[str, object] = {
+        key: value(name) for key, (name, kind) in _NAMES.items() if type(value(name)) is kind
+    }
     devices = value("world_size") or value("device_count")
     if type(devices) is int:
         settings["devices"] = devices

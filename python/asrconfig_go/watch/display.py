@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
@@ -16,6 +16,9 @@ from .._core.render import GIB, html
 from .._core.transformers_features import override
 
 if TYPE_CHECKING:
+    from IPython.display import DisplayHandle
+    from transformers.trainer_callback import CallbackHandler
+
     from .memory_monitor import MemoryHistory, MemoryMonitor, MemorySnapshot, MemoryUse
     from .run_log import Activity, Alert
 
@@ -46,9 +49,25 @@ class Panel:
     points = 240
     """Of the memory's curve."""
 
-    def __init__(self, display: Callable[..., Any] | None = None) -> None:
+    def __init__(self, display: Callable[..., DisplayHandle] | None = None) -> None:
         self._display = display
-        self._handle: Any = None
+        self._handle: DisplayHandle | None = None
+
+    def draw(
+        self,
+        monitor: MemoryMonitor,
+        progress: tuple[int, int],
+        left_s: float | None,
+        shares: tuple[float | None, float | None],
+        stopped: bool,
+    ) -> None:
+        """Draw what ``monitor`` sees now; ``shares`` are those of the loader and of useful work."""
+        self.show(
+            PanelState(
+                *progress, left_s, *shares, monitor.read(), monitor.activity(), monitor.history(self.points),
+                monitor.alerts(), stopped,
+            )
+        )  # fmt: skip
 
     def show(self, state: PanelState) -> None:
         """Draw, in the place of what was drawn before."""
@@ -70,10 +89,11 @@ class _Card:
         return "(a live panel of the training's memory)"
 
 
-def _ipython_display() -> Any:
+def _ipython_display() -> Callable[..., DisplayHandle]:
     from IPython.display import display
 
-    return display
+    drawing: Callable[..., DisplayHandle] = display
+    return drawing
 
 
 def in_notebook() -> bool:
@@ -100,11 +120,12 @@ def one_line(fullest: MemoryUse | None, waited: float | None, useful: float | No
 class ProgressPostfix:
     """Puts the line behind the bar of a Trainer's ``ProgressCallback``, which draws it with its next step."""
 
-    def __init__(self, handler: Any) -> None:
+    def __init__(self, handler: CallbackHandler | None) -> None:
         self._handler = handler
 
-    def show(self, line: str) -> None:
+    def show(self, fullest: MemoryUse | None, waited: float | None, useful: float | None) -> None:
         """Nothing where the Trainer has no such bar."""
+        line = one_line(fullest, waited, useful)
         for callback in self._handler.callbacks if self._handler is not None else ():
             bar = getattr(callback, "training_bar", None)
             if bar is not None and hasattr(bar, "set_postfix_str"):
@@ -147,24 +168,6 @@ def _gib(size: float | None) -> float | None:
     return None if size is None else size / GIB
 
 
-class TimeShare:
-    """By how many seconds ``spent`` grew in each second since it was last asked; None where that is not known."""
-
-    def __init__(self, spent: Callable[[], float | None], clock: Callable[[], float] = time.perf_counter) -> None:
-        self._spent, self._clock = spent, clock
-        self._at, self._before = clock(), spent() or 0.0
-
-    def __call__(self) -> float | None:
-        """Ask, and begin again."""
-        now, spent = self._clock(), self._spent()
-        passed = now - self._at
-        if spent is None or passed <= 0:
-            return None
-        share = (spent - self._before) / passed
-        self._at, self._before = now, spent
-        return share
-
-
 NAME = "asrconfig_monitor.json"
 _EVERY_S = 60.0
 
@@ -200,7 +203,7 @@ class RunFile:
         self._next = self._clock() + _EVERY_S
 
 
-def leave_out_of_print(handler: Any) -> list[Callable[[], None]]:
+def leave_out_of_print(handler: CallbackHandler) -> list[Callable[[], None]]:
     """Print logs without the memory figures; returns functions that undo this.
 
     They are for curves: a line with dozens of numbers for eight GPUs hides the loss. Reporters and
@@ -210,8 +213,8 @@ def leave_out_of_print(handler: Any) -> list[Callable[[], None]]:
     return [override(printer, "on_log", _without(printer.on_log)) for printer in printers]
 
 
-def _without(on_log: Callable[..., Any]) -> Callable[..., Any]:
-    def printed(*arguments: Any, logs: Any = None, **others: Any) -> Any:
+def _without(on_log: Callable[..., object]) -> Callable[..., object]:
+    def printed(*arguments: object, logs: dict[str, float] | None = None, **others: object) -> object:
         printable = logs and {name: value for name, value in logs.items() if not name.startswith(PREFIX)}
         return on_log(*arguments, logs=printable, **others)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import UnsupportedError
 from .alerts import AlertReporter, BestEffort
 
 if TYPE_CHECKING:
     from .memory_monitor import MemoryMonitor
+
+
+class _Trainer(Protocol):
+    global_step: int
 
 
 _PACKAGES = ("lightning.pytorch", "pytorch_lightning")
@@ -30,26 +34,26 @@ def lightning_callback(monitor: MemoryMonitor) -> Any:
             self._call, self._alerts = BestEffort("memory is not watched"), AlertReporter(monitor)
             self._last = 0
 
-        def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        def on_fit_start(self, trainer: _Trainer, pl_module: object) -> None:
             self._last = trainer.global_step
             self._call(monitor.event, "training", f"training begins after step {trainer.global_step}")
 
-        def on_train_batch_end(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
+        def on_train_batch_end(self, trainer: _Trainer, *_: object, **__: object) -> None:
             if trainer.global_step != self._last:
                 self._last = trainer.global_step
                 self._call(monitor.step, trainer.global_step)
                 self._call(self._alerts.say)
 
-        def on_validation_batch_end(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
+        def on_validation_batch_end(self, trainer: _Trainer, *_: object, **__: object) -> None:
             self._call(lambda: monitor.step(kind="evaluation"))
             self._call(self._alerts.say)
 
         on_test_batch_end = on_predict_batch_end = on_validation_batch_end
 
-        def on_save_checkpoint(self, trainer: Any, *others: Any, **kwargs: Any) -> None:
+        def on_save_checkpoint(self, trainer: _Trainer, *_: object, **__: object) -> None:
             self._call(lambda: monitor.step(kind="checkpoint"))
 
-        def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        def on_fit_end(self, trainer: _Trainer, pl_module: object) -> None:
             self._call(monitor.event, "training", f"training ends after step {trainer.global_step}")
 
     return Watching()

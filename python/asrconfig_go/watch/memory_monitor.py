@@ -6,13 +6,13 @@ import contextlib
 import os
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._core import native
-from .._core._layout import NO_MONITOR, STEP_KINDS, Stats, Step
+from .._core._layout import NO_MONITOR, STEP_KINDS, GPUStats, Stats, Step
 from .._core.checks import StepKind, checked
 from .._core.defaults import INTERVAL_MS
 from .._core.records import from_json
@@ -174,7 +174,8 @@ class MemoryMonitor:
         self._gpus = [self._stats.gpu[i] for i in range(len(self.gpu_names))]
         self._step = Step()
         self._put = native.step_putter(started["monitor"], self._step)
-        self._pending: list[tuple[Any, ...]] = []  # steps that the library does not have yet: their end, _STEP_FIELDS
+        self._pending: list[tuple[float, tuple[float | None, ...]]] = []
+        """Steps that the library does not have yet: their end, and _STEP_FIELDS."""
         self._sent_at = float("-inf")
         self._torch = TorchCounters(checked("reset_peaks", reset_peaks, bool))
         self._number, self._last_step = 0, time.perf_counter()
@@ -243,14 +244,15 @@ class MemoryMonitor:
             number = self._number + (kind == "train")
         elapsed, self._number, self._last_step = now - self._last_step, number, now
         spent_s = elapsed if spent_s is None else spent_s
-        self._pending.append((now, number, kind_number, spent_s, waited_s, audio_s, padded_s, longest_s, arithmetic_s))
+        figures = (number, kind_number, spent_s, waited_s, audio_s, padded_s, longest_s, arithmetic_s)
+        self._pending.append((now, figures))
         if kind != "train" or len(self._pending) == _MAX_PENDING or now - self._sent_at >= self.interval_ms / 1e3:
             self._send(now, self._torch.read())
 
     def _send(self, now: float, counters: Sequence[Counters] = ()) -> None:
         """Hand over the pending steps, the last one once for each GPU that this process uses."""
         steps, self._pending, self._sent_at, step = self._pending, [], now, self._step
-        for later, (ended, *values) in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
+        for later, (ended, values) in zip(range(len(steps) - 1, -1, -1), steps, strict=True):
             for name, value in zip(_STEP_FIELDS, values, strict=True):
                 setattr(step, name, _NAN if value is None else value)
             step.ago_s, step.gpu = now - ended, -1
@@ -332,7 +334,7 @@ class MemoryMonitor:
         if self._pending and self.running:
             self._send(time.perf_counter(), self._torch.read())
 
-    def _hot(self, call: Any) -> None:
+    def _hot(self, call: Callable[[], int]) -> None:
         if native.in_forked_child():
             raise ForkedProcessError(
                 "a monitor was used in a process forked after it was started",
@@ -346,12 +348,12 @@ class MemoryMonitor:
                 f"the monitor could not be reached (code {code})", "an earlier panic is likely: restart the process"
             )
 
-    def _call(self, op: str, **arguments: Any) -> Any:
+    def _call(self, op: str, **arguments: object) -> Any:
         if not self._running:
             raise AsrConfigError(f"{op}: the monitor was stopped", "ask before stop(), or start another MemoryMonitor")
         return self._ask(op, **arguments)
 
-    def _ask(self, op: str, **arguments: Any) -> Any:
+    def _ask(self, op: str, **arguments: object) -> Any:
         if self._handle is None:
             raise AsrConfigError(f"{op}: a copy of a monitor has no readings", "ask the monitor itself")
         self._send_pending()
@@ -363,7 +365,7 @@ class MemoryMonitor:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Callable[[float], MemoryMonitor], tuple[float]]:
         # A handle is worth nothing in another process, and two owners of one would stop it twice.
         return _inert, (self.interval_ms,)
 
@@ -372,7 +374,7 @@ class MemoryMonitor:
         return f"MemoryMonitor(interval_ms={self.interval_ms:g}, {len(self.gpu_names)} GPUs, {state})"
 
 
-def _gpu_memory(gpu: Any) -> GPUMemory:
+def _gpu_memory(gpu: GPUStats) -> GPUMemory:
     if not gpu.valid:
         return GPUMemory(None, None, None, None)
     allocated, reserved = (gpu.allocated, gpu.reserved) if gpu.torch_valid else (None, None)

@@ -5,17 +5,10 @@ Units are the base ones that Prometheus asks for: bytes, ratios, watts, degrees 
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
-import time
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socket import SHUT_RDWR, socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._core import native
 from .._core.checks import checked
@@ -23,6 +16,7 @@ from .._core.render import visible
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
     from .memory_monitor import MemoryMonitor
@@ -70,7 +64,7 @@ _HOST_ACTIVITY = (
 )
 
 
-def registry_of(monitor: MemoryMonitor) -> Any:
+def registry_of(monitor: MemoryMonitor) -> CollectorRegistry:
     """A ``prometheus_client.CollectorRegistry`` that reads ``monitor`` at each scrape.
 
     Raises ``UnsupportedError`` where prometheus_client is not installed.
@@ -97,11 +91,16 @@ class MonitorCollector:
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """One metric after the other; what is not known has no sample, and a metric without samples is left out."""
-        for metric in (*_general(self._monitor), *_memory(self._monitor), *_activity(self._monitor)):
-            if metric.samples:
-                yield metric
-        yield from _alerts(self._monitor)
+        """One metric after the other; what is not known has no sample, and a metric without samples is left out.
+
+        Of a monitor that cannot be read there is ``asrconfig_monitor_running 0`` alone.
+        """
+        sources = (_general, _memory, _activity, _alerts)
+        try:
+            metrics = [metric for source in sources for metric in source(self._monitor)]
+        except AsrConfigError:
+            metrics = [_running(False)]
+        yield from (metric for metric in metrics if metric.samples)
 
 
 def _gauge(name: str, text: str, values: Iterable[tuple[dict[str, str], float | None]]) -> Metric:
@@ -124,7 +123,11 @@ def _general(monitor: MemoryMonitor) -> Iterator[Metric]:
         ("alerts_changed", "Alerts raised and cleared.", monitor.alert_changes),
     ):
         yield CounterMetricFamily(_PREFIX + name, text, value=value)
-    yield _gauge("monitor_running", "1 while samples are taken.", [({}, int(monitor.running))])
+    yield _running(monitor.running)
+
+
+def _running(running: bool) -> Metric:
+    return _gauge("monitor_running", "1 while samples are taken.", [({}, int(running))])
 
 
 def _memory(monitor: MemoryMonitor) -> Iterator[Metric]:
@@ -163,9 +166,8 @@ def _alerts(monitor: MemoryMonitor) -> Iterator[Metric]:
     active = [alert for alert in monitor.alerts() if alert.cleared_s is None]
     counts = Counter((alert.kind, "" if alert.gpu < 0 else f"{alert.gpu}", alert.severity) for alert in active)
     labels = ("kind", "gpu", "severity")
-    if counts:
-        values = ((dict(zip(labels, key, strict=True)), count) for key, count in counts.items())
-        yield _gauge("alert_active", "Alerts that hold.", values)
+    values = ((dict(zip(labels, key, strict=True)), count) for key, count in counts.items())
+    yield _gauge("alert_active", "Alerts that hold.", values)
 
 
 def _named(monitor: MemoryMonitor, i: int) -> dict[str, str]:
@@ -173,38 +175,32 @@ def _named(monitor: MemoryMonitor, i: int) -> dict[str, str]:
 
 
 _HOST = "127.0.0.1"
-_PATIENCE_S = 5.0  # with a client, from its connection to the end of its answer
-_MAX_CONNECTIONS = 32  # connections at once; one more ends the oldest
-_open: weakref.WeakSet[MetricsServer] = weakref.WeakSet()
 
 
 class MetricsServer:
     """Answers ``GET /metrics`` on 127.0.0.1 from construction until ``stop`` or the end of a ``with`` block.
 
-    ``port`` 0 takes a free one; see ``url``. Each connection has a thread and a few seconds, so that silent clients
-    delay no other, and no thread keeps the process alive. The caller stops the monitor. A forked child closes the port.
+    ``port`` 0 takes a free one; see ``url``. The server is ``prometheus_client``'s, with a thread for each connection
+    that does not keep the process alive. The caller stops the monitor.
 
-    Needs ``prometheus_client``, whose own servers bound neither the number of clients nor their time. Raises
-    ``UnsupportedError`` without it, and ``InvalidArgumentError`` for a port that is taken or invalid.
+    Raises ``UnsupportedError`` without ``prometheus_client``, and ``InvalidArgumentError`` for a port that is taken or
+    invalid.
     """
 
     def __init__(self, monitor: MemoryMonitor, port: int = 0) -> None:
         if not 0 <= checked("port", port, int) <= 65535:
             raise InvalidArgumentError(f"invalid port = {port}", "pass 1 to 65535, or 0 for a free one")
         registry = registry_of(monitor)
+        from prometheus_client import start_http_server
+
         try:
-            self._server = _Server((_HOST, port), _Handler)
+            self._server, self._thread = start_http_server(port, _HOST, registry)
         except OSError as error:
             raise InvalidArgumentError(
                 f"port {port} of {_HOST} cannot be taken: {error.strerror or error}", "pass another one, or 0"
             ) from error
-        self._server.registry = registry
-        self.port: int = self._server.server_address[1]
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.1,), name="asrconfig-metrics", daemon=True
-        )
-        self._thread.start()
-        _open.add(self)
+        self.port: int = self._server.server_port
+        self._running = True
 
     @property
     def url(self) -> str:
@@ -213,11 +209,11 @@ class MetricsServer:
 
     def stop(self) -> None:
         """Answer no more, and free the port. Stopping twice is harmless."""
-        if self in _open:
-            _open.discard(self)
+        if self._running:
+            self._running = False
             self._server.shutdown()
-            self._thread.join(2 * _PATIENCE_S)
             self._server.server_close()
+            self._thread.join()
 
     def __enter__(self) -> MetricsServer:
         return self
@@ -226,90 +222,4 @@ class MetricsServer:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"MetricsServer({self.url}{'' if self in _open else ', stopped'})"
-
-
-class _Server(ThreadingHTTPServer):
-    registry: Any
-    request_queue_size = 16
-    daemon_threads, block_on_close = True, False
-
-    def __init__(self, *arguments: Any) -> None:
-        self.reading = threading.Lock()  # of the monitor
-        self._connections: dict[socket, float] = {}  # and when they were made, the oldest first
-        self._changing = threading.Lock()
-        super().__init__(*arguments)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin to answer a client."""
-        with self._changing:
-            self._connections[request] = time.monotonic()
-        self._end(lambda at, _: at < len(self._connections) - _MAX_CONNECTIONS)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Forget a client: answered, ended or gone."""
-        with self._changing:
-            self._connections.pop(request, None)
-        super().shutdown_request(request)
-
-    def service_actions(self) -> None:
-        """End the connections that last too long; called ten times a second."""
-        late = time.monotonic() - _PATIENCE_S
-        self._end(lambda _, since: since < late)
-
-    def server_close(self) -> None:
-        """Close the port and every connection."""
-        super().server_close()
-        self._end(lambda *_: True)
-
-    def _end(self, chosen: Callable[[int, float], bool]) -> None:
-        """End connections by their place and time: their threads read or write no more, and close them."""
-        with self._changing:
-            for at, (connection, since) in enumerate(self._connections.items()):
-                if chosen(at, since):
-                    with contextlib.suppress(OSError):
-                        connection.shutdown(SHUT_RDWR)
-
-    def handle_error(self, *_: Any) -> None:
-        """A client that went away is no news for a training's log."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    timeout = _PATIENCE_S
-    server_version, sys_version = "asrconfig", ""
-
-    def do_GET(self) -> None:
-        if self.path.split("?", 1)[0] != "/metrics":
-            self.send_error(404, "there is /metrics alone")
-            return
-        from prometheus_client.exposition import choose_encoder
-
-        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-        try:
-            with self.server.reading:
-                body = encode(self.server.registry)
-        except AsrConfigError as error:
-            self.send_error(503, "the monitor cannot be read", error.message)
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", f"{len(body)}")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing: a scrape each few seconds is no news."""
-
-
-def _let_go() -> None:
-    """In a forked child: the port is the parent's."""
-    for server in list(_open):
-        with contextlib.suppress(OSError):
-            server._server.socket.close()
-    _open.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+        return f"MetricsServer({self.url}{'' if self._running else ', stopped'})"

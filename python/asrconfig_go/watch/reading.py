@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from .._core.records import to_json
-from .._core.render import NARROWEST, WIDEST, WIDTH, text
+from .._core.render import NARROWEST, WIDEST, WIDTH, Record, text
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .run_log import Activity, Alert, RunLogGPU, RunLogHost
 
@@ -48,7 +47,7 @@ class Reading:
                 own_bytes.append(sum(size or 0 for size in sizes) - int(row.others_bytes))
         return max(0, sum(own_bytes)) if own_bytes else None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """An object with scalars and None, as ``--json`` prints it; units are in the names."""
         activity = to_json(self.activity)
         rows = activity.pop("gpus")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from .._core import native
 from .._core.render import Record, Shown, render, save_text, text, title
 from .diagnosis import settings_of
-from .run_files import FILE_NAME, gather, guard_events
+from .run_files import FILE_NAME, Run, gather, guard_events
 
 _KIND, _VERSION = "run comparison", 1
 
 
-def compare_runs(a: Any, b: Any) -> RunComparison:
+def compare_runs(a: Run, b: Run) -> RunComparison:
     """Compare run ``b`` with run ``a``; both are whatever ``report`` takes, and ratios are ``b`` over ``a``.
 
     Runs of different length are compared over the steps that both made. Raises what ``report`` raises.
@@ -29,14 +28,14 @@ def compare_runs(a: Any, b: Any) -> RunComparison:
     return RunComparison(native.call("report.compare", {"a": _run(names[0], a), "b": _run(names[1], b)}))
 
 
-def _name(run: Any, otherwise: str) -> str:
+def _name(run: Run, otherwise: str) -> str:
     if not isinstance(run, str | os.PathLike):
         return otherwise
     path = Path(run).absolute()
     return (path.parent if path.stem == FILE_NAME else path).name or otherwise
 
 
-def _run(name: str, run: Any) -> Record:
+def _run(name: str, run: Run) -> Record:
     files = gather(run)
     return {
         "name": name,
@@ -78,11 +77,11 @@ class RunComparison(Shown, kind=_KIND):
         return {row["key"]: ComparedFigure(**{k: v for k, v in row.items() if k != "key"}) for row in rows}
 
     @property
-    def settings(self) -> dict[str, tuple[Any, Any]]:
+    def settings(self) -> dict[str, tuple[object, object]]:
         """The settings of ``training_config.json`` that differ, each of a and of b."""
         return {row["name"]: (row["a"], row["b"]) for row in self.record["settings"]}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
         figures = {key: value for key, value in self.record.items() if key != "charts"}
         return {"comparison_version": _VERSION, "headline": self.headline, **figures}

@@ -4,24 +4,38 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Protocol, TypeVar, get_args
 
 from .._core import native
 from .._core.checks import ExportFormat
 from .._core.files import read_object, save_whole, user_path
 from .._core.records import to_json
+from .._core.render import Record
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import PREFIX, MemoryFailure, read_failure
 from ..train.run_record import RunFolder, RunRecord
 from .memory_summary import RankPeaks, rank_peaks
 from .run_log import RunLog
 
+T = TypeVar("T")
+
+
+class MonitorLike(Protocol):
+    """Something that has a run log."""
+
+    def run_log(self) -> RunLog:
+        """What it saw."""
+
+
 Logged = dict[str, float | None]
 """An entry of the Trainer's ``log_history``; None: no finite number."""
 
+Run = MonitorLike | RunLog | str | os.PathLike[str]
+"""What a report takes: a monitor, its run log, the folder of a training, or a monitor's file."""
 FILE_NAME = "asrconfig_monitor"
 _ANOTHER = "report the run of another file, or train anew: the monitor writes it whole or not at all"
 _ASIDE = "remove it, or report without it"
@@ -35,7 +49,7 @@ class Source:
     name: str
     run_log: RunLog
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """As the library takes it."""
         return {"name": self.name, "run_log": to_json(self.run_log)}
 
@@ -60,19 +74,19 @@ class Gathered:
     trainer: TrainerState | None = None
     ranks: tuple[RankPeaks, ...] = ()
     failures: tuple[MemoryFailure, ...] = ()
-    plan: Any = None  # training_config.json and trainer_state.json, as JSON
-    state: Any = None
+    plan: Record | None = None  # training_config.json and trainer_state.json, as JSON
+    state: Record | None = None
     history: tuple[Logged, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def gather(run: Any) -> Gathered:
+def gather(run: Run) -> Gathered:
     """The parts of ``run``: a run log, something that has one (a monitor), a run's folder, or a monitor's file."""
     if isinstance(run, RunLog):
         return Gathered((Source("", run),))
-    if callable(getattr(run, "run_log", None)):
-        return Gathered((Source("", run.run_log()),))
     if not isinstance(run, str | os.PathLike):
+        if callable(read := getattr(run, "run_log", None)):
+            return Gathered((Source("", read()),))
         raise InvalidArgumentError(f"{type(run).__name__} is no run", f"pass a MemoryMonitor or a RunLog, or {_WANTED}")
     path = user_path(run, "run")
     if not path.exists():
@@ -90,7 +104,7 @@ def gather(run: Any) -> Gathered:
     return Gathered(sources, record, trainer, ranks, failures, plan, state_json, history, tuple(notes))
 
 
-def guard_events(record: RunRecord | None) -> list[dict[str, Any]] | None:
+def guard_events(record: RunRecord | None) -> list[Record] | None:
     """What the guard did, as the library takes it; None where it kept no record."""
     if record is None:
         return None
@@ -134,7 +148,7 @@ def _added(file: Path) -> str:
     return file.stem.removeprefix(FILE_NAME).lstrip("-_.") if file.stem.startswith(FILE_NAME) else ""
 
 
-def _aside(notes: list[str], read: Any) -> Any:
+def _aside(notes: list[str], read: Callable[[], T]) -> T | None:
     """What lies beside the run logs; a report does not fail for its sake."""
     try:
         return read()
@@ -154,11 +168,11 @@ def load_run_log(path: Path) -> RunLog:
     return run_log
 
 
-def _object(path: Path) -> dict[str, Any] | None:
+def _object(path: Path) -> Record | None:
     return read_object(path, "plan", _ASIDE) if path.is_file() else None
 
 
-def _trainer_state(folder: Path) -> tuple[TrainerState, Any, tuple[Logged, ...]] | None:
+def _trainer_state(folder: Path) -> tuple[TrainerState, Record, tuple[Logged, ...]] | None:
     path = folder / "trainer_state.json"
     if not path.is_file():
         saved = [p for p in folder.glob("checkpoint-*/trainer_state.json") if p.parent.name[11:].isdigit()]
@@ -183,14 +197,14 @@ def _trainer_state(folder: Path) -> tuple[TrainerState, Any, tuple[Logged, ...]]
         raise CorruptFileError(f"{path} cannot be read: {error!r}", _ASIDE) from error
 
 
-def _number(value: Any) -> float | None:
+def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 _SUFFIXES: dict[str, ExportFormat] = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "chrome"}
 
 
-def export(run_log: Any, path: str | os.PathLike[str], format: ExportFormat | None = None) -> None:
+def export(run_log: Run, path: str | os.PathLike[str], format: ExportFormat | None = None) -> None:
     """Write what a monitor saw to ``path``; ``run log`` is whatever ``report`` takes.
 
     ``format`` is "csv" (a table with a row for each point, step, event and alert), "jsonl" (the same as one object a

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from .._core.files import read_object
 from .._core.records import from_json
@@ -198,7 +197,7 @@ class RunLog:
     alerts: tuple[Alert, ...]
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> RunLog:
+    def from_json(cls, data: dict[str, object]) -> RunLog:
         """A run log from its JSON object. Raises ``VersionMismatchError`` for one of another version."""
         version = data.get("version")
         if version != RUN_LOG_VERSION:

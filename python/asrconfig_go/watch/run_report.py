@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from .._core import native
 from .._core.checks import ReportAxis, checked
@@ -20,11 +20,14 @@ from ..guard.training_report import MemoryFailure
 from ..train.run_record import RunRecord
 from .diagnosis import Finding, settings_of
 from .memory_summary import RankPeaks
-from .run_files import Logged, Source, TrainerState, gather, guard_events
+from .run_files import Logged, Run, Source, TrainerState, gather, guard_events
 from .run_log import Alert
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from transformers import TrainingArguments
+
+    from ..plan.plan_record import PlanRecord
 
 
 @dataclass(frozen=True)
@@ -220,7 +223,7 @@ _VERSION = 1  # of its JSON
 _RANKS = 64  # whose peaks are listed
 
 
-def report(run: Any, args: Any = None) -> RunReport:
+def report(run: Run, args: TrainingArguments | PlanRecord | None = None) -> RunReport:
     """The report of ``run``: a ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file.
 
     A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
@@ -246,7 +249,7 @@ def report(run: Any, args: Any = None) -> RunReport:
     )  # fmt: skip
 
 
-def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: Any) -> Record:
+def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: object) -> Record:
     request = {"sources": [source.to_json() for source in sources], "guard": guard_events(record) or []}
     answer: Record = native.call("report.run", request | settings)
     return answer
@@ -261,7 +264,7 @@ class RunReport(ReportedRun, Shown, kind="run"):
         """The run in one sentence, as far as it is known."""
         return title("run", self._figures())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Record:
         """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
         return {"report_version": _VERSION, "headline": self.headline, **self._figures()}
 

@@ -14,11 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .._core.batches import extent
-from .._core.modules import lora_rank
 from ..errors import AsrConfigError, UnsupportedError
 
 if TYPE_CHECKING:
+    import torch
+    from torch.nn import Module
+    from torch.utils.hooks import RemovableHandle
+    from transformers import TrainingArguments
+
     from ..plan.step_calibration import MeasuredStep, StepRecord, StepSettings
 
 
@@ -38,7 +41,7 @@ class CPUMoments:
 class GPUMoments:
     """Moments in the queue of the GPU: what was queued between two of them has run when the second one has passed."""
 
-    def mark(self) -> Any:
+    def mark(self) -> torch.cuda.Event:
         """Record an event now."""
         import torch
 
@@ -46,21 +49,22 @@ class GPUMoments:
         event.record()
         return event
 
-    def between(self, begin: Any, end: Any) -> float:
+    def between(self, begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
         """Seconds from one to the other; both must have passed."""
         return float(begin.elapsed_time(end)) / 1000
 
-    def wait(self, end: Any) -> None:
+    def wait(self, end: torch.cuda.Event) -> None:
         """Until ``end`` has passed."""
         end.synchronize()
 
 
-def moments_of(model: Any) -> Any:
+def moments_of(model: Module) -> Moments:
     """The timer for the device that ``model`` computes on."""
     on_gpu = any(parameter.is_cuda for parameter in model.parameters())
     return GPUMoments() if on_gpu else CPUMoments()
 
 
+Moments = CPUMoments | GPUMoments
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 SKIPPED, NOTED, ENOUGH = 5, 50, 10
@@ -69,15 +73,15 @@ _SHAPING = ("input_values", "input_features", "attention_mask")
 _SHORTEST_S = 0.5  # as the estimate has it
 
 
+class _Shaped(NamedTuple):
+    shape: tuple[int, ...]
+
+
 @dataclass
 class _Step:
     begin: Any
     end: Any = None
-    inputs: list[dict[str, Any]] = field(default_factory=list)  # shapes of each micro-batch
-
-
-class _Shaped(NamedTuple):
-    shape: Any
+    inputs: list[dict[str, _Shaped]] = field(default_factory=list)  # shapes of each micro-batch
 
 
 class StepTimes:
@@ -98,14 +102,14 @@ class StepTimes:
         self.problem = ""
         self.noting = False
         """Whether it is to be told of steps."""
-        self._hook: Any = None
-        self._model: Any = None
-        self._clock: Any = None
+        self._hook: RemovableHandle | None = None
+        self._model: Module | None = None
+        self._clock: Any = None  # whose moments are its own
         self._step: _Step | None = None
         self._noted: list[_Step] = []
         self._steps_begun = 0
 
-    def begin(self, args: Any, model: Any) -> None:
+    def begin(self, args: TrainingArguments, model: Module) -> None:
         """Begin to note, with the first training of a Trainer with these arguments."""
         self.stop()
         if self.steps:
@@ -134,7 +138,7 @@ class StepTimes:
         if len(self._noted) == NOTED:
             self._leave()
 
-    def end(self, args: Any) -> None:
+    def end(self, args: TrainingArguments) -> None:
         """The training is over: hold its steps against the estimate. A short training counts if it had some steps."""
         if len(self._noted) >= ENOUGH:
             self._finish(args)
@@ -151,7 +155,7 @@ class StepTimes:
             self._hook.remove()
         self._hook, self._step, self.noting = None, None, False
 
-    def _note(self, model: Any, positional: Any, named: Any) -> None:
+    def _note(self, model: Module, positional: object, named: dict[str, torch.Tensor]) -> None:
         """Before each forward of the model: those of training count."""
         step = self._step
         import torch
@@ -161,7 +165,7 @@ class StepTimes:
         # Only the shapes: what they mean is for later.
         step.inputs.append({name: _Shaped(named[name].shape) for name in _SHAPING if name in named})
 
-    def _finish(self, args: Any) -> None:
+    def _finish(self, args: TrainingArguments) -> None:
         from ..plan.step_calibration import MeasuredStep
 
         model, clock, noted = self._model, self._clock, self._noted
@@ -185,7 +189,7 @@ class StepTimes:
                 self.record.steps, self.record.factor, self.record.gpu, self.record.low, self.record.high,
             )  # fmt: skip
 
-    def _calibrated(self, args: Any, model: Any) -> StepRecord:
+    def _calibrated(self, args: TrainingArguments, model: Module) -> StepRecord:
         from ..plan.step_calibration import calibrate_steps, store_step_calibration
         from ..predict.model_profile import profile_model
 
@@ -195,7 +199,7 @@ class StepTimes:
         return record
 
 
-def _not_measured(args: Any, model: Any) -> str:
+def _not_measured(args: TrainingArguments, model: Module) -> str:
     if getattr(args, "torch_compile", False) or hasattr(model, "_orig_mod"):
         return "compiled models are not what is estimated"
     if args.n_gpu > 1:
@@ -205,7 +209,8 @@ def _not_measured(args: Any, model: Any) -> str:
     return ""
 
 
-def _micro_batch(model: Any, inputs: dict[str, Any]) -> tuple[int, float]:
+def _micro_batch(model: Module, inputs: dict[str, _Shaped]) -> tuple[int, float]:
+    from .._core.batches import extent
     from ..predict.worst_batch import per_second
 
     rate = per_second(inputs, model)
@@ -217,7 +222,8 @@ def _micro_batch(model: Any, inputs: dict[str, Any]) -> tuple[int, float]:
     return clips, max(_SHORTEST_S, round(extent(inputs).length / rate, 1))
 
 
-def _settings(args: Any, model: Any) -> StepSettings:
+def _settings(args: TrainingArguments, model: Module) -> StepSettings:
+    from .._core.modules import lora_rank
     from ..plan.step_calibration import StepSettings
     from ..predict.calibration import training_settings
 

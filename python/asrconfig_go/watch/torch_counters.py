@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 LOOK_AGAIN = 50  # steps between two looks at which devices this process uses
+
+
+_Stats = dict[str, Any]  # nested by the binding, flat by torch.cuda.memory_stats
 
 
 class Counters(NamedTuple):
@@ -49,7 +53,7 @@ class TorchCounters:
         return readings
 
 
-def _functions(cuda: Any) -> tuple[Callable[[int], dict[str, Any]], Callable[[int], None]]:
+def _functions(cuda: ModuleType) -> tuple[Callable[[int], _Stats], Callable[[int], None]]:
     """The binding itself where there is one: ``torch.cuda.memory_stats`` sorts a hundred names at every call."""
     binding = sys.modules["torch"]._C
     if hasattr(binding, "_cuda_memoryStats") and hasattr(binding, "_cuda_resetPeakMemoryStats"):
@@ -57,7 +61,7 @@ def _functions(cuda: Any) -> tuple[Callable[[int], dict[str, Any]], Callable[[in
     return cuda.memory_stats, cuda.reset_peak_memory_stats
 
 
-def _counters(stats: Callable[[int], dict[str, Any]], device: int) -> Counters:
+def _counters(stats: Callable[[int], _Stats], device: int) -> Counters:
     counters = stats(device)
     if "allocated_bytes" in counters:
         allocated, reserved = counters["allocated_bytes"]["all"], counters["reserved_bytes"]["all"]

@@ -8,33 +8,21 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, TypedDict
 
 from .._core.checks import StepKind, checked
 from .._core.defaults import INTERVAL_MS
-from .._core.out_of_memory import free_memory
-from .._core.training_session import attached
 from ..errors import InvalidArgumentError
 from .alerts import BestEffort, say, say_messages
-from .batch_shapes import BatchShapes, LoaderWait, follow_loader, useful_work
-from .display import (
-    Panel,
-    PanelState,
-    ProgressPostfix,
-    RunFile,
-    TimeShare,
-    in_notebook,
-    leave_out_of_print,
-    one_line,
-    scalars,
-)
 from .memory_monitor import MemoryCheck
-from .run_log import Activity
 
 if TYPE_CHECKING:
-    from ..guard.guard import Guard
+    from ..guard.training_report import GuardEvent
+    from ..predict.memory_model import MemoryModel
+    from .batch_shapes import BatchShapes, LoaderWait
+    from .display import Panel, ProgressPostfix, RunFile
     from .memory_monitor import MemoryMonitor
+    from .run_log import Activity
 
 
 class WatchSettings(TypedDict, total=False):
@@ -48,7 +36,7 @@ class WatchSettings(TypedDict, total=False):
     progress: bool
     panel: bool | None
     run_file: bool
-    memory: Any
+    memory: MemoryModel | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +51,7 @@ class WatchOptions:
     progress: bool = True
     panel: bool | None = None
     run_file: bool = True
-    memory: Any = None
+    memory: MemoryModel | None = None
 
     def __post_init__(self) -> None:
         for name in ("warn_at", "clean_at", "hysteresis", "cooldown_s", "interval_ms"):
@@ -92,55 +80,61 @@ class WatchOptions:
 _EVERY_S = 1.0
 
 
-def _unknown() -> float | None:
-    return None
+class TimeShare:
+    """By how many seconds ``spent`` grew in each second since it was last asked; None where that is not known."""
 
+    def __init__(self, spent: Callable[[], float | None], clock: Callable[[], float] = time.perf_counter) -> None:
+        self._spent, self._clock = spent, clock
+        self._at, self._before = clock(), spent() or 0.0
 
-@dataclass
-class _Shares:
-    """Of the time since they were last asked: spent waiting for the loader, and by useful work."""
-
-    waited: Callable[[], float | None] = _unknown
-    useful: Callable[[], float | None] = _unknown
+    def __call__(self) -> float | None:
+        """Ask, and begin again."""
+        now, spent = self._clock(), self._spent()
+        passed = now - self._at
+        if spent is None or passed <= 0:
+            return None
+        share = (spent - self._before) / passed
+        self._at, self._before = now, spent
+        return share
 
 
 class Watch:
     """Reports the training to ``monitor``, warns at thresholds and of forecasts, cleans up, and draws.
 
     A monitor that fails is logged once, and the training continues unwatched; a part that fails is switched off.
-    ``inputs``, ``file``, ``postfix``, ``panel`` and ``met`` (the guard's growing list of events) are set from outside.
+    ``file``, ``postfix``, ``panel`` and ``met`` (the guard's growing list of events) are set from outside.
     """
 
     def __init__(
         self, monitor: MemoryMonitor, options: WatchOptions, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.monitor, self._clock = monitor, clock
-        self.inputs: BatchShapes | None = None
         self.file: RunFile | None = None
         self.postfix: ProgressPostfix | None = None
         self.panel: Panel | None = None
-        self.met: Sequence[Any] = ()
+        self.met: Sequence[GuardEvent] = ()
         self.problem = ""
         self.checked = MemoryCheck(None, False, (), 0, 0)
         """The newest check."""
         self._limits, self._interval_s, self._looking = options.limits, options.interval_ms / 1000, clock()
         self._saving, self._showing = BestEffort("the run log is not written"), BestEffort("memory is not shown")
         self._scaling = BestEffort("memory is not logged")
-        self._wait: LoaderWait | None = None
-        self._logged, self._shown = _Shares(), _Shares()
         self._next, self._begun, self._first, self._met = clock(), clock(), 0, 0
         self._activity: tuple[float, Activity] | None = None
         self._at: tuple[int, int] | None = None  # step of steps, while it trains
+        self.follow(None, None)
 
-    def follow(self, wait: LoaderWait) -> None:
-        """Report the time spent waiting for the loader, too."""
-        self._wait = wait
-        self._logged.waited, self._shown.waited = TimeShare(wait.known), TimeShare(wait.known)
+    def follow(self, wait: LoaderWait | None, inputs: BatchShapes | None) -> None:
+        """Report the time spent waiting for the loader, the batches and their useful work, as far as given."""
+        self._wait, self.inputs = wait, inputs
 
-    def see(self, inputs: BatchShapes) -> None:
-        """Report the batches and their useful work, too."""
-        self.inputs = inputs
-        self._logged.useful, self._shown.useful = (TimeShare(lambda: inputs.arithmetic_s) for _ in range(2))
+        def waited() -> float | None:
+            return None if wait is None else wait.known()
+
+        def useful() -> float | None:
+            return None if inputs is None else inputs.arithmetic_s
+
+        self._logged, self._shown = ((TimeShare(waited), TimeShare(useful)) for _ in range(2))
 
     @property
     def active(self) -> bool:
@@ -214,9 +208,11 @@ class Watch:
         return (self._scaling(self._scalars) or {}) if self.active else {}
 
     def _scalars(self) -> dict[str, float]:
+        from .display import scalars
+
         if self._activity is None or self._clock() >= self._activity[0]:
             self._activity = self._clock() + _EVERY_S, self.monitor.activity()  # the monitor reads no faster
-        return scalars(self.monitor.read(), self._activity[1], self._logged.waited(), self._logged.useful())
+        return scalars(self.monitor.read(), self._activity[1], *(share() for share in self._logged))
 
     def give_up(self, error: Exception) -> None:
         """Go on without a monitor: a training run is worth more than its curves."""
@@ -225,7 +221,7 @@ class Watch:
         with contextlib.suppress(Exception):
             self.monitor.stop()
 
-    def _tell(self, function: Callable[..., Any], *arguments: Any) -> bool:
+    def _tell(self, function: Callable[..., None], *arguments: object) -> bool:
         if not self.active:
             return False
         try:
@@ -235,16 +231,16 @@ class Watch:
         return not self.problem
 
     def _step(self, number: int) -> None:
-        totals: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
+        totals: dict[str, float] = {} if self.inputs is None else self.inputs.take()
         if self._met != len(self.met):  # what was computed again would count twice
             totals = {}
             for event in self.met[self._met :]:
                 self.monitor.event("out_of_memory", str(event))
             self._met = len(self.met)
-        self.monitor.step(number, waited_s=None if self._wait is None else self._wait.last, **totals)
+        self.monitor.step(number, kind="train", waited_s=None if self._wait is None else self._wait.last, **totals)
 
     def _other(self, kind: StepKind, number: int | None = None) -> None:
-        totals: dict[str, Any] = {} if self.inputs is None else self.inputs.take()
+        totals: dict[str, float] = {} if self.inputs is None else self.inputs.take()
         self.monitor.step(number, kind=kind, **totals)
 
     def _look(self, number: int, steps: int) -> None:
@@ -266,73 +262,21 @@ class Watch:
     def _show(self, number: int, steps: int, now: float, stopped: bool = False) -> None:
         if self.postfix is None and self.panel is None:
             return
-        waited, useful = self._shown.waited(), self._shown.useful()
+        waited, useful = (share() for share in self._shown)
         if self.postfix is not None:
-            self.postfix.show(one_line(self.checked.fullest, waited, useful))
+            self.postfix.show(self.checked.fullest, waited, useful)
         if self.panel is not None:
             done = number - self._first
             going_on = not stopped and done > 0 and steps > number
             remaining = (now - self._begun) / done * (steps - number) if going_on else None
-            monitor = self.monitor
-            self.panel.show(
-                PanelState(
-                    number, steps, remaining, waited, useful, monitor.read(), monitor.activity(),
-                    monitor.history(self.panel.points), monitor.alerts(), stopped,
-                )
-            )  # fmt: skip
-
-
-class WatchSetup:
-    """The loader's clock among the callbacks, the hook of the model, the file, the bar, the panel: until ``leave``."""
-
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
-
-    def leave(self) -> None:
-        """Leave model and Trainer as they were."""
-        while self._undo:
-            self._undo.pop()()
-
-    def equip(
-        self, watch: Watch, options: WatchOptions, config: Any, managed: bool, args: Any, state: Any, handler: Any,
-        model: Any,
-    ) -> None:  # fmt: skip
-        """Attach everything for a training that begins."""
-        guard = cast("Guard | None", attached(handler, "guard"))
-        watch.met = guard.events if guard is not None else ()
-        wait, leave = follow_loader(handler)
-        self._undo.append(leave)
-        if wait is not None:
-            watch.follow(wait)
-            self._undo += leave_out_of_print(handler)
-        if _can_be_hooked(args, model):
-            check = None
-            if guard is None and (options.memory is not None or config is not None):
-                from .next_batch import next_batch_check
-
-                check = next_batch_check(options.memory, config, managed, watch.tell)
-            inputs = BatchShapes(model, check, useful_work(config, getattr(args, "device", None)))
-            watch.see(inputs)
-            self._undo.append(inputs.leave)
-        output = getattr(args, "output_dir", None)
-        if options.run_file and output and watch.file is None:
-            watch.file = RunFile(watch.monitor, Path(output), getattr(args, "process_index", 0))
-            BestEffort("an earlier run log is not kept")(watch.file.keep_earlier, state.global_step)
-        if state.is_world_process_zero:
-            watch.postfix = ProgressPostfix(handler) if options.progress else None
-            if watch.panel is None and (in_notebook() if options.panel is None else options.panel):
-                watch.panel = Panel()
-
-
-def _can_be_hooked(args: Any, model: Any) -> bool:
-    """Hooks of a compiled model are compiled with it; those of replicas run in threads."""
-    compiled = getattr(args, "torch_compile", False) or hasattr(model, "_orig_mod")
-    return hasattr(model, "register_forward_pre_hook") and not compiled and getattr(args, "n_gpu", 1) < 2
+            self.panel.draw(self.monitor, (number, steps), remaining, (waited, useful), stopped)
 
 
 def give_back_memory() -> None:
     """Collect garbage, and return the GPU's cached memory to the driver."""
-    if "torch" in sys.modules:  # where it was never imported, it holds nothing
-        free_memory()
-    else:
+    if "torch" not in sys.modules:  # where it was never imported, it holds nothing
         gc.collect()
+        return
+    from .._core.out_of_memory import free_memory
+
+    free_memory()

@@ -82,7 +82,7 @@ def test_what_cannot_be_compared_is_refused(runs: tuple[Path, Path], capsys: pyt
     with pytest.raises(CorruptFileError):
         compare_runs(*runs)
     with pytest.raises(InvalidArgumentError, match="int is no run"):
-        compare_runs(5, runs[0])
+        compare_runs(5, runs[0])  # type: ignore[arg-type]
 
 
 def test_monitors_are_runs_too() -> None:

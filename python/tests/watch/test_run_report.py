@@ -408,7 +408,7 @@ def test_anything_else_is_one_clear_error(tmp_path: Path, small: Json, capsys: p
     with pytest.raises(NotFoundError, match=r"holds no asrconfig_monitor\.json"):
         report(tmp_path)
     with pytest.raises(InvalidArgumentError, match="int is no run"):
-        report(5)
+        report(5)  # type: ignore[arg-type]
 
 
 def test_report_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

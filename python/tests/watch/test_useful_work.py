@@ -80,11 +80,11 @@ def test_arithmetic_is_what_pytorch_counts(kind: str) -> None:
 
 
 def test_nothing_is_known_without_a_plan_or_a_rate() -> None:
-    unknown = Arithmetic((0.0, 1e9, 0.0), "seconds", None)
+    plan: Any = SimpleNamespace(arithmetic=Arithmetic((0.0, 1e9, 0.0), "seconds", None))
     assert useful_work(None, torch.device("cpu")) is None
-    assert useful_work(SimpleNamespace(arithmetic=unknown), torch.device("cuda")) is None
-    assert useful_work(SimpleNamespace(arithmetic=unknown), torch.device("meta")) is None
-    on_cpu = useful_work(SimpleNamespace(arithmetic=unknown), torch.device("cpu"))
+    assert useful_work(plan, torch.device("cuda")) is None
+    assert useful_work(plan, torch.device("meta")) is None
+    on_cpu = useful_work(plan, torch.device("cpu"))
     assert on_cpu is not None, "a CPU's rate is measured"
     assert 0 < on_cpu.seconds(2, 3.0, {}) < 60
 

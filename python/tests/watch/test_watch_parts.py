@@ -27,13 +27,13 @@ from asrconfig_go.watch.display import (
     PanelState,
     ProgressPostfix,
     RunFile,
-    TimeShare,
     one_line,
 )
 from asrconfig_go.watch.memory_monitor import GPUHistory, MemoryHistory, MemoryUse, MonitorMessage
 from asrconfig_go.watch.memory_summary import RankFiles, RankPeaks
 from asrconfig_go.watch.next_batch import Excess, NextBatch, by_memory, by_table
 from asrconfig_go.watch.watch import (
+    TimeShare,
     Watch,
     WatchOptions,
 )
@@ -239,11 +239,11 @@ def test_the_bar_s_last_words() -> None:
     postfixes: list[str] = []
     bar = SimpleNamespace(set_postfix_str=lambda text, refresh: postfixes.append(text))
     handler = SimpleNamespace(callbacks=[SimpleNamespace(), SimpleNamespace(training_bar=None)])
-    ProgressPostfix(handler).show("a")
+    ProgressPostfix(handler).show(None, 0.5, None)
     handler.callbacks.append(SimpleNamespace(training_bar=bar))
-    ProgressPostfix(handler).show("b")
-    ProgressPostfix(None).show("c")
-    assert postfixes == ["b"]
+    ProgressPostfix(handler).show(None, 0.03, None)
+    ProgressPostfix(None).show(None, 0.5, None)
+    assert postfixes == ["wait 3 %"]
 
 
 def panel_state(**changes: Any) -> PanelState:
