@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ from .probe import on_gpu, optimizer_states, untouched
 from .trial_batch import BatchFunction, TrialBatch, is_tokenizer, model_trial, trainer_trial
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from torch import nn
+    from transformers import PreTrainedTokenizerBase, Trainer
 
 
 _AIMED = 8  # trials that follow predictions; after them the bracket is halved
@@ -155,7 +156,7 @@ def _probe_text(p: BatchSizeProbe) -> str:
 
 
 def find_max_batch_size(
-    model_or_trainer: Any,
+    model_or_trainer: nn.Module | Trainer,
     batch_fn: BatchFunction | PreTrainedTokenizerBase | None = None,
     *,
     seconds: float | None = None,
@@ -163,10 +164,10 @@ def find_max_batch_size(
     low: int = 1,
     high: int = 4096,
     start: int | MemoryModel | None = None,
-    optimizer: Any = None,
+    optimizer: torch.optim.Optimizer | str | None = None,
     precision: Precision | None = None,
     accumulation: int | None = None,
-    batch: Any = None,
+    batch: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> BatchSizeSearch:
     """The largest micro-batch from ``low`` to ``high`` samples that trains on this device, by trying.
@@ -219,7 +220,7 @@ def find_max_batch_size(
 class Meter:
     """Measures the memory of a GPU; for other devices everything is None."""
 
-    def __init__(self, device: Any) -> None:
+    def __init__(self, device: torch.device) -> None:
         self._device = device if device.type == "cuda" else None
 
     def limit(self) -> int | None:
@@ -306,7 +307,7 @@ def _start(start: int | MemoryModel | None, low: int, job: TrialBatch, meter: Me
         return low, f"the lowest, as the model cannot be traced ({error.message})"
 
 
-def _check(low: Any, high: Any, seconds: Any, start: Any) -> None:
+def _check(low: int, high: int, seconds: float | None, start: int | MemoryModel | None) -> None:
     for name, value in (("low", low), ("high", high)):
         positive(name, value, MAX_BATCH)
     if low > high:
@@ -317,7 +318,7 @@ def _check(low: Any, high: Any, seconds: Any, start: Any) -> None:
         positive("start", checked("start", start, int), MAX_BATCH)
 
 
-def _check_max_length(alone: bool, batch_fn: Any, seconds: Any, max_length: Any) -> None:
+def _check_max_length(alone: bool, batch_fn: object, seconds: float | None, max_length: int | None) -> None:
     tokenizer = is_tokenizer(batch_fn)
     if not tokenizer and max_length is None:
         return
@@ -328,7 +329,7 @@ def _check_max_length(alone: bool, batch_fn: Any, seconds: Any, max_length: Any)
         )
 
 
-def _check_optimizer(optimizer: Any, *, named: bool) -> None:
+def _check_optimizer(optimizer: object, *, named: bool) -> None:
     if optimizer is None or hasattr(optimizer, "param_groups") or (named and isinstance(optimizer, str)):
         return
     raise InvalidArgumentError(
@@ -337,8 +338,10 @@ def _check_optimizer(optimizer: Any, *, named: bool) -> None:
     )
 
 
-def _model(model_or_trainer: Any, batch_fn: Any, precision: Any, accumulation: Any) -> Any:
-    model: Any = model_or_trainer if is_module(model_or_trainer) else getattr(model_or_trainer, "model", None)
+def _model(
+    model_or_trainer: nn.Module | Trainer, batch_fn: object, precision: object, accumulation: object
+) -> nn.Module:
+    model: nn.Module = model_or_trainer if is_module(model_or_trainer) else getattr(model_or_trainer, "model", None)
     if not is_module(model):
         raise InvalidArgumentError(
             f"a {type(model_or_trainer).__name__} cannot be tried", "pass a torch.nn.Module or a transformers.Trainer"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import DataLoader
@@ -35,19 +35,24 @@ from .memory_settings import (
     torch_version,
 )
 
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import Trainer, TrainingArguments
+
+
 BatchFunction = Callable[[int, int, int], dict[str, Any]]
 
 
 def calibrate(
-    trainer_or_step: Any,
+    trainer_or_step: Trainer | Callable[[dict[str, Any]], object],
     memory_model: MemoryModel,
     *,
     batch: int,
     seconds: float,
     labels: int | None = None,
     steps: int = 2,
-    model: Any = None,
-    optimizer: Any = None,
+    model: nn.Module | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
     batch_fn: BatchFunction | None = None,
 ) -> Calibration:
     """Run ``steps`` optimizer steps of the largest planned batch on this machine's GPU, and correct ``memory_model``.
@@ -62,15 +67,13 @@ def calibrate(
     Raises ``UnsupportedError`` without a CUDA GPU and for a trainer on several devices, ``InvalidArgumentError`` when
     trainer and memory model differ in their settings, ``InfeasiblePlanError`` when the batch does not fit.
     """
-    import torch
-
     shape = Shape(batch, seconds, labels)
     positive("steps", steps, 100)
-    gpu = _gpu(torch, memory_model)
+    gpu = _gpu(memory_model)
     job = _job(trainer_or_step, memory_model, model, optimizer)
     made = _batch(batch_fn, job.model, memory_model, shape)
-    with _restored(torch, job):
-        peak = _measure(torch, job, made, shape, steps)
+    with _restored(job):
+        peak = _measure(job, made, shape, steps)
     predicted = _predicted(memory_model, shape)
     calibration = Calibration(
         memory_model.name, gpu, torch_version(), datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(),
@@ -99,8 +102,8 @@ def _predicted(memory_model: MemoryModel, shape: Shape) -> MemoryEstimate:
 class _Job:
     """``run(batch, samples, steps)`` trains on copies of one batch."""
 
-    model: Any
-    optimizer: Any
+    model: nn.Module
+    optimizer: torch.optim.Optimizer | None
     run: Callable[[dict[str, Any], int, int], None]
 
 
@@ -111,7 +114,7 @@ class _Peak:
     context: int | None
 
 
-def _gpu(torch: Any, memory_model: MemoryModel) -> str:
+def _gpu(memory_model: MemoryModel) -> str:
     if not torch.cuda.is_available():
         raise UnsupportedError(
             "calibration requires a CUDA GPU, and torch finds none",
@@ -125,9 +128,14 @@ def _gpu(torch: Any, memory_model: MemoryModel) -> str:
     return name
 
 
-def _job(trainer_or_step: Any, memory_model: MemoryModel, model: Any, optimizer: Any) -> _Job:
+def _job(
+    trainer_or_step: Trainer | Callable[[dict[str, Any]], object],
+    memory_model: MemoryModel,
+    model: nn.Module | None,
+    optimizer: torch.optim.Optimizer | None,
+) -> _Job:
     if hasattr(trainer_or_step, "train") and hasattr(trainer_or_step, "args"):
-        trainer = trainer_or_step
+        trainer: Trainer = trainer_or_step
         check_settings(trainer, memory_model.settings)
         return _Job(trainer.model, given_optimizer(trainer), lambda made, n, k: run_trainer(trainer, made, n, k))
     if not callable(trainer_or_step) or model is None or optimizer is None:
@@ -145,7 +153,7 @@ def _job(trainer_or_step: Any, memory_model: MemoryModel, model: Any, optimizer:
     return _Job(model, optimizer, run)
 
 
-def _batch(batch_fn: BatchFunction | None, model: Any, memory_model: MemoryModel, shape: Shape) -> dict[str, Any]:
+def _batch(batch_fn: BatchFunction | None, model: nn.Module, memory_model: MemoryModel, shape: Shape) -> dict[str, Any]:
     from ..trace.made_up_batches import speech_batches
 
     make = speech_batches(model).batch if batch_fn is None else batch_fn
@@ -153,12 +161,12 @@ def _batch(batch_fn: BatchFunction | None, model: Any, memory_model: MemoryModel
     return make(shape.batch, memory_model.length(shape.seconds), labels)
 
 
-def _measure(torch: Any, job: _Job, made: dict[str, Any], shape: Shape, steps: int) -> _Peak:
+def _measure(job: _Job, made: dict[str, Any], shape: Shape, steps: int) -> _Peak:
     """The peaks of the run, without what was on the GPU before besides model and optimizer."""
     cuda = torch.cuda
     gc.collect()
     cuda.empty_cache()
-    foreign = max(0, int(cuda.memory_allocated()) - _own_bytes(torch, job))
+    foreign = max(0, int(cuda.memory_allocated()) - _own_bytes(job))
     cuda.reset_peak_memory_stats()
     try:
         job.run(made, shape.batch, steps)
@@ -168,10 +176,10 @@ def _measure(torch: Any, job: _Job, made: dict[str, Any], shape: Shape, steps: i
             f"{shape.words()} ran out of GPU memory in its real steps", "calibrate with a smaller batch"
         ) from error.with_traceback(None)
     reserved = int(cuda.max_memory_reserved()) - foreign
-    return _Peak(int(cuda.max_memory_allocated()) - foreign, reserved, _context(cuda))
+    return _Peak(int(cuda.max_memory_allocated()) - foreign, reserved, _context())
 
 
-def _own_bytes(torch: Any, job: _Job) -> int:
+def _own_bytes(job: _Job) -> int:
     """The GPU memory of model and optimizer; a storage that several tensors share counts once."""
     states = [] if job.optimizer is None else [v for s in job.optimizer.state.values() for v in s.values()]
     tensors = [*job.model.parameters(), *job.model.buffers(), *states]
@@ -179,8 +187,9 @@ def _own_bytes(torch: Any, job: _Job) -> int:
     return sum({s.data_ptr(): int(s.nbytes()) for s in storages}.values())
 
 
-def _context(cuda: Any) -> int | None:
+def _context() -> int | None:
     """What the driver reports for this process besides the allocator's memory; None where it does not."""
+    cuda = torch.cuda
     name = cuda.get_device_name()
     gpus = [gpu for gpu in HardwareProfile.detect().gpus if gpu.name == name]
     counted = [p for gpu in gpus for p in gpu.processes if p.memory_bytes]
@@ -192,7 +201,7 @@ def _context(cuda: Any) -> int | None:
 
 
 @contextmanager
-def _restored(torch: Any, job: _Job) -> Iterator[None]:
+def _restored(job: _Job) -> Iterator[None]:
     """Restores weights, buffers, optimizer state, modes and random numbers afterwards.
 
     The tensors are saved to a temporary file, as small machines lack the RAM for a copy of a large model.
@@ -230,7 +239,7 @@ def _restored(torch: Any, job: _Job) -> Iterator[None]:
 _FORWARD = ("forward", "_original_forward")
 
 
-def training_settings(args: Any, model: Any) -> dict[str, Any]:
+def training_settings(args: TrainingArguments, model: nn.Module) -> dict[str, Any]:
     """The settings of a trainer with these arguments and this model, as ``MemoryModel.trace`` takes them.
 
     Which layers are recomputed is read from a prepared model, else from the arguments.
@@ -252,17 +261,17 @@ def training_settings(args: Any, model: Any) -> dict[str, Any]:
     }
 
 
-def recomputes(args: Any) -> bool:
+def recomputes(args: TrainingArguments) -> bool:
     """Whether a trainer's arguments ask for checkpointing."""
     return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
 
 
-def checkpoints(model: Any) -> bool:
+def checkpoints(model: nn.Module) -> bool:
     """Whether a model's layers are set to recompute."""
     return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
-def check_settings(trainer: Any, settings: MemorySettings) -> None:
+def check_settings(trainer: Trainer, settings: MemorySettings) -> None:
     """Raise an error for a trainer with other settings than those of the prediction, or on several devices."""
     args = trainer.args
     if args.world_size > 1 or args.n_gpu > 1:
@@ -280,12 +289,12 @@ def check_settings(trainer: Any, settings: MemorySettings) -> None:
         )
 
 
-def given_optimizer(trainer: Any) -> Any:
+def given_optimizer(trainer: Trainer) -> torch.optim.Optimizer | None:
     """The optimizer that the user gave, None where the Trainer makes its own."""
     return getattr(trainer.optimizer, "optimizer", trainer.optimizer)
 
 
-def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) -> None:
+def run_trainer(trainer: Trainer, made: dict[str, Any], samples: int, steps: int) -> None:
     """``trainer.train()`` for ``steps`` optimizer steps over copies of one batch; no logs, no checkpoints."""
     with kept(trainer), tempfile.TemporaryDirectory(prefix="asrconfig-") as folder:
         _prepare(trainer, made, samples, steps, folder)
@@ -293,7 +302,7 @@ def run_trainer(trainer: Any, made: dict[str, Any], samples: int, steps: int) ->
 
 
 @contextlib.contextmanager
-def kept(trainer: Any) -> Iterator[None]:
+def kept(trainer: Trainer) -> Iterator[None]:
     """Restores the trainer's own state and its model's, and frees what the training leaves behind."""
     before = dict(vars(trainer))
     patched = {name: vars(trainer.model)[name] for name in _FORWARD if name in vars(trainer.model)}
@@ -320,7 +329,7 @@ def kept(trainer: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _scale_kept(scaler: Any) -> Iterator[None]:
+def _scale_kept(scaler: torch.amp.GradScaler | None) -> Iterator[None]:
     """Restores the scale of fp16's gradients, which steps change, and whether it is on the GPU yet."""
     if scaler is None:
         yield
@@ -337,7 +346,7 @@ def _scale_kept(scaler: Any) -> Iterator[None]:
             tensor.copy_(value)
 
 
-def _prepare(trainer: Any, made: dict[str, Any], samples: int, steps: int, folder: str) -> None:
+def _prepare(trainer: Trainer, made: dict[str, Any], samples: int, steps: int, folder: str) -> None:
     args = trainer.args = copy.copy(trainer.args)
     changes = {
         "output_dir": folder, "max_steps": steps, "per_device_train_batch_size": samples, "num_train_epochs": 1.0,

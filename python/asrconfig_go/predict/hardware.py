@@ -109,7 +109,7 @@ def cuda_order() -> list[str] | None:
     return uuids if all(uuids) else None
 
 
-def uuid_of(properties: Any) -> str:
+def uuid_of(properties: object) -> str:
     """The UUID of a device's ``properties``, ``""`` where this version of PyTorch does not report it."""
     uuid = getattr(properties, "uuid", None)
     return "" if uuid is None else f"GPU-{uuid}"

@@ -48,7 +48,7 @@ class MemoryModel(OpenedTrace):
     @classmethod
     def trace(
         cls,
-        model: Any,
+        model: object,
         batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
         *,
         precision: Precision = PRECISION,

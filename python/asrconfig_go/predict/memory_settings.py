@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from .._core import native
 from .._core.checks import Checkpointing, Precision, check_seconds, checked
@@ -67,7 +66,7 @@ def store_calibration(model_key: str, calibration: Calibration) -> Path:
     return path
 
 
-def write_calibration(path: Path, content: Any) -> None:
+def write_calibration(path: Path, content: object) -> None:
     """Replace the file's content. Raises ``OSError`` where it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(content, indent=2).encode())
@@ -139,7 +138,7 @@ MAX_RANK = 4096
 _DEFAULT_CAPABILITY = "8.0"  # of an unnamed GPU: Ampere, with every attention kernel
 
 
-def positive(name: str, value: Any, limit: int) -> int:
+def positive(name: str, value: object, limit: int) -> int:
     """Return a whole number from 1 to ``limit``, else raise ``InvalidArgumentError``."""
     number: int = checked(name, value, int)
     if not 1 <= number <= limit:
@@ -236,7 +235,7 @@ class Shape:
         return f"{self.batch} × {WORDS[row_kind].length(self.seconds)}{labels}"
 
 
-def check_labels(name: str, labels: Any) -> int:
+def check_labels(name: str, labels: object) -> int:
     """Return a label length from 0 to a million tokens, else raise ``InvalidArgumentError``."""
     value: int = checked(name, labels, int)
     if not 0 <= value <= MAX_LABELS:

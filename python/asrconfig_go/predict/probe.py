@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,10 @@ from .._core.random_state import rng_state, set_rng_state
 from .._core.render import exact, parameter_count
 from .._core.transformers_features import LAYER_DROPS
 from ..errors import InfeasiblePlanError, UnsupportedError
+
+if TYPE_CHECKING:
+    from torch import nn
+
 
 _CHUNK = 1 << 22  # values summed at a time: a sum over integers is of a copy with 8 bytes each
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -34,7 +38,7 @@ class OptimizerStates:
 
 
 @contextlib.contextmanager
-def untouched(model: Any) -> Iterator[None]:
+def untouched(model: nn.Module) -> Iterator[None]:
     """Restores random numbers, gradients, modes and buffers afterwards; gradients are set aside without a copy.
 
     No layer is dropped inside: a step that drops some takes less memory than one that drops none.
@@ -66,7 +70,7 @@ def untouched(model: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def on_gpu(model: Any, optimizer: Any, *, movable: bool) -> Iterator[str]:
+def on_gpu(model: nn.Module, optimizer: object, *, movable: bool) -> Iterator[str]:
     """Moves a model from the CPU to a GPU, if there is one and it is ``movable``, and yields a note about it.
 
     Its weights on the CPU are set aside and restored. It stays on the CPU where its ``optimizer`` has states, which
@@ -102,7 +106,7 @@ def on_gpu(model: Any, optimizer: Any, *, movable: bool) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def optimizer_states(optimizer: Any) -> Iterator[OptimizerStates]:
+def optimizer_states(optimizer: torch.optim.Optimizer) -> Iterator[OptimizerStates]:
     """Allocates the optimizer's states inside, by a step with gradients, learning rate and decay of zero.
 
     The step's temporaries are allocated once, too. Settings, gradients and the empty state are restored. An optimizer
@@ -122,23 +126,23 @@ def optimizer_states(optimizer: Any) -> Iterator[OptimizerStates]:
         yield OptimizerStates(name, count, _state_bytes(raw), note)
 
 
-def _unwrapped(optimizer: Any) -> Any:
+def _unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     while hasattr(optimizer, "optimizer"):
         optimizer = optimizer.optimizer
     return optimizer
 
 
-def _state_tensors(raw: Any) -> list[tuple[Any, Any]]:
+def _state_tensors(raw: torch.optim.Optimizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """The tensors of the state, with their weights."""
     return [(p, v) for p, state in raw.state.items() for v in state.values() if isinstance(v, torch.Tensor)]
 
 
-def _state_bytes(raw: Any) -> int:
+def _state_bytes(raw: torch.optim.Optimizer) -> int:
     return sum(v.numel() * v.element_size() for _, v in _state_tensors(raw))
 
 
 @contextlib.contextmanager
-def _as_it_was(raw: Any) -> Iterator[None]:
+def _as_it_was(raw: torch.optim.Optimizer) -> Iterator[None]:
     """Empties the state afterwards, and restores attributes and the groups in place, as schedulers refer to them."""
     attributes, groups = dict(vars(raw)), [(group, dict(group)) for group in raw.param_groups]
     try:
@@ -153,7 +157,7 @@ def _as_it_was(raw: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def gradients_aside(parameters: list[Any]) -> Iterator[None]:
+def gradients_aside(parameters: list[torch.Tensor]) -> Iterator[None]:
     """Clears the gradients inside, and restores the same tensors afterwards."""
     before = [p.grad for p in parameters]
     try:
@@ -165,7 +169,7 @@ def gradients_aside(parameters: list[Any]) -> Iterator[None]:
             p.grad = grad
 
 
-def _allocate(raw: Any, parameters: list[Any]) -> str:
+def _allocate(raw: torch.optim.Optimizer, parameters: list[torch.Tensor]) -> str:
     """Allocate the states; returns the reason where that is impossible."""
     for group in raw.param_groups:
         group.update({name: 0.0 for name in ("lr", "weight_decay") if name in group})
@@ -191,7 +195,7 @@ def _allocate(raw: Any, parameters: list[Any]) -> str:
     return ""
 
 
-def _smallest(raw: Any) -> list[Any]:
+def _smallest(raw: torch.optim.Optimizer) -> list[torch.Tensor]:
     """The smallest weight of each group and kind that an optimizer may distinguish."""
     kinds: dict[Any, Any] = {}
     for place, group in enumerate(raw.param_groups):
@@ -200,7 +204,7 @@ def _smallest(raw: Any) -> list[Any]:
     return list(kinds.values())
 
 
-def _stays(raw: Any, few: list[Any]) -> bool:
+def _stays(raw: torch.optim.Optimizer, few: list[torch.Tensor]) -> bool:
     """Whether a step of zeros leaves these weights unchanged; if not, they are restored."""
     copies, sums = [p.detach().clone() for p in few], tensor_sums(few)
     _step(raw, few)
@@ -212,7 +216,7 @@ def _stays(raw: Any, few: list[Any]) -> bool:
     return False
 
 
-def _step(raw: Any, parameters: list[Any]) -> None:
+def _step(raw: torch.optim.Optimizer, parameters: list[torch.Tensor]) -> None:
     """One step of the class itself with zero gradients, without the wrappers of schedulers and accelerate."""
     hooks = {name: vars(raw)[name] for name in _HOOKS if name in vars(raw)}
     try:
@@ -226,7 +230,7 @@ def _step(raw: Any, parameters: list[Any]) -> None:
             p.grad = None
 
 
-def _too_large(raw: Any, parameters: list[Any]) -> InfeasiblePlanError:
+def _too_large(raw: torch.optim.Optimizer, parameters: list[torch.Tensor]) -> InfeasiblePlanError:
     """The error with the size of all states, extrapolated from those that were allocated."""
     made = {p for p, _ in _state_tensors(raw)}
     count = sum(p.numel() for p in parameters)
@@ -239,25 +243,25 @@ def _too_large(raw: Any, parameters: list[Any]) -> InfeasiblePlanError:
     )
 
 
-def tensor_sums(tensors: Any) -> list[Any]:
+def tensor_sums(tensors: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """A checksum of each tensor that changes with any one of its bits; a tensor, to avoid a synchronization."""
     return [_sum(t.detach()) for t in tensors]
 
 
-def _sum(tensor: Any) -> Any:
+def _sum(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor)
     bits = tensor.reshape(-1).view(_BITS[tensor.element_size()])
     return sum((part.sum(dtype=torch.int64) for part in bits.split(_CHUNK)), torch.zeros_like(bits[:0].sum()))
 
 
-def changed_tensors(tensors: Any, sums: list[Any]) -> list[int]:
+def changed_tensors(tensors: Iterable[torch.Tensor], sums: list[torch.Tensor]) -> list[int]:
     """The indices of the tensors that have changed."""
     pairs = zip(tensor_sums(tensors), sums, strict=True)
     return [i for i, (now, then) in enumerate(pairs) if not torch.equal(now, then)]
 
 
-def _buffers(model: Any) -> list[tuple[Any, str, Any, Any]]:
+def _buffers(model: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor, torch.Tensor]]:
     """Running statistics and the like, which a forward changes in place or replaces."""
     return [
         (module, name, buffer, buffer.detach().clone())
@@ -267,7 +271,7 @@ def _buffers(model: Any) -> list[tuple[Any, str, Any, Any]]:
     ]
 
 
-def _put_buffers(buffers: list[tuple[Any, str, Any, Any]]) -> None:
+def _put_buffers(buffers: list[tuple[nn.Module, str, torch.Tensor, torch.Tensor]]) -> None:
     with torch.no_grad():
         for module, name, buffer, value in buffers:
             module._buffers[name] = buffer
@@ -275,7 +279,7 @@ def _put_buffers(buffers: list[tuple[Any, str, Any, Any]]) -> None:
 
 
 @contextlib.contextmanager
-def _no_layer_dropped(model: Any) -> Iterator[None]:
+def _no_layer_dropped(model: nn.Module) -> Iterator[None]:
     owners = {id(owner): owner for m in model.modules() for owner in (m, getattr(m, "config", None))}.values()
     rates = [(o, name, vars(o).get(name)) for o in owners if hasattr(o, "__dict__") for name in LAYER_DROPS]
     with contextlib.ExitStack() as back:
@@ -286,6 +290,6 @@ def _no_layer_dropped(model: Any) -> Iterator[None]:
         yield
 
 
-def _put_modes(modes: list[tuple[Any, bool]]) -> None:
+def _put_modes(modes: list[tuple[nn.Module, bool]]) -> None:
     for module, training in modes:
         module.training = training

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any
 
 from .._core.checks import Checkpointing, Estimator, Optimizer, Precision, checked, one_of
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
@@ -33,7 +32,7 @@ class EstimatorWarning(UserWarning):
 
 
 def estimate_memory(
-    model: Any,
+    model: object,
     *,
     batch: int,
     seconds: float,
@@ -111,7 +110,7 @@ def estimate_memory(
     return dataclasses.replace(_published(model, shape, settings, Target.find(gpu)), warnings=tuple(notes))
 
 
-def _published(model: Any, shape: Shape, settings: MemorySettings, target: Target) -> MemoryEstimate:
+def _published(model: object, shape: Shape, settings: MemorySettings, target: Target) -> MemoryEstimate:
     """Parameters, gradients and optimizer state, and per sample its audio and a tenth of the model's memory."""
     one_of("optimizer", settings.optimizer, tuple(_STATES))
     if settings.lora_rank:

@@ -128,7 +128,7 @@ def by_formulas(memory: Any) -> contextlib.AbstractContextManager[Any]:
     return inside
 
 
-def close_trace(trace: Any) -> None:
+def close_trace(trace: int) -> None:
     """Free the memory of an opened trace."""
     with contextlib.suppress(AsrConfigError):  # a library that fails, or was replaced, does not have it
         native.call("memory.close", {"trace": trace})

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +22,11 @@ from .calibration import checkpoints, kept, recomputes, training_settings
 from .memory_settings import positive
 from .worst_batch import longest, seconds_of, worst_batch
 
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PreTrainedTokenizerBase, Trainer
+
+
 BatchFunction = Callable[[int], Mapping[str, Any]]
 _LOSS_HINT = "the batch needs labels, and the model must give .loss, ['loss'] or the loss first"
 _MOST_TOKENS = 1 << 20
@@ -36,7 +41,7 @@ class TrialBatch:
     ``settings`` are those of the memory model, ``seconds`` the duration of the inputs where it is known.
     """
 
-    model: Any
+    model: nn.Module
     make: BatchFunction
     step: Callable[[Any], Any]
     passes: int
@@ -52,13 +57,13 @@ class TrialBatch:
 
 
 def model_trial(
-    model: Any,
+    model: nn.Module,
     batch_fn: BatchFunction | None,
     seconds: float | None,
     max_length: int | None,
     precision: Precision,
     accumulation: int,
-    optimizer: Any,
+    optimizer: torch.optim.Optimizer | str | None,
 ) -> tuple[TrialBatch, Any]:
     """The trial of a model alone, and its optimizer: the given one, or one by the Trainer's name."""
     checked("precision", precision, Precision)
@@ -81,7 +86,7 @@ def model_trial(
 class _Step:
     """Forward and backward of a plain model, on its device, in its precision."""
 
-    def __init__(self, model: Any, dtype: Any, loss: Callable[[Any], Any]) -> None:
+    def __init__(self, model: nn.Module, dtype: torch.dtype | None, loss: Callable[[Any], torch.Tensor]) -> None:
         self._model, self._dtype, self._loss = model, dtype, loss
         self._device = next(model.parameters()).device
 
@@ -94,7 +99,7 @@ class _Step:
         loss.mean().backward()
 
 
-def loss_of(output: Any) -> Any:
+def loss_of(output: object) -> torch.Tensor:
     """The loss of a model's output. Raises ``InvalidArgumentError`` when there is none with a gradient."""
     if isinstance(output, Mapping):
         loss = output.get("loss")
@@ -109,7 +114,11 @@ def loss_of(output: Any) -> Any:
 
 @contextlib.contextmanager
 def trainer_trial(
-    trainer: Any, batch_fn: BatchFunction | None, seconds: float | None, batch: Any, optimizer: Any
+    trainer: Trainer,
+    batch_fn: BatchFunction | None,
+    seconds: float | None,
+    batch: Mapping[str, Any] | None,
+    optimizer: torch.optim.Optimizer | None,
 ) -> Iterator[tuple[TrialBatch, Any]]:
     """The trial of a trainer's own step, and its optimizer; the trainer is restored afterwards."""
     _check_trainer(trainer)
@@ -128,7 +137,7 @@ def trainer_trial(
         yield TrialBatch(model, make, step, passes, settings, seconds, inputs), optimizer
 
 
-def _prepare(trainer: Any) -> None:
+def _prepare(trainer: Trainer) -> None:
     """What ``train()`` does to the model before its first step: recomputation, and accelerate's mixed precision."""
     model, args = trainer.model, trainer.args
     if recomputes(args) and not checkpoints(model):
@@ -143,7 +152,7 @@ def _prepare(trainer: Any) -> None:
     trainer.current_gradient_accumulation_steps = args.gradient_accumulation_steps
 
 
-def _check_trainer(trainer: Any) -> None:
+def _check_trainer(trainer: Trainer) -> None:
     for name in ("training_step", "accelerator", "create_optimizer"):
         if not hasattr(trainer, name):
             raise InvalidArgumentError(f"{type(trainer).__name__} has no {name}", "pass a transformers.Trainer")
@@ -163,12 +172,14 @@ class TrialInputs:
     loss: Callable[[Any], torch.Tensor] | None = None
 
 
-def is_tokenizer(thing: Any) -> bool:
+def is_tokenizer(thing: object) -> bool:
     """Whether this makes tokens of texts, rather than batches."""
     return callable(thing) and hasattr(thing, "convert_tokens_to_ids") and hasattr(thing, "model_input_names")
 
 
-def trial_inputs(model: Any, tokenizer: Any, seconds: float | None, max_length: int | None) -> TrialInputs:
+def trial_inputs(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase | None, seconds: float | None, max_length: int | None
+) -> TrialInputs:
     """Made-up inputs for ``model`` of the given length; the kind of labels is found by tracing a step."""
     if tokenizer is not None and max_length is None:
         raise InvalidArgumentError("how long the texts are is not known", "pass max_length=128, the most tokens")
@@ -195,7 +206,7 @@ def trial_inputs(model: Any, tokenizer: Any, seconds: float | None, max_length: 
     return TrialInputs(make, words, way.loss)
 
 
-def _way(model: Any, ways: list[MadeUp], length: int, labels: int) -> MadeUp:
+def _way(model: nn.Module, ways: list[MadeUp], length: int, labels: int) -> MadeUp:
     """The kind with which a step can be traced: on the device a wrong label may end the process."""
     if len(ways) == 1 or _recognizes(model):
         return ways[0]
@@ -206,7 +217,7 @@ def _way(model: Any, ways: list[MadeUp], length: int, labels: int) -> MadeUp:
     return next((way for way in ways if way.words == about.get("batches", "")), ways[0])
 
 
-def _recognizes(model: Any) -> bool:
+def _recognizes(model: nn.Module) -> bool:
     """Whether the labels are those of a speech recognizer, as transformers lists them."""
     from transformers.models.auto import modeling_auto as auto
 
@@ -214,7 +225,7 @@ def _recognizes(model: Any) -> bool:
     return any(type(model).__name__ in mapping.values() for mapping in mappings)
 
 
-def _tokens(max_length: Any, positions: int | None, tokenizer: Any) -> int:
+def _tokens(max_length: int, positions: int | None, tokenizer: PreTrainedTokenizerBase | None) -> int:
     limit = min(positions or _MOST_TOKENS, getattr(tokenizer, "model_max_length", None) or _MOST_TOKENS)
     if positive("max_length", max_length, _MOST_TOKENS) > limit:
         raise InvalidArgumentError(
@@ -223,7 +234,7 @@ def _tokens(max_length: Any, positions: int | None, tokenizer: Any) -> int:
     return int(max_length)
 
 
-def _tokenized(tokenizer: Any, length: int) -> dict[str, torch.Tensor]:
+def _tokenized(tokenizer: PreTrainedTokenizerBase, length: int) -> dict[str, torch.Tensor]:
     made = dict(tokenizer(["a " * length], truncation=True, max_length=length, return_tensors="pt"))
     if made["input_ids"].shape[1] != length:
         raise InvalidArgumentError(

@@ -6,9 +6,9 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,13 @@ from ..errors import InvalidArgumentError
 from ..trace.made_up_batches import known_batches
 from .probe import OptimizerStates, optimizer_states, untouched
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch import nn
+    from transformers import Trainer
+
+
+Batch = Mapping[str, Any]  # as a collator returns it
 _INPUTS = ("input_values", "input_features")
 _COLUMNS = ("length", "input_length")
 _PADDING = -100
@@ -27,7 +34,9 @@ _FRAMES_PER_SECOND = 100
 _HINT = "give a batch with input_values or input_features, or leave seconds out"
 
 
-def longest(batch: Any, length: int | None = None, samples: int | None = None, *, model: Any = None) -> Any:
+def longest(
+    batch: Batch, length: int | None = None, samples: int | None = None, *, model: nn.Module | None = None
+) -> Batch:
     """``batch`` at the worst: its audio repeated or truncated to ``length`` values in time, its samples to ``samples``.
 
     Attention masks are all ones, rows of labels full, and as much longer as the audio is; with ``model``, within what
@@ -43,11 +52,12 @@ def longest(batch: Any, length: int | None = None, samples: int | None = None, *
         most_labels = getattr(getattr(model, "config", None), "max_target_positions", None)
         for key in [key for key in made if "labels" in key and _is_table(made[key])]:
             made[key] = _full(made[key], max(1, math.ceil(made[key].shape[1] * ratio)), most_labels)
-    stretched, n = like(batch, made), batch_size(batch)
+    stretched: Batch = like(batch, made)
+    n = batch_size(batch)
     return stretched if samples in (None, n) else pick(stretched, [i % n for i in range(samples or n)])
 
 
-def _stretch(made: dict[str, Any], name: str, length: int | None, model: Any) -> float:
+def _stretch(made: dict[str, Any], name: str, length: int | None, model: nn.Module | None) -> float:
     """Stretch the audio and everything of its length to ``length``; returns the ratio of lengths."""
     before = made[name].shape[1]
     fixed = is_mel(made, model)
@@ -59,7 +69,7 @@ def _stretch(made: dict[str, Any], name: str, length: int | None, model: Any) ->
     return float(after / before)
 
 
-def is_mel(batch: Any, model: Any = None) -> bool:
+def is_mel(batch: Batch, model: nn.Module | None = None) -> bool:
     """Whether the input is a spectrogram of fixed length, (samples, bins, frames), and not (samples, time, width)."""
     if "input_features" not in batch:
         return False
@@ -67,7 +77,7 @@ def is_mel(batch: Any, model: Any = None) -> bool:
     return time_axis(batch, "input_features") == 2 if batches is None else batches.fixed_length is not None
 
 
-def _tiled(value: Any, length: int) -> Any:
+def _tiled(value: torch.Tensor, length: int) -> torch.Tensor:
     times = -(-length // value.shape[1])
     return torch.cat([value] * times, dim=1)[:, :length].contiguous() if length != value.shape[1] else value
 
@@ -76,7 +86,7 @@ def _is_table(value: Any) -> bool:
     return hasattr(value, "shape") and value.dim() == 2 and value.shape[1] > 0 and not value.is_floating_point()
 
 
-def _full(labels: Any, width: int, limit: int | None) -> Any:
+def _full(labels: torch.Tensor, width: int, limit: int | None) -> torch.Tensor:
     """Rows of ``width`` labels, at most ``limit``: each row's own repeated, of an empty one the fullest row's."""
     width = min(width, limit) if limit else width
     rows = [row[row != _PADDING] for row in labels]
@@ -87,8 +97,13 @@ def _full(labels: Any, width: int, limit: int | None) -> Any:
 
 
 def worst_batch(
-    trainer: Any, size: int, seconds: float | None = None, batch: Any = None, *, dataset: Any = None
-) -> tuple[Any, str]:
+    trainer: Trainer,
+    size: int,
+    seconds: float | None = None,
+    batch: Batch | None = None,
+    *,
+    dataset: Dataset | None = None,
+) -> tuple[Batch, str]:
     """``size`` samples as long as they come, from the trainer's own collator, and a note on how they were found.
 
     They are the longest by the dataset's column of lengths (``args.length_column_name``, ``length`` or
@@ -117,7 +132,7 @@ def worst_batch(
     return longest(collated, None, size, model=trainer.model), note
 
 
-def seconds_of(batch: Any, model: Any = None) -> float | None:
+def seconds_of(batch: Batch, model: nn.Module | None = None) -> float | None:
     """The duration of a collated batch's audio; None of an unknown input."""
     rate = per_second(batch, model)
     name = next((name for name in _INPUTS if name in batch), None)
@@ -126,7 +141,7 @@ def seconds_of(batch: Any, model: Any = None) -> float | None:
     return float(batch[name].shape[2 if is_mel(batch, model) else 1] / rate)
 
 
-def per_second(batch: Any, model: Any) -> float | None:
+def per_second(batch: Batch, model: nn.Module | None) -> float | None:
     """Values in time per second of audio: by the model, or else by the input's name."""
     batches = known_batches(model)
     if batches is not None:
@@ -134,7 +149,7 @@ def per_second(batch: Any, model: Any) -> float | None:
     return SAMPLING_RATE if "input_values" in batch else _FRAMES_PER_SECOND if "input_features" in batch else None
 
 
-def _length_column(trainer: Any, dataset: Any) -> tuple[str, list[float]] | None:
+def _length_column(trainer: Trainer, dataset: Dataset) -> tuple[str, list[float]] | None:
     """The name and the values of a dataset's column of lengths; None without one, or of a stream."""
     names = getattr(dataset, "column_names", None)
     if not isinstance(names, list | tuple) or not hasattr(dataset, "__len__") or not len(dataset):
@@ -145,7 +160,7 @@ def _length_column(trainer: Any, dataset: Any) -> tuple[str, list[float]] | None
     return None
 
 
-def _count(dataset: Any) -> int:
+def _count(dataset: Dataset) -> int:
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InvalidArgumentError(
             f"a {type(dataset).__name__} is a stream: a batch taken from it would be missing in the training",
@@ -156,8 +171,8 @@ def _count(dataset: Any) -> int:
     return len(dataset)
 
 
-def _collate(trainer: Any, dataset: Any, places: list[int]) -> Any:
-    collate: Callable[[list[Any]], Any] = trainer._get_collator_with_removed_columns(trainer.data_collator)
+def _collate(trainer: Trainer, dataset: Dataset, places: list[int]) -> Batch:
+    collate: Callable[[list[Any]], Batch] = trainer._get_collator_with_removed_columns(trainer.data_collator)
     return collate([dataset[i] for i in places])
 
 
@@ -214,7 +229,12 @@ def _rehearsal_text(r: Rehearsal) -> str:
 
 
 def preflight(
-    trainer: Any, rehearse: Rehearse, *, optimizer: Any, batch: Any = None, seconds: float | None = None
+    trainer: Trainer,
+    rehearse: Rehearse,
+    *,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch | None = None,
+    seconds: float | None = None,
 ) -> PreflightReport:
     """Allocate the optimizer's states, and with them try the worst batches of training and evaluation.
 
@@ -242,7 +262,7 @@ def preflight(
 
 
 @contextlib.contextmanager
-def _in_a_window(trainer: Any) -> Iterator[None]:
+def _in_a_window(trainer: Trainer) -> Iterator[None]:
     """Sets how many micro-batches the Trainer divides by, which it does only once it has fetched some."""
     name = "current_gradient_accumulation_steps"
     with contextlib.ExitStack() as stack:
@@ -251,7 +271,7 @@ def _in_a_window(trainer: Any) -> Iterator[None]:
         yield
 
 
-def _places(trainer: Any, batch: Any) -> Iterator[tuple[str, int, Any, Any]]:
+def _places(trainer: Trainer, batch: Batch | None) -> Iterator[tuple[str, int, Any, Any]]:
     yield "training", trainer.args.train_batch_size, trainer.train_dataset, batch
     evaluated = trainer.eval_dataset
     several = evaluated.values() if isinstance(evaluated, dict) else [] if evaluated is None else [evaluated]

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from .._core.transformers_features import override
+from ._calls import Kwargs
 from ._quantized import imagine_weights
 from .event_log import EventLog, TraceError
 
@@ -108,7 +109,9 @@ _NAMES = (torch.device, str)  # that may name a device
 class CudaIsHere(TorchFunctionMode):  # type: ignore[misc]
     """Redirects calls for a CUDA device to the CPU, where the recorder simulates the GPU."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Kwargs | None = None
+    ) -> Any:
         if function is torch.Tensor.cuda:
             return args[0]
         if function is torch.nn.functional.cross_entropy and torch.is_autocast_enabled("cpu"):
@@ -116,11 +119,11 @@ class CudaIsHere(TorchFunctionMode):  # type: ignore[misc]
         if kwargs:
             kwargs = {name: _rewritten(value) for name, value in kwargs.items()}
         if [a for a in args if isinstance(a, _NAMES)]:  # attribute accesses come here, too, and most have none
-            args = map(_rewritten, args)
+            args = list(map(_rewritten, args))
         return function(*args, **kwargs) if kwargs else function(*args)
 
 
-def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, *args: object, **kwargs: Any) -> torch.Tensor:
     """Under CUDA's autocast only the negative log likelihood is in float32; the CPU's casts the logits already.
 
     Smoothed labels and label probabilities are left to the CPU's.
@@ -133,7 +136,7 @@ def _cross_entropy(logits: torch.Tensor, target: torch.Tensor, *args: Any, **kwa
     return functional.nll_loss(log_probabilities, target, **kwargs)
 
 
-def _rewritten(value: Any) -> Any:
+def _rewritten(value: object) -> object:
     if isinstance(value, torch.device):
         return torch.device("cpu") if value.type == "cuda" else value
     if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
@@ -145,7 +148,7 @@ def _on_cpu(init: Callable[..., None], dtype: torch.dtype | None) -> Callable[..
     """An ``__init__`` whose first argument, a device type, is "cpu" whenever it was "cuda"."""
 
     @functools.wraps(init)
-    def redirected(self: Any, *args: Any, **kwargs: Any) -> None:
+    def redirected(self: object, *args: object, **kwargs: object) -> None:
         device = args[0] if args else kwargs.get("device_type", kwargs.get("device", "cuda"))
         if device != "cuda":
             init(self, *args, **kwargs)
@@ -185,7 +188,7 @@ def saved_on_host(log: EventLog, arena: Arena) -> Iterator[None]:
                 return arena.dense(tensor, torch.contiguous_format)
             return tensor.detach().clone(memory_format=torch.contiguous_format)
 
-    def init(self: Any, pin_memory: bool = False, device_type: str = "cuda") -> None:
+    def init(self: save_on_cpu, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_contiguous():  # put in order on the device first: aten/src/ATen/native/cuda/Copy.cu
                 size = tensor.numel() * tensor.element_size()

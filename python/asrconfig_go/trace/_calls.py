@@ -8,10 +8,13 @@ from math import prod
 from typing import Any, NamedTuple
 
 import torch
+from torch._ops import OpOverload
 
 aten = torch.ops.aten
 
 Numbers = tuple[int, ...]
+Args = tuple[Any, ...]  # positional arguments of an operation
+Kwargs = dict[str, Any]
 
 
 class Call(NamedTuple):
@@ -46,7 +49,7 @@ class Calls:
 
 
 def costs(
-    op: Any, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
+    op: OpOverload, args: Args, read: list[torch.Tensor], made: list[torch.Tensor]
 ) -> Iterable[tuple[str, Numbers]]:
     """Returns the layout and the numbers of an operation, once for each product that it runs."""
     rule = _PRODUCTS.get(op)
@@ -89,14 +92,14 @@ def _product(batch: int, m: int, n: int, k: int, a: torch.Tensor, b: torch.Tenso
     return batch, m, n, k, _bytes(a) + _bytes(b), _bytes(out)
 
 
-def _mm(args: Any, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
+def _mm(args: Args, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
     """The matrices are the last two tensors: a bias comes first."""
     a, b = read[-2:]
     *batch, m, k = a.shape
     return [_product(prod(batch), m, b.shape[-1], k, a, b, made[0])]
 
 
-def _convolution(args: Any, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
+def _convolution(args: Args, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
     """A convolution as grouped matrix products: positions × channels × filter."""
     x, weight, groups, transposed = args[0], args[1], args[8], args[6]
     small = x if transposed else made[0]  # a transposed convolution has its filter at each place of the input
@@ -105,7 +108,7 @@ def _convolution(args: Any, read: list[torch.Tensor], made: list[torch.Tensor]) 
     return [_product(groups, positions, channels // groups, weight.numel() // channels, x, weight, made[0])]
 
 
-def _convolution_backward(args: Any, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
+def _convolution_backward(args: Args, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
     grad, x, weight, transposed, groups, wanted = args[0], args[1], args[2], args[7], args[9], args[10]
     small = x if transposed else grad
     positions, channels = small.numel() // max(1, small.shape[1]), weight.shape[0]
@@ -118,10 +121,10 @@ def _convolution_backward(args: Any, read: list[torch.Tensor], made: list[torch.
     return products
 
 
-def _attention(first: int) -> Callable[[Any, list[torch.Tensor], list[torch.Tensor]], list[Numbers]]:
+def _attention(first: int) -> Callable[[Args, list[torch.Tensor], list[torch.Tensor]], list[Numbers]]:
     """Fused attention, whose query and key are arguments ``first`` and the next one."""
 
-    def numbers(args: Any, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
+    def numbers(args: Args, read: list[torch.Tensor], made: list[torch.Tensor]) -> list[Numbers]:
         query, key = args[first], args[first + 1]
         heads = query.shape[0] * query.shape[1]
         written = sum(_bytes(t) for t in made if t.is_floating_point())
@@ -130,7 +133,7 @@ def _attention(first: int) -> Callable[[Any, list[torch.Tensor], list[torch.Tens
     return numbers
 
 
-_PRODUCTS: dict[Any, Callable[[Any, list[torch.Tensor], list[torch.Tensor]], list[Numbers]]] = {
+_PRODUCTS: dict[OpOverload, Callable[[Args, list[torch.Tensor], list[torch.Tensor]], list[Numbers]]] = {
     aten.mm.default: _mm,
     aten.bmm.default: _mm,
     aten.addmm.default: _mm,

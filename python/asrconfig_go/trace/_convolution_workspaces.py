@@ -9,10 +9,14 @@ pass.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
 
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from ._calls import Args
 
 aten = torch.ops.aten
 
@@ -21,7 +25,7 @@ _CHANNELS_OF_TENSOR_CORES = 8
 _TABLE = 16384
 
 
-def workspaces(op: Any, args: Any) -> list[int]:
+def workspaces(op: OpOverload, args: Args) -> list[int]:
     """Returns the bytes of the workspace after each result of a convolution or its backward pass; 0 for none."""
     if op is aten.convolution.default:
         x, weight, _, stride, padding, dilation, transposed, out_padding, groups = args[:9]
@@ -33,19 +37,27 @@ def workspaces(op: Any, args: Any) -> list[int]:
     return [needed or 0 for one in wanted[:2] if one]
 
 
-def is_torchs_own(args: Any) -> bool:
+def is_torchs_own(args: Args) -> bool:
     """Whether torch's own depthwise kernel runs a backward pass, rather than cuDNN."""
     _, x, weight, _, stride, _, dilation, transposed, _, groups = args[:10]
     return not _by_cudnn(x, weight, stride, dilation, transposed, groups)
 
 
-def _by_cudnn(x: torch.Tensor, weight: torch.Tensor, stride: Any, dilation: Any, transposed: bool, groups: int) -> bool:
+def _by_cudnn(
+    x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int], transposed: bool, groups: int
+) -> bool:
     depthwise = not transposed and groups > 1 and x.shape[1] == groups
     return not depthwise or _depthwise_by_cudnn(x, weight, stride, dilation)
 
 
 def _needed(
-    x: torch.Tensor, weight: torch.Tensor, y: list[int], stride: Any, dilation: Any, transposed: bool, groups: int
+    x: Tensor,
+    weight: Tensor,
+    y: list[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    groups: int,
 ) -> int | None:
     """Bytes for copies of the three operands; None where cuDNN does not run."""
     if not _by_cudnn(x, weight, stride, dilation, transposed, groups):
@@ -56,7 +68,7 @@ def _needed(
     return int(sum(prod(shape) * x.element_size() for shape in (x.shape, weight.shape, y)))
 
 
-def _channels_last(x: torch.Tensor, weight: torch.Tensor) -> bool:
+def _channels_last(x: Tensor, weight: Tensor) -> bool:
     """Whether torch passes the operands with channels last: cudnn_conv_suggest_memory_format, ConvUtils.h."""
     if x.dim() != 4:
         return False
@@ -65,10 +77,10 @@ def _channels_last(x: torch.Tensor, weight: torch.Tensor) -> bool:
 
 
 def _result(
-    x: torch.Tensor, weight: torch.Tensor, stride: Any, padding: Any, dilation: Any, transposed: bool,
-    out_padding: Any, groups: int,
+    x: Tensor, weight: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    out_padding: Sequence[int], groups: int,
 ) -> list[int]:  # fmt: skip
-    def at(values: Any, axis: int) -> int:
+    def at(values: Sequence[int], axis: int) -> int:
         return int(values[axis if len(values) > 1 else 0])
 
     lengths = []
@@ -81,7 +93,7 @@ def _result(
     return [x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *lengths]
 
 
-def _depthwise_by_cudnn(x: torch.Tensor, weight: torch.Tensor, stride: Any, dilation: Any) -> bool:
+def _depthwise_by_cudnn(x: Tensor, weight: Tensor, stride: Sequence[int], dilation: Sequence[int]) -> bool:
     """use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter, aten/src/ATen/native/Convolution.cpp.
 
     torch's own kernel needs no workspace. A convolution over time is one over an image of one row there.

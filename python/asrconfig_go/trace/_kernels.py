@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from ._recurrent import Recurrent
 from .event_log import EventLog
@@ -219,25 +220,25 @@ def _overload(name: str) -> Any:
     return getattr(getattr(aten, packet), overload or "default")
 
 
-def _below_autocast(op: Any, *args: Any, **kwargs: Any) -> Any:
+def _below_autocast(op: OpOverload, *args: object, **kwargs: object) -> Any:
     with torch._C._ExcludeDispatchKeyGuard(_AUTOCAST):
         return op(*args, **kwargs)
 
 
-def _to_float32(value: Any) -> Any:
+def _to_float32(value: object) -> object:
     return value.float() if isinstance(value, torch.Tensor) and value.dtype in _LOW else value
 
 
-def _in_float32(op: Any) -> Callable[..., Any]:
-    def cast(*args: Any, **kwargs: Any) -> Any:
+def _in_float32(op: OpOverload) -> Callable[..., Any]:
+    def cast(*args: object, **kwargs: object) -> object:
         args = tuple(_to_float32(a) for a in args)
         return _below_autocast(op, *args, **{k: _to_float32(v) for k, v in kwargs.items()})
 
     return cast
 
 
-def _float32_result(op: Any) -> Callable[..., Any]:
-    def ask(*args: Any, **kwargs: Any) -> Any:
+def _float32_result(op: OpOverload) -> Callable[..., Any]:
+    def ask(*args: Any, **kwargs: object) -> object:
         dtype = kwargs.get("dtype", args[2] if op in _DTYPE_THIRD and len(args) > 2 else None)
         if dtype is not None or args[0].dtype not in _LOW:
             return _below_autocast(op, *args, **kwargs)
@@ -259,7 +260,7 @@ def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
     return x * torch.zeros((), dtype=x.dtype)
 
 
-def _softmax(kernel: Any, x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
+def _softmax(kernel: OpOverload, x: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> Any:
     """The kernel converts half to float itself, without a copy of the input: aten/src/ATen/native/SoftMax.cpp."""
     if x.dtype is torch.float16 and dtype is torch.float32:
         return kernel(x, dim, True)

@@ -12,16 +12,19 @@ makes it always take the second way, with a tensor and its fragmentation that a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._arena import SMALL, Arena
+from ._calls import Args, Kwargs
 from ._convolution_workspaces import is_torchs_own
 from ._kernels import EFFICIENT_SEEDS_ON_DEVICE, FLASH_SEEDS_ON_DEVICE
 from ._modules import in_backward
@@ -41,7 +44,7 @@ _storage_owners: Any = getattr(torch._C, "_storage_Use_Count", None)
 _Owners = tuple[int, int, int]
 
 
-def _owners(args: tuple[Any, ...]) -> _Owners:
+def _owners(args: Args) -> _Owners:
     """The reference counts of the first tensor, its storage and its Python object, within a dispatch mode."""
     tensor = args[0]
     return tensor._use_count(), _storage_owners(tensor.untyped_storage()._cdata), sys.getrefcount(tensor)
@@ -60,7 +63,7 @@ class _Watch(DirectMode):
         super().__init__()
         self.counts: list[_Owners] = []
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, op: OpOverload, types: object, args: Args = (), kwargs: Kwargs | None = None) -> Any:
         if op is ADD and in_backward():
             self.counts.append(_owners(args))
         return op(*args, **(kwargs or {}))
@@ -68,7 +71,7 @@ class _Watch(DirectMode):
 
 def _engine_alone() -> _Owners | None:
     """The counts when only the engine refers to a gradient; None where this torch does not expose them."""
-    if _storage_owners is None or not hasattr(torch.Tensor, "_use_count"):
+    if _storage_owners is None or not hasattr(Tensor, "_use_count"):
         return None
     x = torch.ones(1, requires_grad=True)
     with torch.enable_grad(), _Watch() as watch:
@@ -87,16 +90,16 @@ class Accumulation:
     def __init__(self) -> None:
         self._alone = _engine_alone()
 
-    def in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def in_place(self, args: Args, kwargs: dict[str, Any]) -> bool:
         """For the arguments of an addition; call it directly in ``__torch_dispatch__``, whose frames count."""
         if self._alone is None or kwargs or not in_backward() or torch.is_grad_enabled():
             return False
-        if not all(isinstance(a, torch.Tensor) for a in args) or args[0].size() != args[1].size():
+        if not all(isinstance(a, Tensor) for a in args) or args[0].size() != args[1].size():
             return False
         return _owners(args) == self._alone and _dense(args[0])
 
 
-def _dense(tensor: torch.Tensor) -> bool:
+def _dense(tensor: Tensor) -> bool:
     """Whether the elements fill the memory between the first and the last, each once, in some order of axes."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
@@ -132,22 +135,24 @@ _CUDA_ONLY = {
 class _Operation:
     """Everything about an operation in one look-up: its Python hash costs more than a view does."""
 
-    op: Any
+    op: OpOverload
     name: str
     kind: _Kind
-    written: Any  # what autograd calls instead where no mode watches, in a backward pass; None for the same
+    written: (
+        OpOverload | None
+    )  # what autograd calls instead where no mode watches, in a backward pass; None for the same
     workspaces: bool
     product: bool
     reordered: bool
 
     @classmethod
-    def of(cls, op: Any) -> _Operation:
+    def of(cls, op: OpOverload) -> _Operation:
         return cls(
             op, str(op), _kind(op), WRITTEN.get(op), needs_workspaces(op), op in PRODUCTS, op in _IN_ANOTHER_ORDER
         )
 
 
-def _kind(op: Any) -> _Kind:
+def _kind(op: OpOverload) -> _Kind:
     if op in _VIEWS or op is _READ or op.is_view:
         return _Kind.VIEW
     returns = op._schema.returns
@@ -163,7 +168,7 @@ _IN_ANOTHER_ORDER = {
 }
 
 
-def in_order_of_birth(op: Any, args: Any, results: list[torch.Tensor]) -> list[torch.Tensor]:
+def in_order_of_birth(op: OpOverload, args: Args, results: list[Tensor]) -> list[Tensor]:
     """Returns the results that lie on the device, in the order in which a kernel allocates them.
 
     A dropout's mask comes before its result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu. The seed and offset
@@ -190,7 +195,7 @@ class Lengths:
         self._convolutions: dict[tuple[int, ...], None] = {}  # in order: length before, then _CONVOLUTION
 
     def add_convolution(
-        self, weight: torch.Tensor, source: torch.Tensor, stride: Any, padding: Any, dilation: Any
+        self, weight: Tensor, source: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
     ) -> None:
         """Note a convolution; time is the first of its spatial axes."""
         if source.dim() > 2:
@@ -232,11 +237,11 @@ class DeviceMode(DirectMode):
         self._operations: dict[Any, _Operation] = {}
         self._sums = Accumulation()
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, op: OpOverload, types: object, args: Args = (), kwargs: Kwargs | None = None) -> Any:
         kwargs = kwargs or {}
         if op is ADD and self._sums.in_place(args, kwargs):
             self._log.call(op, str(op), args, list(args[:2]), [args[0]])
-            gradient: torch.Tensor = args[0]
+            gradient: Tensor = args[0]
             return gradient if self.arena.holds(*args) else gradient.add_(args[1])
         operation = self._operations.get(op) or self._operation(op)
         if operation.written is not None and in_backward():
@@ -269,10 +274,12 @@ class DeviceMode(DirectMode):
         self._log.call(op, name, args, tensors, leaves)
         return out
 
-    def _operation(self, op: Any) -> _Operation:
+    def _operation(self, op: OpOverload) -> _Operation:
         return self._operations.setdefault(op, _Operation.of(op))
 
-    def _with_workspaces(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: Any) -> Any:
+    def _with_workspaces(
+        self, op: OpOverload, name: str, args: Args, kwargs: Kwargs, fake: bool, tensors: list[Tensor]
+    ) -> Any:
         if op is aten.convolution.default and not args[6]:
             self.lengths.add_convolution(args[1], args[0], args[3], args[4], args[5])
         if op is aten.masked_select.default and self.arena.holds(args[1]):
@@ -284,7 +291,7 @@ class DeviceMode(DirectMode):
                 workspaces.after_result(number)
         return out, leaves
 
-    def _as_copied(self, op: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _as_copied(self, op: OpOverload, args: Args) -> tuple[Any, ...]:
         """The arguments with the contiguous copy that a kernel works on, whose layout its result has."""
         if op is not aten.native_batch_norm_backward.default or in_rows(args[0]) or not self.arena.holds(args[0]):
             return args
@@ -292,29 +299,29 @@ class DeviceMode(DirectMode):
         like = torch.empty(size, dtype=dtype, device="meta")
         return (self.arena.tensor(dtype, size, like.stride(), 0, like.nbytes), *args[1:])
 
-    def _new(self, op: Any, name: str, args: Any, kwargs: Any, fake: bool, tensors: list[torch.Tensor]) -> Any:
+    def _new(self, op: OpOverload, name: str, args: Args, kwargs: Kwargs, fake: bool, tensors: list[Tensor]) -> Any:
         if fake or op in _CUDA_ONLY or self._imagines(op, args, kwargs, tensors):
             return self._imagined(op, name, args, kwargs)
         # By this draw speech models drop a whole layer: none is dropped, which takes the most memory.
         out = torch.ones(()) if op is aten.rand.default and args[0] == [] else op(*args, **kwargs)
-        out = pytree.tree_map_only(torch.Tensor, self.imagine, out)
-        return out, [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+        out = pytree.tree_map_only(Tensor, self.imagine, out)
+        return out, [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, Tensor)]
 
-    def _imagines(self, op: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> bool:
+    def _imagines(self, op: OpOverload, args: Args, kwargs: Kwargs, tensors: list[Tensor]) -> bool:
         """Whether an operation without inputs would fill a large float tensor."""
         if tensors:
             return False
         _, leaves = self._specs(op, str(op), args, kwargs)
         return any(isinstance(leaf, tuple) and _is_large(leaf) for leaf in leaves)
 
-    def _imagined(self, op: Any, name: str, args: Any, kwargs: Any) -> Any:
+    def _imagined(self, op: OpOverload, name: str, args: Args, kwargs: Kwargs) -> Any:
         tree, specs = self._specs(op, name, args, kwargs)
         made = [self._make(spec) for spec in specs]
         if tree is None:
             return made[0], made
-        return pytree.tree_unflatten(made, tree), [leaf for leaf in made if isinstance(leaf, torch.Tensor)]
+        return pytree.tree_unflatten(made, tree), [leaf for leaf in made if isinstance(leaf, Tensor)]
 
-    def _specs(self, op: Any, name: str, args: Any, kwargs: Any) -> tuple[Any, list[Any]]:
+    def _specs(self, op: OpOverload, name: str, args: Args, kwargs: Kwargs) -> tuple[Any, list[Any]]:
         try:
             return self._shapes.results(op, args, kwargs)
         except Exception as error:
@@ -336,7 +343,7 @@ class DeviceMode(DirectMode):
         flat = torch.zeros(nbytes // dtype.itemsize, dtype=dtype)
         return flat.as_strided(size, stride, offset)
 
-    def imagine(self, tensor: torch.Tensor) -> torch.Tensor:
+    def imagine(self, tensor: Tensor) -> Tensor:
         """The tensor itself, or an imaginary one of the same shape when it is a large float."""
         spec = spec_of(tensor)
         return self.arena.tensor(*spec) if _is_large(spec) and not self.arena.holds(tensor) else tensor
@@ -347,17 +354,17 @@ def _is_large(spec: Any) -> bool:
     return bool((dtype.is_floating_point or dtype.is_complex) and nbytes > SMALL * dtype.itemsize)
 
 
-def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
-    tensors: list[torch.Tensor] = []
+def _tensors(args: Args, kwargs: Kwargs | None) -> list[Tensor]:
+    tensors: list[Tensor] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             tensors.append(value)
         elif isinstance(value, list | tuple):
-            tensors.extend(v for v in value if isinstance(v, torch.Tensor))
+            tensors.extend(v for v in value if isinstance(v, Tensor))
     return tensors
 
 
-def _written(op: Any, args: Any, kwargs: Any) -> Any:
+def _written(op: OpOverload, args: Args, kwargs: Kwargs) -> Any:
     """What an in-place or ``out=`` operation returns, without running it."""
     out = []
     schema = op._schema

@@ -117,16 +117,16 @@ class Whereabouts:
         self._stack.append(self._names.get(id(module), type(module).__name__))
         self._note()
 
-    def _leave(self, module: nn.Module, args: Any, output: Any) -> None:
+    def _leave(self, module: nn.Module, args: object, output: object) -> None:
         self._stack.pop()
         if id(module) in self.outermost:
             self._lane = 2 * self.layers[id(module)] + 2
         self._note()
 
-    def _start_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _start_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         self._stepping(optimizer, False)
         self._optimizing += 1
 
-    def _end_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _end_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         self._optimizing -= 1
         self._stepping(optimizer, True)

@@ -8,12 +8,12 @@ rows of input) may do without.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .._core.transformers_features import override
 from .event_log import EventLog
@@ -22,12 +22,12 @@ _KINDS = ("Int8Params", "Params4bit")
 _PRODUCT = torch.ops.aten.mm.default
 
 
-def is_quantized(weight: torch.Tensor) -> bool:
+def is_quantized(weight: Tensor) -> bool:
     """Whether bitsandbytes computes with the weight."""
     return type(weight).__name__ in _KINDS
 
 
-def statistics(module: nn.Module) -> Iterator[torch.Tensor]:
+def statistics(module: nn.Module) -> Iterator[Tensor]:
     """The scales and tables that lie on the device beside a module's quantized weight."""
     weight = module._parameters.get("weight")
     if weight is None or not is_quantized(weight):
@@ -38,17 +38,17 @@ def statistics(module: nn.Module) -> Iterator[torch.Tensor]:
         yield scales
     state = getattr(weight, "quant_state", None)
     while state is not None:
-        yield from (t for t in (state.absmax, state.code, state.offset) if isinstance(t, torch.Tensor))
+        yield from (t for t in (state.absmax, state.code, state.offset) if isinstance(t, Tensor))
         state = state.state2
 
 
-def imagine_weights(model: nn.Module, imagined: Callable[[torch.Tensor], torch.Tensor], memo: dict[int, Any]) -> None:
+def imagine_weights(model: nn.Module, imagined: Callable[[Tensor], Tensor], memo: dict[int, Any]) -> None:
     """Put imaginary copies of quantized weights and their statistics into ``memo`` of ``copy.deepcopy``."""
     for module in model.modules():
         weight = module._parameters.get("weight")
         if weight is None or not is_quantized(weight) or id(weight) in memo:
             continue
-        data = imagined(weight.data.as_subclass(torch.Tensor))
+        data = imagined(weight.data.as_subclass(Tensor))
         for tensor in statistics(module):
             memo[id(tensor)] = imagined(tensor)
         if type(weight).__name__ == "Int8Params":
@@ -57,7 +57,7 @@ def imagine_weights(model: nn.Module, imagined: Callable[[torch.Tensor], torch.T
             memo[id(weight)] = _four_bits(weight, data, memo)
 
 
-def _eight_bits(module: Any, weight: Any, data: torch.Tensor, memo: dict[int, Any]) -> nn.Parameter:
+def _eight_bits(module: nn.Module, weight: nn.Parameter, data: Tensor, memo: dict[int, Any]) -> nn.Parameter:
     for same in (weight.CB, module.state.CB):  # the layer passes them on in its first forward pass
         if same is not None:
             memo[id(same)] = data
@@ -67,7 +67,7 @@ def _eight_bits(module: Any, weight: Any, data: torch.Tensor, memo: dict[int, An
     return made
 
 
-def _four_bits(weight: Any, data: torch.Tensor, memo: dict[int, Any]) -> nn.Parameter:
+def _four_bits(weight: nn.Parameter, data: Tensor, memo: dict[int, Any]) -> nn.Parameter:
     state = copy.deepcopy(weight.quant_state, memo)
     settings = {
         name: getattr(weight, name) for name in ("blocksize", "compress_statistics", "quant_type", "quant_storage")
@@ -97,8 +97,8 @@ def quantized_kernels(log: EventLog) -> Iterator[None]:
 
 def _kernels(log: EventLog) -> dict[str, Callable[..., Any]]:
     def scaled_product(
-        x: torch.Tensor, weight: torch.Tensor, _: Any, __: Any, bias: Any = None, dtype: Any = None
-    ) -> torch.Tensor:
+        x: Tensor, weight: Tensor, _: object, __: object, bias: Tensor | None = None, dtype: torch.dtype | None = None
+    ) -> Tensor:
         sums = x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=torch.int32)
         out = torch.empty_like(sums, dtype=torch.float16)
         log.call(_PRODUCT, str(_PRODUCT), (), [x, weight.t()], [out])
@@ -107,8 +107,14 @@ def _kernels(log: EventLog) -> dict[str, Callable[..., Any]]:
         return out.to(dtype or torch.float16)
 
     def mixed_product(
-        x: torch.Tensor, low: torch.Tensor, weight: Any, rows: Any, columns: Any, _: Any = None, bias: Any = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        x: Tensor,
+        low: Tensor,
+        weight: Tensor,
+        rows: object,
+        columns: object,
+        _: object = None,
+        bias: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
         outliers = x.new_empty(0)
         return scaled_product(low, weight, rows, columns, bias, x.dtype), outliers
 
@@ -122,7 +128,7 @@ def _kernels(log: EventLog) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _quantized_rows(x: torch.Tensor, threshold: float = 0.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+def _quantized_rows(x: Tensor, threshold: float = 0.0) -> tuple[Tensor, Tensor, Tensor | None]:
     scales = x.new_empty(x.numel() // x.shape[-1], dtype=torch.float32)
     low = x.new_empty(x.shape, dtype=torch.int8)
     if threshold <= 0.0:
@@ -131,18 +137,18 @@ def _quantized_rows(x: torch.Tensor, threshold: float = 0.0) -> tuple[torch.Tens
     return low, scales, x.new_empty(0, dtype=torch.int64)
 
 
-def _unpacked_scales(x: torch.Tensor, _: Any, __: Any, ___: int, dtype: torch.dtype) -> torch.Tensor:
+def _unpacked_scales(x: Tensor, _: object, __: object, ___: int, dtype: torch.dtype) -> Tensor:
     return torch.empty_like(x, dtype=dtype)
 
 
-def _unpacked(packed: torch.Tensor, _: Any, __: int, ___: str, shape: Any, dtype: torch.dtype) -> torch.Tensor:
+def _unpacked(packed: Tensor, _: object, __: int, ___: str, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     return packed.new_empty(shape, dtype=dtype)
 
 
 def _unpacked_product(
-    x: torch.Tensor, packed: torch.Tensor, shape: Any, scales: Any, block: int, kind: str, bias: Any = None,
-    low_scales: Any = None, table: Any = None, offset: Any = None,
-) -> torch.Tensor:  # fmt: skip
+    x: Tensor, packed: Tensor, shape: Sequence[int], scales: Tensor, block: int, kind: str,
+    bias: Tensor | None = None, low_scales: Tensor | None = None, table: object = None, offset: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     temporaries = [scales]  # all of them live to the end, as in bitsandbytes
     if low_scales is not None:
         temporaries = [widened := torch.empty_like(low_scales, dtype=torch.float32), widened + offset]

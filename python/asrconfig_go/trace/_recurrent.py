@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 
 from .event_log import EventLog
 
@@ -22,6 +23,7 @@ _FIXED_WORKSPACE = 64 << 20
 _ROWS_OF_A_LAYER = 128
 _DROPOUT_STATE = 960 << 10  # cudnnDropoutGetStatesSize on a T4; kept to the end of the process
 _NAME = "aten._cudnn_rnn.default"
+States: TypeAlias = "Tensor | Sequence[Tensor]"  # of an LSTM two, hidden and cell
 _BACKWARD_NAME = "aten._cudnn_rnn_backward.default"
 
 
@@ -55,19 +57,19 @@ class _Layers:
         units = self.rows * (self.layers * saved + self.layers - 1) + _ROWS_OF_A_LAYER * self.layers
         return units * self.directions * self.hidden
 
-    def in_steps(self, x: torch.Tensor) -> torch.Tensor:
+    def in_steps(self, x: Tensor) -> Tensor:
         """The input or the result with its steps first, as cuDNN requires it."""
         return x.transpose(0, 1) if self.batch_first else x
 
 
-def take_places(layer: nn.RNNBase, buffer: torch.Tensor) -> None:
+def take_places(layer: nn.RNNBase, buffer: Tensor) -> None:
     """Move all weights of a layer into a buffer, one after the other: ``RNNBase.flatten_parameters``."""
     weights = list(layer.parameters(recurse=False))
     for weight, part in zip(weights, _parts(buffer, weights), strict=True):
         weight.data = part
 
 
-def _parts(buffer: torch.Tensor, like: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+def _parts(buffer: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
     start = 0
     for tensor in like:
         yield buffer[start : start + tensor.numel()].view(tensor.shape)
@@ -88,15 +90,24 @@ class Recurrent:
                 library.impl(f"{kind}.input", partial(self._padded, kind), key)
                 library.impl(f"{kind}.data", partial(self._packed, kind), key)
 
-    def _padded(self, kind: str, x: torch.Tensor, states: Any, weights: list[torch.Tensor], *settings: Any) -> Any:
+    def _padded(self, kind: str, x: Tensor, states: States, weights: list[Tensor], *settings: Any) -> Any:
         batch, steps = x.shape[:2] if settings[-1] else (x.shape[1], x.shape[0])
         return self._run(kind, x, states, weights, settings, steps, batch)
 
-    def _packed(self, kind: str, x: Any, batches: Any, states: Any, weights: list[torch.Tensor], *settings: Any) -> Any:
+    def _packed(
+        self, kind: str, x: Tensor, batches: Tensor, states: States, weights: list[Tensor], *settings: Any
+    ) -> Any:
         return self._run(kind, x, states, weights, (*settings, False), len(batches), int(batches[0]))
 
     def _run(
-        self, kind: str, x: Any, states: Any, weights: list[torch.Tensor], settings: Any, steps: int, batch: int
+        self,
+        kind: str,
+        x: Tensor,
+        states: States,
+        weights: list[Tensor],
+        settings: tuple[Any, ...],
+        steps: int,
+        batch: int,
     ) -> Any:
         _, layers, dropout, training, bidirectional, batch_first = settings
         gates, recurrent = _GATES[kind], weights[1]
@@ -121,12 +132,12 @@ class _InPlace(torch.autograd.Function):  # type: ignore[misc]
     """Casts a weight into memory that is allocated already."""
 
     @staticmethod
-    def forward(ctx: Any, weight: torch.Tensor, part: torch.Tensor) -> torch.Tensor:
+    def forward(ctx: FunctionCtx, weight: Tensor, part: Tensor) -> Tensor:
         ctx.dtype = weight.dtype
         return part
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
+    def backward(ctx: FunctionCtx, grad: Tensor) -> Any:
         return grad.to(ctx.dtype), None
 
 
@@ -135,7 +146,7 @@ class _OnCudnn(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(
-        ctx: Any, log: EventLog, sizes: _Layers, training: bool, count: int, x: torch.Tensor, *others: torch.Tensor
+        ctx: FunctionCtx, log: EventLog, sizes: _Layers, training: bool, count: int, x: Tensor, *others: Tensor
     ) -> Any:
         states, weights = others[:count], others[count:]
         rows = sizes.in_steps(x).contiguous()
@@ -152,7 +163,7 @@ class _OnCudnn(torch.autograd.Function):  # type: ignore[misc]
         return (out, *results)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor | None, *grads: torch.Tensor | None) -> Any:
+    def backward(ctx: FunctionCtx, grad: Tensor | None, *grads: Tensor | None) -> Any:
         x, out, reserve, *others = ctx.saved_tensors
         if reserve is None:
             raise RuntimeError("cudnn RNN backward can only be called in training mode")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 import torch._meta_registrations  # registers shape rules for operations that have no C++ one
+from torch import Tensor
+from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
+from ._calls import Args
 from ._modules import in_backward
 
 aten = torch.ops.aten
@@ -17,7 +20,7 @@ aten = torch.ops.aten
 Spec = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], int, int]
 
 
-def spec_of(tensor: torch.Tensor) -> Spec:
+def spec_of(tensor: Tensor) -> Spec:
     """The shape of a tensor and of its storage."""
     size, stride = tuple(tensor.size()), tuple(tensor.stride())
     return tensor.dtype, size, stride, tensor.storage_offset(), tensor.untyped_storage().nbytes()
@@ -27,7 +30,7 @@ def _contiguous(dtype: torch.dtype, *size: int) -> Spec:
     return spec_of(torch.empty(size, dtype=dtype, device="meta"))
 
 
-def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, _: Any, target_lengths: Any, *__: Any) -> list[Spec]:
+def _ctc_loss(log_probs: Tensor, targets: Tensor, _: object, target_lengths: Iterable[int], *__: object) -> list[Spec]:
     """Losses (N) and log alpha (N, T, 2 * longest target + 1): aten/src/ATen/native/cuda/LossCTC.cu."""
     time, batch = log_probs.shape[0], log_probs.shape[1]
     longest = max((int(n) for n in target_lengths), default=0)
@@ -37,42 +40,42 @@ def _ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, _: Any, target_len
     ]
 
 
-def _ctc_loss_backward(_: torch.Tensor, log_probs: torch.Tensor, *__: Any) -> list[Spec]:
+def _ctc_loss_backward(_: Tensor, log_probs: Tensor, *__: object) -> list[Spec]:
     return [_contiguous(log_probs.dtype, *log_probs.shape)]
 
 
-def selected(values: torch.Tensor, mask: torch.Tensor) -> tuple[int, int]:
+def selected(values: Tensor, mask: Tensor) -> tuple[int, int]:
     """The number of elements that ``masked_select`` selects, and of axes."""
     size = torch.broadcast_shapes(values.shape, mask.shape)
     return int(mask.expand(size).sum()), len(size)
 
 
-def _masked_select(values: torch.Tensor, mask: torch.Tensor) -> list[Spec]:
+def _masked_select(values: Tensor, mask: Tensor) -> list[Spec]:
     return [_contiguous(values.dtype, selected(values, mask)[0])]
 
 
-def _softmax(x: torch.Tensor, _: int, half_to_float: bool) -> list[Spec]:
+def _softmax(x: Tensor, _: int, half_to_float: bool) -> list[Spec]:
     """Contiguous whatever the input's strides (aten/src/ATen/native/SoftMax.cpp); the meta device keeps the strides."""
     return [_contiguous(torch.float32 if half_to_float else x.dtype, *x.shape)]
 
 
-def _softmax_backward(grad: torch.Tensor, output: torch.Tensor, _: int, dtype: torch.dtype) -> list[Spec]:
+def _softmax_backward(grad: Tensor, output: Tensor, _: int, dtype: torch.dtype) -> list[Spec]:
     return [_contiguous(dtype, *grad.shape)]
 
 
-def _dropout_backward(grad: torch.Tensor, *_: Any) -> list[Spec]:
+def _dropout_backward(grad: Tensor, *_: object) -> list[Spec]:
     """Contiguous below four dimensions: native_dropout_backward_cuda, aten/src/ATen/native/cuda/Dropout.cu."""
     return [_contiguous(grad.dtype, *grad.shape)]
 
 
-def _layer_norm(x: torch.Tensor, normalized: list[int], *_: Any) -> list[Spec]:
+def _layer_norm(x: Tensor, normalized: list[int], *_: object) -> list[Spec]:
     """Contiguous whatever the input's strides, as its gradient: aten/src/ATen/native/cuda/layer_norm_kernel.cu."""
     rows = x.shape[: x.dim() - len(normalized)]
     statistics = _contiguous(torch.promote_types(x.dtype, torch.float32), *rows, *(1 for _ in normalized))
     return [_contiguous(x.dtype, *x.shape), statistics, statistics]
 
 
-def _layer_norm_backward(_: Any, x: torch.Tensor, *others: Any) -> list[Spec | None]:
+def _layer_norm_backward(_: object, x: Tensor, *others: Any) -> list[Spec | None]:
     weight, bias, wanted = others[-3:]
     return [
         _contiguous(t.dtype, *t.shape) if is_wanted else None
@@ -81,7 +84,7 @@ def _layer_norm_backward(_: Any, x: torch.Tensor, *others: Any) -> list[Spec | N
 
 
 def _efficient_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _: Any, sums: bool, *__: Any, **___: Any
+    q: Tensor, k: Tensor, v: Tensor, _: object, sums: bool, *__: object, **___: object
 ) -> list[Spec]:
     """Output, log sums of rows in steps of 32, seed and offset: native/transformers/cuda/attention.cu of torch."""
     out, rows = _attention_output(q, v), -(-q.shape[2] // 32) * 32 if sums else 0
@@ -89,19 +92,19 @@ def _efficient_attention(
     return [out, _contiguous(torch.float32, q.shape[0], q.shape[1], rows), seed, seed]
 
 
-def _flash_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any) -> list[Any]:
+def _flash_attention(q: Tensor, k: Tensor, v: Tensor, *_: object, **__: object) -> list[Any]:
     """Output, log sums, no cumulated lengths, longest rows and columns, seed, offset and no mask: as above."""
     seed = _contiguous(torch.int64)
     sums, mask = _contiguous(torch.float32, *q.shape[:3]), _contiguous(q.dtype, 0)
     return [_attention_output(q, v), sums, None, None, q.shape[2], k.shape[2], seed, seed, mask]
 
 
-def _attention_output(q: torch.Tensor, v: torch.Tensor) -> Spec:
+def _attention_output(q: Tensor, v: Tensor) -> Spec:
     batch, heads, rows, _ = q.shape
     return spec_of(torch.empty(batch, rows, heads, v.shape[-1], dtype=q.dtype, device="meta").transpose(1, 2))
 
 
-def _weight_norm_backward(_: Any, v: torch.Tensor, g: torch.Tensor, *__: Any) -> list[Spec]:
+def _weight_norm_backward(_: object, v: Tensor, g: Tensor, *__: object) -> list[Spec]:
     """Gradients of direction and size: native/cuda/WeightNorm.cu of torch."""
     return [_contiguous(v.dtype, *v.shape), _contiguous(g.dtype, *g.shape)]
 
@@ -145,7 +148,7 @@ class Shapes:
         # the locals of their callers alive until garbage is collected: here, nothing that is traced.
         torch.empty(1, 1, device="meta").addmm(*[torch.empty(1, 1, device="meta")] * 2)
 
-    def results(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    def results(self, op: OpOverload, args: Args, kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The tree of results, None for one tensor, and its leaves: a ``Spec`` for a tensor, else the value itself."""
         if op is aten.index.Tensor:
             args = self._real_masks(args)
@@ -158,7 +161,7 @@ class Shapes:
                 self._results[key] = result
         return result
 
-    def put(self, indices: Any, values: torch.Tensor) -> None:
+    def put(self, indices: Sequence[Tensor | None], values: Tensor) -> None:
         """Note the masks through which as many rows were written as are set: their gradient is as large."""
         for index in indices:
             if index is not None and index.dtype is torch.bool and values.dim() > 1:
@@ -166,7 +169,7 @@ class Shapes:
                 if count == values.shape[0]:
                     self._rows[index.data_ptr()] = count
 
-    def _real_masks(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _real_masks(self, args: Args) -> tuple[Any, ...]:
         """Converts boolean indices to integer ones, as the meta device cannot count.
 
         In backward, where nothing else depends on the number, a mask counts as full unless rows were written through
@@ -187,23 +190,23 @@ def _tree_of(specs: list[Any]) -> tuple[Any, list[Any]]:
     return None if len(specs) == 1 else pytree.tree_structure((0,) * len(specs)), specs
 
 
-def _key(values: Any) -> tuple[Any, ...]:
+def _key(values: Iterable[object]) -> tuple[Any, ...]:
     key: list[Any] = []
     for value in values:
-        if isinstance(value, torch.Tensor):
+        if isinstance(value, Tensor):
             key.append((value.dtype, value.size(), value.stride()))
         else:
             key.append(_key(value) if isinstance(value, list | tuple) else value)
     return tuple(key)
 
 
-def _on_meta(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-    def to_meta(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
+def _on_meta(op: OpOverload, args: Args, kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+    def to_meta(value: object) -> object:
+        if isinstance(value, Tensor):
             return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="meta")
         return torch.device("meta") if isinstance(value, torch.device) else value
 
     out = op(*pytree.tree_map(to_meta, args), **pytree.tree_map(to_meta, kwargs))
     leaves, tree = pytree.tree_flatten(out)
-    specs = [spec_of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-    return None if isinstance(out, torch.Tensor) else tree, specs
+    specs = [spec_of(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+    return None if isinstance(out, Tensor) else tree, specs

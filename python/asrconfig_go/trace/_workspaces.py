@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
+from ._calls import Args
 from ._convolution_workspaces import workspaces
 from ._kernels import KEEPS_CUBLAS, KEEPS_CUBLAS_LT, SHARES_CUBLAS, SPLITS_NORMS
 from ._shapes import selected
@@ -31,12 +33,12 @@ def cublas_bytes(capability: tuple[int, int]) -> int:
 PRODUCTS = {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten._int_mm.default}
 
 
-def _ctc_beta(args: Any) -> list[int]:
+def _ctc_beta(args: Args) -> list[int]:
     """Log beta of the backward pass, as large as the saved log alpha: ctc_loss_backward_gpu_template, LossCTC.cu."""
     return [args[6].untyped_storage().nbytes()]
 
 
-def _ctc_blanks(args: Any) -> list[int]:
+def _ctc_blanks(args: Args) -> list[int]:
     """The sum over blanks, the even places of log alpha and log beta, as ``logsumexp`` computes it, ibid.
 
     The kernel for fewer than about 225 frames does without; there it is no peak, and counted, too.
@@ -52,7 +54,7 @@ def _shared_gradients(query: torch.Tensor, key: torch.Tensor) -> list[int]:
     return [size, size] if query.shape[1] != key.shape[1] else []
 
 
-def _efficient_backward(args: Any) -> list[int]:
+def _efficient_backward(args: Args) -> list[int]:
     """The queries' gradient in float32, beside the sums of grad * out.
 
     aten/src/ATen/native/transformers/cuda/attention_backward.cu: ``delta``, and ``workspace`` of the CUTLASS kernel
@@ -69,7 +71,7 @@ def _efficient_backward(args: Any) -> list[int]:
     return [*shared, delta, kernel]
 
 
-def _flash_backward(args: Any) -> list[int]:
+def _flash_backward(args: Args) -> list[int]:
     """``dq_accum`` and ``softmax_d`` of mha_bwd: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp."""
     batch, heads, length, head = args[1].shape
     rows = 4 * batch * heads * (length + -length % 128)
@@ -81,14 +83,14 @@ def _row_copies(*tensors: torch.Tensor) -> list[int]:
     return [t.numel() * t.element_size() for t in tensors if not t.is_contiguous()]
 
 
-def _softmax_backward(args: Any) -> list[int]:
+def _softmax_backward(args: Args) -> list[int]:
     """The product of gradient and result: softmax_backward_cuda_out in aten/src/ATen/native/cuda/SoftMax.cu."""
     grad, out = args[0], args[1]
     product = grad.numel() * torch.promote_types(grad.dtype, out.dtype).itemsize
     return [product, *_row_copies(out)]
 
 
-def _safe_softmax(args: Any) -> list[int]:
+def _safe_softmax(args: Args) -> list[int]:
     """Which inputs are -inf, which rows are nothing else, and the zero that these become.
 
     aten/src/ATen/native/SoftMax.cpp: _safe_softmax.
@@ -101,14 +103,14 @@ _SORTED_EMBEDDINGS = 3072  # with more indices than this the gradient of an embe
 _DIGIT = 256  # that many rows are sorted in one pass
 
 
-def _embedding_backward(args: Any) -> list[int]:
+def _embedding_backward(args: Args) -> list[int]:
     """A contiguous copy of the gradient, the sorted indices and their places: embedding_dense_backward_cuda."""
     grad, indices = args[0], args[1]
     count = indices.numel()
     return [*_copies(grad), *([8 * count] * 2 if count > _SORTED_EMBEDDINGS else [])]
 
 
-def _embedding_sort(args: Any) -> list[int]:
+def _embedding_sort(args: Args) -> list[int]:
     """The places that are sorted along, and cub's buffers, twice as many where one pass is not enough."""
     count, rows = args[1].numel(), args[2]
     if count <= _SORTED_EMBEDDINGS:
@@ -116,7 +118,7 @@ def _embedding_sort(args: Any) -> list[int]:
     return [8 * count, 2 * count // 5 + (16 * count if rows > _DIGIT else 0)]
 
 
-def _embedding_segments(args: Any) -> list[int]:
+def _embedding_segments(args: Args) -> list[int]:
     """Where each row's indices begin, their number, and unused keys: embedding_backward_cuda_kernel."""
     count = args[1].numel()
     return [8 * count, 8, 8 * count] if count > _SORTED_EMBEDDINGS else []
@@ -148,13 +150,13 @@ def _in_order(*tensors: torch.Tensor) -> list[int]:
     return [0 if t.transpose(1, 2).is_contiguous() else t.numel() * t.element_size() for t in tensors]
 
 
-def _selected_places(args: Any) -> list[int]:
+def _selected_places(args: Args) -> list[int]:
     """The places that a mask selects, an int64 for each axis: masked_select_out_cuda_impl, IndexKernel.cpp."""
     places, axes = selected(args[0], args[1])
     return [0, 8 * axes * places]
 
 
-def _scattered_places(args: Any) -> list[int]:
+def _scattered_places(args: Args) -> list[int]:
     """The running count of a mask in int64, and the mask itself where it lies expanded: masked_scatter__cuda, ibid."""
     count = args[0].numel()
     return [0, 8 * count, 0 if args[1].shape == args[0].shape and args[1].is_contiguous() else count]
@@ -178,7 +180,7 @@ _DURING: dict[Any, Callable[[Any], list[int]]] = {
 }
 
 
-def _summed_columns(x: torch.Tensor, axes: Any, *_: Any) -> tuple[int, int]:
+def _summed_columns(x: torch.Tensor, axes: Sequence[int] | None, *_: object) -> tuple[int, int]:
     """The columns and the rows of a sum over all axes but the last, such as a bias' gradient; (0, 0) for other sums.
 
     Its buffer is no polynomial of the shape and depends on the GPU's multiprocessors, so the trace has the columns and
@@ -222,7 +224,7 @@ if hasattr(aten, "_safe_softmax"):  # from torch 2.5 on
     _PASSING[aten._safe_softmax.default] = _safe_softmax
 
 
-def needs_workspaces(op: Any) -> bool:
+def needs_workspaces(op: OpOverload) -> bool:
     """Whether an operation other than a product may allocate more than its results."""
     return any(op in table for table in (_CONVOLUTIONS, _DURING, _SUMS, _BEFORE, _PASSING))
 
@@ -257,7 +259,7 @@ class Workspaces:
         """Lengths of the loaded model's vectors: biases, and weights of norms."""
 
     @contextmanager
-    def of(self, op: Any, name: str, args: Any) -> Iterator[_Call]:
+    def of(self, op: OpOverload, name: str, args: Args) -> Iterator[_Call]:
         """Workspaces of one call, alive while the body makes its results."""
         copies = _DURING.get(op)
         with ExitStack() as first, ExitStack() as others:
@@ -272,13 +274,13 @@ class Workspaces:
             others.close()
             self._sum(op, args)
 
-    def _passing(self, op: Any, name: str, args: Any) -> None:
+    def _passing(self, op: OpOverload, name: str, args: Args) -> None:
         if op is aten.native_layer_norm_backward.default:
             self._norm(args[0], args[1], args[5], args[7], name)
         rule = _PASSING.get(op)
         self._log.sequence(rule(args) if rule else [], name)
 
-    def _sum(self, op: Any, args: Any) -> None:
+    def _sum(self, op: OpOverload, args: Args) -> None:
         """Only columns as wide as a parameter: other widths may change with the shape, and their sums are small."""
         rule = _SUMS.get(op)
         columns, rows = rule(*args) if rule else (0, 0)
@@ -311,7 +313,7 @@ class Workspaces:
             for _ in range(gradients):
                 self._log.passing(rows, f"norm_sum:{columns}")
 
-    def product(self, op: Any, name: str) -> None:
+    def product(self, op: OpOverload, name: str) -> None:
         """A workspace per call, or a kept one per thread: autograd's device thread has its own cuBLAS handle."""
         biased = op is aten.addmm.default
         with self._log.during(_CUBLAS_LT, name) if biased and not KEEPS_CUBLAS_LT else nullcontext():

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -17,6 +17,12 @@ from ._arena import SMALL
 from .collated_rows import Axis, CollatedRows, Example, Sizes, input_axis, labels_axis, sizes_of, text_sizes, word_of
 from .made_up_batches import Point, SpeechBatches, known_batches, positions
 from .row_resizing import RowResizer
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch import nn
+    from transformers import PretrainedConfig
+
 
 _DRAWN = 128  # rows drawn to represent all lengths where nothing else reports them, each collated alone
 _FEW = 24  # rows of which the batches of a trace are made
@@ -38,9 +44,9 @@ class CollatedExamples:
     Nothing is read before it is needed. Errors of the collator are raised as ``InvalidArgumentError``.
     """
 
-    dataset: Any
+    dataset: Dataset
     collator: Callable[[list[Any]], Any]
-    model: Any = None
+    model: nn.Module | PretrainedConfig | None = None
     seed: int = 0
 
     @cached_property
@@ -63,7 +69,7 @@ class CollatedExamples:
         """The drawn rows and the length of each."""
         return [(row, self.example(row).length) for row in self._drawn]
 
-    def measured(self, row: Any) -> tuple[int, int]:
+    def measured(self, row: object) -> tuple[int, int]:
         """The length of the input and of the labels of any row."""
         return self._pair_of(sizes_of(self.rows.batch([row])))
 
@@ -227,7 +233,7 @@ class RowBatches:
             pair = self.examples.measured(first)
         return Clips(first, self._second(first, *pair), *pair)
 
-    def _second(self, first: Any, length: int, labels: int) -> Any:
+    def _second(self, first: object, length: int, labels: int) -> Any:
         """A slightly shorter clip with no more labels; of a fixed length one with fewer labels.
 
         With much shorter ones a model that skips padding would need less than for a batch of the longest clips.

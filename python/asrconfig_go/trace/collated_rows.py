@@ -8,10 +8,10 @@ import functools
 import inspect
 import random
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,14 @@ from .._core.modules import bare
 from .._core.random_state import cpu_generators_kept, seed_cpu
 from ..errors import AsrConfigError, InvalidArgumentError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Dataset
+    from torch import nn
+    from transformers import PretrainedConfig
+
+
+Collator = Callable[[list[Any]], Any]
 Sizes = dict[tuple[str, int], int]  # by entry and axis
 _AUDIO = INPUTS[:2]
 _LABELS = ("label", "decoder", "input_ids")  # parts of the names of texts, in order of preference
@@ -113,7 +121,7 @@ def word_of(name: str, rate: float) -> str:
     return "tokens" if name == "input_ids" else "samples" if rate == SAMPLING_RATE else "frames"
 
 
-def text_sizes(rows: Any) -> list[int]:
+def text_sizes(rows: Dataset) -> list[int]:
     """The characters or labels in each row of a table or a list of dictionaries; empty where unknown.
 
     Of a ``datasets.Dataset`` only that column is read.
@@ -129,7 +137,7 @@ def text_sizes(rows: Any) -> list[int]:
     return _stored_sizes(rows.select_columns([name]).with_format("arrow")[:].column(name))
 
 
-def _stored_sizes(column: Any) -> list[int]:
+def _stored_sizes(column: pa.ChunkedArray) -> list[int]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -152,7 +160,7 @@ class CollatedRows:
     are raised as ``InvalidArgumentError``.
     """
 
-    def __init__(self, dataset: Any, collator: Any, model: Any) -> None:
+    def __init__(self, dataset: Dataset, collator: Collator, model: nn.Module | PretrainedConfig | None) -> None:
         self._dataset, self._original, self._model = dataset, collator, model
         self._sizes: dict[int, Sizes] = {}
 
@@ -198,7 +206,7 @@ class CollatedRows:
         ) from error
 
 
-def collator_copy(collator: Any) -> Any:
+def collator_copy(collator: Collator) -> Any:
     """``collator`` with counters, containers and private generators of its own; itself where it cannot be copied.
 
     Models, processors, tokenizers and datasets that it holds are the same objects.
@@ -209,7 +217,7 @@ def collator_copy(collator: Any) -> Any:
         return collator
 
 
-def _copied(value: Any, done: dict[int, Any]) -> Any:
+def _copied(value: object, done: dict[int, Any]) -> Any:
     if id(value) not in done:
         done[id(value)] = value  # in a reference cycle, the original
         done[id(value)] = _copy(value, done)

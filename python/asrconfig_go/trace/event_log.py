@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from .._core.files import write_whole
 from ..errors import InvalidArgumentError, UnsupportedError
-from ._calls import Call, Calls, Numbers, costs, type_name
+from ._calls import Args, Call, Calls, Numbers, costs, type_name
 
 
 class TraceError(UnsupportedError):
@@ -47,7 +48,7 @@ class Names:
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
 
-    def __call__(self, name: Any) -> int:
+    def __call__(self, name: object) -> int:
         """The number of ``name``."""
         return self.numbers.setdefault(name, len(self.numbers))
 
@@ -177,9 +178,7 @@ class EventLog:
         for key, (number, reference) in self._living.items():
             self._living[key] = (numbers.get(number, number), reference)
 
-    def call(
-        self, op: Any, name: str, args: tuple[Any, ...], read: list[torch.Tensor], made: list[torch.Tensor]
-    ) -> None:
+    def call(self, op: OpOverload, name: str, args: Args, read: list[torch.Tensor], made: list[torch.Tensor]) -> None:
         """Record what an operation on the device computes and moves."""
         phase = self._timed_phase()
         for layout, numbers in costs(op, args, read, made) if phase else ():

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.utils import _pytree as pytree
@@ -17,6 +17,11 @@ from .._core.input_units import TOKENS_PER_SECOND, RowKind, input_length
 from .._core.random_state import cpu_generators_kept, seed_cpu
 from ..errors import InvalidArgumentError
 from ._arena import SMALL
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PretrainedConfig
+
 
 TEXT = "input_ids"
 
@@ -101,7 +106,7 @@ class SpeechBatches:
         return [self.length(s * min(1.0, limit / longest)) | 1 for s in _SECONDS]
 
 
-def speech_batches(model: Any) -> SpeechBatches:
+def speech_batches(model: nn.Module | PretrainedConfig) -> SpeechBatches:
     """Batches for a transformers speech model, or for its config.
 
     Raises ``InvalidArgumentError`` for any other model: pass your own ``batch_fn`` there.
@@ -136,7 +141,7 @@ def speech_batches(model: Any) -> SpeechBatches:
     )
 
 
-def known_batches(model: Any) -> SpeechBatches | None:
+def known_batches(model: object) -> SpeechBatches | None:
     """``speech_batches``; None for any other model."""
     try:
         return speech_batches(model)
@@ -144,7 +149,7 @@ def known_batches(model: Any) -> SpeechBatches | None:
         return None
 
 
-def _labels(config: Any, batch: int, labels: int) -> torch.Tensor:
+def _labels(config: PretrainedConfig, batch: int, labels: int) -> torch.Tensor:
     vocabulary = getattr(config, "vocab_size", 32) or 32
     return torch.randint(3, max(4, min(vocabulary, 30)), (batch, labels))
 
@@ -156,7 +161,7 @@ def padded_mask(batch: int, length: int, dtype: torch.dtype = torch.int32) -> to
     return mask
 
 
-def _waveforms(config: Any) -> BatchFunction:
+def _waveforms(config: PretrainedConfig) -> BatchFunction:
     # Models whose features are normalized over time are trained without an attention mask (Wav2Vec2FeatureExtractor).
     masked = getattr(config, "feat_extract_norm", "layer") == "layer"
 
@@ -167,7 +172,7 @@ def _waveforms(config: Any) -> BatchFunction:
     return make
 
 
-def _features(config: Any, width: int, name: str = "input_features") -> BatchFunction:
+def _features(config: PretrainedConfig, width: int, name: str = "input_features") -> BatchFunction:
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         made = {name: torch.randn(batch, length, width), "labels": _labels(config, batch, labels)}
         return {**made, "attention_mask": padded_mask(batch, length)} if name == "input_features" else made
@@ -175,7 +180,7 @@ def _features(config: Any, width: int, name: str = "input_features") -> BatchFun
     return make
 
 
-def _mel_batches(config: Any) -> SpeechBatches:
+def _mel_batches(config: PretrainedConfig) -> SpeechBatches:
     """Whisper: mel spectrograms, (batch, bins, frames), always thirty seconds long."""
     frames = 2 * config.max_source_positions
 
@@ -187,14 +192,14 @@ def _mel_batches(config: Any) -> SpeechBatches:
     return SpeechBatches(make, 100, fixed_length=frames, max_labels=positions, labels_per_second=_TOKENS_PER_SECOND)
 
 
-def _with_labels_of(decoder: Any, inside: BatchFunction) -> BatchFunction:
+def _with_labels_of(decoder: PretrainedConfig, inside: BatchFunction) -> BatchFunction:
     def make(batch: int, length: int, labels: int) -> dict[str, torch.Tensor]:
         return {**inside(batch, length, labels), "labels": _labels(decoder, batch, labels)}
 
     return make
 
 
-def text_batches(model: Any, parameters: Container[str]) -> SpeechBatches:
+def text_batches(model: nn.Module, parameters: Container[str]) -> SpeechBatches:
     """Tokens without labels, with a mask where ``forward`` takes one, up to the length that positions allow."""
     vocabulary = getattr(getattr(model, "config", None), "vocab_size", None)
     with contextlib.suppress(NotImplementedError, AttributeError):
@@ -209,7 +214,7 @@ def text_batches(model: Any, parameters: Container[str]) -> SpeechBatches:
     return SpeechBatches(make, TOKENS_PER_SECOND, max_length=positions(model), row_kind="texts")
 
 
-def positions(model: Any) -> int | None:
+def positions(model: nn.Module) -> int | None:
     """The number of tokens that a text model's learned positions allow, None without them."""
     longest = getattr(getattr(model, "config", None), "max_position_embeddings", None)
     if not isinstance(longest, int):
@@ -234,7 +239,7 @@ def batch_identity(batch_fn: BatchFunction, points: Sequence[Point]) -> str:
     return digest.hexdigest()
 
 
-def _leaf(value: Any) -> Any:
+def _leaf(value: object) -> object:
     if not isinstance(value, torch.Tensor):
         return repr(value)
     shape = (tuple(value.shape), tuple(value.stride()), str(value.dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -23,10 +23,10 @@ class EightBitAdam(torch.optim.Optimizer):  # type: ignore[misc]
     Source: bitsandbytes/optim/optimizer.py, Optimizer2State.init_state with block-wise quantization.
     """
 
-    def __init__(self, params: Any, lr: float = 1e-3) -> None:
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3) -> None:
         super().__init__(params, {"lr": lr})
 
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Callable[[], float] | None = None) -> None:
         """Allocate the states at the first call; the update itself works in place."""
         for group in self.param_groups:
             for p in group["params"]:
@@ -41,14 +41,14 @@ def _eight_bit_state(p: torch.Tensor) -> dict[str, torch.Tensor]:
     return states | {name: torch.zeros(-(-p.numel() // _BLOCK)) for name in ("absmax1", "absmax2")}
 
 
-def _adafactor(groups: Any) -> torch.optim.Optimizer:
+def _adafactor(groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
     from transformers.optimization import Adafactor
 
     made: torch.optim.Optimizer = Adafactor(groups, lr=1e-3, scale_parameter=False, relative_step=False)
     return made
 
 
-_BUILDERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+_BUILDERS: dict[str, Callable[[list[dict[str, Any]]], torch.optim.Optimizer]] = {
     "adamw_torch": lambda groups: torch.optim.AdamW(groups, lr=1e-3, foreach=True),
     "adamw_torch_fused": lambda groups: torch.optim.AdamW(groups, lr=1e-3, fused=True),
     "adafactor": _adafactor,
@@ -60,7 +60,9 @@ _BUILDERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-def build(optimizer: str | Callable[[Any], torch.optim.Optimizer], model: nn.Module) -> torch.optim.Optimizer:
+def build(
+    optimizer: str | Callable[[list[dict[str, Any]]], torch.optim.Optimizer], model: nn.Module
+) -> torch.optim.Optimizer:
     """The optimizer over the model's trainable parameters, in the Trainer's two groups.
 
     ``optimizer`` is one of the Trainer's names, or a function of the parameter groups.

@@ -8,12 +8,13 @@ not detached, so that the inner backward pass continues behind it.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.autograd.function import FunctionCtx
 from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
@@ -65,7 +66,7 @@ def endless_ones_refused() -> Iterator[None]:
     original = CheckpointFunction.backward
     running: list[Any] = []
 
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: FunctionCtx, *gradients: torch.Tensor | None) -> Any:
         if any(ctx is outer for outer in running):
             arguments = getattr(ctx.run_function, "args", ())
             layer = next(
@@ -143,7 +144,7 @@ class MemoryRecorder:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._log.close()
         self._stack.close()
 
@@ -225,7 +226,7 @@ class MemoryRecorder:
         """The events so far."""
         return self._log
 
-    def place(self, batch: Any, tag: str = "input") -> Any:
+    def place(self, batch: Mapping[str, Any], tag: str = "input") -> Any:
         """Count the tensors of a batch from here on; returns the batch with imaginary floats."""
         with self.working():
             placed = pytree.tree_map_only(torch.Tensor, self._mode.imagine, batch)
@@ -234,7 +235,7 @@ class MemoryRecorder:
                     self._log.birth(tensor, "to", tag)
         return placed
 
-    def outputs(self, outputs: Any) -> None:
+    def outputs(self, outputs: object) -> None:
         """Mark these tensors as results that are kept."""
         for tensor in pytree.tree_leaves(outputs):
             if isinstance(tensor, torch.Tensor):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils import _pytree as pytree
 
 from .._core.defaults import SAMPLING_RATE
@@ -31,7 +32,7 @@ class MadeUp:
     loss: LossFunction | None = None
 
 
-def made_up_batches(model: Any) -> Iterator[MadeUp]:
+def made_up_batches(model: nn.Module) -> Iterator[MadeUp]:
     """The kinds to try: a speech recognizer's where the config is that of one, labels of other heads, and no labels.
 
     Raises ``InvalidArgumentError`` for a module whose ``forward`` does not show its input.
@@ -52,7 +53,7 @@ def made_up_batches(model: Any) -> Iterator[MadeUp]:
         yield MadeUp(batches, f"{shape}, no labels; the mean of its outputs stands for a loss", mean_of)
 
 
-def given_batches(model: Any, batches: SpeechBatches) -> Iterator[MadeUp]:
+def given_batches(model: nn.Module, batches: SpeechBatches) -> Iterator[MadeUp]:
     """The kinds to try with a collator's batches: with the model's loss, or without, where the Trainer has its own."""
     yield MadeUp(batches)
     parameters, make = _parameters(model), batches.batch
@@ -64,7 +65,7 @@ def given_batches(model: Any, batches: SpeechBatches) -> Iterator[MadeUp]:
     yield MadeUp(replace(batches, batch=unlabelled), words, mean_of)
 
 
-def mean_of(outputs: Any) -> torch.Tensor:
+def mean_of(outputs: object) -> torch.Tensor:
     """A loss that depends on every output of a model."""
     values = list(outputs.values()) if isinstance(outputs, Mapping) else outputs
     floats = [t for t in pytree.tree_leaves(values) if isinstance(t, torch.Tensor) and t.is_floating_point()]
@@ -73,12 +74,12 @@ def mean_of(outputs: Any) -> torch.Tensor:
     return sum((t.float().mean() for t in floats[1:]), floats[0].float().mean())
 
 
-def _parameters(model: Any) -> dict[str, inspect.Parameter]:
+def _parameters(model: nn.Module) -> dict[str, inspect.Parameter]:
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {name: p for name, p in inspect.signature(bare(model).forward).parameters.items() if p.kind in by_name}
 
 
-def _check_prompt(model: Any, parameters: Iterable[str]) -> None:
+def _check_prompt(model: nn.Module, parameters: Iterable[str]) -> None:
     """Raise ``InvalidArgumentError`` for a model of audio and tokens that have to match: tokens alone take less."""
     audio = audio_name(parameters)
     if TEXT in parameters and audio is not None:
@@ -89,7 +90,7 @@ def _check_prompt(model: Any, parameters: Iterable[str]) -> None:
 
 
 def _inputs(
-    model: Any, batches: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
+    model: nn.Module, batches: SpeechBatches | None, parameters: dict[str, inspect.Parameter], target: str | None
 ) -> Iterator[tuple[str, SpeechBatches]]:
     """The input without labels: by its config, tokens, or waveforms for the one required argument."""
     if batches is not None:
@@ -135,7 +136,7 @@ def _joined(batches: SpeechBatches, target: str | None, labels: LabelFunction) -
     return replace(batches, batch=lambda *point: {**make(*point), str(target): labels(*point)})
 
 
-def _labels(model: Any, parameters: Iterable[str]) -> Iterator[tuple[str, LabelFunction]]:
+def _labels(model: nn.Module, parameters: Iterable[str]) -> Iterator[tuple[str, LabelFunction]]:
     """Labels of the usual heads: a class of each clip, of each frame, a text, a number of each clip."""
     classes = int(getattr(getattr(model, "config", None), "num_labels", None) or 2)
     row = "text" if TEXT in parameters else "clip"

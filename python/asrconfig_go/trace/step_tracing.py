@@ -160,14 +160,14 @@ class _Loop:
     """
 
     batch_fn: BatchFunction | None
-    optimizer: Any
+    optimizer: Optimizer | Callable[[Any], torch.optim.Optimizer]
     precision: Precision
-    checkpointing: Any  # the argument; then the kind, None without
+    checkpointing: bool | Checkpointing
     every_n_layers: int
     offload_checkpoints: bool
     accumulation: int
     steps: int
-    loss: Any
+    loss: Callable[[nn.Module, dict[str, torch.Tensor]], torch.Tensor] | None
     max_grad_norm: float
     evaluation: bool
     exact_shapes: bool
@@ -176,7 +176,7 @@ class _Loop:
     evaluates: bool = field(default=False, init=False)  # now
     # The window's inputs: the Trainer keeps them until it has fetched the next window's.
     inputs: list[Any] = field(default_factory=list, init=False)
-    last_loss: Any = field(default=None, init=False)
+    last_loss: torch.Tensor | None = field(default=None, init=False)
     stretches: list[Stretch] = field(default_factory=list, init=False)
     writer: Whole | None = field(default=None, init=False)
 
@@ -187,7 +187,7 @@ class _Loop:
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise InvalidArgumentError(f"{name} is {value!r}", "give a whole number from 1 on")
-        self.checkpointing = _checkpointing(self.checkpointing)
+        self.recomputes = _checkpointing(self.checkpointing)
         self.dtype = _PRECISIONS[self.precision]
         self.loss_of: LossFunction = _loss_of
 
@@ -197,7 +197,7 @@ class _Loop:
         return {
             "precision": self.precision,
             "optimizer": optimizer if isinstance(optimizer, str) else getattr(optimizer, "__name__", "own"),
-            "checkpointing": self.checkpointing or "none",
+            "checkpointing": self.recomputes or "none",
             "every_n_layers": self.every_n_layers,
             "offload_checkpoints": self.offload_checkpoints,
             "accumulation": self.accumulation,
@@ -206,7 +206,7 @@ class _Loop:
         }
 
     def run_shortened(
-        self, recorder: MemoryRecorder, model: nn.Module, points: Any, made_up: MadeUp | None
+        self, recorder: MemoryRecorder, model: nn.Module, points: Sequence[Point] | None, made_up: MadeUp | None
     ) -> Shortened | None:
         """Record the model without most of its identical layers; None where that saves too little."""
         layers = Layers(model)
@@ -221,8 +221,8 @@ class _Loop:
         self,
         recorder: MemoryRecorder,
         model: nn.Module,
-        points: Any,
-        progress: Any,
+        points: Sequence[Point] | None,
+        progress: Callable[[int, int], None] | None,
         made_up: MadeUp | None,
         short: Shortened | None = None,
     ) -> None:
@@ -248,7 +248,7 @@ class _Loop:
         recorder.about |= {"trained_parameters": sum(p.numel() for p in trained), "trained_tensors": len(trained)}
         model.train()
         self._enable_checkpointing(model)
-        if hasattr(model, "config") and (self.checkpointing or trainer_stops_caching()):
+        if hasattr(model, "config") and (self.recomputes or trainer_stops_caching()):
             model.config.use_cache = False  # a decoder's keys and values are not collected
         recorder.load(model)
         recorder.load_again(model)  # the Trainer puts the model on the device, and then accelerate's prepare_model
@@ -284,7 +284,13 @@ class _Loop:
             self.writer.ran()
 
     def _window(
-        self, recorder: MemoryRecorder, model: nn.Module, optimizer: Any, scaler: Any, point: Point, windows: Windows
+        self,
+        recorder: MemoryRecorder,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler | None,
+        point: Point,
+        windows: Windows,
     ) -> None:
         """One optimizer step."""
         before, self.inputs = self.inputs, []
@@ -298,7 +304,7 @@ class _Loop:
             if like is not None:
                 recorder.log.repeat(run[0], run[-2], like.further[number - 1])
                 continue
-            with recorder.working(), _failing_clearly(point, self.checkpointing):
+            with recorder.working(), _failing_clearly(point, self.recomputes):
                 self.last_loss = self._micro_batch(model, self.inputs[-1], scaler)
             if number == 0 and self.accumulation > 1:
                 like = windows.like(run[0])
@@ -308,7 +314,9 @@ class _Loop:
         if like is None:
             windows.ran(Window(run[0], run[1:]))
 
-    def _micro_batch(self, model: nn.Module, batch: dict[str, torch.Tensor], scaler: Any) -> torch.Tensor:
+    def _micro_batch(
+        self, model: nn.Module, batch: dict[str, torch.Tensor], scaler: torch.amp.GradScaler | None
+    ) -> torch.Tensor:
         loss = self._forward(model, batch)
         if self.accumulation > 1:
             loss = loss / self.accumulation
@@ -327,7 +335,7 @@ class _Loop:
         with self._autocast():
             return model(**batch)
 
-    def _step(self, model: nn.Module, optimizer: Any, scaler: Any) -> None:
+    def _step(self, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: torch.amp.GradScaler | None) -> None:
         if scaler is not None:
             scaler.unscale_(optimizer)
         if self.max_grad_norm > 0:
@@ -345,7 +353,7 @@ class _Loop:
         batch = recorder.place(self._batch(point))
         with recorder.working(), torch.no_grad(), self._autocast():
             if self.loss is not None:
-                outputs: Any = self.loss(model, batch)
+                outputs: object = self.loss(model, batch)
             else:
                 outputs = self._as_float32(model(**batch))
         recorder.outputs(outputs)
@@ -363,7 +371,7 @@ class _Loop:
     def _autocast(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.dtype is None else torch.autocast("cpu", dtype=self.dtype)
 
-    def _as_float32(self, outputs: Any) -> Any:
+    def _as_float32(self, outputs: object) -> Any:
         """accelerate's convert_outputs_to_fp32, which wraps the forward pass in mixed precision."""
         if self.dtype is None:
             return outputs
@@ -371,7 +379,7 @@ class _Loop:
         return {k: _cast(v, low) for k, v in outputs.items()} if hasattr(outputs, "items") else _cast(outputs, low)
 
     def _enable_checkpointing(self, model: nn.Module) -> None:
-        if self.checkpointing is None:
+        if self.recomputes is None:
             return
         # transformers 5.x calls it activation checkpointing, and warns at the older name.
         names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
@@ -387,7 +395,7 @@ class _Loop:
                 f"the installed transformers has no {' and '.join(sorted(lacking))} of checkpoints",
                 'pip install "transformers>=5.23", or leave every_n_layers and offload_checkpoints out',
             )
-        kind = {"use_reentrant": self.checkpointing == "reentrant"}
+        kind = {"use_reentrant": self.recomputes == "reentrant"}
         enable(**{f"{enable.__name__.split('_')[0]}_checkpointing_kwargs": kind}, **options)
 
 
@@ -408,11 +416,11 @@ def _failing_clearly(point: Point, checkpointing: str | None) -> Iterator[None]:
         ) from error
 
 
-def _cast(value: Any, low: tuple[torch.dtype, ...]) -> Any:
+def _cast(value: object, low: tuple[torch.dtype, ...]) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda t: t.float() if t.dtype in low else t, value)
 
 
-def _checkpointing(kind: bool | str) -> str | None:
+def _checkpointing(kind: bool | str | None) -> str | None:
     kinds = {False: None, None: None, True: "non_reentrant", "non_reentrant": "non_reentrant", "reentrant": "reentrant"}
     if kind not in kinds:
         raise InvalidArgumentError(
@@ -421,7 +429,7 @@ def _checkpointing(kind: bool | str) -> str | None:
     return kinds[kind]
 
 
-def _checked(point: Any) -> Point:
+def _checked(point: Sequence[int]) -> Point:
     ok = isinstance(point, tuple | list) and len(point) == 3 and all(isinstance(n, int) for n in point)
     if not ok or point[0] < 1 or point[1] < 1 or point[2] < 0:
         raise InvalidArgumentError(

@@ -44,7 +44,7 @@ class FakeCuda:
         ):  # fmt: skip
             monkeypatch.setattr(torch.cuda, name, getattr(self, name))
         # The Trainer itself must not believe in the GPU: only calibration.py asks this way.
-        monkeypatch.setattr(calibration, "_gpu", lambda _torch, model: self.get_device_name())
+        monkeypatch.setattr(calibration, "_gpu", lambda model: self.get_device_name())
 
     def get_device_name(self) -> str:
         return "NVIDIA L4"
