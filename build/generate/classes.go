@@ -58,6 +58,9 @@ var pythonClasses = map[string]pythonClass{
 		"rule": "PlannedRule | None", "length_handling": "LengthHandling",
 		"attn_implementation": "AttnImplementation", "distributed": "Strategy",
 		"lr_scaling": "LRScaling", "optimizer": "Optimizer"}},
+	"plan.Caution": {Room: "plan", Name: "Caution", Defaults: empty("why", "remedy")},
+	"plan.TraceRequest": {Room: "plan", Name: "TraceRequestRecord", Hints: map[string]string{
+		"precision": "Precision", "optimizer": "Optimizer"}},
 	"timing.Price":           {Room: "plan", Name: "Price"},
 	"timing.StepCalibration": {Room: "plan", Name: "StepCalibration", Defaults: empty("kernels")},
 	"estimate.Remedy":        {Room: "plan", Name: "Remedy"},

@@ -15,10 +15,10 @@ import (
 type Caution struct {
 	// "serious" (training would fail or go wrong), "warning" or "note"
 	Level  string `json:"level"`
-	Code   string `json:"code"`   // of the rule
-	What   string `json:"what"`   // is the case
-	Why    string `json:"why"`    // it matters; "" where What says it
-	Remedy string `json:"remedy"` // what to do; "" likewise
+	Code   string `json:"code"`   // name of the rule
+	What   string `json:"what"`   // the case
+	Why    string `json:"why"`    // what it leads to; "" where the case says it
+	Remedy string `json:"remedy"` // what to do; "" where the case says it
 }
 
 const (

@@ -8,7 +8,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "._core.modules": ("add_lora",),
         "comparison_records": ("Comparison", "GPUPlan", "LargestModels", "TrainableModel"),
         "environment": ("Applied", "AppliedSetting", "TooLateWarning"),
-        "explanation": ("Caution", "Explanation"),
+        "explanation": ("Explanation",),
         "gpu_comparison": ("compare_gpus", "gpu_prices"),
         "launch_arguments": ("STRATEGIES", "for_strategy", "layer_classes", "trainer_arguments"),
         "launch_script": ("LaunchFiles", "launch_files"),
@@ -19,6 +19,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "plan_records": (
             "Alternative",
             "Arithmetic",
+            "Caution",
             "Decision",
             "MemoryPart",
             "PlannedBucket",

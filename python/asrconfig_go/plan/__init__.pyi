@@ -8,7 +8,7 @@ from .comparison_records import (
     TrainableModel as TrainableModel,
 )
 from .environment import Applied as Applied, AppliedSetting as AppliedSetting, TooLateWarning as TooLateWarning
-from .explanation import Caution as Caution, Explanation as Explanation
+from .explanation import Explanation as Explanation
 from .gpu_comparison import compare_gpus as compare_gpus, gpu_prices as gpu_prices
 from .launch_arguments import (
     STRATEGIES as STRATEGIES,
@@ -32,6 +32,7 @@ from .plan_record import OverrideWarning as OverrideWarning
 from .plan_records import (
     Alternative as Alternative,
     Arithmetic as Arithmetic,
+    Caution as Caution,
     Decision as Decision,
     MemoryPart as MemoryPart,
     PlannedBucket as PlannedBucket,

@@ -20,6 +20,7 @@ from ..predict.hardware import HardwareProfile
 from ..predict.model_profile import ModelProfile
 from ..trace.model import Model
 from .plan_record import PREDICTED_FOR, PlanRecord
+from .plan_records import Caution
 
 VERSION = 1
 _KINDS: dict[str, tuple[type, str]] = {
@@ -29,20 +30,6 @@ _KINDS: dict[str, tuple[type, str]] = {
     "model": (ModelProfile, "ModelProfile"),
     "labels": (LabelReport, "LabelReport"),
 }
-
-
-@dataclass(frozen=True)
-class Caution:
-    """``what`` is the case, ``why`` it matters, and ``remedy`` what to do; either may be "" where ``what`` says it.
-
-    ``level`` is "serious" (training would fail or go wrong), "warning" or "note"; ``code`` names the rule.
-    """
-
-    level: str
-    code: str
-    what: str
-    why: str = ""
-    remedy: str = ""
 
 
 @dataclass(frozen=True, repr=False)

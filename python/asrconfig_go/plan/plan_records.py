@@ -12,6 +12,7 @@ from .._core.checks import (
     Optimizer,
     PlannedRule,
     Policy,
+    Precision,
     Preset,
     RowKind,
     Strategy,
@@ -215,6 +216,56 @@ class StepTime:
     """The day on which kernels of this card were measured that the times rest on; ``""`` for none."""
     calibration: StepCalibration | None
     """None without measured steps."""
+
+
+@dataclass(frozen=True)
+class Caution:
+    """What to look out for before a training starts."""
+
+    level: str
+    """``"serious"`` (training would fail or go wrong), ``"warning"`` or ``"note"``."""
+    code: str
+    """Name of the rule."""
+    what: str
+    """The case."""
+    why: str = ""
+    """What it leads to; ``""`` where the case says it."""
+    remedy: str = ""
+    """What to do; ``""`` where the case says it."""
+
+
+@dataclass(frozen=True)
+class TraceRequestRecord:
+    """A candidate to trace, and what the planner wants to know of it."""
+
+    precision: Precision
+    gradient_checkpointing: bool
+    every_n_layers: int
+    """With checkpointing: one of so many is computed again."""
+    offload_checkpoints: bool
+    """What checkpointed layers save lies in pinned host memory."""
+    optimizer: Optimizer
+    """The Trainer's name."""
+    allocator: str
+    """What the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``""`` without a GPU."""
+    share: int
+    """Clips of one device in an optimizer step."""
+    budget_bytes: int
+    """Of one device, context included."""
+    beside_bytes: int
+    """That a process holds beside its allocator's memory and the context: of several GPUs."""
+    max_length_s: float | None
+    """Longer clips are left out; None: none is."""
+    longest_s: float
+    """The longest clip that is planned for, of a stream whether one was measured or not."""
+    high: bool
+    """The worst peak of whole runs is asked for, too."""
+    generates: bool
+    """Evaluations generate texts, where the model can: their keys and values are to fit."""
+    beams: int
+    """Of a generation."""
+    tokens: int
+    """Of a text at most."""
 
 
 @dataclass(frozen=True)

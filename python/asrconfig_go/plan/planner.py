@@ -9,7 +9,7 @@ import math
 import warnings
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +121,7 @@ class Tracer:
         return fingerprint(
             trace,
             source.label,
-            [*wanted, self._record],
+            [*astuple(wanted), self._record],
             clips,
             asdict(target),
             calibration and asdict(calibration),

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
-from .._core.checks import Optimizer, Precision
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..predict.memory_limits import Table
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import Shape
 from ..predict.step_sampler import StepSampler
+from .plan_records import TraceRequestRecord
 
 _SIZE = 2  # clips of the batches by which pairs are compared
 _SAME = 1.03  # times the longest: a clip's length in units of the model follows from its seconds on average alone
@@ -74,7 +73,7 @@ def _peak(memory: MemoryModel, seconds: float, labels: int) -> int:
     return memory.estimate(_SIZE, seconds, labels, timeline=0).peak_reserved
 
 
-HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU; as in core/estimate
+HOST_BYTES = 1_000_000_000  # of a process with PyTorch loaded, where there is no GPU
 _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
 _TOGETHER = 3  # micro-batches that are traced together: enough for the others where memory follows from their number
@@ -87,29 +86,9 @@ Answer = dict[str, Any]
 _SETTINGS = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
 
 
-class Wanted(NamedTuple):
-    """What the planner asks a trace for, by the names of ``plan.next``; the first five are settings of the training.
-
-    ``allocator`` is what the plan sets PYTORCH_CUDA_ALLOC_CONF to; ``share`` is the clips of a device in a step;
-    ``high`` asks for the worst peak of whole runs; ``beside_bytes`` is what a process holds besides the allocator's
-    memory and the context; ``generates``, ``beams`` and ``tokens`` say how evaluations generate texts.
-    """
-
-    precision: Precision
-    gradient_checkpointing: bool
-    every_n_layers: int
-    offload_checkpoints: bool
-    optimizer: Optimizer
-    allocator: str
-    share: int
-    budget_bytes: int
-    max_length_s: float | None
-    longest_s: float
-    high: bool
-    beside_bytes: int
-    generates: bool
-    beams: int
-    tokens: int
+@dataclass(frozen=True)
+class Wanted(TraceRequestRecord):
+    """What the planner asks a trace for."""
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -160,7 +139,9 @@ class TracedAnswers:
 
     def _any_length(self) -> dict[str, Any]:
         lengths = _lengths(min(self._durations), self._worst.longest_s)
-        rows = tuple(_table(self._memory, lengths, self._wanted.share, self._limit, self._worst))
+        longest = [Shape(1, *self._worst.at(seconds)) for seconds in lengths]
+        fits = self._memory.largest_batches(longest, self._limit, most=self._wanted.share)
+        rows = tuple(zip(lengths, fits, strict=True))
         largest = max(1, rows[-1][1])
         with ThreadPoolExecutor(1) as beside:  # the library works outside the GIL
             high = beside.submit(self._highest, rows) if self._wanted.high else None
@@ -332,21 +313,3 @@ def _lengths(shortest_s: float, longest_s: float) -> list[float]:
         return [longest_s]
     ratio = (longest_s / shortest_s) ** (1 / (_ROWS - 1))
     return [shortest_s * ratio**i for i in range(_ROWS - 1)] + [longest_s]
-
-
-def _table(memory: MemoryModel, lengths: list[float], share: int, limit: int, worst: Pairs) -> list[tuple[float, int]]:
-    """Rows of seconds and the largest micro-batch that fits, up to ``share``, from the longest clips on."""
-    rows: list[tuple[float, int]] = []
-    guess = 1.0
-    for seconds in reversed(lengths):
-        if rows:
-            guess = rows[-1][1] * rows[-1][0] / seconds
-        if rows and rows[0][1] == share:  # of the longest clips: shorter ones take no more
-            fits = share
-        else:
-            asked_s, labels = worst.at(seconds)
-            fits = memory.largest_batch(asked_s, limit, labels, near=min(share, max(1, round(guess))), most=share)
-        rows.append((seconds, fits))
-    # What the allocator reserves does not rise evenly: once in a while one more clip fits at a longer length.
-    fewest = accumulate((fits for _, fits in rows[::-1]), min)
-    return [(seconds, fits) for (seconds, _), fits in zip(rows[::-1], fewest, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,8 @@ def asked(
 def others() -> Iterator[Wanted]:
     """``WANTED`` with one value after the other changed; those of checkpointing stay so, as they need it."""
     wanted = WANTED
-    for name in Wanted._fields:
-        other = wanted._replace(**{name: OTHERS[name]})
+    for name in OTHERS:
+        other = dataclasses.replace(wanted, **{name: OTHERS[name]})
         yield other
         if name == "gradient_checkpointing":
             wanted = other

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from asrconfig_go.plan import gpu_comparison, planner
 from asrconfig_go.plan.plan_options import PlanOptions
 from asrconfig_go.plan.plan_records import StepCalibration
 from asrconfig_go.plan.planner import NotTracedWarning, Tracer
-from asrconfig_go.plan.traced_answers import Pairs, Wanted, _lengths, _table
+from asrconfig_go.plan.traced_answers import Wanted
 from asrconfig_go.predict import MemoryModel
 
 XLSR = "facebook/wav2vec2-xls-r-300m"
@@ -149,20 +148,6 @@ def test_a_loader_that_cannot_be_measured_is_said(tmp_path: Path) -> None:
     manager = manager_for()
     with pytest.warns(LoaderNotMeasuredWarning):
         assert manager.measure_loader(iter([])) is None
-
-
-def test_tables_rise_and_stay_within_the_share() -> None:
-    class Memory:
-        def largest_batch(self, seconds: float, limit: int, labels: int | None, *, near: int, most: int) -> int:
-            assert 1 <= near <= most and labels is None
-            return min(most, int(limit / seconds))
-
-    worst = Pairs((), 20, 20, None)
-    rows = _table(Memory(), _lengths(0.2, 20), 16, 40, worst)  # type: ignore[arg-type]
-    assert [seconds for seconds, _ in rows] == sorted(seconds for seconds, _ in rows)
-    assert math.isclose(rows[0][0], 0.5) and rows[-1] == (20, 2)
-    assert [fits for _, fits in rows] == sorted((fits for _, fits in rows), reverse=True)
-    assert _lengths(30, 30) == [30]
 
 
 def test_steps_that_were_measured_replace_the_assumed_rates(monkeypatch: pytest.MonkeyPatch) -> None:
