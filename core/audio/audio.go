@@ -21,7 +21,7 @@ import (
 func File(path string) (media.Info, int64, error) {
 	s := sources.Get().(*media.File)
 	defer sources.Put(s)
-	info, st, err := read(s, path, false, nil)
+	info, st, err := read(s, path)
 	return info, max(st.Size, 0), err
 }
 
@@ -38,30 +38,20 @@ func Look(path string) (media.Stat, error) {
 // Reader reads many files, one after another: it keeps its buffers.
 type Reader struct{ source media.File }
 
-// File is like the function File, but saves a system call where its answer is at hand: listed means
-// that the folder lists path as a regular file, and looked is a recent result of Look. The Stat's
-// size is negative when the file cannot be opened.
-func (r *Reader) File(path string, listed bool,
-	looked *media.Stat) (media.Info, media.Stat, error) {
-	return read(&r.source, path, listed, looked)
-}
+// File is like the function File. The Stat's size is negative when the file cannot be opened.
+func (r *Reader) File(path string) (media.Info, media.Stat, error) { return read(&r.source, path) }
 
-func read(s *media.File, path string, listed bool,
-	looked *media.Stat) (info media.Info, st media.Stat, err error) {
+func read(s *media.File, path string) (info media.Info, st media.Stat, err error) {
 	err = media.Answered(path, func() (err error) {
-		info, st, err = readOnce(s, path, listed, looked)
+		info, st, err = readOnce(s, path)
 		return err
 	})
 	return info, st, err
 }
 
-func readOnce(s *media.File, path string, listed bool,
-	looked *media.Stat) (media.Info, media.Stat, error) {
-	st := media.UnknownStat
-	if looked != nil {
-		st = *looked
-	}
-	if err := s.Open(path, listed, firstRead[ending(path)], &st); err != nil {
+func readOnce(s *media.File, path string) (media.Info, media.Stat, error) {
+	st, err := s.Open(path, firstRead[ending(path)])
+	if err != nil {
 		return media.Info{}, st, media.Named(path, missing(err))
 	}
 	defer s.Close()
@@ -111,8 +101,7 @@ func section(path, name string, start, size int64) (media.Info, error) {
 	defer sources.Put(s)
 	s.Section(start, size)
 	defer s.Section(0, 0)
-	st := media.UnknownStat
-	if err := s.Open(path, false, firstRead[ending(path)], &st); err != nil {
+	if _, err := s.Open(path, firstRead[ending(path)]); err != nil {
 		return media.Info{}, media.Named(name, missing(err))
 	}
 	defer s.Close()

@@ -82,7 +82,7 @@ func digestOf(t *testing.T, b []byte) uint64 {
 	path := filepath.Join(t.TempDir(), "a"+extension[string(b[:4])])
 	require.NoError(t, os.WriteFile(path, b, 0o644))
 	var r Reader
-	_, st, err := r.File(path, true, nil)
+	_, st, err := r.File(path)
 	require.NoError(t, err)
 	return st.Digest
 }
@@ -94,7 +94,7 @@ func TestReaderTimes(t *testing.T) {
 	want, err := Look(path)
 	require.NoError(t, err)
 	var r Reader
-	_, st, err := r.File(path, true, nil)
+	_, st, err := r.File(path)
 	require.NoError(t, err)
 	want.Digest = st.Digest
 	assert.Equal(t, want, st)

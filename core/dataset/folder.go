@@ -96,7 +96,7 @@ func (w *walker) enter(folder string) error {
 		}
 		if !isFolder && !isFile { // a link, or a junction to a folder, which Go calls irregular
 			st, err := os.Stat(it.path)
-			isFolder, isFile = err == nil && st.IsDir(), err == nil && st.Mode().IsRegular()
+			isFolder = err == nil && st.IsDir()
 			if media.Unanswered(err) {
 				w.entries = append(w.entries, stray(it.path, "%v", err))
 				continue
@@ -107,7 +107,7 @@ func (w *walker) enter(folder string) error {
 				return err
 			}
 		} else if w.wanted(it.path) {
-			w.entries = append(w.entries, entry{path: it.path, listed: isFile})
+			w.entries = append(w.entries, entry{path: it.path})
 		}
 	}
 	return nil

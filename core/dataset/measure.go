@@ -176,7 +176,7 @@ func (c *reader) measure(e *entry, r *row) {
 	case c.cache != nil:
 		c.remembered(e, r)
 	default:
-		info, st, err := c.files.File(e.path, e.listed, nil)
+		info, st, err := c.files.File(e.path)
 		r.size, r.digest = max(st.Size, 0), st.Digest
 		c.found(&info, err, r)
 	}
@@ -190,7 +190,7 @@ func (c *reader) remembered(e *entry, r *row) {
 	var info media.Info
 	switch {
 	case media.Unanswered(err): // asked again
-		info, st, err = c.files.File(e.path, e.listed, nil)
+		info, st, err = c.files.File(e.path)
 	case err != nil:
 	case unchanged:
 		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kind(m.kind)
@@ -198,10 +198,8 @@ func (c *reader) remembered(e *entry, r *row) {
 			r.odd = &odd{claimed: m.claimed}
 		}
 		return
-	case st.Size >= 0:
-		info, st, err = c.files.File(e.path, false, &st)
 	default:
-		info, st, err = c.files.File(e.path, e.listed, nil)
+		info, st, err = c.files.File(e.path)
 	}
 	r.size, r.digest = max(st.Size, 0), st.Digest
 	if c.found(&info, err, r); err == nil {

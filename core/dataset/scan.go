@@ -22,8 +22,7 @@ type entry struct {
 	clip *profile.Clip
 	// stray is a fault met while listing, an unreadable subfolder or a bad line, with its clip
 	// saying why. It is always reported, and never drawn into a sample.
-	stray  bool
-	listed bool // its folder says that it is a regular file
+	stray bool
 	// archive says that the audio files inside are meant, which withMembers puts in its place.
 	archive bool
 	parquet bool // a table, which the caller reads

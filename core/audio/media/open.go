@@ -1,5 +1,3 @@
-//go:build !unix
-
 package media
 
 import (
@@ -7,38 +5,34 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
-// handle is an open file.
-type handle = *os.File
-
-var noFile handle
-
-// Open opens path if it is a regular file and reads its head. What it is must be known before:
-// opening a device can act.
-func (s *File) Open(path string, _ bool, first int64, st *Stat) error {
+// Open opens path if it is a regular file and reads its head. It does not wait for the writer of a
+// pipe.
+func (s *File) Open(path string, first int64) (Stat, error) {
 	s.reset()
 	if err := simulated(path); err != nil {
-		return err
+		return UnknownStat, err
 	}
-	if st.Size < 0 {
-		var err error
-		if *st, err = Look(path); err != nil {
-			return err
-		}
-	}
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return readable(err)
+		return UnknownStat, readable(err)
 	}
 	s.fd = file
+	st, err := statOf(file.Stat())
+	if err != nil {
+		s.Close()
+		return st, err
+	}
 	s.begin(st.Size, first)
-	return nil
+	return st, nil
 }
 
 // Look asks what is at path; the error is that it is not a regular file.
-func Look(path string) (Stat, error) {
-	info, err := os.Stat(path)
+func Look(path string) (Stat, error) { return statOf(os.Stat(path)) }
+
+func statOf(info os.FileInfo, err error) (Stat, error) {
 	switch {
 	case err != nil:
 		return UnknownStat, readable(err)
@@ -47,16 +41,14 @@ func Look(path string) (Stat, error) {
 	case !info.Mode().IsRegular():
 		return UnknownStat, errors.New("is a pipe, socket or device, not a regular file")
 	}
-	// The change time of the inode is not available here; the modification time replaces it.
-	changed := info.ModTime().UnixNano()
-	return Stat{Size: info.Size(), ModNS: changed, ChangeNS: changed}, nil
+	return Stat{Size: info.Size(), ModNS: info.ModTime().UnixNano(), ChangeNS: changed(info)}, nil
 }
 
 // Close closes the file on disk, if one is open.
 func (s *File) Close() {
-	if s.fd != noFile {
+	if s.fd != nil {
 		_ = s.fd.Close() // only read from: nothing can be lost
-		s.fd = noFile
+		s.fd = nil
 	}
 }
 
@@ -65,14 +57,16 @@ func (s *File) Close() {
 func (s *File) pread(p []byte, off int64) int {
 	got, err := s.fd.ReadAt(p, s.start+off)
 	if err != nil && err != io.EOF && s.Err == nil {
-		s.Err = err
+		s.Err = readable(err)
 	}
 	return got
 }
 
+// readable leaves the path out of an error, where it stands beside it.
 func readable(err error) error {
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR),
+		errors.Is(err, syscall.EINVAL):
 		return errors.New("no such file")
 	case errors.Is(err, fs.ErrPermission):
 		return errors.New("permission denied")
