@@ -21,7 +21,7 @@ from pictures import gallery, given, picture
 
 from asrconfig_go._core.render import save_page
 from asrconfig_go.watch.display import PanelState
-from asrconfig_go.watch.memory_monitor import GPUHistory, MemoryHistory
+from asrconfig_go.watch.watch_records import GPUHistory, MemoryHistory
 from watching_fakes import GIB, FakeMonitor, activity, alert, gpu
 
 WIDTH, HEIGHT = 820, 566

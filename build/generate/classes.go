@@ -7,6 +7,7 @@ type pythonClass struct {
 	Defaults   map[string]string // for those who make one by hand
 	Mutable    bool
 	Module     string // of the room, that defines it by hand
+	Reading    string // the class of the newest values of a record of series
 }
 
 // pythonClasses are the records that Python has as classes. One named ...Record has a subclass,
@@ -40,6 +41,8 @@ var pythonClasses = map[string]pythonClass{
 	"memory.Spread":       {Room: "predict", Name: "Spread"},
 	"memory.Peaks":        {Room: "predict", Name: "BatchPeak"},
 	"memory.OfSeed":       {Room: "predict", Name: "SeedPeak"},
+	"peak.Row":            {Room: "predict", Name: "HeldRow"},
+	"memory.Moment":       {Room: "predict", Name: "PredictedMoment"},
 	"memory.RunEstimate":  {Room: "predict", Name: "RunEstimateRecord"},
 
 	"profile.Range":       {Room: "plan", Name: "Range"},
@@ -68,6 +71,27 @@ var pythonClasses = map[string]pythonClass{
 	"compare.Comparison":     {Room: "plan", Name: "ComparisonRecord"},
 	"compare.RunAnswer":      {Room: "plan", Name: "RunTime"},
 	"compare.StepAnswer":     {Room: "plan", Name: "StepTime"},
+
+	"runlog.GPU":            {Room: "watch", Name: "RunLogGPU"},
+	"runlog.Host":           {Room: "watch", Name: "RunLogHost"},
+	"runlog.MemorySeries":   {Room: "watch", Name: "MemorySeries"},
+	"runlog.GPUSeries":      {Room: "watch", Name: "GPUActivitySeries", Reading: "GPUActivity"},
+	"runlog.ActivitySeries": {Room: "watch", Name: "ActivitySeries", Reading: "Activity"},
+	"runlog.StepSeries":     {Room: "watch", Name: "StepSeries"},
+	"runlog.Event":          {Room: "watch", Name: "Event"},
+	"runlog.Alert":          {Room: "watch", Name: "Alert"},
+	"runlog.Log":            {Room: "watch", Name: "RunLogRecord"},
+	"monitor.GPUHistory":    {Room: "watch", Name: "GPUHistory"},
+	"monitor.History":       {Room: "watch", Name: "MemoryHistory"},
+	"forecast.Use":          {Room: "watch", Name: "MemoryUse"},
+	"monitor.Message":       {Room: "watch", Name: "MonitorMessage"},
+	"monitor.Check":         {Room: "watch", Name: "MemoryCheck"},
+	"diagnosis.Finding":     {Room: "watch", Name: "Finding"},
+	"view.GPUFigures":       {Room: "watch", Name: "GPUFigures"},
+	"view.HostFigures":      {Room: "watch", Name: "HostFigures"},
+	"view.StepFigures":      {Room: "watch", Name: "StepFigures"},
+	"view.Moment":           {Room: "watch", Name: "Moment"},
+	"view.Band":             {Room: "watch", Name: "Band"},
 }
 
 // empty are fields that are "" where they are left out.

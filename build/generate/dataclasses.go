@@ -19,6 +19,7 @@ var dataclassesText string
 
 const (
 	pythonWidth = 120
+	column      = "tuple[float | None, ...]"
 	recordsFile = "python/asrconfig_go/%[1]s/%[1]s_records.py"
 )
 
@@ -92,6 +93,29 @@ func (d *dataclasses) add(name string) {
 	}
 	d.Classes = append(d.Classes, dataclass{Name: class.Name, Mutable: class.Mutable,
 		Comment: pythonSentence(d.contract.docs[path(t)], renamed), Fields: fields})
+	if class.Reading != "" {
+		d.Classes = append(d.Classes, reading(class, fields))
+	}
+}
+
+// reading is the class of the newest values of series: one value for each column.
+func reading(of pythonClass, series []attribute) dataclass {
+	newest := dataclass{Name: of.Reading,
+		Comment: fmt.Sprintf("The newest reading, in the units of ``%s``.", of.Name)}
+	for _, f := range series {
+		hint := strings.Replace(f.Hint, column, "float | None", 1)
+		for _, class := range pythonClasses {
+			if class.Reading != "" {
+				hint = strings.Replace(hint, "["+class.Name+",", "["+class.Reading+",", 1)
+			}
+		}
+		if f.Name == "times_s" {
+			f = attribute{Name: "at_s", Comment: "None before the first."}
+			hint = "float | None"
+		}
+		newest.Fields = append(newest.Fields, attribute{f.Name, hint, f.Comment, ""})
+	}
+	return newest
 }
 
 // attributes are the fields of a struct that its JSON always has, embedded structs taken apart.
@@ -122,7 +146,7 @@ func (d *dataclasses) attributes(t reflect.Type, class pythonClass) (all []attri
 func (d *dataclasses) hint(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[runlog.Column]():
-		return "tuple[float | None, ...]"
+		return column
 	case t == reflect.TypeFor[units.RowKind]():
 		return d.use("_core.checks", "RowKind")
 	case kind == reflect.Bool:
@@ -204,7 +228,7 @@ func pythonNames(t reflect.Type) map[string]string {
 var (
 	span   = regexp.MustCompile(`(\d)\.\.(\d)`)
 	quoted = regexp.MustCompile(`"[^"\s]*"`)
-	absent = regexp.MustCompile(`\b(absent|nil|null)\b`)
+	absent = regexp.MustCompile(`\b([Aa]bsent|nil|null)\b`)
 	word   = regexp.MustCompile(`\b[A-Z]\w*[a-z]{2}\w*\b`) // not GPUs, which is a word of its own
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// Finding is one thing that was found.
+// Finding is one thing that held a run back, with what shows it and what to change.
 type Finding struct {
 	Kind     string `json:"kind"`     // the rule: "loader", "small_batch", …
 	Severity string `json:"severity"` // "critical", "warn" or "info"

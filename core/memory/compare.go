@@ -36,7 +36,8 @@ type Comparison struct {
 	Rows      []peak.Row `json:"rows"`      // largest differences first
 }
 
-// Moment is an allocation of a run that is about to be made.
+// Moment is the moment of a predicted run that a real one is compared with: an allocation that is
+// about to be made.
 type Moment struct {
 	Segment string `json:"segment"`
 	Phase   string `json:"phase"`

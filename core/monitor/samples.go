@@ -214,8 +214,8 @@ func higher(a, b uint64) uint64 {
 	return max(a, b)
 }
 
-// History is what a monitor has seen, for plots. Every list has one entry per point; a point holds
-// the highest value of the samples it covers. Sizes are bytes; null where nothing could be read.
+// History is what a monitor has seen: one entry per point, and the highest value of the samples
+// that it covers. Sizes are bytes; null where nothing could be read.
 type History struct {
 	StartUnixNanos int64 `json:"start_unix_nanos"` // wall clock of time 0
 	// seconds from the start to a point's first sample, rising

@@ -14,7 +14,8 @@ import (
 // Version is that of the JSON of a Log; a reader refuses others.
 const Version = 1
 
-// Log is a whole run. Long runs are kept at a lower resolution, never truncated.
+// Log is a whole run as a monitor saw it. Long runs are kept at a lower resolution, never
+// truncated.
 type Log struct {
 	Version        int            `json:"version"`
 	StartUnixNanos int64          `json:"start_unix_nanos"` // wall clock of time 0
@@ -31,12 +32,12 @@ type Log struct {
 	Alerts         []Alert        `json:"alerts"`
 }
 
-// GPU is what does not change about a GPU.
+// GPU is what does not change about a GPU; 0 and "" where the driver does not report it.
 type GPU struct {
 	Name        string  `json:"name"`
 	UUID        string  `json:"uuid"`
-	TotalBytes  uint64  `json:"total_bytes"`   // 0 when it never answered
-	PowerLimitW float64 `json:"power_limit_w"` // 0 when unknown, as are the clocks
+	TotalBytes  uint64  `json:"total_bytes"` // 0 when it never answered
+	PowerLimitW float64 `json:"power_limit_w"`
 	MaxClockMHz float64 `json:"max_clock_mhz"` // of the multiprocessors
 	MIG         bool    `json:"mig"`
 }
@@ -46,20 +47,20 @@ type Host struct {
 	TotalBytes    uint64 `json:"total_bytes"`
 	CPUs          int    `json:"cpus"`
 	ShmTotalBytes uint64 `json:"shm_total_bytes"` // of /dev/shm
-	Contained     bool   `json:"contained"`       // TotalBytes is a container's limit
+	Contained     bool   `json:"contained"`       // the total is a container's limit
 }
 
 // MemorySeries is the fast series: one entry per point, the highest value of the samples that a
 // point covers.
 type MemorySeries struct {
-	TimesS       []float64 `json:"times_s"` // to a point's first sample, rising
+	TimesS       []float64 `json:"times_s"` // of a point's first sample, rising
 	SamplesPoint int       `json:"samples_a_point"`
 	HostUsed     Column    `json:"host_used_bytes"`
 	GPUUsed      []Column  `json:"gpu_used_bytes"`
 }
 
-// ActivitySeries is the slow series, about one entry a second: the mean of what a point covers for
-// rates and shares, the highest for bytes and temperatures, all bits for throttling.
+// ActivitySeries is the slow series, about one entry a second. A point is the mean of what it covers
+// for rates and shares, the highest for bytes and temperatures, all bits for throttling.
 type ActivitySeries struct {
 	TimesS []float64 `json:"times_s"`
 	// of all cores that the process may use, 0 to 1
@@ -79,7 +80,7 @@ type ActivitySeries struct {
 	GPUs          []GPUSeries `json:"gpus"`
 }
 
-// GPUSeries is the slow series of one GPU.
+// GPUSeries is the slow series of one GPU. Shares are 0 to 1.
 type GPUSeries struct {
 	Utilization Column `json:"utilization"` // share of the time that a kernel ran, 0 to 1
 	// share of the time that its memory was read or written
@@ -91,12 +92,13 @@ type GPUSeries struct {
 	PowerW       Column `json:"power_w"`
 	Temperature  Column `json:"temperature_c"`
 	ClockMHz     Column `json:"clock_mhz"`
-	Throttle     Column `json:"throttle"` // bits of Throttle…; absent when unknown
-	PCIeIn       Column `json:"pcie_received_bytes_s"`
-	PCIeOut      Column `json:"pcie_sent_bytes_s"`
-	NVLink       Column `json:"nvlink_bytes_s"`
-	ECC          Column `json:"ecc_uncorrected"` // errors since the driver's start
-	Others       Column `json:"others_bytes"`    // memory of other processes on the same card
+	// bits of why the clock is held back: 1 power, 2 heat, 4 brake, 8 a setting
+	Throttle Column `json:"throttle"`
+	PCIeIn   Column `json:"pcie_received_bytes_s"`
+	PCIeOut  Column `json:"pcie_sent_bytes_s"`
+	NVLink   Column `json:"nvlink_bytes_s"`
+	ECC      Column `json:"ecc_uncorrected"` // errors since the driver's start
+	Others   Column `json:"others_bytes"`    // memory of other processes on the same card
 }
 
 // Reasons why a GPU's clock is held back.
@@ -117,21 +119,20 @@ type Throttle struct {
 var Throttles = []Throttle{{ThrottlePower, "power limit"}, {ThrottleHeat, "heat"},
 	{ThrottleBrake, "power brake"}, {ThrottleSetting, "a clock that was set"}}
 
-// StepSeries is the series of steps: one entry per optimizer step, evaluation batch or checkpoint
-// that the training reported; of long runs every n-th is kept, with the highest sizes, the sum of
-// the times and the largest batch of those between.
+// StepSeries has one entry per optimizer step, evaluation batch or checkpoint that was reported. Of
+// long runs every n-th is kept, with the highest sizes, the sum of the times and the largest batch
+// of those between.
 type StepSeries struct {
 	Number   []uint64  `json:"number"`
 	TimesS   []float64 `json:"times_s"`  // of their ends
-	Kind     []string  `json:"kind"`     // KindTrain, …
+	Kind     []string  `json:"kind"`     // "train", "evaluation" or "checkpoint"
 	Covers   []int     `json:"covers"`   // steps in this entry
 	SpentS   Column    `json:"spent_s"`  // since the step before
 	WaitedS  Column    `json:"waited_s"` // of that, for the loader
 	AudioS   Column    `json:"audio_s"`  // seconds of audio without padding
 	PaddedS  Column    `json:"padded_s"`
 	LongestS Column    `json:"longest_s"` // longest clip
-	// what the model's arithmetic takes at the GPU's published rate; of spent_s, the share is model
-	// FLOPs utilization
+	// what the model's arithmetic takes at the GPU's published rate
 	ArithmeticS   Column `json:"arithmetic_s"`
 	GPU           []int  `json:"gpu"` // -1: none
 	Allocated     Column `json:"allocated_bytes"`
@@ -206,13 +207,14 @@ const (
 	EventTraining  = "training" // begin, end, evaluation, checkpoint, as the training tells
 )
 
-// Alert is a warning of what will happen, or has begun to.
+// Alert is a warning of what will happen, or has begun to. What a kind of alert does not have is
+// absent.
 type Alert struct {
 	ID       uint64   `json:"id"` // from 1, rising
 	AtS      float64  `json:"at_s"`
 	Kind     string   `json:"kind"`
 	GPU      int      `json:"gpu"`      // -1: the host
-	Severity string   `json:"severity"` // SeverityWarn or SeverityCritical
+	Severity string   `json:"severity"` // "warn" or "critical"
 	Since    *uint64  `json:"since_step"`
 	SinceS   *float64 `json:"since_s"`
 	PerStep  *float64 `json:"bytes_per_step"`
@@ -221,7 +223,7 @@ type Alert struct {
 	Seconds  *float64 `json:"seconds_left"`
 	Text     string   `json:"text"`      // what, with its numbers
 	Advice   string   `json:"advice"`    // one concrete change
-	ClearedS *float64 `json:"cleared_s"` // when it no longer held; null while it does
+	ClearedS *float64 `json:"cleared_s"` // when it no longer held; absent while it does
 }
 
 // Severities of an alert.

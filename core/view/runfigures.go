@@ -25,28 +25,31 @@ type RunFigures struct {
 	Unfinished bool `json:"unfinished"`
 }
 
-// StepFigures are optimizer steps, evaluation batches and checkpoints, with seconds that they took.
+// StepFigures are optimizer steps, evaluation batches and checkpoints, with the seconds that they
+// took.
 type StepFigures struct {
-	Train       int      `json:"train"`
+	Train       int      `json:"train"` // optimizer steps
 	Evaluation  int      `json:"evaluation"`
 	Checkpoint  int      `json:"checkpoint"`
-	First       *uint64  `json:"first"`
+	First       *uint64  `json:"first"` // step
 	Last        *uint64  `json:"last"`
 	TrainS      *float64 `json:"train_s"`
 	EvaluationS *float64 `json:"evaluation_s"`
 	CheckpointS *float64 `json:"checkpoint_s"`
-	// of the time of training steps alone, as AudioRate
+	// of the time of training steps alone, as the rate of audio
 	StepsPerS *float64 `json:"steps_per_s"`
 	AudioRate *float64 `json:"audio_rate"` // seconds of audio a second
 	Padding   *float64 `json:"padding"`    // share of computed audio that is none
 	// share of time that steps waited for the loader
 	Waited *float64 `json:"waited"`
-	// what the model's arithmetic takes at the published rate, of the time of training steps
+	// share of the time of training steps that the model's arithmetic takes at the GPU's published
+	// rate
 	MFU         *float64 `json:"model_flops_utilization"`
 	LongestClip *float64 `json:"longest_clip_s"`
 }
 
-// GPUFigures are those of one GPU; shares are 0 to 1, means are over time.
+// GPUFigures are those of one GPU: bytes, watts, degrees Celsius; shares are 0 to 1, means are over
+// time. Absent: never known.
 type GPUFigures struct {
 	Label      string   `json:"label"`
 	Name       string   `json:"name"`
@@ -56,7 +59,8 @@ type GPUFigures struct {
 	UsedPeakAt *float64 `json:"used_peak_at_s"`
 	Allocated  *float64 `json:"allocated_peak_bytes"`
 	Reserved   *float64 `json:"reserved_peak_bytes"`
-	// at the peak of a step; what PyTorch's cache holds unused is free
+	// at the peak of a step; what PyTorch's cache holds unused counts as free, where its counters
+	// are known
 	Headroom     *float64 `json:"headroom_lowest_bytes"`
 	HeadroomAt   *float64 `json:"headroom_lowest_at_s"`
 	Others       *float64 `json:"others_peak_bytes"`
@@ -72,7 +76,8 @@ type GPUFigures struct {
 	Throttled map[string]float64 `json:"throttled"`
 }
 
-// HostFigures are those of one machine.
+// HostFigures are those of one machine: bytes, bytes a second, shares of 0 to 1. Absent: never
+// known.
 type HostFigures struct {
 	Label       string   `json:"label"`
 	Total       *float64 `json:"total_bytes"`

@@ -20,11 +20,12 @@ const Others = "others"
 // AllModules is the module of a row about the whole model.
 const AllModules = "*"
 
-// Row is what one part of a model holds in a run, and what was predicted for that moment.
+// Row is the bytes that one part of a model holds in a run, and what was predicted for that moment.
 type Row struct {
-	// that of a holding; "…" for all that do not fit into the table
+	// "parameters", "gradients", "optimizer", "buffers", "others", or "…" for all that do not fit
+	// into the table
 	Component string `json:"component"`
-	// as in memory.simulate; "*" for all of a component, "" outside any module
+	// a path; "*" for all of a component, "" outside any module
 	Module    string  `json:"module"`
 	Held      uint64  `json:"held"`
 	Predicted *uint64 `json:"predicted"` // null without a prediction

@@ -12,7 +12,7 @@ from .._core.plot import plot_all
 from .._core.records import to_json
 from .._core.render import Record, Shown, render, save_text, text, title
 from ..errors import NotFoundError
-from ..watch.diagnosis import Finding
+from ..watch.watch_records import Finding
 from .measurements import ENOUGH_ROUNDS, LoaderResult, OptionResult, SideResult, Spread
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any
 from .._core.checks import checked
 from .._core.output import ProgressBar
 from ..errors import InternalError, InvalidArgumentError
-from ..watch.diagnosis import Finding
 from ..watch.run_log import RunLog
+from ..watch.watch_records import Finding
 from .benchmark_clips import measure_loading
 from .benchmark_result import BenchmarkResult, Setting
 from .blocks import Bench, BlockFailed, profile_side, run_block

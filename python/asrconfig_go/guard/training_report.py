@@ -10,6 +10,7 @@ from .._core.files import read_object
 from .._core.output import first_of, listed, shortened
 from .._core.records import from_file
 from .._core.render import box, plural, visible
+from ..predict.predict_records import HeldRow, PredictedMoment
 
 
 @dataclass(frozen=True)
@@ -128,30 +129,6 @@ class BadBatch:
 
 PREFIX = "_asrconfig-oom-"  # the underscore keeps Trainer.push_to_hub from uploading what begins with it
 _HINT = "remove it, or report without it"
-
-
-@dataclass(frozen=True)
-class HeldRow:
-    """Bytes of one part of the model: ``component`` is parameters, gradients, optimizer, buffers, others or "…".
-
-    ``module`` is "*" for all of a component, "" outside any module. ``predicted`` is None without a prediction.
-    """
-
-    component: str
-    module: str
-    held: int
-    predicted: int | None
-
-
-@dataclass(frozen=True)
-class PredictedMoment:
-    """The moment of the predicted run that is compared with: the allocation before which its memory is counted."""
-
-    segment: str
-    phase: str
-    op: str
-    module: str
-    step: int
 
 
 @dataclass(frozen=True)

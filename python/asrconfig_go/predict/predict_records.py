@@ -87,6 +87,18 @@ class LongestRecord:
 
 
 @dataclass(frozen=True)
+class PredictedMoment:
+    """The moment of a predicted run that a real one is compared with: an allocation that is about to be made."""
+
+    segment: str
+    phase: str
+    op: str
+    module: str
+    step: int
+    """Optimizer step or evaluation batch, from 1."""
+
+
+@dataclass(frozen=True)
 class SeedPeak:
     """One order of the samples, or the run over micro-batches that are known.
 
@@ -245,6 +257,21 @@ class EstimateRecord:
     approximate: int
     """Tensors whose size is not an exact polynomial of the shape."""
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HeldRow:
+    """The bytes that one part of a model holds in a run, and what was predicted for that moment."""
+
+    component: str
+    """``"parameters"``, ``"gradients"``, ``"optimizer"``, ``"buffers"``, ``"others"``, or ``"…"`` for all that do not
+    fit into the table.
+    """
+    module: str
+    """A path; ``"*"`` for all of a component, ``""`` outside any module."""
+    held: int
+    predicted: int | None
+    """None without a prediction."""
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "alerts": ("AlertReporter",),
         "callback": ("AdaptiveMemoryCallback",),
-        "diagnosis": ("Finding",),
         "lightning": ("lightning_callback",),
-        "memory_monitor": ("GPUHistory", "GPUMemory", "MemoryHistory", "MemoryMonitor", "MemorySnapshot"),
+        "memory_monitor": ("GPUMemory", "MemoryMonitor", "MemorySnapshot"),
         "memory_summary": ("MemorySummary", "RankPeaks"),
         "prometheus": ("MetricsServer",),
         "run_comparison": ("RunComparison", "compare_runs"),
         "run_files": ("export",),
         "run_report": ("RunReport", "report"),
+        "watch_records": ("Finding", "GPUHistory", "MemoryHistory"),
     },
 )

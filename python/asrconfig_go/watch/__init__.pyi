@@ -2,17 +2,11 @@
 
 from .alerts import AlertReporter as AlertReporter
 from .callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
-from .diagnosis import Finding as Finding
 from .lightning import lightning_callback as lightning_callback
-from .memory_monitor import (
-    GPUHistory as GPUHistory,
-    GPUMemory as GPUMemory,
-    MemoryHistory as MemoryHistory,
-    MemoryMonitor as MemoryMonitor,
-    MemorySnapshot as MemorySnapshot,
-)
+from .memory_monitor import GPUMemory as GPUMemory, MemoryMonitor as MemoryMonitor, MemorySnapshot as MemorySnapshot
 from .memory_summary import MemorySummary as MemorySummary, RankPeaks as RankPeaks
 from .prometheus import MetricsServer as MetricsServer
 from .run_comparison import RunComparison as RunComparison, compare_runs as compare_runs
 from .run_files import export as export
 from .run_report import RunReport as RunReport, report as report
+from .watch_records import Finding as Finding, GPUHistory as GPUHistory, MemoryHistory as MemoryHistory

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from .memory_monitor import MemoryCheck, MemoryMonitor
+    from .memory_monitor import MemoryMonitor
+    from .watch_records import MemoryCheck
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 T = TypeVar("T")

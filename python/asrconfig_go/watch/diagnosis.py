@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .._core import native
 from .._core.records import from_json, to_json
 from ..train.run_record import RunRecord
+from .watch_records import Finding
 
 if TYPE_CHECKING:
     from .run_log import RunLog
-
-
-@dataclass(frozen=True)
-class Finding:
-    """``title`` says what is the case, ``evidence`` the figures that show it, ``change`` what to do.
-
-    ``kind`` names the rule. ``setting`` and ``value`` are that change for programs, "" where it is no setting.
-    """
-
-    kind: str
-    severity: str
-    title: str
-    evidence: str
-    change: str
-    setting: str
-    value: str
 
 
 def diagnose(run_log: RunLog, run: Mapping[str, object] | None = None) -> tuple[Finding, ...]:

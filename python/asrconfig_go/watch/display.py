@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from IPython.display import DisplayHandle
     from transformers.trainer_callback import CallbackHandler
 
-    from .memory_monitor import MemoryHistory, MemoryMonitor, MemorySnapshot, MemoryUse
-    from .run_log import Activity, Alert
+    from .memory_monitor import MemoryMonitor, MemorySnapshot
+    from .watch_records import Activity, Alert, MemoryHistory, MemoryUse
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def one_line(fullest: MemoryUse | None, waited: float | None, useful: float | No
     if fullest is not None:
         name = "ram" if fullest.gpu < 0 else "gpu" if fullest.gpu == 0 else f"gpu{fullest.gpu}"
         used, total = (fullest.total_bytes - fullest.headroom_bytes) / GIB, fullest.total_bytes / GIB
-        parts.append(f"{name} {used:.1f}/{total:.1f} GiB {fullest.share:.0%}".replace("%", " %"))
+        parts.append(f"{name} {used:.1f}/{total:.1f} GiB {used / total:.0%}".replace("%", " %"))
     if waited is not None:
         parts.append(f"wait {100 * waited:.0f} %")
     if useful is not None:

@@ -17,8 +17,9 @@ from .._core.checks import StepKind, checked
 from .._core.defaults import INTERVAL_MS
 from .._core.records import from_json
 from ..errors import AsrConfigError, ForkedProcessError, LibraryError
-from .run_log import Activity, Alert, RunLog
+from .run_log import RunLog
 from .torch_counters import Counters, TorchCounters
+from .watch_records import Activity, Alert, MemoryCheck, MemoryHistory
 
 _NAN = float("nan")
 _MAX_PENDING = 32  # steps
@@ -67,66 +68,6 @@ class MemorySnapshot:
     def host_fraction(self) -> float | None:
         """Used share of the host's memory, 0 to 1."""
         return self.host_used / self.host_total if self.host_used is not None and self.host_total else None
-
-
-@dataclass(frozen=True)
-class GPUHistory:
-    """Memory of one GPU over time, in bytes; None where it did not answer, a total of 0 when it never did."""
-
-    total_bytes: int
-    used_bytes: tuple[int | None, ...]
-
-
-@dataclass(frozen=True)
-class MemoryHistory:
-    """What a monitor has seen, one entry per point and the highest value of the samples that a point covers.
-
-    ``times_s`` are seconds from the start, which was at ``start_unix_nanos``.
-    """
-
-    start_unix_nanos: int
-    times_s: tuple[float, ...]
-    samples_a_point: int
-    host_total_bytes: int
-    host_used_bytes: tuple[int | None, ...]
-    gpus: tuple[GPUHistory, ...]
-
-
-@dataclass(frozen=True)
-class MemoryUse:
-    """How full a memory is; ``gpu`` is -1 for the host. What PyTorch's cache holds unused is headroom."""
-
-    gpu: int
-    headroom_bytes: float
-    total_bytes: float
-
-    @property
-    def share(self) -> float:
-        """Used share, 0 to 1."""
-        return 1.0 - self.headroom_bytes / self.total_bytes
-
-
-@dataclass(frozen=True)
-class MonitorMessage:
-    """What a training is told; ``severity`` is "critical", "warn" or "info"."""
-
-    severity: str
-    text: str
-
-
-@dataclass(frozen=True)
-class MemoryCheck:
-    """What follows from how full memory is; ``fullest`` is None where nothing could be read.
-
-    ``clean_up``: garbage is to be collected and PyTorch's cache returned to the driver now. ``messages`` are those
-    since the check before, ``warnings`` and ``clean_ups`` are counted since the monitor's start.
-    """
-
-    fullest: MemoryUse | None
-    clean_up: bool
-    messages: tuple[MonitorMessage, ...]
-    warnings: int
-    clean_ups: int
 
 
 class MemoryMonitor:

@@ -9,7 +9,7 @@ from pathlib import Path
 from .._core.records import to_json
 from .._core.render import NARROWEST, WIDEST, WIDTH, Record, text
 from .memory_monitor import MemoryMonitor, MemorySnapshot
-from .run_log import Activity, Alert, RunLogGPU, RunLogHost
+from .watch_records import Activity, Alert, RunLogGPU, RunLogHost
 
 _LISTED_EVERY_S = 3.0  # listing the GPUs' processes is expensive
 _NAME_BYTES = 64

@@ -14,7 +14,7 @@ from .._core.checks import StepKind, checked
 from .._core.defaults import INTERVAL_MS
 from ..errors import InvalidArgumentError
 from .alerts import BestEffort, say, say_messages
-from .memory_monitor import MemoryCheck
+from .watch_records import MemoryCheck
 
 if TYPE_CHECKING:
     from ..guard.training_report import GuardEvent
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .batch_shapes import BatchShapes, LoaderWait
     from .display import Panel, ProgressPostfix, RunFile
     from .memory_monitor import MemoryMonitor
-    from .run_log import Activity
+    from .watch_records import Activity
 
 
 class WatchSettings(TypedDict, total=False):

@@ -19,7 +19,7 @@ import pytest
 from asrconfig_go.cli.main import main
 from asrconfig_go.watch.memory_monitor import GPUMemory, MemorySnapshot
 from asrconfig_go.watch.reading import CardProcess, Reading
-from asrconfig_go.watch.run_log import Activity, GPUActivity, RunLogGPU, RunLogHost
+from asrconfig_go.watch.watch_records import Activity, GPUActivity, RunLogGPU, RunLogHost
 from run_logs import GIB, GPU_COLUMNS, HOST_COLUMNS, HOSTILE, alert
 
 BUSY = {"utilization": 0.5, "power_w": 61.0, "temperature_c": 74.0, "clock_mhz": 1905.0, "throttle": 2.0}

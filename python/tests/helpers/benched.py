@@ -18,7 +18,7 @@ from asrconfig_go.benchmark import (
     StepParts,
 )
 from asrconfig_go.benchmark.runner import turn
-from asrconfig_go.watch.diagnosis import Finding
+from asrconfig_go.watch.watch_records import Finding
 
 _NOISE = (0.99, 0.97, 1.04, 1.0, 1.02)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from asrconfig_go.watch.memory_monitor import GPUMemory, MemorySnapshot
-from asrconfig_go.watch.run_log import Activity, Alert, GPUActivity
+from asrconfig_go.watch.watch_records import Activity, Alert, GPUActivity
 
 GIB, MIB = 2**30, 2**20
 START = 1_790_000_000  # wall clock of second 0

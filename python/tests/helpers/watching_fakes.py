@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from asrconfig_go._core.records import json_fields
-from asrconfig_go.watch.memory_monitor import (
+from asrconfig_go.watch.memory_monitor import GPUMemory, MemorySnapshot
+from asrconfig_go.watch.watch_records import (
+    Activity,
+    Alert,
+    GPUActivity,
     GPUHistory,
-    GPUMemory,
     MemoryCheck,
     MemoryHistory,
-    MemorySnapshot,
     MemoryUse,
     MonitorMessage,
 )
-from asrconfig_go.watch.run_log import Activity, Alert, GPUActivity
 
 GIB = 1 << 30
 

@@ -19,7 +19,8 @@ from asrconfig_go.guard import (
     oom_snapshots,
 )
 from asrconfig_go.guard.oom_snapshots import OomSnapshots, Place, bounded, held_in
-from asrconfig_go.guard.training_report import HeldRow, read_failure
+from asrconfig_go.guard.training_report import read_failure
+from asrconfig_go.predict.predict_records import HeldRow
 from disturbed_runs import once_at, prepared
 from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer
 

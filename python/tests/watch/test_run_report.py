@@ -16,7 +16,8 @@ from asrconfig_go._core import native
 from asrconfig_go.cli.main import main
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
 from asrconfig_go.guard import BadBatch, BadClip
-from asrconfig_go.guard.training_report import GuardEvent, HeldRow, MemoryFailure, PredictedMoment
+from asrconfig_go.guard.training_report import GuardEvent, MemoryFailure
+from asrconfig_go.predict.predict_records import HeldRow, PredictedMoment
 from asrconfig_go.train.run_record import RunFolder, RunRecord
 from asrconfig_go.watch import RunReport, report
 from asrconfig_go.watch.memory_summary import RankPeaks

@@ -29,7 +29,6 @@ from asrconfig_go.watch.display import (
     RunFile,
     one_line,
 )
-from asrconfig_go.watch.memory_monitor import GPUHistory, MemoryHistory, MemoryUse, MonitorMessage
 from asrconfig_go.watch.memory_summary import RankFiles, RankPeaks
 from asrconfig_go.watch.next_batch import Excess, NextBatch, by_memory, by_table
 from asrconfig_go.watch.watch import (
@@ -37,6 +36,7 @@ from asrconfig_go.watch.watch import (
     Watch,
     WatchOptions,
 )
+from asrconfig_go.watch.watch_records import GPUHistory, MemoryHistory, MemoryUse, MonitorMessage
 from html_checks import charts
 from speech_models import wav2vec2
 from watching_fakes import GIB, Clock, FakeMonitor, activity, alert, gpu
