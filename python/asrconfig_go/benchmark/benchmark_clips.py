@@ -10,7 +10,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.out_of_memory import first_line
@@ -20,6 +20,11 @@ from ..data.source import open_source
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
 from .measurements import LoaderResult, Spread
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch.utils.data import DataLoader
+    from transformers import DataCollator
+
 _LOOKED_AT = 200  # rows
 
 
@@ -27,7 +32,7 @@ _LOOKED_AT = 200  # rows
 class ClipSample:
     """``steps`` optimizer steps of ``effective_batch`` clips; ``seconds`` of each, where durations are known."""
 
-    dataset: Any
+    dataset: Dataset
     steps: int
     effective_batch: int
     population: int
@@ -50,7 +55,7 @@ class ClipSample:
         return None if self.seconds is None else max(self.seconds)
 
 
-def checked_dataset(dataset: Any) -> None:
+def checked_dataset(dataset: object) -> None:
     """Raise ``InvalidArgumentError`` for what cannot be drawn from, ``EmptyDatasetError`` without clips."""
     source = open_source(dataset)
     if source.kind == "stream":
@@ -64,7 +69,7 @@ def checked_dataset(dataset: Any) -> None:
         raise EmptyDatasetError("the dataset has no clips", "check what was filtered out of it")
 
 
-def rows_of_arrays(dataset: Any) -> list[Any] | None:
+def rows_of_arrays(dataset: Dataset) -> list[Any] | None:
     """The arrays of some rows that are a model's ``input_values`` already; None of rows with audio."""
     if open_source(dataset).kind == "dataset":
         return None  # of the library datasets, whose columns are looked at as they are
@@ -74,7 +79,7 @@ def rows_of_arrays(dataset: Any) -> list[Any] | None:
     return [row["input_values"] for row in rows]
 
 
-def durations_of(dataset: Any, measured: Sequence[float] | None = None) -> array[float] | None:
+def durations_of(dataset: Dataset, measured: Sequence[float] | None = None) -> array[float] | None:
     """Seconds of every clip, from ``known`` or from the headers; None of what has no audio to measure."""
     if measured is not None and len(measured) == len(dataset):
         return array("d", measured)
@@ -86,7 +91,12 @@ def durations_of(dataset: Any, measured: Sequence[float] | None = None) -> array
 
 
 def draw(
-    dataset: Any, durations: array[float] | None, steps: int, effective_batch: int, longest_s: float | None, seed: int
+    dataset: Dataset,
+    durations: array[float] | None,
+    steps: int,
+    effective_batch: int,
+    longest_s: float | None,
+    seed: int,
 ) -> ClipSample:
     """Choose clips at random, none twice unless there are too few; bad ones and those over ``longest_s`` are out."""
     limit = math.inf if longest_s is None else longest_s
@@ -105,7 +115,7 @@ def draw(
     return ClipSample(picked(dataset, chosen), steps, effective_batch, len(usable), seconds)
 
 
-def picked(dataset: Any, chosen: list[int]) -> Any:
+def picked(dataset: Dataset, chosen: list[int]) -> Dataset:
     """Those rows, as the kind of dataset that the Trainer knows."""
     return open_source(dataset).select(chosen)
 
@@ -138,8 +148,8 @@ class _Timing:
 
 
 def measure_loading(
-    sample: ClipSample, collator: Any, batch: int, cores: float, *, planned: tuple[int, int | None], rounds: int,
-    on_pass: Callable[[int, int], None] = lambda done, total: None,
+    sample: ClipSample, collator: DataCollator, batch: int, cores: float, *, planned: tuple[int, int | None],
+    rounds: int, on_pass: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[LoaderResult, ...]:  # fmt: skip
     """Clips a second of each setting, by passes over the same clips with workers that stay.
 
@@ -173,7 +183,7 @@ def _settings(cores: float, planned: tuple[int, int | None]) -> list[_LoaderSett
     return settings if own in settings else [*settings, own]
 
 
-def _measure(sample: ClipSample, collator: Any, batch: int, fewest: int) -> tuple[Any, int]:
+def _measure(sample: ClipSample, collator: DataCollator, batch: int, fewest: int) -> tuple[Dataset, int]:
     """As many clips as one process loads in a second, whole batches, at least ``fewest`` of them."""
     began, batches = time.perf_counter(), 0
     for _ in _loader(sample.dataset, collator, batch, _LoaderSetting(0, None)):
@@ -185,7 +195,7 @@ def _measure(sample: ClipSample, collator: Any, batch: int, fewest: int) -> tupl
     return picked(sample.dataset, [i % sample.clips for i in range(count)]), count
 
 
-def _try(clips: Any, collator: Any, batch: int, setting: _LoaderSetting, timing: _Timing) -> None:
+def _try(clips: Dataset, collator: DataCollator, batch: int, setting: _LoaderSetting, timing: _Timing) -> None:
     loader = _loader(clips, collator, batch, setting)
     for first in (True, False):
         began = time.perf_counter()
@@ -199,7 +209,7 @@ def _try(clips: Any, collator: Any, batch: int, setting: _LoaderSetting, timing:
         del batches
 
 
-def _loader(clips: Any, collator: Any, batch: int, setting: _LoaderSetting) -> Any:
+def _loader(clips: Dataset, collator: DataCollator, batch: int, setting: _LoaderSetting) -> DataLoader:
     import torch
     from torch.utils.data import DataLoader
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.random_state import rng_state, set_rng_state
@@ -32,11 +32,16 @@ from .measurements import OUT_OF_MEMORY, Block
 from .sides import Side
 from .step_phases import Phases
 
+if TYPE_CHECKING:
+    from torch.nn import Module
+    from torch.utils.data import BatchSampler, DataLoader
+    from transformers import DataCollator, ProcessorMixin, Trainer
+
 
 class WarmedUp:
     """A batch sampler whose first ``extra`` batches come once more, before all of them."""
 
-    def __init__(self, batches: Any, extra: int) -> None:
+    def __init__(self, batches: BatchSampler, extra: int) -> None:
         self._batches, self._extra = batches, extra
 
     def __iter__(self) -> Iterator[Any]:
@@ -52,7 +57,7 @@ class WarmedUp:
         return getattr(self._batches, name)
 
 
-def with_warm_up(loader: Any, batches: int) -> Any:
+def with_warm_up(loader: DataLoader, batches: int) -> DataLoader:
     """A loader as ``loader``, which accelerate made, with this number of batches before it."""
     from accelerate import skip_first_batches
 
@@ -67,7 +72,7 @@ def with_warm_up(loader: Any, batches: int) -> Any:
 
 
 @contextlib.contextmanager
-def warmed_up(trainer: Any, batches: int) -> Iterator[None]:
+def warmed_up(trainer: Trainer, batches: int) -> Iterator[None]:
     """Put this number of batches before those of ``trainer``, and end its loader's workers afterwards.
 
     The garbage collector would end them only after 5 s, since it destroys their queues first.
@@ -119,7 +124,7 @@ def _accelerate_kept() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def off_the_gpu(model: Any) -> Iterator[None]:
+def off_the_gpu(model: Module) -> Iterator[None]:
     """Move ``model`` to host memory: a copy is trained, and a real training has only one on the GPU."""
     first = next(model.parameters(), None)
     device = None if first is None or not first.is_cuda else first.device
@@ -173,10 +178,10 @@ _REPORTED = (UnsupportedSettingWarning, PlanNotFollowedWarning)
 class Bench:
     """What all blocks have in common. ``trainer_options`` go to the Trainer."""
 
-    model: Any
+    model: Module
     sample: ClipSample
-    collator: Any
-    trainer_class: Any
+    collator: DataCollator | None
+    trainer_class: type[Trainer]
     trainer_options: Mapping[str, Any]
     seed: int
     warm_up: int
@@ -262,7 +267,7 @@ def _trainer(bench: Bench, side: Side, folder: str, steps: int) -> Any:
     return trainer
 
 
-def processor_option(trainer_class: Any, processor: Any) -> dict[str, Any]:
+def processor_option(trainer_class: type[Trainer], processor: ProcessorMixin | None) -> dict[str, object]:
     """The processor under the name that the installed Trainer has for it."""
     if processor is None:
         return {}
@@ -271,7 +276,7 @@ def processor_option(trainer_class: Any, processor: Any) -> dict[str, Any]:
     return {"tokenizer" if older else "processing_class": processor}
 
 
-def checked_model(model: Any) -> None:
+def checked_model(model: Module) -> None:
     """Raise ``InvalidArgumentError`` for what is not a torch module with weights to train."""
     import torch
 

@@ -6,9 +6,10 @@ import dataclasses
 import datetime
 import os
 import platform
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.checks import check_seed, checked
 from .._core.defaults import TARGET_BATCH_SIZE
@@ -24,19 +25,26 @@ from .measurements import ENOUGH_ROUNDS
 from .sides import PLAN, Side, default_side, most_workers, original_side
 from .single_changes import OPTIONS, Place
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch.nn import Module
+    from transformers import DataCollator, ProcessorMixin, Trainer
+
+    from .sides import Original
+
 _ROUNDS_OF_WORKERS = 2  # in a block; before that, each has handed over its first batch, all of which come at once
 _PACKAGES = ("torch", "transformers", "accelerate", "asrconfig-go")
 
 
 def benchmark_training(
-    model: Any,
-    dataset: Any,
+    model: Module,
+    dataset: Dataset,
     *,
-    collator: Any = None,
-    original: Any = None,
+    collator: DataCollator | None = None,
+    original: Original | None = None,
     plan: TrainingConfig | None = None,
     compare: bool = True,
-    processor: Any = None,
+    processor: ProcessorMixin | None = None,
     target_batch_size: int | None = None,
     steps: int = 4,
     rounds: int = ENOUGH_ROUNDS,
@@ -45,7 +53,7 @@ def benchmark_training(
     sweep: str | Iterable[str] | None = None,
     profile: str | os.PathLike[str] | None = None,
     settings: Mapping[str, Any] | None = None,
-    trainer_class: Any = None,
+    trainer_class: type[Trainer] | None = None,
     seed: int = 0,
     minutes: float | None = None,
     name: str = "",
@@ -122,15 +130,16 @@ def benchmark_training(
         return Benchmark(bench, Side(PLAN, both, plan), before, setting, place, choices).run()
 
 
-def _trainer() -> Any:
+def _trainer() -> type[Trainer]:
     try:
-        from transformers import Trainer
+        from transformers import Trainer as installed
     except ImportError as error:
         raise UnsupportedError(
             f"a benchmark trains, which needs transformers, torch and accelerate: {error}",
             "pip install transformers torch accelerate",
         ) from error
-    return Trainer
+    trainer_class: type[Trainer] = installed
+    return trainer_class
 
 
 def _check_counts(**counts: int | None) -> None:
@@ -153,11 +162,14 @@ def _swept(sweep: str | Iterable[str] | None) -> Sequence[str] | None:
     return names
 
 
-def _planned(dataset: Any, model: Any, batch: int, processor: Any, seed: int) -> tuple[TrainingConfig, Any]:
+def _planned(
+    dataset: Dataset, model: Module, batch: int, processor: ProcessorMixin | None, seed: int
+) -> tuple[TrainingConfig, array[float] | None]:
     source = rows_of_arrays(dataset) or dataset
-    options = {"target_batch_size": batch, "processor": processor, "seed": seed}
     try:
-        config, manager = create_optimal_config(source, model, verbose=False, **options)
+        config, manager = create_optimal_config(
+            source, model, verbose=False, target_batch_size=batch, processor=processor, seed=seed
+        )
     except (EmptyDatasetError, InvalidArgumentError) as error:
         raise type(error)(
             f"no plan can be made of this data and model: {error.message}", f"{error.hint}; or pass plan=…"

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._core.checks import checked
 from .._core.files import read_object
@@ -19,6 +19,13 @@ from .._core.out_of_memory import first_line
 from ..config import TrainingConfig
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..plan.training_arguments import arguments_of, named
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+    Kind = type[TrainingArguments]
+    Original: TypeAlias = TrainingArguments | TrainingConfig | Mapping[str, Any] | str | os.PathLike[str]
+    from torch.nn import Module
 
 # Both sides neither log nor save, so that none of it differs between them.
 _OWN: dict[str, Any] = {
@@ -52,7 +59,7 @@ class Side:
     name: str
     settings: Mapping[str, Any]
     plan: TrainingConfig | None = None
-    arguments_class: Any = None
+    arguments_class: Kind | None = None
     adapted: str = ""
 
     @property
@@ -67,7 +74,7 @@ class Side:
         """Clips of an optimizer step."""
         return math.prod(self.batch) if self.plan is None else self.plan.effective_batch_size
 
-    def shown(self, arguments: Any = None) -> dict[str, Any]:
+    def shown(self, arguments: TrainingArguments | None = None) -> dict[str, object]:
         """The settings to report of its ``arguments``, which are made here where it could not be trained."""
         if arguments is None:
             with warnings.catch_warnings():
@@ -92,7 +99,7 @@ class Side:
             adapted=f"{self.adapted}; {reason}" if self.adapted else reason,
         )
 
-    def arguments(self, folder: str, steps: int, seed: int, model: Any) -> Any:
+    def arguments(self, folder: str, steps: int, seed: int, model: Module | None) -> TrainingArguments:
         """New TrainingArguments with this number of steps: newer ones leave accelerate's state as they found it."""
         own = named({**_OWN, "max_steps": steps, "seed": seed}, self.arguments_class)
         settings = {**self.settings, **own}
@@ -123,7 +130,7 @@ def batch_settings(size: int, accumulated: int) -> dict[str, int]:
     return {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulated}
 
 
-def defaults(arguments_class: Any = None) -> dict[str, Any]:
+def defaults(arguments_class: Kind | None = None) -> dict[str, Any]:
     """Those of the installed TrainingArguments, or of a class of the user's."""
     from transformers import TrainingArguments
 
@@ -198,7 +205,7 @@ def default_side(effective_batch: int | None) -> Side:
     return Side(DEFAULTS, new, adapted=reason)
 
 
-def original_side(original: Any) -> Side:
+def original_side(original: Original) -> Side:
     """Of TrainingArguments, a plan, a dictionary of either's names, or a file of one (JSON, or ``training_args.bin``).
 
     Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
@@ -221,7 +228,7 @@ def original_side(original: Any) -> Side:
     return Side(YOURS, _changed_arguments(original), arguments_class=type(original))
 
 
-def _changed_arguments(arguments: Any) -> dict[str, Any]:
+def _changed_arguments(arguments: TrainingArguments) -> dict[str, Any]:
     kind = type(arguments)
     try:
         usual = arguments_of({}, arguments.output_dir, kind)
@@ -231,7 +238,9 @@ def _changed_arguments(arguments: Any) -> dict[str, Any]:
     return _changed({name: getattr(arguments, name) for name in names}, vars(usual), kind)
 
 
-def _changed(settings: Mapping[str, Any], usual: Mapping[str, Any], kind: Any = None) -> dict[str, Any]:
+def _changed(
+    settings: Mapping[str, Any], usual: Mapping[str, Any], kind: type[TrainingArguments] | None = None
+) -> dict[str, Any]:
     """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
     changed: dict[str, Any] = {}
     for name, value in settings.items():

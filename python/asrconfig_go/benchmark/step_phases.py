@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from transformers.trainer_callback import TrainerCallback
 
@@ -25,6 +25,11 @@ from ..watch.batch_shapes import BatchShapes
 from ..watch.step_times import CPUMoments, moments_of
 from .measurements import Block, StepParts
 
+if TYPE_CHECKING:
+    from torch.nn import Module
+    from transformers import Trainer, TrainerState, TrainingArguments
+
+T = TypeVar("T")
 _FIELDS_BEFORE = 11  # of /proc/PID/stat, between the name and utime
 
 
@@ -60,11 +65,13 @@ class Phases(TrainerCallback):  # type: ignore[misc]
     at the end of each step with its number.
     """
 
-    def __init__(self, trainer: Any, warm_up: int, steps: int, on_step: Callable[[int], None] = lambda n: None) -> None:
+    def __init__(
+        self, trainer: Trainer, warm_up: int, steps: int, on_step: Callable[[int], None] = lambda n: None
+    ) -> None:
         self._trainer, self._warm_up, self._steps, self._on_step = trainer, warm_up, steps, on_step
         self._step = _Marks()
         self._done: list[_Marks] = []
-        self._moments: Any = CPUMoments()
+        self._moments: Any = CPUMoments()  # whose moments are its own
         self._inputs: BatchShapes | None = None
         self._ended = self._begun = self._cpu = self._begun_unix = 0.0
         self.block: Block | None = None
@@ -73,18 +80,20 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         override(trainer.accelerator, "backward", self._timed(trainer.accelerator.backward, "backward"))
         trainer.add_callback(self)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: object, control: object, model: Module, **kwargs: object
+    ) -> None:
         """The model is on its device."""
         self._moments = moments_of(model)
         if not args.torch_compile:  # a hook would be compiled, too
             self._inputs = BatchShapes(model)
         self._ended = time.perf_counter()
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_begin(self, *_: object, **__: object) -> None:
         """The batches of the step are there."""
         self._step = _Marks(time.perf_counter() - self._ended, self._moments.mark())
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         """The optimizer's step has been taken, or is in the GPU's queue."""
         number = state.global_step
         self._step.end = self._moments.mark()
@@ -137,9 +146,9 @@ class Phases(TrainerCallback):  # type: ignore[misc]
     def _sum(self, pairs: list[tuple[Any, Any]]) -> float:
         return float(sum(self._moments.between(begin, end) for begin, end in pairs))
 
-    def _timed(self, original: Any, name: str) -> Any:
+    def _timed(self, original: Callable[..., T], name: str) -> Callable[..., T]:
         @functools.wraps(original)
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        def timed(*args: object, **kwargs: object) -> T:
             began, begin = time.perf_counter(), self._moments.mark()
             result = original(*args, **kwargs)
             getattr(self._step, name).append((begin, self._moments.mark()))

@@ -6,14 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from .._core.native import package_version
 from .._core.output import forgiving_streams, show
 from .._core.storage import storage_error, unanswered
 from ..errors import AsrConfigError, UnsupportedError
 from .measure_commands import add_benchmark, add_monitor, add_profile_gpu, add_report
-from .options import add_quiet, passed_on
+from .options import Parser, add_quiet, passed_on
 from .plan_commands import add_compare, add_launch, add_memory, add_plan
 from .run_commands import add_replay, add_scan, add_train
 
@@ -41,15 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-class _Parser(argparse.ArgumentParser):
-    """Wrong usage takes two lines, not those of all options."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n  → {self.prog} --help lists all options\n")
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="asrconfig", description="Plan and guard the fine-tuning of speech models.")
+    parser = Parser(prog="asrconfig", description="Plan and guard the fine-tuning of speech models.")
     parser.add_argument("--version", action="version", version=f"asrconfig-go {package_version()}")
     commands = parser.add_subparsers(dest="command", required=True)
     for add in (

@@ -25,16 +25,19 @@ from ..predict.hardware import kernel_profile, store_kernel_table, stored_kernel
 from .options import add_output_options, add_quiet, passed_on, show_result, with_progress
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ..benchmark.benchmark_result import BenchmarkResult
     from ..watch.memory_monitor import MemoryMonitor
     from ..watch.reading import Reader, Reading
+    from .options import Commands
 
 
 _SUFFIXES = {"csv": (".csv",), "plot": (".png", ".pdf", ".svg")}
 _STOPPED = 130  # a shell's exit code for Ctrl-C
 
 
-def add_benchmark(commands: Any) -> None:
+def add_benchmark(commands: Commands) -> None:
     """Add the command to argparse's ``commands``."""
     benchmark = commands.add_parser("benchmark", help="compare training by the plan with your own settings")
     add = benchmark.add_argument
@@ -124,7 +127,7 @@ def _measured(arguments: argparse.Namespace) -> Any:
     )  # fmt: skip
 
 
-def add_profile_gpu(commands: Any) -> None:
+def add_profile_gpu(commands: Commands) -> None:
     """Add the command and its options."""
     profile = commands.add_parser("profile-gpu", help="measure kernels on this GPU, for the times of plans")
     profile.add_argument("--minutes", type=float, default=3.0, help="time to measure, at most (default %(default)s)")
@@ -168,7 +171,7 @@ _RATES_S = 8.0  # until the second slow reading: rates are known from it on
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen, without cursor; and back
 
 
-def add_monitor(commands: Any) -> None:
+def add_monitor(commands: Commands) -> None:
     """Add the command and its options."""
     monitor = commands.add_parser("monitor", help="watch GPUs, host and a training's processes")
     add = monitor.add_argument
@@ -263,11 +266,11 @@ def _live(readings: Iterator[Reading]) -> None:
         write(_LEAVE)
 
 
-def _ended(number: int, _: Any) -> None:
+def _ended(number: int, _: object) -> None:
     raise SystemExit(128 + number)
 
 
-def add_report(commands: Any) -> None:
+def add_report(commands: Commands) -> None:
     """Add the command and its options."""
     report = commands.add_parser("report", help="report on a run that was watched, or compare two")
     add = report.add_argument
@@ -315,7 +318,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def save_plot(figure: Any, name: str) -> None:
+def save_plot(figure: Figure, name: str) -> None:
     """Write a figure. Raises ``InvalidArgumentError`` for another suffix, ``NotFoundError`` for an unwritable path."""
     formats = figure.canvas.get_supported_filetypes()
     if Path(name).suffix[1:].lower() not in formats:

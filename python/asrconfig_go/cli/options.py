@@ -5,24 +5,42 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from .._core import checks
 from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.output import show, show_json
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction["Parser"]
 
 MODEL = "known name, folder with config.json, name on the Hub, or tiny-wav2vec2, tiny-whisper, …"
 _EVERY_COMMAND = ("command", "run", "full", "html", "json", "quiet")
 DATA = "folder, manifest, tar shards, Parquet or audio file (see scan), or demo: bundled spoken digits"
 
 
-def add_choice(command: Any, name: str, among: Any, default: str | None = None, help: str = "", **more: Any) -> None:
+class Parser(argparse.ArgumentParser):
+    """Wrong usage takes two lines, not those of all options."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with the message, and where to read more."""
+        self.exit(2, f"{self.prog}: {message}\n  → {self.prog} --help lists all options\n")
+
+
+def add_choice(
+    command: argparse._ActionsContainer,
+    name: str,
+    among: object,
+    default: str | None = None,
+    help: str = "",
+    **more: Any,
+) -> None:
     """An option with a closed set of values, which its help and its errors list."""
     help += f" (default {default})" if default else ""
     command.add_argument(name, choices=get_args(among), default=default, help=help, **more)
 
 
-def add_training_options(command: Any) -> None:
+def add_training_options(command: argparse.ArgumentParser) -> None:
     """Add the settings of a training, for plans and comparisons; the planner chooses those that are left out."""
     add = command.add_argument
     add(
@@ -42,13 +60,13 @@ def add_training_options(command: Any) -> None:
     add("--gpu-profile", metavar="FILE", help="kernels of the GPU, by profile-gpu (default: those of the cache folder)")
 
 
-def add_lora_option(command: Any) -> None:
+def add_lora_option(command: argparse.ArgumentParser) -> None:
     """Add the rank of adapters that train in place of the model."""
     help = "train adapters of this rank"
     command.add_argument("--lora", dest="lora_rank", type=int, default=0, metavar="RANK", help=help)
 
 
-def add_output_options(command: Any) -> None:
+def add_output_options(command: argparse.ArgumentParser) -> None:
     """Add the options that decide how the result is shown."""
     command.add_argument("--full", action="store_true", help="print everything, not the first 15 lines")
     command.add_argument("--html", metavar="FILE", type=html_file, help="also write it as a self-contained HTML page")
@@ -56,7 +74,7 @@ def add_output_options(command: Any) -> None:
     add_quiet(command)
 
 
-def add_quiet(command: Any) -> None:
+def add_quiet(command: argparse.ArgumentParser) -> None:
     """Add --quiet, also to commands without progress, so that scripts can pass it to all."""
     command.add_argument("--quiet", action="store_true", help="print only the result, no progress")
 

@@ -40,9 +40,10 @@ from .options import (
 if TYPE_CHECKING:
     from ..manager import ASRConfigManager
     from ..predict.estimate import MemoryEstimate
+    from .options import Commands
 
 
-def add_plan(commands: Any) -> None:
+def add_plan(commands: Commands) -> None:
     """Add the command to argparse's ``commands``."""
     plan = commands.add_parser("plan", help="plan a training run")
     plan.add_argument("--data", required=True, help=DATA)
@@ -56,7 +57,7 @@ def add_plan(commands: Any) -> None:
     plan.set_defaults(run=_plan)
 
 
-def _add_choices(plan: Any) -> None:
+def _add_choices(plan: argparse.ArgumentParser) -> None:
     add, toggle = plan.add_argument, argparse.BooleanOptionalAction
     add_choice(plan, "--policy", checks.Policy, "fastest", "published is a formula, for comparison")
     add_choice(plan, "--preset", checks.Preset, "balanced")
@@ -100,7 +101,7 @@ def _next(arguments: argparse.Namespace, manager: ASRConfigManager) -> str:
     return command_line("train", "--data", arguments.data, "--model", name or arguments.model, *config)
 
 
-def add_memory(commands: Any) -> None:
+def add_memory(commands: Commands) -> None:
     """Add the command and its options."""
     memory = commands.add_parser("memory", help="estimate the GPU memory of a training, without a GPU")
     add = memory.add_argument
@@ -159,7 +160,7 @@ def _draw(estimate: MemoryEstimate, path: Path) -> None:
         raise NotFoundError(f"cannot draw to {path}: {error}", hint) from error
 
 
-def add_compare(commands: Any) -> None:
+def add_compare(commands: Commands) -> None:
     """Add the command and its options."""
     compare = commands.add_parser("compare", help="time, cost and memory of a training on other GPUs, without them")
     add = compare.add_argument
@@ -244,7 +245,7 @@ def _prices(text: str | None) -> dict[str, float] | str | None:
     return prices
 
 
-def add_launch(commands: Any) -> None:
+def add_launch(commands: Commands) -> None:
     """Add the command and its options."""
     launch = commands.add_parser("launch", help="write a plan as files for torchrun, accelerate and clusters")
     add = launch.add_argument

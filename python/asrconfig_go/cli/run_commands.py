@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from .._core.checks import Cluster
 from .._core.output import show, show_json
@@ -13,8 +13,11 @@ from .._core.records import to_json
 from ..errors import InvalidArgumentError
 from .options import DATA, add_output_options, add_quiet, command_line, passed_on, show_result, with_progress
 
+if TYPE_CHECKING:
+    from .options import Commands
 
-def add_train(commands: Any) -> None:
+
+def add_train(commands: Commands) -> None:
     """Add the command to argparse's ``commands``."""
     train = commands.add_parser("train", help="fine-tune a speech model, from the data's name to the model in a folder")
     add = train.add_argument
@@ -44,7 +47,7 @@ def add_train(commands: Any) -> None:
     train.set_defaults(run=_train)
 
 
-def _add_data(train: Any) -> None:
+def _add_data(train: argparse.ArgumentParser) -> None:
     add = train.add_argument
     add("--name", help="configuration of a dataset on the Hub")
     add("--split", help="its split to train on (default train)")
@@ -83,7 +86,7 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, {"True": True, "False": False, "None": None}.get(value, value)
 
 
-def add_replay(commands: Any) -> None:
+def add_replay(commands: Commands) -> None:
     """Add the command and its options."""
     replay = commands.add_parser("replay", help="find the clip that made the loss of a saved batch not finite")
     add = replay.add_argument
@@ -111,7 +114,7 @@ def _replay(arguments: argparse.Namespace) -> int:
 _LINE = ("path", "duration_s", "claimed_duration_s", "sample_rate", "channels", "bits", "codec", "method", "error")
 
 
-def add_scan(commands: Any) -> None:
+def add_scan(commands: Commands) -> None:
     """Add the command and its options."""
     scan = commands.add_parser("scan", help="measure audio files without decoding them")
     scan.add_argument("paths", nargs="+", metavar="PATH", help=DATA.replace(" (see scan)", ""))

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path, utf8
@@ -34,9 +34,12 @@ from .speech_data import Notes, SpeechData, column
 from .trainers import FROM_RANDOM_WEIGHTS, arguments_class, make_trainer, override, schedule, speech_settings
 from .transcription import make_collator, transcribe, word_error_rate
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, ProcessorMixin, Trainer
+
 
 def plan_of(
-    options: FineTuneOptions, data: SpeechData, model: Any, processor: Any
+    options: FineTuneOptions, data: SpeechData, model: PreTrainedModel, processor: ProcessorMixin
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     """The plan and the manager that accompanies the training, which both know the data and the model."""
     saved = given_plan(options)
@@ -73,7 +76,7 @@ def given_plan(options: FineTuneOptions) -> TrainingConfig | None:
 
 
 def _new_plan(
-    options: FineTuneOptions, data: SpeechData, model: Any, processor: Any
+    options: FineTuneOptions, data: SpeechData, model: PreTrainedModel, processor: ProcessorMixin
 ) -> tuple[TrainingConfig, ASRConfigManager]:
     # The longest text of an evaluation, where a plan knows what generating it takes.
     generates = generation_facts(bare(model).config)
@@ -123,7 +126,7 @@ def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLi
     return path
 
 
-def save_model(trainer: Any, path: Path) -> None:
+def save_model(trainer: Trainer, path: Path) -> None:
     """Save model and processor into ``path``, each file atomically, through a temporary folder."""
     with tempfile.TemporaryDirectory(dir=path, prefix=".saving") as folder:
         trainer.save_model(folder)  # in every process: the weights may be spread over them
@@ -139,7 +142,7 @@ class Run:
 
     def __init__(self, options: FineTuneOptions, data: SpeechData) -> None:
         self.options, self.data = options, data
-        self.processor: Any = None
+        self.processor: Any = None  # until the run has it
         self.model: Any = None
         self.trainer: Any = None
         self.before: float | None = None
@@ -159,7 +162,7 @@ class Run:
                 save_model(self.trainer, self.options.output)
             return finish(self)
 
-    def say(self, stage: str, text: Any) -> None:
+    def say(self, stage: str, text: object) -> None:
         """Print a stage."""
         say(self.options.verbose and (self.trainer is None or self.trainer.is_world_process_zero()), stage, text)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.files import save_whole
 from .._core.hub import TOKEN, explained, offline, without_retries
@@ -20,6 +20,10 @@ from .fine_tune_run import MODEL_FILES, Run, output_folder
 from .speech_data import column
 from .speech_sources import load_speech
 from .trainers import need
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import Trainer
 
 
 def model_card(result: FineTuneResult) -> str:
@@ -115,7 +119,7 @@ def finished(run: Run) -> FineTuneResult:
     return replace(result, report=_report(run.options.output), pushed=_pushed(run))
 
 
-def _rates(trainer: Any, evaluation: Any) -> dict[str, Any]:
+def _rates(trainer: Trainer, evaluation: Dataset | None) -> dict[str, float]:
     """Evaluate with all clips after the last step, unless the Trainer has done so itself."""
     if trainer.eval_dataset is not evaluation:
         metrics = trainer.evaluate(evaluation, metric_key_prefix=_ALL)
@@ -126,7 +130,7 @@ def _rates(trainer: Any, evaluation: Any) -> dict[str, Any]:
     return dict(trainer.evaluate())
 
 
-def _loss(trainer: Any) -> float | None:
+def _loss(trainer: Trainer) -> float | None:
     losses = [entry["train_loss"] for entry in trainer.state.log_history if "train_loss" in entry]
     return float(losses[-1]) if losses else None
 

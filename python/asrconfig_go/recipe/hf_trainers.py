@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import Seq2SeqTrainer, Trainer
 
@@ -11,12 +11,20 @@ from .._core.transformers_features import ends_with_frames
 from ..audio.processor_batches import without_transcripts
 from .transcription import best_tokens, generated
 
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
 
 class CTCTrainer(Trainer):  # type: ignore[misc]
     """A ``Trainer`` whose predictions are token ids of frames, not logits."""
 
     def prediction_step(
-        self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None
+        self,
+        model: PreTrainedModel,
+        inputs: dict[str, Tensor],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
     ) -> tuple[Any, Any, Any]:
         """Loss, token ids (clips, frames) with -100 where a clip has ended, labels."""
         loss, logits, labels = super().prediction_step(model, inputs, prediction_loss_only, ignore_keys)
@@ -30,7 +38,12 @@ class PromptTrainer(Seq2SeqTrainer):  # type: ignore[misc]
     """A ``Seq2SeqTrainer`` that generates behind the prompt of each row, without the transcript that follows it."""
 
     def prediction_step(
-        self, model: Any, inputs: Any, prediction_loss_only: bool, ignore_keys: Any = None, **_: Any
+        self,
+        model: PreTrainedModel,
+        inputs: dict[str, Tensor],
+        prediction_loss_only: bool,
+        ignore_keys: list[str] | None = None,
+        **_: object,
     ) -> tuple[Any, Any, Any]:
         """Loss, token ids behind the prompts, labels."""
         loss, _logits, _labels = Trainer.prediction_step(self, model, inputs, True, ignore_keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.hub import OFFLINE, from_hub
@@ -18,11 +18,15 @@ from ..data.segments import SEGMENTS
 from .model_building import is_whisper
 from .speech_data import SpeechData, column, keep_rows, with_column
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
+
 USUAL_S = 30.0  # of a piece for models that hear any length: attention over longer clips takes memory and time
 
 
 def in_pieces(
-    part: Any, settings: CutSettings, *, keep_whole: bool, where: str, progress: bool
+    part: Dataset, settings: CutSettings, *, keep_whole: bool, where: str, progress: bool
 ) -> tuple[Any, list[str]]:
     """``part`` with clips over the limit in pieces, and notes. Those that cannot be cut stay only if ``keep_whole``.
 
@@ -54,9 +58,9 @@ def load_aligner(model: str) -> CTCAligner:
 
 def prepare(
     data: SpeechData,
-    processor: Any,
+    processor: ProcessorMixin,
     *,
-    model: Any = None,
+    model: PreTrainedModel | None = None,
     align: CTCAligner | None = None,
     chunk_length_s: float | None = None,
     progress: bool = True,
@@ -91,7 +95,7 @@ def prepare(
     return data.of(*parts)
 
 
-def _limits(model: Any, processor: Any) -> Limits | None:
+def _limits(model: PreTrainedModel | None, processor: ProcessorMixin) -> Limits | None:
     """None for transducers, audio LLMs, and CTC models with their own vocabulary, which skip pairs that do not fit."""
     if model is None:
         spectrogram = "input_features" in processor.feature_extractor.model_input_names
@@ -102,7 +106,9 @@ def _limits(model: Any, processor: Any) -> Limits | None:
     return limits_of(model) if characters or kind in (None, "seq2seq") else None
 
 
-def _prepared(part: Any, tokenizer: Any, limits: Limits | None, where: str) -> tuple[Any, list[str]]:
+def _prepared(
+    part: Dataset, tokenizer: PreTrainedTokenizerBase, limits: Limits | None, where: str
+) -> tuple[Dataset, list[str]]:
     ended = getattr(tokenizer, "word_delimiter_token", None) is None
     labels, lengths = text_ids(column(part, "text"), tokenizer, ended=ended), column(part, "length")
     if limits is None:

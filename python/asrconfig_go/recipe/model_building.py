@@ -15,7 +15,7 @@ from .processors import tiny_model
 from .trainers import need
 
 if TYPE_CHECKING:
-    from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+    from transformers import PreTrainedModel, ProcessorMixin, Wav2Vec2Config, Wav2Vec2ForCTC
 
 
 # A new head must train. wav2vec2 writes in place to the output of its feature projection, which autograd refuses for
@@ -75,7 +75,7 @@ def small_model(tokens: int, seed: int) -> Wav2Vec2ForCTC:
         return Wav2Vec2ForCTC(small_config(tokens))
 
 
-def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = None) -> Any:
+def load_model(model: str, processor: ProcessorMixin, *, seed: int = 0, bits: int | None = None) -> PreTrainedModel:
     """The model called ``model``, ready to be trained with ``processor``.
 
     Of a checkpoint for CTC (a folder or a name on the Hub: wav2vec2, wav2vec2-bert, HuBERT, WavLM and their like) the
@@ -108,12 +108,12 @@ def load_model(model: str, processor: Any, *, seed: int = 0, bits: int | None = 
     return _ctc(model, processor, seed, bits) if characters else _own(model, processor, bits)
 
 
-def is_whisper(thing: Any) -> bool:
+def is_whisper(thing: object) -> bool:
     """Whether a processor or a model is Whisper's."""
     return type(bare(thing)).__name__.startswith("Whisper")
 
 
-def _ctc(model: str, processor: Any, seed: int, bits: int | None) -> Any:
+def _ctc(model: str, processor: ProcessorMixin, seed: int, bits: int | None) -> PreTrainedModel:
     import torch
     from transformers import AutoModelForCTC
 
@@ -138,7 +138,7 @@ def _ctc(model: str, processor: Any, seed: int, bits: int | None) -> Any:
     return loaded
 
 
-def _own(model: str, processor: Any, bits: int | None) -> Any:
+def _own(model: str, processor: ProcessorMixin, bits: int | None) -> PreTrainedModel:
     import transformers
 
     kind = getattr(transformers, class_for(config_of(model)))

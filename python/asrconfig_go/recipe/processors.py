@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.hub import OFFLINE, from_hub, offline, without_retries
@@ -16,6 +16,9 @@ from ..errors import InvalidArgumentError
 from ..trace.tiny_models import AUDIO_TOKENS, CHAT_TEMPLATE, CHAT_TOKENS, MEL_BINS, TINY
 from .model_kinds import TINY_CTC, TINY_WHISPER, by_characters, config_of, family, is_here
 from .trainers import need
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, ProcessorMixin
 
 PAD, UNKNOWN, DELIMITER = "[PAD]", "[UNK]", "|"
 
@@ -217,7 +220,7 @@ def _words(texts: list[str], marks: list[str]) -> Any:
     return learnt
 
 
-def tiny_model(model: str, processor: Any, seed: int) -> Any:
+def tiny_model(model: str, processor: ProcessorMixin, seed: int) -> PreTrainedModel:
     """Random weights for that processor's vocabulary, which depend on ``seed`` alone."""
     import torch
     import transformers
@@ -239,7 +242,7 @@ def tiny_model(model: str, processor: Any, seed: int) -> Any:
     return built
 
 
-def _whisper_sizes(processor: Any) -> dict[str, int]:
+def _whisper_sizes(processor: ProcessorMixin) -> dict[str, int]:
     tokenizer, extractor = processor.tokenizer, processor.feature_extractor
     end, start = tokenizer.convert_tokens_to_ids(["<|endoftext|>", "<|startoftranscript|>"])
     return {
@@ -249,7 +252,7 @@ def _whisper_sizes(processor: Any) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _whisper_generation(config: Any, processor: Any) -> Any:
+def _whisper_generation(config: PretrainedConfig, processor: ProcessorMixin) -> Any:
     from transformers import GenerationConfig
 
     names = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")

@@ -8,11 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.render import box, plural, visible
 from ..errors import EmptyDatasetError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _CODES = {"turkish": "tr", "tur": "tr", "azerbaijani": "az", "aze": "az", "azj": "az", "lithuanian": "lt", "lit": "lt"}
 _DOTLESS = ("tr", "az")
@@ -166,8 +169,8 @@ class SpeechData:
     is nothing to evaluate with. ``notes`` list in order what was found, changed and left out.
     """
 
-    train: Any
-    evaluation: Any | None
+    train: Dataset
+    evaluation: Dataset | None
     notes: tuple[str, ...] = ()
     language: str | None = None
     """The spoken language, where it is known: it decides how letters become lower case."""
@@ -187,7 +190,7 @@ class SpeechData:
         parts = [part and _with_texts(part, change, report) for part in (self.train, self.evaluation)]
         return self.of(*parts).noted(*report.notes())
 
-    def of(self, train: Any, evaluation: Any | None) -> SpeechData:
+    def of(self, train: Dataset, evaluation: Dataset | None) -> SpeechData:
         """The same with other rows. Raises ``EmptyDatasetError`` when there is nothing to train on."""
         if not len(train):
             notes = "".join(f"; {note}" for note in self.notes)
@@ -221,26 +224,26 @@ class SpeechData:
         return box("Speech", repr(self))
 
 
-def _amount(dataset: Any) -> str:
+def _amount(dataset: Dataset) -> str:
     seconds = sum(column(dataset, "length")) / SAMPLING_RATE
     amount = f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min"
     return f"{plural(len(dataset), 'clip')} ({amount})"
 
 
-def column(dataset: Any, name: str) -> list[Any]:
+def column(dataset: Dataset, name: str) -> list[Any]:
     """A column in the rows' order, without looking at the audio."""
     values: list[Any] = dataset.select_columns([name]).with_format("arrow")[:].column(name).to_pylist()
     return values
 
 
-def with_column(dataset: Any, name: str, values: Sequence[Any]) -> Any:
+def with_column(dataset: Dataset, name: str, values: Sequence[object]) -> Dataset:
     """The dataset with a column in place of the one that has its name. Audio is not copied."""
     from ..data.hf_datasets import with_column
 
     return with_column(dataset.remove_columns([n for n in (name,) if n in dataset.column_names]), name, list(values))
 
 
-def keep_rows(dataset: Any, rows: Sequence[int]) -> Any:
+def keep_rows(dataset: Dataset, rows: Sequence[int]) -> Dataset:
     """The dataset with these rows alone, lengths ready to sort by."""
     if not rows:
         return dataset.select([])
@@ -249,7 +252,7 @@ def keep_rows(dataset: Any, rows: Sequence[int]) -> Any:
     return with_column(selected, "length", [lengths[row] for row in rows])
 
 
-def _with_texts(dataset: Any, change: Callable[[str], str], report: CleaningReport) -> Any:
+def _with_texts(dataset: Dataset, change: Callable[[str], str], report: CleaningReport) -> Dataset:
     texts = []
     for before in column(dataset, "text"):
         texts.append(change(before or ""))

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,12 +31,15 @@ from ..errors import AsrConfigError, InvalidArgumentError, StorageError, Unsuppo
 from .speech_data import SpeechData, column, keep_rows, with_column
 from .trainers import need
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
 _NAMED = 5  # bad clips that a note names
 _DECODED_H = 10  # hours of audio that are decoded to see whether that works, by default
 _AT_ONCE = 256  # clips handed to the threads
 
 
-def measured(dataset: Any, noun: str, check_audio: bool | None, progress: bool) -> tuple[Any, list[str]]:
+def measured(dataset: Dataset, noun: str, check_audio: bool | None, progress: bool) -> tuple[Dataset, list[str]]:
     """``dataset`` with the column ``length`` and without bad clips, and notes on those and on sampling rates.
 
     Lengths come from headers. ``check_audio`` decodes every clip, too; None does so where there are few hours of it.
@@ -86,7 +89,7 @@ class _Heard:
     one_channel: bool = False
 
 
-def _heard(dataset: Any, rows: list[int], progress: bool) -> dict[int, _Heard]:
+def _heard(dataset: Dataset, rows: list[int], progress: bool) -> dict[int, _Heard]:
     heard: dict[int, _Heard] = {}
     with (
         ProgressBar("Checking audio", "clip", len(rows), progress) as advance,
@@ -110,7 +113,7 @@ def _decoded(audio: Any) -> _Heard:
     return _Heard(silent=is_silent(clip.samples), one_channel=clip.one_channel)
 
 
-def without_tokens(dataset: Any) -> tuple[Any, list[str]]:
+def without_tokens(dataset: Dataset) -> tuple[Dataset, list[str]]:
     """Move Whisper's timestamp tokens from the transcripts to the column ``segments``, and return a note."""
     texts = column(dataset, "text")
     timed = {row: segments for row, text in enumerate(texts) if (segments := whisper_segments(text or "")) is not None}
@@ -202,7 +205,7 @@ def _chosen(splits: dict[str, Any], wanted: str | None, evaluation: str | None) 
     return splits[str(first)], splits[second] if second else None, notes if second else []
 
 
-def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
+def _speech(dataset: Dataset, audio: str | None, text: str | None) -> Dataset:
     import datasets
 
     if open_source(dataset).is_stream:
@@ -226,7 +229,7 @@ def _speech(dataset: Any, audio: str | None, text: str | None) -> Any:
     return dataset if timed is None or not any(timed) else with_column(dataset, SEGMENTS, timed)
 
 
-def _texts(dataset: Any, name: str) -> list[Text]:
+def _texts(dataset: Dataset, name: str) -> list[Text]:
     texts = dataset_texts(dataset, "text")
     if any(isinstance(value, list | dict | bytes) for value in texts):
         kind = dataset.features["text"]

@@ -15,6 +15,7 @@ from .speech_data import SpeechData, column
 from .transcription import generates, make_collator, word_error_rates
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, ProcessorMixin, TrainingArguments
     from typing_extensions import Unpack
 
 
@@ -22,14 +23,14 @@ _GENERATED = 225  # tokens of a transcript at most, as usual for Whisper's 30 s
 _ROOM = 8  # tokens above twice the longest transcript
 
 
-def arguments_class(model: Any) -> Any:
+def arguments_class(model: PreTrainedModel) -> Any:
     """What ``config.to_training_arguments(arguments_class=…)`` is to build for ``make_trainer``."""
     from transformers import Seq2SeqTrainingArguments, TrainingArguments
 
     return Seq2SeqTrainingArguments if generates(model) else TrainingArguments
 
 
-def speech_settings(model: Any, data: SpeechData) -> dict[str, Any]:
+def speech_settings(model: PreTrainedModel, data: SpeechData) -> dict[str, Any]:
     """Settings for ``config.to_training_arguments`` that the data and the model need."""
     settings: dict[str, Any] = {"remove_unused_columns": False}  # the collator reads audio, which no model knows
     if generates(model):
@@ -41,10 +42,10 @@ def speech_settings(model: Any, data: SpeechData) -> dict[str, Any]:
 
 
 def make_trainer(
-    model: Any,
-    args: Any,
+    model: PreTrainedModel,
+    args: TrainingArguments,
     data: SpeechData,
-    processor: Any,
+    processor: ProcessorMixin,
     *,
     callbacks: Sequence[Any] = (),
     **collator_options: Unpack[CollatorSettings],

@@ -16,18 +16,21 @@ from ..data.label_rules import IGNORED
 from ..data.source import open_source
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+    from torch import Tensor
+    from transformers import DataCollator, EvalPrediction, PreTrainedModel, ProcessorMixin
     from typing_extensions import Unpack
 
 
 _FRAMES = ("_get_feat_extract_output_lengths", "_get_subsampling_output_length")
 
 
-def generates(model: Any) -> bool:
+def generates(model: PreTrainedModel) -> bool:
     """Whether transcripts come from ``generate``, and not from the logits of a forward pass."""
     return speech_kind(bare(model).config) != "ctc"
 
 
-def generated(model: Any, inputs: dict[str, Any], limit: int | None) -> Any:
+def generated(model: PreTrainedModel, inputs: dict[str, Tensor], limit: int | None) -> Tensor:
     """The tokens behind the prompts of ``inputs``, at most ``limit`` (None: the model's own limit).
 
     Transducers stop with the clip, and take no limit.
@@ -44,7 +47,7 @@ def generated(model: Any, inputs: dict[str, Any], limit: int | None) -> Any:
     return getattr(output, "sequences", output)[:, start:]
 
 
-def _within_clips(model: Any, inputs: dict[str, Any], output: Any) -> Any:
+def _within_clips(model: PreTrainedModel, inputs: dict[str, Tensor], output: Tensor) -> Tensor:
     """Drop a transducer's tokens behind the end of each clip: a batch runs until its longest clip ends."""
     tokens, starts = output.sequences, output.durations.cumsum(dim=1) - output.durations
     frames = frames_of(bare(model), inputs)
@@ -53,7 +56,7 @@ def _within_clips(model: Any, inputs: dict[str, Any], output: Any) -> Any:
     return tokens
 
 
-def frames_of(model: Any, inputs: dict[str, Any]) -> Any:
+def frames_of(model: PreTrainedModel, inputs: dict[str, Tensor]) -> Tensor | None:
     """How many frames the model makes of each clip, by its own function; None without a mask or such a function."""
     mask, name = inputs.get("attention_mask"), next((name for name in _FRAMES if hasattr(model, name)), None)
     return None if mask is None or name is None else getattr(model, name)(mask.sum(dim=-1))
@@ -106,7 +109,9 @@ def _rate(
     return sum(edit_distance(units(reference), units(hypothesis)) for reference, hypothesis in pairs) / count
 
 
-def make_collator(processor: Any, model: Any, **options: Unpack[CollatorSettings]) -> Any:
+def make_collator(
+    processor: ProcessorMixin, model: PreTrainedModel | None, **options: Unpack[CollatorSettings]
+) -> DataCollator:
     """The collator of rows with ``audio`` and ``text``, or ``labels``; ``options`` are its own, as ``load``.
 
     ``CTCCollator`` for CTC, ``Seq2SeqCollator`` for Whisper and its like; else
@@ -125,7 +130,7 @@ _IGNORED = -100  # what pads labels and predictions
 _BATCH = 8  # clips transcribed at once
 
 
-def word_error_rates(processor: Any) -> Callable[..., dict[str, float]]:
+def word_error_rates(processor: ProcessorMixin) -> Callable[..., dict[str, float]]:
     """``compute_metrics`` for a Trainer: ``{"wer", "cer"}``, shares of the words and characters of all references.
 
     Takes token ids, as ``make_trainer``'s evaluation and generation return, logits, and tuples of outputs that begin
@@ -144,7 +149,7 @@ def word_error_rates(processor: Any) -> Callable[..., dict[str, float]]:
     references: list[str] = []
     hypotheses: list[str] = []
 
-    def rates(prediction: Any, compute_result: bool = True) -> dict[str, float]:
+    def rates(prediction: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
         in_batches = isinstance(prediction.label_ids, list)  # eval_do_concat_batches=False
         references.extend(texts_of(processor, _token_rows(prediction.label_ids, in_batches), merged=False))
         hypotheses.extend(texts_of(processor, _token_rows(prediction.predictions, in_batches)))
@@ -176,7 +181,7 @@ def _token_rows(outputs: Any, in_batches: bool) -> Iterator[Any]:
         yield [_IGNORED if pad else token for token, pad in zip(tokens, padded, strict=True)]
 
 
-def texts_of(processor: Any, rows: Iterable[Any], *, merged: bool = True) -> list[str]:
+def texts_of(processor: ProcessorMixin, rows: Iterable[Any], *, merged: bool = True) -> list[str]:
     """The texts of rows of token ids; -100 is padding. ``merged``: of CTC, a repeated token counts once.
 
     A text ends with its first end token, where there is one: the likeliest tokens of logits go on behind it.
@@ -195,7 +200,7 @@ def texts_of(processor: Any, rows: Iterable[Any], *, merged: bool = True) -> lis
     return texts
 
 
-def _decoded(processor: Any, rows: Iterable[Any], merged: bool) -> list[str]:
+def _decoded(processor: ProcessorMixin, rows: Iterable[Any], merged: bool) -> list[str]:
     """Decode by the processor's own functions; its tokenizer may merge repeated tokens by default."""
     tokenizer = processor.tokenizer
     end = getattr(tokenizer, "eos_token_id", None)
@@ -207,7 +212,7 @@ def _decoded(processor: Any, rows: Iterable[Any], merged: bool) -> list[str]:
     return [text.strip() for text in (texts if extract is None else extract(texts))]
 
 
-def best_tokens(model: Any, inputs: Any, logits: Any) -> Any:
+def best_tokens(model: PreTrainedModel, inputs: dict[str, Tensor], logits: Tensor) -> Tensor:
     """The most likely token of each frame (clips, frames), -100 for frames that come from padding alone."""
     tokens = logits.argmax(dim=-1)
     frames = frames_of(model, inputs)
@@ -218,9 +223,9 @@ def best_tokens(model: Any, inputs: Any, logits: Any) -> Any:
 
 
 def transcribe(
-    model: Any,
-    processor: Any,
-    dataset: Any,
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
+    dataset: Dataset,
     *,
     n: int | None = None,
     batch_size: int = _BATCH,
@@ -256,7 +261,7 @@ def transcribe(
     return texts
 
 
-def _tokens(model: Any, batch: dict[str, Any], max_length: int | None) -> Any:
+def _tokens(model: PreTrainedModel, batch: dict[str, Tensor], max_length: int | None) -> Tensor:
     import torch
 
     floats = {"dtype": next(p.dtype for p in model.parameters() if p.is_floating_point())}  # weights may be in 16 bits
