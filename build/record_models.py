@@ -22,9 +22,9 @@ from asrconfig_go._core.defaults import TRACED_MICRO_BATCHES
 from asrconfig_go.predict.memory_settings import MemorySettings
 from asrconfig_go.predict.model_profile import known_models
 from asrconfig_go.predict.recordings import FOLDER, RecordedSettings, Recording
-from asrconfig_go.trace.event_log import FORMAT, VERSION, versions
 from asrconfig_go.trace.model import Model, adafactor_bytes, counts_of_module, on_meta
 from asrconfig_go.trace.tiny_models import TINY
+from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions
 
 COUNTS = Path(__file__).parent.parent / "core" / "model" / "counts.json"
 MODELS = (

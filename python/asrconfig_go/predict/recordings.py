@@ -18,7 +18,6 @@ import hashlib
 import json
 import lzma
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -37,12 +36,11 @@ if TYPE_CHECKING:
     from torch import nn
 
     from .._core.checks import Optimizer, Precision
-    from ..trace.event_log import Trace
     from ..trace.made_up_batches import SpeechBatches
+    from ..trace.trace_file import Trace
 
 
 MAX_BYTES = 512 * 2**20
-_STALE_S = 3600  # a temporary file this old belongs to a process that died
 _CODE = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")
 
 
@@ -78,24 +76,16 @@ class TraceCache:
     def find(self, key: str) -> Path | None:
         """The file of a trace, marked as used now; None if there is none."""
         path = self._path(key)
-        try:
+        with contextlib.suppress(OSError):  # a folder that may be read but not written
             os.utime(path)
-        except OSError:
-            return path if os.access(path, os.R_OK) else None  # a folder that may be read but not written
-        return path
+        return path if path.is_file() else None
 
-    def store(self, key: str, data: bytes) -> Path | None:
-        """Keep a trace; returns its file, None where nothing can be written, or when it is larger than the cache."""
-        if len(data) > self.max_bytes:
-            return None
-        path = self._path(key)
-        try:
+    def store(self, key: str, data: bytes) -> None:
+        """Keep a trace, as far as the folder can be written."""
+        with contextlib.suppress(OSError):
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(path, data, durable=False)  # a torn file is found out when it is opened
-        except OSError:
-            return None
-        self._shrink(path)
-        return path
+            write_whole(self._path(key), data, durable=False)  # a torn file is found out when it is opened
+            self._shrink()
 
     def discard(self, key: str) -> None:
         """Remove a broken trace."""
@@ -105,24 +95,15 @@ class TraceCache:
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.trace"
 
-    def _shrink(self, stored: Path) -> None:
-        """Remove the least recently used files until the others fit. Other processes may be doing the same."""
-        files = []
-        for path in self.folder.iterdir():
-            with contextlib.suppress(OSError):
-                status = path.stat()
-                if path.suffix == ".trace":
-                    files.append((status.st_mtime_ns, status.st_size, path))
-                elif path.suffix == ".part" and status.st_mtime < time.time() - _STALE_S:
-                    path.unlink()
-        total = sum(size for _, size, _ in files)
-        for _, size, path in sorted(files):
-            if total <= self.max_bytes:
-                return
-            if path != stored:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-                total -= size
+    def _shrink(self) -> None:
+        """Remove the least recently used files until the others fit, at least the newest."""
+        files = sorted(self.folder.glob("*.trace"), key=lambda path: path.stat().st_mtime_ns)
+        sizes = [path.stat().st_size for path in files]
+        excess = sum(sizes) - self.max_bytes
+        for path, size in zip(files[:-1], sizes, strict=False):
+            if excess > 0:
+                path.unlink(missing_ok=True)
+                excess -= size
 
 
 _WINDOW = 3  # micro-batches of a window that the recorder runs; further ones repeat the third
@@ -201,8 +182,8 @@ class Recording:
         return dataclasses.replace(trace, about={**trace.about, **facts})
 
     def _run(self, model: nn.Module | Callable[[], nn.Module], advance: Callable[[int, int | None], None]) -> Trace:
-        from ..trace.event_log import TraceError
         from ..trace.step_tracing import trace_training
+        from ..trace.trace_file import TraceError
 
         s, points = self.settings, self.points
         optimizer = cast("Optimizer", s.optimizer)  # others are refused

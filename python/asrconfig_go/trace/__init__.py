@@ -5,9 +5,9 @@ from .._core.lazy_names import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "event_log": ("Trace", "TraceError"),
         "made_up_batches": ("SpeechBatches", "speech_batches"),
         "recorder": ("MemoryRecorder",),
         "step_tracing": ("trace_training",),
+        "trace_file": ("Trace", "TraceError"),
     },
 )

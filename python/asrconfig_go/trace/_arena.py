@@ -23,7 +23,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from .._core.transformers_features import override
 from ._calls import Kwargs
 from ._quantized import imagine_weights
-from .event_log import EventLog, TraceError
+from .event_log import EventLog
+from .trace_file import TraceError
 
 SMALL = 64  # elements; a tensor up to this size stays real
 _SIZE = 1 << 40

@@ -12,7 +12,7 @@ makes it always take the second way, with a tensor and its fragmentation that a 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -28,9 +28,10 @@ from ._calls import Args, Kwargs
 from ._convolution_workspaces import is_torchs_own
 from ._kernels import EFFICIENT_SEEDS_ON_DEVICE, FLASH_SEEDS_ON_DEVICE
 from ._modules import in_backward
-from ._shapes import Shapes, spec_of
+from ._shapes import Lengths, Shapes, spec_of
 from ._workspaces import PRODUCTS, Workspaces, in_rows, needs_workspaces
-from .event_log import EventLog, TraceError
+from .event_log import EventLog
+from .trace_file import TraceError
 
 ADD = torch.ops.aten.add.Tensor
 # What autograd calls where no mode watches: the gradient of an index is written into its zeros. ``index_backward`` and
@@ -118,7 +119,6 @@ class _Kind(Enum):
     NEW = 2
 
 
-_CONVOLUTION = ("kernel", "stride", "padding", "dilation")
 # Views whose schema does not declare it, and operations on the storage itself.
 _VIEWS = {aten._unsafe_view.default, aten._reshape_alias.default, aten.set_.source_Storage_storage_offset}
 _READ = aten._local_scalar_dense.default
@@ -185,39 +185,6 @@ def in_order_of_birth(op: OpOverload, args: Args, results: list[Tensor]) -> list
     if op is aten.convolution_backward.default and all(args[10][:2]) and is_torchs_own(args):
         return [results[1], results[0], *results[2:]]
     return results
-
-
-class Lengths:
-    """The input's length, and the lengths that convolutions over time derive from it or from one another."""
-
-    def __init__(self) -> None:
-        self.rungs: list[dict[str, Any]] = [{"name": "input"}]
-        self._convolutions: dict[tuple[int, ...], None] = {}  # in order: length before, then _CONVOLUTION
-
-    def add_convolution(
-        self, weight: Tensor, source: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
-    ) -> None:
-        """Note a convolution; time is the first of its spatial axes."""
-        if source.dim() > 2:
-            pad, spread = (padding[0] if padding else 0), (dilation[0] if dilation else 1)
-            self._convolutions[(source.shape[2], weight.shape[2], stride[0], pad, spread)] = None
-
-    def settle(self, length: int | None) -> None:
-        """Add the lengths that the convolutions since the last call made of an input of this length."""
-        convolutions, self._convolutions = self._convolutions, {}
-        rung_of = {} if length is None else {length: 0}
-        for before, kernel, stride, padding, dilation in convolutions:
-            after = (before + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
-            if before in rung_of and after not in rung_of:
-                settings = zip(_CONVOLUTION, (kernel, stride, padding, dilation), strict=True)
-                rung_of[after] = self._rung({"of": rung_of[before], **dict(settings)})
-
-    def _rung(self, made: dict[str, int]) -> int:
-        for number, rung in enumerate(self.rungs):
-            if rung.items() >= made.items():
-                return number
-        self.rungs.append({"name": f"length{len(self.rungs)}", **made})
-        return len(self.rungs) - 1
 
 
 class DeviceMode(DirectMode):

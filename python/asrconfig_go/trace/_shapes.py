@@ -210,3 +210,39 @@ def _on_meta(op: OpOverload, args: Args, kwargs: dict[str, Any]) -> tuple[Any, l
     leaves, tree = pytree.tree_flatten(out)
     specs = [spec_of(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
     return None if isinstance(out, Tensor) else tree, specs
+
+
+_CONVOLUTION = ("kernel", "stride", "padding", "dilation")
+
+
+class Lengths:
+    """The input's length, and the lengths that convolutions over time derive from it or from one another."""
+
+    def __init__(self) -> None:
+        self.rungs: list[dict[str, Any]] = [{"name": "input"}]
+        self._convolutions: dict[tuple[int, ...], None] = {}  # in order: length before, then _CONVOLUTION
+
+    def add_convolution(
+        self, weight: Tensor, source: Tensor, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]
+    ) -> None:
+        """Note a convolution; time is the first of its spatial axes."""
+        if source.dim() > 2:
+            pad, spread = (padding[0] if padding else 0), (dilation[0] if dilation else 1)
+            self._convolutions[(source.shape[2], weight.shape[2], stride[0], pad, spread)] = None
+
+    def settle(self, length: int | None) -> None:
+        """Add the lengths that the convolutions since the last call made of an input of this length."""
+        convolutions, self._convolutions = self._convolutions, {}
+        rung_of = {} if length is None else {length: 0}
+        for before, kernel, stride, padding, dilation in convolutions:
+            after = (before + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+            if before in rung_of and after not in rung_of:
+                settings = zip(_CONVOLUTION, (kernel, stride, padding, dilation), strict=True)
+                rung_of[after] = self._rung({"of": rung_of[before], **dict(settings)})
+
+    def _rung(self, made: dict[str, int]) -> int:
+        for number, rung in enumerate(self.rungs):
+            if rung.items() >= made.items():
+                return number
+        self.rungs.append({"name": f"length{len(self.rungs)}", **made})
+        return len(self.rungs) - 1

@@ -28,7 +28,8 @@ from ._modules import Whereabouts, in_backward
 from ._quantized import is_quantized, quantized_kernels, statistics
 from ._recurrent import take_places
 from ._workspaces import Workspaces
-from .event_log import CheckpointError, EventLog, Trace, versions
+from .event_log import EventLog
+from .trace_file import CheckpointError, Trace, versions
 
 _HINT = (
     'choose gradient_checkpointing="non_reentrant" here, and '

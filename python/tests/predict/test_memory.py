@@ -319,7 +319,9 @@ def test_cached_traces_are_opened_by_path(recorded: list[Recording], library: Fa
 
     count, cache = len(recorded), TraceCache()
     model = MemoryModel.trace("xls-r-300m")
-    path = cache.store(recorded[-1].key(str(model.model_key)), b"")
+    key = recorded[-1].key(str(model.model_key))
+    cache.store(key, b"")
+    path = cache.find(key)
     assert len(recorded) == count + 1
     with MemoryModel.trace("xls-r-300m"):
         assert library.asked[-1] == ("memory.open", {"path": str(path)})
@@ -331,8 +333,10 @@ def test_a_broken_cached_trace_is_recorded_anew(
 ) -> None:
     from asrconfig_go.predict.recordings import TraceCache
 
-    key = MemoryModel.trace("xls-r-300m").model_key
-    path = TraceCache().store(recorded[-1].key(str(key)), b"junk")
+    model_key = MemoryModel.trace("xls-r-300m").model_key
+    cache, recorded_key = TraceCache(), recorded[-1].key(str(model_key))
+    cache.store(recorded_key, b"junk")
+    path = cache.find(recorded_key)
     assert path is not None
 
     def broken(path: str = "", trace: str = "") -> Any:

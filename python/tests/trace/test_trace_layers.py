@@ -13,7 +13,7 @@ import torch
 import transformers
 from torch import nn
 
-from asrconfig_go.trace import step_tracing, trace_training
+from asrconfig_go.trace import trace_training, training_loop
 from asrconfig_go.trace._shortened import Layers, Whole
 from trace_fixtures import as_recorded
 
@@ -106,7 +106,7 @@ def test_written_down_is_as_run(
 
     monkeypatch.setattr(Whole, "write", noted)
     short = trace_training(model, accumulation=3, **options)
-    monkeypatch.setattr(step_tracing, "_WORTH", 1000)
+    monkeypatch.setattr(training_loop, "_WORTH", 1000)
     full = trace_training(model, accumulation=3, **options)
     assert sum(written) >= fewest if fewest else not any(written)
     assert as_recorded(short) == as_recorded(full)
