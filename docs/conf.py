@@ -16,6 +16,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sp
 exclude_patterns = ["_build", "requirements.txt"]
 root_doc = "index"
 language = "en"
+smartquotes = False  # "--data" keeps its two hyphens
 nitpicky = False  # types of other libraries are named without their documentation
 
 napoleon_use_ivar = True  # attributes that are properties, too, stand once

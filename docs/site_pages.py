@@ -27,6 +27,7 @@ COPIED = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/**/*.md")
 
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 _FENCED = re.compile(r"^(`{3,}).*?^\1`*\s*?$", re.DOTALL | re.MULTILINE)
+_COLON = "\ue000"  # a character for private use
 _NAMES = re.compile(r"^```\{names\} ?(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -36,6 +37,8 @@ def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", copy_pages)
     app.connect("source-read", on_source_read)
     app.connect("autodoc-process-signature", with_plain_defaults)
+    app.connect("autodoc-process-docstring", hide_colons, priority=400)  # napoleon's has 500
+    app.connect("autodoc-process-docstring", show_colons, priority=600)
     return {"parallel_read_safe": True}
 
 
@@ -44,6 +47,17 @@ def with_plain_defaults(
 ) -> Any:
     """A signature whose defaults can be read as Python: `load_audio` instead of `<function load_audio>`."""
     return arguments and re.sub(r"<(?:function )?(\w+)>", r"\1", arguments), gives
+
+
+def hide_colons(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
+    """Let no colon in an attribute's docstring end its type, as napoleon reads it: types are annotations."""
+    if what in ("attribute", "data", "property"):
+        lines[:] = [line.replace(":", _COLON) for line in lines]
+
+
+def show_colons(app: Any, what: str, name: str, of: Any, options: Any, lines: list[str]) -> None:
+    """Put back what `hide_colons` took."""
+    lines[:] = [line.replace(_COLON, ":") for line in lines]
 
 
 def write_operations() -> None:
@@ -132,7 +146,7 @@ def _command(name: str, what: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _spelled(option: argparse.Action) -> str:
-    value = option.metavar or option.dest.upper()
+    value = str(option.metavar or option.dest.upper()).replace("|", "\\|")
     if not option.option_strings:
         return f"`{value}{' …' if option.nargs == '+' else ''}`"
     takes = f" {value}" if option.nargs != 0 else ""
