@@ -2,11 +2,8 @@ package dataset
 
 import (
 	"bytes"
-	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"math"
 	"os"
@@ -22,8 +19,8 @@ import (
 
 // Cache says where durations are kept between scans. A file is found again by its path, its size
 // and the times of its last changes to the nanosecond, so one that changed is measured again.
-// Nothing in the cache is needed for an answer: a folder that cannot be written, or a table that
-// broke, only costs the time to read the files.
+// Nothing in the cache is needed for an answer: a folder that cannot be written, or a file of it
+// that broke, only costs the time to read the clips.
 type Cache struct {
 	Folder string `json:"folder"` // "" keeps nothing
 	// Mark identifies the library: caches of another one, which may measure otherwise, are ignored.
@@ -31,23 +28,28 @@ type Cache struct {
 }
 
 const (
-	tableName = "durations.table"
+	cacheName = "durations"
 	// racyAge is how old a file's last change must be when a scan starts: a younger one may change
 	// again without a change of its time, which some file systems keep in steps of two seconds.
-	racyAge = 2 * time.Second
-	// staleAge is when a file that is found again is marked as useful again.
-	staleAge   = 7 * 24 * time.Hour
+	racyAge    = 2 * time.Second
 	flushSlots = 1 << 14 // kept by a worker before they are written
 	flushAge   = 5 * time.Second
+	mostBroken = 1 << 16 // bytes of no slot in a cache that is read on
 )
 
-// cache is one being used by a scan.
+// mostSlots are two million files, 168 MB, of which only the newer half is kept when they are more.
+// It is changed in tests.
+var mostSlots = 1 << 21
+
+// cache is one being used by a scan: slots, one behind the other, to whose end any number of scans
+// add at the same time.
 type cache struct {
 	Cache
-	base  string // the working folder, for relative paths
-	start time.Time
-	table *table // as it was when the scan began; nil without one
-	write sync.Mutex
+	base   string // the working folder, for relative paths
+	start  time.Time
+	slots  []byte         // as they were when the scan began
+	places map[uint64]int // where in slots the newest of a key is
+	write  sync.Mutex
 }
 
 // openCache prepares for a scan of about so many files; nil when nothing is kept.
@@ -60,19 +62,50 @@ func openCache(c Cache, files int) *cache {
 		return nil
 	}
 	opened := &cache{Cache: c, base: base, start: time.Now()}
-	if t, err := openTable(filepath.Join(c.Folder, tableName), os.O_RDONLY); err == nil {
-		if int64(files) >= int64(1)<<t.bits {
-			t.load()
-		}
-		opened.table = t
+	opened.slots, _ = os.ReadFile(opened.path())
+	if !opened.index() {
+		opened.renew()
 	}
 	return opened
+}
+
+func (c *cache) path() string { return filepath.Join(c.Folder, cacheName) }
+
+// index finds the slots; it says no to a cache that is broken or too long. A write that was cut
+// short leaves a part of a slot.
+func (c *cache) index() bool {
+	c.places = make(map[uint64]int, len(c.slots)/slotSize)
+	broken := 0
+	for at := 0; at+slotSize <= len(c.slots); {
+		if slot := c.slots[at : at+slotSize]; intact(slot) {
+			c.places[keyOf(slot)] = at
+			at += slotSize
+			continue
+		}
+		at++
+		if broken++; broken > mostBroken {
+			return false
+		}
+	}
+	return len(c.slots) <= mostSlots*slotSize
+}
+
+// renew replaces the file by the newer half of it, in one step.
+func (c *cache) renew() {
+	var newer []byte
+	for _, at := range c.places {
+		if at >= len(c.slots)-mostSlots/2*slotSize {
+			newer = append(newer, c.slots[at:at+slotSize]...)
+		}
+	}
+	if os.WriteFile(c.path()+".new", newer, 0o600) == nil {
+		_ = os.Rename(c.path()+".new", c.path())
+	}
 }
 
 // cacheUser is one worker's part in it.
 type cacheUser struct {
 	*cache
-	page    [pageSize]byte
 	text    []byte            // scratch: what a key is made of
 	codecs  map[string]string // one string for each name
 	pending []byte            // slots to write
@@ -104,11 +137,8 @@ func (u *cacheUser) key(path string) uint64 {
 func (u *cacheUser) find(path string, key uint64,
 	into *remembered) (st media.Stat, unchanged bool, err error) {
 	st.Size = -1
-	if u.table == nil {
-		return st, false, nil
-	}
-	slot := u.table.find(key, &u.page)
-	if slot == nil || !into.get(slot, u.codecs) {
+	at, isKnown := u.places[key]
+	if !isKnown || !into.get(u.slots[at:at+slotSize], u.codecs) {
 		return st, false, nil
 	}
 	if st, err = audio.Look(path); err != nil {
@@ -118,9 +148,6 @@ func (u *cacheUser) find(path string, key uint64,
 	if st.Size != was.Size || st.ModNS != was.ModNS || st.ChangeNS != was.ChangeNS {
 		return st, false, nil
 	}
-	if u.start.Sub(time.Unix(int64(into.seen), 0)) > staleAge {
-		u.keep(into)
-	}
 	return was, true, nil
 }
 
@@ -129,7 +156,6 @@ func (u *cacheUser) keep(r *remembered) {
 	if u.start.Sub(time.Unix(0, max(r.stat.ModNS, r.stat.ChangeNS))) < racyAge {
 		return
 	}
-	r.seen = uint32(u.start.Unix())
 	var slot [slotSize]byte
 	if r.put(slot[:]) {
 		u.pending = append(u.pending, slot[:]...)
@@ -137,14 +163,18 @@ func (u *cacheUser) keep(r *remembered) {
 }
 
 // flush writes what was noted, when that is much or old or always is set.
-func (u *cacheUser) flush(ctx context.Context, always bool) {
+func (u *cacheUser) flush(always bool) {
 	if len(u.pending) == 0 || !always && len(u.pending) < flushSlots*slotSize &&
 		time.Since(u.flushed) < flushAge {
 		return
 	}
 	u.cache.write.Lock()
 	defer u.cache.write.Unlock()
-	_ = store(ctx, u.Folder, u.pending) // without it, the files are only read again
+	file, err := os.OpenFile(u.path(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err == nil { // without it, the files are only read again
+		_, _ = file.Write(u.pending)
+		_ = file.Close()
+	}
 	u.pending, u.flushed = u.pending[:0], time.Now()
 }
 
@@ -156,17 +186,15 @@ type remembered struct {
 	duration float64
 	claimed  float64 // 0 without a claim that differs
 	kind     kind
-	seen     uint32 // when it was last found useful, seconds of Unix time
 }
 
-// A slot is one remembered file in the cache's table: 88 bytes, little-endian, with a checksum, so
-// that one that was half written, or that was never written, is told from a good one.
+// A slot is one remembered file in the cache: 84 bytes, little-endian, with a checksum, so that one
+// that was half written is told from a good one.
 const (
-	slotSize   = 88
+	slotSize   = 84
 	codecAt    = 64
-	seenAt     = 80
-	checkAt    = 84
-	codecLimit = seenAt - codecAt
+	checkAt    = 80
+	codecLimit = checkAt - codecAt
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -190,9 +218,8 @@ func (r *remembered) put(slot []byte) bool {
 	le.PutUint32(slot[56:], uint32(k.sampleRate))
 	le.PutUint16(slot[60:], uint16(k.channels))
 	slot[62], slot[63] = byte(k.bits), byte(method)
-	clear(slot[codecAt:seenAt])
-	copy(slot[codecAt:seenAt], k.codec)
-	le.PutUint32(slot[seenAt:], r.seen)
+	clear(slot[codecAt:checkAt])
+	copy(slot[codecAt:checkAt], k.codec)
 	le.PutUint32(slot[checkAt:], crc32.Checksum(slot[:checkAt], castagnoli))
 	return true
 }
@@ -205,8 +232,6 @@ func intact(slot []byte) bool {
 
 func keyOf(slot []byte) uint64 { return binary.LittleEndian.Uint64(slot) }
 
-func seenOf(slot []byte) uint32 { return binary.LittleEndian.Uint32(slot[seenAt:]) }
-
 // get reads a whole slot, with one string for each codec. It says no when no clip can be like that.
 func (r *remembered) get(slot []byte, codecs map[string]string) bool {
 	le := binary.LittleEndian
@@ -215,14 +240,14 @@ func (r *remembered) get(slot []byte, codecs map[string]string) bool {
 		return false
 	}
 	*r = remembered{
-		key: keyOf(slot), seen: seenOf(slot), duration: math.Float64frombits(le.Uint64(slot[32:])),
+		key: keyOf(slot), duration: math.Float64frombits(le.Uint64(slot[32:])),
 		claimed: math.Float64frombits(le.Uint64(slot[40:])),
 		stat: media.Stat{Size: int64(le.Uint64(slot[8:])), ModNS: int64(le.Uint64(slot[16:])),
 			ChangeNS: int64(le.Uint64(slot[24:])), Digest: le.Uint64(slot[48:])},
 		kind: kind{sampleRate: int(le.Uint32(slot[56:])), channels: int(le.Uint16(slot[60:])),
 			bits: int(slot[62]), method: profile.Methods[method]},
 	}
-	name := bytes.TrimRight(slot[codecAt:seenAt], "\x00")
+	name := bytes.TrimRight(slot[codecAt:checkAt], "\x00")
 	codec, ok := codecs[string(name)]
 	if !ok {
 		codec = string(name)
@@ -231,78 +256,4 @@ func (r *remembered) get(slot []byte, codecs map[string]string) bool {
 	r.kind.codec = codec
 	return r.duration > 0 && r.duration <= math.MaxFloat64 && r.claimed >= 0 &&
 		r.claimed <= math.MaxFloat64
-}
-
-const (
-	lockName = "durations.lock"
-	// another scan holds it for milliseconds; a stopped process may hold it for ever
-	lockWait = 2 * time.Second
-)
-
-// store writes slots into the table of a folder, which it makes, repairs or enlarges as needed.
-func store(ctx context.Context, folder string, raw []byte) error {
-	unlock, err := lock(ctx, filepath.Join(folder, lockName))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	var slots [][]byte
-	for slot := range slices.Chunk(raw, slotSize) {
-		slots = append(slots, slot)
-	}
-	slices.SortStableFunc(slots, func(a, b []byte) int { return cmp.Compare(keyOf(a), keyOf(b)) })
-	path := filepath.Join(folder, tableName)
-	for range maxTableBits + 2 {
-		if err = storeOnce(path, slots); !errors.Is(err, errFull) {
-			return err
-		}
-	}
-	return err
-}
-
-// storeOnce writes the slots, or doubles the table and says errFull.
-func storeOnce(path string, slots [][]byte) error {
-	t, err := openTable(path, os.O_RDWR)
-	if errors.Is(err, errNoTable) || errors.Is(err, os.ErrNotExist) {
-		// none, or cut short, or of another version
-		if err = newTable(path, nil); err == nil {
-			t, err = openTable(path, os.O_RDWR)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	defer t.file.Close()
-	if err = t.insert(slots); errors.Is(err, errFull) {
-		if failed := newTable(path, t); failed != nil {
-			return failed
-		}
-	}
-	return err
-}
-
-var errLocked = errors.New("the cache is in use")
-
-// lock takes the lock of a cache's folder. The system gives it back when the process ends, however
-// it ends.
-func lock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	until := time.Now().Add(lockWait)
-	for {
-		busy, err := tryLock(f)
-		switch {
-		case err != nil:
-			f.Close()
-			return nil, err
-		case !busy:
-			return func() { f.Close() }, nil
-		case time.Now().After(until) || ctx.Err() != nil:
-			f.Close()
-			return nil, errLocked
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
 }

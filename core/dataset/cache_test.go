@@ -1,12 +1,14 @@
 package dataset
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,23 +42,10 @@ func metered(t *testing.T, c *cache, entries []entry) *Clips {
 	return clips
 }
 
-// slotsIn counts the good slots and checks that they lie where they are looked for.
-func slotsIn(t *testing.T, folder string) (n int) {
+// slotsIn counts the files that the cache knows.
+func slotsIn(t *testing.T, folder string) int {
 	t.Helper()
-	table, err := openTable(filepath.Join(folder, tableName), os.O_RDONLY)
-	require.NoError(t, err)
-	defer table.file.Close()
-	var page [pageSize]byte
-	for number := range int64(1) << table.bits {
-		require.NoError(t, table.readPage(page[:], number))
-		for at := 0; at+slotSize <= pageSize; at += slotSize {
-			if intact(page[at : at+slotSize]) {
-				assert.Equal(t, number, table.pageOf(keyOf(page[at:])))
-				n++
-			}
-		}
-	}
-	return n
+	return len(openCache(Cache{Folder: folder}, 1).places)
 }
 
 // forge changes the durations in the cache, to tell its answers from those of the files.
@@ -65,13 +54,13 @@ func forge(t *testing.T, folder string, path string, seconds float64) {
 	c := openCache(Cache{Folder: folder, Mark: "test"}, 1)
 	u := c.user()
 	var m remembered
-	slot := c.table.find(u.key(path), &u.page)
-	require.NotNil(t, slot)
-	require.True(t, m.get(slot, u.codecs))
+	at, isKnown := c.places[u.key(path)]
+	require.True(t, isKnown)
+	require.True(t, m.get(c.slots[at:at+slotSize], u.codecs))
 	m.duration = seconds
-	copied := make([]byte, slotSize)
-	require.True(t, m.put(copied))
-	require.NoError(t, store(context.Background(), folder, copied))
+	u.pending = make([]byte, slotSize)
+	require.True(t, m.put(u.pending))
+	u.flush(true)
 }
 
 func TestCachedScanGivesTheSame(t *testing.T) {
@@ -130,39 +119,50 @@ func TestFreshFilesAreNotCached(t *testing.T) {
 	root, folder := tree(t, map[string][]byte{"a.wav": wavOf(16000)}), t.TempDir()
 	_, err := Scan(context.Background(), Request{Folder: root, Options: Options{Cache: Cache{Folder: folder}}}, nil)
 	require.NoError(t, err)
-	assert.NoFileExists(t, filepath.Join(folder, tableName), "written within the last two seconds")
+	assert.NoFileExists(t, filepath.Join(folder, cacheName), "written within the last two seconds")
 }
 
-func TestBrokenTablesAreRepaired(t *testing.T) {
+func TestBrokenCachesAreReadOn(t *testing.T) {
 	root := tree(t, map[string][]byte{"a.wav": wavOf(16000), "b.wav": wavOf(32000)})
 	good := t.TempDir()
 	cachedScan(t, good, Request{Folder: root})
-	whole, err := os.ReadFile(filepath.Join(good, tableName))
+	whole, err := os.ReadFile(filepath.Join(good, cacheName))
 	require.NoError(t, err)
+	require.Len(t, whole, 2*slotSize)
 	damage := func(at int) []byte {
 		b := append([]byte(nil), whole...)
 		b[at] ^= 0xff
 		return b
 	}
-	first := pageSize
 	for name, b := range map[string][]byte{
-		"empty": {}, "cut": whole[:len(whole)-1], "header alone": whole[:pageSize], "longer": append(whole, 0), "magic": damage(0), "bits": damage(16),
-		"key": damage(first), "time": damage(first + 16), "duration": damage(first + 39), "check": damage(first + checkAt), "codec": damage(first + codecAt),
+		"empty": {}, "cut": whole[:len(whole)-1], "longer": append(whole, 0), "cut before more": append(whole[:50:50], whole...),
+		"key": damage(0), "time": damage(16), "duration": damage(39), "check": damage(checkAt), "codec": damage(codecAt),
+		"something else": bytes.Repeat([]byte("asrconfig"), mostBroken),
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
-			require.NoError(t, os.WriteFile(filepath.Join(folder, tableName), b, 0o600))
-			require.NoError(t, os.WriteFile(filepath.Join(folder, tableName+".7.new"), b, 0o600), "what a killed process left")
+			require.NoError(t, os.WriteFile(filepath.Join(folder, cacheName), b, 0o600))
 			for range 2 {
 				clips := cachedScan(t, folder, Request{Folder: root})
 				assert.Equal(t, []float64{1, 2}, []float64{clips.rows[0].duration, clips.rows[1].duration})
 			}
 			assert.Equal(t, 2, slotsIn(t, folder))
-			if name != "key" && name != "time" && name != "duration" && name != "check" && name != "codec" {
-				// a new table was made
-				assert.NoFileExists(t, filepath.Join(folder, tableName+".7.new"))
-			}
 		})
+	}
+}
+
+func TestALongCacheKeepsItsNewerHalf(t *testing.T) {
+	before := mostSlots
+	mostSlots = 100
+	t.Cleanup(func() { mostSlots = before })
+	folder := t.TempDir()
+	raw := slotsOf(t, 101, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, cacheName), raw, 0o600))
+	assert.Equal(t, 101, slotsIn(t, folder), "as they were when the scan began")
+	renewed := openCache(Cache{Folder: folder}, 1)
+	assert.Len(t, renewed.places, 50)
+	for at := 51 * slotSize; at < len(raw); at += slotSize {
+		assert.Contains(t, renewed.places, keyOf(raw[at:]))
 	}
 }
 
@@ -170,82 +170,22 @@ func TestCacheThatCannotBeUsed(t *testing.T) {
 	root := tree(t, map[string][]byte{"a.wav": wavOf(16000)})
 	file := filepath.Join(root, "a.wav")
 	folder := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(folder, tableName), 0o700))
-	unlock, err := lock(context.Background(), filepath.Join(t.TempDir(), lockName))
-	require.NoError(t, err)
-	defer unlock()
+	require.NoError(t, os.Mkdir(filepath.Join(folder, cacheName), 0o700))
 	for _, f := range []string{file, filepath.Join(file, "below"), folder, "/proc/none"} {
 		assert.Equal(t, 1.0, cachedScan(t, f, Request{Folder: root}).rows[0].duration, f)
 	}
 }
 
-func TestLock(t *testing.T) {
-	path := filepath.Join(t.TempDir(), lockName)
-	unlock, err := lock(context.Background(), path)
-	require.NoError(t, err)
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err = lock(ended, path)
-	require.ErrorIs(t, err, errLocked)
-	unlock()
-	unlock, err = lock(ended, path)
-	require.NoError(t, err)
-	unlock()
-}
-
 // slotsOf makes slots with random keys, the n-th of them n seconds long.
-func slotsOf(t *testing.T, n int, seen uint32) []byte {
+func slotsOf(t *testing.T, n int, seed uint64) []byte {
 	t.Helper()
-	random := rand.New(rand.NewPCG(uint64(n), uint64(seen)))
+	random := rand.New(rand.NewPCG(uint64(n), seed))
 	raw := make([]byte, n*slotSize)
 	for i := range n {
-		r := remembered{key: random.Uint64() | 1, duration: float64(i + 1), seen: seen, stat: media.Stat{Size: int64(i)}, kind: kind{16000, 1, 16, "flac", "header"}}
+		r := remembered{key: random.Uint64() | 1, duration: float64(i + 1), stat: media.Stat{Size: int64(i)}, kind: kind{16000, 1, 16, "flac", "header"}}
 		require.True(t, r.put(raw[i*slotSize:(i+1)*slotSize]))
 	}
 	return raw
-}
-
-func TestTableGrows(t *testing.T) {
-	folder := t.TempDir()
-	raw := slotsOf(t, 5000, 1)
-	for part := 0; part < len(raw); part += 700 * slotSize {
-		require.NoError(t, store(context.Background(), folder, raw[part:min(part+700*slotSize, len(raw))]))
-	}
-	assert.Equal(t, 5000, slotsIn(t, folder))
-	table, err := openTable(filepath.Join(folder, tableName), os.O_RDONLY)
-	require.NoError(t, err)
-	assert.GreaterOrEqual(t, table.bits, uint32(7))
-	for _, loaded := range []bool{false, true} {
-		if loaded {
-			table.load()
-		}
-		var scratch [pageSize]byte
-		for i := range 5000 {
-			slot := table.find(keyOf(raw[i*slotSize:]), &scratch)
-			require.NotNil(t, slot)
-			assert.Equal(t, raw[i*slotSize:(i+1)*slotSize], slot)
-		}
-		assert.Nil(t, table.find(12345, &scratch))
-	}
-	files, err := os.ReadDir(folder)
-	require.NoError(t, err)
-	assert.Len(t, files, 2, "the table and its lock: %v", files)
-}
-
-// TestFullPage: in a table that may not grow, the longest unused make room.
-func TestFullPage(t *testing.T) {
-	page := make([]byte, pageSize)
-	for i := range slotsAPage {
-		r := remembered{key: uint64(i + 1), duration: 1, seen: uint32(100 + (i+20)%slotsAPage), kind: kind{method: "header"}}
-		at := place(page, r.key, true)
-		require.GreaterOrEqual(t, at, 0)
-		require.True(t, r.put(page[at:at+slotSize]))
-	}
-	assert.Equal(t, -1, place(page, 999, true))
-	oldest := place(page, 999, false)
-	assert.EqualValues(t, 100, seenOf(page[oldest:]))
-	assert.Equal(t, uint64(slotsAPage-20+1), keyOf(page[oldest:]))
-	assert.Equal(t, uint64(7), keyOf(page[place(page, 7, true):]), "a key's own slot is taken again")
 }
 
 func TestWritersDoNotLoseEachOthersFiles(t *testing.T) {
@@ -255,9 +195,10 @@ func TestWritersDoNotLoseEachOthersFiles(t *testing.T) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			raw := slotsOf(t, 400, uint32(i+1))
-			for part := 0; part < len(raw); part += 100 * slotSize {
-				assert.NoError(t, store(context.Background(), folder, raw[part:part+100*slotSize]))
+			for slots := range slices.Chunk(slotsOf(t, 400, uint64(i)), 100*slotSize) {
+				u := openCache(Cache{Folder: folder}, 1).user()
+				u.pending = slots
+				u.flush(true)
 			}
 		}()
 	}
@@ -287,24 +228,15 @@ func TestSlotsThatCannotBe(t *testing.T) {
 	}
 }
 
-// FuzzTable: whatever the table's file holds, a scan is right.
-func FuzzTable(f *testing.F) {
-	f.Add(uint32(0), []byte{})
-	f.Fuzz(func(t *testing.T, bits uint32, content []byte) {
-		path := filepath.Join(t.TempDir(), tableName)
-		head := tableHead(bits)
-		file := append(head[:], make([]byte, pageSize-len(head))...)
-		require.NoError(t, os.WriteFile(path, append(file, content...), 0o600))
-		table, err := openTable(path, os.O_RDONLY)
-		if err != nil {
-			return
-		}
-		defer table.file.Close()
-		var scratch [pageSize]byte
-		for key := range uint64(64) {
-			if slot := table.find(key<<58|1, &scratch); slot != nil {
-				require.True(t, intact(slot))
-			}
+// FuzzCache: whatever the cache's file holds, what is found in it is intact.
+func FuzzCache(f *testing.F) {
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, content []byte) {
+		c := &cache{slots: content}
+		c.index()
+		for key, at := range c.places {
+			require.True(t, intact(content[at:at+slotSize]))
+			require.Equal(t, key, keyOf(content[at:]))
 		}
 	})
 }

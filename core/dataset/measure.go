@@ -29,7 +29,7 @@ const countedAtOnce = 8
 // meter is one worker's way to measure.
 type meter interface {
 	measure(*entry, *row)
-	pause(ctx context.Context, last bool) // between some entries and the next
+	pause(last bool) // between some entries and the next
 }
 
 // measureAll measures the entries in parallel into rows, one each.
@@ -50,9 +50,9 @@ func measureAll(ctx context.Context, entries []entry, rows []row, workers int, p
 				}
 			}()
 			m := meters()
-			defer m.pause(ctx, true)
+			defer m.pause(true)
 			for ctx.Err() == nil {
-				m.pause(ctx, false)
+				m.pause(false)
 				from := int(next.Add(int64(step))) - step
 				if from >= len(entries) {
 					return
@@ -147,9 +147,9 @@ func (c *reader) kind(k kind) uint32 {
 	return n
 }
 
-func (c *reader) pause(ctx context.Context, last bool) {
+func (c *reader) pause(last bool) {
 	if c.cache != nil {
-		c.cache.flush(ctx, last)
+		c.cache.flush(last)
 	}
 }
 

@@ -264,8 +264,8 @@ func meterOf(measure func(*entry, *row)) func() meter {
 
 type byFunction func(*entry, *row)
 
-func (f byFunction) measure(e *entry, r *row)    { f(e, r) }
-func (f byFunction) pause(context.Context, bool) {}
+func (f byFunction) measure(e *entry, r *row) { f(e, r) }
+func (f byFunction) pause(bool)               {}
 
 func TestPanicIsOneBadFile(t *testing.T) {
 	entries, rows := []entry{{path: "a"}, {path: "b"}, {path: "c"}}, make([]row, 3)
