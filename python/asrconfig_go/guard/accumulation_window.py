@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.batches import shallow, tensors_of
-from .loop import Before, Call, Loop
+from .loop import Batch, Before, Call, Loop
 from .step_state import StepState
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ class Window:
         self.batches = batches
         self.calls: list[Call] = []
         self.planned = len(batches)
-        self.total: Any = None
+        self.total: float | torch.Tensor | None = None
         """What the loss of the window is divided by, once that was counted."""
-        self.left_out: Any = None
+        self.left_out: float | torch.Tensor | None = None
         """What of it was left out, a number or a tensor, if anything was."""
         self._gradients: list[tuple[Any, Any, int]] = []
         self._versions: list[int] = []
 
-    def call(self, inputs: Any, arguments: Any = None) -> Call:
+    def call(self, inputs: Batch, arguments: object = None) -> Call:
         """Note one more batch; with the first, what there is before the optimizer step."""
         first = not self.calls
         self._number += first
@@ -87,7 +87,7 @@ class Window:
         """Whether it is one batch, of which nothing was left out or replaced."""
         return self.planned <= 1 and self.calls[-1].rows is None
 
-    def leave_out(self, count: Any) -> None:
+    def leave_out(self, count: float | torch.Tensor) -> None:
         """Add to what was left out."""
         self.left_out = count if self.left_out is None else self.left_out + count
 

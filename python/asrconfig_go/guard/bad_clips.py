@@ -55,7 +55,7 @@ class BadClips:
         self.batches: list[BadBatch] = []
         self.count = 0
         self._probes: list[Any] = []
-        self._reported: Any = None  # the batches of the window of which something was reported
+        self._reported: object = None  # the batches of the window of which something was reported
         self._lost = False  # weights are not finite, for good
 
     def begin(self) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -24,6 +24,10 @@ from ..data.label_faults import faults
 from ..data.label_rules import IGNORED, LabelRules, rules_of
 from ..data.source import open_source
 from ..predict.worst_batch import is_mel, per_second
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, Trainer
+
 
 _TIMES = 4.0  # as long as the median clip of the batch
 _LOUDER = 30.0  # than the median clip of the batch
@@ -41,12 +45,12 @@ class Measured:
     unfinite: int
 
 
-def look_at(inputs: Any, model: Any, labels: str = "labels") -> list[Measured]:
+def look_at(inputs: Mapping[str, torch.Tensor], model: torch.nn.Module, labels: str = "labels") -> list[Measured]:
     """Each clip of a batch, by its input and labels."""
     lengths, rate, name = spoken_lengths(inputs), per_second(inputs, model), input_name(inputs)
     if lengths is None and name is not None and "attention_mask" not in inputs and not is_mel(inputs, model):
         lengths = [extent(inputs).length] * batch_size(inputs)
-    texts = inputs.get(labels)
+    texts: Any = inputs.get(labels)
     clips = []
     has_texts = hasattr(texts, "shape") and len(texts.shape) == 2 and not texts.is_floating_point()
     for i in range(batch_size(inputs)):
@@ -61,7 +65,7 @@ def look_at(inputs: Any, model: Any, labels: str = "labels") -> list[Measured]:
     return clips
 
 
-def _levels(audio: Any) -> tuple[float | None, float | None, int]:
+def _levels(audio: torch.Tensor | None) -> tuple[float | None, float | None, int]:
     if audio is None or not audio.numel():
         return None, None, 0
     audio = audio.detach().float()
@@ -72,7 +76,7 @@ def _levels(audio: Any) -> tuple[float | None, float | None, int]:
     return float(fine.square().mean().sqrt()), float(fine.max() - fine.min()), bad
 
 
-def findings(clips: list[Measured], model: Any, has_labels: bool = True) -> list[tuple[str, ...]]:
+def findings(clips: list[Measured], model: torch.nn.Module, has_labels: bool = True) -> list[tuple[str, ...]]:
     """In words, for each clip of a batch."""
     rules = rules_of(model)
     seconds = [c.seconds for c in clips if c.seconds is not None]
@@ -108,7 +112,7 @@ _LONGEST = 500  # characters
 class ClipDetails:
     """Reads rows of a Trainer's dataset, once something went wrong; what cannot be read is ""."""
 
-    def __init__(self, trainer: Any, dataset: Any = None) -> None:
+    def __init__(self, trainer: Trainer, dataset: torch.utils.data.Dataset | None = None) -> None:
         """``dataset``: another than the training's."""
         self._trainer = trainer
         self._dataset = getattr(trainer, "train_dataset", None) if dataset is None else dataset
@@ -126,7 +130,7 @@ class ClipDetails:
         return True, path[:_LONGEST], (text or self._decoded(labels))[:_LONGEST]
 
     def _read(self, row: int) -> dict[str, Any]:
-        dataset: Any = self._dataset
+        dataset: torch.utils.data.Dataset = self._dataset
         with contextlib.suppress(Exception), cpu_generators_kept():  # whatever a dataset raises: a name is lost
             source = open_source(dataset)
             if source.kind == "dataset":  # nothing but these is read, and nothing decoded
@@ -140,7 +144,7 @@ class ClipDetails:
         owners = (trainer, getattr(trainer, "data_collator", None))  # none of a loop of one's own
         names = ("processing_class", "tokenizer", "processor")
         for part in (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in names):
-            tokenizer: Any = getattr(part, "tokenizer", part)
+            tokenizer: PreTrainedTokenizerBase = getattr(part, "tokenizer", part)
             if hasattr(tokenizer, "decode"):
                 is_ctc = "CTC" in type(tokenizer).__name__
                 options = {"group_tokens": False} if is_ctc else {"skip_special_tokens": True}
@@ -149,7 +153,7 @@ class ClipDetails:
         return " ".join(map(str, labels))
 
 
-def _alike(own_labels: Any, labels: list[int]) -> bool:
+def _alike(own_labels: Sequence[int] | torch.Tensor, labels: list[int]) -> bool:
     """Whether a row's labels are those of a collated clip; collators take a first token out, or truncate."""
     try:
         own = [int(label) for label in (own_labels.tolist() if hasattr(own_labels, "tolist") else own_labels)]
@@ -165,7 +169,7 @@ _NEWEST = 10_000  # batches, more than loaders fetch ahead
 class _Numbered:
     """Wraps a batch sampler, and keeps the rows of the newest batches."""
 
-    def __init__(self, sampler: Any) -> None:
+    def __init__(self, sampler: torch.utils.data.Sampler) -> None:
         self.numbered = sampler
         self.batches: dict[int, Any] = {}
 
@@ -186,10 +190,10 @@ class _Numbered:
 class ClipRows:
     """The rows of each batch that one loader of a Trainer has delivered; ``dataset`` is the one that they are of."""
 
-    def __init__(self, trainer: Any, delivered: Callable[[], int]) -> None:
+    def __init__(self, trainer: Trainer, delivered: Callable[[], int]) -> None:
         """``delivered`` is how many batches of the epoch the loader has delivered."""
         self.trainer, self._delivered = trainer, delivered
-        self.dataset: Any = None
+        self.dataset: torch.utils.data.Dataset | None = None
         self._sampler: _Numbered | None = None
         self._undo: list[Callable[[], None]] = []
         self.unknown: str = "no epoch has begun"
@@ -199,7 +203,7 @@ class ClipRows:
         """The Trainer makes its iterator next."""
         self.follow(self.trainer.callback_handler.train_dataloader, self.trainer.train_dataset)
 
-    def follow(self, loader: Any, dataset: Any) -> None:
+    def follow(self, loader: torch.utils.data.DataLoader, dataset: torch.utils.data.Dataset) -> None:
         """Keep the rows that the loader's sampler yields to the next iterator."""
         base, self.dataset = getattr(loader, "base_dataloader", loader), dataset
         self.unknown = _unknown(loader, base)
@@ -232,7 +236,7 @@ class ClipRows:
         return [rows[i] for i in (range(clips) if remaining is None else remaining)]
 
 
-def _unknown(loader: Any, base: Any) -> str:
+def _unknown(loader: torch.utils.data.DataLoader, base: torch.utils.data.DataLoader) -> str:
     from torch.utils.data import DataLoader, IterableDataset
 
     if not isinstance(base, DataLoader):

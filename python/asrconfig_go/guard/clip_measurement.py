@@ -18,12 +18,13 @@ from .._core.random_state import set_cpu_state
 from .._core.training_session import replace_method
 from ..errors import AsrConfigError
 from ..predict.probe import gradients_aside
-from .loop import Call, Loop
+from .loop import Batch, Call, Loop, Split
 from .rule_measurement import steady, untouched
 from .step_state import StepState
 
 if TYPE_CHECKING:
     from transformers import Trainer
+
 
 MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 
@@ -51,7 +52,7 @@ class ClipMeasurement:
     In evaluation mode, where nothing is random; ``training`` computes them as the step did, from its random numbers.
     """
 
-    def __init__(self, loop: Loop, state: StepState, split: Callable[[Any, int], list[Any]] | None) -> None:
+    def __init__(self, loop: Loop, state: StepState, split: Split | None) -> None:
         self._loop, self._state, self._split = loop, state, split
 
     def losses(self, calls: list[Call], training: bool = False, own_padding: bool = False) -> list[ClipAlone]:
@@ -63,7 +64,7 @@ class ClipMeasurement:
             ClipAlone(call, i) for call in calls if call.inputs is not None for i in range(batch_size(call.inputs))
         ]
 
-        def measure(clip: ClipAlone, part: Any) -> None:
+        def measure(clip: ClipAlone, part: Batch) -> None:
             with torch.no_grad():
                 clip.loss = float(self._loss(clip.call, part, training))
 
@@ -75,7 +76,7 @@ class ClipMeasurement:
         """The gradient norm of the first clips, the largest losses first; adds it to them."""
         weights = [p for p in self._loop.parameters() if p.requires_grad]
 
-        def measure(clip: ClipAlone, part: Any) -> None:
+        def measure(clip: ClipAlone, part: Batch) -> None:
             for p in weights:
                 p.grad = None
             with torch.enable_grad():
@@ -110,7 +111,7 @@ class ClipMeasurement:
                 clip.error = f"{type(error).__name__}: {first_line(error)}".rstrip(".")
         free_memory()
 
-    def _loss(self, call: Call, part: Any, training: bool) -> Any:
+    def _loss(self, call: Call, part: Batch, training: bool) -> Any:
         model = self._loop.model
         if training:
             self._loop.prepare()
@@ -121,7 +122,7 @@ class ClipMeasurement:
             return self._loop.loss(call, copied(part))
 
 
-def broken(model: Any) -> str:
+def broken(model: torch.nn.Module) -> str:
     """The first weight that has values which are not finite, "" where all are."""
     for name, p in model.named_parameters():
         if p.is_floating_point() and not math.isfinite(float(p.detach().sum(dtype=torch.float32))):  # without a copy
@@ -129,7 +130,7 @@ def broken(model: Any) -> str:
     return ""
 
 
-def probes(model: Any) -> Iterator[Any]:
+def probes(model: torch.nn.Module) -> Iterator[Any]:
     """Two trained weights near the input: a gradient that is not finite reaches them from wherever it comes."""
     trained = [p for p in model.parameters() if p.requires_grad][:16]
     yield from sorted(trained, key=lambda p: int(p.numel()))[:2]
@@ -148,10 +149,10 @@ class GradientNorms:
     def __init__(self) -> None:
         self._recent: deque[float] = deque(maxlen=RECENT)
         self._least = 0.0  # of them, or below
-        self._host: Any = None
-        self._event: Any = None
+        self._host: torch.Tensor | None = None
+        self._event: torch.cuda.Event
         self._undo: Callable[[], None] = lambda: None
-        self.newest: Any = None
+        self.newest: float | torch.Tensor | None = None
         """The norm of the newest step, unless it is known to be usual; until ``look``."""
         self.scaled = False
         """Whether a loss scaler skips steps whose gradients overflow, as it is meant to."""
@@ -168,7 +169,7 @@ class GradientNorms:
         self.scaled = scaler is not None and bool(scaler.is_enabled())
         clip = accelerator.clip_grad_norm_
 
-        def clip_grad_norm_(*args: Any, **kwargs: Any) -> Any:
+        def clip_grad_norm_(*args: object, **kwargs: object) -> Any:
             norm = clip(*args, **kwargs)
             self.note(norm)
             return norm
@@ -182,7 +183,7 @@ class GradientNorms:
         self._recent.clear()
         self._least = 0.0
 
-    def note(self, norm: Any) -> None:
+    def note(self, norm: float | torch.Tensor | None) -> None:
         """The norm of the optimizer step that is being made."""
         if isinstance(norm, torch.Tensor) and norm.is_cuda:
             self.newest = self._on_its_way(norm)
@@ -196,7 +197,7 @@ class GradientNorms:
             if not math.isfinite(norm) and not self.scaled:
                 self.not_finite()
 
-    def _on_its_way(self, norm: Any) -> Any:
+    def _on_its_way(self, norm: torch.Tensor) -> torch.Tensor:
         if self._host is None:
             self._host, self._event = torch.empty((), pin_memory=True), torch.cuda.Event()
         self._host.copy_(norm.detach().reshape(()), non_blocking=True)
@@ -208,7 +209,7 @@ class GradientNorms:
         newest, self.newest = self.newest, None
         if newest is None:
             return None
-        if newest is self._host:
+        if self._host is not None and newest is self._host:
             self._event.synchronize()
         norm = float(newest)
         if not math.isfinite(norm):

@@ -18,14 +18,13 @@ from .._core.padding import long_enough
 from .._core.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
 from ..errors import InvalidArgumentError
 from .accumulation_window import Window
-from .loop import Before, Call, Loop, UnfitStepError
+from .loop import Batch, Before, Call, Loop, Split, UnfitStepError
 from .loss_rule import LossRule
 from .micro_batches import STATISTICS_HINT, Attempts, Budget, CannotRetryError, Piece, by_length, evenly, is_split
 from .oversized_clips import OversizedClips, every_clip_left_out
 from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, untouched
 from .step_state import InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
 
-Split = Callable[[Any, int], list[Any]]
 _GIVE_SPLIT = "pass split=…, a function from a batch and a size to a list of batches"
 _GIVE_LESS = "use smaller batches"
 _TOO_SHORT = (
@@ -76,7 +75,7 @@ class Engine:
         self._replay: Replay | None = None
         self._rehearses, self._pads, self._refused, self._has_measured = False, False, "", False
 
-    def _fit(self, inputs: Any) -> Any:
+    def _fit(self, inputs: Batch) -> Any:
         """Pad a batch once the model has refused one that was too short."""
         return long_enough(inputs, self.loop.model) if self._pads else inputs
 
@@ -268,7 +267,7 @@ class Engine:
                 self.rule.take((), str(error))
                 raise
 
-    def rehearse(self, batch: Any, arguments: Any) -> None:
+    def rehearse(self, batch: Batch, arguments: object) -> None:
         """Compute a batch until it fits; only the limit stays, of the loop and its model nothing changes."""
         self._rehearses = True
         with untouched(self.loop, self.state):
@@ -368,7 +367,7 @@ class Engine:
             if names:
                 self.loop.say(f"{listed(names)} of {self.loop.name} {do} where batches are split")
 
-    def finish(self, left_out: Any) -> float:
+    def finish(self, left_out: float | torch.Tensor) -> float:
         """The window is complete: scale gradients up for the clips that all processes have ``left_out``."""
         self.budget.step_done()
         factor = 1.0

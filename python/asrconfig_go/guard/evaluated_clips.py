@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,7 +13,11 @@ from .._core.random_state import cpu_state
 from .._core.render import plural
 from .bad_clips import BadClips
 from .clip_findings import ClipRows
-from .loop import Before, Call
+from .loop import Batch, Before, Call
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainingArguments
+
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -23,7 +27,7 @@ _MAX_BATCHES = 8  # batches whose clips are computed alone and named
 class EvaluatedClips:
     """Looks at the loss of each evaluation batch; what stands out is among the ``batches`` of the training's."""
 
-    def __init__(self, trainer: Any, bad: BadClips) -> None:
+    def __init__(self, trainer: Trainer, bad: BadClips) -> None:
         self._trainer, self._bad = trainer, bad
         self._rows = ClipRows(trainer, lambda: self._batches)
         self._batches = self._bad_batches = 0
@@ -37,8 +41,8 @@ class EvaluatedClips:
     def around(self, evaluation_loop: Callable[..., Any]) -> Callable[..., Any]:
         """``evaluation_loop`` whose batches are looked at."""
 
-        def loop(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
-            self._batches, self._bad_batches, self._prefix = 0, 0, kwargs.get("metric_key_prefix", "eval")
+        def loop(dataloader: torch.utils.data.DataLoader, *args: object, **kwargs: object) -> Any:
+            self._batches, self._bad_batches, self._prefix = 0, 0, str(kwargs.get("metric_key_prefix", "eval"))
             self._rows.follow(dataloader, _dataset(self._trainer, dataloader))
             try:
                 output = evaluation_loop(dataloader, *args, **kwargs)
@@ -50,7 +54,7 @@ class EvaluatedClips:
 
         return loop
 
-    def look(self, model: Any, inputs: Any, loss: Any) -> None:
+    def look(self, model: torch.nn.Module, inputs: Batch, loss: torch.Tensor | None) -> None:
         """A batch was evaluated with this ``loss``, None where there is none."""
         if not self._prefix:  # of a rehearsal
             return
@@ -88,10 +92,10 @@ class EvaluatedClips:
             yield "leave the named clips out of the evaluation dataset"
 
 
-def _dataset(trainer: Any, loader: Any) -> Any:
+def _dataset(trainer: Trainer, loader: torch.utils.data.DataLoader) -> Any:
     """The Trainer's dataset, with all its columns, where it has as many clips as the loader's; else that."""
-    own: Any = getattr(trainer, "eval_dataset", None)
-    read: Any = getattr(loader, "dataset", None)
+    own: object = getattr(trainer, "eval_dataset", None)
+    read: object = getattr(loader, "dataset", None)
     if isinstance(own, dict) or not (hasattr(own, "__len__") and hasattr(read, "__len__")):
         return read
     return own if len(own) == len(read) else read
@@ -100,7 +104,7 @@ def _dataset(trainer: Any, loader: Any) -> Any:
 _MAX_METRICS = 5  # metrics that are named
 
 
-def not_finite(metrics: Mapping[str, Any], args: Any, step: int) -> str:
+def not_finite(metrics: Mapping[str, Any], args: TrainingArguments, step: int) -> str:
     """The metrics of an evaluation that are infinite or not a number, and what goes by them; "" for none.
 
     >>> from transformers import TrainingArguments

@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .._core.batches import UnsplittableBatchError, batch_size, check_rows, copied, extent, piece, split, tensors_of
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .loader_retry import fewer_workers, ran_out
+from .loop import Batch, Split
 from .loss_rule import RULES, LossRule, weighted
 from .micro_batches import Attempts, Budget, CannotRetryError, Piece
 from .optimizer_step import Report
 from .process_group import ProcessGroup
 from .rule_measurement import informative
 from .trainer_loop import labels_name
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+
 
 _SINGLE, _COARSE = 1e-5, 3e-2  # relative, of losses of 32 and 16 bits
 _CLIPS = 4  # of which the loss is measured, at most
@@ -32,12 +37,12 @@ class Predictions:
 
     def __init__(
         self,
-        trainer: Any,
+        trainer: Trainer,
         rule: LossRule,
         budget: Budget,
         attempts: Attempts,
         ranks: ProcessGroup,
-        by: Callable[[Any, int], list[Any]] | None,
+        by: Split | None,
     ) -> None:
         self._trainer, self._rule, self._budget, self._attempts = trainer, rule, budget, attempts
         self._ranks, self._split = ranks, by
@@ -45,12 +50,12 @@ class Predictions:
         self.original: Callable[..., Any] = trainer.prediction_step
         self._labels = labels_name(trainer)
 
-    def step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         """Loss, predictions and labels of a batch."""
         model, budget = self._ranks.inner(model), self._budget
         versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
 
-        def predict(part: Any) -> Any:
+        def predict(part: Batch) -> Any:
             with self._ranks.apart():
                 return self.original(model, part, *args, **kwargs)
 
@@ -72,7 +77,7 @@ class Predictions:
 
         return self._attempts.run("evaluation", budget, first, retry)
 
-    def _in_parts(self, inputs: Any, predict: Callable[[Any], Any], parts: Sequence[Any]) -> tuple[Any, Any, Any]:
+    def _in_parts(self, inputs: Batch, predict: Callable[[Any], Any], parts: Sequence[Any]) -> tuple[Any, Any, Any]:
         """Loss, predictions and labels, combined from those of the ``parts`` as the Trainer combines batches."""
         from transformers.trainer_pt_utils import nested_concat
 
@@ -94,17 +99,17 @@ class Predictions:
         shares = self._shares(inputs, parts, fitting[0])
         return sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True)), logits, labels
 
-    def _are_alike(self, inputs: Any, parts: Sequence[Any]) -> bool:
+    def _are_alike(self, inputs: Batch, parts: Sequence[Any]) -> bool:
         if len(self._fitting) == 1:
             return True
         first, *others = ([float(share) for share in self._shares(inputs, parts, rule)] for rule in self._fitting)
         return all(math.isclose(a, b, rel_tol=1e-6) for other in others for a, b in zip(first, other, strict=True))
 
-    def _shares(self, inputs: Any, parts: Sequence[Any], rule: str) -> list[Any]:
+    def _shares(self, inputs: Batch, parts: Sequence[Any], rule: str) -> list[Any]:
         total = self._rule.count(inputs, rule)
         return [self._rule.share(part, total, rule) for part in parts]
 
-    def _measured(self, inputs: Any, predict: Callable[[Any], Any]) -> tuple[str, ...]:
+    def _measured(self, inputs: Batch, predict: Callable[[Any], Any]) -> tuple[str, ...]:
         """The rules that fit a few clips, the best one first."""
         count = min(_CLIPS, batch_size(inputs), max(2, self._budget.size(extent(inputs), _CLIPS)))
         if self._split is not None:
@@ -146,7 +151,7 @@ class Predictions:
         return fitting
 
 
-def _piece(inputs: Any, budget: Budget, by: Any) -> Piece | None:
+def _piece(inputs: Batch, budget: Budget, by: Split | None) -> Piece | None:
     """What a batch is computed as; None where its number of clips is unknown."""
     try:
         count, clip_extent = batch_size(inputs), extent(inputs)
@@ -161,7 +166,7 @@ def _piece(inputs: Any, budget: Budget, by: Any) -> Piece | None:
 
 
 def evaluating(
-    trainer: Any, original: Callable[..., Any], report: Report, snapshot: Callable[[str, Exception], str]
+    trainer: Trainer, original: Callable[..., Any], report: Report, snapshot: Callable[[str, Exception], str]
 ) -> Callable[..., Any]:
     """``original``, an ``evaluation_loop``, that moves predictions off the GPU once they do not fit there.
 
@@ -169,7 +174,7 @@ def evaluating(
     from its first batch; with ``batch_eval_metrics`` the metric has seen some of them, and the error is raised.
     """
 
-    def evaluation_loop(dataloader: Any, *args: Any, **kwargs: Any) -> Any:
+    def evaluation_loop(dataloader: torch.utils.data.DataLoader, *args: object, **kwargs: object) -> Any:
         while True:
             try:
                 return original(dataloader, *args, **kwargs)
@@ -193,12 +198,12 @@ def evaluating(
     return evaluation_loop
 
 
-def move_predictions_off(trainer: Any) -> None:
+def move_predictions_off(trainer: Trainer) -> None:
     """Let evaluation keep predictions in host memory, batch by batch; the Trainer looks at this after each."""
     trainer.args.eval_accumulation_steps = 1
 
 
-def predictions_back(trainer: Any) -> Callable[[], None]:
+def predictions_back(trainer: Trainer) -> Callable[[], None]:
     """The way back from ``move_predictions_off``."""
     before = trainer.args.eval_accumulation_steps
 
@@ -208,21 +213,21 @@ def predictions_back(trainer: Any) -> Callable[[], None]:
     return undo
 
 
-def saving(trainer: Any, report: Report, snapshot: Callable[[str, Exception], str]) -> Callable[..., Any]:
+def saving(trainer: Trainer, report: Report, snapshot: Callable[[str, Exception], str]) -> Callable[..., Any]:
     """``_save_checkpoint``, repeated once when memory ran out: it writes the same files again.
 
     It is repeated a few times where the storage that it writes to does not answer.
     """
     save = trainer._save_checkpoint
 
-    def original(*args: Any, **kwargs: Any) -> Any:
+    def original(*args: object, **kwargs: object) -> Any:
         from .._core.storage import from_storage
 
         if trainer.args.world_size > 1:
             return save(*args, **kwargs)
         return from_storage(trainer.args.output_dir, lambda: save(*args, **kwargs), files_alone=False)
 
-    def save_checkpoint(*args: Any, **kwargs: Any) -> Any:
+    def save_checkpoint(*args: object, **kwargs: object) -> Any:
         try:
             return original(*args, **kwargs)
         except Exception as error:
@@ -238,5 +243,5 @@ def saving(trainer: Any, report: Report, snapshot: Callable[[str, Exception], st
     return save_checkpoint
 
 
-def _can_repeat(trainer: Any, error: Exception) -> bool:
+def _can_repeat(trainer: Trainer, error: Exception) -> bool:
     return bool(trainer.args.world_size == 1 and classify(error)["class"] == "gpu_oom")

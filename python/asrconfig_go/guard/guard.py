@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from .._core.batches import batch_size, extent
@@ -24,7 +24,7 @@ from .evaluated_clips import EvaluatedClips
 from .evaluation import Predictions, evaluating, predictions_back, saving
 from .guard_checks import caveats, check_options, check_trainer, check_windows
 from .loader_retry import Loading
-from .loop import Call
+from .loop import Batch, Call, Split
 from .loss_rule import GivenRule, LossRule
 from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps
@@ -34,6 +34,8 @@ from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
 from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
+    import torch
+    from transformers import Trainer
     from typing_extensions import Unpack
 
     from ..predict.worst_batch import PreflightReport
@@ -52,7 +54,7 @@ class GuardSettings(TypedDict, total=False):
     memory_limit_bytes: int | None
     overhead_s: float | None
     rule: GivenRule | None
-    split: Callable[[Any, int], list[Any]] | None
+    split: Split | None
     too_long: TooLong | Callable[[Any], list[Any]]
     preflight: bool | float
     split_batch_statistics: bool
@@ -108,7 +110,7 @@ class Guard:
 
     def __init__(
         self,
-        trainer: Any,
+        trainer: Trainer,
         *,
         max_halvings: int | None = None,
         micro_batch: int | None = None,
@@ -116,7 +118,7 @@ class Guard:
         memory_limit_bytes: int | None = None,
         overhead_s: float | None = None,
         rule: GivenRule | None = None,
-        split: Callable[[Any, int], list[Any]] | None = None,
+        split: Split | None = None,
         too_long: TooLong | Callable[[Any], list[Any]] = "raise",
         preflight: bool | float = False,
         split_batch_statistics: bool = False,
@@ -221,7 +223,7 @@ class Guard:
         handler = self.trainer.callback_handler
 
         def followed(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
-            def event_and_act(*args: Any, **kwargs: Any) -> Any:
+            def event_and_act(*args: object, **kwargs: object) -> Any:
                 control = event(*args, **kwargs)
                 act()
                 return control
@@ -291,7 +293,7 @@ class Guard:
     def _fetching(self, original: Callable[..., Any]) -> Callable[..., Any]:
         alone, ranks = self._ranks.alone, self._ranks
 
-        def get_batch_samples(batches: Any, count: int, *args: Any) -> Any:
+        def get_batch_samples(batches: Iterator[Batch], count: int, *args: object) -> Any:
             if self._norms.newest is not None:
                 self._bad.step_over()
             fetched = self._loading.fetch(original, batches if alone else ranks.fetched(batches, count), count, *args)
@@ -303,7 +305,7 @@ class Guard:
 
         return get_batch_samples
 
-    def _training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         alone, window = self._ranks.alone, self._window
         if not window.planned:  # a step that somebody makes by hand
             return self._loop.train_step(model, inputs, *args, **kwargs)
@@ -336,7 +338,7 @@ class Guard:
             return call.loss
         return self._finish(model, inner, call)
 
-    def _finish(self, model: Any, inner: Any, call: Call) -> Any:
+    def _finish(self, model: torch.nn.Module, inner: torch.nn.Module, call: Call) -> Any:
         """Combine the gradients of all processes, scaled up for clips that were left out."""
         left_out = self._window.left_out or 0
         if not self._ranks.alone:
@@ -348,14 +350,14 @@ class Guard:
             call.reported = factor * sum(c.loss for c in calls) - sum(c.reported for c in calls[:-1])
         return call.reported
 
-    def _prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def _prediction_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
         if self._shared:
             return self._predictions.original(model, inputs, *args, **kwargs)
         predicted = self._predictions.step(model, inputs, *args, **kwargs)
         self._evaluated.look(self._ranks.inner(model), inputs, predicted[0])
         return predicted
 
-    def rehearse(self, place: str, batch: Any) -> int:
+    def rehearse(self, place: str, batch: Batch) -> int:
         """Compute a batch as a step of ``place`` (``"training"`` or ``"evaluation"``) would, until it fits.
 
         Returns the clips of a micro-batch that does. Only the limit stays: weights, gradients, random numbers and
@@ -449,7 +451,7 @@ class Guard:
         return "\n".join([*lines, *(f"  note: {text}" for text in self.notes)])
 
 
-def guard_of(trainer: Any) -> Guard | None:
+def guard_of(trainer: Trainer) -> Guard | None:
     """The guard that a Trainer has, if it has one.
 
     >>> from transformers import Trainer, TrainingArguments
@@ -462,7 +464,7 @@ def guard_of(trainer: Any) -> Guard | None:
     return cast("Guard | None", attached(trainer, "guard"))
 
 
-def attach(trainer: Any, **options: Unpack[GuardSettings]) -> Guard:
+def attach(trainer: Trainer, **options: Unpack[GuardSettings]) -> Guard:
     """The guard of ``trainer``, made if there is none; an existing one accepts no options.
 
     >>> from transformers import Trainer, TrainingArguments

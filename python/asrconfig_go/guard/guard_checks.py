@@ -8,7 +8,7 @@ import json
 import logging
 import traceback
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -19,13 +19,18 @@ from .._core.transformers_features import cannot_retry, sharded
 from ..errors import InvalidArgumentError
 from .training_report import GuardEvent
 
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+    from transformers import Trainer
+
+
 _NEEDED = (
     "training_step", "prediction_step", "evaluation_loop", "get_batch_samples", "compute_loss", "_save_checkpoint",
     "accelerator",
 )  # fmt: skip
 
 
-def check_trainer(trainer: Any) -> None:
+def check_trainer(trainer: Trainer) -> None:
     """Raise ``InvalidArgumentError`` for what cannot be guarded."""
     for name in _NEEDED:
         if not hasattr(trainer, name):
@@ -52,8 +57,9 @@ def check_trainer(trainer: Any) -> None:
 
 
 def check_options(
-    max_halvings: Any, micro_batch: Any, overhead_s: Any, rule: Any, too_long: Any, preflight: Any
-) -> None:
+    max_halvings: int | None, micro_batch: int | None, overhead_s: float | None, rule: object, too_long: object,
+    preflight: float,
+) -> None:  # fmt: skip
     """Raise ``InvalidArgumentError`` for values that mean nothing."""
     if overhead_s is not None and not 0 <= checked("overhead_s", overhead_s, float) <= 1e6:
         raise InvalidArgumentError(f"overhead_s = {overhead_s!r} is out of range", "pass seconds of audio, 4 is usual")
@@ -73,8 +79,9 @@ def check_options(
 
 
 def check_own_loop(
-    model: Any, optimizer: Any, loss_fn: Any, scheduler: Any, monitor: Any, split: Any, max_grad_norm: Any
-) -> None:
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, loss_fn: object,
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None, monitor: object, split: object, max_grad_norm: float | None,
+) -> None:  # fmt: skip
     """Raise ``InvalidArgumentError`` for parts of a loop of one's own that are of the wrong kind."""
     if not isinstance(model, torch.nn.Module) or next(model.parameters(), None) is None:
         raise InvalidArgumentError(f"model is {_kind(model)}, which has no parameters", "pass a torch.nn.Module")
@@ -93,7 +100,9 @@ def check_own_loop(
         raise InvalidArgumentError(f"max_grad_norm = {max_grad_norm!r} is not a number above 0", "1.0 is usual")
 
 
-def steps_to_accumulate(accumulation: Any, scaler: Any, accelerator: Any, model: Any) -> int:
+def steps_to_accumulate(
+    accumulation: int, scaler: torch.amp.GradScaler | None, accelerator: Accelerator | None, model: torch.nn.Module
+) -> int:
     """Batches of an optimizer step. Raises ``InvalidArgumentError`` for options that do not go together."""
     if checked("accumulation", accumulation, int) < 1:
         raise InvalidArgumentError(f"accumulation = {accumulation} is below 1", "1 steps after each batch")
@@ -121,17 +130,17 @@ def steps_to_accumulate(accumulation: Any, scaler: Any, accelerator: Any, model:
     return accumulation if accelerator is None else int(accelerator.gradient_accumulation_steps)
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     return f"of type {type(value).__name__}"
 
 
-def _check_has(name: str, part: Any, needed: tuple[str, ...], hint: str) -> None:
+def _check_has(name: str, part: object, needed: tuple[str, ...], hint: str) -> None:
     for attribute in needed:
         if not hasattr(part, attribute):
             raise InvalidArgumentError(f"{name} is {_kind(part)}, which has no {attribute}", hint)
 
 
-def _check_step(name: str, part: Any, hint: str) -> None:
+def _check_step(name: str, part: torch.optim.Optimizer, hint: str) -> None:
     """Raise where ``step()`` requires an argument: a closure, or metrics."""
     parameters = inspect.signature(part.step).parameters.values()
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -141,7 +150,7 @@ def _check_step(name: str, part: Any, hint: str) -> None:
         raise InvalidArgumentError(f"step() of {name}, {_kind(part)}, requires {needed[0]}", hint)
 
 
-def check_windows(trainer: Any, processes: int) -> str:
+def check_windows(trainer: Trainer, processes: int) -> str:
     """What is wrong with windows that do not end with an epoch; "" where they do.
 
     transformers 4.46 counts batches across epochs, and carries the gradients of the last ones into the next. Raises
@@ -161,7 +170,7 @@ def check_windows(trainer: Any, processes: int) -> str:
     return f"{problem}, with the weight of a whole window: {hint}"
 
 
-def caveats(trainer: Any) -> tuple[str, ...]:
+def caveats(trainer: Trainer) -> tuple[str, ...]:
     """What the guard cannot do for this training, or says of it, in sentences."""
     from .._core.modules import IN_32_BIT, half_weights, half_words
 
@@ -189,7 +198,7 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 _FILE = "asrconfig-failure.json"
 
 
-def keep_what_can_be_kept(trainer: Any, events: list[GuardEvent], error: Exception) -> str:
+def keep_what_can_be_kept(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:
     """Write the training state to ``output_dir``; returns a sentence with the file and the last checkpoint.
 
     Weights and the optimizer's state are behind the broken context: reading them would fail, or hang. The Trainer's

@@ -10,13 +10,16 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.random_state import cpu_state, set_cpu_state
 from ..errors import StorageError
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -30,7 +33,7 @@ class Loading:
     numbers for each example draw other ones then.
     """
 
-    def __init__(self, trainer: Any, happened: Callable[..., None]) -> None:
+    def __init__(self, trainer: Trainer, happened: Callable[..., None]) -> None:
         self._trainer, self._happened = trainer, happened
         self._again: Iterator[Any] | None = None  # in place of the Trainer's iterator of this epoch
         self.delivered = self._epoch = 0
@@ -50,7 +53,7 @@ class Loading:
                 steps = max(1, -(-len(self._loader()) // every))
                 self.delivered = int(state.global_step % steps * every)
 
-    def fetch(self, original: Callable[..., Any], epoch_iterator: Any, *args: Any) -> Any:
+    def fetch(self, original: Callable[..., Any], epoch_iterator: Iterator[Any], *args: object) -> Any:
         """What ``original``, the Trainer's ``get_batch_samples``, returns.
 
         It is repeated with half the workers each time that host memory runs out, without workers once; and a few times,
@@ -135,11 +138,11 @@ class Loading:
         return self._trainer.callback_handler.train_dataloader
 
 
-def _inside(loader: Any) -> Any:
+def _inside(loader: torch.utils.data.DataLoader) -> Any:
     return getattr(loader, "base_dataloader", loader)
 
 
-def fewer_workers(loader: Any) -> tuple[int, int]:
+def fewer_workers(loader: torch.utils.data.DataLoader) -> tuple[int, int]:
     """Halve the workers and let each prefetch one batch, from the next iterator on; returns both numbers."""
     base = _inside(loader)
     before = int(base.num_workers)
@@ -153,7 +156,7 @@ def fewer_workers(loader: Any) -> tuple[int, int]:
     return before, after
 
 
-def ran_out(error: Exception, loader: Any) -> bool:
+def ran_out(error: Exception, loader: torch.utils.data.DataLoader) -> bool:
     """Whether ``loader`` failed for a lack of host memory, shared memory included."""
     is_host_oom: bool = classify(error)["class"] == "host_oom"
     if is_host_oom or not getattr(_inside(loader), "num_workers", 0):
@@ -190,7 +193,7 @@ def _late_signals_ignored() -> Iterator[None]:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
 
 
-def _with_epochs(loader: Any) -> list[Any]:
+def _with_epochs(loader: torch.utils.data.DataLoader) -> list[Any]:
     """The samplers of a loader that draw another order in each epoch."""
     samplers, sampler = [], loader
     while sampler is not None:

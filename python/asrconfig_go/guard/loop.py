@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -19,6 +19,12 @@ from .._core.padding import trimmed
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
+Batch: TypeAlias = Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
+"""A collated batch, whose entries have a row for each clip."""
+Weight: TypeAlias = torch.Tensor | float
+"""What the loss of a micro-batch is multiplied by."""
+Split: TypeAlias = Callable[[Any, int], list[Any]]
+"""A user's function from a batch and a size to a list of batches."""
 Key = tuple[str, Any, Any]
 """Path and owner, and the name of an attribute or an entry; ``ABSENT`` for the whole of a sequence."""
 
@@ -50,20 +56,20 @@ class Before:
 class Call:
     """One collated batch of the window, and what its loop passes beside it."""
 
-    inputs: Any
+    inputs: Batch
     """None once all its clips were left out."""
     before: Before
     versions: list[tuple[torch.Tensor, int]]
     """Of the batch's tensors, which count how often each was changed in place."""
     fit: Callable[[Any], Any]
     """Returns a batch of some of its clips as the model can train on it."""
-    batch: Any = None
+    batch: Batch | None = None
     """The batch that the loop has, whose entries its step may replace."""
     arguments: Any = None
     replacements: Sequence[Any] = ()
     """Batches that the user's function made of clips that were too long."""
-    loss: Any = 0.0
-    reported: Any = 0.0
+    loss: float | torch.Tensor = 0.0
+    reported: float | torch.Tensor = 0.0
     """The weighted loss, and what of it the loop has been given."""
     rows: list[int] | None = None
     """The numbers in the collated batch of the clips that are left; None while all are."""
@@ -157,7 +163,7 @@ class Loop(ABC):
         """The objects whose state a step may change, the model among them, by the names that messages call them."""
 
     @abstractmethod
-    def compute(self, call: Call, part: Any, weight: Any, *, whole_window: bool) -> Any:
+    def compute(self, call: Call, part: Batch, weight: Weight, *, whole_window: bool) -> Any:
         """Forward and backward of a micro-batch of ``call``; returns its loss, detached, times ``weight``.
 
         Args:
@@ -168,14 +174,14 @@ class Loop(ABC):
         """
 
     @abstractmethod
-    def gradient(self, call: Call, part: Any, scale: float) -> None:
+    def gradient(self, call: Call, part: Batch, scale: float) -> None:
         """Leave the gradient of ``scale`` times the loss of ``part`` in the parameters, for a measurement.
 
         Raises ``UnfitStepError`` for a step that cannot be weighted.
         """
 
     @abstractmethod
-    def loss(self, call: Call, part: Any) -> Any:
+    def loss(self, call: Call, part: Batch) -> Any:
         """The loss of ``part`` alone, with its graph where gradients are enabled."""
 
     @abstractmethod

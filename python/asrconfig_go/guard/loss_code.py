@@ -7,8 +7,11 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
 
 _OWN = frozenset({"torch", "transformers", "peft", "bitsandbytes"})
 _WRAPPERS = _OWN | {"accelerate"}  # mixed precision and placement wrap the forwards of instances
@@ -36,7 +39,7 @@ class LossCode(NamedTuple):
     """Whether more is computed where ``output_router_logits`` is set."""
 
 
-def loss_code(kind: Any) -> LossCode | None:
+def loss_code(kind: type[torch.nn.Module]) -> LossCode | None:
     """The code of a class of models; None where its forward is not defined in it or a base, or has no source."""
     owner = next(base for base in kind.__mro__ if "forward" in vars(base))
     forward = inspect.unwrap(kind.forward)
@@ -44,7 +47,7 @@ def loss_code(kind: Any) -> LossCode | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _read(forward: Any) -> LossCode | None:
+def _read(forward: Callable[..., object]) -> LossCode | None:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(forward))).body[0]
     except (OSError, TypeError, SyntaxError):
@@ -132,13 +135,13 @@ def _name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def package_of(value: Any) -> str:
+def package_of(value: object) -> str:
     """The package that defines a function, whatever it wraps, or a class."""
     namespace = getattr(value, "__globals__", {})
     return str(namespace.get("__name__") or getattr(value, "__module__", "")).partition(".")[0]
 
 
-def is_own(model: Any) -> bool:
+def is_own(model: torch.nn.Module) -> bool:
     """Whether all modules of a model are of torch, transformers, PEFT or bitsandbytes, and so are their forwards."""
     kinds = set()
     for module in model.modules():
@@ -159,7 +162,7 @@ def is_own(model: Any) -> bool:
     )
 
 
-def forward_is_own(module: Any) -> bool:
+def forward_is_own(module: torch.nn.Module) -> bool:
     """Whether the forward of an instance is that of its class, if need be inside accelerate's wrappers."""
     *_, innermost = _layers(type(module).forward)
     layers = [*_layers(module.forward)]

@@ -22,6 +22,7 @@ import torch
 from .._core.batches import batch_size, entries
 from .._core.checks import WeightRule
 from ..errors import InvalidArgumentError
+from .loop import Batch, Weight
 from .loss_table import Loss
 
 RULES: tuple[WeightRule, ...] = get_args(WeightRule)
@@ -80,22 +81,23 @@ class LossRule:
         """Whether padding may be removed from micro-batches."""
         return self._table is not None and self._table.trims and not self.has_hooks
 
-    def count(self, batch: Any, rule: str | None = None) -> Any:
+    def count(self, batch: Batch, rule: str | None = None) -> Any:
         """What the loss of ``batch`` is divided by: a number, or a tensor on the batch's device."""
         rule = rule or self.name
         if rule == "given" and callable(self._user_rule):
             return _checked(self._user_rule(batch))
-        labels: Any = entries(batch).get(self._labels)
+        named = entries(batch)
+        labels: Any = named.get(self._labels)
         if rule in ("mean", None) or not hasattr(labels, "shape"):
             return batch_size(batch)
         if rule == "shifted_token_mean":
-            labels = batch["shift_labels"] if "shift_labels" in batch else labels[..., 1:]
+            labels = named["shift_labels"] if "shift_labels" in named else labels[..., 1:]
         counted: Any = labels != (PADDING if self._table is None else self._table.padding)
         if self._table is not None and self._table.masked:
-            counted = counted & (batch["attention_mask"][..., -counted.shape[-1] :] != 0)
+            counted = counted & (named["attention_mask"][..., -counted.shape[-1] :] != 0)
         return counted.sum()
 
-    def share(self, part: Any, total: Any, rule: str | None = None) -> Any:
+    def share(self, part: Batch, total: float | torch.Tensor, rule: str | None = None) -> Any:
         """The weight of ``part`` in what ``count`` returned of the ``whole``."""
         if (rule or self.name) == "sum":
             return 1.0
@@ -123,7 +125,7 @@ class LossRule:
         self._fitting, self.unfit = fitting, unfit
 
 
-def _checked(count: Any) -> Any:
+def _checked(count: object) -> Any:
     """What a user's function returned; raises ``InvalidArgumentError`` unless it is a number."""
     if isinstance(count, torch.Tensor) and count.numel() == 1:
         return count.reshape(())
@@ -133,14 +135,14 @@ def _checked(count: Any) -> Any:
     raise InvalidArgumentError(f"rule returns {kind}", "return one number: what the loss of the batch divides by")
 
 
-def factor(weight: Any, loss: torch.Tensor) -> Any:
+def factor(weight: Weight, loss: torch.Tensor) -> Any:
     """A weight in the precision of the loss that it multiplies, 32 bits at least."""
     if not isinstance(weight, torch.Tensor):
         return weight
     return weight.to(loss.dtype if loss.dtype == torch.float64 else torch.float32)
 
 
-def weighted(loss: Any, weight: Any) -> Any:
+def weighted(loss: torch.Tensor, weight: Weight) -> Any:
     """The share of a loss in that of the whole; nothing of a part that counts nothing, whose mean may be NaN."""
     if not isinstance(loss, torch.Tensor):
         loss = torch.tensor(float(loss))

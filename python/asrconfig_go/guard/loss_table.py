@@ -11,14 +11,19 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from .._core.checks import WeightRule
 from ..errors import AsrConfigError
 from ..trace.model import Model
 from .loss_code import LossCode, forward_is_own, is_own, loss_code, losses_are_own, package_of
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig
+    from transformers.trainer_pt_utils import LabelSmoother
 
 
 class Row(NamedTuple):
@@ -205,7 +210,7 @@ class Loss:
     """The function that computes it."""
 
 
-def loss_of(model: Any) -> Loss | None:
+def loss_of(model: torch.nn.Module) -> Loss | None:
     """What the loss in a model's output divides by.
 
     Args:
@@ -237,7 +242,7 @@ def known_architecture(name: str) -> bool:
     return any(name in row.models for row in TABLE) and name not in UNTIL_PROBLEM_TYPE
 
 
-def label_smoother_loss(model: Any, smoother: Any) -> Loss | None:
+def label_smoother_loss(model: torch.nn.Module, smoother: LabelSmoother) -> Loss | None:
     """What ``trainer.label_smoother`` divides by; None of one that is not transformers' own.
 
     Args:
@@ -268,7 +273,7 @@ def label_smoother_loss(model: Any, smoother: Any) -> Loss | None:
     )
 
 
-def _chain(model: Any) -> Iterator[Any]:
+def _chain(model: torch.nn.Module) -> Iterator[Any]:
     """A model and those inside it, through DDP's, torch.compile's and PEFT's wrappers."""
     while True:
         yield model
@@ -283,7 +288,7 @@ def _chain(model: Any) -> Iterator[Any]:
             return
 
 
-def _keeps_loss(wrapper: Any) -> bool:
+def _keeps_loss(wrapper: torch.nn.Module) -> bool:
     """Whether a wrapper returns its model's loss: AdaLoRA adds to it, and prompt tuning changes the labels."""
     if package_of(type(wrapper)) != "peft":
         return True
@@ -291,19 +296,19 @@ def _keeps_loss(wrapper: Any) -> bool:
     return forward_is_own(wrapper) and tuner.__globals__["__name__"] == "peft.tuners.tuners_utils"
 
 
-def _row(model: Any, code: LossCode) -> Row | None:
+def _row(model: torch.nn.Module, code: LossCode) -> Row | None:
     rows = (row for row in TABLE if type(model).__name__ in row.models and code.statements == row.statements)
     return next((row for row in rows if not row.function or _is_function(model.loss_function, row.function)), None)
 
 
-def _is_function(function: Any, name: str) -> bool:
+def _is_function(function: Callable[..., object], name: str) -> bool:
     if getattr(function, "__name__", "") != name or package_of(function) != "transformers":
         return False
     parameters = inspect.signature(function).parameters
     return losses_are_own(function) and (name not in REDUCTIONS or parameters["reduction"].default == REDUCTIONS[name])
 
 
-def _rule(config: Any, row: Row, code: LossCode) -> tuple[WeightRule | None, bool]:
+def _rule(config: PretrainedConfig, row: Row, code: LossCode) -> tuple[WeightRule | None, bool]:
     """The rule, None where the config leaves it open, and whether the loss uses ``num_items_in_batch``."""
     parts = config, config.get_text_config()
     if code.adds_router_loss and any(getattr(part, "output_router_logits", False) for part in parts):
@@ -323,7 +328,7 @@ def _rule(config: Any, row: Row, code: LossCode) -> tuple[WeightRule | None, boo
     return (None if takes and not problem else "token_mean"), takes
 
 
-def _trims(model: Any) -> bool:
+def _trims(model: torch.nn.Module) -> bool:
     if type(model).__name__ not in TRIMMED:
         return False
     config = model.config  # convolutions behind the encoder; and in DeBERTa
@@ -336,7 +341,7 @@ def _trims(model: Any) -> bool:
     )
 
 
-def knows_loss(model: Any) -> bool:
+def knows_loss(model: object) -> bool:
     """Whether the table of losses has the loss of ``model``, which is whatever ``profile_model`` takes.
 
     Modules are inspected, as a user's class may compute another loss; anything else is known by the class that

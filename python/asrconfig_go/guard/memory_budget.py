@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .._core.batches import Extent
 from .._core.defaults import SAMPLING_RATE
@@ -14,6 +14,9 @@ from .micro_batches import Budget
 from .oom_snapshots import Predicted
 
 if TYPE_CHECKING:
+    from transformers import Trainer
+
+    from ..predict.calibration import BatchFunction
     from ..predict.memory_model import MemoryModel
 
 
@@ -22,7 +25,9 @@ _PATIENCE = 100  # optimizer steps without a failure before the limit grows
 _GROWTH = 1.25
 
 
-def traced_for(trainer: Any, gpu: str | None = None, *, whole_steps: bool = False, batch_fn: Any = None) -> MemoryModel:
+def traced_for(
+    trainer: Trainer, gpu: str | None = None, *, whole_steps: bool = False, batch_fn: BatchFunction | None = None
+) -> MemoryModel:
     """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
 
     The allocator is simulated with the settings that are in effect here. The guard may split any batch, so that

@@ -14,9 +14,12 @@ from .._core.out_of_memory import classify, first_line, free_memory, note, witho
 from .._core.padding import least_length, trimmed
 from ..errors import InfeasiblePlanError
 from ..predict.memory_limits import cheapest
+from .loop import Batch, Split
 from .training_report import GuardEvent
 
 if TYPE_CHECKING:
+    import torch
+
     from .oom_snapshots import Predicted
 
 
@@ -255,15 +258,12 @@ class Attempts:
             note(error, diagnosis["advice"])
 
 
-Split = Callable[[Any, int], list[Any]]
-
-
 def is_split(n: int, clip_extent: Extent, budget: Budget) -> bool:
     """Whether a batch of ``n`` samples is too large for one micro-batch, or may cost less in several."""
     return budget.overhead_s is not None or budget.size(clip_extent, n) < n
 
 
-def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
+def evenly(inputs: Batch, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
     """Micro-batches in order, with the batch's padding; copies, as a step may take entries out of them."""
     n, clip_extent = batch_size(inputs), extent(inputs)
     size = budget.size(clip_extent, n)
@@ -272,7 +272,7 @@ def evenly(inputs: Any, budget: Budget, by: Split | None) -> Iterator[tuple[Any,
         yield part, Piece(n if size >= n else batch_size(part), clip_extent)
 
 
-def by_length(inputs: Any, budget: Budget, model: Any) -> Iterator[tuple[Any, Piece]]:
+def by_length(inputs: Batch, budget: Budget, model: torch.nn.Module) -> Iterator[tuple[Any, Piece]]:
     """Micro-batches of clips of similar length, the longest first, without the padding that each does not need."""
     from ..predict.worst_batch import per_second  # loads the trace
 

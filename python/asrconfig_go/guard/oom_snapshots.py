@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.nn.modules import module as hooks
@@ -28,6 +28,9 @@ from .._core.render import plural
 from ..errors import AsrConfigError
 from ..predict.snapshot import PROTOCOL, SUFFIX, modules_around
 from .training_report import PREFIX
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 OTHERS = "others"
 _CALL = torch.nn.Module._call_impl.__code__
@@ -122,13 +125,13 @@ class NamedAllocations:
         """Remove the hooks."""
         self._stack.close()
 
-    def _enter(self, module: torch.nn.Module, args: Any) -> None:
+    def _enter(self, module: torch.nn.Module, args: object) -> None:
         name = None if torch.compiler.is_compiling() else self._names.get(id(module))
         if name is not None:  # other modules may run in a forked process, which must not use CUDA
             self._outer.__dict__.setdefault("names", []).append(torch._C._cuda_getMemoryMetadata())
             torch._C._cuda_setMemoryMetadata(name)
 
-    def _leave(self, module: torch.nn.Module, args: Any, output: Any) -> None:
+    def _leave(self, module: torch.nn.Module, args: object, output: object) -> None:
         names = None if torch.compiler.is_compiling() else self._outer.__dict__.get("names")
         if names and id(module) in self._names:
             torch._C._cuda_setMemoryMetadata(names.pop())
@@ -154,7 +157,7 @@ class OomSnapshots:
     """
 
     def __init__(
-        self, trainer: Any, mode: OomSnapshot, predict: Callable[[str], Predicted | None] = lambda _: None
+        self, trainer: Trainer, mode: OomSnapshot, predict: Callable[[str], Predicted | None] = lambda _: None
     ) -> None:
         self._trainer, self._mode, self._predict = trainer, mode, predict
         self._files: dict[str, str] = {}
@@ -247,7 +250,7 @@ def bounded(snapshot: dict[str, Any], limit: int = MOST_BYTES) -> bytes:
     return data
 
 
-def _named_addresses(trainer: Any) -> Iterator[tuple[int, tuple[str, str]]]:
+def _named_addresses(trainer: Trainer) -> Iterator[tuple[int, tuple[str, str]]]:
     """The addresses of a training's tensors on GPUs, with their component and name."""
     state = getattr(getattr(trainer, "optimizer", None), "state", None) or {}
     for name, parameter in trainer.model.named_parameters():
@@ -260,7 +263,7 @@ def _named_addresses(trainer: Any) -> Iterator[tuple[int, tuple[str, str]]]:
         yield from _at(buffer, "buffers", name)
 
 
-def _at(value: Any, component: str, name: str) -> Iterator[tuple[int, tuple[str, str]]]:
+def _at(value: object, component: str, name: str) -> Iterator[tuple[int, tuple[str, str]]]:
     if isinstance(value, torch.Tensor) and value.is_cuda:
         yield value.untyped_storage().data_ptr(), (component, name)
 

@@ -26,7 +26,9 @@ from .._core.transformers_features import override
 from ..errors import InfeasiblePlanError
 
 if TYPE_CHECKING:
+    from accelerate import Accelerator
     from transformers import Trainer
+
 
 _version: Callable[[Any], int] = operator.attrgetter("_version")
 
@@ -39,16 +41,16 @@ class OptimizerSteps:
 
     def __init__(self, report: Report, snapshot: Callable[[str, Exception], str]) -> None:
         self._report, self._snapshot = report, snapshot
-        self._optimizer: Any = None
+        self._optimizer: torch.optim.Optimizer | None = None
         self._undo: Callable[[], None] = lambda: None
 
-    def follow(self, optimizer: Any, trainer: Trainer | None = None) -> None:
+    def follow(self, optimizer: torch.optim.Optimizer, trainer: Trainer | None = None) -> None:
         """A training begins, with this optimizer, that of ``trainer`` if it is not of a loop of one's own."""
         if optimizer is not self._optimizer:
             self.remove()
             self._optimizer = optimizer
             # Bound, as a method is: a scheduler that is made for it looks at what it belongs to.
-            step = types.MethodType(self._stepping(optimizer.step), optimizer)
+            step = types.MethodType(self._stepping(optimizer), optimizer)
             self._undo = (
                 replace_method(trainer, "guard", "optimizer.step", step)
                 if trainer is not None
@@ -60,11 +62,11 @@ class OptimizerSteps:
         self._undo()
         self._optimizer, self._undo = None, lambda: None
 
-    def _stepping(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        inner = getattr(self._optimizer, "optimizer", self._optimizer)
+    def _stepping(self, optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
+        original, inner = optimizer.step, getattr(optimizer, "optimizer", optimizer)
 
         @functools.wraps(original)  # schedulers look for their own mark on it
-        def step(_: Any, *args: Any, **kwargs: Any) -> Any:
+        def step(_: object, *args: object, **kwargs: object) -> Any:
             done = list[tuple[Any, Any]]()
             try:
                 for one_by_one in (False, True):
@@ -111,12 +113,12 @@ class WeightUpdate:
         note_norm: Called with the norm of the gradients, where they are clipped.
     """
 
-    optimizer: Any
+    optimizer: torch.optim.Optimizer
     parameters: Callable[[], list[torch.Tensor]]
     steps: OptimizerSteps
-    scaler: Any
-    scheduler: Any
-    accelerator: Any
+    scaler: torch.amp.GradScaler | None
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None
+    accelerator: Accelerator | None
     max_grad_norm: float | None
     note_norm: Callable[[Any], None]
 
@@ -168,7 +170,7 @@ class _Before:
     shows whether anything was written; of others all state is looked at.
     """
 
-    def __init__(self, optimizer: Any) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
         state = optimizer.state
         self._optimizer, self._had_states = optimizer, len(state)
         self._numbers: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -240,22 +242,24 @@ class _Before:
         return aside
 
 
-def _all_weights(optimizer: Any) -> list[Any]:
+def _all_weights(optimizer: torch.optim.Optimizer) -> list[Any]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def _state_tensors(optimizer: Any, weights: list[Any]) -> list[Any]:
+def _state_tensors(optimizer: torch.optim.Optimizer, weights: list[Any]) -> list[Any]:
     states = (optimizer.state.get(p, {}) for p in weights)
     return [value for state in states for value in state.values() if isinstance(value, torch.Tensor)]
 
 
-def _state_versions(optimizer: Any, weight: Any) -> dict[str, int]:
+def _state_versions(optimizer: torch.optim.Optimizer, weight: torch.Tensor) -> dict[str, int]:
     """How often each tensor in the state of a weight was written to."""
     state = optimizer.state.get(weight, {})
     return {name: _version(value) for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
-def _whole_update(optimizer: Any, kind: Any, weight: Any) -> tuple[int, dict[str, int]]:
+def _whole_update(
+    optimizer: torch.optim.Optimizer, kind: type[torch.optim.Optimizer], weight: torch.Tensor
+) -> tuple[int, dict[str, int]]:
     """How often an optimizer's first step writes to a weight, and to the state that it creates."""
     group = next(group for group in optimizer.param_groups if any(p is weight for p in group["params"]))
     small = torch.zeros((1,) * weight.dim(), dtype=weight.dtype, device=weight.device, requires_grad=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -13,8 +13,12 @@ from .._core.batches import batch_size
 from .._core.out_of_memory import classify, clear_frames
 from .._core.random_state import rng_state, set_rng_state
 from ..errors import AsrConfigError, InvalidArgumentError
-from .loop import Call, Loop
+from .loop import Batch, Call, Loop, Weight
 from .loss_rule import factor, weighted
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
 
 _FEWEST = 2  # clips that a measurement needs
 LossFunction = Callable[[Any, Any], torch.Tensor]
@@ -24,8 +28,8 @@ class OwnLoop(Loop):
     """Forward and backward as such loops are written: autocast in the loss, a scaler, accumulation."""
 
     name = "guarded_step"
-    model: Any = None  # as it was passed, without accelerate's wrapper
-    optimizer: Any = None
+    model: torch.nn.Module | None = None  # as it was passed, without accelerate's wrapper
+    optimizer: torch.optim.Optimizer | None = None
     step_number = 0
     output: Path | None = None
     is_coarse = False
@@ -34,11 +38,11 @@ class OwnLoop(Loop):
     def __init__(
         self,
         model: torch.nn.Module,
-        optimizer: Any,
+        optimizer: torch.optim.Optimizer,
         loss_fn: LossFunction,
-        scaler: Any,
+        scaler: torch.amp.GradScaler | None,
         accumulation: int,
-        accelerator: Any,
+        accelerator: Accelerator | None,
         labels: str,
         output: Path | None,
     ) -> None:
@@ -64,7 +68,7 @@ class OwnLoop(Loop):
     def prepare(self) -> None:
         """The loop has chosen the mode."""
 
-    def compute(self, call: Call, part: Any, weight: Any, *, whole_window: bool) -> Any:
+    def compute(self, call: Call, part: Batch, weight: Weight, *, whole_window: bool) -> Any:
         """Of the loss divided by the accumulation steps."""
         loss = self.loss(call, part)
         if not loss.requires_grad:
@@ -81,7 +85,7 @@ class OwnLoop(Loop):
             return loss.detach()
         return weighted(loss.float() if loss.element_size() < 4 else loss, weight)  # shares are added up
 
-    def gradient(self, call: Call, part: Any, scale: float) -> None:
+    def gradient(self, call: Call, part: Batch, scale: float) -> None:
         """Without the scaler, and without autocast where that can be: rounding to 16 bits may hide the rule."""
         random = rng_state()
         if not self._needs_autocast:
@@ -101,10 +105,10 @@ class OwnLoop(Loop):
             p.grad = None
         return self._backward(call, part, scale)
 
-    def _backward(self, call: Call, part: Any, scale: float) -> None:
+    def _backward(self, call: Call, part: Batch, scale: float) -> None:
         """Records whether modules are called with autocast on; that of accelerate is within the model's forward."""
 
-        def note(*_: Any) -> None:
+        def note(*_: object) -> None:
             self.is_coarse = self.is_coarse or torch.is_autocast_enabled(device)
 
         device = self.parameters()[0].device.type
@@ -115,9 +119,9 @@ class OwnLoop(Loop):
             hook.remove()
         (loss * scale).backward()
 
-    def loss(self, call: Call, part: Any) -> Any:
+    def loss(self, call: Call, part: Batch) -> Any:
         """By the loss function; raises ``InvalidArgumentError`` for what is not one number."""
-        loss: Any = self._loss_fn(self._wrapped, part)
+        loss: object = self._loss_fn(self._wrapped, part)
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
             return loss.reshape(()) if loss.dim() else loss
         kind = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__

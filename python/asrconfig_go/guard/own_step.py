@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -18,12 +18,23 @@ from .bad_clips import BadClips
 from .clip_measurement import GradientNorms
 from .engine import Engine
 from .guard_checks import check_options, check_own_loop, steps_to_accumulate
+from .loop import Batch, Split
 from .loss_rule import GivenRule, LossRule
 from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps, WeightUpdate
 from .oversized_clips import OversizedClips
 from .own_loop import LossFunction, OwnLoop
 from .training_report import BadBatch, GuardEvent
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+
+
+class Monitor(Protocol):
+    """What a loop of one's own tells of each optimizer step, such as a ``MemoryMonitor``."""
+
+    def step(self) -> object:
+        """An optimizer step was made."""
 
 
 class GuardedStep:
@@ -34,7 +45,13 @@ class GuardedStep:
     """
 
     def __init__(
-        self, loop: OwnLoop, engine: Engine, bad: BadClips, left_out: OversizedClips, update: WeightUpdate, monitor: Any
+        self,
+        loop: OwnLoop,
+        engine: Engine,
+        bad: BadClips,
+        left_out: OversizedClips,
+        update: WeightUpdate,
+        monitor: Monitor | None,
     ) -> None:
         self._loop, self._engine, self._bad, self._left_out = loop, engine, bad, left_out
         self._update, self._monitor = update, monitor
@@ -43,7 +60,7 @@ class GuardedStep:
         engine.begin()
         bad.begin()
 
-    def __call__(self, batch: Any) -> torch.Tensor:
+    def __call__(self, batch: Batch) -> torch.Tensor:
         """Compute one batch, and take the optimizer's step where it completes an accumulation window.
 
         Args:
@@ -77,7 +94,7 @@ class GuardedStep:
                 self._is_over = True
             raise
 
-    def _computed(self, batch: Any) -> torch.Tensor:
+    def _computed(self, batch: Batch) -> torch.Tensor:
         window, loop, rule = self._engine.window, self._loop, self._engine.rule
         if batch is None or isinstance(batch, Iterator):
             raise InvalidArgumentError(
@@ -164,23 +181,23 @@ class GuardedStep:
 
 def guarded_step(
     model: torch.nn.Module,
-    optimizer: Any,
+    optimizer: torch.optim.Optimizer,
     loss_fn: LossFunction,
     *,
-    scaler: Any = None,
-    scheduler: Any = None,
+    scaler: torch.amp.GradScaler | None = None,
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
     accumulation: int = 1,
     max_grad_norm: float | None = None,
-    accelerator: Any = None,
+    accelerator: Accelerator | None = None,
     rule: GivenRule | None = None,
     labels: str = "labels",
-    split: Callable[[Any, int], list[Any]] | None = None,
+    split: Split | None = None,
     micro_batch: int | None = None,
     max_halvings: int | None = None,
     too_long: TooLong | Callable[[Any], list[Any]] = "raise",
     bad_clips: BadClipPolicy = "report",
     split_batch_statistics: bool = False,
-    monitor: Any = None,
+    monitor: Monitor | None = None,
     output_dir: str | os.PathLike[str] | None = None,
 ) -> GuardedStep:
     """Optimizer steps of a loop of your own that recover from out-of-memory errors without changing the result.

@@ -17,7 +17,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -27,6 +27,9 @@ from torch.nn.parallel import DistributedDataParallel
 from .._core.out_of_memory import first_line
 from .._core.transformers_features import override
 from ..errors import InfeasiblePlanError
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -42,13 +45,13 @@ class OtherProcessFailedError(InfeasiblePlanError):
 class ProcessGroup:
     """The processes of one training; with one process all of this does nothing."""
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self.size: int = trainer.args.world_size
         self.alone: bool = self.size == 1
         """Whether there is one process only."""
         self._trainer = trainer
 
-    def inner(self, model: Any) -> Any:
+    def inner(self, model: torch.nn.Module) -> Any:
         """The model that computes without collectives; where DDP was compiled, not the compiled one."""
         bare = model._modules.get("_orig_mod", model)  # getattr is slow where there is none
         return bare.module if DistributedDataParallel in type(bare).__mro__ else model  # so is isinstance, of an ABC
@@ -92,7 +95,7 @@ class ProcessGroup:
             ready = list(itertools.islice(batches, count))
         return itertools.chain(ready, batches)
 
-    def summed(self, value: Any) -> float:
+    def summed(self, value: float | torch.Tensor) -> float:
         """The sum of ``value`` over all processes."""
         return self._meet([float(value)])[1]
 
@@ -100,7 +103,7 @@ class ProcessGroup:
         """Whether ``value`` is true in any process."""
         return value if self.alone else self.summed(value) > 0
 
-    def average(self, parameters: list[Any], left_out: Any) -> Any:
+    def average(self, parameters: list[Any], left_out: float | torch.Tensor) -> Any:
         """Average the gradients of all processes, once the window is complete in each; what all have left out.
 
         Raises ``OtherProcessFailedError`` when another one has failed.
@@ -118,7 +121,7 @@ class ProcessGroup:
                     gradient.copy_(value)
         return everywhere
 
-    def share_buffers(self, model: Any) -> None:
+    def share_buffers(self, model: torch.nn.Module) -> None:
         """Give all processes the first one's running statistics, as DDP does before a forward."""
         if not getattr(getattr(model, "_orig_mod", model), "broadcast_buffers", False):
             return
@@ -147,6 +150,6 @@ class ProcessGroup:
                 p.grad = torch.zeros_like(p)
         return anywhere
 
-    def _reduce(self, tensor: Any, limit_s: float | None = None) -> None:
+    def _reduce(self, tensor: torch.Tensor, limit_s: float | None = None) -> None:
         work = dist.all_reduce(tensor, async_op=True)
         work.wait() if limit_s is None else work.wait(timedelta(seconds=limit_s))

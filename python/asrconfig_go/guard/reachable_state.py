@@ -76,7 +76,7 @@ def reachable(roots: Mapping[str, Any], weights: set[int]) -> Reachable:
     return result
 
 
-def _children(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _children(path: str, value: object) -> Iterator[tuple[str, Any]]:
     if isinstance(value, _FUNCTIONS):
         yield from _variables(path, value)
     elif isinstance(value, types.CellType):
@@ -109,24 +109,24 @@ def _variables(path: str, function: Any) -> Iterator[tuple[str, Any]]:
         yield from ((path, generator) for generator in _global_generators(function))
 
 
-def _global_generators(function: Any) -> Iterator[Any]:
+def _global_generators(function: object) -> Iterator[Any]:
     """The random generators among the global variables that a function reads."""
     if isinstance(function, types.FunctionType):
         values = (function.__globals__.get(name) for name in function.__code__.co_names)
         yield from (value for value in values if isinstance(value, GENERATORS))
 
 
-def _is_users(definition: Any) -> bool:
+def _is_users(definition: object) -> bool:
     package = str(getattr(definition, "__module__", "")).partition(".")[0]
     return (package not in _LIBRARIES and package not in sys.stdlib_module_names) or package == "__main__"
 
 
-def _is_owner(value: Any) -> bool:
+def _is_owner(value: object) -> bool:
     has_attributes = isinstance(getattr(value, "__dict__", None), dict)
     return has_attributes and _is_users(type(value)) and not isinstance(value, torch.optim.Optimizer)
 
 
-def attributes_of(owner: Any) -> dict[Any, Any] | None:
+def attributes_of(owner: object) -> dict[Any, Any] | None:
     """The live attributes or entries of an owner; None of a sequence or a set."""
     if isinstance(owner, dict):
         return owner
@@ -176,7 +176,7 @@ def _in_cell(cell: types.CellType) -> Any:
         return ABSENT
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: object, other: object) -> bool:
     """Whether two values are one object, or equal numbers or texts."""
     if one is other:
         return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from .._core.random_state import rng_state, seed_cpu, set_rng_state
 from .._core.transformers_features import override
 from ..errors import AsrConfigError
 from ..predict.probe import changed_tensors, gradients_aside, tensor_sums
-from .loop import Call, Loop, UnfitStepError
+from .loop import Batch, Call, Loop, Split, UnfitStepError
 from .loss_rule import PADDING, RULES, LossRule, weighted
 from .step_state import StepState, changed_values, put_values
 
@@ -48,7 +48,7 @@ class RuleMeasurement:
         loop: Loop,
         rule: LossRule,
         state: StepState,
-        split: Callable[[Any, int], list[Any]] | None,
+        split: Split | None,
         cut_statistics: bool,
     ) -> None:
         self._loop, self._rule, self._state, self._split = loop, rule, state, split
@@ -80,7 +80,7 @@ class RuleMeasurement:
             free_memory()
         raise NotMeasuredError(f"not even two clips fit, so that the loss of {self._loop.title} cannot be measured")
 
-    def _fitting(self, call: Call, clips: Any) -> tuple[str, ...]:
+    def _fitting(self, call: Call, clips: Batch) -> tuple[str, ...]:
         count = batch_size(clips)
         parts = self._split(clips, (count + 1) // 2) if self._split else [piece(clips, 0, 1), piece(clips, 1, count)]
         aside = gradients_aside([*self._loop.parameters(), *self._state.leaves])
@@ -103,7 +103,7 @@ class RuleMeasurement:
         self._check_alike(fitting, call)
         return fitting
 
-    def _errors(self, gradient: Gradient, clips: Any, parts: list[Any]) -> dict[str, float]:
+    def _errors(self, gradient: Gradient, clips: Batch, parts: list[Any]) -> dict[str, float]:
         """The relative error of the weighted sum of the parts, by each rule."""
         wanted, measured = gradient.of(clips), [gradient.of(part) for part in parts]
         errors = dict[str, float]()
@@ -175,7 +175,7 @@ class Gradient:
         self._tensors: dict[int, dict[str, Any]] = {}
         self._attributes: dict[int, dict[str, Any]] = {}
 
-    def of(self, part: Any, seed: int = 0, scale: float = 1.0, keep: bool = False) -> torch.Tensor:
+    def of(self, part: Batch, seed: int = 0, scale: float = 1.0, keep: bool = False) -> torch.Tensor:
         """That of ``scale`` times the loss of ``part``; ``keep``: what it has changed stays for the next one.
 
         Raises ``NotMeasuredError`` where it is not finite, ``UnfitStepError`` where weights change.
@@ -210,7 +210,7 @@ class Gradient:
             raise NotMeasuredError("the loss or its gradient is not finite")
         return values
 
-    def is_random(self, part: Any) -> bool:
+    def is_random(self, part: Batch) -> bool:
         """Whether the gradient depends on random numbers."""
         return bool((self.of(part) != self.of(part, seed=1)).any())
 
@@ -247,7 +247,7 @@ def _differing(changed: dict[int, dict[str, Any]], parts: list[Any]) -> str:
     """The path of state that the ``parts`` have left with different values; "" for none."""
     first, *others = (changed[id(part)] for part in parts)
 
-    def is_alike(one: Any, other: Any) -> bool:
+    def is_alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
         if one is None or other is None or one.shape != other.shape:
             return one is other
         return bool(torch.allclose(one, other, rtol=1e-6, atol=0, equal_nan=True))
@@ -266,7 +266,7 @@ def _sums(p: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return rows @ matrix @ columns, (gradient * p.detach().double()).sum()
 
 
-def informative(inputs: Any, count: int, labels: str) -> Any:
+def informative(inputs: Batch, count: int, labels: str) -> Any:
     """So many clips of a batch, one with the most labels first, and one with the fewest among them."""
     values: Any = entries(inputs).get(labels)
     tokens = [0] * batch_size(inputs)
@@ -302,7 +302,7 @@ class _Wave:
     def __init__(self) -> None:
         self._calls = 0
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: torch.Tensor) -> Any:
         self._calls += 1
         feature = torch.arange(x.shape[-1], device=x.device)
         return x * (1 + torch.cos(feature + 7.0 * self._calls) / 4).to(x.dtype)

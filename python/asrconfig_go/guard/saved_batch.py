@@ -23,7 +23,7 @@ from .._core.records import from_file, to_json
 from ..errors import CorruptFileError, NotFoundError
 from .clip_findings import ClipDetails, ClipRows, findings, look_at
 from .clip_measurement import ClipAlone
-from .loop import Call, Loop
+from .loop import Batch, Call, Loop
 from .micro_batches import Budget
 from .training_report import BadBatch, BadClip
 
@@ -91,11 +91,11 @@ def _fitting(batches: list[Any], named: list[list[int]]) -> list[list[int]]:
     return rows
 
 
-def _bytes(batch: Any) -> int:
+def _bytes(batch: Batch) -> int:
     return sum(t.numel() * t.element_size() for t in tensors_of(batch))
 
 
-def on_host(batch: Any) -> dict[str, Any]:
+def on_host(batch: Batch) -> dict[str, Any]:
     """A copy of a collated batch in the host's memory, of what ``torch.load`` takes without running code.
 
     The entries of a tuple or a list are named by their numbers.
@@ -144,7 +144,7 @@ def state_of_plain(plain: dict[str, Any]) -> dict[str, Any]:
     return {"python": (version, tuple(internal), gauss), "numpy": numpy, "torch": plain["torch"]}
 
 
-def read_batch(path: Any) -> tuple[SavedBatch, list[dict[str, Any]], list[dict[str, Any]]]:
+def read_batch(path: str | os.PathLike[str]) -> tuple[SavedBatch, list[dict[str, Any]], list[dict[str, Any]]]:
     """What ``write_batch`` wrote: record, batches and random states.
 
     Raises ``NotFoundError`` where there is none, ``CorruptFileError`` for anything else in its place.
@@ -210,7 +210,12 @@ class BatchWriter:
             return batch
 
     def _clips(
-        self, call: Call, host: Any, alone: dict[Clip, ClipAlone], reasons: dict[Clip, str], few: bool
+        self,
+        call: Call,
+        host: Mapping[str, torch.Tensor],
+        alone: dict[Clip, ClipAlone],
+        reasons: dict[Clip, str],
+        few: bool,
     ) -> list[BadClip]:
         model, labels = self._loop.model, host.get(self._loop.labels)
         has_labels = getattr(labels, "ndim", 0) == 2  # else they are classes, or values

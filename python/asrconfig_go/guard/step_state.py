@@ -241,7 +241,7 @@ def changed_values(copies: list[InPlace]) -> dict[str, torch.Tensor]:
     return {e.path: _copy(e.tensor) for e in copies if not _equal(e.tensor, e.value)}
 
 
-def same_value(one: Any, other: Any) -> bool:
+def same_value(one: object, other: object) -> bool:
     """Whether two values are the same object, equal numbers or texts, equal tensors, or lists of these."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return _equal(one, other)
@@ -262,7 +262,7 @@ def _equal(tensor: torch.Tensor, value: torch.Tensor) -> bool:
     return bool(torch.equal(here, value) or torch.allclose(here, value, rtol=0, atol=0, equal_nan=True))
 
 
-def _reference(value: Any) -> Any:
+def _reference(value: object) -> Any:
     """A weak reference to a large tensor, so that its memory can be freed; other values as they are."""
     return weakref.ref(value) if isinstance(value, torch.Tensor) and value.numel() > SMALL else value
 
@@ -287,16 +287,16 @@ def _changes(before: Before) -> Iterator[tuple[Key, Any]]:
                 yield (f"{path}.{name}", owner, name), former.get(name, ABSENT)
 
 
-def _is_changed(key: Key, former: Any) -> bool:
+def _is_changed(key: Key, former: object) -> bool:
     attributes = attributes_of(key[1])
     return differs(key[1], former) if attributes is None else not _is(attributes.get(key[2], ABSENT), former)
 
 
-def _is(now: Any, former: Any) -> bool:
+def _is(now: object, former: object) -> bool:
     return same(now, former() if isinstance(former, weakref.ref) else former)
 
 
-def _put(key: Key, former: Any) -> bool:
+def _put(key: Key, former: object) -> bool:
     """Put one value back; returns whether that was possible."""
     _, owner, name = key
     attributes = attributes_of(owner)

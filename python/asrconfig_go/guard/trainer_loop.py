@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,10 +14,14 @@ from .._core.training_session import replace_method
 from .._core.transformers_features import override
 from ..errors import InvalidArgumentError
 from ..predict.probe import changed_tensors, tensor_sums
-from .loop import Call, Loop, UnfitStepError
+from .loop import Batch, Call, Loop, UnfitStepError, Weight
 from .loss_rule import LossRule, factor, weighted
 from .loss_table import Loss, label_smoother_loss, loss_of
 from .process_group import ProcessGroup
+
+if TYPE_CHECKING:
+    from transformers import Trainer
+
 
 RULE_HINT = 'pass attach(rule="mean"), "token_mean" or "sum", whichever the loss divides by (docs/guard.md)'
 _STEPS = "current_gradient_accumulation_steps"
@@ -26,12 +30,12 @@ _STEPS = "current_gradient_accumulation_steps"
 class TrainerLoop(Loop):
     """Weights the loss that a ``training_step`` hands to ``accelerator.backward``, whatever it is made of."""
 
-    def __init__(self, trainer: Any, ranks: ProcessGroup, rule: LossRule) -> None:
+    def __init__(self, trainer: Trainer, ranks: ProcessGroup, rule: LossRule) -> None:
         self.trainer, self._ranks, self._rule = trainer, ranks, rule
         self.name, self.labels = type(trainer).__name__, labels_name(trainer)
         self.rank = trainer.args.process_index
         self.train_step: Callable[..., Any] = trainer.training_step
-        self.items: Any = None
+        self.items: float | torch.Tensor | None = None
         """``num_items_in_batch`` of the step."""
         rule.passes_items = lambda: bool(self.items is not None and trainer.model_accepts_loss_kwargs)
 
@@ -130,7 +134,7 @@ class TrainerLoop(Loop):
         """As ``training_step`` begins."""
         self.trainer.model.train()
 
-    def compute(self, call: Call, part: Any, weight: Any, *, whole_window: bool) -> Any:
+    def compute(self, call: Call, part: Batch, weight: Weight, *, whole_window: bool) -> Any:
         """The Trainer's step on ``part``; what it returns, times ``weight``."""
         model, args, kwargs = call.arguments
         if weight is None:
@@ -150,20 +154,20 @@ class TrainerLoop(Loop):
         loss = loss if not loss.dim() else loss.reshape(()) if loss.numel() == 1 else loss.mean()
         return loss.float() if loss.element_size() < 4 else loss  # they are added up
 
-    def gradient(self, call: Call, part: Any, scale: float) -> None:
+    def gradient(self, call: Call, part: Batch, scale: float) -> None:
         """By the Trainer's step, past the accelerator, so that no scaler of losses is asked."""
         model, args, kwargs = call.arguments
         parameters, direct = self.parameters(), torch.Tensor.backward
         start = tensor_sums(parameters) if self.own_step else []
         past, counts = [False], [0]
 
-        def backward(loss: Any, **_: Any) -> None:
+        def backward(loss: torch.Tensor, **_: object) -> None:
             if counts[0] and start and changed_tensors(parameters, start):
                 raise UnfitStepError("changes weights within the step")
             counts[0] += 1
             direct(_one_number(self.trainer, loss) * scale)
 
-        def own_backward(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        def own_backward(tensor: torch.Tensor, *args: object, **kwargs: object) -> Any:
             past[0] = True
             return direct(tensor, *args, **kwargs)
 
@@ -177,7 +181,7 @@ class TrainerLoop(Loop):
         if not counts[0]:
             raise UnfitStepError("does not call accelerator.backward")
 
-    def loss(self, call: Call, part: Any) -> Any:
+    def loss(self, call: Call, part: Batch) -> Any:
         """By ``compute_loss``."""
         model, args, kwargs = call.arguments
         trainer, items = self.trainer, items_of(args, kwargs)
@@ -196,14 +200,14 @@ class TrainerLoop(Loop):
 class _Weighted:
     """Replaces ``accelerator.backward``: multiplies the loss first, and counts its calls."""
 
-    def __init__(self, trainer: Any, weight: Any, whole_window: bool) -> None:
+    def __init__(self, trainer: Trainer, weight: Weight, whole_window: bool) -> None:
         self._trainer, self._original = trainer, trainer.accelerator.backward
         self._factors = [weight]
         if whole_window:  # the accelerator divides by its own accumulation steps
             self._factors.append(trainer.accelerator.gradient_accumulation_steps)
         self.count = 0
 
-    def __call__(self, loss: Any, **kwargs: Any) -> Any:
+    def __call__(self, loss: torch.Tensor, **kwargs: object) -> Any:
         self.count += 1
         loss = _one_number(self._trainer, loss)
         if not loss.requires_grad:
@@ -216,7 +220,7 @@ class _Weighted:
         return self._original(loss, **kwargs)
 
 
-def _one_number(trainer: Any, loss: Any) -> Any:
+def _one_number(trainer: Trainer, loss: torch.Tensor) -> Any:
     """The loss of a step as a tensor without dimensions, whatever form ``compute_loss`` returns it in."""
     if isinstance(loss, tuple):
         loss = loss[0]
@@ -232,7 +236,7 @@ def _one_number(trainer: Any, loss: Any) -> Any:
     return loss.reshape(()) if loss.dim() else loss
 
 
-def _overrides(trainer: Any, name: str, method: Any = None) -> bool:
+def _overrides(trainer: Trainer, name: str, method: Callable[..., object] | None = None) -> bool:
     """Whether a method is another one than the Trainer's; ``method`` is what stood there before a guard.
 
     What this package has put around it, such as the benchmark's clock, does not count.
@@ -245,11 +249,11 @@ def _overrides(trainer: Any, name: str, method: Any = None) -> bool:
     return getattr(own, "__func__", own) is not getattr(Trainer, name)
 
 
-def items_of(args: Any, kwargs: Any) -> Any:
+def items_of(args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
     """What the Trainer passes as ``num_items_in_batch``."""
     return args[0] if args else kwargs.get("num_items_in_batch")
 
 
-def labels_name(trainer: Any) -> str:
+def labels_name(trainer: Trainer) -> str:
     """The entry of a batch that holds its labels."""
     return str((getattr(trainer, "label_names", None) or ["labels"])[0])

@@ -201,8 +201,8 @@ class Change:
     """
 
     name: str
-    before: Any
-    now: Any
+    before: object
+    now: object
     in_force: bool
 
     @property

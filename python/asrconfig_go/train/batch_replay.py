@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._core.batches import batch_size
 from .._core.checks import Precision
@@ -23,11 +23,16 @@ from ..guard.training_report import BadClip
 from .checkpoints import checkpoints, incomplete, step_of, weight_files
 from .replayed_clips import Replayed, Replays, standing_out
 
+if TYPE_CHECKING:
+    import torch
+
+    Weights: TypeAlias = torch.nn.Module | str | os.PathLike[str] | None
+
 _BEGAN = "name the checkpoint or the model that the training began with: --model"
 _OWN = "from Python: asrconfig_go.train.replay_batch(folder, model=model)"
 
 
-def load_saved(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
+def load_saved(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, str]:
     """The model, and where its weights come from. Raises ``InvalidArgumentError`` for weights that are not finite."""
     loaded, source = _loaded(folder, saved, model)
     if name := broken(loaded):
@@ -35,7 +40,7 @@ def load_saved(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
     return loaded, source
 
 
-def _loaded(folder: Path, saved: SavedBatch, model: Any) -> tuple[Any, str]:
+def _loaded(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, str]:
     import torch
 
     if isinstance(model, torch.nn.Module):
@@ -169,7 +174,7 @@ class BatchReplay:
         return box("Replay", str(self))
 
 
-def replay_batch(path: str | os.PathLike[str], model: Any = None, *, device: str | None = None) -> BatchReplay:
+def replay_batch(path: str | os.PathLike[str], model: Weights = None, *, device: str | None = None) -> BatchReplay:
     """Compute a batch that the guard saved in ``path``, a folder ``bad-batch``: each clip alone, and the whole.
 
     ``model`` is a module, or a checkpoint or name to load weights from: by default the newest checkpoint beside the

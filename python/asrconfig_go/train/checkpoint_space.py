@@ -8,7 +8,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.modules import lora_rank
 from .._core.out_of_memory import classify
@@ -17,19 +17,24 @@ from .._core.storage import mount_of, storage_error, unanswered
 from ..errors import AsrConfigError, LibraryError, NotFoundError
 from .checkpoints import checkpoints, incomplete, newest_complete
 
+if TYPE_CHECKING:
+    import torch
+    from transformers import Trainer, TrainingArguments
+    from transformers.trainer_callback import TrainerState
+
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _FULL = ("no space left", "os error 28", "disk quota", "file write failed", "pytorchstreamwriter", "unexpected pos")
 _LITTLE = 256 << 20  # bytes free: a full disk, where an error names no cause
 
 
-def saved_bytes(model: Any) -> int:
+def saved_bytes(model: torch.nn.Module) -> int:
     """What the model's weights take where they are saved: of adapters, themselves alone."""
     adapters = bool(lora_rank(model))
     return sum(_bytes(p) for p in model.parameters() if p.requires_grad or not adapters)
 
 
-def checkpoint_bytes(model: Any, optimizer: Any = None) -> int:
+def checkpoint_bytes(model: torch.nn.Module, optimizer: torch.optim.Optimizer | None = None) -> int:
     """What a checkpoint takes: the weights, and the optimizer's state, which for one without any is that of AdamW."""
     state = getattr(optimizer, "state", None) or {}
     tensors = [v for moments in list(state.values()) for v in moments.values() if hasattr(v, "element_size")]
@@ -37,11 +42,11 @@ def checkpoint_bytes(model: Any, optimizer: Any = None) -> int:
     return saved_bytes(model) + moments
 
 
-def _bytes(tensor: Any) -> int:
+def _bytes(tensor: torch.Tensor) -> int:
     return int(tensor.numel() * tensor.element_size())
 
 
-def warn_of_little_space(trainer: Any) -> None:
+def warn_of_little_space(trainer: Trainer) -> None:
     """Log, before the first step, that the checkpoints of a training do not fit on their disk."""
     args = trainer.args
     count = _planned_saves(args, trainer.state)
@@ -58,7 +63,7 @@ def warn_of_little_space(trainer: Any) -> None:
         )  # fmt: skip
 
 
-def _planned_saves(args: Any, state: Any) -> int:
+def _planned_saves(args: TrainingArguments, state: TrainerState) -> int:
     """Checkpoints on the disk at once: the Trainer removes an old one after the new one is written."""
     strategy = str(getattr(args.save_strategy, "value", args.save_strategy))
     every = {"steps": state.save_steps, "epoch": state.max_steps / max(state.num_train_epochs, 1)}.get(strategy)
@@ -68,7 +73,7 @@ def _planned_saves(args: Any, state: Any) -> int:
     return count if not args.save_total_limit else min(count, args.save_total_limit + 1)
 
 
-def check_room(path: Path, model: Any) -> None:
+def check_room(path: Path, model: torch.nn.Module) -> None:
     """Raise ``NotFoundError`` when the disk has no room for one checkpoint and the model."""
     needed = checkpoint_bytes(model) + saved_bytes(model)
     free = _free(path)
@@ -100,7 +105,7 @@ def disk_errors_explained(path: Path, trainer: Callable[[], Any]) -> Iterator[No
         raise _explained(path, place, trainer()) from error
 
 
-def _explained(path: Path, place: Path, trainer: Any) -> NotFoundError:
+def _explained(path: Path, place: Path, trainer: Trainer) -> NotFoundError:
     step = int(trainer.state.global_step)
     partial = path / f"checkpoint-{step}"
     if partial.is_dir() and incomplete(partial):

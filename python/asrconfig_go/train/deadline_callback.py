@@ -7,12 +7,16 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from transformers.trainer_callback import TrainerCallback
 
 from ..guard.process_group import ProcessGroup
 from .checkpoint_space import checkpoint_bytes
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainingArguments
+    from transformers.trainer_callback import TrainerControl, TrainerState
 
 _NEWEST = 20  # durations of each kind: the longest of them counts, and the first steps' are forgotten
 _CAUTION = 1.3  # times the longest, as the next one may take longer
@@ -29,7 +33,7 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
     last: other callbacks decide on evaluations and add to checkpoints.
     """
 
-    def __init__(self, trainer: Any, deadline: datetime, bytes_s: Callable[[], float | None]) -> None:
+    def __init__(self, trainer: Trainer, deadline: datetime, bytes_s: Callable[[], float | None]) -> None:
         self._trainer, self._deadline, self._bytes_s = trainer, deadline, bytes_s
         self._ranks = ProcessGroup(trainer)
         self._took: dict[str, deque[float]] = {kind: deque(maxlen=_NEWEST) for kind in ("step", "evaluation", "save")}
@@ -43,11 +47,13 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
         where = output / f"checkpoint-{self._trainer.state.global_step}"
         return f"saved {where} and stopped for save_by, {self._deadline:%Y-%m-%d %H:%M %Z}"
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Begin to measure."""
         self._since = time.time()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Save and stop where one more step would be too many."""
         self._measured("step")
         last = state.global_step >= state.max_steps > 0
@@ -55,16 +61,16 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
             self._stopped = True
             control.should_save = control.should_training_stop = True
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Know how long an evaluation takes."""
         self._measured("evaluation")
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Know how long a checkpoint takes."""
         self._measured("save")
         self._saved = self._stopped
 
-    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Save where an evaluation has decided against it (``save_strategy="best"``)."""
         control.should_save = control.should_save or (self._stopped and not self._saved)
 
@@ -73,7 +79,7 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
         self._took[kind].append(now - self._since)
         self._since = now
 
-    def _late(self, args: Any, state: Any, control: Any) -> bool:
+    def _late(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> bool:
         """Whether the checkpoint would be too late after one more step."""
         evaluations = int(control.should_evaluate or _evaluates(args, state, 0)) + int(_evaluates(args, state, 1))
         needed = self._longest("step") + evaluations * self._longest("evaluation")
@@ -86,7 +92,7 @@ class DeadlineCallback(TrainerCallback):  # type: ignore[misc]
         return max(self._took[kind], default=0.0)
 
 
-def _evaluates(args: Any, state: Any, ahead: int) -> bool:
+def _evaluates(args: TrainingArguments, state: TrainerState, ahead: int) -> bool:
     """Whether the Trainer evaluates after the step that is ``ahead`` of the newest."""
     strategy = getattr(args.eval_strategy, "value", args.eval_strategy)
     step: int = state.global_step + ahead

@@ -27,6 +27,9 @@ from .run_lock import RunLock
 from .run_record import folder_of
 
 if TYPE_CHECKING:
+    from transformers import Trainer
+    from transformers.trainer_callback import TrainerCallback
+
     from .deadline_callback import DeadlineCallback
     from .restart import RunCheckpoints
 
@@ -54,15 +57,15 @@ class GuardedTraining:
 
     def __init__(
         self,
-        trainer: Any,
+        trainer: Trainer,
         *,
         resume: bool | str | os.PathLike[str] = False,
         max_retries: int = MAX_RETRIES,
         preflight: bool | float = False,
-        callback: Any = None,
+        callback: TrainerCallback | None = None,
         save_by: str | None = None,
         profile: int | None = None,
-        **train_arguments: Any,
+        **train_arguments: object,
     ) -> None:
         """Takes the folder's lock and changes nothing yet. Raises ``InvalidArgumentError``; see ``start_point``, too.
 
@@ -322,7 +325,7 @@ class GuardedTraining:
         logger.warning("%s; continuing from %s", self._record.restarts[-1], self._resume or "the start")
 
 
-def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any]) -> None:
+def _check(trainer: Trainer, resume: object, max_retries: object, arguments: dict[str, Any]) -> None:
     if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= _MAX_RETRIES:
         raise InvalidArgumentError(f"max_retries = {max_retries!r} is not a whole number from 0 to 100", "3 is usual")
     if not isinstance(resume, bool | str | os.PathLike) or resume == "":
@@ -347,7 +350,7 @@ def _check(trainer: Any, resume: Any, max_retries: Any, arguments: dict[str, Any
         )
 
 
-def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
+def use_batch(trainer: Trainer, batch: tuple[int, ...]) -> None:
     """Set the Trainer's batch of a device and its accumulation steps, also where it has taken them already."""
     args = trainer.args
     if (args.per_device_train_batch_size, args.gradient_accumulation_steps) != batch:
@@ -355,7 +358,7 @@ def use_batch(trainer: Any, batch: tuple[int, ...]) -> None:
         _renew_accelerator(trainer)
 
 
-def _let_go(trainer: Any) -> None:
+def _let_go(trainer: Trainer) -> None:
     """Drop the references that a failed ``train()`` leaves behind, on the GPU and on the host."""
     trainer.model.zero_grad(set_to_none=True)
     handle = getattr(trainer, "neftune_hook_handle", None)
@@ -379,7 +382,7 @@ def _let_go(trainer: Any) -> None:
                 setattr(callback, name, None)
 
 
-def _renew_accelerator(trainer: Any) -> None:
+def _renew_accelerator(trainer: Trainer) -> None:
     """Create the accelerator again: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
     options = trainer.args.accelerator_config.gradient_accumulation_kwargs
     if options:

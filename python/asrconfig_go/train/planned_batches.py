@@ -7,7 +7,7 @@ import math
 import warnings
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.input_units import WORDS
@@ -21,6 +21,12 @@ from ..plan.plan_records import PlannedDevice
 from ..plan.traced_answers import HOST_BYTES
 from ..predict.hardware import uuid_of
 
+if TYPE_CHECKING:
+    import torch
+    from transformers import Trainer, TrainingArguments
+
+    from ..predict.memory_model import MemoryModel
+
 logger: logging.Logger = logging.getLogger(__name__)
 
 _GRADIENT_BYTES = 4
@@ -30,7 +36,7 @@ class PlanNotFollowedWarning(UserWarning):
     """A part of the plan cannot be carried out by this Trainer; what is done instead."""
 
 
-def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: float) -> int | None:
+def memory_limit(memory: Any, trainer: Trainer, config: PlanRecord | None, margin: float) -> int | None:
     """Bytes that the allocator may reserve: the margin of what is available, without the memory outside of it.
 
     DDP's buckets, a second copy of the gradients, are outside of it, too. Of unequal cards each process takes its own.
@@ -51,7 +57,7 @@ def memory_limit(memory: Any, trainer: Any, config: PlanRecord | None, margin: f
 
 
 def use_planned_batches(
-    trainer: Any, config: PlanRecord, durations: array[float], memory: Any, limit: int | None
+    trainer: Trainer, config: PlanRecord, durations: array[float], memory: MemoryModel | None, limit: int | None
 ) -> Callable[[], None]:
     """Let ``trainer`` take the plan's steps: a process's whole share at once, split by ``memory``, if any.
 
@@ -102,7 +108,7 @@ def use_planned_batches(
     return undo
 
 
-def planned_shares(trainer: Any, config: PlanRecord, mode: str) -> list[int] | None:
+def planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int] | None:
     """The clips of each process in a step, by the speed of its GPU; None where they are even.
 
     All processes must call it: they exchange what is planned for their GPUs.
@@ -129,7 +135,7 @@ def planned_shares(trainer: Any, config: PlanRecord, mode: str) -> list[int] | N
     return None
 
 
-def _knows_rule(trainer: Any) -> bool:
+def _knows_rule(trainer: Trainer) -> bool:
     """Whether unequal shares can be weighted, so that their gradient is that of even ones."""
     from ..guard.guard import guard_of
 
@@ -137,7 +143,7 @@ def _knows_rule(trainer: Any) -> bool:
     return guard is not None and guard.knows_rule
 
 
-def _clip_seconds(trainer: Any, config: PlanRecord, durations: array[float]) -> array[float] | None:
+def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float]) -> array[float] | None:
     size = getattr(trainer.train_dataset, "__len__", None)
     if size is None:
         _not_followed(config, "the dataset is a plain stream: train on config.stream(dataset)")
@@ -178,7 +184,7 @@ def _not_followed(config: PlanRecord, reason: str, then: str = "") -> None:
 _BY_LENGTH = ("group_by_length", "batch_rebalance")
 
 
-def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array[float]) -> Callable[[], None]:
+def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: array[float]) -> Callable[[], None]:
     """Let ``trainer`` group clips by the ``durations`` that were measured, where its dataset has no column of lengths.
 
     By itself it would decode every clip to find their lengths, or fail, as it does with a column of a dataset with a
@@ -190,7 +196,7 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
         return lambda: None
     train, evaluate = trainer._get_train_sampler, trainer._get_eval_sampler
 
-    def get_train_sampler(*args: Any) -> Any:
+    def get_train_sampler(*args: object) -> Any:
         dataset = args[0] if args else trainer.train_dataset
         if not _groups(trainer.args) or open_source(dataset).length is None:
             return train(*args)
@@ -209,7 +215,7 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
                 f"dataset = asrconfig_go.add_durations(dataset, {column!r}), or plan from the whole training set",
             ) from error
 
-    def get_eval_sampler(dataset: Any) -> Any:
+    def get_eval_sampler(dataset: torch.utils.data.Dataset) -> Any:
         if not _groups(trainer.args) or open_source(dataset).length is None:
             return evaluate(dataset)
         if (lengths := _column(trainer, dataset)) is not None:
@@ -225,11 +231,12 @@ def group_by_durations(trainer: Any, config: PlanRecord | None, durations: array
         finally:
             undo()
 
-    samplers = {"_get_train_sampler": get_train_sampler, "_get_eval_sampler": get_eval_sampler}
-    return session_of(trainer).add("lengths", True, samplers)
+    return session_of(trainer).add(
+        "lengths", True, {"_get_train_sampler": get_train_sampler, "_get_eval_sampler": get_eval_sampler}
+    )
 
 
-def _setting(args: Any) -> tuple[str, Any]:
+def _setting(args: TrainingArguments) -> tuple[str, Any]:
     """The argument that makes a Trainer group by length, and its value; its name depends on transformers' version."""
     for name in ("train_sampling_strategy", "group_by_length"):
         if hasattr(args, name):
@@ -237,12 +244,12 @@ def _setting(args: Any) -> tuple[str, Any]:
     return "", None
 
 
-def _groups(args: Any) -> bool:
+def _groups(args: TrainingArguments) -> bool:
     value = _setting(args)[1]
     return value is True or value in _BY_LENGTH
 
 
-def _column(trainer: Any, dataset: Any) -> list[Any] | None:
+def _column(trainer: Trainer, dataset: torch.utils.data.Dataset) -> list[Any] | None:
     """The dataset's column of lengths, past a transform that would make whole rows; None without one."""
     name = trainer.args.length_column_name
     source = open_source(dataset)
@@ -258,7 +265,7 @@ def _measured(clips: int, config: PlanRecord | None, durations: array[float]) ->
     return None if seconds is None else [round(s * SAMPLING_RATE) for s in seconds]
 
 
-def _by_lengths(trainer: Any, lengths: list[Any], make: Callable[[Any], Any]) -> Any:
+def _by_lengths(trainer: Trainer, lengths: list[Any], make: Callable[[Any], Any]) -> Any:
     """The Trainer's own sampler, made with a dataset of the lengths alone."""
     from datasets import Dataset
 

@@ -41,7 +41,7 @@ class Replayed:
 class Replays:
     """Runs parts of saved batches through ``model``, with the random numbers that the training had before each."""
 
-    def __init__(self, model: Any, device: Any, precision: Precision, random: list[dict[str, Any]]) -> None:
+    def __init__(self, model: torch.nn.Module, device: Any, precision: Precision, random: list[dict[str, Any]]) -> None:
         self._model, self._device, self._precision = model, device, precision
         self._random = [state_of_plain(state) for state in random]
 

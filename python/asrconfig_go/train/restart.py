@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,10 @@ from .checkpoint_space import warn_of_little_space
 from .checkpoints import checkpoints, incomplete, step_of, write_checksums
 from .resume import CallbackStates, StartPoint
 from .run_record import RunFolder, changes_schedule
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainingArguments
+    from transformers.trainer_callback import TrainerControl, TrainerState
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -45,7 +49,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
     - what ``changed``, called after every step, reports for a new record.
     """
 
-    def __init__(self, trainer: Any, start: StartPoint, folder: RunFolder, changed: Callable[[], bool]) -> None:
+    def __init__(self, trainer: Trainer, start: StartPoint, folder: RunFolder, changed: Callable[[], bool]) -> None:
         self._trainer, self._folder, self._changed = trainer, folder, changed
         self._record, self._has_record = start.record, start.has_record
         self._begin = start.begin or cpu_state()
@@ -113,7 +117,9 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             return 0
         return step_of(self._source)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Begin the record; let later checkpoints hold the batch size really used.
 
         Here all processes have read what there was.
@@ -140,7 +146,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         if self._resuming and 0 < state.max_steps <= state.global_step and not _between_epochs(state):
             raise AllStepsMade  # within an epoch the Trainer would make one step more before it looks
 
-    def _go_by(self, args: Any, state: Any, **kwargs: Any) -> None:
+    def _go_by(self, args: TrainingArguments, state: TrainerState, **kwargs: Any) -> None:
         """Let the first step have the new schedule's learning rate, too, where the schedule is another now.
 
         The Trainer loads the old schedule's rate with the optimizer, and asks the new schedule from the second step on.
@@ -165,7 +171,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
                 f", {rates[0]:.3g} there instead of {before[0]:.3g}" if before else "",
             )
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Name callbacks that no restart could put back, as soon as they hold something."""
         if self._looks == _LOOKS:
             return
@@ -180,7 +186,9 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
                 listed(lost),
             )
 
-    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Keep the epoch's random numbers, or restore those of the epoch in which training continues."""
         if not self._resuming:
             self._keep_epoch(state.global_step)
@@ -194,8 +202,8 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         else:
             self._keep_epoch(state.global_step)
 
-    def _loading(self, original: Any) -> Any:
-        def load_rng_state(checkpoint: Any) -> None:
+    def _loading(self, original: Callable[[str | None], None]) -> Callable[[str | None], None]:
+        def load_rng_state(checkpoint: str | None) -> None:
             with _numpy_allowed():
                 original(checkpoint)
             # An epoch that begins here may have begun after an evaluation, which draws numbers, too.
@@ -212,12 +220,12 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         self._epochs[step] = cpu_state()
         self._folder.write_state(self._epochs[step], step)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Write the record where it has changed."""
         if self._changed():
             self._write()
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Remember a checkpoint that was written whole; forget the epochs that none goes back to."""
         checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         self._checkpoints = [c for c in self._checkpoints if c != checkpoint] + [checkpoint]
@@ -245,7 +253,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
             self._folder.write(self._record)
 
 
-def _rates_of_schedule(scheduler: Any) -> list[float]:
+def _rates_of_schedule(scheduler: torch.optim.lr_scheduler.LRScheduler | None) -> list[float]:
     """The learning rates of the current step; none for schedules that depend on more than the step."""
     scheduler = getattr(scheduler, "scheduler", scheduler)  # in accelerate's
     if not isinstance(scheduler, torch.optim.lr_scheduler.LambdaLR):
@@ -254,7 +262,7 @@ def _rates_of_schedule(scheduler: Any) -> list[float]:
     return [float(base * rule(step)) for base, rule in zip(scheduler.base_lrs, scheduler.lr_lambdas, strict=True)]
 
 
-def _between_epochs(state: Any) -> bool:
+def _between_epochs(state: TrainerState) -> bool:
     """Whether a checkpoint was saved at the end of an epoch."""
     return state.global_step > 0 and float(state.epoch or 0).is_integer()
 
@@ -280,7 +288,7 @@ class InitialState:
     the model again by itself.
     """
 
-    def __init__(self, trainer: Any, folder: Path) -> None:
+    def __init__(self, trainer: Trainer, folder: Path) -> None:
         from accelerate.optimizer import AcceleratedOptimizer
 
         self._trainer = trainer

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import Trainer
@@ -30,6 +30,9 @@ from .run_record import (
     settings_of,
 )
 
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
@@ -49,7 +52,7 @@ class StartPoint:
     changes: tuple[Change, ...] = ()
 
 
-def start_point(trainer: Any, resume: bool | str | os.PathLike[str]) -> StartPoint:
+def start_point(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> StartPoint:
     """The run that ``resume`` asks for; changes nothing.
 
     Raises ``NotFoundError`` or ``CorruptFileError`` for a checkpoint that cannot be continued from, and
@@ -102,7 +105,7 @@ def _named_checkpoint(checkpoint: Path, previous: RunRecord | None) -> Path:
     return checkpoint
 
 
-def _record_of(trainer: Any) -> RunRecord:
+def _record_of(trainer: Trainer) -> RunRecord:
     args = trainer.args
     devices = int(args.world_size * max(1, args.n_gpu))
     batch = (args.per_device_train_batch_size, args.gradient_accumulation_steps, devices)
@@ -112,7 +115,7 @@ def _record_of(trainer: Any) -> RunRecord:
     )  # fmt: skip
 
 
-def _continued(trainer: Any, previous: RunRecord) -> RunRecord:
+def _continued(trainer: Trainer, previous: RunRecord) -> RunRecord:
     """``previous`` on this machine: its effective batch in batches that ``args`` allow, without other GPUs' limits."""
     now = _record_of(trainer)
     same = previous.gpu == now.gpu
@@ -155,12 +158,12 @@ def kept_batch(effective: int, requested: tuple[int, int, int], limit: int | Non
     return micro, share // micro, devices
 
 
-def _samples(trainer: Any) -> int | None:
+def _samples(trainer: Trainer) -> int | None:
     data = trainer.train_dataset
     return len(data) if hasattr(data, "__len__") else None
 
 
-def _gpu(args: Any) -> tuple[str, int] | None:
+def _gpu(args: TrainingArguments) -> tuple[str, int] | None:
     if args.device.type != "cuda":
         return None
     import torch
@@ -185,7 +188,7 @@ class CallbackStates:
     - those that hold tensors and have neither: nothing can put them back, see ``lost``.
     """
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self._exported: dict[Path | None, list[tuple[Any, Any]]] = {}
         self._initial: dict[str, Any] = {}

@@ -21,12 +21,16 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.files import read_object, write_whole
 from .._core.records import from_file
 from ..errors import CorruptFileError, InvalidArgumentError, VersionMismatchError
 from ..guard.training_report import BadBatch, Change, GuardEvent, Restart
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import Trainer
 
 # Those of TrainingArguments that the installed transformers has; batch, accumulation and devices are the record's.
 _ARGUMENTS = (
@@ -58,7 +62,7 @@ class ModelRecord:
         return f"{self.class_name}{tokens}, {self.parameters:,} parameters, {self.trainable:,} of them trained"
 
 
-def model_record(model: Any) -> ModelRecord:
+def model_record(model: torch.nn.Module) -> ModelRecord:
     """That of a ``torch.nn.Module``."""
     digest, total, trained = hashlib.blake2b(digest_size=16), 0, 0
     for name, parameter in model.named_parameters():
@@ -77,7 +81,7 @@ def model_record(model: Any) -> ModelRecord:
     )
 
 
-def settings_of(trainer: Any) -> dict[str, Any]:
+def settings_of(trainer: Trainer) -> dict[str, Any]:
     """By name, as JSON: of ``args``, and of the model's config as ``config.<name>``."""
     args = {name: _plain(getattr(trainer.args, name)) for name in _ARGUMENTS if hasattr(trainer.args, name)}
     config: Any = getattr(trainer.model, "config", None)
@@ -265,7 +269,7 @@ class RunFolder:
             self._has_warned = True
 
 
-def folder_of(trainer: Any, output: str | os.PathLike[str] | None = None) -> RunFolder:
+def folder_of(trainer: Trainer, output: str | os.PathLike[str] | None = None) -> RunFolder:
     """The record's folder of a Trainer's process, in ``output`` if that is not the Trainer's own."""
     return RunFolder(Path(output or trainer.args.output_dir), trainer.args.process_index)
 

@@ -6,13 +6,18 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers.trainer_callback import TrainerCallback
 
 from .._core.checks import checked
 from .._core.render import plural
 from ..errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
+    from transformers import TrainingArguments
+    from transformers.trainer_callback import TrainerControl, TrainerState
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -22,7 +27,7 @@ _MAX_STEPS = 20  # steps: one of wav2vec2-base is 6 MB, with accumulation a mult
 _ROWS = 40  # of the table
 
 
-def check_profile(steps: Any) -> int:
+def check_profile(steps: int) -> int:
     """``steps`` if it is a number of steps to record, else ``InvalidArgumentError``."""
     if not 1 <= checked("profile", steps, int) <= _MAX_STEPS:
         raise InvalidArgumentError(
@@ -44,7 +49,7 @@ def step_profiler(wait: int, steps: int, ready: Callable[[Any], Any]) -> Any:
     return profile(activities=activities, schedule=timing, on_trace_ready=ready, record_shapes=True)
 
 
-def write_profile(profiler: Any, trace: Path) -> tuple[str, str]:
+def write_profile(profiler: profile, trace: Path) -> tuple[str, str]:
     """Write a Chrome trace, and beside it a table of operators by their own time; their paths. Raises ``OSError``."""
     import torch
 
@@ -63,9 +68,11 @@ class StepProfile(TrainerCallback):  # type: ignore[misc]
         self.files: tuple[str, ...] = ()
         """The trace and the table, once they are written."""
         self._trace = Path()
-        self._profiler: Any = None
+        self._profiler: profile | None = None
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Begin; a restarted training begins again. Raises ``InvalidArgumentError`` where too few steps are left."""
         if self.files:
             return
@@ -86,7 +93,7 @@ class StepProfile(TrainerCallback):  # type: ignore[misc]
             self._profiler = step_profiler(_WAIT, self.steps, self._write)
             self._profiler.start()
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """One more step."""
         if self._profiler is not None:
             self._profiler.step()
@@ -99,7 +106,7 @@ class StepProfile(TrainerCallback):  # type: ignore[misc]
             self._profiler.stop()
             self._profiler = None
 
-    def _write(self, profiler: Any) -> None:
+    def _write(self, profiler: profile) -> None:
         try:
             self.files = write_profile(profiler, self._trace)
         except OSError as error:  # a full disk: the training goes on

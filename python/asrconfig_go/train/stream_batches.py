@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from torch.utils.data import IterableDataset
 
@@ -26,6 +26,9 @@ from ..data.prepared_rows import axes_of, input_unit
 from ..data.scan import clip_seconds
 from ..data.source import open_source
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    import torch
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -188,7 +191,7 @@ class WindowReader:
         return [sorted(step, key=lambda i: -seconds[i]) for step in steps]
 
 
-def _feed(digest: Any, value: Any) -> None:
+def _feed(digest: hashlib.blake2b, value: Any) -> None:
     """Hash a row: bytes and texts completely, lists of numbers by their beginning and length."""
     if isinstance(value, dict):
         for name in sorted(value):
@@ -228,7 +231,7 @@ class StreamSettings(TypedDict, total=False):
     mode: StreamMode
     seed: int
     column: str | None
-    model: Any
+    model: torch.nn.Module
     window_clips: int
     window_bytes: int
 
@@ -263,7 +266,7 @@ class StreamBatches(IterableDataset):  # type: ignore[misc]
         mode: StreamMode = "random",
         seed: int = 0,
         column: str | None = None,
-        model: Any = None,
+        model: torch.nn.Module | None = None,
         window_clips: int = WINDOW_CLIPS,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Dataset
 
@@ -20,8 +20,13 @@ from ..predict.step_sampler import StepSampler
 from .checkpoints import STREAM_FILE
 from .stream_batches import StreamBatches, StreamPosition
 
+if TYPE_CHECKING:
+    import torch
+    from transformers import Trainer, TrainingArguments
+    from transformers.trainer_callback import TrainerControl, TrainerState
 
-def use_batches(trainer: Any, sampler: StepSampler, shares: Sequence[int] | None = None) -> Callable[[], None]:
+
+def use_batches(trainer: Trainer, sampler: StepSampler, shares: Sequence[int] | None = None) -> Callable[[], None]:
     """Let a ``transformers.Trainer`` train on the steps of ``sampler``, shared over its processes.
 
     The Trainer's batch is a whole step's share of a process: ``per_device_train_batch_size`` must be the step's samples
@@ -71,7 +76,7 @@ def use_batches(trainer: Any, sampler: StepSampler, shares: Sequence[int] | None
     return leave
 
 
-def with_batches(loader: Any, sampler: Iterable[list[Any]]) -> Any:
+def with_batches(loader: torch.utils.data.DataLoader, sampler: Iterable[list[Any]]) -> Any:
     """A loader as ``loader``, which ``accelerator.prepare`` made, with the batches of ``sampler``, already sharded.
 
     For custom loops, with ``sampler.shard(accelerator.process_index, accelerator.num_processes)``. Call
@@ -103,13 +108,15 @@ def _epochs(sampler: StepSampler) -> Any:
     class Epochs(TrainerCallback):  # type: ignore[misc]
         """Tells the sampler the epoch, which accelerate passes on to some samplers and not to others."""
 
-        def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        def on_epoch_begin(
+            self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+        ) -> None:
             sampler.set_epoch(state.global_step // len(sampler))
 
     return Epochs()
 
 
-def _check_sampler(trainer: Any, sampler: StepSampler) -> None:
+def _check_sampler(trainer: Trainer, sampler: StepSampler) -> None:
     args, size = trainer.args, getattr(trainer.train_dataset, "__len__", None)
     share = args.train_batch_size * args.world_size
     config = getattr(trainer.accelerator, "dataloader_config", None)
@@ -161,7 +168,7 @@ class PassedRows(Dataset):  # type: ignore[misc]
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, row: Any) -> Any:
+    def __getitem__(self, row: object) -> object:
         return row
 
 
@@ -171,7 +178,7 @@ class TrainerSteps:
     Whoever iterates begins at the last known window that begins before the steps that ``trainer`` has made.
     """
 
-    def __init__(self, trainer: Any, stream: StreamBatches, start: StreamPosition) -> None:
+    def __init__(self, trainer: Trainer, stream: StreamBatches, start: StreamPosition) -> None:
         args = trainer.args
         self._trainer, self._stream, self.positions = trainer, stream, [start]
         self._size, self._accumulation = args.train_batch_size, args.gradient_accumulation_steps
@@ -212,7 +219,7 @@ class StreamTraining:
     not count as complete.
     """
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, trainer: Trainer) -> None:
         self._trainer = trainer
         self._stream: StreamBatches = trainer.train_dataset
         self._steps: TrainerSteps | None = None
@@ -240,7 +247,7 @@ class StreamTraining:
             trainer.train_dataset = self._stream
 
     def _loading(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def load_optimizer_and_scheduler(checkpoint: Any) -> Any:
+        def load_optimizer_and_scheduler(checkpoint: str | None) -> Any:
             assert self._steps is not None  # the loader is made before
             start = self._read(Path(checkpoint)) if checkpoint is not None else StreamPosition()
             self._steps.positions = [start]  # where the next iteration begins
@@ -249,7 +256,7 @@ class StreamTraining:
         return load_optimizer_and_scheduler
 
     def _saving(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def save_rng_state(folder: Any) -> Any:
+        def save_rng_state(folder: str) -> Any:
             if self._steps is not None:
                 document = {"schema": _SCHEMA, "settings": self._settings(), "position": asdict(self._steps.position())}
                 path = Path(folder) / _file(self._trainer.args.process_index)
@@ -287,7 +294,7 @@ def _file(rank: int) -> str:
     return STREAM_FILE.format("" if rank == 0 else f"_{rank}")
 
 
-def use_stream(trainer: Any) -> Callable[[], None]:
+def use_stream(trainer: Trainer) -> Callable[[], None]:
     """Let a Trainer read a ``StreamBatches``, if that is its ``train_dataset``; returns the function that undoes it.
 
     Nothing changes where it does so already. Raises ``InvalidArgumentError`` for settings that do not go together.
@@ -297,7 +304,7 @@ def use_stream(trainer: Any) -> Callable[[], None]:
     return StreamTraining(trainer).install()
 
 
-def _check_trainer(trainer: Any) -> None:
+def _check_trainer(trainer: Trainer) -> None:
     args, config = trainer.args, getattr(trainer.accelerator, "dataloader_config", None)
     strategy = getattr(args, "train_sampling_strategy", "")
     by_length = strategy == "group_by_length" or getattr(args, "group_by_length", False)

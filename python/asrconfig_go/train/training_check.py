@@ -11,9 +11,9 @@ import inspect
 import tempfile
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
@@ -22,6 +22,15 @@ from ..data.label_rules import LabelRules, rules_of
 from ..data.source import open_source
 from ..errors import InvalidArgumentError
 from .planned_batches import known_seconds
+
+if TYPE_CHECKING:
+    from array import array
+    from types import SimpleNamespace
+
+    import torch
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase, Trainer
+
+    from ..plan.plan_record import PlanRecord
 
 _UNSMOOTHED = ("ForCTC", "ForRNNT", "ForTDT", "ForAudioFrameClassification")
 _LISTED = 8  # findings that a warning lists
@@ -37,9 +46,16 @@ class TrainingCheck:
     def __init__(self) -> None:
         self._reported: set[str] = set()
         self._tallies: list[tuple[Any, LabelRules, LabelTally | None]] = []
-        self._trainer: Any = None
+        self._trainer: weakref.ref[Trainer] | None = None
 
-    def plan(self, dataset: Any, model: Any, processor: Any, collator: Any, seconds: Sequence[float]) -> None:
+    def plan(
+        self,
+        dataset: torch.utils.data.Dataset,
+        model: torch.nn.Module,
+        processor: object,
+        collator: object,
+        seconds: Sequence[float],
+    ) -> None:
         """Before a training is planned: warn of what is wrong with the rows for a live model."""
         source = open_source(dataset).train
         dataset = source.data
@@ -51,7 +67,9 @@ class TrainingCheck:
         rows = self._of_rows(owner, dataset, rules, durations, ("labels", "label"), "rows")
         self._say([*model_findings(rules), *rows, *_short_clips(owner, dataset, model, rules, durations)])
 
-    def trainer(self, trainer: Any, config: Any, seconds: Any, *, strict: bool, saves: bool = False) -> None:
+    def trainer(
+        self, trainer: Trainer, config: PlanRecord | None, seconds: array[float], *, strict: bool, saves: bool = False
+    ) -> None:
         """Before a Trainer trains: warn of what is wrong with rows; ``strict`` raises for what no step would survive.
 
         Without ``strict`` a Trainer that was looked at is not looked at again. ``saves``: it will write a checkpoint in
@@ -68,7 +86,7 @@ class TrainingCheck:
         if certain:
             raise InvalidArgumentError(certain[0].what.rstrip("."), certain[0].remedy.rstrip("."))
 
-    def _of_data(self, trainer: Any, config: Any, seconds: Any) -> Iterator[Mismatch]:
+    def _of_data(self, trainer: Trainer, config: PlanRecord | None, seconds: array[float]) -> Iterator[Mismatch]:
         rules = rules_of(trainer.model, processor_of(trainer))
         if not rules.kind:
             return
@@ -84,7 +102,13 @@ class TrainingCheck:
             yield from self._of_rows(trainer, source.data, rules, None, names, where)
 
     def _of_rows(
-        self, owner: Any, dataset: Any, rules: LabelRules, seconds: Any, names: Sequence[str], where: str
+        self,
+        owner: Trainer | SimpleNamespace,
+        dataset: torch.utils.data.Dataset,
+        rules: LabelRules,
+        seconds: Sequence[float] | None,
+        names: Sequence[str],
+        where: str,
     ) -> list[Mismatch]:
         """What is wrong with the labels of a dataset that stores them."""
         names = [name for name in names if name != "label" or rules.kind == "classes"]
@@ -99,7 +123,7 @@ class TrainingCheck:
             return []
         return tally.findings(lambda row, labels: _clip(owner, dataset, row, labels), where)
 
-    def _say(self, findings: Sequence[Mismatch], trainer: Any = None) -> None:
+    def _say(self, findings: Sequence[Mismatch], trainer: Trainer = None) -> None:
         """Warn of findings that were not reported before."""
         news = [str(finding) for finding in findings if finding.what not in self._reported]
         self._reported.update(finding.what for finding in findings)
@@ -110,7 +134,7 @@ class TrainingCheck:
         warnings.warn(text if len(news) > 1 else news[0], TrainingCheckWarning, stacklevel=4)
 
 
-def processor_of(trainer: Any) -> Any:
+def processor_of(trainer: Trainer) -> Any:
     """What makes the labels: the Trainer's own, or an attribute of its collator."""
     owners = (trainer, getattr(trainer, "data_collator", None))
     parts = (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in _PROCESSORS)
@@ -120,14 +144,20 @@ def processor_of(trainer: Any) -> Any:
 _PROCESSORS = ("processing_class", "tokenizer", "processor")
 
 
-def _clip(owner: Any, dataset: Any, row: int, labels: Sequence[int]) -> str:
+def _clip(owner: Trainer | SimpleNamespace, dataset: torch.utils.data.Dataset, row: int, labels: Sequence[int]) -> str:
     from ..guard.clip_findings import ClipDetails
 
     _, path, text = ClipDetails(owner, dataset).of(row, [label for label in labels if label >= 0])
     return shown(path, text)
 
 
-def _short_clips(owner: Any, dataset: Any, model: Any, rules: LabelRules, seconds: Any) -> Iterator[Mismatch]:
+def _short_clips(
+    owner: Trainer | SimpleNamespace,
+    dataset: torch.utils.data.Dataset,
+    model: torch.nn.Module,
+    rules: LabelRules,
+    seconds: Sequence[float] | None,
+) -> Iterator[Mismatch]:
     """Clips of which a batch is too short to be masked by SpecAugment."""
     from .._core.padding import least_length
 
@@ -150,7 +180,7 @@ def _short_clips(owner: Any, dataset: Any, model: Any, rules: LabelRules, second
     )
 
 
-def _smoothing(trainer: Any) -> Iterator[Mismatch]:
+def _smoothing(trainer: Trainer) -> Iterator[Mismatch]:
     """Label smoothing, where the Trainer cannot compute such a loss from what the model returns."""
     from transformers import Trainer
 
@@ -176,7 +206,7 @@ def _smoothing(trainer: Any) -> Iterator[Mismatch]:
         )
 
 
-def _makes_decoder_input(collator: Any) -> bool | None:
+def _makes_decoder_input(collator: Callable[..., object]) -> bool | None:
     """Whether batches have ``decoder_input_ids``; None where the collator's source does not tell."""
     from ..audio.collators import Seq2SeqCollator
 
@@ -190,7 +220,7 @@ def _makes_decoder_input(collator: Any) -> bool | None:
     return None
 
 
-def _unsaved(trainer: Any) -> Iterator[Mismatch]:
+def _unsaved(trainer: Trainer) -> Iterator[Mismatch]:
     """What the first checkpoint would fail to write: tried in a temporary folder, without the weights."""
     for name, part in _saved_parts(trainer):
         error = _save(part)
@@ -203,7 +233,7 @@ def _unsaved(trainer: Any) -> Iterator[Mismatch]:
             )
 
 
-def _saved_parts(trainer: Any) -> Iterator[tuple[str, Any]]:
+def _saved_parts(trainer: Trainer) -> Iterator[tuple[str, Any]]:
     """What the Trainer writes beside the weights, of transformers' own kinds."""
     model, own = trainer.model, bare(trainer.model)
     if type(own).__module__.startswith("transformers.") and not getattr(model, "peft_config", None):
@@ -216,7 +246,7 @@ def _saved_parts(trainer: Any) -> Iterator[tuple[str, Any]]:
         yield f"the {type(processor).__name__}", processor
 
 
-def _save(part: Any) -> Exception | None:
+def _save(part: PretrainedConfig | PreTrainedTokenizerBase) -> Exception | None:
     """The error of saving a part; None for one of the disk."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -16,13 +16,13 @@ def norms_of_a_gpu() -> dict[str, Any]:
     norms = iter(torch.tensor(norm, device="cuda") for norm in given)
     accelerator = SimpleNamespace(clip_grad_norm_=lambda: next(norms))
     followed = GradientNorms()
-    followed.follow(accelerator)
+    followed.follow(SimpleNamespace(accelerator=accelerator))
     found = []
     for _ in given:
         passed = accelerator.clip_grad_norm_()
         found.append(followed.look())
     return {
         "unusual": [each and list(map(str, each)) for each in found if each is not None],
-        "pinned": followed._host.is_pinned(),
+        "pinned": followed._host is not None and followed._host.is_pinned(),
         "passed": str(passed.device),
     }
