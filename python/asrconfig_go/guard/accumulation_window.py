@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .._core.batches import shallow, tensors_of
-from .loop import Batch, Before, Call, Loop
+from .loop import Batch, Before, Call, Loop, version_of
 from .step_state import StepState
 
 if TYPE_CHECKING:
     from .loss_rule import LossRule
-
-
-_version: Callable[[Any], int] = operator.attrgetter("_version")
 
 
 class Window:
@@ -61,7 +57,7 @@ class Window:
             self._watched = self._loop.parameters() if self._may_change else []
             self._uncleared = [*self._loop.uncleared(), *self._state.leaves]
         if first and self._watched:
-            self._versions = list(map(_version, self._watched))
+            self._versions = list(map(version_of, self._watched))
         if first and self._uncleared:
             self._gradients = [(p, p.grad, p.grad._version) for p in self._uncleared if p.grad is not None]
         batch = inputs = self._fit(inputs)
@@ -99,7 +95,7 @@ class Window:
 
     def weights_changed(self) -> bool:
         """Whether weights were written to since the window began."""
-        return list(map(_version, self._watched)) != self._versions
+        return list(map(version_of, self._watched)) != self._versions
 
     def restore_gradients(self) -> bool:
         """Clear the gradients that the window has made; False where it has added to some that were there before."""

@@ -50,7 +50,7 @@ class BadClips:
     ) -> None:
         self._loop, self._policy, self._engine, self._norms = engine.loop, policy, engine, norms
         self._window, self._rows = engine.window, rows
-        self._measure = ClipMeasurement(engine.loop, engine.state, engine.split)
+        self._measure = ClipMeasurement(engine.loop, engine.state, engine.splitting.split)
         engine.other, norms.not_finite = self.raised, self.clipped
         self.batches: list[BadBatch] = []
         self.count = 0

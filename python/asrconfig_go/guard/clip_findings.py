@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _TIMES = 4.0  # as long as the median clip of the batch
 _LOUDER = 30.0  # than the median clip of the batch
 _SILENT = 1e-6  # largest difference between two samples
+_LONGEST = 500  # characters
+_NEWEST = 10_000  # batches, more than loaders fetch ahead
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,6 @@ def _of(clip: Measured, rules: LabelRules, usual: tuple[float | None, float | No
             yield f"{detail}: shorten the text, or leave it out"
 
 
-_LONGEST = 500  # characters
-
-
 class ClipDetails:
     """Reads rows of a Trainer's dataset, once something went wrong; what cannot be read is ""."""
 
@@ -161,9 +160,6 @@ def _alike(own_labels: Sequence[int] | torch.Tensor, labels: list[int]) -> bool:
         return True
     own = [label for label in own if label != IGNORED]
     return any(part[: len(labels)] == labels for part in (own, own[1:]))
-
-
-_NEWEST = 10_000  # batches, more than loaders fetch ahead
 
 
 class _Numbered:

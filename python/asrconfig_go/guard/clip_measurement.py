@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
+FACTOR = 10.0  # times the median of the recent steps
+RECENT, LEAST = 50, 20  # steps, and how many of them are needed
 
 
 @dataclass
@@ -134,10 +136,6 @@ def probes(model: torch.nn.Module) -> Iterator[Any]:
     """Two trained weights near the input: a gradient that is not finite reaches them from wherever it comes."""
     trained = [p for p in model.parameters() if p.requires_grad][:16]
     yield from sorted(trained, key=lambda p: int(p.numel()))[:2]
-
-
-FACTOR = 10.0  # times the median of the recent steps
-RECENT, LEAST = 50, 20  # steps, and how many of them are needed
 
 
 class GradientNorms:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _MAX_BATCHES = 8  # batches whose clips are computed alone and named
+_MAX_METRICS = 5  # metrics that are named
 
 
 class EvaluatedClips:
@@ -99,9 +100,6 @@ def _dataset(trainer: Trainer, loader: torch.utils.data.DataLoader) -> Any:
     if isinstance(own, dict) or not (hasattr(own, "__len__") and hasattr(read, "__len__")):
         return read
     return own if len(own) == len(read) else read
-
-
-_MAX_METRICS = 5  # metrics that are named
 
 
 def not_finite(metrics: Mapping[str, Any], args: TrainingArguments, step: int) -> str:

@@ -152,7 +152,7 @@ class Guard:
         )
         engine = self._engine = Engine(
             loop, self._rule, training, self._attempts,
-            split=split, cut_statistics=split_batch_statistics, processes=ranks.size,
+            split=split, split_statistics=split_batch_statistics, processes=ranks.size,
         )  # fmt: skip
         self._window = engine.window
         self._rows, self._norms = ClipRows(trainer, lambda: self._loading.delivered), GradientNorms()
@@ -263,7 +263,7 @@ class Guard:
     def _settle(self) -> None:
         """Look up the loss; log what follows where it is unknown, or raise if an option requires it."""
         self._rule.begin(self._loop.table_loss())
-        self._rule.has_hooks, self._engine.is_shared = self._loop.has_hooks(), bool(self._shared)
+        self._rule.has_hooks, self._engine.splitting.is_shared = self._loop.has_hooks(), bool(self._shared)
         if self._rule.is_certain:
             return
         reason = self._loop.unknown_reason()

@@ -28,6 +28,8 @@ _NEEDED = (
     "training_step", "prediction_step", "evaluation_loop", "get_batch_samples", "compute_loss", "_save_checkpoint",
     "accelerator",
 )  # fmt: skip
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+_FILE = "asrconfig-failure.json"
 
 
 def check_trainer(trainer: Trainer) -> None:
@@ -191,11 +193,6 @@ def caveats(trainer: Trainer) -> tuple[str, ...]:
             "processing_class=processor to the Trainer"
         )
     return tuple(sentences)
-
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-_FILE = "asrconfig-failure.json"
 
 
 def keep_what_can_be_kept(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:

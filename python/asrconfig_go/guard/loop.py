@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +17,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from .._core.batches import Extent, batch_size, extent, pick
 from .._core.padding import trimmed
 
+version_of: Callable[[Any], int] = operator.attrgetter("_version")
+"""How often a tensor was changed in place."""
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 

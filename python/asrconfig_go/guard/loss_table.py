@@ -25,6 +25,25 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig
     from transformers.trainer_pt_utils import LabelSmoother
 
+_PADDING_FREE = "Wav2Vec2 Wav2Vec2Bert Hubert WavLM UniSpeech UniSpeechSat"
+_ENCODERS = f"{_PADDING_FREE} Data2VecAudio SEW SEWD Wav2Vec2Conformer"
+_FRAME_ENCODERS = "Wav2Vec2 Wav2Vec2Bert WavLM UniSpeechSat Data2VecAudio Wav2Vec2Conformer"
+_BERTS = "Bert Roberta XLMRoberta Camembert DistilBert Electra Albert MPNet ModernBert"
+_DEBERTAS = "Deberta DebertaV2"
+_LLAMAS = "Llama Mistral Qwen2 Qwen3 Gemma Gemma2 Phi3 GPTNeoX"
+_GPTS = "GPTJ OPT Bloom Falcon"
+_MIXTURES = "Mixtral Qwen2Moe Qwen3Moe Olmoe Phimoe GptOss"
+UNTIL_PROBLEM_TYPE = frozenset({"ASTForAudioClassification"})
+"""Those that divide by ``num_items_in_batch`` for one kind of labels: unknown until ``config.problem_type`` is set."""
+REDUCTIONS = {"ParakeetForTDTLoss": "mean", "ParakeetForRNNTLoss": "mean_volume"}
+"""Defaults of loss functions that their rows rely on."""
+IGNORE_NUM_ITEMS = frozenset({"ForCTCLoss", *REDUCTIONS})
+"""Functions that are passed ``num_items_in_batch`` and do not use it."""
+_PADDING = -100
+_PASSES_NUM_ITEMS = re.compile(r"label_smoother\([^()]*num_items_in_batch")
+_NORMS_OVER_TIME = re.compile("GroupNorm|InstanceNorm|BatchNorm")
+_ROTARY_BY_LENGTH = re.compile("dynamic|longrope")
+
 
 class Row(NamedTuple):
     """One way to compute a loss."""
@@ -48,15 +67,6 @@ def _models(suffix: str, stems: str) -> frozenset[str]:
 def _code(*statements: str) -> frozenset[str]:
     return frozenset(statements)
 
-
-_PADDING_FREE = "Wav2Vec2 Wav2Vec2Bert Hubert WavLM UniSpeech UniSpeechSat"
-_ENCODERS = f"{_PADDING_FREE} Data2VecAudio SEW SEWD Wav2Vec2Conformer"
-_FRAME_ENCODERS = "Wav2Vec2 Wav2Vec2Bert WavLM UniSpeechSat Data2VecAudio Wav2Vec2Conformer"
-_BERTS = "Bert Roberta XLMRoberta Camembert DistilBert Electra Albert MPNet ModernBert"
-_DEBERTAS = "Deberta DebertaV2"
-_LLAMAS = "Llama Mistral Qwen2 Qwen3 Gemma Gemma2 Phi3 GPTNeoX"
-_GPTS = "GPTJ OPT Bloom Falcon"
-_MIXTURES = "Mixtral Qwen2Moe Qwen3Moe Olmoe Phimoe GptOss"
 
 # Speech.
 _CTC = _models("ForCTC", f"{_ENCODERS} OmniASR")
@@ -99,8 +109,6 @@ _ANSWERERS = _models(
     "ForQuestionAnswering", f"{_BERTS} {_DEBERTAS} {_GPTS} Llama Mistral Qwen2 Qwen3 GPTNeoX GPT2 T5 Bart MBart"
 )
 
-UNTIL_PROBLEM_TYPE = frozenset({"ASTForAudioClassification"})
-"""Those that divide by ``num_items_in_batch`` for one kind of labels: unknown until ``config.problem_type`` is set."""
 TRIMMED = frozenset[str]().union(
     *(_models(suffix, _PADDING_FREE) for suffix in ("ForCTC", "ForSequenceClassification")),
     *(_DECODERS, _SEQ2SEQ, _MASKED_LMS, _TAGGERS, _models("ForSequenceClassification", _BERTS)),
@@ -110,10 +118,6 @@ TRIMMED = frozenset[str]().union(
 Classifiers that look for the last token that is no padding are none of them: what is padding for them is not what the
 attention mask says.
 """
-REDUCTIONS = {"ParakeetForTDTLoss": "mean", "ParakeetForRNNTLoss": "mean_volume"}
-"""Defaults of loss functions that their rows rely on."""
-IGNORE_NUM_ITEMS = frozenset({"ForCTCLoss", *REDUCTIONS})
-"""Functions that are passed ``num_items_in_batch`` and do not use it."""
 
 _ONE_TOKEN_EACH = _SPEECH_SEQ2SEQ | _SPEECH_CLASSIFIERS | _SEQ2SEQ | _MASKED_LMS | _TAGGERS
 _NEXT_TOKEN = _DECODERS | _AUDIO_LLMS
@@ -181,12 +185,6 @@ TABLE = (
     Row("mean", "", _FRAME, _FRAMES),
     Row("mean", "", _code("loss = self.objective(labels)"), _X_VECTORS),
 )
-
-
-_PADDING = -100
-_PASSES_NUM_ITEMS = re.compile(r"label_smoother\([^()]*num_items_in_batch")
-_NORMS_OVER_TIME = re.compile("GroupNorm|InstanceNorm|BatchNorm")
-_ROTARY_BY_LENGTH = re.compile("dynamic|longrope")
 
 
 @dataclass(frozen=True)

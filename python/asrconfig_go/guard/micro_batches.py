@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.batches import Extent, batch_size, extent, own_lengths, pick, shallow, split
+from .._core.batches import Extent
 from .._core.out_of_memory import classify, first_line, free_memory, note, without_frames
-from .._core.padding import least_length, trimmed
 from ..errors import InfeasiblePlanError
-from ..predict.memory_limits import cheapest
-from .loop import Batch, Split
 from .training_report import GuardEvent
 
 if TYPE_CHECKING:
-    import torch
-
     from .oom_snapshots import Predicted
+
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
 class Budget:
@@ -75,14 +72,6 @@ class Budget:
 def _least(one: int | None, other: int | None) -> int | None:
     """The lower of two limits; either may be None."""
     return min((value for value in (one, other) if value is not None), default=None)
-
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-STATISTICS_HINT = (
-    "freeze the part that holds them by asrconfig_go.plan.freeze, or pass split_batch_statistics=True, which allows "
-    "statistics of smaller micro-batches"
-)
 
 
 class CannotRetryError(Exception):
@@ -256,35 +245,3 @@ class Attempts:
             note(error, "; ".join(filter(None, (diagnosis["advice"], self._on_lost_gpu(error)))))
         elif diagnosis["class"] != "other":
             note(error, diagnosis["advice"])
-
-
-def is_split(n: int, clip_extent: Extent, budget: Budget) -> bool:
-    """Whether a batch of ``n`` samples is too large for one micro-batch, or may cost less in several."""
-    return budget.overhead_s is not None or budget.size(clip_extent, n) < n
-
-
-def evenly(inputs: Batch, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
-    """Micro-batches in order, with the batch's padding; copies, as a step may take entries out of them."""
-    n, clip_extent = batch_size(inputs), extent(inputs)
-    size = budget.size(clip_extent, n)
-    parts = (by or split)(inputs, size) if size < n else [shallow(inputs)]
-    for part in parts:
-        yield part, Piece(n if size >= n else batch_size(part), clip_extent)
-
-
-def by_length(inputs: Batch, budget: Budget, model: torch.nn.Module) -> Iterator[tuple[Any, Piece]]:
-    """Micro-batches of clips of similar length, the longest first, without the padding that each does not need."""
-    from ..predict.worst_batch import per_second  # loads the trace
-
-    lengths = own_lengths(inputs)
-    if lengths is None:
-        yield from evenly(inputs, budget, None)
-        return
-    shortest, padded, width = least_length(model), extent(inputs).length, extent(inputs).width
-    lengths = [min(max(length, shortest), padded) for length in lengths]  # as they are computed
-    rate = budget.rate or per_second(inputs, model)
-    overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
-    for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):
-        # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
-        longest = lengths[rows[0]]
-        yield trimmed(pick(inputs, sorted(rows)), longest), Piece(len(rows), Extent(longest, width))

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
 OTHERS = "others"
 _CALL = torch.nn.Module._call_impl.__code__
 _graph_task: Callable[[], int] = getattr(torch._C, "_current_graph_task_id", lambda: -1)
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+MOST_FILES = 3
+MOST_BYTES = 50 * 2**20  # of a file
+HISTORY_EVENTS = 50_000  # that PyTorch keeps; more than a step of a large model
+_MAX_ERRORS = 100  # looked at, with those that others catch, such as cuDNN's search for an algorithm
+_CLASSES = ("gpu_oom", "maybe")
+_observers: weakref.WeakSet[OomSnapshots] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -135,15 +142,6 @@ class NamedAllocations:
         names = None if torch.compiler.is_compiling() else self._outer.__dict__.get("names")
         if names and id(module) in self._names:
             torch._C._cuda_setMemoryMetadata(names.pop())
-
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-MOST_FILES = 3
-MOST_BYTES = 50 * 2**20  # of a file
-HISTORY_EVENTS = 50_000  # that PyTorch keeps; more than a step of a large model
-_MAX_ERRORS = 100  # looked at, with those that others catch, such as cuDNN's search for an algorithm
-_CLASSES = ("gpu_oom", "maybe")
 
 
 class OomSnapshots:
@@ -277,9 +275,6 @@ def _name_blocks(snapshot: dict[str, Any], names: dict[int, tuple[str, str]]) ->
                 labels = [names[block["address"]], *(("module", module) for module in modules)]
                 frames = [{"filename": kind, "line": 0, "name": name} for kind, name in labels]
                 block["frames"] = [*frames, *block["frames"]]
-
-
-_observers: weakref.WeakSet[OomSnapshots] = weakref.WeakSet()
 
 
 @functools.cache  # PyTorch never detaches an observer

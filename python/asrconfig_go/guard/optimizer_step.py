@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import operator
 import types
 from collections import defaultdict
 from collections.abc import Callable
@@ -24,13 +23,12 @@ from .._core.out_of_memory import classify, clear_frames, first_line, free_memor
 from .._core.training_session import replace_method
 from .._core.transformers_features import override
 from ..errors import InfeasiblePlanError
+from .loop import version_of
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import Trainer
 
-
-_version: Callable[[Any], int] = operator.attrgetter("_version")
 
 Report = Callable[[str, str, str], None]
 """Called with the place, the error's text, and the file of its memory snapshot."""
@@ -185,16 +183,18 @@ class _Before:
             # Numbers grow before anything is allocated: steps of Adafactor, what Prodigy keeps in its groups.
             owners = (vars(optimizer), *optimizer.param_groups, *state.values())
             self._numbers = [(owner, _numbers(owner)) for owner in owners]
-        self._tensors, self._versions = tensors, list(map(_version, tensors))
-        self._weights = [] if state else [(p, _version(p)) for p in _all_weights(optimizer) if p.grad is not None]
+        self._tensors, self._versions = tensors, list(map(version_of, tensors))
+        self._weights = [] if state else [(p, version_of(p)) for p in _all_weights(optimizer) if p.grad is not None]
         self._completed: list[Any] = []
 
     def was_written(self) -> bool:
         """Whether weights or state were written to, or a tensor of the state was replaced."""
-        if list(map(_version, self._tensors)) != self._versions:
+        if list(map(version_of, self._tensors)) != self._versions:
             return True
         made = _state_tensors(self._optimizer, self._made())
-        if any(map(_version, made)):  # fused steps change weights behind their counters, and count in their state first
+        if any(
+            map(version_of, made)
+        ):  # fused steps change weights behind their counters, and count in their state first
             return True
         weights = _all_weights(self._optimizer)
         now = set(map(id, [*weights, *_state_tensors(self._optimizer, weights)]))
@@ -211,7 +211,7 @@ class _Before:
         """
         own = type(self._optimizer)
         kind = next((k for k in own.__mro__ if k.__module__.startswith("torch.optim.")), torch.optim.Optimizer)
-        written = [(p, _version(p) - version) for p, version in self._weights if _version(p) != version]
+        written = [(p, version_of(p) - version) for p, version in self._weights if version_of(p) != version]
         if kind in (torch.optim.Optimizer, torch.optim.LBFGS):
             return False
         for p, times in written:
@@ -254,7 +254,7 @@ def _state_tensors(optimizer: torch.optim.Optimizer, weights: list[Any]) -> list
 def _state_versions(optimizer: torch.optim.Optimizer, weight: torch.Tensor) -> dict[str, int]:
     """How often each tensor in the state of a weight was written to."""
     state = optimizer.state.get(weight, {})
-    return {name: _version(value) for name, value in state.items() if isinstance(value, torch.Tensor)}
+    return {name: version_of(value) for name, value in state.items() if isinstance(value, torch.Tensor)}
 
 
 def _whole_update(
@@ -264,10 +264,10 @@ def _whole_update(
     group = next(group for group in optimizer.param_groups if any(p is weight for p in group["params"]))
     small = torch.zeros((1,) * weight.dim(), dtype=weight.dtype, device=weight.device, requires_grad=True)
     small.grad = torch.zeros_like(small)
-    trial, version = copy.copy(optimizer), _version(small)
+    trial, version = copy.copy(optimizer), version_of(small)
     trial.state, trial.param_groups = defaultdict(dict), [{**group, "params": [small]}]
     kind.step(trial)
-    return _version(small) - version, _state_versions(trial, small)
+    return version_of(small) - version, _state_versions(trial, small)
 
 
 def _numbers(owner: dict[str, Any]) -> dict[str, Any]:

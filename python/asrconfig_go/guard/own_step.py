@@ -262,7 +262,7 @@ def guarded_step(
     halvings = max_halvings if max_halvings is not None else 3 if too_long == "raise" else 20
     attempts = Attempts(halvings, lambda: loop.step_number)
     engine = Engine(
-        loop, loss_rule, budget, attempts, split=split, cut_statistics=split_batch_statistics, weights_windows=False
+        loop, loss_rule, budget, attempts, split=split, split_statistics=split_batch_statistics, weights_windows=False
     )
     bad = BadClips(bad_clips, engine, norms)
     left_out = engine.left_out = OversizedClips(

@@ -49,10 +49,10 @@ class RuleMeasurement:
         rule: LossRule,
         state: StepState,
         split: Split | None,
-        cut_statistics: bool,
+        split_statistics: bool,
     ) -> None:
         self._loop, self._rule, self._state, self._split = loop, rule, state, split
-        self._cut_statistics = cut_statistics
+        self._split_statistics = split_statistics
 
     def __call__(self, call: Call) -> tuple[str, ...]:
         """The rules that fit a few clips of ``call``, all of which give its micro-batches the same weights.
@@ -91,7 +91,7 @@ class RuleMeasurement:
             if not any(error <= tolerance for error in errors.values()) and gradient.is_random(clips):
                 gradient.evaluates = True  # random numbers tell parts from the whole, whatever the loss is
                 errors = self._errors(gradient, clips, parts)
-            gradient.check(parts, self._cut_statistics)
+            gradient.check(parts, self._split_statistics)
         fitting = tuple(rule for rule, error in errors.items() if error <= tolerance)
         if self._rule.is_certain:  # a step of the user's own may still change weights, which was looked for
             return ()
@@ -214,7 +214,7 @@ class Gradient:
         """Whether the gradient depends on random numbers."""
         return bool((self.of(part) != self.of(part, seed=1)).any())
 
-    def check(self, parts: list[Any], cut_statistics: bool) -> None:
+    def check(self, parts: list[Any], split_statistics: bool) -> None:
         """Raise where no weight of micro-batches makes their step that of the whole batch.
 
         ``UnfitStepError`` for a gradient that does not follow the loss, ``NoRuleError`` for what a batch carries on.
@@ -223,7 +223,7 @@ class Gradient:
             once, twice = self.of(parts[0]), self.of(parts[0], scale=2.0)
             if not bool((twice - 2 * once).norm() <= _LINEAR * (2 * once).norm() + 1e-300):
                 raise UnfitStepError("changes gradients after backward, so that they do not follow a weight")
-        path = "" if cut_statistics else _differing(self._tensors, parts)
+        path = "" if split_statistics else _differing(self._tensors, parts)
         carried = _differing(self._attributes, parts)
         if carried:
             alone = self.of(parts[0])

@@ -32,6 +32,10 @@ MOST_FOLDERS = 5  # in an output_dir, of each rank
 MOST_BYTES = 256 * 2**20  # of the tensors of one
 _SCHEMA = 2
 _HINT = "name a folder bad-batch in the output_dir of a training"
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+_MAX_READ = 64  # clips of the dataset; beyond that those to blame only
+Clip = tuple[int, int]
+"""The identity of a ``Call``, and a clip's number in what is left of it."""
 
 
 @dataclass(frozen=True)
@@ -165,14 +169,6 @@ def read_batch(path: str | os.PathLike[str]) -> tuple[SavedBatch, list[dict[str,
     if not fits or len(record.clips) != sum(record.batches):
         raise CorruptFileError(f"{folder / 'batch.pt'} does not hold the clips of batch.json", _HINT)
     return record, batches, random
-
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-_MAX_READ = 64  # clips of the dataset; beyond that those to blame only
-
-Clip = tuple[int, int]
-"""The identity of a ``Call``, and a clip's number in what is left of it."""
 
 
 class BatchWriter:

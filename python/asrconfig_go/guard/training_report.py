@@ -12,6 +12,17 @@ from .._core.records import from_file
 from .._core.render import box, plural, visible
 from ..predict.predict_records import HeldRow, PredictedMoment
 
+_TEXT_LENGTH = 60  # characters of a text
+_LONGEST = 200  # of a path or an error
+_CLIPS = 5  # of a batch that are listed
+PREFIX = "_asrconfig-oom-"  # the underscore keeps Trainer.push_to_hub from uploading what begins with it
+_HINT = "remove it, or report without it"
+_BATCHES = 10  # bad ones that are listed
+FINISHED = (
+    "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "
+    "choose another output_dir or call manager.train(trainer, resume=False)"
+)
+
 
 @dataclass(frozen=True)
 class GuardEvent:
@@ -47,11 +58,6 @@ class GuardEvent:
         snapshot = f"; memory snapshot in {self.snapshot}" if self.snapshot else ""
         lost = f"; {self.lost}" if self.not_restored else ""
         return f"step {self.global_step} ({self.place}): {action} after {self.error}{snapshot}{lost}"
-
-
-_TEXT_LENGTH = 60  # characters of a text
-_LONGEST = 200  # of a path or an error
-_CLIPS = 5  # of a batch that are listed
 
 
 @dataclass(frozen=True)
@@ -127,10 +133,6 @@ class BadBatch:
         return "; ".join(lines)
 
 
-PREFIX = "_asrconfig-oom-"  # the underscore keeps Trainer.push_to_hub from uploading what begins with it
-_HINT = "remove it, or report without it"
-
-
 @dataclass(frozen=True)
 class MemoryFailure:
     """What a training held when GPU memory ran out in ``place``, in bytes: see ``GuardEvent`` for places.
@@ -161,13 +163,6 @@ def read_failure(path: Path) -> MemoryFailure:
     """What the guard wrote. Raises ``CorruptFileError`` for anything else."""
     content: dict[str, Any] = read_object(path, "record of an out-of-memory error", _HINT)
     return from_file(MemoryFailure, content, path, _HINT)
-
-
-_BATCHES = 10  # bad ones that are listed
-FINISHED = (
-    "the run in output_dir has made all its steps; for more of them raise num_train_epochs or max_steps, for a new run "
-    "choose another output_dir or call manager.train(trainer, resume=False)"
-)
 
 
 @dataclass(frozen=True)

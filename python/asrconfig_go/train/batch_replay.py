@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _BEGAN = "name the checkpoint or the model that the training began with: --model"
 _OWN = "from Python: asrconfig_go.train.replay_batch(folder, model=model)"
+_HEAD = ("clip", "seconds", "labels", "loss", "gradient norm", "memory")
 
 
 def load_saved(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, str]:
@@ -88,9 +89,6 @@ def _architecture(saved: SavedBatch, source: Path) -> Any:
     if any(path.name.startswith("adapter_") for path in weight_files(source)):
         raise UnsupportedError(f"{source} holds adapters alone", _OWN)
     return kind
-
-
-_HEAD = ("clip", "seconds", "labels", "loss", "gradient norm", "memory")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,19 @@ _ADAPTER_CONFIG = "adapter_config.json"
 _ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 # In the order in which Trainer._load_from_checkpoint looks for them; the first is FSDP's full state dict.
 _MODEL_WEIGHTS = ("pytorch_model_fsdp.bin", "model.safetensors", "pytorch_model.bin", *INDICES)
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+NAME = "asrconfig_checksums.json"
+_SCHEMA = 1
+_CHUNK = 1 << 20
+STREAM_FILE = "asrconfig_stream{}.json"
+"""What a process writes of its place in a stream; ``_1`` and so on of any but the first."""
+# Of other processes, which may not have written theirs yet.
+_OTHERS = re.compile(r"rng_state_\d+\.pth|asrconfig_stream_\d+\.json|.*\.part")
+_HINT = "remove it to go without checksums"
+_NAME = re.compile(r"checkpoint-(\d+)")
+_STATE = "trainer_state.json"  # written last
+_SHARDED = ("global_step*", "*fsdp*")  # what DeepSpeed and FSDP write in place of weights and optimizer
+_ZIPPED = re.compile(r".*\.(pt|pth)|(pytorch_model.*|adapter_model|optimizer|training_args)\.bin")
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -51,16 +64,6 @@ def _adapter_weights(folder: Path) -> list[Path]:
     files = [folder / name for name in _ADAPTER_WEIGHTS]
     saved = [file for file in files if file.is_file()]
     return saved[:1] or (files[:1] if (folder / _ADAPTER_CONFIG).is_file() else [])
-
-
-NAME = "asrconfig_checksums.json"
-_SCHEMA = 1
-_CHUNK = 1 << 20
-STREAM_FILE = "asrconfig_stream{}.json"
-"""What a process writes of its place in a stream; ``_1`` and so on of any but the first."""
-# Of other processes, which may not have written theirs yet.
-_OTHERS = re.compile(r"rng_state_\d+\.pth|asrconfig_stream_\d+\.json|.*\.part")
-_HINT = "remove it to go without checksums"
 
 
 def write_checksums(checkpoint: Path) -> None:
@@ -107,14 +110,6 @@ def _crc32(path: Path) -> int:
         while count := file.readinto(chunk):
             crc = zlib.crc32(chunk[:count], crc)
     return crc
-
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-_NAME = re.compile(r"checkpoint-(\d+)")
-_STATE = "trainer_state.json"  # written last
-_SHARDED = ("global_step*", "*fsdp*")  # what DeepSpeed and FSDP write in place of weights and optimizer
-_ZIPPED = re.compile(r".*\.(pt|pth)|(pytorch_model.*|adapter_model|optimizer|training_args)\.bin")
 
 
 def step_of(checkpoint: Path) -> int:

@@ -25,6 +25,7 @@ from .deadline import deadline_of
 from .resume import start_point
 from .run_lock import RunLock
 from .run_record import folder_of
+from .trainer_reset import InitialState, release_attempt, renew_accelerator, use_batch
 
 if TYPE_CHECKING:
     from transformers import Trainer
@@ -146,7 +147,7 @@ class GuardedTraining:
 
     def _set_up(self) -> None:
         from .deadline_callback import DeadlineCallback
-        from .restart import InitialState, RunCheckpoints
+        from .restart import RunCheckpoints
         from .stream_training import use_stream
 
         trainer = self.trainer
@@ -311,10 +312,10 @@ class GuardedTraining:
         assert self._guard is not None and self._journal is not None
         self._shrink(restart)
         self._guard.let_go()
-        _let_go(self.trainer)
+        release_attempt(self.trainer)
         self._initial.restore_objects()
         free_memory()
-        _renew_accelerator(self.trainer)
+        renew_accelerator(self.trainer)
         checkpoint = self._journal.latest()
         self._resume = str(checkpoint) if checkpoint else self._begin
         if self._resume is None:
@@ -348,43 +349,3 @@ def _check(trainer: Trainer, resume: object, max_retries: object, arguments: dic
             "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",
             "set auto_find_batch_size=False: the guard finds a fitting micro-batch itself",
         )
-
-
-def use_batch(trainer: Trainer, batch: tuple[int, ...]) -> None:
-    """Set the Trainer's batch of a device and its accumulation steps, also where it has taken them already."""
-    args = trainer.args
-    if (args.per_device_train_batch_size, args.gradient_accumulation_steps) != batch:
-        args.per_device_train_batch_size, args.gradient_accumulation_steps = batch
-        _renew_accelerator(trainer)
-
-
-def _let_go(trainer: Trainer) -> None:
-    """Drop the references that a failed ``train()`` leaves behind, on the GPU and on the host."""
-    trainer.model.zero_grad(set_to_none=True)
-    handle = getattr(trainer, "neftune_hook_handle", None)
-    if handle is not None:
-        handle.remove()  # train() will add its noise again
-    for loader in trainer.accelerator.gradient_state.dataloader_references:
-        if loader is not None:
-            loader.end()
-    trainer.accelerator.unwrap_model(trainer.model, keep_fp32_wrapper=False)
-    trainer.accelerator.free_memory()
-    trainer.model_wrapped = trainer.model
-    trainer.current_flos = 0
-    trainer.__dict__.pop("_eval_dataloaders", None)  # kept, with its batch size, while workers persist
-    handler = trainer.callback_handler
-    handler.optimizer = handler.lr_scheduler = handler.train_dataloader = handler.eval_dataloader = None
-    for callback in handler.callbacks:
-        for name in ("training_bar", "prediction_bar"):
-            bar = getattr(callback, name, None)
-            if bar is not None:
-                bar.close()
-                setattr(callback, name, None)
-
-
-def _renew_accelerator(trainer: Trainer) -> None:
-    """Create the accelerator again: it may hold the accumulation steps, and a loss scaler in the middle of a step."""
-    options = trainer.args.accelerator_config.gradient_accumulation_kwargs
-    if options:
-        options.pop("num_steps", None)  # written there by the trainer when it made the first one
-    trainer.create_accelerator_and_postprocess()

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 logger: logging.Logger = logging.getLogger(__name__)
 
 _GRADIENT_BYTES = 4
+_BY_LENGTH = ("group_by_length", "batch_rebalance")
 
 
 class PlanNotFollowedWarning(UserWarning):
@@ -67,9 +68,9 @@ def use_planned_batches(
     """
     from ..predict.memory_limits import memory_table
     from ..predict.step_sampler import StepSampler
-    from .guarded_training import use_batch
     from .stream_batches import StreamBatches
     from .stream_training import use_batches
+    from .trainer_reset import use_batch
 
     args, knows_rule = trainer.args, _knows_rule(trainer)
     before = (args.per_device_train_batch_size, args.gradient_accumulation_steps)
@@ -179,9 +180,6 @@ def _not_followed(config: PlanRecord, reason: str, then: str = "") -> None:
         PlanNotFollowedWarning,
         stacklevel=5,
     )
-
-
-_BY_LENGTH = ("group_by_length", "batch_rebalance")
 
 
 def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: array[float]) -> Callable[[], None]:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
-import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +12,8 @@ import numpy as np
 import torch
 from transformers.trainer_callback import TrainerCallback
 
-from .._core.modules import all_tensors, changing_tensors
 from .._core.output import listed
-from .._core.random_state import cpu_state, rng_state, set_cpu_state, set_rng_state
+from .._core.random_state import cpu_state, set_cpu_state
 from .._core.training_session import session_of
 from ..guard.training_report import FINISHED
 from .checkpoint_space import warn_of_little_space
@@ -31,7 +27,6 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-_INITIAL_STATE = "initial-state.pt"
 _LOOKS = 2  # steps before which callbacks are looked at: some make their tensors at the end of the first
 
 
@@ -277,80 +272,3 @@ def _numpy_allowed() -> Iterator[None]:
     core = np._core if hasattr(np, "_core") else np.core
     with serialization.safe_globals([core.multiarray._reconstruct, np.ndarray, np.dtype, type(np.dtype(np.uint32))]):
         yield
-
-
-class InitialState:
-    """The model, optimizer, scheduler and random numbers before the first step.
-
-    The tensors are kept in a file next to the run's record rather than in RAM: a copy of a large model's weights
-    besides the loader's workers is what small machines lack. The file is written whole or not at all, and removed at
-    the end. Kept are the trainable parameters and the buffers; frozen parameters do not change. A ``model_init`` makes
-    the model again by itself.
-    """
-
-    def __init__(self, trainer: Trainer, folder: Path) -> None:
-        from accelerate.optimizer import AcceleratedOptimizer
-
-        self._trainer = trainer
-        self._path = folder / _INITIAL_STATE
-        optimizer = trainer.optimizer
-        self._optimizer = optimizer.optimizer if isinstance(optimizer, AcceleratedOptimizer) else optimizer
-        self._scheduler = None if trainer._created_lr_scheduler else trainer.lr_scheduler
-        self._scheduler_state = copy.deepcopy(self._scheduler.state_dict()) if self._scheduler else None
-        self._rng = rng_state()
-        self.kept = False
-        self.bytes_s: float | None = None
-        """How fast the file was written, None without one."""
-
-    def keep(self) -> None:
-        """Write the file. When it cannot be written, only checkpoints can be continued from, which is logged."""
-        state = {"model": {} if self._trainer.model_init else changing_tensors(self._trainer.model)}
-        if self._optimizer is not None:
-            state["optimizer"] = self._optimizer.state_dict()
-        part = self._path.with_name(f"{self._path.stem}{os.urandom(4).hex()}.part")
-        begin = time.monotonic()
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("xb") as file:
-                torch.save(state, file)
-                file.flush()
-                os.fsync(file.fileno())
-            self.bytes_s = part.stat().st_size / max(time.monotonic() - begin, 1e-3)
-            part.replace(self._path)
-            self.kept = True
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError
-            part.unlink(missing_ok=True)
-            logger.warning("cannot keep the initial state (%s): only checkpoints can be continued from", error)
-
-    def can_restore(self) -> bool:
-        """False without a file, and after parameters were unfrozen whose initial values were not kept."""
-        if not self.kept:
-            return False
-        state = torch.load(self._path, map_location="cpu", mmap=True, weights_only=True)
-        return bool(self._trainer.model_init) or set(changing_tensors(self._trainer.model)) <= set(state["model"])
-
-    def restore_objects(self) -> None:
-        """Put back random numbers and the given optimizer and scheduler, without their state; others are made again."""
-        trainer = self._trainer
-        set_rng_state(self._rng)
-        trainer.optimizer, trainer.lr_scheduler = self._optimizer, self._scheduler
-        trainer._created_lr_scheduler = False
-        if self._optimizer is not None:
-            self._optimizer.state.clear()
-
-    def restore_values(self) -> None:
-        """Put back weights, buffers and the state of the given optimizer and scheduler."""
-        state = torch.load(self._path, map_location="cpu", mmap=True, weights_only=True)
-        tensors = dict(all_tensors(self._trainer.model)) if state["model"] else {}
-        with torch.no_grad():
-            for name, value in state["model"].items():
-                tensors[name].copy_(value)
-        if self._optimizer is not None:
-            self._optimizer.load_state_dict(state["optimizer"])
-        if self._scheduler is not None:
-            self._scheduler.load_state_dict(copy.deepcopy(self._scheduler_state))
-
-    def discard(self) -> None:
-        """Remove the file."""
-        self._path.unlink(missing_ok=True)
-        self.kept = False

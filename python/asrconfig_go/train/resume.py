@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
+FILE = "asrconfig_callbacks.pt"
+_DEPTH = 4  # of lists, dictionaries and objects that are looked into
 
 
 @dataclass
@@ -174,10 +176,6 @@ def _gpu(args: TrainingArguments) -> tuple[str, int] | None:
 
 def _named(record: RunRecord) -> str:
     return f"{record.gpu[0]} with {record.gpu[1] / 2**30:.1f} GiB" if record.gpu else "a CPU"
-
-
-FILE = "asrconfig_callbacks.pt"
-_DEPTH = 4  # of lists, dictionaries and objects that are looked into
 
 
 class CallbackStates:

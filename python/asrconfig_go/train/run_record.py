@@ -45,6 +45,12 @@ _OF_THE_CHECKPOINT = {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2
 _SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # what one of them saved, the other takes
 _NOT_OF_THE_RESULT = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "architectures")
 _ANEW = "start a new run, in another output_dir or by manager.train(trainer, resume=False)"
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+_FOLDER = ".asrconfig"
+_SCHEMA = 5
+_BEGIN = "begin"
+_EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
+_HINT = "remove that folder to continue without the run's record"
 
 
 @dataclass(frozen=True)
@@ -140,15 +146,6 @@ def check_rows(before: int | None, now: int | None, folder: Any) -> None:
             f"train_dataset has {now} rows, that of the run in {folder} was recorded with {before}",
             f"pass the same data, or {_ANEW}, from the weights that you have",
         )
-
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-_FOLDER = ".asrconfig"
-_SCHEMA = 5
-_BEGIN = "begin"
-_EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
-_HINT = "remove that folder to continue without the run's record"
 
 
 @dataclass

@@ -34,6 +34,9 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 _HASHED = 64  # numbers of a list that tell a row from another
 _NUMBER_BYTES = 32  # of a Python float in a list
+WINDOW_CLIPS, WINDOW_BYTES = 1024, 1 << 28
+_EPOCHS = 1 << 20  # with different orders for each seed
+_HINT = 'pass a dataset that was loaded with streaming=True, or addresses such as "hf://datasets/me/mine/*.parquet"'
 
 
 @dataclass(frozen=True)
@@ -218,10 +221,6 @@ def _bytes(value: Any) -> int:
     if isinstance(value, list | tuple):
         return len(value) * _bytes(value[0]) if value and isinstance(value[0], list) else len(value) * _NUMBER_BYTES
     return int(getattr(value, "nbytes", _NUMBER_BYTES))
-
-
-WINDOW_CLIPS, WINDOW_BYTES = 1024, 1 << 28
-_EPOCHS = 1 << 20  # with different orders for each seed
 
 
 class StreamSettings(TypedDict, total=False):

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments
     from transformers.trainer_callback import TrainerControl, TrainerState
 
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+_SCHEMA = 1
+_HINT = "resume from another checkpoint, or start a new run"
+
 
 def use_batches(trainer: Trainer, sampler: StepSampler, shares: Sequence[int] | None = None) -> Callable[[], None]:
     """Let a ``transformers.Trainer`` train on the steps of ``sampler``, shared over its processes.
@@ -151,12 +155,6 @@ def _check_sampler(trainer: Trainer, sampler: StepSampler) -> None:
     for problem, (is_wrong, hint) in wrong.items():
         if is_wrong:
             raise InvalidArgumentError(problem, hint)
-
-
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-
-_SCHEMA = 1
-_HINT = "resume from another checkpoint, or start a new run"
 
 
 class PassedRows(Dataset):  # type: ignore[misc]

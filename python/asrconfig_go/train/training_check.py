@@ -25,7 +25,6 @@ from .planned_batches import known_seconds
 
 if TYPE_CHECKING:
     from array import array
-    from types import SimpleNamespace
 
     import torch
     from transformers import PretrainedConfig, PreTrainedTokenizerBase, Trainer
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 _UNSMOOTHED = ("ForCTC", "ForRNNT", "ForTDT", "ForAudioFrameClassification")
 _LISTED = 8  # findings that a warning lists
+_PROCESSORS = ("processing_class", "tokenizer", "processor")
 
 
 class TrainingCheckWarning(UserWarning):
@@ -139,9 +139,6 @@ def processor_of(trainer: Trainer) -> Any:
     owners = (trainer, getattr(trainer, "data_collator", None))
     parts = (vars(owner).get(name) for owner in owners if hasattr(owner, "__dict__") for name in _PROCESSORS)
     return next((part for part in parts if hasattr(getattr(part, "tokenizer", part), "pad_token_id")), None)
-
-
-_PROCESSORS = ("processing_class", "tokenizer", "processor")
 
 
 def _clip(owner: Trainer | SimpleNamespace, dataset: torch.utils.data.Dataset, row: int, labels: Sequence[int]) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Figures = dict[str, float]
 _FRAMES_TO_HANDLER = 5  # subclasses that call super() put their own frames in between
+_NOT_GATHERED = "peaks of the processes are not gathered"
+_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches memory"
 
 
 def lead(handler: CallbackHandler | None, callback: TrainerCallback) -> None:
@@ -47,10 +49,6 @@ def handler_of(frame: FrameType | None, callback: TrainerCallback) -> CallbackHa
             return caller
         frame = frame.f_back
     return None
-
-
-_NOT_GATHERED = "peaks of the processes are not gathered"
-_NEVER, _ELSEWHERE = "no training has begun", "another process of this node watches memory"
 
 
 class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]

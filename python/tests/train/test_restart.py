@@ -200,7 +200,7 @@ def test_the_accelerator_is_made_anew(tmp_path: Path) -> None:
 
 def test_the_initial_state_is_not_written_through_a_link(tmp_path: Path) -> None:
     """A folder that others can write to: a name that they took for the temporary file is not opened."""
-    from asrconfig_go.train.restart import InitialState
+    from asrconfig_go.train.trainer_reset import InitialState
 
     folder, mine = tmp_path / "run", tmp_path / "notes.txt"
     folder.mkdir()
