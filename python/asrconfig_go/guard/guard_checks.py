@@ -1,4 +1,4 @@
-"""Checks of the Trainer and the options that a guard is attached with; the state after a lost GPU."""
+"""Checks of the Trainer, or the loop of one's own, that is guarded; the state after a lost GPU."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import json
 import logging
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from .._core.checks import TooLong, WeightRule, check_seconds, checked
+from .._core.checks import checked
 from .._core.files import write_whole
 from .._core.transformers_features import cannot_retry, sharded
 from ..errors import InvalidArgumentError
@@ -56,28 +56,6 @@ def check_trainer(trainer: Trainer) -> None:
             f"{norms[0]} waits for the other processes in each forward, where one may need more of them than another",
             "use BatchNorm, or normalise over the features",
         )
-
-
-def check_options(
-    max_halvings: int | None, micro_batch: int | None, overhead_s: float | None, rule: object, too_long: object,
-    preflight: float,
-) -> None:  # fmt: skip
-    """Raise ``InvalidArgumentError`` for values that mean nothing."""
-    if overhead_s is not None and not 0 <= checked("overhead_s", overhead_s, float) <= 1e6:
-        raise InvalidArgumentError(f"overhead_s = {overhead_s!r} is out of range", "pass seconds of audio, 4 is usual")
-    for name, value, minimum in (("max_halvings", max_halvings, 0), ("micro_batch", micro_batch, 1)):
-        is_int = isinstance(value, int) and not isinstance(value, bool)
-        if value is not None and not (is_int and minimum <= value <= 100_000):
-            problem = f"{name} = {value!r} is not a whole number from {minimum}"
-            raise InvalidArgumentError(problem, "3 halvings are usual")
-    if not callable(rule):
-        checked("rule", rule, WeightRule | None)
-    if too_long not in get_args(TooLong) and not callable(too_long):
-        raise InvalidArgumentError(
-            f"too_long = {too_long!r} is not known", '"raise", "skip", or a function from a batch of one to a list'
-        )
-    if not isinstance(preflight, bool):
-        check_seconds("preflight", preflight)
 
 
 def check_own_loop(

@@ -13,17 +13,15 @@ from .._core.batches import entries
 from .._core.checks import BadClipPolicy, TooLong, checked
 from .._core.files import user_path
 from .._core.output import first_of
-from ..errors import InfeasiblePlanError, InvalidArgumentError
-from .bad_clips import BadClips
-from .clip_measurement import GradientNorms
-from .engine import Engine
-from .guard_checks import check_options, check_own_loop, steps_to_accumulate
+from ..errors import InvalidArgumentError
+from .guard_checks import check_own_loop, steps_to_accumulate
+from .guard_options import GuardOptions
 from .loop import Batch, Split
 from .loss_rule import GivenRule, LossRule
 from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps, WeightUpdate
-from .oversized_clips import OversizedClips
 from .own_loop import LossFunction, OwnLoop
+from .recovery import Recovery
 from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
@@ -44,21 +42,13 @@ class GuardedStep:
     calling it no more.
     """
 
-    def __init__(
-        self,
-        loop: OwnLoop,
-        engine: Engine,
-        bad: BadClips,
-        left_out: OversizedClips,
-        update: WeightUpdate,
-        monitor: Monitor | None,
-    ) -> None:
-        self._loop, self._engine, self._bad, self._left_out = loop, engine, bad, left_out
-        self._update, self._monitor = update, monitor
+    def __init__(self, loop: OwnLoop, recovery: Recovery, update: WeightUpdate, monitor: Monitor | None) -> None:
+        self._loop, self._recovery, self._update, self._monitor = loop, recovery, update, monitor
+        self._engine, self._bad = recovery.engine, recovery.bad
         self._is_over = True
         """Whether the optimizer's step of the window has been taken: its batches are kept until the next one comes."""
-        engine.begin()
-        bad.begin()
+        self._engine.begin()
+        self._bad.begin()
 
     def __call__(self, batch: Batch) -> torch.Tensor:
         """Compute one batch, and take the optimizer's step where it completes an accumulation window.
@@ -112,14 +102,7 @@ class GuardedStep:
         call = window.call(batch)
         is_complete = loop.is_complete(len(window.calls))
         window.planned = len(window.calls) if is_complete else max(loop.accumulation, len(window.calls) + 1)
-        try:
-            self._engine.run(call)
-        except InfeasiblePlanError as error:
-            piece = self._engine.attempts.piece()
-            if piece is not None and piece.is_one_clip:
-                self._bad.does_not_fit(call, "raised", error)
-            raise
-        self._bad.look(call)
+        self._recovery.run(call)
         if is_complete:
             self._take_step()
         loss: torch.Tensor = call.loss
@@ -171,7 +154,7 @@ class GuardedStep:
     @property
     def skipped(self) -> int:
         """Clips that were left out: too long to fit alone, or bad."""
-        return self._left_out.count + self._bad.count
+        return self._recovery.left_out.count + self._bad.count
 
     def __repr__(self) -> str:
         events, batches = first_of(self.events), first_of(self.bad_batches)
@@ -246,9 +229,10 @@ def guarded_step(
     >>> step.events
     []
     """
-    check_options(max_halvings, micro_batch, None, rule, too_long, False)
-    checked("bad_clips", bad_clips, BadClipPolicy)
-    checked("split_batch_statistics", split_batch_statistics, bool)
+    options = GuardOptions(
+        max_halvings=max_halvings, micro_batch=micro_batch, rule=rule, split=split, too_long=too_long,
+        bad_clips=bad_clips, split_batch_statistics=split_batch_statistics,
+    )  # fmt: skip
     checked("labels", labels, str)
     check_own_loop(model, optimizer, loss_fn, scheduler, monitor, split, max_grad_norm)
     batches = steps_to_accumulate(accumulation, scaler, accelerator, model)
@@ -258,18 +242,10 @@ def guarded_step(
         )
     output = None if output_dir is None else user_path(output_dir, "output_dir")
     loop = OwnLoop(model, optimizer, loss_fn, scaler, batches, accelerator, labels, output)
-    loss_rule, budget, norms = LossRule(labels, rule), Budget(micro_batch), GradientNorms()
-    halvings = max_halvings if max_halvings is not None else 3 if too_long == "raise" else 20
-    attempts = Attempts(halvings, lambda: loop.step_number)
-    engine = Engine(
-        loop, loss_rule, budget, attempts, split=split, split_statistics=split_batch_statistics, weights_windows=False
-    )
-    bad = BadClips(bad_clips, engine, norms)
-    left_out = engine.left_out = OversizedClips(
-        too_long, engine.budget, engine.window, engine.rule, lambda call: bad.does_not_fit(call, "left out")
-    )
-    used = scaler if accelerator is None else accelerator.scaler
+    attempts = Attempts(options.halvings, lambda: loop.step_number)
+    recovery = Recovery(loop, LossRule(labels, rule), Budget(micro_batch), attempts, options, weights_windows=False)
+    norms, used = recovery.norms, scaler if accelerator is None else accelerator.scaler
     norms.scaled = used is not None and bool(used.is_enabled())
     steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")
     update = WeightUpdate(optimizer, loop.parameters, steps, scaler, scheduler, accelerator, max_grad_norm, norms.note)
-    return GuardedStep(loop, engine, bad, left_out, update, monitor)
+    return GuardedStep(loop, recovery, update, monitor)

@@ -149,12 +149,12 @@ def test_the_guard_asks_for_them_where_a_gpu_computes(
     guard = Guard(trainer, oom_snapshot=mode)
     monkeypatch.setattr(type(trainer.args), "device", SimpleNamespace(type="cuda"))
     trainer.create_optimizer()
-    guard._training_begins()
+    guard._guarded.training_begins()
     assert begun == begins
-    path = guard._snapshot("training", ERROR)
+    path = guard._guarded.snapshot("training", ERROR)
     assert bool(path) == bool(begins) == bool(list(tmp_path.glob("*.pickle")))
-    if guard._snapshots:
-        guard._snapshots.end()
+    if guard._guarded.snapshots:
+        guard._guarded.snapshots.end()
 
 
 def test_what_goes_wrong_is_logged_once(

@@ -1,0 +1,279 @@
+"""What a guard does in the place of a Trainer's methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from .._core.batches import batch_size, extent
+from .._core.out_of_memory import note as add_note
+from .._core.output import listed
+from .._core.random_state import cpu_generators_kept
+from .._core.training_session import attached
+from .._core.transformers_features import cannot_retry
+from ..errors import InvalidArgumentError
+from ..predict.memory_limits import OVERHEAD_S
+from .clip_findings import ClipRows
+from .evaluated_clips import EvaluatedClips
+from .evaluation import Predictions, evaluating, predictions_back, saving
+from .guard_checks import caveats, check_trainer, check_windows
+from .guard_options import GuardOptions
+from .loader_retry import Loading
+from .loop import Batch, Call
+from .loss_rule import LossRule
+from .micro_batches import Attempts, Budget
+from .optimizer_step import OptimizerSteps
+from .process_group import ProcessGroup
+from .recovery import Recovery
+from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import Trainer
+
+    from ..predict.worst_batch import PreflightReport
+    from .oom_snapshots import OomSnapshots, Predicted
+
+
+class GuardedTrainer:
+    """The steps, evaluations and checkpoints of one Trainer, and the parts that recover them.
+
+    Attributes:
+        preflight: What was tried before the first step, if it was.
+        recovery: The engine, and what looks at its clips.
+    """
+
+    def __init__(self, trainer: Trainer, options: GuardOptions) -> None:
+        check_trainer(trainer)
+        self.trainer, self._options = trainer, options
+        training = Budget(options.micro_batch, options.overhead_s)
+        if options.memory is not None:
+            from .memory_budget import MemoryBudget
+
+            cost = OVERHEAD_S if options.overhead_s is None else options.overhead_s
+            training = MemoryBudget(options.memory, options.memory_limit_bytes, options.micro_batch, cost)
+        self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
+        self.preflight: PreflightReport | None = None
+        ranks = self.ranks = ProcessGroup(trainer)
+        rule = self.rule = LossRule(labels_name(trainer), options.rule)
+        loop = self.loop = TrainerLoop(trainer, ranks, rule)
+        loop.notes = caveats(trainer)
+        self.snapshots: OomSnapshots | None = None
+        self.loading = Loading(trainer, self._repeated)
+        self.attempts = Attempts(
+            options.halvings, lambda: loop.step_number, self.loading.ran_short, self.snapshot, self._lost_gpu
+        )
+        self.rows = ClipRows(trainer, lambda: self.loading.delivered)
+        recovery = self.recovery = Recovery(
+            loop, rule, training, self.attempts, options, self.rows, processes=ranks.size
+        )
+        self.engine, self.bad, self._norms = recovery.engine, recovery.bad, recovery.norms
+        self.window = self.engine.window
+        self._evaluated = EvaluatedClips(trainer, self.bad)
+        self._predictions = Predictions(trainer, rule, self.budgets["evaluation"], self.attempts, ranks, options.split)
+        self._optimizer = OptimizerSteps(self._repeated, self.snapshot)
+        self._shared = cannot_retry(trainer)
+        self._settle()
+
+    def methods(self) -> dict[str, Callable[..., Any]]:
+        """What is put in the place of the Trainer's methods of these names."""
+        trainer = self.trainer
+        return {
+            "prediction_step": self._prediction_step,
+            "training_step": self._training_step,
+            "get_batch_samples": self._fetching(trainer.get_batch_samples),
+            "evaluation_loop": evaluating(
+                trainer, self._evaluated.around(trainer.evaluation_loop), self._repeated, self.snapshot
+            ),
+            "_save_checkpoint": saving(trainer, self._repeated, self.snapshot),
+        }
+
+    def undo(self) -> list[Callable[[], None]]:
+        """What puts back all else that a training changes, once ``methods`` are in place."""
+        return [predictions_back(self.trainer), self.rows.remove, self.let_go, self._end_snapshots]
+
+    def _end_snapshots(self) -> None:
+        if self.snapshots is not None:
+            self.snapshots.end()
+
+    def let_go(self) -> None:
+        """Release what a failed attempt to train holds; the next one is followed when it begins."""
+        self._optimizer.remove()
+        self.bad.remove()
+        self._norms.remove()
+        self.engine.begin()
+
+    def followed_events(self) -> dict[str, Callable[..., Any]]:
+        """The handler's methods that call a training's callbacks, each with what the guard does after them all."""
+        handler = self.trainer.callback_handler
+
+        def followed(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
+            def event_and_act(*args: object, **kwargs: object) -> Any:
+                control = event(*args, **kwargs)
+                act()
+                return control
+
+            return event_and_act
+
+        return {
+            "callback_handler.on_train_begin": followed(handler.on_train_begin, self.training_begins),
+            "callback_handler.on_epoch_begin": followed(handler.on_epoch_begin, self._epoch_begins),
+            "callback_handler.on_train_end": followed(handler.on_train_end, self._training_ends),
+        }
+
+    def training_begins(self) -> None:
+        """The Trainer has made its optimizer and wrapped its model."""
+        if self._options.oom_snapshot != "off" and self.trainer.args.device.type == "cuda":
+            from .oom_snapshots import OomSnapshots
+
+            self.snapshots = self.snapshots or OomSnapshots(self.trainer, self._options.oom_snapshot, self._predicted)
+            self.snapshots.begin()
+        self._optimizer.follow(self.trainer.optimizer, self.trainer)
+        self._norms.follow(self.trainer)
+        self.engine.begin()
+        self.bad.begin()
+        self._evaluated.begin()
+        self._shared = cannot_retry(self.trainer)
+        self._settle()
+        self.loop.say(check_windows(self.trainer, self.ranks.size))
+        if self._options.preflight and not self._shared:
+            from ..predict.worst_batch import preflight
+
+            seconds = None if self._options.preflight is True else float(self._options.preflight)
+            with self.ranks.joined():
+                self.preflight = preflight(
+                    self.trainer, self.rehearse, optimizer=self.trainer.optimizer, seconds=seconds
+                )
+
+    def _settle(self) -> None:
+        """Look up the loss; log what follows where it is unknown, or raise if an option requires it."""
+        self.rule.begin(self.loop.table_loss())
+        self.rule.has_hooks, self.engine.splitting.is_shared = self.loop.has_hooks(), bool(self._shared)
+        if self.rule.is_certain:
+            return
+        reason = self.loop.unknown_reason()
+        if not getattr(attached(self.trainer, "batches"), "even", True):
+            raise InvalidArgumentError(
+                f"processes with unequal shares of a step would not train as with even ones: {reason}",
+                "share steps evenly: manager.attach(trainer, memory=False) keeps the Trainer's own batches",
+            )
+        if not self.budgets["training"].is_limited:
+            return
+        if self._options.micro_batch is not None:
+            raise InvalidArgumentError(
+                f"micro_batch = {self._options.micro_batch} requires to know what the loss divides by: {reason}",
+                RULE_HINT,
+            )
+        self.loop.say(f"batches are not split before memory runs out: {reason}; {RULE_HINT}")
+
+    def _epoch_begins(self) -> None:
+        self.bad.step_over()
+        self.loading.epoch_begins()
+        self.rows.epoch_begins()
+        self.rule.ask_again()
+
+    def _training_ends(self) -> None:
+        self.bad.step_over()
+        self.window.begin(())
+
+    def _fetching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        alone, ranks = self.ranks.alone, self.ranks
+
+        def get_batch_samples(batches: Iterator[Batch], count: int, *args: object) -> Any:
+            if self._norms.newest is not None:
+                self.bad.step_over()
+            fetched = self.loading.fetch(original, batches if alone else ranks.fetched(batches, count), count, *args)
+            self.window.begin(fetched[0])
+            if not alone and self.rule.is_certain:
+                self.loop.items = fetched[1]
+                self.window.total = ranks.summed(self.engine.count(fetched[0]))
+            return fetched
+
+        return get_batch_samples
+
+    def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
+        alone, window = self.ranks.alone, self.window
+        if not window.planned:  # a step that somebody makes by hand
+            return self.loop.train_step(model, inputs, *args, **kwargs)
+        self.loop.items = args[0] if args else kwargs.get("num_items_in_batch")
+        inner = model if alone or self._shared else self.ranks.inner(model)
+        call = window.call(inputs, (inner, args, kwargs))
+        if self._shared:  # its weight is kept right, and an error is raised
+            try:
+                return self.engine.once(call)
+            except Exception as error:
+                if saved := self.snapshot("training", error):
+                    add_note(error, f"memory snapshot in {saved}")
+                raise
+        try:
+            self.recovery.run(call)
+        except Exception as error:
+            self.ranks.failed(error)
+            raise
+        call.reported = call.loss
+        if len(window.calls) < window.planned:
+            return call.loss
+        if alone and window.left_out is None and not self.engine.budget.has_failed:
+            return call.loss
+        return self._finish(model, inner, call)
+
+    def _finish(self, model: torch.nn.Module, inner: torch.nn.Module, call: Call) -> Any:
+        """Combine the gradients of all processes, scaled up for clips that were left out."""
+        left_out = self.window.left_out or 0
+        if not self.ranks.alone:
+            left_out = self.ranks.average(list(inner.parameters()), left_out)
+            self.ranks.share_buffers(model)
+        factor = self.engine.finish(left_out)
+        if factor != 1.0:  # the losses that the Trainer is given are to add up to the right one
+            calls = self.window.calls
+            call.reported = factor * sum(c.loss for c in calls) - sum(c.reported for c in calls[:-1])
+        return call.reported
+
+    def _prediction_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
+        if self._shared:
+            return self._predictions.original(model, inputs, *args, **kwargs)
+        predicted = self._predictions.step(model, inputs, *args, **kwargs)
+        self._evaluated.look(self.ranks.inner(model), inputs, predicted[0])
+        return predicted
+
+    def rehearse(self, place: str, batch: Batch) -> int:
+        """Compute a batch as a step of ``place`` (``"training"`` or ``"evaluation"``) would, until it fits.
+
+        Returns the clips of a micro-batch that does. Only the limit stays: weights, gradients, random numbers and
+        statistics are left as they are. Gradients must not be there already.
+        """
+        model = self.ranks.inner(self.trainer.model_wrapped)
+        with cpu_generators_kept():
+            if place == "training":
+                self.engine.rehearse(batch, (model, (), {}))
+                self.recovery.left_out.count = 0
+            else:
+                model.eval()
+                self._prediction_step(model, batch, prediction_loss_only=False)
+                model.train()
+        return self.budgets[place].size(extent(batch), batch_size(batch))
+
+    def snapshot(self, place: str, error: BaseException) -> str:
+        """Write what the GPU holds as ``error`` is raised; returns the file's path, "" without one."""
+        return self.snapshots.take(place, error) if self.snapshots else ""
+
+    def _predicted(self, place: str) -> Predicted | None:
+        """The prediction of the micro-batch that was computed last."""
+        piece = self.attempts.piece()
+        if piece is None or place == "saving":
+            return None
+        kind = "train"
+        if place == "evaluation":
+            kind = "generate" if getattr(self.trainer.args, "predict_with_generate", False) else "evaluate"
+        return self.budgets["training"].prediction(piece.samples, piece.extent, kind)
+
+    def _lost_gpu(self, error: Exception) -> str:
+        from .guard_checks import keep_what_can_be_kept
+
+        calls = self.window.calls
+        rows = self.rows.of(len(calls) - 1, None, batch_size(calls[-1].inputs)) if calls else None
+        where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
+        return where + keep_what_can_be_kept(self.trainer, self.attempts.events, error)
+
+    def _repeated(self, place: str, text: str, snapshot: str = "", before: int = 0, after: int = 0) -> None:
+        self.attempts.note(place, before, after, text, snapshot=snapshot)
