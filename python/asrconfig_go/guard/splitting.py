@@ -13,6 +13,7 @@ from .._core.batches import (
     UnsplittableBatchError,
     batch_size,
     check_rows,
+    entries,
     extent,
     own_lengths,
     pick,
@@ -139,7 +140,7 @@ def by_length(inputs: Batch, budget: Budget, model: torch.nn.Module) -> Iterator
         return
     shortest, padded, width = least_length(model), extent(inputs).length, extent(inputs).width
     lengths = [min(max(length, shortest), padded) for length in lengths]  # as they are computed
-    rate = budget.rate or per_second(inputs, model)
+    rate = budget.rate or per_second(entries(inputs), model)
     overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
     for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):
         # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.

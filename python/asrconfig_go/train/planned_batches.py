@@ -195,18 +195,18 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
     train, evaluate = trainer._get_train_sampler, trainer._get_eval_sampler
 
     def get_train_sampler(*args: object) -> Any:
-        dataset = args[0] if args else trainer.train_dataset
-        if not _groups(trainer.args) or open_source(dataset).length is None:
+        rows_to_group = open_source(args[0] if args else trainer.train_dataset).length
+        if not _groups(trainer.args) or rows_to_group is None:
             return train(*args)
         # The Trainer may have removed the column from what it loads, as the model does not take it.
-        lengths = _column(trainer, trainer.train_dataset) or _measured(len(dataset), config, durations)
+        lengths = _column(trainer, trainer.train_dataset) or _measured(rows_to_group, config, durations)
         if lengths is not None:
             return _by_lengths(trainer, lengths, lambda column: train(*(column for _ in args)))
         try:
             return train(*args)
         except ValueError as error:
             column, rows = trainer.args.length_column_name, len(durations)
-            counts = f"were measured of {rows} rows, not of these {len(dataset)}"
+            counts = f"were measured of {rows} rows, not of these {rows_to_group}"
             raise InvalidArgumentError(
                 f"rows cannot be grouped by length: the training set has no column {column!r}, and durations "
                 + (counts if rows else "of all rows were not measured"),

@@ -36,7 +36,6 @@ _HASHED = 64  # numbers of a list that tell a row from another
 _NUMBER_BYTES = 32  # of a Python float in a list
 WINDOW_CLIPS, WINDOW_BYTES = 1024, 1 << 28
 _EPOCHS = 1 << 20  # with different orders for each seed
-_HINT = 'pass a dataset that was loaded with streaming=True, or addresses such as "hf://datasets/me/mine/*.parquet"'
 
 
 @dataclass(frozen=True)
