@@ -27,7 +27,7 @@ def check_probability(probability: float) -> None:
         raise InvalidArgumentError(f"probability = {probability} is not between 0 and 1", "1.0 changes every clip")
 
 
-def check_range(name: str, value: Any, low: float, high: float, usual: str) -> tuple[float, float]:
+def check_range(name: str, value: object, low: float, high: float, usual: str) -> tuple[float, float]:
     """The two ends of a range within ``low`` to ``high``; ``InvalidArgumentError`` for anything else."""
     numbers = checked_list(name, value, float)
     if len(numbers) != 2 or not low <= numbers[0] <= numbers[1] <= high:
@@ -35,7 +35,7 @@ def check_range(name: str, value: Any, low: float, high: float, usual: str) -> t
     return numbers[0], numbers[1]
 
 
-def check_count(name: str, value: Any, low: int, high: int, usual: str) -> int:
+def check_count(name: str, value: object, low: int, high: int, usual: str) -> int:
     """A whole number from ``least`` to ``most``; ``InvalidArgumentError`` for anything else."""
     number = int(checked(name, value, int))
     if not low <= number <= high:
@@ -49,7 +49,7 @@ _ACCEPTED = (
 )
 
 
-def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
+def load_audio(source: object, *, sample_rate: int = SAMPLING_RATE) -> Array:
     """The samples of one clip: float32, mono, of shape (samples,), at ``sample_rate`` hertz (1000 to 1 000 000).
 
     ``source`` is a path, the bytes of an audio file, a dictionary with ``bytes`` or ``path`` (what
@@ -71,7 +71,7 @@ def load_audio(source: Any, *, sample_rate: int = SAMPLING_RATE) -> Array:
     return load_clip(source, sample_rate).samples
 
 
-def load_clip(source: Any, sample_rate: int = SAMPLING_RATE) -> Decoded:
+def load_clip(source: object, sample_rate: int = SAMPLING_RATE) -> Decoded:
     """As ``load_audio``, and whether one channel was taken because all cancel each other."""
     check_rate(sample_rate)
     name = name_of(source)
@@ -100,7 +100,7 @@ def name_of(source: Any) -> str:
     return f"an array of shape {tuple(source.shape)}" if is_array(source) else kind(source)
 
 
-def decode_source(source: Any, name: str, rate: int) -> Decoded:
+def decode_source(source: object, name: str, rate: int) -> Decoded:
     """The samples of a clip in mono at the rate at which it is stored; ``rate`` is that of arrays without one."""
     if isinstance(source, dict):
         if source.get("array") is not None:
@@ -146,7 +146,7 @@ def _array(values: Any, name: str, rate: int) -> Decoded:
     return Decoded(mean, rate) if instead is None else Decoded(Mix(instead)(samples, axis), rate, True)
 
 
-def _rate(rate: Any, name: str) -> int:
+def _rate(rate: object, name: str) -> int:
     if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= RATES[1]:
         raise InvalidArgumentError(f"{name} has the sampling rate {rate!r}", f"it is {RATES[0]} to {RATES[1]} Hz")
     return round(float(rate))

@@ -77,7 +77,7 @@ class BlockConvolution:
     def __init__(self, impulse: Array) -> None:
         self._impulse = impulse
         self._block = max(_SMALLEST, 1 << (3 * len(impulse) - 1).bit_length())
-        self._spectrum: Any = None
+        self._spectrum: Array | None = None
 
     def __call__(self, clip: Array) -> Array:
         """As many samples as the clip has, float32."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
@@ -15,8 +15,14 @@ from .audio import load_audio
 from .decoding import Augmentation
 from .features import model_inputs
 
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-def labels_of(rows: Sequence[dict[str, Any]], tokenizer: Any, *, ended: bool = False) -> list[list[int]] | None:
+
+def labels_of(
+    rows: Sequence[dict[str, Any]], tokenizer: PreTrainedTokenizerBase, *, ended: bool = False
+) -> list[list[int]] | None:
     """The label ids of each row: its ``labels``, else its ``text`` as ``text_ids``; None when no row has either."""
     have = [name for name in ("labels", "text") if name in rows[0]]
     if not have:
@@ -32,19 +38,19 @@ def labels_of(rows: Sequence[dict[str, Any]], tokenizer: Any, *, ended: bool = F
     return text_ids([row["text"] for row in rows], tokenizer, ended=ended)
 
 
-def text_ids(texts: Sequence[str], tokenizer: Any, *, ended: bool = False) -> list[list[int]]:
+def text_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, *, ended: bool = False) -> list[list[int]]:
     """The tokens of each text; ``ended``: with the end token behind them where the tokenizer writes none."""
     rows: list[list[int]] = [list(ids) for ids in tokenizer(list(texts)).input_ids]
     end = getattr(tokenizer, "eos_token_id", None) if ended else None
     return [ids if end is None or ids[-1:] == [end] else [*ids, end] for ids in rows]
 
 
-def padded_labels(labels: Sequence[Sequence[int]], multiple: int | None = None) -> Any:
+def padded_labels(labels: Sequence[Sequence[int]], multiple: int | None = None) -> torch.Tensor:
     """An int64 tensor (clips, longest), padded with -100 at the end, to a multiple where one is given."""
     return padded_ids(labels, IGNORED, multiple)
 
 
-def padded_ids(rows: Sequence[Sequence[int]], value: int, multiple: int | None = None) -> Any:
+def padded_ids(rows: Sequence[Sequence[int]], value: int, multiple: int | None = None) -> torch.Tensor:
     """As ``padded_labels``, with ``value`` in place of -100."""
     import torch
 
@@ -66,7 +72,7 @@ _PROMPT = "Transcribe the speech into text."
 _LANGUAGES = ("language", "source_language")  # what a request calls it
 
 
-def extractor_of(processor: Any) -> Any:
+def extractor_of(processor: ProcessorMixin) -> Any:
     """The part of a processor that makes features of audio."""
     for name in ("feature_extractor", "audio_processor"):
         if getattr(processor, name, None) is not None:
@@ -77,12 +83,12 @@ def extractor_of(processor: Any) -> Any:
     )
 
 
-def rate_of(processor: Any) -> int:
+def rate_of(processor: ProcessorMixin) -> int:
     """The sampling rate that the processor takes."""
     return int(getattr(extractor_of(processor), "sampling_rate", SAMPLING_RATE))
 
 
-def own_multiple(processor: Any) -> int | None:
+def own_multiple(processor: ProcessorMixin) -> int | None:
     """The multiple of samples that the processor itself pads a batch to; None for any length."""
     settings = getattr(processor, "audio_kwargs", None)
     if settings is None:  # before transformers had them on the processor
@@ -91,7 +97,7 @@ def own_multiple(processor: Any) -> int | None:
     return None if multiple is None else int(multiple)
 
 
-def check_prompts(processor: Any) -> None:
+def check_prompts(processor: ProcessorMixin) -> None:
     """Raise ``UnsupportedError`` of a processor for an audio LLM that cannot write a prompt with audio in it."""
     if not hasattr(processor, "apply_transcription_request") and getattr(processor, "audio_token", None) is None:
         raise UnsupportedError(
@@ -100,13 +106,15 @@ def check_prompts(processor: Any) -> None:
         )
 
 
-def writes_prompts(processor: Any) -> bool:
+def writes_prompts(processor: ProcessorMixin) -> bool:
     """Whether a decoder's input begins with a prompt that the processor writes."""
     requests = hasattr(processor, "apply_transcription_request")
     return requests or getattr(processor, "chat_template", None) is not None or _asks_for_language(processor)
 
 
-def prompted(processor: Any, clips: Sequence[Any], language: str | None, prompt: str | None) -> dict[str, Any]:
+def prompted(
+    processor: ProcessorMixin, clips: Sequence[Any], language: str | None, prompt: str | None
+) -> dict[str, Any]:
     """A batch that ends where the transcript begins, as ``generate`` takes it."""
     if _asks_for_language(processor):
         if language is None:
@@ -124,14 +132,14 @@ def prompted(processor: Any, clips: Sequence[Any], language: str | None, prompt:
     return dict(request(list(clips), **options))
 
 
-def _called(processor: Any, texts: Sequence[str], clips: Sequence[Any]) -> dict[str, Any]:
+def _called(processor: ProcessorMixin, texts: Sequence[str], clips: Sequence[Any]) -> dict[str, Any]:
     # How audio is padded is the processor's own rule, which "padding" beside "text_kwargs" would replace.
     padded = {"text_kwargs": {"padding": True}, "return_tensors": "pt"}
     return dict(processor(text=list(texts), audio=list(clips), **padded))
 
 
 def _request_options(
-    processor: Any, request: Callable[..., Any], language: str | None, prompt: str | None
+    processor: ProcessorMixin, request: Callable[..., Any], language: str | None, prompt: str | None
 ) -> dict[str, Any]:
     options: dict[str, Any] = {} if language is None else dict.fromkeys(_LANGUAGES, language)
     options |= {} if prompt is None else {"prompt": prompt}
@@ -140,7 +148,7 @@ def _request_options(
     return {name: value for name, value in options.items() if name in _parameters(request)}
 
 
-def _chat_prompts(processor: Any, count: int, prompt: str | None) -> list[str]:
+def _chat_prompts(processor: ProcessorMixin, count: int, prompt: str | None) -> list[str]:
     check_prompts(processor)
     place = str(processor.audio_token)
     if not _has_template(processor):
@@ -153,17 +161,17 @@ def _chat_prompts(processor: Any, count: int, prompt: str | None) -> list[str]:
     return [text] * count
 
 
-def _templated(processor: Any, content: Any) -> str:
+def _templated(processor: ProcessorMixin, content: str | list[dict[str, str]]) -> str:
     owner = processor if getattr(processor, "chat_template", None) is not None else processor.tokenizer
     turns = [{"role": "user", "content": content}]
     return str(owner.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
 
 
-def _has_template(processor: Any) -> bool:
+def _has_template(processor: ProcessorMixin) -> bool:
     return any(getattr(part, "chat_template", None) is not None for part in (processor, processor.tokenizer))
 
 
-def _asks_for_language(processor: Any) -> bool:
+def _asks_for_language(processor: ProcessorMixin) -> bool:
     language = _parameters(type(processor).__call__).get("language")
     return language is not None and language.default is inspect.Parameter.empty
 
@@ -189,7 +197,7 @@ class CTCCollator:
     and what ``load`` raises.
     """
 
-    processor: Any
+    processor: ProcessorMixin
     pad_to_multiple_of: int | None = None
     load: Callable[[Any], Any] = load_audio
     augment: Sequence[Augmentation] = ()
@@ -212,7 +220,7 @@ class Seq2SeqCollator:
     too, and not of inputs that always have the same length, as Whisper's 30 s.
     """
 
-    processor: Any
+    processor: ProcessorMixin
     decoder_start_token_id: int
     pad_to_multiple_of: int | None = None
     load: Callable[[Any], Any] = load_audio

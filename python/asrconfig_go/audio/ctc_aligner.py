@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from math import isqrt
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from .audio import load_audio
 from .decoding import Array
 from .features import model_inputs
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, ProcessorMixin
+
 MAX_CELLS = 40_000_000_000  # frames × states: an hour and a half of fluent speech, in some minutes
 _BETWEEN = -1
 
@@ -28,7 +31,7 @@ def frames_needed(labels: Sequence[int]) -> int:
     return len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
 
 
-def best_path(log_probs: Array, labels: Sequence[int], blank: int) -> Any | None:
+def best_path(log_probs: Array, labels: Sequence[int], blank: int) -> Array | None:
     """Which of ``labels``, by its place, each frame belongs to, -1 for a blank; None where the labels do not fit.
 
     ``log_probs`` is of shape (frames, vocabulary). Of equally likely paths the one that advances later is taken.
@@ -45,13 +48,14 @@ def best_path(log_probs: Array, labels: Sequence[int], blank: int) -> Any | None
         checkpoints.append(scores.copy())
         trellis.advance(scores, start, min(frames, start + block))
     state = trellis.states - 1 if scores[-1] >= scores[-2] else trellis.states - 2
-    path: Any = np.empty(frames, np.int64)
+    path: Array = np.empty(frames, np.int64)
     for start in reversed(starts):
         choices = trellis.advance(checkpoints.pop(), start, min(frames, start + block), keep=True)
         for i in range(len(choices) - 1, -1, -1):
             path[start + i] = state
             state -= int(choices[i, state])
-    return np.where(path % 2 == 1, path // 2, _BETWEEN)
+    labelled: Array = np.where(path % 2 == 1, path // 2, _BETWEEN)
+    return labelled
 
 
 class _Trellis:
@@ -66,13 +70,13 @@ class _Trellis:
         different = self._tokens[3::2] != self._tokens[1:-2:2]
         self._no_skip[3::2][different] = 0.0
 
-    def start(self) -> Any:
+    def start(self) -> Array:
         """Before the first frame: as if a state in front of the first had been reached."""
         scores = np.full(self.states + 2, -np.inf)
         scores[1] = 0.0
         return scores
 
-    def advance(self, scores: Any, start: int, end: int, *, keep: bool = False) -> Any:
+    def advance(self, scores: Array, start: int, end: int, *, keep: bool = False) -> Any:
         """Move ``scores`` over the frames; with ``keep``, return how many states back each one came from."""
         choices: Any = np.zeros((end - start, self.states), np.uint8) if keep else None
         for frame in range(start, end):
@@ -111,7 +115,13 @@ class CTCAligner:
     """
 
     def __init__(
-        self, model: Any, processor: Any, *, window_s: float = 30.0, context_s: float = 4.0, min_confidence: float = 0.5
+        self,
+        model: PreTrainedModel,
+        processor: ProcessorMixin,
+        *,
+        window_s: float = 30.0,
+        context_s: float = 4.0,
+        min_confidence: float = 0.5,
     ) -> None:
         for name, value, low, high in (
             ("window_s", window_s, 1.0, 600.0),
@@ -132,7 +142,7 @@ class CTCAligner:
         self._vocabulary: dict[str, int] = processor.tokenizer.get_vocab()
         self._blank = int(model.config.pad_token_id)
 
-    def words(self, audio: Any, duration: float, text: str) -> list[Segment]:
+    def words(self, audio: object, duration: float, text: str) -> list[Segment]:
         """The words of ``text`` with their times in seconds and scores.
 
         ``audio`` is what ``load_audio`` takes, of ``duration`` seconds. Raises ``InvalidArgumentError`` where no letter
@@ -171,7 +181,7 @@ class CTCAligner:
         spellings = (character, character.lower(), character.upper())
         return next((self._vocabulary[c] for c in spellings if c in self._vocabulary), None)
 
-    def _log_probs(self, audio: Any, duration: float) -> Array:
+    def _log_probs(self, audio: object, duration: float) -> Array:
         import torch
 
         training = self.model.training
@@ -183,7 +193,7 @@ class CTCAligner:
         finally:
             self.model.train(training)
 
-    def _windows(self, audio: Any, samples: int) -> Iterator[Array]:
+    def _windows(self, audio: object, samples: int) -> Iterator[Array]:
         extractor = self.processor.feature_extractor
         core = max(1, round(self.window_s * SAMPLING_RATE / self._hop))
         context = round(self.context_s * SAMPLING_RATE / self._hop)
@@ -196,7 +206,7 @@ class CTCAligner:
             yield logits[before : before + core].float().log_softmax(-1).cpu().numpy()
 
     def _timed(
-        self, words: list[str], labels: list[int], owners: list[int], path: Any, log_probs: Array
+        self, words: list[str], labels: list[int], owners: list[int], path: Array, log_probs: Array
     ) -> list[Segment]:
         """A word without known letters gets the end of the word before it, or the start of the first with letters."""
         hop = self._hop / SAMPLING_RATE
@@ -204,9 +214,9 @@ class CTCAligner:
         owner = np.asarray(owners)[path[at]]
         at, owner = at[owner >= 0], owner[owner >= 0]
         scores = log_probs[at, np.asarray(labels)[path[at]]]
-        numbers = np.arange(len(words))
-        firsts: Any = np.searchsorted(owner, numbers)
-        lasts: Any = np.searchsorted(owner, numbers, "right")
+        numbers = list(range(len(words)))
+        firsts = np.searchsorted(owner, numbers).tolist()
+        lasts = np.searchsorted(owner, numbers, "right").tolist()
         end = float(at[0] * hop)
         timed: list[Segment] = []
         for word, a, b in zip(words, firsts, lasts, strict=True):

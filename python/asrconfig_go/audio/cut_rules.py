@@ -102,7 +102,7 @@ _SILENT = 1e-4  # of the power of loud speech, 40 dB below it
 _ABOVE_FLOOR = 4.0  # times the power of the quietest frames, 6 dB
 
 
-def levels_of(audio: Any, duration: float) -> Array:
+def levels_of(audio: object, duration: float) -> Array:
     """The power of each frame, smoothed over 0.1 s, of ``audio`` as ``load_audio`` takes it."""
     size = round(FRAME_S * _RATE)
     levels = []
@@ -206,7 +206,7 @@ class CutSettings:
         return self.labels is None or self.max_labels is None or self.labels(text) <= self.max_labels
 
 
-def cut_clip(audio: Any, duration: float, text: str, segments: Any, settings: CutSettings) -> CutClip | str:
+def cut_clip(audio: object, duration: float, text: str, segments: Any, settings: CutSettings) -> CutClip | str:
     """The pieces of ``audio``, or why it is not cut. ``segments`` is the value of such a column, or None."""
     try:
         timed = _timed(audio, duration, text, segments)
@@ -234,7 +234,7 @@ def cut_clip(audio: Any, duration: float, text: str, segments: Any, settings: Cu
     return problem or "no timestamps for its text, and no model to align it with (align=)"
 
 
-def _timed(audio: Any, duration: float, text: str, segments: Any) -> list[Segment] | None:
+def _timed(audio: object, duration: float, text: str, segments: Any) -> list[Segment] | None:
     if segments is not None and len(segments):
         return read_segments(segments, duration)
     tokens = whisper_segments(text)
@@ -244,7 +244,7 @@ def _timed(audio: Any, duration: float, text: str, segments: Any) -> list[Segmen
     return None if file is None else checked_segments(read_subtitles(file), duration)
 
 
-def subtitles_of(audio: Any) -> Path | None:
+def subtitles_of(audio: object) -> Path | None:
     """The subtitles of a file, not of a piece of one."""
     path = audio.get("path") if isinstance(audio, dict) else audio
     if not isinstance(path, str | Path) or split_range(str(path))[1] is not None:
@@ -285,7 +285,7 @@ def _add(lost: dict[str, float], reason: str, seconds: float) -> None:
     lost[reason] = lost.get(reason, 0.0) + seconds
 
 
-def _aligned(audio: Any, duration: float, text: str, settings: CutSettings, aligner: CTCAligner) -> CutClip | str:
+def _aligned(audio: object, duration: float, text: str, settings: CutSettings, aligner: CTCAligner) -> CutClip | str:
     units = _between_pauses(aligner.words(audio, duration, text))
     levels = levels_of(audio, duration)
     between = [quietest(levels, a.end, b.start) for a, b in itertools.pairwise(units)]

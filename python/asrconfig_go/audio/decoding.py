@@ -9,7 +9,7 @@ import io
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from .._core.files import user_path
 from .._core.storage import from_storage, read_through
 from ..data.clip_ranges import split_range
 from ..errors import CorruptFileError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from soundfile import SoundFile
 
 # Of the energy that the mean of unlike channels has. Of two channels of one loudness, 0.02 is 20 dB below either.
 _CANCELS = 0.02
@@ -99,10 +102,10 @@ def power(clip: Array) -> float:
     return float(np.dot(clip, clip)) / max(1, len(clip))
 
 
-Resample = Callable[[Any, int, int], Any]  # (audio, from, to)
+Resample = Callable[[Array, int, int], Array]  # (audio, from, to)
 
 
-def resampled(audio: Any, rate: int, wanted: int, name: str) -> Any:
+def resampled(audio: Array, rate: int, wanted: int, name: str) -> Array:
     """``audio``, mono float32 at ``rate`` hertz, at the ``wanted`` rate; ``name`` is for the message."""
     if rate == wanted:
         return audio
@@ -191,7 +194,7 @@ def _decode(file: str | io.BytesIO, name: str, part: tuple[float, float] | None,
     return _decode(file, name, part, instead)
 
 
-def _go_to(opened: Any, part: tuple[float, float]) -> int:
+def _go_to(opened: SoundFile, part: tuple[float, float]) -> int:
     """Seek to where ``part`` in seconds starts, and return its length in frames."""
     start, end = (min(round(s * opened.samplerate), opened.frames) for s in part)
     lead = min(start, round(_LEAD_S.get(opened.subtype, 0.0) * opened.samplerate))
@@ -201,7 +204,7 @@ def _go_to(opened: Any, part: tuple[float, float]) -> int:
     return int(end - start)
 
 
-def _mono_frames(opened: Any, frames: int, mix: Mix) -> Array:
+def _mono_frames(opened: SoundFile, frames: int, mix: Mix) -> Array:
     blocks: list[Array] = []
     while True:
         wanted = min(_BLOCK, max(1, frames))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,11 +13,15 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
 from ..errors import InvalidArgumentError
 from .audio import load_audio
-from .clip_cache import sample_rate_of
+from .clip_cache import Load, sample_rate_of
 from .decoding import Array, Augmentation, augmented
 
+if TYPE_CHECKING:
+    import torch
+    from transformers import SequenceFeatureExtractor
 
-def new_tensor(shape: tuple[int, ...], kind: Any) -> Any:
+
+def new_tensor(shape: tuple[int, ...], kind: type | np.dtype[Any]) -> torch.Tensor:
     """An uninitialised tensor of ``shape`` and of a NumPy ``dtype``; in a DataLoader's worker in shared memory.
 
     Workers hand tensors over in shared memory, and copy them there first from wherever they are: every sample would be
@@ -33,13 +37,13 @@ def new_tensor(shape: tuple[int, ...], kind: Any) -> Any:
     return torch.empty(0, dtype=dtype).set_(storage, 0, shape)
 
 
-def takes_samples(extractor: Any) -> bool:
+def takes_samples(extractor: object) -> bool:
     """Whether it is transformers' own ``Wav2Vec2FeatureExtractor``, and not something derived from it."""
     kind = type(extractor)
     return kind.__name__ == "Wav2Vec2FeatureExtractor" and kind.__module__.startswith("transformers.")
 
 
-def wave_batch(clips: Sequence[Array], extractor: Any, multiple: int) -> dict[str, Any]:
+def wave_batch(clips: Sequence[Array], extractor: SequenceFeatureExtractor, multiple: int) -> dict[str, Any]:
     """What that extractor makes of each clip, and its ``pad`` of all, bit for bit, with a third of the work.
 
     It makes an array for each step of each clip, and copies all of them three times to pad them.
@@ -59,7 +63,7 @@ def wave_batch(clips: Sequence[Array], extractor: Any, multiple: int) -> dict[st
     return {"input_values": batch, **mask}
 
 
-def _mask(spans: Sequence[tuple[int, int]], width: int) -> Any:
+def _mask(spans: Sequence[tuple[int, int]], width: int) -> torch.Tensor:
     mask = new_tensor((len(spans), width), np.int32)
     for row, (start, end) in zip(mask.numpy(), spans, strict=True):
         row[:start] = row[end:] = 0
@@ -80,7 +84,11 @@ _MASK = "attention_mask"
 
 
 def model_inputs(
-    rows: Sequence[dict[str, Any]], extractor: Any, load: Any, augment: Sequence[Augmentation], multiple: int | None
+    rows: Sequence[dict[str, Any]],
+    extractor: SequenceFeatureExtractor,
+    load: Load,
+    augment: Sequence[Augmentation],
+    multiple: int | None,
 ) -> dict[str, Any]:
     """The padded tensors that ``extractor`` makes of the rows' audio, or of the input that they hold already.
 
@@ -99,10 +107,8 @@ def model_inputs(
     return _padded([_prepared(clip, extractor) for clip in clips], extractor, multiple)
 
 
-def _padded(prepared: Sequence[dict[str, Any]], extractor: Any, multiple: int) -> dict[str, Any]:
+def _padded(prepared: Sequence[dict[str, Any]], extractor: SequenceFeatureExtractor, multiple: int) -> dict[str, Any]:
     """The same as ``extractor.pad``, which copies every sample three times and not once."""
-    import numpy as np
-
     batch: dict[str, Any] = {}
     for name in prepared[0]:
         values = [np.asarray(features[name]) for features in prepared]
@@ -117,12 +123,14 @@ def _padded(prepared: Sequence[dict[str, Any]], extractor: Any, multiple: int) -
     return batch
 
 
-def fixed_length(extractor: Any) -> bool:
+def fixed_length(extractor: object) -> bool:
     """Whether every clip is padded to the same number of frames, as for Whisper."""
     return hasattr(extractor, "nb_max_frames")
 
 
-def clips_of(rows: Sequence[dict[str, Any]], extractor: Any, load: Any, augment: Sequence[Augmentation]) -> list[Any]:
+def clips_of(
+    rows: Sequence[dict[str, Any]], extractor: SequenceFeatureExtractor, load: Load, augment: Sequence[Augmentation]
+) -> list[Array]:
     """The audio of the rows, augmented but for rows whose ``augment`` is false."""
     if not rows:
         raise InvalidArgumentError("a batch of no rows", "check the dataset and the sampler")
@@ -147,23 +155,20 @@ def clips_of(rows: Sequence[dict[str, Any]], extractor: Any, load: Any, augment:
     return clips
 
 
-def _generator() -> Any:
+def _generator() -> np.random.Generator:
     """Seeded by torch's generator, which differs in every worker and epoch and follows the run's seed."""
-    import numpy as np
     import torch
 
     return np.random.default_rng(int(torch.randint(2**63 - 1, (1,))))
 
 
-def _prepared(clip: Any, extractor: Any) -> dict[str, Any]:
+def _prepared(clip: Array, extractor: SequenceFeatureExtractor) -> dict[str, Any]:
     mask = bool(getattr(extractor, "return_attention_mask", False))  # Whisper's forgets its own setting otherwise
     features = extractor(clip, sampling_rate=int(extractor.sampling_rate), return_attention_mask=mask)
     return {name: values[0] for name, values in features.items()}
 
 
-def _given(row: dict[str, Any], name: str, extractor: Any) -> dict[str, Any]:
-    import numpy as np
-
+def _given(row: dict[str, Any], name: str, extractor: SequenceFeatureExtractor) -> dict[str, Any]:
     inputs = {name: np.asarray(row[name], dtype=np.float32)}
     if getattr(extractor, "return_attention_mask", False) and not fixed_length(extractor):
         inputs[_MASK] = np.asarray(row.get(_MASK, np.ones(len(inputs[name]))), dtype=np.int32)

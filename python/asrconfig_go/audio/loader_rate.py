@@ -10,7 +10,7 @@ import sys
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
@@ -22,6 +22,7 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.files import cache_folder, read_object, user_path, write_whole
 from .._core.output import first_of, shortened
 from .._core.records import from_json, to_json
+from ..data.profile import DatasetProfile
 from ..data.source import Source, open_source
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
 from .decoding import find_resampler
@@ -95,17 +96,17 @@ class LoaderSettings(TypedDict, total=False):
     seconds: float
     sampling_rate: int
     seed: int
-    row_seconds: Callable[[Any], float] | None
+    row_seconds: Callable[[object], float] | None
 
 
 def measure_loader(
-    dataset: Any,
+    dataset: object,
     *,
     seconds: float = 1.0,
     sampling_rate: int = SAMPLING_RATE,
-    processor: Any = None,
+    processor: object = None,
     seed: int = 0,
-    row_seconds: Callable[[Any], float] | None = None,
+    row_seconds: Callable[[object], float] | None = None,
 ) -> LoaderRate | None:
     """Measure how many seconds of audio one DataLoader worker prepares in a second, on a random sample.
 
@@ -266,11 +267,11 @@ class Measured:
     """The comparable things that a rate depends on: files by their path, lengths and sizes, the machine, settings."""
 
     source: Source
-    profile: Any
+    profile: DatasetProfile | None
     durations: array[float]
-    machine: Any
-    processor: Any
-    options: dict[str, Any]
+    machine: object
+    processor: object
+    options: Mapping[str, object]
 
     def find(self) -> LoaderRate | None:
         """The rate that was measured in the last day, or None."""
@@ -307,7 +308,7 @@ class Measured:
         return cache_folder("loader") / f"{digest}.json"
 
 
-def _identity(processor: Any) -> Any:
+def _identity(processor: object) -> str | list[str] | None:
     """Identifies a processor by its settings; None for one without ``to_json_string``."""
     if processor is None:
         return "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import random
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from .decoding import Array
 from .stored_audio import cannot_decode
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from datasets import Dataset
 
 _MAX_CLIPS = 512  # a second is enough for fewer
@@ -122,7 +123,7 @@ def _hf_rows(source: Source, drawn: random.Random) -> LoaderItems:
     return LoaderItems(lambda: (partial(_hf_row, dataset, column, *pair) for pair in sample), reader, tuple(notes))
 
 
-def _hf_row(dataset: Any, column: str, row: int, clip: Clip) -> Reading:
+def _hf_row(dataset: Dataset, column: str, row: int, clip: Clip) -> Reading:
     item = dataset[row]
     if clip.duration_s is None:
         raise ValueError(clip.error)
@@ -155,7 +156,7 @@ def _file(clip: Clip) -> Reading:
     return _decoded(piece, clip.size_bytes, clip.codec or _suffix(clip.path))
 
 
-def _decoded(source: Any, size_bytes: int, codec: str, rate: int = SAMPLING_RATE) -> Reading:
+def _decoded(source: object, size_bytes: int, codec: str, rate: int = SAMPLING_RATE) -> Reading:
     audio, rate, _ = decode_source(source, name_of(source), rate)
     if not len(audio):
         raise ValueError("it holds no audio")
@@ -195,7 +196,7 @@ def _member(shard: tarfile.TarFile, member: tarfile.TarInfo) -> Reading:
     return _decoded(data, len(data), _suffix(member.name))
 
 
-def _parquet(path: Path) -> Any:
+def _parquet(path: Path) -> pa.Table:
     """The first row group of a file: some hundred clips."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -207,7 +208,7 @@ def _parquet(path: Path) -> Any:
         return pa.Table.from_batches(row_group(file, 0, column, _MAX_CLIPS))
 
 
-def _table_rows(table: Any, drawn: random.Random) -> LoaderItems:
+def _table_rows(table: pa.Table, drawn: random.Random) -> LoaderItems:
     _need_soundfile()
     if not table.num_rows:
         raise EmptyDatasetError("the table has no rows", "check how it was made")
@@ -216,7 +217,7 @@ def _table_rows(table: Any, drawn: random.Random) -> LoaderItems:
     return LoaderItems(lambda: (partial(_table_row, column, row) for row in rows), "pyarrow and soundfile")
 
 
-def _table_row(column: Any, row: int) -> Reading:
+def _table_row(column: pa.ChunkedArray, row: int) -> Reading:
     value = column[row].as_py()
     size, name = 0, value if isinstance(value, str) else ""
     if isinstance(value, dict):
@@ -224,7 +225,7 @@ def _table_row(column: Any, row: int) -> Reading:
     return _decoded(value, size, _suffix(name))
 
 
-def _prepared(dataset: Any, drawn: random.Random, row_seconds: Callable[[object], float]) -> LoaderItems:
+def _prepared(dataset: Sequence[object], drawn: random.Random, row_seconds: Callable[[object], float]) -> LoaderItems:
     def read(row: int) -> Reading:
         return Reading(None, SAMPLING_RATE, row_seconds(dataset[row]), 0, "prepared", SAMPLING_RATE)
 
@@ -243,7 +244,7 @@ def _own(source: Source, sampling_rate: int, drawn: random.Random) -> LoaderItem
     return LoaderItems(lambda: (partial(_own_row, dataset, n, sampling_rate) for n in rows), reader, (), in_memory)
 
 
-def _own_row(dataset: Any, row: int, sampling_rate: int) -> Reading:
+def _own_row(dataset: Sequence[Any], row: int, sampling_rate: int) -> Reading:
     item = dataset[row]
     if isinstance(item, dict) and "input_values" in item:
         return Reading(None, sampling_rate, _length(item["input_values"]) / sampling_rate, 0, "prepared", sampling_rate)

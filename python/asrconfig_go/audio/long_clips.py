@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.files import cache_folder, write_whole
 from .._core.output import ProgressBar, first_of, listed
@@ -21,6 +21,10 @@ from ..data.source import open_source
 from ..errors import InvalidArgumentError
 from .ctc_aligner import CTCAligner
 from .cut_rules import CutClip, CutSettings, Piece, cut_clip
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import ProcessorMixin
 
 _RULES = {"timestamps": "by timestamps", "alignment": "by an alignment", "silence": "at silences, without text"}
 _SHOWN = 120  # characters of a reason
@@ -87,7 +91,7 @@ def counted(
     )  # fmt: skip
 
 
-def _by_kind(reasons: Any) -> dict[str, int]:
+def _by_kind(reasons: Iterable[str]) -> dict[str, int]:
     """Count reasons that differ only in their numbers as one, by the first of them."""
     kinds: dict[str, list[str]] = {}
     for reason in reasons:
@@ -108,7 +112,7 @@ _LENGTHS = ("length", "duration", "duration_s", "seconds", "num_samples", "n_sam
 _PREPARED = ("labels", "input_values", "input_features")
 
 
-def table_problem(dataset: Any) -> str:
+def table_problem(dataset: Dataset) -> str:
     """The reason why the clips of a table cannot be cut, or ""."""
     import pyarrow as pa
 
@@ -123,8 +127,8 @@ def table_problem(dataset: Any) -> str:
 
 
 def table_with_pieces(
-    dataset: Any, seconds: Sequence[float], rows: Sequence[int], cuts: Mapping[int, list[Piece]]
-) -> Any:
+    dataset: Dataset, seconds: Sequence[float], rows: Sequence[int], cuts: Mapping[int, list[Piece]]
+) -> Dataset:
     """The rows ``kept`` in order, those in ``cuts`` as their pieces, with the format that ``dataset`` has."""
     from datasets import concatenate_datasets
 
@@ -153,7 +157,7 @@ def _scaled(values: Sequence[Any], shares: Sequence[float]) -> list[Any]:
     return [None if value is None else round(value) for value in new] if integers else new
 
 
-def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]]) -> Any:
+def _pieces(dataset: Dataset, seconds: Sequence[float], rows: list[tuple[int, Piece]]) -> Dataset:
     import pyarrow as pa
     from datasets import Dataset
     from datasets.table import InMemoryTable
@@ -179,7 +183,7 @@ def _pieces(dataset: Any, seconds: Sequence[float], rows: list[tuple[int, Piece]
     return Dataset(InMemoryTable(table), info=dataset.info.copy(), split=dataset.split)
 
 
-def _audio(dataset: Any, column: str, rows: list[tuple[int, Piece]], struct: bool) -> list[Any]:
+def _audio(dataset: Dataset, column: str, rows: list[tuple[int, Piece]], struct: bool) -> Sequence[object]:
     names: dict[int, str] = {}
     undecoded = open_source(dataset).stored([column])
     for row, _ in rows:
@@ -271,7 +275,9 @@ def _piece(item: Any, piece: Piece) -> Any:
     return row if text is None else {**row, text: piece.text}
 
 
-def cut_settings(limit_s: float, align: CTCAligner | None, processor: Any, limits: Limits | None) -> CutSettings:
+def cut_settings(
+    limit_s: float, align: CTCAligner | None, processor: ProcessorMixin, limits: Limits | None
+) -> CutSettings:
     """For pieces of at most ``limit_s`` seconds, with no more labels of ``processor`` than a decoder has positions."""
     if limits is None or limits.positions is None:
         return CutSettings(limit_s, align)

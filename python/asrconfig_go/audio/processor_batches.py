@@ -32,6 +32,8 @@ from .decoding import Augmentation
 from .features import clips_of
 
 if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig, PreTrainedModel, ProcessorMixin
     from typing_extensions import Unpack
 
     from ..trace.collated_batches import CollatedExamples
@@ -56,7 +58,7 @@ class ProcessorRows:
 
 
 def processor_examples(
-    dataset: Any, processor: Any, model: Any, read: Callable[[Path], Any] | None = None
+    dataset: object, processor: ProcessorMixin, model: object, read: Callable[[Path], Any] | None = None
 ) -> CollatedExamples | None:
     """Rows of ``dataset`` as the call of ``processor`` makes them the input of ``model``.
 
@@ -137,7 +139,7 @@ def without_transcripts(batch: dict[str, Any], pad: int | None) -> dict[str, Any
     return prompt
 
 
-def _rows(ids: Any, mask: Any) -> list[list[int]]:
+def _rows(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
     return [row[here.bool()].tolist() for row, here in zip(ids, mask, strict=True)]
 
 
@@ -181,7 +183,7 @@ class ProcessorCollator:
     writes no prompt, and what ``load`` and the processor raise.
     """
 
-    processor: Any
+    processor: ProcessorMixin
     takes: frozenset[str]
     end: int | None = None
     load: Callable[[Any], Any] = load_audio
@@ -221,7 +223,7 @@ class ProcessorCollator:
         return with_transcripts(batch, transcripts, tokenizer.pad_token_id)
 
 
-def collator_of(processor: Any, model: Any, **options: Unpack[CollatorSettings]) -> Any:
+def collator_of(processor: ProcessorMixin, model: PreTrainedModel, **options: Unpack[CollatorSettings]) -> Any:
     """The collator of rows with ``audio`` and ``text`` for ``model``, whatever it is wrapped in.
 
     ``CTCCollator`` for CTC, unless the processor pads its own batches; ``Seq2SeqCollator`` for an encoder and a decoder
@@ -253,12 +255,12 @@ def collator_of(processor: Any, model: Any, **options: Unpack[CollatorSettings])
     return kind(processor, **fixed, **keywords)
 
 
-def asked_language(processor: Any, language: str | None) -> CollatorSettings:
+def asked_language(processor: ProcessorMixin, language: str | None) -> CollatorSettings:
     """The option of a collator for what is spoken: none where the processor writes no prompts."""
     return {} if language is None or not writes_prompts(processor) else {"language": language}
 
 
-def end_token(processor: Any, model: Any) -> int | None:
+def end_token(processor: ProcessorMixin, model: PreTrainedModel) -> int | None:
     """The token that ends a transcript; None where none does: in CTC and transducers, which end with their frames."""
     tokenizer, model = getattr(processor, "tokenizer", None), bare(model)
     if ends_with_frames(model.config):
@@ -274,7 +276,7 @@ def end_token(processor: Any, model: Any) -> int | None:
     return int(end)
 
 
-def decoder_start(config: Any) -> int:
+def decoder_start(config: PretrainedConfig) -> int:
     """The token that the decoder starts from."""
     starts = (getattr(config, name, None) for name in ("decoder_start_token_id", "bos_token_id"))
     start = next((token for token in starts if token is not None), None)

@@ -6,9 +6,12 @@ import io
 import logging
 import wave
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..data.source import open_source
+
+if TYPE_CHECKING:
+    from transformers import Trainer
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -45,7 +48,7 @@ def readable(dataset: Any, collator: object) -> Any:
     return source.undecoded()
 
 
-def make_readable(trainer: Any) -> None:
+def make_readable(trainer: Trainer) -> None:
     """Apply ``readable`` to the datasets of a Trainer."""
     collator = getattr(trainer, "data_collator", None)
     for name in ("train_dataset", "eval_dataset"):

@@ -13,12 +13,12 @@ from ..errors import InvalidArgumentError
 _RANGE = re.compile(r"(.*)#t=(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)", re.DOTALL)
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """A NumPy array, a torch tensor, or anything of their shape."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
 
 
-def kind(value: Any) -> str:
+def kind(value: object) -> str:
     """A value's type in words."""
     return "None" if value is None else f"a {type(value).__name__}"
 
@@ -43,7 +43,7 @@ def named_range(path: str, start: float, end: float, *, file: bool = True) -> st
     return f"{recording}#t={_seconds(first + start)},{_seconds(first + end)}"
 
 
-def part_of(audio: Any, start: float, end: float) -> Any:
+def part_of(audio: object, start: float, end: float) -> Any:
     """Select ``start`` to ``end`` in seconds of ``audio``, which is decoded by ``load_audio`` only later."""
     if isinstance(audio, str | os.PathLike):
         return named_range(os.fsdecode(audio), start, end)

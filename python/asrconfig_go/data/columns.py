@@ -82,7 +82,7 @@ def _unknown(columns: Sequence[str], kind: str, problem: str, near: list[str]) -
     return InvalidArgumentError(f"the data has {problem} (columns: {there})", hint)
 
 
-def texts_of(column: Any) -> list[Any]:
+def texts_of(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     """The values of an Arrow column: texts, lists of labels, or None for what is missing.
 
     Numbers and dates become texts. A column of whole numbers in which some are missing is one of floats in pandas.
@@ -95,7 +95,7 @@ def texts_of(column: Any) -> list[Any]:
     return values if is_plain else [text(value) for value in values]
 
 
-def text(value: Any) -> Any:
+def text(value: object) -> object:
     """A value as a text; lists and what is missing (None, NaN) as they are."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
@@ -104,14 +104,18 @@ def text(value: Any) -> Any:
     return str(value) if isinstance(value, bool | int | float) or not hasattr(value, "__len__") else value
 
 
-def arrow_request(columns: Iterable[tuple[Any, Any]], *, first: int = 0) -> tuple[dict[str, Any], list[Any]]:
+def arrow_request(
+    columns: Iterable[tuple[pa.ChunkedArray, pa.ChunkedArray | None]], *, first: int = 0
+) -> tuple[dict[str, object], list[object]]:
     """The ``arrow`` argument of a scan for (chunked column, indices or None) pairs, and what must be kept alive for it.
 
     ``indices`` are the rows to take of that column, an Arrow array of uint64; ``first`` is the number of the first row.
     """
-    batches: list[dict[str, Any]] = []
-    alive: list[Any] = []
-    rows: list[tuple[int, int, Any]] = []  # start and length of each column in the table, and its indices
+    batches: list[dict[str, object]] = []
+    alive: list[object] = []
+    rows: list[
+        tuple[int, int, pa.ChunkedArray | None]
+    ] = []  # start and length of each column in the table, and its indices
     rates: set[int] = set()
     start = 0
     for column, indices in columns:
@@ -125,7 +129,7 @@ def arrow_request(columns: Iterable[tuple[Any, Any]], *, first: int = 0) -> tupl
         raise InvalidArgumentError(
             f"the arrays of the dataset have the sampling rates {sorted(rates)}", "pass the rows of one rate at a time"
         )
-    request: dict[str, Any] = {"batches": batches, "first": first, "rate": next(iter(rates), PREPARED_RATE)}
+    request: dict[str, object] = {"batches": batches, "first": first, "rate": next(iter(rates), PREPARED_RATE)}
     if any(indices is not None for _, _, indices in rows):
         wanted = _all_indices(rows)
         request |= {"indices": wanted.buffers()[1].address + 8 * wanted.offset, "count": len(wanted)}
@@ -133,7 +137,7 @@ def arrow_request(columns: Iterable[tuple[Any, Any]], *, first: int = 0) -> tupl
     return request, alive
 
 
-def _all_indices(rows: list[tuple[int, int, Any]]) -> Any:
+def _all_indices(rows: list[tuple[int, int, pa.ChunkedArray | None]]) -> pa.Array:
     """The indices of several columns as those of the columns one behind the other."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -149,12 +153,12 @@ def _all_indices(rows: list[tuple[int, int, Any]]) -> Any:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts or [pa.array([], pa.uint64())])
 
 
-def _batch(chunk: Any, rates: set[int]) -> tuple[dict[str, Any], Any]:
+def _batch(chunk: pa.Array, rates: set[int]) -> tuple[dict[str, object], object]:
     """One chunk, and the arrays that its addresses belong to."""
     import pyarrow as pa
 
     chunk = _plain(chunk)
-    batch: dict[str, Any] = {"rows": len(chunk)}
+    batch: dict[str, object] = {"rows": len(chunk)}
     if not pa.types.is_struct(chunk.type):
         column = _buffers(chunk)
         is_list = pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type)
@@ -177,7 +181,7 @@ def _batch(chunk: Any, rates: set[int]) -> tuple[dict[str, Any], Any]:
     return batch, (chunk, fields)
 
 
-def _plain(array: Any) -> Any:
+def _plain(array: pa.Array) -> pa.Array:
     """The array with a layout that the library reads: few arrays have another one, and are copied."""
     import pyarrow as pa
 
@@ -195,7 +199,7 @@ def _plain(array: Any) -> Any:
     return array.cast(pa.large_string()) if "string_view" in str(kind) else array
 
 
-def _buffers(array: Any) -> dict[str, Any]:
+def _buffers(array: pa.Array) -> dict[str, int]:
     """The addresses of an array of variable length that is not empty."""
     import pyarrow.types as kinds
 

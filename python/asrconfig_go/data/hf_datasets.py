@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
-from datasets import Audio, Dataset
+from datasets import Audio, Dataset, IterableDataset
 from datasets.arrow_dataset import update_metadata_with_features
 from datasets.features.features import generate_from_arrow_type
 from datasets.table import InMemoryTable, concat_tables
@@ -21,14 +21,14 @@ class MeasuredDataset(Dataset):  # type: ignore[misc]
 
     _measured: str = ""
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> object:
         if not (isinstance(key, str) and key == self._measured and key in self.column_names):
             return super().__getitem__(key)
         stored = self.data.table.column(key)
         return (stored if self._indices is None else stored.take(self._indices.table.column(0))).to_pylist()
 
 
-def with_column(dataset: Any, column: str, values: list[Any]) -> MeasuredDataset:
+def with_column(dataset: Dataset, column: str, values: Sequence[object]) -> MeasuredDataset:
     """The dataset with ``values``, numbers, texts or lists of them, in its own order.
 
     ``Dataset.add_column`` would copy the table of a dataset with indices, with its audio.
@@ -50,7 +50,7 @@ def with_column(dataset: Any, column: str, values: list[Any]) -> MeasuredDataset
     return _formatted_like(measured, dataset, column)
 
 
-def _scattered(values: Any, rows: Any, length: int) -> Any:
+def _scattered(values: pa.Array, rows: pa.ChunkedArray, length: int) -> pa.Array:
     """The values at their rows of the table; rows outside of the dataset are null."""
     import numpy as np
 
@@ -59,7 +59,7 @@ def _scattered(values: Any, rows: Any, length: int) -> Any:
     return values.take(pa.array(places, mask=places < 0))
 
 
-def _fingerprint(dataset: Any, column: str, values: Any) -> str:
+def _fingerprint(dataset: Dataset, column: str, values: pa.Array) -> str:
     """The same for the same values of the same dataset, so that results cached by datasets are found again."""
     digest = hashlib.sha256(f"{dataset._fingerprint} {column} {values.type}".encode())
     for buffer in filter(None, values.buffers()):
@@ -67,7 +67,7 @@ def _fingerprint(dataset: Any, column: str, values: Any) -> str:
     return digest.hexdigest()[:16]
 
 
-def _formatted_like(measured: MeasuredDataset, dataset: Any, column: str) -> MeasuredDataset:
+def _formatted_like(measured: MeasuredDataset, dataset: Dataset, column: str) -> MeasuredDataset:
     format = dict(dataset.format)
     if format["type"] is None and set(format["columns"]) == set(dataset.column_names):
         return measured
@@ -81,16 +81,17 @@ def _formatted_like(measured: MeasuredDataset, dataset: Any, column: str) -> Mea
 class UndecodedAudio(Audio):  # type: ignore[misc]
     """``Audio(decode=False)`` for rows of tar shards, for which a plain one imports torchcodec."""
 
-    def encode_example(self, value: Any) -> Any:
+    def encode_example(self, value: object) -> dict[str, object]:
         """The stored form of a path, of bytes, or of a dictionary of both."""
         if isinstance(value, str):
             return {"bytes": None, "path": value}
         if isinstance(value, dict) and value.get("bytes") is not None:
             return {"bytes": value["bytes"], "path": value.get("path")}
-        return super().encode_example(value)
+        encoded: dict[str, object] = super().encode_example(value)
+        return encoded
 
 
-def stored(dataset: Any) -> Any:
+def stored(dataset: IterableDataset) -> IterableDataset:
     """The stream with audio as it is stored."""
     for name, feature in dataset.features.items():
         if type(feature).__name__ == "Audio":

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.render import plural
 from .hf_sources import stored_column
 from .label_rules import IGNORED, LabelRules, Limits
 from .source import open_source
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from datasets import Dataset
+
+    Array = np.ndarray[Any, Any]
 
 FaultName = Literal["missing", "outside", "negative", "blank", "padded", "empty", "too_long"]
 _SHOWN = 60  # characters of a row's text in a finding
@@ -218,18 +225,21 @@ _AT_ONCE = 10_000  # rows
 _ENOUGH = 10_000  # faulty rows, after which the others are not checked
 
 
-def label_column(dataset: Any, names: Sequence[str]) -> str | None:
+def label_column(dataset: object, names: Sequence[str]) -> str | None:
     """The first of ``names`` that ``dataset`` stores; None where labels are made when a row is read, and of streams."""
     source = open_source(dataset)
     if source.kind not in ("dataset", "list"):
         return None
-    if source.kind == "dataset" and dataset.format["type"] == "custom":  # set_transform, which may change labels
+    if source.kind == "dataset" and source.data.format["type"] == "custom":  # set_transform, which may change labels
         return None
     return next((name for name in names if name in source.columns), None)
 
 
 def tally_labels(
-    dataset: Any, name: str, rules: LabelRules, seconds: Sequence[float] | None = None
+    dataset: Dataset | Sequence[Mapping[str, object]],
+    name: str,
+    rules: LabelRules,
+    seconds: Sequence[float] | None = None,
 ) -> LabelTally | None:
     """Check the column ``name``; ``seconds`` are the clips' durations, if known. None for labels of another kind."""
     tally, checked = LabelTally(rules), 0
@@ -248,7 +258,7 @@ def tally_labels(
     return tally
 
 
-def _columns(dataset: Any, name: str) -> Iterator[tuple[Any, Any]]:
+def _columns(dataset: Dataset | Sequence[Mapping[str, object]], name: str) -> Iterator[tuple[pa.Array, Array]]:
     """The column in parts, as Arrow arrays, and their rows of the dataset, -1 for none.
 
     Yields nothing for rows that Arrow has no type for.
@@ -276,7 +286,7 @@ def _columns(dataset: Any, name: str) -> Iterator[tuple[Any, Any]]:
                 yield part.storage if isinstance(part, pa.ExtensionArray) else part, own
 
 
-def _has_labels(kind: Any, rules: LabelRules) -> bool:
+def _has_labels(kind: pa.DataType, rules: LabelRules) -> bool:
     """Whether these are a number for each row of a classifier, or else lists of numbers."""
     from pyarrow import types
 
@@ -287,7 +297,7 @@ def _has_labels(kind: Any, rules: LabelRules) -> bool:
 
 
 def _suspects(
-    column: Any, seconds: Sequence[float] | None, rules: LabelRules
+    column: pa.Array, seconds: Sequence[float] | None, rules: LabelRules
 ) -> Iterator[tuple[int, Sequence[int] | None]]:
     """The rows that may have a fault, with their labels."""
     import numpy as np
@@ -302,9 +312,10 @@ def _suspects(
     ends = np.cumsum(np.maximum(sizes, 0))
     starts = ends - np.maximum(sizes, 0)
 
-    def count(wanted: Any) -> Any:
+    def count(wanted: Array) -> Array:
         until = np.concatenate([[0], np.cumsum(wanted)])
-        return until[ends] - until[starts]
+        within: Array = until[ends] - until[starts]
+        return within
 
     odd = (ids < 0) & (ids != IGNORED)
     if rules.vocabulary is not None:
@@ -319,7 +330,7 @@ def _suspects(
         yield row, None if sizes[row] < 0 else ids[starts[row] : ends[row]].tolist()
 
 
-def _may_not_fit(sizes: Any, seconds: Sequence[float] | None, rules: LabelRules) -> Any:
+def _may_not_fit(sizes: Array, seconds: Sequence[float] | None, rules: LabelRules) -> Any:
     """Of CTC the rows with labels for more than half of the frames, as each may be equal to the one before."""
     import numpy as np
 

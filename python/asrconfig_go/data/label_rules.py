@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..trace.model import Model
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 IGNORED = -100  # label value that the losses of transformers leave out
 _RATE = SAMPLING_RATE
@@ -55,7 +58,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 _FAMILIES = {"wav2vec2": "wav2vec2", "w2v-bert": "wav2vec2-bert", "whisper": "whisper"}
 
 
-def limits_of(model: Any) -> Limits:
+def limits_of(model: object) -> Limits:
     """Read the limits from a name, a folder, a config, or a model; or take a function from seconds to frames."""
     if isinstance(model, str) and model.lower() in _FAMILIES:
         return _of_config({"model_type": _FAMILIES[model.lower()]}, model)
@@ -141,7 +144,7 @@ class LabelRules:
     padding_said: tuple[int, str] | None = None
 
 
-def rules_of(model: Any, tokenizer: Any = None) -> LabelRules:
+def rules_of(model: object, tokenizer: object = None) -> LabelRules:
     """The rules of a live model with its head, and of its tokenizer, or a processor that has one.
 
     Of a name, a folder or a config only the frames or positions are known: it may be loaded with another head.
@@ -176,7 +179,7 @@ def rules_of(model: Any, tokenizer: Any = None) -> LabelRules:
     )
 
 
-def _kind(model: Any, config: Any) -> Kind:
+def _kind(model: object, config: object) -> Kind:
     names = [kind.__name__ for kind in type(model).__mro__]
     if any(name.endswith("ForCTC") for name in names):
         return "ctc"
@@ -187,7 +190,7 @@ def _kind(model: Any, config: Any) -> Kind:
     return "decoder" if getattr(config, "is_encoder_decoder", False) else ""
 
 
-def _vocabulary(model: Any, config: Any, kind: Kind) -> int | None:
+def _vocabulary(model: PreTrainedModel, config: PretrainedConfig, kind: Kind) -> int | None:
     """The smaller of the sizes in the config and of the head itself."""
     if kind == "classes":
         return _integer(config.num_labels)
@@ -199,7 +202,7 @@ def _vocabulary(model: Any, config: Any, kind: Kind) -> int | None:
     return min((size for size in map(_integer, sizes) if size), default=None)
 
 
-def _beyond(tokenizer: Any, vocabulary: int | None, kind: Kind) -> Iterator[str]:
+def _beyond(tokenizer: PreTrainedTokenizerBase, vocabulary: int | None, kind: Kind) -> Iterator[str]:
     """Tokens without a label in the model; of CTC without special tokens that no text has, such as ``</s>``."""
     if vocabulary is None or not hasattr(tokenizer, "get_vocab") or len(tokenizer) <= vocabulary:
         return
@@ -208,7 +211,7 @@ def _beyond(tokenizer: Any, vocabulary: int | None, kind: Kind) -> Iterator[str]
     yield from (str(numbers[n]) for n in sorted(numbers) if n >= vocabulary and n not in marks)
 
 
-def _padding_said(model: Any, tokenizer: Any) -> tuple[int, str] | None:
+def _padding_said(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[int, str] | None:
     parts = getattr(model, "generation_config", None), model.config
     pad = next((n for part in parts if (n := _integer(getattr(part, "pad_token_id", None))) is not None), None)
     if pad is None or not hasattr(tokenizer, "decode") or pad in (tokenizer.pad_token_id, *tokenizer.all_special_ids):
@@ -217,5 +220,5 @@ def _padding_said(model: Any, tokenizer: Any) -> tuple[int, str] | None:
     return (pad, text) if text else None
 
 
-def _integer(value: Any) -> int | None:
+def _integer(value: object) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None

@@ -14,6 +14,7 @@ from ..errors import InvalidArgumentError
 from .clip_ranges import kind
 from .label_faults import LabelTally, Mismatch, model_findings, shown, spoken
 from .label_rules import LabelRules, Limits, limits_of, rules_of
+from .pieces import Text
 from .profile import ScanResult
 from .scan import scan_audio, scan_with_texts
 from .source import open_source
@@ -81,12 +82,12 @@ class LabelReport:
 
 
 def check_labels(
-    source: Any,
+    source: object,
     texts: Iterable[str | None] | None = None,
     *,
     text: str | None = None,
-    tokenizer: Any = None,
-    model: Any = "wav2vec2",
+    tokenizer: object = None,
+    model: object = "wav2vec2",
     workers: int = 0,
     progress: bool = True,
 ) -> LabelReport:
@@ -119,7 +120,9 @@ def check_labels(
     return _report(result, transcripts, limits, rules, tokenizer)
 
 
-def _with_texts(source: Any, texts: Iterable[Any] | None, workers: int, progress: bool) -> tuple[ScanResult, list[Any]]:
+def _with_texts(
+    source: object, texts: Iterable[Text] | None, workers: int, progress: bool
+) -> tuple[ScanResult, list[Text]]:
     if texts is None:
         raise InvalidArgumentError("a scan's result has no transcripts", "pass texts=… as well")
     result = scan_audio(source, workers=workers, progress=progress, allow_empty=True)
@@ -140,7 +143,7 @@ def _with_texts(source: Any, texts: Iterable[Any] | None, workers: int, progress
 
 
 def _report(
-    result: ScanResult, transcripts: Sequence[Any], limits: Limits, rules: LabelRules, tokenizer: Any
+    result: ScanResult, transcripts: Sequence[Text], limits: Limits, rules: LabelRules, tokenizer: object
 ) -> LabelReport:
     durations = result.durations
     if limits.positions is not None and tokenizer is None and any(isinstance(one, str) for one in transcripts):
@@ -171,13 +174,14 @@ def _report(
     )
 
 
-def _of_rows(faults: LabelTally, result: ScanResult, transcripts: Sequence[Any]) -> list[Mismatch]:
+def _of_rows(faults: LabelTally, result: ScanResult, transcripts: Sequence[Text]) -> list[Mismatch]:
     """The findings about labels besides those that the report counts itself."""
     for name in ("empty", "too_long"):
         faults.counts.pop(name, None)
 
     def name_of(row: int, labels: Sequence[int]) -> str:
-        return shown(result.clips[row].path, transcripts[row] if isinstance(transcripts[row], str) else "")
+        text = transcripts[row]
+        return shown(result.clips[row].path, text if isinstance(text, str) else "")
 
     return faults.findings(name_of)
 
@@ -232,14 +236,14 @@ class _Tally:
 
 
 def _pair(
-    result: ScanResult, transcripts: Sequence[Any], row: int, count: int, needed: int, available: int
+    result: ScanResult, transcripts: Sequence[Text], row: int, count: int, needed: int, available: int
 ) -> InfeasiblePair:
     clip, text = result.clips[row], transcripts[row]
-    label_text = text if isinstance(text, str) else json.dumps(list(text))
+    label_text = text if isinstance(text, str) else json.dumps(list(text or ()))
     return InfeasiblePair(row, clip.path, clip.duration_s or 0.0, count, needed, available, label_text)
 
 
-def _labelled(texts: Iterator[Any], tokenizer: Any) -> Iterator[Sequence[Any]]:
+def _labelled(texts: Iterator[Any], tokenizer: object) -> Iterator[Sequence[Any]]:
     """The labels of each text; lists of numbers are labels already."""
     tokenize = _tokenizing(tokenizer)
     while batch := [text for _, text in zip(range(_BATCH), texts, strict=False)]:
@@ -262,7 +266,7 @@ def _tokenizing(tokenizer: Any) -> Callable[[list[str]], Iterable[Sequence[Any]]
     return lambda batch: map(_sequence, map(tokenizer, batch))
 
 
-def _sequence(labels: Any) -> Sequence[Any]:
+def _sequence(labels: object) -> Sequence[Any]:
     """The labels that a tokenizing function returned, alone or in an encoding."""
     for name in ("input_ids", "ids"):
         if isinstance(labels, dict) and name in labels:

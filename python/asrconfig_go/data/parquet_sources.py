@@ -9,12 +9,17 @@ import bisect
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.storage import from_storage
 from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
 from .columns import arrow_request, audio_column, text, text_column, texts_of
-from .pieces import Piece, ScanInput
+from .pieces import Piece, ScanInput, Text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from datasets import Dataset, DatasetDict
 
 _ROWS = 256  # rows read at once: some 25 MB of speech
 _BATCH = 64 << 20  # bytes of rows read at once, where clips are long; some batches are on their way at any time
@@ -56,7 +61,7 @@ class _Files:
             with self._open(number) as file:
                 self.starts.append(self.starts[-1] + file.metadata.num_rows)
 
-    def _open(self, number: int) -> Any:
+    def _open(self, number: int) -> pq.ParquetFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -82,7 +87,9 @@ class _Files:
                     for row in _within(wanted, first, first + len(batch)):
                         yield _piece(batch.column(0).slice(row, 1), first + row)
 
-    def _batches(self, file: Any, number: int, column: str, wanted: list[int] | None) -> Iterator[tuple[int, Any]]:
+    def _batches(
+        self, file: pq.ParquetFile, number: int, column: str, wanted: list[int] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Record batches of one column with the number of their first row, of the row groups with wanted rows."""
         import pyarrow as pa
 
@@ -101,9 +108,9 @@ class _Files:
                 f"{self._files[number]} cannot be read to its end: {error}", "write it again"
             ) from error
 
-    def texts(self, name: str | None) -> list[Any]:
+    def texts(self, name: str | None) -> list[Text]:
         """The text of every row."""
-        texts: list[Any] = []
+        texts: list[Text] = []
         for number in range(len(self._files)):
             with self._open(number) as file:
                 column = text_column(file.schema_arrow.names, name)
@@ -112,7 +119,7 @@ class _Files:
         return texts
 
 
-def row_group(file: Any, group: int, column: str, limit: int) -> Iterator[Any]:
+def row_group(file: pq.ParquetFile, group: int, column: str, limit: int) -> Iterator[pa.RecordBatch]:
     """Batches of one column of a row group: at most ``most`` rows, fewer where the footer says they are large."""
     metadata = file.metadata.row_group(group)
     chunks = [metadata.column(i) for i in range(metadata.num_columns)]
@@ -128,14 +135,14 @@ def _within(wanted: list[int] | None, start: int, end: int) -> list[int]:
     return [row - start for row in wanted[bisect.bisect_left(wanted, start) : bisect.bisect_left(wanted, end)]]
 
 
-def _piece(column: Any, first: int) -> Piece:
+def _piece(column: pa.Array, first: int) -> Piece:
     import pyarrow as pa
 
     request, alive = arrow_request([(pa.chunked_array([column]), None)], first=first)
     return Piece({"arrow": request}, alive=alive)
 
 
-def read_table(table: Any, label: str) -> ScanInput:
+def read_table(table: pa.Table, label: str) -> ScanInput:
     """A ``pyarrow.Table``."""
     if not table.num_rows:
         raise EmptyDatasetError("the table has no rows", "check how it was made")
@@ -149,7 +156,7 @@ def read_table(table: Any, label: str) -> ScanInput:
     )
 
 
-def frame_table(frame: Any) -> Any:
+def frame_table(frame: Any) -> pa.Table:
     """A ``pandas.DataFrame`` as a ``pyarrow.Table``; columns of texts and numbers are texts."""
     _need_pyarrow("a DataFrame")
     import pyarrow as pa
@@ -183,7 +190,7 @@ def read_arrow_file(path: Path) -> ScanInput:
     return read_table(table, str(path))
 
 
-def read_saved(folder: Path) -> Any:
+def read_saved(folder: Path) -> Dataset | DatasetDict | None:
     """The dataset that ``save_to_disk`` wrote into a folder, None when it is no such folder."""
     if not any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
         return None

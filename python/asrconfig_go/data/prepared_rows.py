@@ -18,6 +18,9 @@ from .pieces import Piece, ScanInput, clips_piece, known_clip
 from .source import open_source
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Dataset
+
     from ..trace.collated_batches import CollatedExamples
 
 
@@ -27,10 +30,12 @@ FIX = "pass your Trainer's collator, too: create_optimal_config(dataset, model, 
 class PreparedRows:
     """Measures rows as the input of ``model``; ``examples`` are collated rows, if there is a collator."""
 
-    def __init__(self, model: Any = None, examples: CollatedExamples | None = None) -> None:
+    def __init__(self, model: object = None, examples: CollatedExamples | None = None) -> None:
         self.model, self.examples = model, examples
 
-    def of_column(self, dataset: Any, stored: tuple[Any, Any], name: str, axes: int) -> ScanInput:
+    def of_column(
+        self, dataset: Dataset, stored: tuple[pa.ChunkedArray, pa.ChunkedArray | None], name: str, axes: int
+    ) -> ScanInput:
         """A ``datasets.Dataset`` by a column of its table."""
         try:
             unit = input_unit(name, axes, self.model)
@@ -40,7 +45,13 @@ class PreparedRows:
         return _source(enumerate(_stored_lengths(*stored)), unit, label, len(dataset), len(dataset))
 
     def of_stream(
-        self, rows: Iterator[Any], name: str, limit: int, population: int | None, where: str, shards: list[int]
+        self,
+        rows: Iterator[Mapping[str, Any]],
+        name: str,
+        limit: int,
+        population: int | None,
+        where: str,
+        shards: list[int],
     ) -> ScanInput:
         """At most ``limit`` rows of a stream, from ``where``; reading them fills ``shards``."""
         first = next(rows)
@@ -49,7 +60,7 @@ class PreparedRows:
         total = limit if population is None else min(limit, population)
         return replace(_source(lengths, unit, f"{where}, column {name!r}, {unit}", total, population), shards=shards)
 
-    def of_rows(self, rows: Any, sample_size: int | None, seed: int) -> ScanInput:
+    def of_rows(self, rows: Sequence[Any], sample_size: int | None, seed: int) -> ScanInput:
         """A list or a dataset of dictionaries, or of whatever the collator takes."""
         first = rows[0]
         name = input_column(first) if isinstance(first, Mapping) else None
@@ -65,7 +76,7 @@ class PreparedRows:
         lengths = ((row, len(rows[row][name])) for row in numbers)
         return _source(lengths, unit, f"{len(rows)} rows, {name!r}, {unit}", len(numbers), len(rows))
 
-    def of_examples(self, dataset: Any) -> ScanInput:
+    def of_examples(self, dataset: Dataset | Sequence[object]) -> ScanInput:
         """Rows that only the collator can read: some examples represent all of them."""
         if self.examples is None:
             names = open_source(dataset).columns or [f"a {type(dataset[0]).__name__}"]
@@ -74,7 +85,7 @@ class PreparedRows:
         return _source(lengths, unit, f"{len(dataset)} rows, collated, {unit}", len(lengths), len(dataset))
 
 
-def examples_of(dataset: Any, collator: Any, model: Any) -> CollatedExamples | None:
+def examples_of(dataset: object, collator: object, model: object) -> CollatedExamples | None:
     """Some rows of ``dataset`` as ``collator`` makes them input; None without one. Examples are returned."""
     if collator is None:
         return None
@@ -140,7 +151,7 @@ def _source(
     return ScanInput(None, pieces, label, total, population, population is None or total < population, unit=unit)
 
 
-def _stored_lengths(column: Any, indices: Any) -> list[int]:
+def _stored_lengths(column: pa.ChunkedArray, indices: pa.ChunkedArray | None) -> list[int]:
     """The length of each list in a column."""
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.input_units import InputUnit
 from .._core.plot import plot
@@ -13,6 +13,9 @@ from .._core.render import Shown
 from ..errors import EmptyDatasetError
 from .clips import COLUMNS, Clips
 from .data_records import DatasetRecord
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +32,7 @@ class DatasetProfile(Shown, DatasetRecord, kind="dataset"):
     (310, 0)
     """
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Any:
         """Draw the histogram with matplotlib, on ``ax`` or a new figure, and give the axes or the figure.
 
         Raises ``UnsupportedError`` where matplotlib is not installed and ``EmptyDatasetError`` without a usable clip.
@@ -47,7 +50,7 @@ class ScanResult:
     clips: Clips
     unit: InputUnit | None = None
     """What the lengths of rows count that hold a model's input; None of audio."""
-    source: Any = field(default=None, compare=False)
+    source: object = field(default=None, compare=False)
     """What was scanned."""
 
     @property
@@ -68,6 +71,6 @@ class ScanResult:
     def _repr_html_(self) -> str:
         return self.profile._repr_html_()
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Any:
         """The histogram by matplotlib (see ``DatasetProfile.plot``)."""
         return self.profile.plot(ax)

@@ -37,13 +37,13 @@ class ScanSettings(TypedDict, total=False):
     progress: bool
     allow_empty: bool
     clips: bool
-    model: Any
-    collator: Any
+    model: object
+    collator: object
     cluster: Cluster | None
 
 
 def scan_audio(
-    source: Any,
+    source: object,
     *,
     sample_size: int | None = None,
     sampling_rate: int = SAMPLING_RATE,
@@ -54,8 +54,8 @@ def scan_audio(
     progress: bool = True,
     allow_empty: bool = False,
     clips: bool = True,
-    model: Any = None,
-    collator: Any = None,
+    model: object = None,
+    collator: object = None,
     cluster: Cluster | None = None,
 ) -> ScanResult:
     """Measure every clip of ``source`` without decoding it.

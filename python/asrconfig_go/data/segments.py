@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from .._core.output import listed
 from .._core.storage import from_storage
@@ -102,7 +102,7 @@ def plain_text(text: str) -> str:
     return " ".join(_TOKEN.sub(" ", text).split()) if "<|" in text else text.strip()
 
 
-def _rows(value: Any) -> list[Mapping[str, Any]]:
+def _rows(value: object) -> list[Mapping[str, Any]]:
     if isinstance(value, Mapping):  # of lists, as older versions of datasets return a list of structs
         value = [dict(zip(value, row, strict=True)) for row in zip(*value.values(), strict=True)]
     if not isinstance(value, list | tuple) or not all(isinstance(row, Mapping) for row in value):
@@ -115,8 +115,7 @@ def _segment(i: int, row: Mapping[str, Any], last_end: float | None) -> Segment:
     name = next((name for name in _TEXTS if name in row), None)
     if name is None or not isinstance(pair, list | tuple) or len(pair) != 2:
         raise InvalidArgumentError(f"segment {i} has {listed(row) or 'nothing'}, not its times and text", _HINT)
-    start: Any = pair[0]
-    end: Any = last_end if pair[1] is None else pair[1]
+    start, end = pair[0], last_end if pair[1] is None else pair[1]
     if not (_is_number(start) and _is_number(end)):
         raise InvalidArgumentError(
             f"segment {i} has the times {pair[0]!r} and {pair[1]!r}, which are not numbers", _HINT
@@ -124,7 +123,7 @@ def _segment(i: int, row: Mapping[str, Any], last_end: float | None) -> Segment:
     return Segment(float(start), float(end), str(row[name] or ""))
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

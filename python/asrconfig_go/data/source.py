@@ -131,7 +131,7 @@ def open_source(dataset: object) -> Source:
     return Source(dataset, _kind(dataset))
 
 
-def _kind(dataset: Any) -> SourceKind:
+def _kind(dataset: object) -> SourceKind:
     if isinstance(dataset, str | os.PathLike):
         return "address" if isinstance(dataset, str) and is_remote(dataset) else "path"
     if isinstance(dataset, Mapping):
