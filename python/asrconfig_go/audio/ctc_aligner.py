@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterator, Sequence
 from math import isqrt
@@ -214,12 +215,11 @@ class CTCAligner:
         owner = np.asarray(owners)[path[at]]
         at, owner = at[owner >= 0], owner[owner >= 0]
         scores = log_probs[at, np.asarray(labels)[path[at]]]
-        numbers = list(range(len(words)))
-        firsts = np.searchsorted(owner, numbers).tolist()
-        lasts = np.searchsorted(owner, numbers, "right").tolist()
+        spelled = owner.tolist()
         end = float(at[0] * hop)
         timed: list[Segment] = []
-        for word, a, b in zip(words, firsts, lasts, strict=True):
+        for number, word in enumerate(words):
+            a, b = bisect.bisect_left(spelled, number), bisect.bisect_right(spelled, number)
             if a == b:
                 timed.append(Segment(end, end, word))
                 continue
