@@ -14,6 +14,10 @@ from ..errors import CorruptFileError, InvalidArgumentError
 from .decoding import Array, Decoded, Mix, decode_bytes, decode_file, resampled
 
 RATES = (1000, 1_000_000)  # hertz; a file that claims another one is damaged, and would become very long or nothing
+_ACCEPTED = (
+    'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) returns, '
+    '{"array": …, "sampling_rate": …}, or an array'
+)
 
 
 def check_rate(sample_rate: int) -> None:
@@ -36,17 +40,11 @@ def check_range(name: str, value: object, low: float, high: float, usual: str) -
 
 
 def check_count(name: str, value: object, low: int, high: int, usual: str) -> int:
-    """A whole number from ``least`` to ``most``; ``InvalidArgumentError`` for anything else."""
+    """A whole number from ``low`` to ``high``; ``InvalidArgumentError`` for anything else."""
     number = int(checked(name, value, int))
     if not low <= number <= high:
         raise InvalidArgumentError(f"{name} = {number} is not between {low} and {high}", usual)
     return number
-
-
-_ACCEPTED = (
-    'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) returns, '
-    '{"array": …, "sampling_rate": …}, or an array'
-)
 
 
 def load_audio(source: object, *, sample_rate: int = SAMPLING_RATE) -> Array:

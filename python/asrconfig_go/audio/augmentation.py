@@ -16,6 +16,12 @@ from ..errors import InvalidArgumentError, UnsupportedError
 from .audio import check_count, check_probability, check_range, check_rate, load_audio
 from .decoding import Array, chosen, find_resampler, padded, power
 
+_SMALLEST = 8192  # samples of a block
+_RANGE = (0.5, 2.0)
+_SHORTEST = 100  # numerator and denominator of a factor are at most this: 0.9 is 9/10
+_RT60_RANGE = (0.05, 5.0)  # seconds, from a car to a cathedral
+_MAX_ROOMS = 10_000
+
 
 @dataclass(frozen=True, eq=False)
 class AddNoise:
@@ -68,9 +74,6 @@ def _piece(noise: Array, count: int, generator: np.random.Generator) -> Array:
     return noise[start : start + count]
 
 
-_SMALLEST = 8192  # samples of a block
-
-
 class BlockConvolution:
     """Overlap-add with the impulse's spectrum computed once, in half the time of ``scipy.signal.oaconvolve``."""
 
@@ -102,10 +105,6 @@ class BlockConvolution:
 
     def __setstate__(self, impulse: Array) -> None:
         self.__init__(impulse)  # type: ignore[misc]
-
-
-_RANGE = (0.5, 2.0)
-_SHORTEST = 100  # numerator and denominator of a factor are at most this: 0.9 is 9/10
 
 
 @dataclass(frozen=True)
@@ -144,10 +143,6 @@ def _at_speed(clip: Array, speed: Fraction | int) -> Array:
         raise UnsupportedError("other speeds need soxr or scipy", "pip install soxr")
     changed: Array = resample(clip, speed.numerator, speed.denominator)
     return changed
-
-
-_RT60_RANGE = (0.05, 5.0)  # seconds, from a car to a cathedral
-_MAX_ROOMS = 10_000
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Decoded clips in memory; what all caches of clips share."""
+"""Caches of clips: what identifies a clip, how a cache is filled, and the cache in memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from .decoding import Array, is_silent
 Key = tuple[str, int, int]  # (path, bytes, nanoseconds of its last change), or (digest, bytes, 0)
 Load = Callable[..., Any]
 _SETTLED_NS = 20_000_000  # a file system's clock ticks every 1 to 10 ms: a second change in one tick leaves no trace
-_AHEAD = 4  # clips a thread, so that encoded bytes do not pile up
+_AHEAD = 16  # clips a thread, so that encoded bytes do not pile up
 _ENTRY_BYTES = 500  # of the array object, its key and the dictionary's slots; measured with tracemalloc
 
 
@@ -108,33 +109,24 @@ def fill(cache: Callable[[object], object], sources: object, workers: int | None
     if count < 1:
         raise InvalidArgumentError(f"workers = {count} load nothing", "leave it out: one for each core")
     items, total = _items(sources)
-    errors: list[str] = []
-    done = 0
-    with ThreadPoolExecutor(count) as pool, ProgressBar("clips", "clip", total, progress) as advance:
+    clips, errors, done = iter(items), list[str](), 0
+
+    def problem_of(item: object) -> str:
         try:
-            for finished in _finished(pool, cache, items, _AHEAD * count):
-                done += 1
-                error = finished.exception()
-                if error is not None and (not isinstance(error, AsrConfigError) or isinstance(error, StorageError)):
-                    raise error
-                errors += [] if error is None else [str(error)]
-                advance(done, total)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            cache(item)
+        except StorageError:
             raise
+        except AsrConfigError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(count) as pool, ProgressBar("clips", "clip", total, progress) as advance:
+        while chunk := list(islice(clips, _AHEAD * count)):
+            for problem in pool.map(problem_of, chunk):
+                done += 1
+                errors += [problem] if problem else []
+                advance(done, total)
     return Filled(done, len(errors), errors[0] if errors else "")
-
-
-def _finished(
-    pool: ThreadPoolExecutor, load: Callable[[object], object], items: Iterable[object], limit: int
-) -> Iterator[Future[object]]:
-    pending: set[Future[object]] = set()
-    for item in items:
-        if len(pending) >= limit:
-            ended, pending = wait(pending, return_when=FIRST_COMPLETED)
-            yield from ended
-        pending.add(pool.submit(load, item))
-    yield from wait(pending).done
 
 
 def _items(sources: object) -> tuple[Iterable[object], int | None]:

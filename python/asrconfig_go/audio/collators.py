@@ -1,4 +1,4 @@
-"""Collators for speech models of transformers, padded labels, and prompts."""
+"""Batches with labels for speech models of transformers."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from .features import model_inputs
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+_PROMPT = "Transcribe the speech into text."
+_LANGUAGES = ("language", "source_language")  # what a request calls it
 
 
 def labels_of(
@@ -66,10 +69,6 @@ def padded_ids(rows: Sequence[Sequence[int]], value: int, multiple: int | None =
 def without_start(labels: Sequence[list[int]], start: int) -> list[list[int]]:
     """The labels without the token that the decoder starts with: the model puts it in front again."""
     return [tokens[1:] if tokens and tokens[0] == start else tokens for tokens in labels]
-
-
-_PROMPT = "Transcribe the speech into text."
-_LANGUAGES = ("language", "source_language")  # what a request calls it
 
 
 def extractor_of(processor: ProcessorMixin) -> Any:

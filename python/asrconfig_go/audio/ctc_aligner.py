@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_CELLS = 40_000_000_000  # frames × states: an hour and a half of fluent speech, in some minutes
 _BETWEEN = -1
+_MINUTE = 60 * SAMPLING_RATE
 
 
 def frames_needed(labels: Sequence[int]) -> int:
@@ -93,9 +94,6 @@ class _Trellis:
             scores[2:] = best
             scores[1] = -np.inf
         return choices
-
-
-_MINUTE = 60 * SAMPLING_RATE
 
 
 class CTCAligner:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._core.checks import CutRule
+from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
 from ..data.clip_ranges import part_of, split_range
 from ..data.segments import (
@@ -31,6 +32,18 @@ from .ctc_aligner import CTCAligner
 from .decoding import Array
 
 _MARGIN_S = 0.5  # kept of a pause that does not fit into the piece beside it
+FRAME_S = 0.02
+_BLOCK_S = 120.0  # read at once: an hour of audio takes no more memory than two minutes
+_SMOOTHED = 5  # frames whose mean is compared: a stop consonant is no pause
+_FULL = 0.8  # of the limit that a piece takes on average
+_SILENT = 1e-4  # of the power of loud speech, 40 dB below it
+_ABOVE_FLOOR = 4.0  # times the power of the quietest frames, 6 dB
+_TOO_LONG = {
+    "timestamps": "a single segment over the limit",
+    "alignment": "words without a pause, over the limit",
+    "silence": "",
+}
+_PAUSE_S = 0.2  # between words of an alignment that may be parted; a CTC model places letters to some hundredths
 
 
 @dataclass(frozen=True)
@@ -93,24 +106,15 @@ def _group(segments: Sequence[Segment], edges: Sequence[float], limit_s: float, 
     return Group(start, end, first, last)
 
 
-FRAME_S = 0.02
-_RATE = 16_000
-_BLOCK_S = 120.0  # read at once: an hour of audio takes no more memory than two minutes
-_SMOOTHED = 5  # frames whose mean is compared: a stop consonant is no pause
-_FULL = 0.8  # of the limit that a piece takes on average
-_SILENT = 1e-4  # of the power of loud speech, 40 dB below it
-_ABOVE_FLOOR = 4.0  # times the power of the quietest frames, 6 dB
-
-
 def levels_of(audio: object, duration: float) -> Array:
     """The power of each frame, smoothed over 0.1 s, of ``audio`` as ``load_audio`` takes it."""
-    size = round(FRAME_S * _RATE)
+    size = round(FRAME_S * SAMPLING_RATE)
     levels = []
     for start in np.arange(0.0, duration, _BLOCK_S):
         end = min(duration, start + _BLOCK_S)
         if end - start < FRAME_S:
             break
-        block = load_audio(part_of(audio, float(start), float(end)), sample_rate=_RATE)
+        block = load_audio(part_of(audio, float(start), float(end)), sample_rate=SAMPLING_RATE)
         frames = block[: len(block) // size * size].reshape(-1, size)
         levels.append(np.square(frames, dtype=np.float32).mean(1))
     power: Array = np.concatenate(levels) if levels else np.zeros(0, np.float32)
@@ -162,14 +166,6 @@ def silent_cuts(levels: Array, duration: float, limit_s: float) -> tuple[list[fl
 
 def _frames(levels: Array, start: float, end: float) -> tuple[int, int]:
     return math.ceil(start / FRAME_S - 0.5), min(len(levels), math.floor(end / FRAME_S - 0.5) + 1)
-
-
-_TOO_LONG = {
-    "timestamps": "a single segment over the limit",
-    "alignment": "words without a pause, over the limit",
-    "silence": "",
-}
-_PAUSE_S = 0.2  # between words of an alignment that may be parted; a CTC model places letters to some hundredths
 
 
 @dataclass(frozen=True)

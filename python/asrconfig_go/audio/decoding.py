@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 # Of the energy that the mean of unlike channels has. Of two channels of one loudness, 0.02 is 20 dB below either.
 _CANCELS = 0.02
 _SILENT = 1e-4  # of full scale: -80 dB, three steps of 16 bits
+_BLOCK = 1 << 23  # frames read at once, so that a header that claims days of audio reserves no memory
+_CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss a few at the ends
+# Seconds decoded before a piece, by codec: an Opus decoder converges to its output from the beginning in that time.
+_LEAD_S = {"OPUS": 5.0}
 
 
 class Decoded(NamedTuple):
@@ -130,12 +134,6 @@ def find_resampler() -> tuple[str, Resample | None]:
         signal: Any = importlib.import_module("scipy.signal")
         return "scipy", lambda audio, old, new: signal.resample_poly(audio, new, old).astype("float32", copy=False)
     return "", None
-
-
-_BLOCK = 1 << 23  # frames read at once, so that a header that claims days of audio reserves no memory
-_CUT_OFF = 0.98  # of the frames that the header claims; lossy formats may miss a few at the ends
-# Seconds decoded before a piece, by codec: an Opus decoder converges to its output from the beginning in that time.
-_LEAD_S = {"OPUS": 5.0}
 
 
 def decode_file(path: str) -> Decoded:

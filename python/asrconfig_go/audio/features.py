@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import torch
     from transformers import SequenceFeatureExtractor
 
+_PREPARED = ("input_values", "input_features")
+_MASK = "attention_mask"
+
 
 def new_tensor(shape: tuple[int, ...], kind: type | np.dtype[Any]) -> torch.Tensor:
     """An uninitialised tensor of ``shape`` and of a NumPy ``dtype``; in a DataLoader's worker in shared memory.
@@ -77,10 +80,6 @@ def _normalise(clip: Array, result: Array, scratch: Array) -> None:
     np.multiply(result, result, out=scratch)
     variance = np.float32(np.add.reduce(scratch) / np.intp(len(clip)))
     result /= np.sqrt(variance + 1e-7)
-
-
-_PREPARED = ("input_values", "input_features")
-_MASK = "attention_mask"
 
 
 def model_inputs(

@@ -32,6 +32,8 @@ _FIRST = 0.6  # of the time for the first pass; the same clips are read again in
 _GROUPS = 10  # of clips, for the spread
 _PATIENCE = 8  # bad clips, when time is up and there was no good one
 _now = time.perf_counter
+_MAX_AGE_S = 24 * 3600
+_READERS = ("numpy", "soundfile", "soxr", "scipy", "datasets", "torchcodec", "transformers")
 
 
 class LoaderNotMeasuredWarning(UserWarning):
@@ -153,50 +155,41 @@ def measure_loader(
     return _rate_of(first, again, source.reader, (*notes, f"first error: {first.error}") if first.bad else notes)
 
 
-@dataclass
-class _TimedClip:
-    reading: Reading  # without its samples
-    took_s: float
-    resampled: bool
-
-
 class _Preparing:
     """What a worker does with a decoded clip."""
 
     def __init__(self, processor: Any, sampling_rate: int) -> None:
         self._make = getattr(processor, "feature_extractor", processor)
-        self._rate = sampling_rate
+        self.sampling_rate = sampling_rate
         self.notes: tuple[str, ...] = ()
 
     @cached_property
     def _resampler(self) -> tuple[str, Any]:
         return find_resampler()
 
-    def __call__(self, reading: Reading) -> bool:
-        """Make the model's input; whether the clip was of another rate."""
-        resampled = reading.stored_rate != self._rate
+    def __call__(self, reading: Reading) -> None:
+        """Make the model's input."""
         if reading.audio is None:
-            return resampled
+            return
         audio = reading.audio
-        if reading.sampling_rate != self._rate:
+        if reading.sampling_rate != self.sampling_rate:
             name, resample = self._resampler
             note = f"resampled by {name}" if name else "neither soxr nor scipy: resampling is not included"
-            audio, self.notes = resample(audio, reading.sampling_rate, self._rate) if name else audio, (note,)
+            audio, self.notes = resample(audio, reading.sampling_rate, self.sampling_rate) if name else audio, (note,)
         if self._make is not None:
             try:
-                self._make(audio, sampling_rate=self._rate)
+                self._make(audio, sampling_rate=self.sampling_rate)
             except Exception as error:
                 raise InvalidArgumentError(
                     f"the processor {type(self._make).__name__} failed: {type(error).__name__}: {error}",
                     "pass a feature extractor that is called as processor(array, sampling_rate=…)",
                 ) from error
-        return resampled
 
 
 class _Pass:
     def __init__(self, prepare: _Preparing) -> None:
         self.prepare = prepare
-        self.clips: list[_TimedClip] = []
+        self.clips: list[Reading] = []
         self.tried = self.bad = 0
         self.error = ""
 
@@ -210,8 +203,8 @@ class _Pass:
                 self.bad += 1
                 self.error = self.error or f"{type(error).__name__}: {str(error).strip()[:200]}"
             else:
-                resampled = self.prepare(reading)
-                self.clips.append(_TimedClip(replace(reading, audio=None), _now() - began, resampled))
+                self.prepare(reading)
+                self.clips.append(replace(reading, audio=None, took_s=_now() - began))
             late = _now() >= until and (self.clips or self.tried >= _PATIENCE)
             if late or self.tried == limit:
                 break
@@ -222,25 +215,25 @@ def _rate_of(first: _Pass, again: _Pass, reader: str, notes: tuple[str, ...]) ->
     clips = first.clips
     size = max(1, -(-len(clips) // _GROUPS))
     spread = [_rate(clips[at : at + size]) for at in range(0, len(clips), size)]
-    codecs: Counter[str] = Counter(clip.reading.codec for clip in clips)
+    codecs: Counter[str] = Counter(clip.codec for clip in clips)
     complete = again.clips and again.tried >= first.tried
     return LoaderRate(
         rate=_rate(clips), low=min(spread), high=max(spread),
         warm_rate=_rate(again.clips) if complete else None,
-        clips=len(clips), bad=first.bad, audio_s=sum(clip.reading.seconds for clip in clips),
-        took_s=sum(clip.took_s for clip in clips), size_bytes=sum(clip.reading.size_bytes for clip in clips),
+        clips=len(clips), bad=first.bad, audio_s=sum(clip.seconds for clip in clips),
+        took_s=sum(clip.took_s for clip in clips), size_bytes=sum(clip.size_bytes for clip in clips),
         codecs=tuple(_of_codec(codec, clips) for codec, _ in codecs.most_common()),
-        resampled=sum(clip.resampled for clip in clips), how=reader, notes=notes,
+        resampled=sum(clip.stored_rate != first.prepare.sampling_rate for clip in clips), how=reader, notes=notes,
     )  # fmt: skip
 
 
-def _of_codec(codec: str, clips: list[_TimedClip]) -> CodecRate:
-    own = [clip for clip in clips if clip.reading.codec == codec]
-    return CodecRate(codec, len(own), sum(clip.reading.seconds for clip in own), _rate(own))
+def _of_codec(codec: str, clips: list[Reading]) -> CodecRate:
+    own = [clip for clip in clips if clip.codec == codec]
+    return CodecRate(codec, len(own), sum(clip.seconds for clip in own), _rate(own))
 
 
-def _rate(clips: list[_TimedClip]) -> float:
-    return sum(clip.reading.seconds for clip in clips) / max(sum(clip.took_s for clip in clips), 1e-9)
+def _rate(clips: list[Reading]) -> float:
+    return sum(clip.seconds for clip in clips) / max(sum(clip.took_s for clip in clips), 1e-9)
 
 
 @contextlib.contextmanager
@@ -256,10 +249,6 @@ def _as_in_a_worker() -> Iterator[None]:
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(1)
         yield
-
-
-_MAX_AGE_S = 24 * 3600
-_READERS = ("numpy", "soundfile", "soxr", "scipy", "datasets", "torchcodec", "transformers")
 
 
 @dataclass(frozen=True)

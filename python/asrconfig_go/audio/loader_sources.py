@@ -47,6 +47,7 @@ class Reading:
     size_bytes: int
     codec: str
     stored_rate: int
+    took_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _RULES = {"timestamps": "by timestamps", "alignment": "by an alignment", "silence": "at silences, without text"}
 _SHOWN = 120  # characters of a reason
+_LENGTHS = ("length", "duration", "duration_s", "seconds", "num_samples", "n_samples", "input_length")
+_PREPARED = ("labels", "input_values", "input_features")
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,10 +110,6 @@ def _amount(hours: float) -> str:
     return f"{hours:.2f} h" if hours >= 0.1 else f"{3600 * hours:.1f} s"
 
 
-_LENGTHS = ("length", "duration", "duration_s", "seconds", "num_samples", "n_samples", "input_length")
-_PREPARED = ("labels", "input_values", "input_features")
-
-
 def table_problem(dataset: Dataset) -> str:
     """The reason why the clips of a table cannot be cut, or ""."""
     import pyarrow as pa
@@ -129,7 +127,7 @@ def table_problem(dataset: Dataset) -> str:
 def table_with_pieces(
     dataset: Dataset, seconds: Sequence[float], rows: Sequence[int], cuts: Mapping[int, list[Piece]]
 ) -> Dataset:
-    """The rows ``kept`` in order, those in ``cuts`` as their pieces, with the format that ``dataset`` has."""
+    """These ``rows`` in order, those in ``cuts`` as their pieces, with the format that ``dataset`` has."""
     from datasets import concatenate_datasets
 
     uncut = [row for row in rows if row not in cuts]
@@ -224,7 +222,7 @@ def cut_rows(
 
 
 def with_pieces(dataset: Any, seconds: Sequence[float], rows: Sequence[int], outcomes: Outcomes) -> Any:
-    """The rows ``kept`` of ``dataset`` in order, each that is cut as its pieces."""
+    """These ``rows`` of ``dataset`` in order, each that is cut as its pieces."""
     cuts = {row: outcome.pieces for row, outcome in outcomes.items() if isinstance(outcome, CutClip)}
     source = open_source(dataset)
     if source.kind == "dataset":
@@ -294,7 +292,7 @@ def cut_long_clips(
     keep_whole: bool = False,
     progress: bool = False,
 ) -> tuple[Any | None, LongClips, list[int]]:
-    """The rows ``kept`` of ``dataset``, those over the limit in pieces where a rule allows it.
+    """These ``rows`` of ``dataset``, those over the limit in pieces where a rule allows it.
 
     ``seconds`` are those of all rows. Those that cannot be cut, which the list names, are left out unless
     ``keep_whole``. None in place of a dataset where no clip is cut.

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
     from ..trace.collated_batches import CollatedExamples
 
+_DECODER = "decoder_input_ids"
+
 
 class ProcessorNotUsedWarning(UserWarning):
     """The processor makes no batches of these rows: their shapes follow from the model alone."""
@@ -97,9 +99,6 @@ def _has_rows(source: Source) -> bool:
     """Whether these are rows with audio, and not a path, a stream or rows that hold a model's input."""
     first = source.undecoded()[0] if source.has_rows and source.length else None
     return isinstance(first, Mapping) and bool(usual_columns(first, audio_columns()))
-
-
-_DECODER = "decoder_input_ids"
 
 
 def with_transcripts(batch: dict[str, Any], transcripts: Sequence[list[int]], pad: int | None) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def rows_of_arrays(dataset: Dataset) -> list[Any] | None:
 
 
 def durations_of(dataset: Dataset, measured: Sequence[float] | None = None) -> array[float] | None:
-    """Seconds of every clip, from ``known`` or from the headers; None of what has no audio to measure."""
+    """Seconds of every clip, from ``measured`` or from the headers; None of what has no audio to measure."""
     if measured is not None and len(measured) == len(dataset):
         return array("d", measured)
     try:

@@ -10,6 +10,10 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, overload
 
+PAGE = 1 << 16  # clips a page; all but the last are full
+_KIND = ("sample_rate", "channels", "bits", "codec", "method")
+COLUMNS = ("path", "duration_s", "claimed_duration_s", *_KIND, "size_bytes", "error")
+
 
 @dataclass(frozen=True)
 class Clip:
@@ -31,11 +35,6 @@ class Clip:
     method: str
     size_bytes: int
     error: str
-
-
-PAGE = 1 << 16  # clips a page; all but the last are full
-_KIND = ("sample_rate", "channels", "bits", "codec", "method")
-COLUMNS = ("path", "duration_s", "claimed_duration_s", *_KIND, "size_bytes", "error")
 
 
 Fetch = Callable[[int, int], tuple[dict[str, Any], memoryview]]  # a page from an offset on, and its columns

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FaultName = Literal["missing", "outside", "negative", "blank", "padded", "empty", "too_long"]
 _SHOWN = 60  # characters of a row's text in a finding
+_AT_ONCE = 10_000  # rows
+_ENOUGH = 10_000  # faulty rows, after which the others are not checked
 
 
 @dataclass(frozen=True)
@@ -219,10 +221,6 @@ def shown(path: str, text: str) -> str:
     path = path if len(path) <= _SHOWN else f"…{path[1 - _SHOWN :]}"
     text = text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
     return ", ".join(filter(None, (path, repr(text) if text else "")))
-
-
-_AT_ONCE = 10_000  # rows
-_ENOUGH = 10_000  # faulty rows, after which the others are not checked
 
 
 def label_column(dataset: object, names: Sequence[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""What a model's labels have to be, and what they have to fit in."""
+"""The rules for the labels of a model, by its loss, its vocabulary and its frames or positions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,17 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 IGNORED = -100  # label value that the losses of transformers leave out
-_RATE = SAMPLING_RATE
 _HINT = "pass a model, its config, a known name, or a function from seconds to frames"
+# Defaults that transformers' saved configurations omit, by model_type.
+_CONV: dict[str, Any] = {"conv_kernel": (10, 3, 3, 3, 3, 2, 2), "conv_stride": (5, 2, 2, 2, 2, 2, 2)}
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("wav2vec2", "hubert", "wavlm", "unispeech", "unispeech-sat", "data2vec-audio"), _CONV),
+    "whisper": {"max_target_positions": 448},
+    "speech_to_text": {"max_target_positions": 1024},
+}
+_FAMILIES = {"wav2vec2": "wav2vec2", "w2v-bert": "wav2vec2-bert", "whisper": "whisper"}
+_CLASSIFIERS = ("ForSequenceClassification", "ForAudioClassification", "ForXVector")
+_SHIFTED_BY = ("pad_token_id", "decoder_start_token_id")  # labels, to be a decoder's input
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Limits:
 
     def available(self, seconds: float) -> int:
         """The frames or positions of a clip."""
-        return max(0, self.frames(round(seconds * _RATE))) if self.positions is None else self.positions
+        return max(0, self.frames(round(seconds * SAMPLING_RATE))) if self.positions is None else self.positions
 
     def needed(self, labels: Sequence[Any]) -> int:
         """The frames or positions that labels take: CTC needs one more between two equal ones."""
@@ -48,16 +57,6 @@ def repeats(labels: Sequence[Any]) -> int:
     return sum(map(lambda a, b: bool(a == b), labels, labels[1:]))
 
 
-# Defaults that transformers' saved configurations omit, by model_type.
-_CONV: dict[str, Any] = {"conv_kernel": (10, 3, 3, 3, 3, 2, 2), "conv_stride": (5, 2, 2, 2, 2, 2, 2)}
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("wav2vec2", "hubert", "wavlm", "unispeech", "unispeech-sat", "data2vec-audio"), _CONV),
-    "whisper": {"max_target_positions": 448},
-    "speech_to_text": {"max_target_positions": 1024},
-}
-_FAMILIES = {"wav2vec2": "wav2vec2", "w2v-bert": "wav2vec2-bert", "whisper": "whisper"}
-
-
 def limits_of(model: object) -> Limits:
     """Read the limits from a name, a folder, a config, or a model; or take a function from seconds to frames."""
     if isinstance(model, str) and model.lower() in _FAMILIES:
@@ -65,7 +64,7 @@ def limits_of(model: object) -> Limits:
     recognised = Model.of(getattr(model, "config", model))
     if recognised.kind == "function":
         frames: Callable[[float], float] = recognised.passed
-        return Limits("model", lambda samples: int(frames(samples / _RATE)))
+        return Limits("model", lambda samples: int(frames(samples / SAMPLING_RATE)))
     return _of_config(recognised.config_json, recognised.label)
 
 
@@ -106,8 +105,6 @@ def _mel_frames(samples: int, config: dict[str, Any]) -> int:
 
 
 Kind = Literal["ctc", "decoder", "classes", ""]
-_CLASSIFIERS = ("ForSequenceClassification", "ForAudioClassification", "ForXVector")
-_SHIFTED_BY = ("pad_token_id", "decoder_start_token_id")  # labels, to be a decoder's input
 
 
 @dataclass(frozen=True)

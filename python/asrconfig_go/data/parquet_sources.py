@@ -120,7 +120,7 @@ class _Files:
 
 
 def row_group(file: pq.ParquetFile, group: int, column: str, limit: int) -> Iterator[pa.RecordBatch]:
-    """Batches of one column of a row group: at most ``most`` rows, fewer where the footer says they are large."""
+    """Batches of one column of a row group: at most ``limit`` rows, fewer where the footer says they are large."""
     metadata = file.metadata.row_group(group)
     chunks = [metadata.column(i) for i in range(metadata.num_columns)]
     size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".", 1)[0] == column)

@@ -1,4 +1,4 @@
-"""The handle of a scan in the library, and sources that many machines measure together."""
+"""Scans that run in the library: their handles, and the parts of a scan on a cluster."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .clips import PAGE
 from .pieces import Piece, ScanInput
 
 _POLL_MS = 50  # also how long Ctrl-C may wait
+_PARTS = 4  # per machine: balances load and limits the loss of a machine, but each part lists the source again
 
 
 def scan_cache(used: bool) -> dict[str, str]:
@@ -42,28 +43,11 @@ def scan_job(op: str, request: dict[str, Any]) -> Iterator[int]:
 
 
 def _split(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
-    """A request without its paths, and the paths as bytes, which cross to the library in milliseconds.
-
-    Characters that no file name can have are escaped, so that such paths count as missing files.
-    """
+    """A request without its paths, and the paths as bytes, which cross to the library in milliseconds."""
     paths = request.get("paths")
     if not paths:
         return request, b""
-    joined = "\0".join(paths)
-    if joined.count("\0") >= len(paths):
-        joined = "\0".join(path.replace("\0", "\\0") for path in paths)
-    try:
-        attached = os.fsencode(joined + "\0")
-    except UnicodeEncodeError:
-        attached = b"".join(_escaped(path) + b"\0" for path in joined.split("\0"))
-    return {**request, "paths": []}, attached
-
-
-def _escaped(path: str) -> bytes:
-    try:
-        return os.fsencode(path)
-    except UnicodeEncodeError:
-        return path.encode("utf-8", "backslashreplace")
+    return {**request, "paths": []}, os.fsencode("\0".join(paths) + "\0")
 
 
 def wait(job: int, advance: Advance = lambda done, total: None, total: int | None = None) -> None:
@@ -77,8 +61,6 @@ def wait(job: int, advance: Advance = lambda done, total: None, total: int | Non
 
 Task = Callable[[int, int], Any]
 """Of a part's index and the number of parts."""
-
-_PARTS = 4  # per machine: balances load and limits the loss of a machine, but each part lists the source again
 
 
 def _by_ray(task: Task) -> Iterator[Any]:

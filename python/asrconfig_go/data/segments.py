@@ -26,6 +26,10 @@ _TOKEN = re.compile(r"<\|[^|<>]*\|>")
 _OVERLAP_S = 0.05  # of neighbours: times are rounded
 _BEYOND_S = 0.5  # the end of the last one behind that of the audio
 _HINT = "write start and end in seconds, in order: [{'start': 0.0, 'end': 2.5, 'text': '…'}, …]"
+ENDINGS = (".srt", ".vtt")
+_CUE = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s*-->\s*((?:\d+:)?\d+:\d+[.,]\d+)")
+_TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
+_MAX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -161,12 +165,6 @@ def _word_start(text: str, place: int) -> int:
     while start and not text[start - 1].isspace() and not text[start - 1].isalnum():
         start -= 1
     return start if not start or text[start - 1].isspace() else place
-
-
-ENDINGS = (".srt", ".vtt")
-_CUE = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s*-->\s*((?:\d+:)?\d+:\d+[.,]\d+)")
-_TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
-_MAX_BYTES = 64 << 20
 
 
 def subtitles_beside(audio: str | os.PathLike[str]) -> Path | None:

