@@ -113,9 +113,7 @@ def arrow_request(
     """
     batches: list[dict[str, object]] = []
     alive: list[object] = []
-    rows: list[
-        tuple[int, int, pa.ChunkedArray | None]
-    ] = []  # start and length of each column in the table, and its indices
+    rows: list[tuple[int, int, pa.ChunkedArray | None]] = []  # of each column: start, length, indices
     rates: set[int] = set()
     start = 0
     for column, indices in columns:
@@ -157,15 +155,13 @@ def _batch(chunk: pa.Array, rates: set[int]) -> tuple[dict[str, object], object]
     """One chunk, and the arrays that its addresses belong to."""
     import pyarrow as pa
 
-    chunk = _plain(chunk)
+    chunk = _wide(chunk)
     batch: dict[str, object] = {"rows": len(chunk)}
     if not pa.types.is_struct(chunk.type):
-        column = _buffers(chunk)
-        is_list = pa.types.is_list(chunk.type) or pa.types.is_large_list(chunk.type)
-        is_text = pa.types.is_string(chunk.type) or pa.types.is_large_string(chunk.type)
-        return batch | {"lengths" if is_list else "paths" if is_text else "bytes": column}, chunk
+        kinds = {"large_string": "paths", "large_binary": "bytes"}
+        return batch | {kinds.get(str(chunk.type), "lengths"): _buffers(chunk)}, chunk
     names = [field.name for field in chunk.type]
-    fields = {name: _plain(chunk.field(name)) for name in ("bytes", "path", "array") if name in names}
+    fields = {name: _wide(chunk.field(name)) for name in ("bytes", "path", "array") if name in names}
     if "array" in fields and "bytes" not in fields:
         if "sampling_rate" in names:
             rates.update(rate for rate in chunk.field("sampling_rate").unique().to_pylist() if rate)
@@ -181,39 +177,33 @@ def _batch(chunk: pa.Array, rates: set[int]) -> tuple[dict[str, object], object]
     return batch, (chunk, fields)
 
 
-def _plain(array: pa.Array) -> pa.Array:
-    """The array with a layout that the library reads: few arrays have another one, and are copied."""
+def _wide(array: pa.Array) -> pa.Array:
+    """A struct, or texts, bytes or lists with offsets of 64 bits; their values are not copied."""
     import pyarrow as pa
 
-    kind = array.type
     if isinstance(array, pa.ExtensionArray):
-        return _plain(array.storage)
-    if pa.types.is_dictionary(kind):
-        return _plain(array.dictionary_decode())
-    if pa.types.is_null(kind):
-        return array.cast(pa.string())
-    if pa.types.is_fixed_size_list(kind):
-        return array.cast(pa.large_list(kind.value_type))
-    if pa.types.is_fixed_size_binary(kind) or "binary_view" in str(kind):
-        return array.cast(pa.large_binary())
-    return array.cast(pa.large_string()) if "string_view" in str(kind) else array
+        return _wide(array.storage)
+    if pa.types.is_dictionary(array.type):
+        return _wide(array.dictionary_decode())
+    name = str(array.type).split("<")[0]
+    if name == "struct":
+        return array
+    if "list" in name:
+        return array.cast(pa.large_list(array.type.value_type))
+    if "binary" in name or "string" in name or name == "null":
+        return array.cast(pa.large_binary() if "binary" in name else pa.large_string())
+    raise InvalidArgumentError(
+        f"cannot read audio from a column of the type {array.type}", "store encoded bytes, paths, or lists of samples"
+    )
 
 
 def _buffers(array: pa.Array) -> dict[str, int]:
-    """The addresses of an array of variable length that is not empty."""
-    import pyarrow.types as kinds
-
-    kind, buffers = array.type, array.buffers()
-    is_list = kinds.is_list(kind) or kinds.is_large_list(kind)
-    wide = kinds.is_large_binary(kind) or kinds.is_large_string(kind) or kinds.is_large_list(kind)
-    if not (is_list or wide or kinds.is_binary(kind) or kinds.is_string(kind)):
-        raise InvalidArgumentError(
-            f"cannot read audio from a column of the type {kind}", "store encoded bytes, paths, or lists of samples"
-        )
-    column = {"offsets": buffers[1].address, "width": 64 if wide else 32, "from": array.offset}
+    """The addresses of an array of ``_wide`` that is no struct and not empty."""
+    buffers = array.buffers()
+    column = {"offsets": buffers[1].address, "width": 64, "from": array.offset}
     if buffers[0] is not None and array.null_count:
         column["valid"] = buffers[0].address
-    if not is_list and buffers[2] is not None and buffers[2].size:
+    if "list" not in str(array.type) and buffers[2] is not None and buffers[2].size:
         column |= {"data": buffers[2].address, "size": buffers[2].size}
     return column
 

@@ -129,12 +129,6 @@ def _with_texts(
     if isinstance(texts, str | bytes) or not hasattr(texts, "__iter__"):
         raise InvalidArgumentError(f"texts are {kind(texts)}", "pass a list with one text for each clip")
     transcripts = list(texts)
-    wrong = next(
-        (transcript for transcript in transcripts if transcript is not None and not hasattr(transcript, "__len__")),
-        None,
-    )
-    if wrong is not None:
-        raise InvalidArgumentError(f"a text is {kind(wrong)}", "texts are str, or lists of labels")
     if len(transcripts) != len(result):
         raise InvalidArgumentError(
             f"{len(transcripts)} texts for {len(result)} clips", "pass one text for each clip, bad ones included"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import bisect
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,26 +29,16 @@ def read_parquet(files: list[Path], *, sample_size: int | None, seed: int) -> Sc
     """Parquet files one behind the other; of a sample, only the row groups that it touches are read."""
     _need_pyarrow(str(files[0]))
     readers = _Files(files)
-    rows = readers.starts[-1]
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    rows: Sequence[int] = range(readers.starts[-1])
     if not rows:
-        raise EmptyDatasetError(f"there are no rows in {files[0]}" + _more(files), "check how it was written")
-    wanted = None
-    if sample_size is not None and sample_size < rows:
-        wanted = sorted(random.Random(seed).sample(range(rows), sample_size))
-    label = f"{files[0]}{_more(files)}, column {readers.column(0)!r}"
-    return ScanInput(
-        None,
-        lambda: readers.pieces(wanted),
-        label,
-        rows if wanted is None else len(wanted),
-        rows,
-        wanted is not None,
-        texts=readers.texts,
-    )
-
-
-def _more(files: list[Path]) -> str:
-    return f" and {len(files) - 1} more" if len(files) > 1 else ""
+        raise EmptyDatasetError(f"there are no rows in {files[0]}{more}", "check how it was written")
+    if sample_size is not None and sample_size < len(rows):
+        rows = sorted(random.Random(seed).sample(rows, sample_size))
+    with readers.opened(files[0]) as file:
+        label = f"{files[0]}{more}, column {audio_column(file.schema_arrow)!r}"
+    total, sampled = readers.starts[-1], len(rows) < readers.starts[-1]
+    return ScanInput(None, lambda: readers.pieces(rows), label, len(rows), total, sampled, texts=readers.texts)
 
 
 class _Files:
@@ -57,66 +47,55 @@ class _Files:
     def __init__(self, files: list[Path]) -> None:
         self._files = files
         self.starts = [0]  # of each file's rows among all
-        for number in range(len(files)):
-            with self._open(number) as file:
+        for path in files:
+            with self.opened(path) as file:
                 self.starts.append(self.starts[-1] + file.metadata.num_rows)
 
-    def _open(self, number: int) -> pq.ParquetFile:
+    def opened(self, path: Path) -> pq.ParquetFile:
+        """One of the files."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            path = self._files[number]
             return from_storage(path, lambda: pq.ParquetFile(path, memory_map=True))
         except (OSError, pa.ArrowException) as error:
             raise CorruptFileError(
-                f"{self._files[number]} cannot be read as Parquet: {error}", "download or write it again"
+                f"{path} cannot be read as Parquet: {error}", "download or write it again"
             ) from error
 
-    def column(self, number: int) -> str:
-        with self._open(number) as file:
-            return audio_column(file.schema_arrow)
+    def pieces(self, wanted: Sequence[int]) -> Iterator[Piece]:
+        """The audio of the wanted rows, which are in order."""
+        for first, batch in self._batches(audio_column, wanted):
+            rows = _within(wanted, first, first + len(batch))
+            if len(rows) == len(batch):
+                yield _piece(batch.column(0), first)
+                continue
+            for row in rows:
+                yield _piece(batch.column(0).slice(row - first, 1), row)
 
-    def pieces(self, wanted: list[int] | None) -> Iterator[Piece]:
-        """The audio of the wanted rows, which are sorted, or of all."""
-        for number in range(len(self._files)):
-            with self._open(number) as file:
-                for first, batch in self._batches(file, number, audio_column(file.schema_arrow), wanted):
-                    if wanted is None:
-                        yield _piece(batch.column(0), first)
-                    for row in _within(wanted, first, first + len(batch)):
-                        yield _piece(batch.column(0).slice(row, 1), first + row)
+    def texts(self, name: str | None) -> list[Text]:
+        """The text of every row."""
+        batches = self._batches(lambda schema: text_column(schema.names, name), range(self.starts[-1]))
+        return [text for _, batch in batches for text in texts_of(batch.column(0))]
 
     def _batches(
-        self, file: pq.ParquetFile, number: int, column: str, wanted: list[int] | None
+        self, column_of: Callable[[pa.Schema], str], wanted: Sequence[int]
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Record batches of one column with the number of their first row, of the row groups with wanted rows."""
         import pyarrow as pa
 
-        first = self.starts[number]
-        try:
-            for group in range(file.num_row_groups):
-                rows = file.metadata.row_group(group).num_rows
-                if wanted is None or _within(wanted, first, first + rows):
-                    at = first
-                    for batch in row_group(file, group, column, _ROWS):
-                        yield at, batch
-                        at += len(batch)
-                first += rows
-        except (OSError, pa.ArrowException) as error:
-            raise CorruptFileError(
-                f"{self._files[number]} cannot be read to its end: {error}", "write it again"
-            ) from error
-
-    def texts(self, name: str | None) -> list[Text]:
-        """The text of every row."""
-        texts: list[Text] = []
-        for number in range(len(self._files)):
-            with self._open(number) as file:
-                column = text_column(file.schema_arrow.names, name)
-                for _, batch in self._batches(file, number, column, None):
-                    texts += texts_of(batch.column(0))
-        return texts
+        for path, first in zip(self._files, self.starts, strict=False):
+            with self.opened(path) as file:
+                column = column_of(file.schema_arrow)
+                try:
+                    for group in range(file.num_row_groups):
+                        end = first + file.metadata.row_group(group).num_rows
+                        for batch in row_group(file, group, column, _ROWS) if _within(wanted, first, end) else ():
+                            yield first, batch
+                            first += len(batch)
+                        first = end
+                except (OSError, pa.ArrowException) as error:
+                    raise CorruptFileError(f"{path} cannot be read to its end: {error}", "write it again") from error
 
 
 def row_group(file: pq.ParquetFile, group: int, column: str, limit: int) -> Iterator[pa.RecordBatch]:
@@ -128,11 +107,9 @@ def row_group(file: pq.ParquetFile, group: int, column: str, limit: int) -> Iter
     return iter(file.iter_batches(rows, row_groups=[group], columns=[column], use_threads=False))
 
 
-def _within(wanted: list[int] | None, start: int, end: int) -> list[int]:
-    """The wanted rows from ``start`` to ``end``, counted from ``start``."""
-    if wanted is None:
-        return []
-    return [row - start for row in wanted[bisect.bisect_left(wanted, start) : bisect.bisect_left(wanted, end)]]
+def _within(wanted: Sequence[int], start: int, end: int) -> Sequence[int]:
+    """The wanted rows from ``start`` to before ``end``."""
+    return wanted[bisect.bisect_left(wanted, start) : bisect.bisect_left(wanted, end)]
 
 
 def _piece(column: pa.Array, first: int) -> Piece:
