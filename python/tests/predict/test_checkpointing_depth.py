@@ -19,33 +19,34 @@ enable = getattr(transformers.PreTrainedModel, "activation_checkpointing_enable"
 has_depth = enable is not None and "every_n_layers" in inspect.signature(enable).parameters
 needs_depth = pytest.mark.skipif(not has_depth, reason="this transformers checkpoints all layers or none")
 
-SIZES = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512, "layerdrop": 0.0}
+LAYERS = 4
 
 
 def w2v_bert() -> Any:
-    return transformers.Wav2Vec2BertForCTC(transformers.Wav2Vec2BertConfig(**SIZES, num_hidden_layers=9, vocab_size=32))
+    config = transformers.Wav2Vec2BertConfig(
+        hidden_size=64, num_hidden_layers=LAYERS, num_attention_heads=4, intermediate_size=128, layerdrop=0.0,
+        vocab_size=32,
+    )  # fmt: skip
+    return transformers.Wav2Vec2BertForCTC(config)
 
 
 def whisper() -> Any:
-    return transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(encoder_layers=5, decoder_layers=4))
-
-
-def wav2vec2() -> Any:
-    return transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**SIZES, num_hidden_layers=9, vocab_size=32))
+    width = {"d_model": 96, "encoder_ffn_dim": 192, "decoder_ffn_dim": 192}  # of WhisperConfig's 6 heads
+    config = transformers.WhisperConfig(**width, encoder_layers=LAYERS, decoder_layers=2)
+    return transformers.WhisperForConditionalGeneration(config)
 
 
 @needs_depth
-@pytest.mark.parametrize("make", [w2v_bert, wav2vec2, whisper])
+@pytest.mark.parametrize("make", [w2v_bert, whisper])
 def test_offloaded_checkpoints_lie_on_the_host_at_every_depth(make: Any) -> None:
     model, pinned = make(), math.inf
-    for n in (1, 2, 3, 4):
+    for n in (1, 3):
         on_gpu, on_host = (_estimate(model, n, offload) for offload in (False, True))
         assert on_gpu.pinned_bytes == 0
         assert ("pinned" in str(on_gpu), "pinned" in str(on_host)) == (False, True)
-        assert 0 < on_host.pinned_bytes <= pinned, "the fewer layers are computed again, the less is offloaded"
+        assert 0 < on_host.pinned_bytes < pinned, "the fewer layers are computed again, the less is offloaded"
+        assert on_host.peak_allocated < on_gpu.peak_allocated
         pinned = on_host.pinned_bytes
-        if make is not wav2vec2:  # whose peak is in its convolutions
-            assert on_host.peak_allocated < on_gpu.peak_allocated
 
 
 def _estimate(model: Any, n: int, offload: bool) -> Any:
@@ -66,7 +67,7 @@ def test_the_guard_predicts_the_depth_that_runs(tmp_path: Any) -> None:
     model.activation_checkpointing_enable(every_n_layers=2)
     assert training_settings(arguments, model)["every_n_layers"] == 2, "what the model is prepared for runs"
     model.activation_checkpointing_enable(every_n_layers=99)
-    assert training_settings(arguments, model)["every_n_layers"] == 9
+    assert training_settings(arguments, model)["every_n_layers"] == LAYERS
     model.activation_checkpointing_enable()
     assert training_settings(arguments, model)["every_n_layers"] == 1
 
