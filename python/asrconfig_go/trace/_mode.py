@@ -271,6 +271,9 @@ class DeviceMode(DirectMode):
             return self._imagined(op, name, args, kwargs)
         # By this draw speech models drop a whole layer: none is dropped, which takes the most memory.
         out = torch.ones(()) if op is aten.rand.default and args[0] == [] else op(*args, **kwargs)
+        if isinstance(out, Tensor):  # as most are
+            out = self.imagine(out)
+            return out, [out]
         out = pytree.tree_map_only(Tensor, self.imagine, out)
         return out, [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, Tensor)]
 

@@ -24,7 +24,7 @@ def planned(
 
 
 @pytest.mark.filterwarnings("ignore::asrconfig_go.audio.LoaderNotMeasuredWarning")
-@pytest.mark.parametrize("lengths", DURATIONS)
+@pytest.mark.parametrize("lengths", [pytest.param("8 s", marks=pytest.mark.slow), "up to 15 s"])
 @pytest.mark.parametrize(
     ("model", "gpu"), [row if row == (XLSR_300M, "T4") else pytest.param(*row, marks=pytest.mark.slow) for row in ROWS]
 )

@@ -49,8 +49,6 @@ def test_a_plan_keeps_what_it_trains_on(tmp_path: Path) -> None:
     config, _, _ = planned("BERT", target_batch_size=8, verbose=False)
     config.save(tmp_path / "plan.json")
     assert TrainingConfig.load(tmp_path / "plan.json").row_kind == "texts"
-    older = {name: value for name, value in config.to_dict().items() if name != "row_kind"}
-    assert TrainingConfig.from_dict(older).row_kind == "clips", "plans of before knew no other"
 
 
 @pytest.mark.parametrize(
@@ -78,8 +76,8 @@ def test_errors_and_warnings_count_tokens() -> None:
     config, _, _ = planned("BERT", target_batch_size=8, verbose=False)
     with pytest.warns(UserWarning, match="a step has 16 texts instead of 8"):
         config.per_device_train_batch_size, config.gradient_accumulation_steps = 16, 1
-    large = transformers.BertConfig(hidden_size=2048, num_hidden_layers=24, num_attention_heads=32, num_labels=3)
-    with torch.device("meta"):
+    large = transformers.BertConfig(vocab_size=1_500_000, hidden_size=768, num_hidden_layers=1, num_labels=3)
+    with torch.device("meta"):  # 1.2 billion weights
         model = transformers.BertForSequenceClassification(large)
     with pytest.raises(AsrConfigError) as refused:
         ac.create_optimal_config(texts(), model, collator=collator, gpu="K80", verbose=False)

@@ -15,8 +15,7 @@ from torch import nn
 from asrconfig_go.recipe.model_building import small_model
 from asrconfig_go.trace import trace_training
 from asrconfig_go.trace._shortened import Windows
-from asrconfig_go.trace.model import Model
-from trace_fixtures import as_recorded
+from trace_fixtures import as_recorded, whisper
 
 
 class Unsteady(nn.Module):  # type: ignore[misc]
@@ -56,7 +55,7 @@ OWN = [(2, 301, 0), (3, 407, 0), (5, 503, 0), (1, 301, 0), (1, 503, 0)]
 CASES: list[tuple[Any, dict[str, Any], int]] = [
     (small_model(tokens=12, seed=0), {}, 5),
     (small_model(tokens=12, seed=0), {"precision": "fp16", "gradient_checkpointing": True, "optimizer": "sgd"}, 5),
-    (Model.of("openai/whisper-tiny").build, {"precision": "bf16"}, 5),
+    (whisper(max_source_positions=1500), {"precision": "bf16"}, 5),
     (Unsteady(), {"batch_fn": squares, "points": OWN}, 0),
     (Keeping(), {"batch_fn": squares, "points": OWN}, 0),
 ]

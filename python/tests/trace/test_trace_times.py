@@ -39,7 +39,7 @@ def test_a_module_of_the_users_own_has_times() -> None:
     hours = {}
     for gpu in ("T4", "A100"):
         config, _ = ac.create_optimal_config(
-            clips, Conformer(), gpu=gpu, batch_fn=features, loader_rate=1e6, verbose=False
+            clips, Conformer(width=64, layers=1), gpu=gpu, batch_fn=features, loader_rate=1e6, verbose=False
         )
         assert config.times is not None
         assert config.times.parts.compute.likely > 0

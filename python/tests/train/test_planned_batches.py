@@ -21,7 +21,7 @@ from training_fixtures import make_plan
 
 # Of its few clips.
 pytestmark = pytest.mark.filterwarnings("ignore:an epoch has only:asrconfig_go.predict.BatchingWarning")
-SECONDS = [0.3 + 0.1 * (7 * i % 23) for i in range(96)]
+SECONDS = [0.3 + 0.1 * (7 * i % 23) for i in range(48)]
 
 
 class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
@@ -114,9 +114,9 @@ def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
     ("data", "settings", "reason"),
     [
         (
-            Clips(SECONDS[:40]),
+            Clips(SECONDS[:24]),
             {},
-            r"96 clips were measured and the training set has 40\); clips come in random order: plan with the dataset",
+            r"48 clips were measured and the training set has 24\); clips come in random order: plan with the dataset",
         ),
         (Clips(), {"auto_find_batch_size": True}, "auto_find_batch_size"),
     ],
@@ -133,24 +133,24 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path, data: Clips, settings: 
 @pytest.mark.slow
 def test_unknown_durations_are_named(tmp_path: Path) -> None:
     trainer, manager = trained(tmp_path, PACKED, Clips())
-    manager.durations[3] = manager.durations[50] = float("nan")
-    expected = r"durations of 2 of 96 clips are not known, .*: rows 3, 50\); .*config\.select\(dataset\)"
+    manager.durations[3] = manager.durations[40] = float("nan")
+    expected = r"durations of 2 of 48 clips are not known, .*: rows 3, 40\); .*config\.select\(dataset\)"
     with pytest.warns(PlanNotFollowedWarning, match=expected):
         manager.attach(trainer).detach()
     readable, _ = manager.config.select(trainer.train_dataset, list(manager.durations))  # type: ignore[union-attr]
     trainer = Trainer(trainer.model, trainer.args, train_dataset=readable, data_collator=collate)
     manager.train(trainer, verbose=False)
-    assert trainer.state.global_step == -(-94 // 8), "the plan's steps"
+    assert trainer.state.global_step == -(-46 // 8), "the plan's steps"
 
 
 def test_a_plan_made_with_the_data_that_is_trained_on_is_followed(tmp_path: Path) -> None:
     """As ``create_optimal_config`` leaves it, once it is told of the filtered dataset."""
-    trainer, manager = trained(tmp_path, PACKED, Clips(SECONDS[:40]))
+    trainer, manager = trained(tmp_path, PACKED, Clips(SECONDS[:24]))
     with pytest.warns(PlanNotFollowedWarning, match="plan with the dataset that is trained on"):
         manager.attach(trainer).detach()
-    manager.durations = array("d", SECONDS[:40])
+    manager.durations = array("d", SECONDS[:24])
     manager.train(trainer, verbose=False)
-    assert trainer.state.global_step == 40 // 8
+    assert trainer.state.global_step == 24 // 8
 
 
 class OwnLoss(Trainer):  # type: ignore[misc]
