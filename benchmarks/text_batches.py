@@ -16,7 +16,7 @@ from pathlib import Path
 import transformers
 
 import asrconfig_go as ac
-from asrconfig_go.plan.comparison_records import GPUPlan
+from asrconfig_go.plan.gpu_comparison import GPUPlan
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "text-models.md"
 BEGIN, END = "<!-- table: text batches -->", "<!-- end of table -->"

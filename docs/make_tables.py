@@ -19,7 +19,7 @@ import figures
 import asrconfig_go as ac
 from asrconfig_go._core.training_session import REPLACED
 from asrconfig_go.plan import gpu_prices
-from asrconfig_go.plan.comparison_records import GPUPlan
+from asrconfig_go.plan.gpu_comparison import GPUPlan
 from asrconfig_go.plan.plan_records import Range
 from asrconfig_go.predict.hardware import catalogue
 

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from .guard.guard_options import GuardSettings
     from .guard.training_report import TrainingReport
     from .plan.argument_check import PlannedTraining
-    from .plan.comparison_records import Comparison
     from .plan.explanation import Explanation
-    from .plan.gpu_comparison import CompareSettings, Prices
+    from .plan.gpu_comparison import CompareSettings, Comparison, Prices
     from .plan.memory_savings import BatchFunction
     from .trace.collated_batches import CollatedExamples
     from .train.training_check import TrainingCheck

@@ -6,10 +6,9 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "._core.modules": ("add_lora",),
-        "comparison_records": ("Comparison", "GPUPlan", "LargestModels", "TrainableModel"),
         "environment": ("Applied", "AppliedSetting", "TooLateWarning"),
         "explanation": ("Explanation",),
-        "gpu_comparison": ("compare_gpus", "gpu_prices"),
+        "gpu_comparison": ("Comparison", "GPUPlan", "compare_gpus", "gpu_prices"),
         "launch_arguments": ("STRATEGIES", "for_strategy", "layer_classes", "trainer_arguments"),
         "launch_script": ("LaunchFiles", "launch_files"),
         "memory_savings": ("TextLogitsCollator", "freeze", "text_logits_only"),
@@ -36,7 +35,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "run_time": ("estimate_run_time", "estimate_step_time"),
         "selection": ("Selection", "select_clips"),
         "step_calibration": ("find_step_calibration",),
-        "trainable_models": ("largest_models",),
+        "trainable_models": ("LargestModels", "TrainableModel", "largest_models"),
         "training_arguments": ("UnsupportedSettingWarning",),
     },
 )

@@ -1,15 +1,14 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
 from .._core.modules import add_lora as add_lora
-from .comparison_records import (
-    Comparison as Comparison,
-    GPUPlan as GPUPlan,
-    LargestModels as LargestModels,
-    TrainableModel as TrainableModel,
-)
 from .environment import Applied as Applied, AppliedSetting as AppliedSetting, TooLateWarning as TooLateWarning
 from .explanation import Explanation as Explanation
-from .gpu_comparison import compare_gpus as compare_gpus, gpu_prices as gpu_prices
+from .gpu_comparison import (
+    Comparison as Comparison,
+    GPUPlan as GPUPlan,
+    compare_gpus as compare_gpus,
+    gpu_prices as gpu_prices,
+)
 from .launch_arguments import (
     STRATEGIES as STRATEGIES,
     for_strategy as for_strategy,
@@ -49,5 +48,9 @@ from .planner import NotTracedWarning as NotTracedWarning
 from .run_time import estimate_run_time as estimate_run_time, estimate_step_time as estimate_step_time
 from .selection import Selection as Selection, select_clips as select_clips
 from .step_calibration import find_step_calibration as find_step_calibration
-from .trainable_models import largest_models as largest_models
+from .trainable_models import (
+    LargestModels as LargestModels,
+    TrainableModel as TrainableModel,
+    largest_models as largest_models,
+)
 from .training_arguments import UnsupportedSettingWarning as UnsupportedSettingWarning

@@ -15,6 +15,9 @@ from .plan_record import PlanRecord
 from .training_arguments import REPORTED
 
 if TYPE_CHECKING:
+    import torch
+    from transformers import TrainingArguments
+
     from ..predict.estimate import MemoryEstimate
 
 
@@ -41,7 +44,7 @@ class PlannedTraining:
     longest_s: float | None = None
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
 
-    def check(self, args: Any, model: Any, splits: bool = False) -> str:
+    def check(self, args: TrainingArguments, model: torch.nn.Module, splits: bool = False) -> str:
         """Describe how a Trainer's arguments differ from the plan, with their predicted memory; "" for no difference.
 
         What ``to_training_arguments`` has reported is only repeated where memory does not suffice and no guard
@@ -66,7 +69,7 @@ class PlannedTraining:
             remedy += ", and call config.apply(model) before anything uses the GPU"
         return f"the training is not as planned: {words}{memory} → {remedy}"
 
-    def _predicted(self, args: Any, model: Any, elsewhere: bool) -> MemoryEstimate | None:
+    def _predicted(self, args: TrainingArguments, model: torch.nn.Module, elsewhere: bool) -> MemoryEstimate | None:
         """The memory of these arguments on this machine's GPU, else on the planned one; None where it is unknown.
 
         ``elsewhere``: their precision differs from the plan only because this machine lacks the planned GPU.
@@ -103,7 +106,7 @@ class PlannedTraining:
         return min(limits) if limits else None
 
 
-def differences(config: PlanRecord, args: Any, model: Any) -> list[Difference]:
+def differences(config: PlanRecord, args: TrainingArguments, model: torch.nn.Module) -> list[Difference]:
     """Compare a Trainer's arguments with the plan."""
     from ..predict.calibration import training_settings
 
@@ -111,7 +114,7 @@ def differences(config: PlanRecord, args: Any, model: Any) -> list[Difference]:
     return [*_precision(config, args, settings), *_checkpointing(config, settings), *_steps(config, args, settings)]
 
 
-def _precision(config: PlanRecord, args: Any, settings: dict[str, Any]) -> Iterator[Difference]:
+def _precision(config: PlanRecord, args: TrainingArguments, settings: dict[str, Any]) -> Iterator[Difference]:
     if settings["precision"] != config.precision:
         names = [name for name in ("fp16", "bf16") if getattr(args, name) != getattr(config, name)]
         yield Difference(
@@ -131,7 +134,7 @@ def _checkpointing(config: PlanRecord, settings: dict[str, Any]) -> Iterator[Dif
         yield Difference(words, "", frozenset(("every_n_layers",)))
 
 
-def _steps(config: PlanRecord, args: Any, settings: dict[str, Any]) -> Iterator[Difference]:
+def _steps(config: PlanRecord, args: TrainingArguments, settings: dict[str, Any]) -> Iterator[Difference]:
     optimizer = settings["optimizer"]
     if optimizer != config.optimizer and not {optimizer, config.optimizer} <= _SAME_STATE:
         words = f"{optimizer} instead of {config.optimizer}"

@@ -28,9 +28,9 @@ class ComparedRows:
 
 
 def read_rows(
-    dataset: Any,
-    model: Any,
-    collator: Any,
+    dataset: object,
+    model: object,
+    collator: Callable[[list[Any]], Any] | None,
     *,
     hours: float | None,
     mean_s: float | None,
@@ -51,7 +51,7 @@ def read_rows(
     raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, hours of audio, or a number of texts")
 
 
-def _measured(dataset: Any, model: Any, collator: Any) -> ComparedRows:
+def _measured(dataset: object, model: object, collator: Callable[[list[Any]], Any] | None) -> ComparedRows:
     from ..data.scan import scan_audio
 
     examples = examples_of(open_source(dataset).data, collator, model)

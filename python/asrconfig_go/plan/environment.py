@@ -272,7 +272,7 @@ def backends_kept() -> Iterator[None]:
                 write(value)
 
 
-def _attribute(name: str, owner: Any, attribute: str, wanted: Any) -> Switch:
+def _attribute(name: str, owner: object, attribute: str, wanted: object) -> Switch:
     return name, wanted, lambda: getattr(owner, attribute), lambda value: setattr(owner, attribute, value)
 
 
@@ -324,7 +324,7 @@ def _tf32(wanted: bool) -> list[Switch]:
     return [switch("matmul", matmul), switch("cudnn", cudnn)]
 
 
-def _has(part: Any, name: str) -> bool:
+def _has(part: object, name: str) -> bool:
     try:
         return hasattr(part, name)
     except RuntimeError:  # there, but not to be read after the other interface was used

@@ -5,7 +5,6 @@ Times are estimates: each is a ``Range``, and docs/timing.md says what it rests 
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from .._core.checks import LengthHandling, Optimizer, Precision, check_keywords,
 from .._core.defaults import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.files import read_json
 from .._core.records import from_json, to_json
+from .._core.render import Shown
 from .._core.transformers_features import can_offload_checkpoints, has_any_depth
 from ..errors import InvalidArgumentError, LibraryError
 from ..guard.loss_table import knows_loss
@@ -25,9 +25,8 @@ from ..predict.hardware import HardwareProfile, free_shared_memory, known_kernel
 from ..predict.model_profile import ModelProfile, profile_model
 from ..predict.predict_records import GPU
 from .compared_rows import read_rows
-from .comparison_records import Comparison
 from .plan_options import EvaluationOptions, EvaluationSettings
-from .plan_records import Price, StepCalibration
+from .plan_records import ComparisonRecord, GPUPlanRecord, Price, StepCalibration
 from .planner import Tracer
 from .step_calibration import known_calibrations
 from .traced_answers import Answer
@@ -42,9 +41,44 @@ _ROUNDS = 12  # at most this many settings are traced for a GPU: those of a plan
 Prices = Mapping[str, float] | str | os.PathLike[str]
 
 
+@dataclass(frozen=True)
+class GPUPlan(GPUPlanRecord):
+    """The plan for one GPU, or for ``count`` of them; sizes are bytes of one."""
+
+    @property
+    def name(self) -> str:
+        """``"T4"``, ``"2 × T4"``."""
+        return self.gpu if self.count == 1 else f"{self.count} × {self.gpu}"
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown, ComparisonRecord, kind="comparison"):
+    """One training on several GPUs, in the order asked for. Seconds, hours of audio, bytes, dollars.
+
+    ``row_kind`` ``"texts"`` says that what is trained on are texts, ``clips`` of them, and 50 tokens count as a second.
+    """
+
+    rows: tuple[GPUPlan, ...]
+    """In the order asked for."""
+
+    @property
+    def cheapest(self) -> GPUPlan | None:
+        """The plan with the lowest likely cost; None where no price is known."""
+        return next((row for row in self.rows if row.cheapest), None)
+
+    @property
+    def fastest(self) -> GPUPlan | None:
+        """The plan that likely ends first; None where none fits."""
+        return next((row for row in self.rows if row.fastest), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data."""
+        return dict(to_json(self))
+
+
 def compare_gpus(
-    model: Any,
-    dataset: Any = None,
+    model: object,
+    dataset: object = None,
     *,
     gpus: Sequence[str] | None = None,
     hours: float | None = None,
@@ -258,26 +292,11 @@ def _names(gpus: Sequence[str] | None) -> list[str]:
 
 def _prices(prices: Prices | None) -> dict[str, float]:
     """Dollars per hour by card, from a mapping or a JSON file: an object, or rows as the built-in table has them."""
-    if prices is None:
-        return {}
-    if isinstance(prices, str | os.PathLike):
-        return _price_file(Path(prices))
-    if not isinstance(prices, Mapping):
-        raise InvalidArgumentError(
-            f"prices = {prices!r} are not prices", 'pass {"T4": 0.35, "L4": 0.7}, or a JSON file'
-        )
-    for name, hour in prices.items():
-        number = isinstance(hour, int | float) and not isinstance(hour, bool)
-        if not number or not math.isfinite(hour) or hour < 0:
-            raise InvalidArgumentError(f"the price of {name} is {hour!r}", "give dollars per hour and GPU")
-    return {str(name): float(hour) for name, hour in prices.items()}
-
-
-def _price_file(path: Path) -> dict[str, float]:
-    hint = 'write {"T4": 0.35, "L4": 0.7}, dollars per hour and GPU'
-    content = read_json(path, "prices", hint)
+    hint, table = 'write {"T4": 0.35, "L4": 0.7}, dollars per hour and GPU', {} if prices is None else prices
+    if isinstance(table, str | os.PathLike):
+        table = read_json(Path(table), "prices", hint)
     try:
-        rows = {row["gpu"]: row["usd_per_hour"] for row in content} if isinstance(content, list) else dict(content)
+        rows = {row["gpu"]: row["usd_per_hour"] for row in table} if isinstance(table, list) else dict(table)
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidArgumentError(f"{path} holds no prices: {error}", hint) from error
-    return _prices(rows)
+        raise InvalidArgumentError(f"prices = {prices!r:.80} are not prices: {error}", hint) from error
+    return {str(name): checked(f"the price of {name}", hour, float) for name, hour in rows.items()}

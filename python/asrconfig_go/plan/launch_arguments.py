@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from .._core.checks import Strategy, checked
 from ..errors import InvalidArgumentError
@@ -14,10 +14,13 @@ from .plan_record import PlanRecord
 from .plan_records import Decision
 from .training_arguments import default_class, find_unused_parameters
 
+if TYPE_CHECKING:
+    import torch
+
 _SMALL = 0.1  # of the model: what holds less is not worth a unit of its own
 
 
-def layer_classes(model: Any) -> tuple[str, ...]:
+def layer_classes(model: torch.nn.Module) -> tuple[str, ...]:
     """Class names of a live module's repeated layers, for FSDP's units: ``("Wav2Vec2EncoderLayer",)``.
 
     They are the classes that fill a ``ModuleList`` and together hold at least a tenth of the parameters; transformers
@@ -50,7 +53,7 @@ class Units:
     version: int
 
 
-def fsdp_units(layers: Any, model: Any) -> Units:
+def fsdp_units(layers: Sequence[str], model: torch.nn.Module | None) -> Units:
     """Of the class names given, or of the model's.
 
     Version 2, but 1 for models without text embeddings (wav2vec2 and its kin): accelerate 1.15 asks each model for
@@ -66,7 +69,7 @@ def fsdp_units(layers: Any, model: Any) -> Units:
     return Units(names, 2)
 
 
-def _checked_layers(layers: Any, model: Any) -> tuple[str, ...]:
+def _checked_layers(layers: Sequence[str], model: torch.nn.Module | None) -> tuple[str, ...]:
     if isinstance(layers, str):
         raise InvalidArgumentError(f"layers = {layers!r} is a str", "pass a list of class names")
     names = tuple(layers) or (layer_classes(model) if model is not None else ())
@@ -240,7 +243,11 @@ def accelerate_config(config: PlanRecord, machines: int, units: Units | None, de
 
 
 def trainer_arguments(
-    config: PlanRecord, strategy: Strategy | None = None, *, model: Any = None, layers: Sequence[str] = ()
+    config: PlanRecord,
+    strategy: Strategy | None = None,
+    *,
+    model: torch.nn.Module | None = None,
+    layers: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Settings for ``config.to_training_arguments(output_dir, **settings)``, as the installed transformers names them.
 

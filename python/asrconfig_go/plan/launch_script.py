@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from .._core.checks import Strategy
 from .._core.defaults import MAX_RETRIES
@@ -16,6 +16,9 @@ from ..errors import InvalidArgumentError, NotFoundError
 from .cluster_files import ClusterJob, as_json, as_yaml, pytorch_job, ray_script, skypilot_task, slurm_script
 from .launch_arguments import SHARDED, accelerate_config, deepspeed_config, for_strategy, fsdp_units
 from .plan_record import PlanRecord
+
+if TYPE_CHECKING:
+    import torch
 
 PORT = 29500
 
@@ -100,7 +103,7 @@ class LaunchSettings(TypedDict, total=False):
     strategy: Strategy | None
     machines: int
     max_restarts: int
-    model: Any
+    model: torch.nn.Module | None
     layers: Sequence[str]
     output: str
     bucket: str
@@ -117,7 +120,7 @@ def launch_files(
     strategy: Strategy | None = None,
     machines: int = 1,
     max_restarts: int = MAX_RETRIES,
-    model: Any = None,
+    model: torch.nn.Module | None = None,
     layers: Sequence[str] = (),
     output: str = "out",
     bucket: str = "",

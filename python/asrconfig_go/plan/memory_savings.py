@@ -16,6 +16,8 @@ from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, 
 from .plan_records import Alternative
 
 if TYPE_CHECKING:
+    import torch
+
     from ..predict.memory_settings import MemorySettings
     from ..trace.made_up_batches import SpeechBatches
     from .plan_record import PlanRecord
@@ -35,7 +37,7 @@ class Saving:
     changed: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 
 
-def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new_rank: int) -> None:
+def add_savings(model: torch.nn.Module, batches: Any, plan: PlanRecord, gpu: str | None, new_rank: int) -> None:
     """Append to a plan's alternatives changes that would take less memory for its micro-batch of the longest clips.
 
     Each is traced with batches of the user's collator; without collated rows, and after one that cannot be traced, none
@@ -53,13 +55,15 @@ def add_savings(model: Any, batches: Any, plan: PlanRecord, gpu: str | None, new
 
 
 def savings_in_hint(
-    error: InfeasiblePlanError, model: Any, batches: Any, settings: MemorySettings, gpu: str | None
+    error: InfeasiblePlanError, model: torch.nn.Module, batches: Any, settings: MemorySettings, gpu: str | None
 ) -> None:
     """Append the same changes, traced for one of the longest clips, to the remedies of a training that does not fit."""
     error.hint += "".join(f"\n  · {saving.what}" for saving in _traced(model, batches, settings, gpu, 1))
 
 
-def _traced(model: Any, batches: Any, settings: MemorySettings, gpu: str | None, size: int) -> list[Alternative]:
+def _traced(
+    model: torch.nn.Module, batches: Any, settings: MemorySettings, gpu: str | None, size: int
+) -> list[Alternative]:
     alternatives: list[Alternative] = []
     if not hasattr(batches, "pairs"):
         return alternatives
@@ -78,7 +82,7 @@ def _traced(model: Any, batches: Any, settings: MemorySettings, gpu: str | None,
     return alternatives
 
 
-def _savings(model: Any, batches: SpeechBatches, point: Point) -> Iterator[Saving]:
+def _savings(model: torch.nn.Module, batches: SpeechBatches, point: Point) -> Iterator[Saving]:
 
     if keeps_logits(model) and ARGUMENT not in (batch := batches(*point)) and ARGUMENT in cut_labels(batch):
         yield Saving(
@@ -90,11 +94,11 @@ def _savings(model: Any, batches: SpeechBatches, point: Point) -> Iterator[Savin
         yield Saving(f"{name} in evaluation mode", advice, batches.batch, functools.partial(_eval, part))
 
 
-def frozen_normalised(model: Any) -> Iterator[tuple[str, Any]]:
+def frozen_normalised(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
     """The largest parts of a model without trained parameters whose batch normalisation is in training mode."""
     from torch.nn.modules.batchnorm import _BatchNorm
 
-    def is_one(module: Any) -> bool:
+    def is_one(module: torch.nn.Module) -> bool:
         untrained = not any(p.requires_grad for p in module.parameters())
         return untrained and any(isinstance(m, _BatchNorm) and _trains(m) for m in module.modules())
 
@@ -105,13 +109,13 @@ def frozen_normalised(model: Any) -> Iterator[tuple[str, Any]]:
             yield name, module
 
 
-def _trains(norm: Any) -> bool:
+def _trains(norm: torch.nn.Module) -> bool:
     """Whether a layer follows ``model.train()``; a frozen part overrides ``train``."""
     return "train" not in vars(norm) and bool(norm.training)
 
 
 @contextlib.contextmanager
-def _eval(part: Any) -> Iterator[None]:
+def _eval(part: torch.nn.Module) -> Iterator[None]:
 
     modes = [(module, module.training) for module in part.modules()]
     freeze(part)
@@ -124,7 +128,7 @@ def _eval(part: Any) -> Iterator[None]:
 
 
 def _peak(
-    model: Any, batches: Any, settings: MemorySettings, gpu: str | None, point: Point, batch: BatchFunction
+    model: torch.nn.Module, batches: Any, settings: MemorySettings, gpu: str | None, point: Point, batch: BatchFunction
 ) -> int:
     from ..predict.memory_model import MemoryModel
 
@@ -135,7 +139,7 @@ def _peak(
         return estimate.peak_device or estimate.peak_reserved
 
 
-def freeze(part: Any) -> Any:
+def freeze(part: torch.nn.Module) -> torch.nn.Module:
     """Keep ``part`` of a model as it is for the whole training, and return it: ``freeze(model.encoder)``.
 
     Its parameters get no gradient, and it stays in evaluation mode when the Trainer puts the model into training mode:
@@ -165,7 +169,7 @@ def freeze(part: Any) -> Any:
     return part
 
 
-def _stay(part: Any, mode: bool = True) -> Any:
+def _stay(part: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
     """Replaces ``torch.nn.Module.train`` of a frozen part."""
     return part
 
@@ -186,7 +190,7 @@ class TextLogitsCollator:
         return cut_labels(self.collator(rows))
 
 
-def text_logits_only(collator: Callable[[Any], Any], model: Any) -> TextLogitsCollator:
+def text_logits_only(collator: Callable[[Any], Any], model: torch.nn.Module) -> TextLogitsCollator:
     """Wrap a collator so that an audio language model computes logits for its text alone; the loss stays the same.
 
     A model's logits are as wide as its vocabulary, and take several copies of that in fp32 in the loss. Of a sequence
@@ -219,7 +223,7 @@ def text_logits_only(collator: Callable[[Any], Any], model: Any) -> TextLogitsCo
     return TextLogitsCollator(collator)
 
 
-def keeps_logits(model: Any) -> bool:
+def keeps_logits(model: torch.nn.Module) -> bool:
     """Whether a model's forward computes logits for the last tokens alone, if it is asked to."""
     forward = getattr(bare(model), "forward", None)
     return callable(forward) and ARGUMENT in inspect.signature(forward).parameters

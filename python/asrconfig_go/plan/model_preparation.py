@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from .._core.modules import bare, checkpointing_depth, lora_rank, offloads_checkpoints
 from .._core.transformers_features import checkpoint_options
@@ -15,6 +15,9 @@ from ..errors import InvalidArgumentError
 from .environment import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report, set_backends, set_environment
 from .plan_record import PlanRecord
 from .training_arguments import UnsupportedSettingWarning
+
+if TYPE_CHECKING:
+    import torch
 
 # What older versions do instead, by transformers' names: the plan's name, its value there, and the consequence.
 _LACKING = {
@@ -30,7 +33,7 @@ _LACKING = {
 _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 
 
-def prepare_model(model: Any, config: PlanRecord) -> Applied:
+def prepare_model(model: torch.nn.Module, config: PlanRecord) -> Applied:
     """Change ``model`` in place as ``config`` plans it; a second time changes nothing.
 
     Gradient checkpointing of the non-reentrant kind (which works behind a frozen feature encoder), on, of each n-th
@@ -52,7 +55,7 @@ def prepare_model(model: Any, config: PlanRecord) -> Applied:
     return report(settings_of_model(model, config), stacklevel=2)
 
 
-def apply(config: PlanRecord, model: Any, environment: bool, backends: bool, stacklevel: int) -> Applied:
+def apply(config: PlanRecord, model: torch.nn.Module, environment: bool, backends: bool, stacklevel: int) -> Applied:
     """See ``TrainingConfig.apply``. The environment first: it counts only before CUDA starts."""
     settings: list[AppliedSetting] = []
     if environment:
@@ -64,7 +67,7 @@ def apply(config: PlanRecord, model: Any, environment: bool, backends: bool, sta
     return report(settings, stacklevel + 1)
 
 
-def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
+def settings_of_model(model: torch.nn.Module, config: PlanRecord) -> list[AppliedSetting]:
     """``prepare_model`` without its warnings."""
     import torch
 
@@ -79,7 +82,7 @@ def settings_of_model(model: Any, config: PlanRecord) -> list[AppliedSetting]:
     ]  # fmt: skip
 
 
-def _adapters(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+def _adapters(model: torch.nn.Module, config: PlanRecord) -> Iterator[AppliedSetting]:
     # Adapters wrap the model, so they cannot be added in place.
     if config.lora_rank:
         rank = lora_rank(getattr(model, "_orig_mod", model))
@@ -88,7 +91,7 @@ def _adapters(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
         yield setting if rank else _refused("lora_rank", "no adapters", reason)
 
 
-def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+def _checkpointing(model: torch.nn.Module, config: PlanRecord) -> Iterator[AppliedSetting]:
     wanted, name = config.gradient_checkpointing, "gradient_checkpointing"
     enable, disable = _checkpointing_method(model, "enable"), _checkpointing_method(model, "disable")
     now, kind = _checkpointing_now(model), type(model).__name__
@@ -112,11 +115,11 @@ def _checkpointing(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
         yield from _no_cache(model)
 
 
-def _checkpointing_method(model: Any, verb: str) -> Any:
+def _checkpointing_method(model: torch.nn.Module, verb: str) -> Callable[..., None] | None:
     return next((getattr(model, f"{n}_{verb}") for n in _CHECKPOINTING if hasattr(model, f"{n}_{verb}")), None)
 
 
-def _checkpointing_now(model: Any) -> str:
+def _checkpointing_now(model: torch.nn.Module) -> str:
     on = [module for module in model.modules() if getattr(module, "gradient_checkpointing", False) is True]
     functions = [getattr(module, "_gradient_checkpointing_func", None) for module in on]
     if not on:
@@ -130,7 +133,7 @@ def _words(depth: int, offload: bool) -> str:
     return f"{layers}, {'offloaded, ' if offload else ''}not reentrant"
 
 
-def _no_cache(model: Any) -> Iterator[AppliedSetting]:
+def _no_cache(model: torch.nn.Module) -> Iterator[AppliedSetting]:
     # A key-value cache is useless in training, and checkpointing would compute it twice.
     configs = [c for c in _configs(model) if getattr(c, "use_cache", None) is True]
     for config in configs:
@@ -140,12 +143,12 @@ def _no_cache(model: Any) -> Iterator[AppliedSetting]:
         yield AppliedSetting("model", "config.use_cache", "False", DONE, reason)
 
 
-def _configs(model: Any) -> list[Any]:
+def _configs(model: torch.nn.Module) -> list[Any]:
     configs = (getattr(module, "config", None) for module in model.modules())
     return list({id(config): config for config in configs if config is not None}.values())
 
 
-def _attention(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+def _attention(model: torch.nn.Module, config: PlanRecord) -> Iterator[AppliedSetting]:
     wanted, name = config.attn_implementation, "attn_implementation"
     now = getattr(getattr(model, "config", None), "_attn_implementation", None)
     change = getattr(model, "set_attn_implementation", None)
@@ -162,7 +165,7 @@ def _attention(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
         yield AppliedSetting("model", name, wanted, DONE)
 
 
-def _changed(model: Any, change: Any, wanted: str) -> str:
+def _changed(model: torch.nn.Module, change: Callable[[str], object], wanted: str) -> str:
     """Change the attention; returns why that failed, after undoing it."""
     before = [(c, c._attn_implementation) for c in _configs(model) if hasattr(c, "_attn_implementation")]
     problem = ""
@@ -179,7 +182,7 @@ def _changed(model: Any, change: Any, wanted: str) -> str:
     return problem
 
 
-def _feature_encoder(model: Any, config: PlanRecord) -> Iterator[AppliedSetting]:
+def _feature_encoder(model: torch.nn.Module, config: PlanRecord) -> Iterator[AppliedSetting]:
     if not config.freeze_feature_encoder:
         return
     name = "freeze_feature_encoder"

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .._core.checks import (
     MARGIN_RANGE,
@@ -24,6 +24,9 @@ from .._core.native import SOURCE
 from .._core.records import from_json, json_fields, to_json
 from ..errors import InternalError, InvalidArgumentError, VersionMismatchError
 from .plan_records import ConfigRecord
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
 
 PREDICTED_FOR = frozenset(
     (
@@ -51,7 +54,7 @@ class Overrides:
     effective: int
     chosen: set[str] = field(default_factory=set)
 
-    def followers(self, config: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    def followers(self, config: PlanRecord, changes: Mapping[str, Any]) -> dict[str, Any]:
         """The settings that follow ``changes`` and that the user has not set.
 
         Accumulation follows the batch, so that a step keeps its clips; of fp16 and bf16 one turns the other off.
@@ -65,7 +68,9 @@ class Overrides:
                 followers[other] = False
         return {name: value for name, value in followers.items() if value != getattr(config, name)}
 
-    def warn(self, config: Any, changes: Mapping[str, Any], followed: Mapping[str, Any], stacklevel: int) -> None:
+    def warn(
+        self, config: PlanRecord, changes: Mapping[str, Any], followed: Mapping[str, Any], stacklevel: int
+    ) -> None:
         """Warn of what no longer holds, where ``changes`` and what follows them change anything of ``config``.
 
         ``stacklevel`` 1 is the caller.
@@ -84,7 +89,7 @@ class Overrides:
             )
             warnings.warn(f"{named}: {'; '.join(words)} → {_CHECK}", OverrideWarning, stacklevel=stacklevel + 1)
 
-    def _step_words(self, config: Any, clips: int, rate_chosen: bool) -> str:
+    def _step_words(self, config: PlanRecord, clips: int, rate_chosen: bool) -> str:
         planned, words = self.effective, WORDS[config.row_kind]
         if clips == planned:
             return f"a step keeps its {words.count(planned)}"
@@ -156,7 +161,7 @@ class PlanRecord(ConfigRecord):
         """What the user has set since it was planned."""
         return vars(self)["_overrides"]  # type: ignore[no-any-return]
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name not in json_fields(PlanRecord):
             raise InvalidArgumentError(f"TrainingConfig has no setting {name!r}", _nearest(name))
         value = checked_setting(name, value)
@@ -170,7 +175,7 @@ class PlanRecord(ConfigRecord):
     def __post_init__(self) -> None:
         vars(self)["_overrides"] = Overrides(self.effective_batch_size)
 
-    def fits_whole(self, args: Any) -> bool:
+    def fits_whole(self, args: TrainingArguments) -> bool:
         """Whether each process's share of a step, by these ``TrainingArguments``, fits at once."""
         share: int = args.train_batch_size * args.gradient_accumulation_steps
         return self.micro_batch_size >= max([share, *(device.samples for device in self.devices)])
@@ -224,7 +229,7 @@ def _nearest(name: str) -> str:
     return nearest(name, json_fields(PlanRecord), 2) or "see dataclasses.fields(TrainingConfig) for all settings"
 
 
-def checked_setting(name: str, value: Any) -> Any:
+def checked_setting(name: str, value: object) -> Any:
     """``value`` as the setting ``name`` takes it. Raises ``InvalidArgumentError`` for a wrong type or range."""
     value = checked(name, value, json_fields(PlanRecord)[name])
     if name in _RULES and value is not None and (problem := _RULES[name](value)):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def estimate_step_time(
-    model: Any,
+    model: object,
     gpu: str,
     *,
     batch: int,
@@ -64,7 +64,7 @@ def estimate_step_time(
 
 
 def estimate_run_time(
-    model: Any,
+    model: object,
     gpu: str,
     *,
     steps: int,
@@ -131,7 +131,7 @@ _TYPES: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _request(model: Any, *, gpu_profile: str | os.PathLike[str] | None, **settings: Any) -> dict[str, Any]:
+def _request(model: object, *, gpu_profile: str | os.PathLike[str] | None, **settings: Any) -> dict[str, Any]:
     """A model and how it trains, as ``timing.step`` and ``timing.run`` take it, with what its recorded step runs."""
     request = {name: checked(name, value, _TYPES[name]) for name, value in settings.items()}
     request["precision"] = request["precision"] or usual_precision(request["gpu"])

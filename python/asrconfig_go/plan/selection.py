@@ -108,7 +108,7 @@ def select(
     durations: Sequence[float] | None,
     config: PlanRecord,
     align: CTCAligner | None = None,
-    processor: Any = None,
+    processor: object = None,
 ) -> tuple[Any, Selection]:
     """See ``TrainingConfig.select``."""
     rows = WORDS[config.row_kind]
@@ -133,7 +133,7 @@ def select(
 
 
 def _cut(
-    source: Source, seconds: list[float], chosen: Selection, align: CTCAligner | None, processor: Any
+    source: Source, seconds: list[float], chosen: Selection, align: CTCAligner | None, processor: object
 ) -> tuple[Any, Selection]:
     from ..audio.long_clips import cut_long_clips, cut_settings
     from ..data.label_rules import limits_of

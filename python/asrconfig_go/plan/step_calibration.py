@@ -7,7 +7,7 @@ import datetime
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core import native
 from .._core.checks import Optimizer, Precision, checked, listed
@@ -23,8 +23,11 @@ from ..predict.model_profile import ModelProfile, profile_model
 from ..trace.model import Model
 from .plan_records import StepCalibration
 
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def recorded_step(model: Any, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:
+
+def recorded_step(model: object, gpu: str, *, freeze_feature_encoder: bool = False, **settings: Any) -> MemoryModel:
     """One opened for questions: one that comes with the package, an earlier one, or a new one."""
     source = Model.of(model, freeze_feature_encoder)
     wanted = {**settings, "freeze_feature_encoder": freeze_feature_encoder, "accumulation": TRACED_MICRO_BATCHES}
@@ -95,7 +98,7 @@ class StepRecord:
 
 
 def find_step_calibration(
-    model: Any,
+    model: object,
     gpu: str,
     *,
     precision: Precision | None = None,
@@ -131,7 +134,7 @@ def known_calibrations(model: ModelProfile, precision: str | None, lora_rank: in
     return newest
 
 
-def calibrate_steps(model: Any, gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]) -> StepRecord:
+def calibrate_steps(model: object, gpu: str, settings: StepSettings, steps: Iterable[MeasuredStep]) -> StepRecord:
     """Compare measured steps with the estimate for exactly their micro-batches. Raises as ``estimate_step_time``."""
     measured = list(steps)
     shapes = sorted({shape for step in measured for shape in step.micro_batches})
@@ -211,7 +214,7 @@ def _is_card(gpu: str) -> bool:
         return False
 
 
-def _file(model: ModelProfile) -> Any:
+def _file(model: ModelProfile) -> Path:
     """The file of a model; vocabularies and heads, which differ between its trainings, do not count."""
     trainable = model.total_parameters if model.trainable_parameters is None else model.trainable_parameters
     trained = round(trainable / max(1, model.total_parameters), 2)

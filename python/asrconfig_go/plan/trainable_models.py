@@ -3,17 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from .._core.checks import Precision, checked
 from .._core.defaults import LORA_RANK, SAFETY_MARGIN, TRACED_MICRO_BATCHES
+from .._core.records import to_json
+from .._core.render import Shown
 from ..errors import InvalidArgumentError, NotFoundError
 from ..predict.hardware import HardwareProfile, check_margin
 from ..predict.memory_model import MemoryModel
 from ..predict.model_profile import ModelProfile, known_models, profile_model
 from ..predict.recordings import recorded_models
-from .comparison_records import LargestModels, TrainableModel
 from .plan_records import Remedy
 from .step_calibration import usual_precision
+
+
+@dataclass(frozen=True)
+class TrainableModel:
+    """What a model takes of a GPU at a micro-batch of one clip with gradient checkpointing."""
+
+    name: str
+    parameters: int
+    full: Remedy
+    eight_bit: Remedy
+    lora: Remedy
+
+
+@dataclass(frozen=True, repr=False)
+class LargestModels(Shown, kind="largest models"):
+    """The known models on one GPU, the largest first."""
+
+    gpu: str
+    budget_bytes: int
+    seconds: float
+    lora_rank: int
+    models: tuple[TrainableModel, ...]
+
+    def largest(self, method: str = "full") -> TrainableModel | None:
+        """The largest that fits with ``method`` ``"full"``, ``"eight_bit"`` or ``"lora"``; None where none does."""
+        if method not in ("full", "eight_bit", "lora"):
+            raise InvalidArgumentError(f"method = {method!r} is not known", "choose full, eight_bit or lora")
+        return next((model for model in self.models if getattr(model, method).fits), None)
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything as plain data."""
+        return dict(to_json(self))
 
 
 def largest_models(

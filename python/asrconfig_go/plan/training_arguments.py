@@ -26,6 +26,7 @@ from ..errors import InvalidArgumentError, UnsupportedError
 from .plan_record import PREDICTED_FOR, PlanRecord, checked_setting
 
 if TYPE_CHECKING:
+    import torch
     from transformers import TrainingArguments
 
 
@@ -34,7 +35,7 @@ _WHOLE = ("wav2vec2", "wav2vec2-bert", "hubert", "wavlm", "whisper")
 _HEADS = ("ForCTC", "ForConditionalGeneration")
 
 
-def find_unused_parameters(model: Any = None) -> bool:
+def find_unused_parameters(model: torch.nn.Module | None = None) -> bool:
     """``ddp_find_unused_parameters``: False where it is certain that there are none, and True without a model.
 
     Looking for them walks the graph once more in every step. Not looking ends a training with layer drop by an error in
@@ -43,7 +44,7 @@ def find_unused_parameters(model: Any = None) -> bool:
     return model is None or leaves_parameters_unused(model) is not False
 
 
-def leaves_parameters_unused(model: Any) -> bool | None:
+def leaves_parameters_unused(model: torch.nn.Module) -> bool | None:
     """Whether steps of ``model`` leave trained parameters without a gradient; None where that is not certain.
 
     So does layer drop, which skips whole layers, and SpecAugment's ``masked_spec_embed`` where nothing is masked over
@@ -57,14 +58,14 @@ def leaves_parameters_unused(model: Any) -> bool | None:
     return False if tested else None
 
 
-def _drops_layers(model: Any) -> bool:
+def _drops_layers(model: torch.nn.Module) -> bool:
     config = getattr(model, "config", None)
     rates = [getattr(config, name, None) for name in LAYER_DROPS]
     rates += [getattr(module, "layerdrop", None) for module in model.modules()]
     return any(isinstance(value, int | float) and value > 0 for value in rates)
 
 
-def _has_idle_mask(model: Any) -> bool:
+def _has_idle_mask(model: torch.nn.Module) -> bool:
     config = getattr(model, "config", None)
     masks = getattr(config, "apply_spec_augment", True) and getattr(config, "mask_time_prob", 0) > 0
     return not masks and any(
@@ -98,7 +99,7 @@ def _identity(value: Any) -> Any:
     return value
 
 
-def _group_by_length(strategy: Any) -> bool:
+def _group_by_length(strategy: object) -> bool:
     if strategy not in ("group_by_length", "random"):
         raise InvalidArgumentError(
             f"train_sampling_strategy = {strategy!r} is not known to the installed transformers",
@@ -107,7 +108,7 @@ def _group_by_length(strategy: Any) -> bool:
     return bool(strategy == "group_by_length")
 
 
-def _fraction_of_steps(ratio: Any) -> float:
+def _fraction_of_steps(ratio: float) -> float:
     """A ratio as ``warmup_steps``, where numbers under 1 are a share of all steps and 1 would be a single step."""
     return min(float(ratio), math.nextafter(1.0, 0.0))
 
@@ -152,7 +153,7 @@ def build(
     output_dir: str | os.PathLike[str],
     overrides: dict[str, Any],
     arguments_class: type[TrainingArguments] | None = None,
-    model: Any = None,
+    model: torch.nn.Module | None = None,
 ) -> TrainingArguments:
     """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan.
 
@@ -187,7 +188,7 @@ def _override(config: PlanRecord, chosen: dict[str, Any]) -> set[str]:
     return {*changes, *followed}
 
 
-def named(settings: Mapping[str, Any], arguments_class: Any = None) -> dict[str, Any]:
+def named(settings: Mapping[str, Any], arguments_class: type[TrainingArguments] | None = None) -> dict[str, Any]:
     """Settings by older or newer names of TrainingArguments under those of the installed version.
 
     Raises ``InvalidArgumentError`` for a name that it does not know, ``UnsupportedError`` without transformers.
@@ -196,14 +197,16 @@ def named(settings: Mapping[str, Any], arguments_class: Any = None) -> dict[str,
 
 
 def arguments_of(
-    settings: Mapping[str, Any], output_dir: str | os.PathLike[str], arguments_class: Any = None
+    settings: Mapping[str, Any],
+    output_dir: str | os.PathLike[str],
+    arguments_class: type[TrainingArguments] | None = None,
 ) -> TrainingArguments:
     """``arguments_class`` (default ``transformers.TrainingArguments``) from settings alone, without a plan."""
     fields = _Fields(arguments_class or default_class())
     return fields.cls(output_dir=os.fspath(output_dir), **fields.resolve(dict(settings)))
 
 
-def _class_for(overrides: Mapping[str, Any]) -> Any:
+def _class_for(overrides: Mapping[str, Any]) -> type[TrainingArguments]:
     """The class that knows all of these names: that of a ``Seq2SeqTrainer`` where the usual one does not."""
     usual = default_class()
     from transformers import Seq2SeqTrainingArguments
@@ -212,7 +215,7 @@ def _class_for(overrides: Mapping[str, Any]) -> Any:
     return Seq2SeqTrainingArguments if (own - others) & set(overrides) else usual
 
 
-def default_class() -> Any:
+def default_class() -> type[TrainingArguments]:
     """``transformers.TrainingArguments``; raises ``UnsupportedError`` without transformers."""
     try:
         from transformers import TrainingArguments
@@ -221,12 +224,13 @@ def default_class() -> Any:
             f"building TrainingArguments needs transformers, torch and accelerate: {error}",
             "pip install transformers torch accelerate",
         ) from error
-    return TrainingArguments
+    arguments_class: type[TrainingArguments] = TrainingArguments
+    return arguments_class
 
 
 class _Fields:
     def __init__(self, cls: type[TrainingArguments]) -> None:
-        self.cls: Any = cls
+        self.cls = cls
         self.types = {field.name: str(field.type) for field in dataclasses.fields(self.cls) if field.init}
 
     def __contains__(self, name: str) -> bool:
@@ -299,7 +303,9 @@ def _transformers_version() -> str:
     return "transformers " + version("transformers")
 
 
-def _planned(config: PlanRecord, fields: _Fields, chosen: dict[str, Any], model: Any = None) -> dict[str, Any]:
+def _planned(
+    config: PlanRecord, fields: _Fields, chosen: dict[str, Any], model: torch.nn.Module | None = None
+) -> dict[str, Any]:
     settings = {name: getattr(config, name) for name in _SAME_NAME}
     settings["full_determinism"] = config.deterministic
     settings["optim"] = config.optimizer
@@ -408,6 +414,6 @@ def _report_device_count(config: PlanRecord, arguments: TrainingArguments) -> No
     _report("device_count", config.device_count, reason)
 
 
-def _report(setting: str, value: Any, reason: str) -> None:
+def _report(setting: str, value: object, reason: str) -> None:
     # The level of to_training_arguments' caller: _report, a helper, build, to_training_arguments.
     warnings.warn(f"planned {setting} = {value!r}: {reason}", UnsupportedSettingWarning, stacklevel=5)

@@ -54,7 +54,7 @@ def test_largest(capsys: pytest.CaptureFixture[str]) -> None:
         (["--model", "whisper-tiny"], "nothing to train on"),
         (["--largest", "whisper"], "--largest with 0 GPUs"),
         ([*QUESTION[1:], "--price", "T4=cheap"], "'T4=cheap' is not a price"),
-        ([*QUESTION[1:], "--price", "T4=-1"], "the price of T4 is -1.0"),
+        ([*QUESTION[1:], "--price", "T4=-1"], "the price of T4 is -1"),
         (["--model", "whisper-tiny", "--hours", "1", "--gpus", "T44"], "did you mean T4"),
         (["--model", "whisper-tinny", "--hours", "1", "--gpus", "T4"], "openai/whisper-tiny"),
     ],

@@ -169,8 +169,8 @@ def test_largest_models() -> None:
         ({"gpus": []}, InvalidArgumentError, "no GPU to compare"),
         ({"gpus": [4]}, InvalidArgumentError, "gpus = 4"),
         ({"prices": {"T4": -0.1}}, InvalidArgumentError, "the price of T4 is -0.1"),
-        ({"prices": {"T4": math.nan}}, InvalidArgumentError, "the price of T4 is nan"),
-        ({"prices": {"T4": True}}, InvalidArgumentError, "the price of T4 is True"),
+        ({"prices": {"T4": math.nan}}, InvalidArgumentError, "the price of T4 = nan is not finite"),
+        ({"prices": {"T4": True}}, InvalidArgumentError, "the price of T4 = True is not"),
         ({"prices": {"T5": 1}}, NotFoundError, "T5"),
         ({"prices": "no/such.json"}, NotFoundError, "cannot read the prices"),
         ({"hours": 0}, InvalidArgumentError, "hours = 0 is not above 0"),
@@ -190,7 +190,7 @@ def test_wrong_values_get_one_clear_error(change: dict[str, Any], error: type[Ex
 
 
 def test_unreadable_prices(tmp_path: Path) -> None:
-    none, cut = (InvalidArgumentError, "holds no prices"), (CorruptFileError, "ends in the middle")
+    none, cut = (InvalidArgumentError, "are not prices"), (CorruptFileError, "ends in the middle")
     for content, (kind, message) in {"[1]": none, "7": none, "{": cut, '[{"gpu": "T4"}]': none}.items():
         file = tmp_path / "prices.json"
         file.write_text(content)
