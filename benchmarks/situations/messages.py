@@ -14,7 +14,7 @@ from outcome import Heard, Outcome, hearing, situation
 import asrconfig_go
 from asrconfig_go.data.digits import load_split
 from asrconfig_go.recipe import build_processor
-from asrconfig_go.watch.diagnosis import diagnose
+from asrconfig_go.watch import report
 from asrconfig_go.watch.run_log import RunLog
 
 LONGEST = 6_000  # characters of a message
@@ -47,16 +47,11 @@ def diverged_run_of_large_batches(folder: Path) -> Outcome:
 @situation
 def full_cpu_beside_nothing(folder: Path) -> Outcome:
     """A report that says nothing held the training back beside a CPU that is busy all the time."""
-    recorded = Path(asrconfig_go.__file__).resolve().parents[2] / "capi" / "testdata" / "diagnosis.of.json"
-    cases = json.loads(recorded.read_text())
-    log = next(
-        case["request"]["args"]["run_log"]
-        for case in cases
-        if (case["answer"].get("result") or [{}])[0].get("kind") == "healthy"
-    )
+    recorded = Path(asrconfig_go.__file__).resolve().parents[2] / "capi" / "testdata" / "diagnosis.blocks.json"
+    log = json.loads(recorded.read_text())[0]["request"]["args"]["run_log"]
     log["gpus"], log["activity"]["gpus"], log["memory"]["gpu_used_bytes"] = [], [], []
     log["activity"]["cpu_share"] = [1.0] * len(log["activity"]["cpu_share"])
-    first = diagnose(RunLog.from_json(log))[0]
+    first = report(RunLog.from_json(log)).findings[0]
     wrong = "Nothing held" in first.title
     return Outcome("unnamed" if wrong else "named", f"{first.title}: {first.evidence} → {first.change}")
 

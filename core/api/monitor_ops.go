@@ -214,25 +214,9 @@ func monitorActivity(m *monitor.Monitor, _ monitorArgs) (map[string]any, error) 
 	return reading, nil
 }
 
-type diagnosisArgs struct {
-	RunLog runlog.Log    `json:"run_log"`
-	Run    diagnosis.Run `json:"run"`
-}
-
-// diagnose says of a run log what held the training back, the gravest finding first. Errors:
-// VersionMismatch.
-func diagnose(a diagnosisArgs) ([]diagnosis.Finding, error) {
-	if a.RunLog.Version != runlog.Version {
-		return nil, fault.New(fault.VersionMismatch,
-			"read it with the version of asrconfig-go that wrote it",
-			"the run log is of version %d, this library reads version %d", a.RunLog.Version,
-			runlog.Version)
-	}
-	return diagnosis.Of(&a.RunLog, a.Run), nil
-}
-
 type blocksArgs struct {
-	diagnosisArgs
+	RunLog runlog.Log        `json:"run_log"`
+	Run    diagnosis.Run     `json:"run"`
 	Blocks []diagnosis.Block `json:"blocks"`
 }
 

@@ -40,7 +40,6 @@ type operation struct {
 var table = map[string]operation{
 	"diagnosis.blocks":    withArgs(diagnoseBlocks),
 	"diagnosis.cause":     withArgs(diagnosis.BottleneckOf),
-	"diagnosis.of":        withArgs(diagnose),
 	"hardware.detect":     withArgs(detectHardware),
 	"hardware.catalogue":  withoutArgs(gpus.All),
 	"model.profile":       withArgs(model.Profile),

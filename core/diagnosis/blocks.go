@@ -70,46 +70,15 @@ func gpuColumn(gpus []runlog.GPUSeries, i int) runlog.Column {
 
 // within is the part of a run log that lies in the blocks, with their steps.
 func within(s *runlog.Log, blocks []Block) runlog.Log {
-	part, start := *s, float64(s.StartUnixNanos)/1e9
-	rows := func(times []float64) (rows []int) {
-		for i, atS := range times {
-			if slices.ContainsFunc(blocks, func(b Block) bool {
-				begin := b.BegunUnixS - start
-				return begin <= atS && atS <= begin+b.Seconds
-			}) {
-				rows = append(rows, i)
-			}
-		}
-		return rows
-	}
-	fast, slow := rows(s.Memory.TimesS), rows(s.Activity.TimesS)
-	part.Memory.TimesS = taken(s.Memory.TimesS, fast)
-	part.Memory.HostUsed = taken(s.Memory.HostUsed, fast)
-	part.Memory.GPUUsed = nil
-	for _, used := range s.Memory.GPUUsed {
-		part.Memory.GPUUsed = append(part.Memory.GPUUsed, taken(used, fast))
-	}
-	part.Activity.TimesS = taken(s.Activity.TimesS, slow)
-	part.Activity.GPUs = slices.Clone(s.Activity.GPUs)
-	columns := part.Activity.Columns()
-	for i := range part.Activity.GPUs {
-		columns = append(columns, part.Activity.GPUs[i].Columns()...)
-	}
-	for _, column := range columns {
-		*column = taken(*column, slow)
-	}
-	part.Steps, part.Events, part.Alerts = stepsOf(blocks, start), nil, nil
+	start := float64(s.StartUnixNanos) / 1e9
+	part := s.Within(func(atS float64) bool {
+		return slices.ContainsFunc(blocks, func(b Block) bool {
+			begin := b.BegunUnixS - start
+			return begin <= atS && atS <= begin+b.Seconds
+		})
+	})
+	part.Steps = stepsOf(blocks, start)
 	return part
-}
-
-func taken[S ~[]float64](column S, rows []int) S {
-	values := make(S, 0, len(rows))
-	for _, row := range rows {
-		if row < len(column) {
-			values = append(values, column[row])
-		}
-	}
-	return values
 }
 
 func stepsOf(blocks []Block, start float64) (m runlog.StepSeries) {

@@ -264,26 +264,3 @@ func TestAlertsAreBounded(t *testing.T) {
 	assert.True(t, b.isOpen(runlog.AlertFull, 0))
 	assert.Nil(t, b.alerts[b.open[key{runlog.AlertFull, 0}]].ClearedS)
 }
-
-func BenchmarkStep(b *testing.B) {
-	w, rng := New(1), rand.New(rand.NewPCG(1, 2))
-	i := 0
-	for b.Loop() {
-		i++
-		s := normalStep(i, rng)
-		w.Step(s)
-	}
-}
-
-// BenchmarkStepOfALeak is the dearest case: a trend everywhere.
-func BenchmarkStepOfALeak(b *testing.B) {
-	w, rng := New(1), rand.New(rand.NewPCG(1, 2))
-	i := 0
-	for b.Loop() {
-		i++
-		s := normalStep(i, rng)
-		s.Allocated += float64(i) * 1000
-		s.PeakAllocated += float64(i) * 1000
-		w.Step(s)
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/goccy/go-json"
 	"github.com/stretchr/testify/assert"
@@ -106,33 +105,4 @@ func TestALargeHeapIsLeftAlone(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	assert.Equal(t, before.NumGC, after.NumGC)
 	runtime.KeepAlive(held)
-}
-
-func benched(b *testing.B, interval time.Duration) *Monitor {
-	b.Helper()
-	m, err := Start(Config{GPU: &fakeGPUs{used: make([]uint64, 8)}, Host: steadyHost, Interval: interval})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(m.Stop)
-	return m
-}
-
-// BenchmarkRead is what a training step pays, with the sampler at its usual pace.
-func BenchmarkRead(b *testing.B) {
-	m := benched(b, 100*time.Millisecond)
-	var s Stats
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Read(&s)
-	}
-}
-
-// BenchmarkSample is the sampler's own work for 8 GPUs, without that of the driver and of /proc.
-func BenchmarkSample(b *testing.B) {
-	m := benched(b, MaxInterval)
-	b.ReportAllocs()
-	for b.Loop() {
-		m.sample()
-	}
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .._core import native
 from .._core.records import from_json, to_json
 from ..errors import AsrConfigError, LibraryError
-from ..watch.diagnosis import settings_of
+from ..watch.run_files import settings_of
 from ..watch.run_log import RunLog
 from ..watch.watch_records import Finding
 from .measurements import Block, OptionResult, Readings, SideResult

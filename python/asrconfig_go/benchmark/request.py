@@ -22,8 +22,7 @@ from ..predict.hardware import HardwareProfile
 from .benchmark_clips import checked_dataset, draw, durations_of, rows_of_arrays
 from .benchmark_result import BenchmarkResult, Setting
 from .measurements import ENOUGH_ROUNDS
-from .sides import PLAN, Side, default_side, most_workers, original_side
-from .single_changes import OPTIONS, Place
+from .sides import OPTIONS, PLAN, Place, Side, default_side, most_workers, original_side
 
 if TYPE_CHECKING:
     from datasets import Dataset

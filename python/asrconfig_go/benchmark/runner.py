@@ -20,8 +20,7 @@ from .benchmark_result import BenchmarkResult, Setting
 from .blocks import Bench, BlockFailed, profile_side, run_block
 from .bottleneck import Watch, bottleneck, seen
 from .measurements import Block, LoaderResult, OptionResult, SideResult, Spread, Turn
-from .sides import Side
-from .single_changes import Change, Place, changes
+from .sides import Change, Place, Side, changes
 
 
 @dataclass

@@ -302,7 +302,7 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from ..watch.run_comparison import compare_runs
+    from ..watch.run_report import compare_runs
 
     if len(arguments.runs) > 2:
         raise InvalidArgumentError(f"cannot compare {len(arguments.runs)} runs", "name one run, or two")

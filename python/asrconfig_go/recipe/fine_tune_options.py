@@ -13,7 +13,7 @@ from ..config import TrainingConfig
 from ..guard.training_report import TrainingReport
 from ..trace.tiny_models import TINY
 from ..train.deadline import deadline_of
-from .model_kinds import family
+from .processors import family
 from .trainers import length_of_run
 
 _LLM_RANK = 16

@@ -28,8 +28,7 @@ from ..train.checkpoints import checkpoints
 from .fine_tune_options import FineTuneOptions, FineTuneResult
 from .labelling import load_aligner, prepare
 from .model_building import check_bits, load_model
-from .model_kinds import family
-from .processors import build_processor
+from .processors import build_processor, family
 from .speech_data import Notes, SpeechData, column
 from .trainers import FROM_RANDOM_WEIGHTS, arguments_class, make_trainer, override, schedule, speech_settings
 from .transcription import make_collator, transcribe, word_error_rate

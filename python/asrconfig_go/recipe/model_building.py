@@ -10,8 +10,7 @@ from .._core.modules import bare
 from .._core.transformers_features import class_for
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace.tiny_models import TINY, TINY_WAV2VEC2
-from .model_kinds import TINY_CTC, by_characters, config_of, family
-from .processors import tiny_model
+from .processors import TINY_CTC, by_characters, config_of, family, tiny_model
 from .trainers import need
 
 if TYPE_CHECKING:

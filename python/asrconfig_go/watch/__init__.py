@@ -11,9 +11,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "memory_monitor": ("GPUMemory", "MemoryMonitor", "MemorySnapshot"),
         "memory_summary": ("MemorySummary", "RankPeaks"),
         "prometheus": ("MetricsServer",),
-        "run_comparison": ("RunComparison", "compare_runs"),
         "run_files": ("export",),
-        "run_report": ("RunReport", "report"),
+        "run_report": ("RunComparison", "RunReport", "compare_runs", "report"),
         "watch_records": ("Finding", "GPUHistory", "MemoryHistory"),
     },
 )

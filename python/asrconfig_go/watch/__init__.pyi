@@ -6,7 +6,11 @@ from .lightning import lightning_callback as lightning_callback
 from .memory_monitor import GPUMemory as GPUMemory, MemoryMonitor as MemoryMonitor, MemorySnapshot as MemorySnapshot
 from .memory_summary import MemorySummary as MemorySummary, RankPeaks as RankPeaks
 from .prometheus import MetricsServer as MetricsServer
-from .run_comparison import RunComparison as RunComparison, compare_runs as compare_runs
 from .run_files import export as export
-from .run_report import RunReport as RunReport, report as report
+from .run_report import (
+    RunComparison as RunComparison,
+    RunReport as RunReport,
+    compare_runs as compare_runs,
+    report as report,
+)
 from .watch_records import Finding as Finding, GPUHistory as GPUHistory, MemoryHistory as MemoryHistory

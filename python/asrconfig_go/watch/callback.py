@@ -218,7 +218,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Mark the end of an evaluation, and name metrics that are not finite where no guard does."""
         from ..guard.evaluated_clips import not_finite
-        from .start_warnings import attach_hint
+        from .training_warnings import attach_hint
 
         if self._watch is not None:
             self._watch.evaluated(state.global_step)
@@ -274,7 +274,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._watch = Watch(monitor, self.options)
 
     def _warn(self, args: TrainingArguments, model: Module, handler: CallbackHandler | None) -> None:
-        from .start_warnings import say_missing_guard, say_unplanned
+        from .training_warnings import say_missing_guard, say_unplanned
 
         if self.planned is not None and not attached(handler, "arguments"):
             say_unplanned(self.planned, args, model)

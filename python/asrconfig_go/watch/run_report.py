@@ -1,4 +1,4 @@
-"""The report of a run: its figures, what held it back, what was warned of, and pictures of it."""
+"""The report of a run: its figures, what held it back, what was warned of, and pictures; and two runs side by side."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from .._core.checks import ReportAxis, checked
 from .._core.output import first_of
 from .._core.plot import plot_all
 from .._core.records import from_json, json_fields
-from .._core.render import Record, Shown, save_page, text, title
+from .._core.render import Record, Shown, render, save_page, save_text, text, title
 from ..errors import LibraryError
 from ..guard.training_report import MemoryFailure
 from ..train.run_record import RunRecord
-from .diagnosis import settings_of
 from .memory_summary import RankPeaks
-from .run_files import Logged, Run, Source, TrainerState, gather, guard_events
+from .run_files import FILE_NAME, Logged, Run, Source, TrainerState, gather, guard_events, settings_of
 from .watch_records import Alert, Band, Finding, GPUFigures, HostFigures, Moment, StepFigures
 
 if TYPE_CHECKING:
@@ -49,9 +48,45 @@ class Outcome:
 T = TypeVar("T")
 
 
+_VERSION = 1  # of its JSON
+_RANKS = 64  # whose peaks are listed
+
+
+def report(run: Run, args: TrainingArguments | PlanRecord | None = None) -> RunReport:
+    """The report of ``run``: a ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file.
+
+    A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
+    another. The guard's record and ``trainer_state.json`` beside them are reported, too.
+
+    ``args`` are the training's TrainingArguments or its TrainingConfig, for findings that need them; without, what
+    ``training_config.json`` and the others in the folder tell is taken.
+
+    Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, truncated or not a
+    run log, ``VersionMismatchError`` for one of a newer version.
+
+    >>> with MemoryMonitor(interval_ms=20) as monitor:
+    ...     monitor.step(1, audio_s=4.0)
+    >>> report(monitor).headline.split(" in ")[0]
+    '1 step'
+    """
+    files = gather(run)
+    answer = _analysed(files.sources, files.record, settings=settings_of((args, files.plan, files.state), files.record))
+    findings = tuple(from_json(Finding, finding) for finding in answer["findings"])
+    return RunReport(
+        files.sources, answer["figures"], findings, files.record, files.trainer, files.ranks, files.notes,
+        files.failures, files.history,
+    )  # fmt: skip
+
+
+def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: object) -> Record:
+    request = {"sources": [source.to_json() for source in sources], "guard": guard_events(record) or []}
+    answer: Record = native.call("report.run", request | settings)
+    return answer
+
+
 @dataclass(frozen=True, repr=False)
-class ReportedRun:
-    """The figures of a run; times count from its start.
+class RunReport(Shown, kind="run"):
+    """The report of a run: ``print`` shows the text, a notebook the card; times count from the run's start.
 
     ``record`` is the guard's, ``trainer`` the Trainer's own account; None where there is none. ``ranks`` are the peaks
     of other processes of the training. ``notes`` name files beside the run log that cannot be read. ``failures`` say
@@ -119,47 +154,6 @@ class ReportedRun:
     def _each(self, key: str, cls: type[T]) -> tuple[T, ...]:
         return tuple(from_json(cls, {name: row[name] for name in json_fields(cls)}) for row in self.figures[key])
 
-
-_VERSION = 1  # of its JSON
-_RANKS = 64  # whose peaks are listed
-
-
-def report(run: Run, args: TrainingArguments | PlanRecord | None = None) -> RunReport:
-    """The report of ``run``: a ``MemoryMonitor``, a ``RunLog``, the folder of a training, or a monitor's file.
-
-    A folder's ``asrconfig_monitor*.json`` are one run: files of ranks and nodes side by side, of restarts one after
-    another. The guard's record and ``trainer_state.json`` beside them are reported, too.
-
-    ``args`` are the training's TrainingArguments or its TrainingConfig, for findings that need them; without, what
-    ``training_config.json`` and the others in the folder tell is taken.
-
-    Raises ``NotFoundError`` where there is no run, ``CorruptFileError`` for a file that is empty, truncated or not a
-    run log, ``VersionMismatchError`` for one of a newer version.
-
-    >>> with MemoryMonitor(interval_ms=20) as monitor:
-    ...     monitor.step(1, audio_s=4.0)
-    >>> report(monitor).headline.split(" in ")[0]
-    '1 step'
-    """
-    files = gather(run)
-    answer = _analysed(files.sources, files.record, settings=settings_of((args, files.plan, files.state), files.record))
-    findings = tuple(from_json(Finding, finding) for finding in answer["findings"])
-    return RunReport(
-        files.sources, answer["figures"], findings, files.record, files.trainer, files.ranks, files.notes,
-        files.failures, files.history,
-    )  # fmt: skip
-
-
-def _analysed(sources: Sequence[Source], record: RunRecord | None, **settings: object) -> Record:
-    request = {"sources": [source.to_json() for source in sources], "guard": guard_events(record) or []}
-    answer: Record = native.call("report.run", request | settings)
-    return answer
-
-
-@dataclass(frozen=True, repr=False)
-class RunReport(ReportedRun, Shown, kind="run"):
-    """The report of a run: ``print`` shows the text, a notebook the card; times count from the run's start."""
-
     @property
     def headline(self) -> str:
         """The run in one sentence, as far as it is known."""
@@ -217,3 +211,92 @@ class RunReport(ReportedRun, Shown, kind="run"):
 
     def __repr__(self) -> str:
         return f"RunReport({self.headline!r})"
+
+
+_COMPARISON = "run comparison"
+
+
+def compare_runs(a: Run, b: Run) -> RunComparison:
+    """Compare run ``b`` with run ``a``; both are whatever ``report`` takes, and ratios are ``b`` over ``a``.
+
+    Runs of different length are compared over the steps that both made. Raises what ``report`` raises.
+
+    >>> compare_runs("base", "compiled").figures["steps_per_s"].ratio  # doctest: +SKIP
+    1.24
+    """
+    names = (_name(a, "A"), _name(b, "B"))
+    if names[0] == names[1]:
+        names = (str(a), str(b)) if isinstance(a, str | os.PathLike) and str(a) != str(b) else ("A", "B")
+    return RunComparison(native.call("report.compare", {"a": _run(names[0], a), "b": _run(names[1], b)}))
+
+
+def _name(run: Run, otherwise: str) -> str:
+    if not isinstance(run, str | os.PathLike):
+        return otherwise
+    path = Path(run).absolute()
+    return (path.parent if path.stem == FILE_NAME else path).name or otherwise
+
+
+def _run(name: str, run: Run) -> Record:
+    files = gather(run)
+    return {
+        "name": name,
+        "sources": [source.to_json() for source in files.sources],
+        "settings": settings_of((files.plan, files.state), files.record),
+        "guard": guard_events(files.record),
+        "history": files.history,
+        "config": files.plan,
+        "notes": files.notes,
+    }
+
+
+@dataclass(frozen=True)
+class ComparedFigure:
+    """A figure of both runs, None where it is not known; ``ratio`` is b over a. Sizes are bytes, shares 0 to 1."""
+
+    name: str
+    unit: str
+    a: float | None
+    b: float | None
+    ratio: float | None
+
+
+@dataclass(frozen=True, repr=False)
+class RunComparison(Shown, kind=_COMPARISON):
+    """Two runs beside each other: ``print`` shows the text, a notebook the card. ``record`` is all of it as JSON."""
+
+    record: Record
+
+    @property
+    def headline(self) -> str:
+        """The comparison in one sentence."""
+        return title(_COMPARISON, self.record)
+
+    @property
+    def figures(self) -> dict[str, ComparedFigure]:
+        """The figures by their keys, such as ``steps_per_s``; those that neither run knows are left out."""
+        rows: list[Record] = self.record["figures"]
+        return {row["key"]: ComparedFigure(**{k: v for k, v in row.items() if k != "key"}) for row in rows}
+
+    @property
+    def settings(self) -> dict[str, tuple[object, object]]:
+        """The settings of ``training_config.json`` that differ, each of a and of b."""
+        return {row["name"]: (row["a"], row["b"]) for row in self.record["settings"]}
+
+    def to_json(self) -> Record:
+        """A JSON object with the keys of docs/reference/watching.md; what is not known is None or empty."""
+        figures = {key: value for key, value in self.record.items() if key != "charts"}
+        return {"comparison_version": _VERSION, "headline": self.headline, **figures}
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write a row for each figure and setting. Raises ``NotFoundError`` where it cannot be written."""
+        save_text(Path(path), render(_COMPARISON, "csv", self.record)["text"])
+
+    def __str__(self) -> str:
+        return text(_COMPARISON, self.record)
+
+    def __repr__(self) -> str:
+        return f"RunComparison({self.headline!r})"
+
+    def _shown(self) -> Record:
+        return self.record

@@ -41,7 +41,7 @@ def equip(
     if _can_be_hooked(args, model):
         check = None
         if guard is None and (options.memory is not None or config is not None):
-            from .next_batch import next_batch_check
+            from .training_warnings import next_batch_check
 
             check = next_batch_check(options.memory, config, managed, watch.tell)
         inputs = BatchShapes(model, check, useful_work(config, getattr(args, "device", None)))

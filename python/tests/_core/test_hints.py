@@ -43,7 +43,6 @@ OPERATIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("batching.split", {"overhead_s": -1}, "give 0 to 1e7 seconds", {}),
     ("batching.split", {"seconds": [1, -1]}, "drop those that cannot be read", {"seconds": [1]}),
     ("batching.split", {"seconds": [1, 90]}, "drop or shorten them", {"seconds": [1]}),
-    ("diagnosis.of", {"run_log.version": 99}, "the version of asrconfig-go that wrote it", {}),
     ("memory.device", {"torch": "two"}, 'write it as "2.15.0"', {"torch": "2.15.0"}),
     ("memory.replay", {"settings": "expandable_segment:True"}, "did you mean",
      {"settings": "expandable_segments:True"}),

@@ -22,8 +22,16 @@ from asrconfig_go.benchmark.blocks import WarmedUp, warmed_up
 from asrconfig_go.benchmark.bottleneck import bottleneck, seen
 from asrconfig_go.benchmark.measurements import OptionResult, Spread
 from asrconfig_go.benchmark.runner import BenchmarkRun, OutOfTime, TimeBudget, interleave
-from asrconfig_go.benchmark.sides import Side, batch_settings, default_side, most_workers, original_side
-from asrconfig_go.benchmark.single_changes import OPTIONS, Place, changes
+from asrconfig_go.benchmark.sides import (
+    OPTIONS,
+    Place,
+    Side,
+    batch_settings,
+    changes,
+    default_side,
+    most_workers,
+    original_side,
+)
 from asrconfig_go.benchmark.step_phases import cpu_seconds
 from asrconfig_go.cli import main
 from asrconfig_go.cli.measure_commands import _next

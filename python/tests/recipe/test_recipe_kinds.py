@@ -22,7 +22,7 @@ from asrconfig_go.recipe import (
     prepare,
     transcribe,
 )
-from asrconfig_go.recipe.model_kinds import by_characters, family
+from asrconfig_go.recipe.processors import by_characters, family
 from asrconfig_go.recipe.speech_data import column
 from recipe_data import digits
 

@@ -30,7 +30,7 @@ from asrconfig_go.watch.display import (
     one_line,
 )
 from asrconfig_go.watch.memory_summary import RankFiles, RankPeaks
-from asrconfig_go.watch.next_batch import Excess, NextBatch, by_memory, by_table
+from asrconfig_go.watch.training_warnings import Excess, NextBatch, by_memory, by_table
 from asrconfig_go.watch.watch import (
     TimeShare,
     Watch,
