@@ -20,8 +20,8 @@ func (m *Model) Simulate(r Request) (peak.Estimate, error) {
 	if err != nil {
 		return peak.Estimate{}, err
 	}
-	p := m.observed(settings, r.GPU, r.Timeline, replay.Events(plan))
-	defer m.used.Put(p)
+	p := replay.New(m.templates.Variables, settings, r.GPU)
+	p.Observer = replay.NewObserver(len(m.modules), r.Timeline, replay.Events(plan))
 	full, err := p.PlayAll(plan)
 	if err != nil {
 		return peak.Estimate{}, err

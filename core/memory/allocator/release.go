@@ -1,15 +1,17 @@
 package allocator
 
+import "slices"
+
 // releaseCached returns back every segment that is one free block, and every whole page of a free
 // block in an expandable segment; the large pool first.
 func (a *Allocator) releaseCached() {
 	for _, p := range []*pool{&a.large, &a.small} {
-		for _, index := range p.free.blocks() {
-			switch b := &a.blocks[index]; {
+		for _, e := range slices.Clone(p.free) {
+			switch b := &a.blocks[e.block]; {
 			case b.expandable:
-				a.unmap(p, index)
+				a.unmap(p, e.block)
 			case !b.split():
-				a.release(p, index)
+				a.release(p, e.block)
 			}
 		}
 	}
@@ -33,14 +35,14 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	if pos := p.free.atLeast(wanted); p.free.valid(pos) {
-		a.release(p, p.free.entry(pos).block)
+	if i := p.atLeast(wanted, 0); i < len(p.free) {
+		a.release(p, p.free[i].block)
 		return true
 	}
 	released := uint64(0)
-	for released < wanted && p.free.largest() >= a.maxSplit {
-		released += p.free.largest()
-		a.release(p, p.free.entry(p.free.last()).block)
+	for released < wanted && p.largest() >= a.maxSplit {
+		released += p.largest()
+		a.release(p, p.free[len(p.free)-1].block)
 	}
 	return released >= wanted
 }
@@ -79,9 +81,9 @@ func (a *Allocator) collectGarbage() {
 // unsplit lists the free blocks of the large pool that are whole segments, with the sum of their
 // ages.
 func (a *Allocator) unsplit() (candidates []int32, ages uint64) {
-	for _, index := range a.large.free.blocks() {
-		if b := &a.blocks[index]; !b.split() {
-			candidates = append(candidates, index)
+	for _, e := range a.large.free {
+		if b := &a.blocks[e.block]; !b.split() {
+			candidates = append(candidates, e.block)
 			ages += a.large.searches - b.sinceCall
 		}
 	}
