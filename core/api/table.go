@@ -65,6 +65,7 @@ var table = map[string]operation{
 	"batching.longest":    withArgs(costOfLongest),
 	"recovery.classify":   withArgs(classifyError),
 	"recovery.next":       withArgs(recovery.Next),
+	"recovery.trial":      withArgs(recovery.ChooseTrial),
 	"memory.open":         withArgs(openTrace),
 	"memory.close":        withArgs(closeTrace),
 	"memory.simulate":     withArgs(simulate),

@@ -1,4 +1,4 @@
-"""The largest micro-batch: in which order sizes are tried, what is found, and that nothing is changed by it."""
+"""The largest micro-batch: what is found, and that nothing is changed by it."""
 
 from __future__ import annotations
 
@@ -16,68 +16,12 @@ import asrconfig_go as ac
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from asrconfig_go.guard import attach
 from asrconfig_go.predict import MemoryModel, batch_size_search
-from asrconfig_go.predict.batch_size_search import Bracket
 from asrconfig_go.predict.probe import on_gpu
 from speech_models import MODELS, Clips
 from tiny_training import OUT_OF_MEMORY, Regression, tiny_trainer
 from traces import Noisy, batches, same, snapshot, used
 
 MAYBE = "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED"
-
-# The order of trials
-
-
-def trials(true: int, start: int, *, measured: bool, low: int = 1, high: int = 4096) -> int:
-    """How many it takes to find ``true``, the largest that fits, on a device where memory grows by a straight line."""
-    base, slope = 3 << 30, (40 << 30) // max(1, true)
-    limit = base + slope * true + slope // 2
-    bracket, count = Bracket(low, high, start, limit if measured else None), 0
-    while (size := bracket.next()) is not None:
-        fits = size <= true
-        bracket.note(size, fits, *((base + slope * size, base) if fits and measured else ()))
-        count += 1
-        assert count < 40
-    assert bracket.fits == min(max(true, low - 1), high)
-    return count
-
-
-# By how much the start is off: the most trials for 4 to 256 samples, on a GPU (which measures), and elsewhere.
-TRIALS = {
-    0.0: (2, 2),
-    0.1: (4, 10),
-    -0.1: (3, 10),
-    0.3: (4, 10),
-    -0.3: (3, 13),
-    1.0: (3, 13),
-    -0.5: (3, 12),
-}
-
-
-@pytest.mark.parametrize("off", list(TRIALS))
-def test_a_good_start_saves_trials(off: float) -> None:
-    sizes = (4, 8, 16, 32, 64, 128, 256)
-    worst = tuple(max(trials(n, round(n * (1 + off)), measured=m) for n in sizes) for m in (True, False))
-    assert worst == TRIALS[off]
-
-
-@pytest.mark.parametrize("measured", [True, False])
-def test_every_answer_is_found_from_every_start(measured: bool) -> None:
-    worst = max(trials(n, start, measured=measured, high=40) for n in range(45) for start in (1, 3, 17, 40))
-    assert worst <= 10
-    assert trials(100, 1, measured=measured, low=1) <= (5 if measured else 14)
-    assert trials(3, 9, measured=measured, low=8) <= 3, "none fits"
-
-
-def test_memory_that_grows_by_no_line_only_costs_trials() -> None:
-    for true in range(1, 300, 7):
-        bracket = Bracket(1, 4096, 50, 10**9)
-        while (size := bracket.next()) is not None:
-            bracket.note(size, size <= true, 10**6 if size % 2 else 9 * 10**8, 10**5)
-            assert bracket.trials < 40
-        assert bracket.fits == true
-
-
-# The search
 
 
 @pytest.mark.parametrize(("limit", "start"), [(13, None), (13, 13), (13, 40), (1, None), (64, 7)])
