@@ -38,6 +38,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
 
 from asrconfig_go._core import native
+from asrconfig_go._core.declared import REDUCE_BUCKET
 from asrconfig_go.plan import launch_arguments, layer_classes
 
 STRATEGIES = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
@@ -312,7 +313,7 @@ def row(strategy: str, precision: str, processes: int, sizes: dict[str, Any], al
     parts = sizes["parts"]
     cells = [f"{mb(parts[name])} / {mb(wanted[name])}" for name in ("parameters", "gradients", "optimizer")]
     # ZeRO-3's bucket stays; buckets and gathered layers of the others come and go.
-    stays = {"ddp": wanted["buffers"], "zero3": launch_arguments.REDUCE_BUCKET * TYPES[precision].itemsize}
+    stays = {"ddp": wanted["buffers"], "zero3": REDUCE_BUCKET * TYPES[precision].itemsize}
     resident = wanted["total"] - wanted["buffers"] + stays.get(strategy, 0)
     cells.append(f"{mb(sizes['backward'])} / {mb(resident)}")
     cells.append(f"{mb(sizes['peak'] - alone['peak'])} / {mb(wanted['total'] - nothing['total'])}")

@@ -53,8 +53,8 @@ func generate(root string) (map[string][]byte, error) {
 		"python/asrconfig_go/_core/_layout.py": func() ([]byte, error) {
 			return fill(ctypesText, readLayout(docs))
 		},
-		"python/asrconfig_go/_core/_row_words.py": func() ([]byte, error) {
-			return fill(rowsText, readRows())
+		"python/asrconfig_go/_core/declared.py": func() ([]byte, error) {
+			return fill(declaredText, readDeclared())
 		},
 	} {
 		if files[filepath.Join(root, path)], err = write(); err != nil {

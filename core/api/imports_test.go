@@ -61,7 +61,7 @@ var allowed = map[string][]string{
 	"core/report":                 {"core/diagnosis", "core/fault", "core/runlog", "core/view"},
 	"core/api":                    {"core/batching", "core/dataset", "core/diagnosis", "core/fault", "core/forecast", "core/gpus", "core/hardware", "core/jsontext", "core/memory", "core/memory/allocator", "core/memory/device", "core/memory/peak", "core/memory/sharding", "core/memory/trace", "core/model", "core/monitor", "core/plan", "core/profile", "core/recovery", "core/report", "core/runlog", "core/timing", "core/timing/kernel", "core/compare", "core/view"},
 	"capi":                        {"core/api", "core/fault", "core/monitor"},
-	"build/generate":              {"core/api", "core/runlog", "core/units"},
+	"build/generate":              {"core/api", "core/batching", "core/estimate", "core/memory/sharding", "core/plan", "core/profile", "core/runlog", "core/timing/kernel", "core/units"},
 	"build/names":                 {},
 
 	"benchmarks/forecast_truth": {"core/forecast", "core/memory/allocator", "core/runlog"},

@@ -25,6 +25,9 @@ const (
 	Packed = "packed"
 )
 
+// Modes are all of them.
+var Modes = []string{Random, Bucketed, Packed}
+
 // Options is how the optimizer steps of an epoch are made.
 type Options struct {
 	Mode string `json:"mode"`

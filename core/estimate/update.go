@@ -53,6 +53,9 @@ var rules = map[string]struct {
 	"rmsprop":           {foreachMean, false},
 }
 
+// OptimizerNames are those whose time is known.
+func OptimizerNames() []string { return slices.Sorted(maps.Keys(rules)) }
+
 const float32Bytes = 4
 
 // A launch of PyTorch's foreach and fused kernels covers a limited number of chunks and of tensors
@@ -65,7 +68,7 @@ func update(optimizer, precision string, parameters, tensors int64) ([]kernel.Op
 	rule, ok := rules[optimizer]
 	if !ok {
 		return nil, fault.New(fault.Unsupported, "choose one of "+
-			strings.Join(slices.Sorted(maps.Keys(rules)), ", "),
+			strings.Join(OptimizerNames(), ", "),
 			"the time of optimizer %q is not known", fault.Shorten(optimizer))
 	}
 	if parameters == 0 {

@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -54,6 +55,18 @@ const (
 	maxEpochs          = 10000
 	maxEveryN          = 65536
 	maxSeed            = math.MaxUint32 // numpy takes no larger one
+)
+
+// The values of options that have a closed set.
+var (
+	LRScalings      = []string{ScaleSqrt, ScaleLinear, ScaleNone}
+	Preprocessings  = []string{LightPreprocessing, HeavyPreprocessing}
+	Precisions      = []string{"fp32", "fp16", "bf16"}
+	LengthHandlings = []string{"random", "grouped", "bucketed", "packed"}
+	MicroBatchings  = []string{fixedMicro, memoryMicro}
+	// what the loss divides by: clips, tokens, tokens but each clip's first, nothing
+	WeightRules = []string{"mean", "token_mean", "shifted_token_mean", "sum"}
+	Rules       = append(WeightRules, "given") // by a function
 )
 
 // Options is what the user asks for. An empty text or an absent pointer takes the default; the two
@@ -184,11 +197,10 @@ func (o Options) Normalized() (Options, error) {
 	for _, err := range []error{
 		oneOf("policy", o.Policy, Policies()),
 		oneOf("preset", o.Preset, Presets()),
-		oneOf("optimizer", o.Optimizer, optimizerNames()),
-		oneOf("lr_scaling", o.LRScaling, []string{ScaleSqrt, ScaleLinear, ScaleNone}),
-		oneOf("preprocessing", o.Preprocessing, []string{LightPreprocessing, HeavyPreprocessing}),
-		oneOf("rule", o.Rule, []string{"", "mean", "token_mean", "shifted_token_mean", "sum",
-			"given"}),
+		oneOf("optimizer", o.Optimizer, OptimizerNames()),
+		oneOf("lr_scaling", o.LRScaling, LRScalings),
+		oneOf("preprocessing", o.Preprocessing, Preprocessings),
+		oneOf("rule", o.Rule, append([]string{""}, Rules...)),
 		inRange("target_batch_size", &o.TargetBatchSize, 1, MaxTargetBatchSize),
 		inRange("base_batch_size", o.BaseBatchSize, 1, MaxTargetBatchSize),
 		inRange("seed", o.Seed, 0, maxSeed),
@@ -200,9 +212,8 @@ func (o Options) Normalized() (Options, error) {
 		checkMargin(o.SafetyMargin),
 		checkPositive("base_learning_rate", o.BaseLearningRate, 1),
 		checkPositive("num_train_epochs", o.NumTrainEpochs, maxEpochs),
-		oneOf("precision", o.Precision, []string{"", "fp32", "fp16", "bf16"}),
-		oneOf("length_handling", o.LengthHandling,
-			[]string{"", "random", "grouped", "bucketed", "packed"}),
+		oneOf("precision", o.Precision, append([]string{""}, Precisions...)),
+		oneOf("length_handling", o.LengthHandling, append([]string{""}, LengthHandlings...)),
 		oneOf("distributed", o.Distributed, append([]string{""}, sharding.Strategies()...)),
 		checkPositive("max_length_s", o.MaxLengthS, maxClipS),
 		checkPositive("loader_rate", o.LoaderRate, 1e9),
@@ -233,14 +244,8 @@ func orDefault(text *string, value string) {
 	}
 }
 
-func optimizerNames() []string {
-	names := make([]string, 0, len(optimizers))
-	for name := range optimizers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+// OptimizerNames are those that a plan can choose.
+func OptimizerNames() []string { return slices.Sorted(maps.Keys(optimizers)) }
 
 func oneOf(name, value string, allowed []string) error {
 	if slices.Contains(allowed, value) {

@@ -7,6 +7,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
@@ -61,12 +62,7 @@ func Make(in Inputs) (profile.Config, error) {
 
 // Policies lists the names that Options.Policy may hold, sorted.
 func Policies() []string {
-	names := make([]string, 0, len(policies))
-	for name := range policies {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(policies))
 }
 
 // Presets lists the names that Options.Preset may hold, the default first.

@@ -43,7 +43,7 @@ func (d *draft) trainerDefaults(in Inputs, p pool) {
 	d.because("micro_batching", "the published rules know one size for all "+
 		in.Dataset.RowKind.Nouns())
 	d.because("micro_batch_size", "as the batch of a device")
-	d.MicroBatchOverheadS = unknownOverheadS
+	d.MicroBatchOverheadS = UnknownOverheadS
 	d.because("micro_batch_overhead_s", "assumed; not used to split steps")
 	d.because("length_handling",
 		fmt.Sprintf("the published rules shuffle %s of all lengths together",

@@ -266,7 +266,7 @@ func (s *search) compare(f *evaluated) error {
 	step := s.perDevice * s.pool.count
 	sample := s.clips.sample(step, s.pool.count)
 	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
-		Seed: 1, Buckets: usualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory,
+		Seed: 1, Buckets: UsualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory,
 		Paces: f.throughput.paces}
 	c, err := batching.Compare(sample, options)
 	if err != nil {
@@ -310,7 +310,8 @@ func (s *search) compare(f *evaluated) error {
 	return nil
 }
 
-const usualBuckets = 30
+// UsualBuckets are ranges of length that steps of clips of similar length are made of.
+const UsualBuckets = 30
 
 // choose takes random order, cut as is fastest, but for preset speed: from steps of clips of
 // similar length a model learns a little more slowly (docs/batching.md), and the cut saves most of

@@ -23,7 +23,8 @@ type throughput struct {
 }
 
 const (
-	unknownOverheadS = 4.0 // on a GPU of which nothing is known
+	// UnknownOverheadS is that on a GPU of which nothing is known.
+	UnknownOverheadS = 4.0
 	cpuOverheadS     = 0.5 // of a large model: a CPU is busy with the shortest clips
 	// forward, and backward of twice as much; checkpointing runs forward once more
 	passes = 3.0
@@ -32,7 +33,7 @@ const (
 // unknownThroughput compares candidates by the seconds that they compute.
 func unknownThroughput(w candidate, onCPU bool) throughput {
 	p := throughput{paddedSecond: timing.Range{Low: 1, Likely: 1, High: 1},
-		overheadS: unknownOverheadS,
+		overheadS: UnknownOverheadS,
 		finish:    func(float64) timing.Parts { return timing.Parts{} }}
 	if onCPU {
 		p.overheadS = cpuOverheadS

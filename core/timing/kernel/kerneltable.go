@@ -33,8 +33,10 @@ type Row struct {
 	High    float64 `json:"high_s"`  // 90th percentile
 }
 
+// TableVersion is that of a table's format; readers refuse others.
+const TableVersion = 1
+
 const (
-	tableVersion        = 1
 	mostTableBytes      = 4 << 20
 	fewestRows          = 60 // that tell of a card
 	mostRows            = 10_000
@@ -63,9 +65,9 @@ func ReadTable(text []byte) (Table, error) {
 }
 
 func (t Table) check() error {
-	if t.Version != tableVersion {
+	if t.Version != TableVersion {
 		return fault.New(fault.InvalidArgument, "update asrconfig-go, or "+profileAgain,
-			"a table of kernels of version %d; version %d is known", t.Version, tableVersion)
+			"a table of kernels of version %d; version %d is known", t.Version, TableVersion)
 	}
 	if len(t.Kernels) < fewestRows || len(t.Kernels) > mostRows {
 		return t.wrong("%d kernels; %d to %d tell of a card", len(t.Kernels), fewestRows, mostRows)

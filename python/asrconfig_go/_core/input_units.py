@@ -1,7 +1,7 @@
 """Inputs of models by name, and how long one unit of them counts.
 
 Plans, traces and reports reckon in seconds, also of texts: see ``TokensPerSecond`` of core/units, whose words are those
-of ``_row_words``.
+of ``declared``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import InvalidArgumentError
-from ._row_words import WORDS, RowKind, RowWords
+from .declared import WORDS, RowKind, RowWords
 
 __all__ = [
     "FRAMES_PER_SECOND", "INPUTS", "TOKENS_PER_SECOND", "WORDS", "InputUnit", "RowKind", "RowWords", "audio_name",

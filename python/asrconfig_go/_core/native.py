@@ -28,6 +28,7 @@ from ..errors import (
 )
 from ._layout import ABI_VERSION, POISONED, Stats, Step
 from .checks import plain
+from .declared import UNSET_VERSION
 
 # Measured with Go 1.26, glibc 2.36 and two cores: 1.8 to 1.9 GiB are mapped with about nine threads. None of 20 runs
 # failed with 2000 MiB of unmapped addresses, 17 failed with 1600. The share of a thread is a guess that covers both.
@@ -85,7 +86,6 @@ try:
 except ImportError:  # a checkout whose library was built by hand
     _built_version = ""
 
-_UNSET_VERSION = "0.0.0+unset"  # of a library built by hand, as in core/api
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}.get(sys.platform, ".so")
 _lock = threading.Lock()
 _library: ctypes.CDLL | None = None
@@ -160,7 +160,7 @@ def _in_checkout() -> bool:
 def _check_version(info: str, path: Path) -> None:
     """Both halves come from one build: an upgrade under a running kernel, or a file left over, mixes two."""
     version = info.split()[1]
-    if _built_version and version not in (_built_version, _UNSET_VERSION) and not _in_checkout():
+    if _built_version and version not in (_built_version, UNSET_VERSION) and not _in_checkout():
         raise VersionMismatchError(
             f"{path} is of version {version}, this package of {_built_version}",
             "after an upgrade restart the process (in a notebook, the kernel);"
@@ -177,7 +177,7 @@ def package_version() -> str:
     try:
         return version("asrconfig-go")
     except PackageNotFoundError:
-        return _UNSET_VERSION
+        return UNSET_VERSION
 
 
 def _declare(library: ctypes.CDLL) -> None:

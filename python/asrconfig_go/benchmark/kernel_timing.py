@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from .._core import native
 from .._core.checks import checked
+from .._core.declared import KERNEL_TABLE_VERSION
 from .._core.output import ProgressBar
 from .._core.random_state import rng_state, set_rng_state
 from ..errors import InvalidArgumentError, UnsupportedError
@@ -107,7 +108,6 @@ _FORWARD_KERNELS = 5  # norm, product with its bias, GELU, dropout, sum
 _BACKWARD_KERNELS = 9  # dropout, GELU, two products, the bias's sum, three of the norm, the residual's sum
 
 
-VERSION = 1  # of the table's format, as in core/timing/kernel
 _TYPES = {"float32": torch.float32, "tf32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _READINGS = 9  # of each kernel
 _MAX_RUNS = 100  # in a reading: the driver queues about a thousand launches
@@ -143,7 +143,7 @@ def measure_kernels(
             rows += [] if readings is None else [_row(sample, readings)]
             advance(i + 1, len(samples))
     today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
-    return {"version": VERSION, **clock.described, "date": today, **overheads, "kernels": rows}
+    return {"version": KERNEL_TABLE_VERSION, **clock.described, "date": today, **overheads, "kernels": rows}
 
 
 def _row(sample: dict[str, Any], readings: list[float]) -> dict[str, Any]:

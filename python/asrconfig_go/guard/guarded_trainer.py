@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .._core.batches import batch_size, extent
+from .._core.declared import OVERHEAD_S
 from .._core.out_of_memory import note as add_note
 from .._core.output import listed
 from .._core.random_state import cpu_generators_kept
 from .._core.training_session import attached
 from .._core.transformers_features import cannot_retry
 from ..errors import InvalidArgumentError
-from ..predict.memory_limits import OVERHEAD_S
 from .clip_findings import ClipRows
 from .evaluated_clips import EvaluatedClips
 from .evaluation import Predictions, evaluating, predictions_back, saving

@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from .._core.batches import Extent
+from .._core.declared import OVERHEAD_S
 from .._core.defaults import SAMPLING_RATE
 from ..errors import InvalidArgumentError
-from ..predict.memory_limits import GRID_S, OVERHEAD_S
+from ..predict.memory_limits import GRID_S
 from ..predict.shape_traces import by_formulas
 from .micro_batches import Budget
 from .oom_snapshots import Predicted

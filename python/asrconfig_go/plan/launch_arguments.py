@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from .._core.checks import Strategy, checked
+from .._core.declared import LIVE_PARAMETERS, PREFETCH_BUCKET, REDUCE_BUCKET
 from ..errors import InvalidArgumentError
 from .plan_record import PlanRecord
 from .plan_records import Decision
@@ -152,13 +153,6 @@ def _fixed_batches(config: PlanRecord) -> dict[str, Any]:
         "micro_batching": "fixed",
         "devices": tuple(replace(d, samples=share, micro_batch_size=batch) for d in config.devices),
     }
-
-
-# Elements, as core/memory/sharding counts them. DeepSpeed's own defaults (5e8 and 1e9) are larger than most speech
-# models: its buckets would take more than it saves, and ZeRO-3 would keep all that it has gathered.
-REDUCE_BUCKET = 25_000_000
-PREFETCH_BUCKET = 25_000_000
-LIVE_PARAMETERS = 50_000_000
 
 
 def deepspeed_config(stage: int) -> dict[str, Any]:

@@ -12,12 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._core.checks import (
-    MARGIN_RANGE,
-    Precision,
-    checked,
-    nearest,
-)
+from .._core.checks import Precision, checked, nearest
+from .._core.declared import MARGIN_RANGE, SCHEMA_VERSION
 from .._core.files import read_object, save_whole, user_path
 from .._core.input_units import WORDS
 from .._core.native import SOURCE
@@ -104,7 +100,6 @@ class Overrides:
 
 P = TypeVar("P", bound="PlanRecord")
 
-SCHEMA_VERSION = 2
 FILE = "training_config.json"
 """In the folder of a training."""
 

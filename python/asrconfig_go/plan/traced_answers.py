@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from .._core.declared import SHORTEST_S
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..predict.memory_limits import Table
 from ..predict.memory_model import MemoryModel
@@ -78,7 +79,6 @@ _DRAWN_STEPS = 40  # in random order, for the worst of a run
 _DRAWN_CLIPS = 4000
 _TOGETHER = 3  # micro-batches that are traced together: enough for the others where memory follows from their number
 _ROWS = 16  # lengths at which a traced table is asked
-_SHORTEST_S = 0.5  # of a clip, as in core/estimate: the planner takes shorter ones for as long
 
 
 Answer = dict[str, Any]
@@ -177,16 +177,16 @@ class TracedAnswers:
             "fixed_s": self._fixed_s,
             "over_time": memory.over_time,
             "budget_bytes": self._wanted.budget_bytes,
-            "memory": [{"seconds": max(_SHORTEST_S, seconds), "batch": batch} for seconds, batch in rows],
+            "memory": [{"seconds": max(SHORTEST_S, seconds), "batch": batch} for seconds, batch in rows],
             "peaks": peaks,
             "note": note if made_up else "",
             "work": work,
         }
 
     def _shapes(self, rows: Table) -> Iterator[Shape]:
-        mean = max(_SHORTEST_S, sum(self._durations) / len(self._durations))
+        mean = max(SHORTEST_S, sum(self._durations) / len(self._durations))
         usual = max(1, next((size for seconds, size in rows if seconds >= mean), rows[-1][1]))
-        sizes = [(1, min(_SHORTEST_S, mean / 2)), (usual, mean), (1, max(self._worst.longest_s, 2 * mean))]
+        sizes = [(1, min(SHORTEST_S, mean / 2)), (usual, mean), (1, max(self._worst.longest_s, 2 * mean))]
         return (Shape(size, seconds, self._memory.labels(seconds)) for size, seconds in sizes)
 
     def _work(self, shapes: Iterable[Shape]) -> list[dict[str, Any]]:

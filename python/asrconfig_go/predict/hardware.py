@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._core import native
-from .._core.checks import MARGIN_RANGE
+from .._core.declared import MARGIN_RANGE
 from .._core.defaults import SAFETY_MARGIN
 from .._core.files import cache_folder, read_object, write_whole
 from .._core.records import from_json

@@ -10,6 +10,7 @@ from typing import Any
 
 from .._core import native
 from .._core.checks import StepMode, checked
+from .._core.declared import OVERHEAD_S
 from ..errors import InvalidArgumentError
 from .memory_settings import Shape
 from .opened_trace import OpenedTrace
@@ -19,8 +20,6 @@ Table = tuple[tuple[float, int], ...]
 
 GRID_S = 0.5
 """Lengths are rounded up to this where the memory model is asked, so that few of them are simulated."""
-OVERHEAD_S = 4.0
-"""What a micro-batch costs besides its padded seconds unless something else is known, in seconds of audio."""
 _LONGEST_S = 65_536  # of a clip in a table
 
 
@@ -127,9 +126,6 @@ def rows(memory: Sequence[tuple[float, int]]) -> list[dict[str, Any]]:
             f"memory = {memory!r:.100} is not a table",
             "pass rows of (seconds, largest micro-batch), or make them by memory_table(memory_model, longest_s)",
         ) from None
-
-
-BUCKETS = 30
 
 
 class BatchingWarning(UserWarning):

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from .._core import native
 from .._core.checks import StepMode, checked, checked_list
+from .._core.declared import BUCKETS, OVERHEAD_S
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
-from .memory_limits import BUCKETS, OVERHEAD_S, BatchingWarning, recipe, seconds_of
+from .memory_limits import BatchingWarning, recipe, seconds_of
 from .opened_trace import OpenedTrace
 from .predict_records import BatchingRecord, BatchingStrategy, LengthBucket, LongestRecord
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._core.declared import RUN_LOG_VERSION
 from .._core.files import read_object
 from .._core.records import from_json
 from ..errors import CorruptFileError, InternalError, VersionMismatchError
 from .watch_records import RunLogRecord
-
-RUN_LOG_VERSION = 1
 
 
 @dataclass(frozen=True, repr=False)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._core.declared import SHORTEST_S
 from ..errors import AsrConfigError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -70,7 +71,6 @@ logger: logging.Logger = logging.getLogger("asrconfig_go")
 SKIPPED, NOTED, ENOUGH = 5, 50, 10
 """Steps before the first that counts, steps that do, and how many of them a shorter training must have."""
 _SHAPING = ("input_values", "input_features", "attention_mask")
-_SHORTEST_S = 0.5  # as the estimate has it
 
 
 class _Shaped(NamedTuple):
@@ -219,7 +219,7 @@ def _micro_batch(model: Module, inputs: dict[str, _Shaped]) -> tuple[int, float]
             "how long the model's inputs last is not known", "give it input_values or input_features"
         )
     clips = int(next(iter(inputs.values())).shape[0])
-    return clips, max(_SHORTEST_S, round(extent(inputs).length / rate, 1))
+    return clips, max(SHORTEST_S, round(extent(inputs).length / rate, 1))
 
 
 def _settings(args: TrainingArguments, model: Module) -> StepSettings:

@@ -45,7 +45,7 @@ def test_an_override_changes_its_field_and_what_follows_it(plan: ac.TrainingConf
         ("dataloader_prefetch_factor", 0, "between 1 and 256"),
         ("batch_size", 8, "no setting 'batch_size'"),
         ("per_device_batch_size", 8, "'per_device_eval_batch_size' or 'per_device_train_batch_size'"),
-        ("optimizer", "nonsense", "is not one of 'adamw_torch_fused'"),
+        ("optimizer", "nonsense", "is not one of 'adafactor'"),
         ("per_device_train_batchsize", 8, "did you mean 'per_device_train_batch_size'"),
     ],
 )

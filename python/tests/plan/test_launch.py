@@ -17,6 +17,7 @@ import pytest
 
 from asrconfig_go import TrainingConfig
 from asrconfig_go._core import native
+from asrconfig_go._core.declared import LIVE_PARAMETERS, PREFETCH_BUCKET
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.plan import (
     STRATEGIES,
@@ -253,7 +254,7 @@ def test_buckets_are_those_that_the_core_counts() -> None:
     reduce = launch_arguments.deepspeed_config(3)["zero_optimization"]["reduce_bucket_size"]
     assert buffers("zero1") == reduce
     assert buffers("zero2") == 2 * reduce
-    live = launch_arguments.LIVE_PARAMETERS + 1_000_000 + launch_arguments.PREFETCH_BUCKET
+    live = LIVE_PARAMETERS + 1_000_000 + PREFETCH_BUCKET
     assert buffers("zero3") == 2 * reduce + live
 
 
