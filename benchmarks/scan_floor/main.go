@@ -13,13 +13,11 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 )
 
 const (
 	head = 4096 // bytes read of each file
 	step = 64   // files that a thread takes at a time
-	here = -100 // AT_FDCWD
 )
 
 func main() {
@@ -50,19 +48,17 @@ func cpu() float64 {
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
 
-// read gives the names as the system wants them: ended by a zero.
-func read() [][]byte {
-	var names [][]byte
+func read() (names []string) {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
-		names = append(names, append([]byte(lines.Text()), 0))
+		names = append(names, lines.Text())
 	}
 	return names
 }
 
-// work reads files until none is left and says how many bytes that were.
-func work(names [][]byte, next *atomic.Int64) int64 {
-	var bytes int64
+// work reads files until none is left and says how many bytes that were. A file that cannot be opened ends the program: the floor must be that of
+// all files.
+func work(names []string, next *atomic.Int64) (bytes int64) {
 	var stat syscall.Stat_t
 	buffer := make([]byte, head)
 	for {
@@ -71,21 +67,14 @@ func work(names [][]byte, next *atomic.Int64) int64 {
 			return bytes
 		}
 		for _, name := range names[from:min(from+step, len(names))] {
-			bytes += visit(name, &stat, buffer)
+			fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+			if err != nil {
+				panic(fmt.Sprintf("%s: %v", name, err))
+			}
+			_ = syscall.Fstat(fd, &stat)
+			n, _ := syscall.Pread(fd, buffer, 0)
+			_ = syscall.Close(fd)
+			bytes += int64(n)
 		}
 	}
-}
-
-// visit reads the head of one file. A file that cannot be opened ends the program: the floor must be that of all files.
-func visit(name []byte, stat *syscall.Stat_t, buffer []byte) int64 {
-	flags := uintptr(syscall.O_RDONLY | syscall.O_CLOEXEC)
-	at := here
-	fd, _, err := syscall.RawSyscall6(syscall.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(&name[0])), flags, 0, 0, 0)
-	if err != 0 {
-		panic(fmt.Sprintf("%s: %v", name, err))
-	}
-	_, _, _ = syscall.RawSyscall(syscall.SYS_FSTAT, fd, uintptr(unsafe.Pointer(stat)), 0)
-	n, _, _ := syscall.RawSyscall6(syscall.SYS_PREAD64, fd, uintptr(unsafe.Pointer(&buffer[0])), head, 0, 0, 0)
-	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0)
-	return int64(n)
 }

@@ -116,12 +116,10 @@ func guarded(e *entry, r *row, m meter) {
 // reader measures by reading, or by what the cache remembers.
 type reader struct {
 	*Clips
-	files   audio.Reader
-	cache   *cacheUser  // nil without one
-	kinds   []kind      // the first few that were met
-	numbers []uint32    // of them
-	last    *recording  // nil before the first piece
-	stop    func(error) // ends the scan; nil where one entry is measured by itself
+	files audio.Reader
+	cache *cacheUser  // nil without one
+	last  *recording  // nil before the first piece
+	stop  func(error) // ends the scan; nil where one entry is measured by itself
 }
 
 // lose ends the scan: what cannot be read from storage that does not answer is no bad clip.
@@ -130,21 +128,6 @@ func (c *reader) lose(err error) {
 	if c.stop != nil {
 		c.stop(err)
 	}
-}
-
-// manyKinds are more than nearly all datasets have.
-const manyKinds = 16
-
-// kind numbers a kind. It mostly does not ask the table that all readers share.
-func (c *reader) kind(k kind) uint32 {
-	if i := slices.Index(c.kinds, k); i >= 0 {
-		return c.numbers[i]
-	}
-	n := c.Clips.kinds.of(k)
-	if len(c.kinds) < manyKinds {
-		c.kinds, c.numbers = append(c.kinds, k), append(c.numbers, n)
-	}
-	return n
 }
 
 func (c *reader) pause(last bool) {
@@ -193,7 +176,7 @@ func (c *reader) remembered(e *entry, r *row) {
 		info, st, err = c.files.File(e.path)
 	case err != nil:
 	case unchanged:
-		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kind(m.kind)
+		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kinds.of(m.kind)
 		if m.claimed > 0 {
 			r.odd = &odd{claimed: m.claimed}
 		}
@@ -221,7 +204,7 @@ func (c *reader) found(info *media.Info, err error, r *row) {
 	if info.ClaimedS != nil {
 		r.odd = &odd{claimed: *info.ClaimedS}
 	}
-	r.kind = c.kind(kindOf(info))
+	r.kind = c.kinds.of(kindOf(info))
 }
 
 func kindOf(info *media.Info) kind {

@@ -3,7 +3,6 @@ package hardware
 import (
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -86,10 +85,6 @@ func TestHostMemoryLimits(t *testing.T) {
 			"/sys/fs/cgroup/a/b/memory.stat": "inactive_file 18446744073709551615\n",
 		}), 1 * gib, 1 * gib, "/sys/fs/cgroup/a/b/memory.max"},
 		{"limit above the host's RAM", v2(map[string]string{"/sys/fs/cgroup/a/b/memory.max": "18446744073709551615\n"}), 64 * gib, 60 * gib, ""},
-		{"garbage in every file", v2(map[string]string{
-			"/sys/fs/cgroup/a/b/memory.max": "-5\n", "/sys/fs/cgroup/a/memory.max": "99999999999999999999999\n",
-			"/sys/fs/cgroup/memory.max": "\x00\xff", "/sys/fs/cgroup/a/b/memory.high": "0",
-		}), 64 * gib, 60 * gib, ""},
 		{"cgroup namespace", map[string]string{
 			"/proc/self/cgroup": "0::/\n", "/proc/self/mountinfo": v2Mount, "/sys/fs/cgroup/memory.max": "2147483648\n",
 		}, 2 * gib, 2 * gib, "/sys/fs/cgroup/memory.max"},
@@ -134,9 +129,6 @@ func TestHostMemoryLimits(t *testing.T) {
 		{"a membership that climbs out", map[string]string{
 			"/proc/self/cgroup": "0::/../../../../etc\n", "/proc/self/mountinfo": v2Mount, "/etc/memory.max": "1\n", "/sys/fs/cgroup/memory.max": "max\n",
 		}, 64 * gib, 60 * gib, ""},
-		{"a group as deep as a path can be", map[string]string{
-			"/proc/self/cgroup": "0::" + strings.Repeat("/x", 1000) + "\n", "/proc/self/mountinfo": v2Mount, "/sys/fs/cgroup/memory.max": "1073741824\n",
-		}, 1 * gib, 1 * gib, "/sys/fs/cgroup/memory.max"},
 		{"garbage tables", map[string]string{
 			"/proc/self/cgroup": "::\n0\n4:memory\n4:memory:relative\n\xff:\n", "/proc/self/mountinfo": " - cgroup2\n1 2 - cgroup2 x\n - \ncgroup\n",
 		}, 64 * gib, 60 * gib, ""},
@@ -151,17 +143,6 @@ func TestHostMemoryLimits(t *testing.T) {
 			assert.Equal(t, test.source, memory.LimitSource)
 		})
 	}
-}
-
-func TestUnreadableTrees(t *testing.T) {
-	root := machine(t, map[string]string{"/proc/self/cgroup": "0::/\n", "/proc/self/mountinfo": v2Mount})
-	// a folder where a file should be
-	require.NoError(t, os.MkdirAll(filepath.Join(root, "sys/fs/cgroup/memory.max"), 0o755))
-	require.NoError(t, os.MkdirAll(filepath.Join(root, "sys/fs/cgroup/cpu.max"), 0o000))
-	memory, err := OpenHost(root).Memory()
-	require.NoError(t, err)
-	assert.Equal(t, uint64(64*gib), memory.TotalBytes)
-	assert.Equal(t, 8.0, hostCPU(root).UsableCores)
 }
 
 func TestHostMemoryErrors(t *testing.T) {
@@ -223,13 +204,6 @@ func TestUsableCores(t *testing.T) {
 	assert.GreaterOrEqual(t, bare.LogicalCores, 1)
 	assert.GreaterOrEqual(t, bare.UsableCores, 1.0)
 	assert.Empty(t, bare.Model)
-}
-
-func TestReadIsBounded(t *testing.T) {
-	root := machine(t, map[string]string{"/sys/long": strings.Repeat("9", 1<<20)})
-	assert.Len(t, newTree(root).read("/sys/long", sizeValue), sizeValue)
-	_, ok := parseLimit(newTree(root).read("/sys/long", sizeValue))
-	assert.False(t, ok)
 }
 
 func FuzzCgroupTables(f *testing.F) {

@@ -155,29 +155,3 @@ func TestProcessesWithoutListsOfChildren(t *testing.T) {
 	})
 	assert.ElementsMatch(t, []int{11, 12}, newTree(root).descendants(10))
 }
-
-func TestOwnChildrenAreFound(t *testing.T) {
-	assert.Empty(t, newTree(t.TempDir()).descendants(1))
-	for _, pid := range newTree("").descendants(os.Getpid()) {
-		assert.Positive(t, pid)
-	}
-}
-
-func FuzzCounters(f *testing.F) {
-	for _, text := range idleMachine() {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		parseDisks(text)
-		parseNetwork(text)
-		for number, time := range parseCPUTimes(text) {
-			if share, ok := time.share(cpuTime{}); ok && (share < 0 || share > 1 || number < 0) {
-				t.Fatal(share)
-			}
-		}
-		if p, ok := parseProcess(text, 4096); ok && p.resident > maxHostMemory {
-			t.Fatal(p)
-		}
-		meminfoField(text, "SwapTotal")
-	})
-}

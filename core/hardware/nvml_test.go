@@ -144,18 +144,6 @@ func TestMIGListing(t *testing.T) {
 	assert.Contains(t, reason, "no MIG instance exists")
 }
 
-func TestHostileCounts(t *testing.T) {
-	device := fakeGPU("Tesla T4")
-	lib := fakeLibrary()
-	lib.DeviceGetHandleByIndexFunc = func(int) (nvml.Device, nvml.Return) { return device, nvml.SUCCESS }
-	for count, listed := range map[int]int{-1: 0, 1 << 31: maxBoards} {
-		lib.DeviceGetCountFunc = func() (int, nvml.Return) { return count, nvml.SUCCESS }
-		opened, err := start(lib, functions{memoryV1: true})
-		require.NoError(t, err)
-		assert.Len(t, opened.boards, listed)
-	}
-}
-
 func TestFindFunctions(t *testing.T) {
 	absent := errors.New("undefined symbol")
 	lookupIn := func(names ...string) func(string) error {

@@ -83,10 +83,6 @@ static const struct gpu gpus[] = {{"Tesla T4", "GPU-aaaa0000-0000-0000-0000-0000
 #define DRIVER "550.54.15"
 #define CUDA 12040
 static const struct gpu gpus[] = {{0}};
-#elif defined(MACHINE_HOSTILE) /* numbers that no driver gives */
-#define DRIVER "\377\376"
-#define CUDA (-5)
-static const struct gpu gpus[] = {{"Tesla T4", "GPU-\377", -1, 99999, 1ULL << 43, 0, 0, NULL, 1, NOT_AVAILABLE - 1}};
 #elif defined(MACHINE_NOT_NVML) /* a library, but not NVML: no function at all */
 #define NOTHING
 #else
@@ -229,9 +225,6 @@ int nvmlDeviceGetMemoryInfo_v2(const struct gpu *gpu, struct memory_v2 *out) {
         return now->result;
     out->used = now->used;
     out->free = out->total - out->reserved - out->used;
-#ifdef MACHINE_HOSTILE
-    out->total = 1ULL << 63;
-#endif
     return SUCCESS;
 }
 
