@@ -20,9 +20,8 @@ from .._core.input_units import InputUnit
 from ..errors import AsrConfigError, UnsupportedError
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import MemorySettings, Target, find_calibration
-from ..predict.model_profile import ModelProfile
 from ..predict.recordings import Recording, TraceCache, code_digest, kernel_class
-from ..trace.model import Model, can_trace, is_module
+from ..trace.model import Model, can_trace
 from .traced_answers import Answer, TracedAnswers, Wanted
 
 if TYPE_CHECKING:
@@ -184,9 +183,10 @@ def tracer_for(
     model: object, trace: bool | None, batch_fn: BatchFunction | None, *, freeze: bool, lora_rank: int, progress: bool
 ) -> Tracer | NotTraced:
     """The tracer of ``model`` with these settings of ``Tracer``, or the reason why it is not traced."""
-    if isinstance(model, ModelProfile):
+    kind = Model.of(model).kind
+    if kind == "counts":
         return NotTraced("only its counts are known", "Pass the model instead of its profile.")
-    if trace is False and is_module(model):
+    if trace is False and kind == "module":
         return NotTraced("trace=False was asked for", "Leave trace out.")
     return Tracer(model, trace, batch_fn, freeze=freeze, lora_rank=lora_rank, progress=progress)
 
