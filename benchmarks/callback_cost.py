@@ -126,7 +126,7 @@ def measure(seconds: float) -> list[dict[str, Any]]:
     """Every figure with its unit and aim; ``value`` is None where it could not be measured."""
     with MemoryMonitor() as monitor:
         stats = median_cost(monitor._refresh)
-        share = median_cost(monitor.gpu_fraction if monitor.gpu_names else monitor.host_fraction)
+        check = median_cost(monitor.check, calls=100)
         read_s = median_cost(monitor.read, calls=100)
     with tempfile.TemporaryDirectory() as folder:
         driver = fake_driver(Path(folder))
@@ -134,7 +134,7 @@ def measure(seconds: float) -> list[dict[str, Any]]:
     cpu, samples = sampler_share(100, seconds)
     rows = [
         ("stats read (library call)", stats * 1e6, "us", 1.0),
-        ("read of the fullest share", share * 1e6, "us", None),
+        ("check of memory and alerts", check * 1e6, "us", None),
         ("read of a whole snapshot", read_s * 1e6, "us", None),
         *(steps or [("callback: all events of a step", None, "us", 20.0)]),
         (f"sampler at 100 ms, share of a core ({samples} samples)", cpu * 100, "%", 0.3),

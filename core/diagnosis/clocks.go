@@ -9,7 +9,6 @@ import (
 
 const (
 	hotShare   = 0.05 // of the readings
-	heldShare  = 0.20
 	slowClock  = 0.85 // of the highest
 	powerTold  = 0.50
 	brakeShare = 0.02

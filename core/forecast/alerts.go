@@ -36,6 +36,13 @@ func unforeseen(kind string, gpu int) forecast {
 		steps: none, seconds: none}
 }
 
+// growing is a forecast of a growth by the steps of a GPU, since a step and a time.
+func (g *gpu) growing(kind string, t trend, since, sinceS, steps, seconds float64) forecast {
+	return forecast{kind: kind, gpu: g.index, since: max(0, math.Round(since+g.offset)),
+		sinceS: sinceS, perStep: t.slope, perS: t.slope / g.stepTimes.median(), steps: steps,
+		seconds: seconds}
+}
+
 type key struct {
 	kind string
 	gpu  int

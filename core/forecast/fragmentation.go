@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
@@ -89,17 +88,13 @@ func (g *gpu) peaksClimb(t trend) bool {
 }
 
 func (g *gpu) fragmenting(t trend, gap, steps, seconds float64) forecast {
-	since := max(0, math.Round(t.first.u+g.offset))
-	return forecast{
-		kind: runlog.AlertFragmentation, gpu: g.index, since: since, sinceS: t.first.atS,
-		perStep: t.slope, perS: t.slope / g.stepTimes.median(),
-		steps: steps, seconds: seconds,
-		text: fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step "+
-			"%.0f, %s above what steps need; it fills the GPU %s",
-			units.Size(t.slope), since, units.Size(gap), timeLeft(steps, seconds)),
-		advice: "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before " +
-			"PyTorch 2.9) before the training starts",
-	}
+	f := g.growing(runlog.AlertFragmentation, t, t.first.u, t.first.atS, steps, seconds)
+	f.text = fmt.Sprintf("PyTorch's cache fragments: reserved memory grows %s/step since step "+
+		"%.0f, %s above what steps need; it fills the GPU %s",
+		units.Size(t.slope), f.since, units.Size(gap), timeLeft(steps, seconds))
+	f.advice = "set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before " +
+		"PyTorch 2.9) before the training starts"
+	return f
 }
 
 // watchFull looks at what the newest steps left free at their peaks. The cache counts as free.

@@ -117,15 +117,13 @@ func (h *host) ofWorkers(t trend) bool {
 }
 
 func (h *host) filling(kind string, t trend, seconds float64) forecast {
-	f := forecast{
-		kind: kind, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(), perS: t.slope,
-		steps: math.NaN(), seconds: seconds,
-		text: fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in "+
-			"about %s", units.Size(60*t.slope), units.Size(h.available),
-			units.Size(h.total), units.About(seconds)),
-		advice: "keep results of steps as numbers (.item()), not in growing lists, and load data " +
-			"by memory map (datasets does), not into lists",
-	}
+	f := unforeseen(kind, -1)
+	f.sinceS, f.perS, f.seconds = t.from, t.slope, seconds
+	f.text = fmt.Sprintf("Host memory in use grows %s/min, %s of %s are left: it runs out in "+
+		"about %s", units.Size(60*t.slope), units.Size(h.available),
+		units.Size(h.total), units.About(seconds))
+	f.advice = "keep results of steps as numbers (.item()), not in growing lists, and load data " +
+		"by memory map (datasets does), not into lists"
 	if kind == runlog.AlertWorkersRAM {
 		f.text = fmt.Sprintf("The DataLoader workers' RAM grows %s/min and reaches the limit of "+
 			"%s in about %s", units.Size(60*t.slope), units.Size(h.total),
@@ -137,8 +135,8 @@ func (h *host) filling(kind string, t trend, seconds float64) forecast {
 }
 
 func (h *host) lowMemory(kind string) forecast {
-	f := h.filling(kind, trend{}, math.NaN())
-	f.sinceS, f.perS = math.NaN(), math.NaN()
+	f := unforeseen(kind, -1)
+	f.advice = h.filling(kind, trend{}, 0).advice
 	f.text = fmt.Sprintf("Only %s of %s of host memory are available", units.Size(h.available),
 		units.Size(h.total))
 	return f
@@ -154,22 +152,17 @@ func (h *host) watchShm(atS, total, used float64, b *alertTable) {
 		h.shared.holds(t, atS, used)
 	}
 	seconds := max(0, total-used) / t.slope
-	f := forecast{
-		kind: runlog.AlertShm, gpu: -1, since: math.NaN(), sinceS: t.from, perStep: math.NaN(),
-		perS: t.slope, steps: math.NaN(), seconds: seconds,
-		text: fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s",
-			units.Size(60*t.slope), units.Size(used), units.Size(total),
-			units.About(seconds)),
-		advice: "give the container more (docker run --shm-size=8g), or lower " +
-			"dataloader_num_workers",
-	}
+	f := unforeseen(runlog.AlertShm, -1)
+	f.advice = "give the container more (docker run --shm-size=8g), or lower dataloader_num_workers"
 	switch {
 	case ok && (h.near(t, seconds, 1-used/total, false) || b.isOpen(runlog.AlertShm, -1)):
+		f.sinceS, f.perS, f.seconds = t.from, t.slope, seconds
+		f.text = fmt.Sprintf("/dev/shm grows %s/min, %s of %s are used: it is full in about %s",
+			units.Size(60*t.slope), units.Size(used), units.Size(total), units.About(seconds))
 		b.raise(atS, f)
 	case used > shmTight*total:
 		f.text = fmt.Sprintf("/dev/shm is nearly full: %s of %s", units.Size(used),
 			units.Size(total))
-		f.sinceS, f.perS, f.seconds = math.NaN(), math.NaN(), math.NaN()
 		b.raise(atS, f)
 	case used < shmEasy*total && h.shared.over(atS, used, hostRest):
 		b.clear(atS, runlog.AlertShm, -1)

@@ -40,16 +40,12 @@ func (g *gpu) watchLeak(atS float64, n uint64, b *alertTable) {
 }
 
 func (g *gpu) leaking(t trend, steps, seconds float64) forecast {
-	since := max(0, math.Round(t.from+g.offset))
-	return forecast{
-		kind: runlog.AlertLeak, gpu: g.index, since: since, sinceS: math.NaN(), perStep: t.slope,
-		perS:  t.slope / g.stepTimes.median(),
-		steps: steps, seconds: seconds,
-		text: fmt.Sprintf("GPU memory grows %s/step since step %.0f: out of memory %s",
-			units.Size(t.slope), since, timeLeft(steps, seconds)),
-		advice: "something keeps a tensor of every step: sum up loss.item() or loss.detach(), " +
-			"not loss, and keep no outputs in a list",
-	}
+	f := g.growing(runlog.AlertLeak, t, t.from, math.NaN(), steps, seconds)
+	f.text = fmt.Sprintf("GPU memory grows %s/step since step %.0f: out of memory %s",
+		units.Size(t.slope), f.since, timeLeft(steps, seconds))
+	f.advice = "something keeps a tensor of every step: sum up loss.item() or loss.detach(), " +
+		"not loss, and keep no outputs in a list"
+	return f
 }
 
 // learnInputs finds how many bytes stay for each unit of length, from the median ratio of the

@@ -47,20 +47,15 @@ func (g *gpu) watchLength(atS float64, n uint64, b *alertTable) {
 
 // lengthening words it by length where the peaks go by it, else as a leak of what a step needs.
 func (g *gpu) lengthening(t trend, steps, seconds float64) forecast {
-	since := max(0, math.Round(t.first.u+g.offset))
-	f := forecast{
-		kind: runlog.AlertLength, gpu: g.index, since: since, sinceS: t.first.atS, perStep: t.slope,
-		perS:  t.slope / g.stepTimes.median(),
-		steps: steps, seconds: seconds,
-		text: fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s",
-			units.Size(t.slope), since, timeLeft(steps, seconds)),
-		advice: "halve per_device_train_batch_size and double gradient_accumulation_steps, or " +
-			"limit the length of clips",
-	}
+	f := g.growing(runlog.AlertLength, t, t.first.u, t.first.atS, steps, seconds)
+	f.text = fmt.Sprintf("The peak of a step grows %s/step since step %.0f: out of memory %s",
+		units.Size(t.slope), f.since, timeLeft(steps, seconds))
+	f.advice = "halve per_device_train_batch_size and double gradient_accumulation_steps, or " +
+		"limit the length of clips"
 	if x, end, ok := g.lengthAtEnd(); ok {
 		f.text = fmt.Sprintf("GPU memory grows with the length of batches since step %.0f, now "+
 			"%.0f s: out of memory at about %.0f s, %s",
-			since, x, end, timeLeft(steps, seconds))
+			f.since, x, end, timeLeft(steps, seconds))
 	}
 	return f
 }

@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 	"github.com/asrconfig/asrconfig-go/core/units"
@@ -34,16 +33,13 @@ func (g *gpu) watchOtherProcesses(b *alertTable) {
 	if seconds > max(othersReach, t.span/2) && !b.isOpen(runlog.AlertOthers, g.index) {
 		return
 	}
-	b.raise(g.atS, forecast{
-		kind: runlog.AlertOthers, gpu: g.index, since: math.NaN(), sinceS: t.from,
-		perStep: math.NaN(), perS: t.slope,
-		steps: seconds / g.stepTimes.median(), seconds: seconds,
-		text: fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in "+
-			"about %s", units.Size(g.others), units.Size(t.slope),
-			units.About(seconds)),
-		advice: "end the other process (nvidia-smi names it), or choose another card by " +
-			"CUDA_VISIBLE_DEVICES",
-	})
+	f := unforeseen(runlog.AlertOthers, g.index)
+	f.sinceS, f.perS, f.seconds, f.steps = t.from, t.slope, seconds, seconds/g.stepTimes.median()
+	f.text = fmt.Sprintf("Another process on this GPU holds %s and grows %s/s: out of memory in "+
+		"about %s", units.Size(g.others), units.Size(t.slope), units.About(seconds))
+	f.advice = "end the other process (nvidia-smi names it), or choose another card by " +
+		"CUDA_VISIBLE_DEVICES"
+	b.raise(g.atS, f)
 }
 
 // headroomForOthers is what others can take until a step of ours no longer fits.

@@ -244,7 +244,6 @@ const (
 	AlertLength        = "length"        // it grows with the length of clips
 	AlertFragmentation = "fragmentation" // reserved grows, allocated does not
 	AlertFull          = "full"          // little headroom
-	AlertNextBatch     = "next_batch"    // the coming batch is predicted not to fit
 	AlertEvaluation    = "evaluation"    // an evaluation gathers memory
 	AlertCheckpoint    = "checkpoint"    // saving takes more than is left
 	AlertHostRAM       = "host_ram"

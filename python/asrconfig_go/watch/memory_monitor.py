@@ -121,17 +121,6 @@ class MemoryMonitor:
         self._torch = TorchCounters(checked("reset_peaks", reset_peaks, bool))
         self._number, self._last_step = 0, time.perf_counter()
 
-    def gpu_fraction(self) -> float | None:
-        """Used share of the fullest GPU, 0 to 1, or None without one that answers. The cheap way: no objects."""
-        self._read()
-        return max((gpu.used / gpu.total for gpu in self._gpus if gpu.valid and gpu.total), default=None)
-
-    def host_fraction(self) -> float | None:
-        """Used share of the host's memory, 0 to 1, or None when unknown. The cheap way: no objects."""
-        self._read()
-        stats = self._stats
-        return stats.host_used / stats.host_total if stats.host_total else None
-
     def read(self) -> MemorySnapshot:
         """The newest sample."""
         self._read()

@@ -83,7 +83,6 @@ def test_a_snapshot_has_every_figure(fake: FakeLibrary) -> None:
         assert (shot.host_total, shot.host_used, shot.host_peak) == (16 * GIB, 4 * GIB, 6 * GIB)
         assert shot.gpus[1] == GPUMemory(10 * GIB, 2 * GIB, 8 * GIB, 3 * GIB, None, None, 9 * GIB)
         assert (shot.host_fraction, shot.gpus[0].fraction) == (0.25, 0.9)
-        assert (monitor.gpu_fraction(), monitor.host_fraction()) == (0.9, 0.25)
 
 
 def test_pytorch_s_counters_are_known_once_a_step_told_of_them() -> None:
@@ -99,9 +98,6 @@ def test_what_does_not_answer_is_unknown_not_zero(fake: FakeLibrary) -> None:
         shot = monitor.read()
         assert shot.gpus[0] == GPUMemory(None, None, None, None)
         assert (shot.gpus[0].fraction, shot.host_total, shot.host_fraction) == (None, None, None)
-        assert (monitor.gpu_fraction(), monitor.host_fraction()) == (0.2, None)
-        fake.gpus = [(0, 0, 0, 0, 0), (0, 0, 0, 0, 0)]
-        assert monitor.gpu_fraction() is None
 
 
 def test_stopping_twice_stops_once_and_keeps_the_last_sample(fake: FakeLibrary) -> None:
@@ -128,12 +124,7 @@ def test_an_abandoned_monitor_stops(fake: FakeLibrary) -> None:
 def test_a_copy_reads_nothing_and_stops_nothing(fake: FakeLibrary, duplicate: Any) -> None:
     with MemoryMonitor(30) as monitor:
         other = duplicate(monitor)
-        assert (other.interval_ms, other.running, other.gpu_fraction(), other.host_fraction()) == (
-            30,
-            False,
-            None,
-            None,
-        )
+        assert (other.interval_ms, other.running, other.headroom()) == (30, False, ())
         assert (other.read().samples, other.read().gpus, other.read().time) == (0, (), None)
         other.stop()
         assert monitor.running
@@ -146,7 +137,7 @@ def test_in_a_forked_child_reads_raise_and_nothing_is_stopped(
     monitor = MemoryMonitor()
     with monkeypatch.context() as child:
         child.setattr(native, "in_forked_child", lambda: True)
-        for read in (monitor.read, monitor.gpu_fraction, monitor.host_fraction, monitor.headroom, monitor.step):
+        for read in (monitor.read, monitor.headroom, monitor.step):
             with pytest.raises(ForkedProcessError):
                 read()
         assert not monitor.running
