@@ -4,6 +4,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/memory/allocator"
 	"github.com/asrconfig/asrconfig-go/core/memory/peak"
 	"github.com/asrconfig/asrconfig-go/core/memory/replay"
+	"github.com/asrconfig/asrconfig-go/core/memory/template"
 )
 
 // SnapshotRequest asks for the events of the run that Simulate plays for the same request, instead
@@ -120,4 +121,140 @@ func snapshotSettings(s allocator.Settings) SnapshotSettings {
 		out.MaxSplitSize = int64(s.MaxSplitSize)
 	}
 	return out
+}
+
+// eventLog writes a snapshot while a run is replayed.
+type eventLog struct {
+	model   *Model
+	limit   int
+	events  []event
+	total   int // of all events, those that were not kept included
+	current origin
+	stacks  map[stack]int32
+	names   map[string]int32
+	live    map[uint64]origin // of allocated blocks, by address
+	takenBy map[uint64]origin // of what first needed segments or pages, by address
+	Snapshot
+}
+
+// stack is a row of SnapshotStacks.
+type stack struct{ op, module, segment, phase, component int32 }
+
+// origin is where something was allocated. Steps are not in the stacks, which would grow with a
+// run.
+type origin struct{ stack, step int32 }
+
+type event struct {
+	allocator.Change
+	origin
+}
+
+func newEventLog(m *Model, limit int) *eventLog {
+	empty := Snapshot{Names: []string{}, Stacks: SnapshotStacks{[]int32{}, []int32{}, []int32{},
+		[]int32{}, []int32{}}}
+	return &eventLog{Snapshot: empty, model: m, limit: limit, stacks: map[stack]int32{},
+		names: map[string]int32{},
+		live:  map[uint64]origin{}, takenBy: map[uint64]origin{}}
+}
+
+// allocating notes what is allocated next.
+func (l *eventLog) allocating(s replay.Segment, storage int32, component uint8) {
+	t := s.Template
+	made := t.Storages[storage]
+	number := l.number(stack{
+		op: l.name(l.model.ops[made.Op]), module: l.name(l.model.modules[made.Module]),
+		segment: l.name(t.Kind), phase: l.name(t.PhaseOf(storage)),
+		component: l.name(l.model.templates.Components[component]),
+	})
+	l.current = origin{number, int32(stepOf(s.Position))}
+}
+
+// stepOf counts evaluations, whose windows follow a training's, from 1, too.
+func stepOf(p template.Position) int {
+	switch p.Role {
+	case template.Load:
+		return 0
+	case template.Evaluate, template.Generate:
+		return p.Window
+	default:
+		return p.Window + 1
+	}
+}
+
+func (l *eventLog) name(text string) int32 {
+	index, ok := l.names[text]
+	if !ok {
+		index = int32(len(l.Names))
+		l.names[text], l.Names = index, append(l.Names, text)
+	}
+	return index
+}
+
+func (l *eventLog) number(s stack) int32 {
+	index, ok := l.stacks[s]
+	if ok {
+		return index
+	}
+	index, c := int32(len(l.stacks)), &l.Stacks
+	l.stacks[s] = index
+	c.Op, c.Module, c.Segment =
+		append(c.Op, s.op), append(c.Module, s.module), append(c.Segment, s.segment)
+	c.Phase, c.Component = append(c.Phase, s.phase), append(c.Component, s.component)
+	return index
+}
+
+// changed records an event. When there are twice as many as are kept, the older half is dropped.
+func (l *eventLog) changed(c allocator.Change) {
+	from := l.current
+	switch c.Action {
+	case allocator.Allocated:
+		l.live[c.Address] = from
+	case allocator.Freed:
+		from = l.live[c.Address]
+		delete(l.live, c.Address)
+	case allocator.SegmentAllocated, allocator.SegmentMapped:
+		l.takenBy[c.Address] = from
+	case allocator.SegmentFreed, allocator.SegmentUnmapped:
+	}
+	if len(l.events) == 2*l.limit {
+		l.events = append(l.events[:0], l.events[l.limit:]...)
+	}
+	l.events = append(l.events, event{c, from})
+	l.total++
+}
+
+// snapshot returns the newest events in columns, and what is there after them.
+func (l *eventLog) snapshot(segments []allocator.Segment) Snapshot {
+	events := l.events[max(len(l.events)-l.limit, 0):]
+	s, n := l.Snapshot, len(events)
+	s.LeftOut = l.total - n
+	s.Events = SnapshotEvents{make([]int, n), make([]uint64, n), make([]uint64, n),
+		make([]int32, n), make([]int32, n)}
+	for i, e := range events {
+		s.Events.Action[i], s.Events.Address[i], s.Events.Bytes[i] =
+			int(e.Action), e.Address, e.Bytes
+		s.Events.Stack[i], s.Events.Step[i] = e.stack, e.step
+	}
+	s.Segments = make([]SnapshotSegment, len(segments))
+	for i, segment := range segments {
+		s.Segments[i] = l.segment(segment)
+	}
+	return s
+}
+
+func (l *eventLog) segment(from allocator.Segment) SnapshotSegment {
+	n, first := len(from.Blocks), l.takenBy[from.Address]
+	s := SnapshotSegment{Address: from.Address, Bytes: from.Size, Small: from.Small,
+		Expandable: from.Expandable, Stack: first.stack, Step: first.step,
+		Sizes: make([]uint64, n), Requested: make([]uint64, n), Stacks: make([]int32, n),
+		Steps: make([]int32, n)}
+	address := from.Address
+	for i, b := range from.Blocks {
+		s.Sizes[i], s.Requested[i], s.Stacks[i] = b.Size, b.Requested, -1
+		if b.Allocated {
+			s.Stacks[i], s.Steps[i] = l.live[address].stack, l.live[address].step
+		}
+		address += b.Size
+	}
+	return s
 }

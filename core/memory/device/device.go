@@ -7,6 +7,8 @@
 package device
 
 import (
+	"fmt"
+
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -108,4 +110,59 @@ func (r Request) context() (Figure, error) {
 	default:
 		return measured(*r.ProcessUsedBytes, *r.TorchReservedBytes, table)
 	}
+}
+
+// laterKernels is the room left above a measurement for kernels that a process loads later on
+// (evaluation, generation). It is judged, not measured: all of PyTorch's kernels together take 362
+// MiB (pytorch/pytorch#86509, eager against lazy loading).
+const laterKernels = 64 * mib
+
+// implausible is how far outside the table's range a measurement is named as doubtful.
+const implausible = 3
+
+// measured subtracts what PyTorch has reserved from what the driver reports for the process.
+func measured(used, reserved uint64, table Figure) (Figure, error) {
+	if used < reserved {
+		return Figure{}, fault.New(fault.InvalidArgument,
+			"read both for the same process and device at one moment",
+			"the process uses %d bytes, less than the %d that PyTorch has reserved in it", used,
+			reserved)
+	}
+	bytes := used - reserved
+	note := fmt.Sprintf("measured: %d MiB in use by the process less %d MiB reserved by PyTorch",
+		used/mib, reserved/mib)
+	switch {
+	case bytes < table.Low/implausible:
+		note += fmt.Sprintf("; doubtful: the table says at least %d MiB, so the driver may not "+
+			"count all of the process", table.Low/mib)
+	case bytes > table.High*implausible:
+		note += fmt.Sprintf("; doubtful: the table says at most %d MiB, so another library may "+
+			"hold memory too", table.High/mib)
+	}
+	return Figure{Name: "context", Bytes: bytes, Low: bytes, High: bytes + laterKernels,
+		Source: "measured", Note: note,
+		References: []string{}}, nil
+}
+
+// Published sizes of NCCL's buffers, which are allocated by the driver, grow with channels,
+// connections and communicators, and differ by topology (decimal megabytes in the reports).
+const (
+	ncclTwo     = 544_000_000   // 2 x A100 over NVLink after one all-reduce (NVIDIA/nccl#964)
+	ncclMore    = 688_000_000   // 3 or 4 of them (the same report)
+	ncclCluster = 1_600_000_000 // one communicator across machines (NVIDIA/nccl#864)
+)
+
+// ncclFigure is the table's answer for one communicator that reduces gradients. Other collectives
+// take more: 8 H100 went from 1.06 to 4.34 GB at their first all-to-all (NVIDIA/nccl#1685).
+func ncclFigure(gpus *int) Figure {
+	f := Figure{
+		Name: "nccl", Bytes: ncclMore, Low: ncclTwo, High: ncclCluster, Source: "table",
+		Note: "one communicator that all-reduces: 544 MB were measured for 2 GPUs, 688 MB " +
+			"for 3 and 4, 1.6 GB across machines",
+		References: []string{"NVIDIA/nccl#964", "NVIDIA/nccl#864", "NVIDIA/nccl#1685"},
+	}
+	if gpus != nil && *gpus == 2 {
+		f.Bytes = ncclTwo
+	}
+	return f
 }

@@ -2,6 +2,14 @@
 // order, by which operation of which module. README.md has the file's format.
 package trace
 
+import (
+	"fmt"
+
+	"github.com/goccy/go-json"
+
+	"github.com/asrconfig/asrconfig-go/core/fault"
+)
+
 // FormatName and FormatVersion head every trace file. The version rises with every change that an
 // older reader would misunderstand or refuse, new fields included.
 const (
@@ -81,3 +89,61 @@ type Length struct {
 // TooLarge is a size that no machine has, returned where arithmetic would overflow. The allocator
 // refuses it.
 const TooLarge = 1 << 60
+
+// Shape is what the sizes of a micro-batch depend on.
+type Shape struct {
+	Batch  int64 `json:"batch"`
+	Length int64 `json:"length"`
+	Labels int64 `json:"labels"`
+}
+
+// Bounds of a shape: far beyond any training, and small enough that no arithmetic on them
+// overflows.
+const (
+	MaxBatch  = 1 << 16
+	MaxLength = 1 << 32
+	MaxLabels = 1 << 20
+)
+
+// Check finds a shape out of range.
+func (s Shape) Check() error {
+	switch {
+	case s.Batch < 1 || s.Batch > MaxBatch:
+		return fmt.Errorf("batch is %d; the range is 1 to %d", s.Batch, MaxBatch)
+	case s.Length < 1 || s.Length > MaxLength:
+		return fmt.Errorf("length is %d; the range is 1 to %d", s.Length, int64(MaxLength))
+	case s.Labels < 0 || s.Labels > MaxLabels:
+		return fmt.Errorf("labels is %d; the range is 0 to %d", s.Labels, MaxLabels)
+	}
+	return nil
+}
+
+// Shape is the segment's, with false when it has none.
+func (s *Segment) Shape() (Shape, bool) {
+	if s.Batch == nil || s.Length == nil {
+		return Shape{}, false
+	}
+	shape := Shape{Batch: *s.Batch, Length: *s.Length}
+	if s.Labels != nil {
+		shape.Labels = *s.Labels
+	}
+	return shape, true
+}
+
+// MarshalJSON writes a phase as [event, name].
+func (p Phase) MarshalJSON() ([]byte, error) { return json.Marshal([]any{p.Event, p.Name}) }
+
+// UnmarshalJSON reads [event, name].
+func (p *Phase) UnmarshalJSON(raw []byte) error {
+	var parts []json.RawMessage
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return err
+	}
+	if len(parts) != 2 {
+		return fmt.Errorf("a phase is [event, name], not %s", fault.Shorten(string(raw)))
+	}
+	if err := json.Unmarshal(parts[0], &p.Event); err != nil {
+		return err
+	}
+	return json.Unmarshal(parts[1], &p.Name)
+}
