@@ -48,7 +48,7 @@ var allowed = map[string][]string{
 	"core/memory/device":          {"core/fault", "core/profile"},
 	"core/memory/sharding":        {"core/fault"},
 	"core/model":                  {"core/fault", "core/profile"},
-	"core/estimate":               {"core/fault", "core/gpus", "core/memory/device", "core/profile", "core/timing", "core/timing/kernel"},
+	"core/estimate":               {"core/fault", "core/gpus", "core/profile", "core/timing", "core/timing/kernel"},
 	"core/plan":                   {"core/batching", "core/estimate", "core/fault", "core/memory/sharding", "core/profile", "core/timing", "core/timing/kernel", "core/units"},
 	"core/recovery":               {"core/fault"},
 	"core/timing":                 {"core/fault", "core/profile", "core/units"},

@@ -9,7 +9,6 @@ import (
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
-	"github.com/asrconfig/asrconfig-go/core/gpus"
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
@@ -73,10 +72,6 @@ func (m standIn) work(precision string, trained int64, batch int64, seconds floa
 func (m standIn) trace(t *testing.T, r Request, machine MachineTrace, durations []float64) plan.Traced {
 	t.Helper()
 	w := machine.Trace
-	card, count, err := gpus.Parse(machine.GPU)
-	require.NoError(t, err)
-	outside, err := estimate.Outside(card.GPU(), count)
-	require.NoError(t, err)
 	trained, state, again := m.parameters, int64(8), 0.0
 	if r.LoRARank > 0 {
 		trained /= 100
@@ -92,7 +87,7 @@ func (m standIn) trace(t *testing.T, r Request, machine MachineTrace, durations 
 	if w.Offload {
 		perSecond *= 0.5
 	}
-	modelBytes := 4*m.parameters + (4+state)*trained + 400<<20 + int64(outside) + w.BesideBytes
+	modelBytes := 4*m.parameters + (4+state)*trained + 400<<20 + 450<<20 + w.BesideBytes
 	seconds := func(s float64) float64 {
 		if m.fixed > 0 {
 			return m.fixed

@@ -40,9 +40,7 @@ func (p *planner) wanted(machines []machine, traces []*plan.TraceRequest) *Wante
 func (row Row) tracedLargest(m machine, limit *float64, seconds float64) int {
 	for _, t := range m.traced {
 		if t.Precision == row.Precision && t.Optimizer == row.Optimizer &&
-			profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers,
-				t.Offload) == profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers,
-				row.Offload) {
+			t.Recomputed() == profile.CheckpointingOf(row.Checkpointing, row.EveryNLayers, row.Offload) {
 			return min(maxMicro, t.Largest(min(seconds, profile.Or(limit, seconds))))
 		}
 	}

@@ -3,7 +3,6 @@
 package estimate
 
 import (
-	"github.com/asrconfig/asrconfig-go/core/memory/device"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -60,15 +59,4 @@ func Precision(g profile.GPU) string {
 		return "fp16"
 	}
 	return "fp32"
-}
-
-// Outside is what a process holds beside PyTorch's allocator, in bytes: context and NCCL's buffers.
-func Outside(g profile.GPU, devices int) (uint64, error) {
-	r := device.Request{NCCL: devices > 1}
-	r.GPU.GPU = g
-	if devices > 1 {
-		r.GPUs = &devices
-	}
-	terms, err := device.Describe(r)
-	return terms.ContextBytes + terms.NCCLBytes, err
 }

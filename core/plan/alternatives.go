@@ -100,19 +100,14 @@ func (s *search) published(d *draft, f evaluated) {
 	in := s.in
 	in.Options.Policy, in.Options.Precision, in.Options.GradientCheckpointing =
 		PublishedRule, "", nil
-	c, err := published{}.Plan(in)
+	c, err := planPublished(in)
 	if err != nil {
 		return // the formula finds no plan: then there is nothing to show beside
 	}
-	precision := map[bool]string{true: "fp16", false: "fp32"}[c.FP16]
-	if c.BF16 {
-		precision = "bf16"
-	}
-	w := candidate{precision, profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers,
-		c.OffloadCheckpoints), f.optimizer}
+	w := candidate{c.Precision(), c.Checkpointing(), f.optimizer}
 	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: PublishedRule,
 		What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize,
-			c.GradientAccumulationSteps, precision, w.checkpointing.With())})
+			c.GradientAccumulationSteps, c.Precision(), w.checkpointing.With())})
 	other := evaluated{candidate: w, traced: s.traced(w)}
 	if other.traced == nil || len(other.traced.Peaks) == 0 {
 		return
@@ -122,7 +117,7 @@ func (s *search) published(d *draft, f evaluated) {
 	if entry, ok := other.traced.peak(c.PerDeviceTrainBatchSize); ok {
 		peak = entry.Bytes
 	}
-	fits := peak <= int64(s.budget.Bytes)
+	fits := peak <= int64(s.budget.bytes)
 	if last.Fits, last.PeakBytes = &fits, &peak; !fits {
 		return
 	}

@@ -190,7 +190,7 @@ func (x *explainer) overrides() *Caution {
 	if len(x.Stale) == 0 {
 		return nil
 	}
-	step, now := "", effective(x.Config)
+	step, now := "", x.Config.Effective()
 	if now != x.Config.TargetBatchSize {
 		step = fmt.Sprintf(": a step has %s instead of %d", x.kind().Count(now),
 			x.Config.TargetBatchSize)

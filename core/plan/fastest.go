@@ -11,12 +11,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// fastest searches for the lowest predicted time per epoch among all that fits: candidate settings
-// times batching strategies. Traces decide what fits, core/timing predicts times.
-type fastest struct{}
-
-// Plan searches, and explains the value of every setting.
-func (fastest) Plan(in Inputs) (profile.Config, error) {
+// planFastest searches for the lowest predicted time per epoch among all that fits, candidate
+// settings times batching strategies, and explains the value of every setting. Traces decide what
+// fits, core/timing predicts times.
+func planFastest(in Inputs) (profile.Config, error) {
 	if len(in.Traced) == 0 {
 		return byFormula(in)
 	}
@@ -86,7 +84,7 @@ func bf16Missing(gpus []profile.GPU) string {
 func byFormula(in Inputs) (profile.Config, error) {
 	o := in.Options
 	in.Options.Policy = PublishedRule
-	c, err := published{}.Plan(in)
+	c, err := planPublished(in)
 	if err != nil {
 		return c, err
 	}
@@ -154,13 +152,13 @@ func (s *search) writeBatches(d *draft, f evaluated) {
 		d.MicroBatchSize = max(1, f.memory.Largest(s.clips.longest()))
 		peak = s.peak(f, d.MicroBatchSize)
 	}
-	d.PredictedBytes, d.MemoryParts, d.BudgetBytes = peak.Bytes, peak.Parts, int64(s.budget.Bytes)
+	d.PredictedBytes, d.MemoryParts, d.BudgetBytes = peak.Bytes, peak.Parts, int64(s.budget.bytes)
 	d.ModelMemoryBytes = s.modelBytes()
 	d.PredictedHighBytes = f.traced.HighBytes
 	d.Warnings = append(d.Warnings, f.traced.Warnings()...)
 	s.explainBatches(d, f)
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))
-	d.warn(fewClipsWarning(s.rows(), s.clips.count, effective(d.Config)))
+	d.warn(fewClipsWarning(s.rows(), s.clips.count, d.Effective()))
 }
 
 func (s *search) modelBytes() int64 {
@@ -178,7 +176,7 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 			"fit (%s)", s.perDevice, rows.Nouns(), rows.Length(longest), source))
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d",
 		s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
-		fault.Plural(d.DeviceCount, "device"), effective(d.Config)))
+		fault.Plural(d.DeviceCount, "device"), d.Effective()))
 	d.because("micro_batch_size", fmt.Sprintf("that many %s of %s, the longest, fit at once",
 		rows.Nouns(), rows.Length(longest)))
 	d.because("micro_batch_overhead_s",
@@ -299,7 +297,7 @@ func (d *draft) compareLast(plain batches, f evaluated) {
 // proved to fit, with its peak.
 func (s *search) oneSize(f evaluated) (int, TracedPeak) {
 	for size := min(max(1, f.memory.Largest(s.clips.longest())), s.perDevice); size > 1; size-- {
-		if peak := s.peak(f, size); s.perDevice%size == 0 && peak.Bytes <= int64(s.budget.Bytes) {
+		if peak := s.peak(f, size); s.perDevice%size == 0 && peak.Bytes <= int64(s.budget.bytes) {
 			return size, peak
 		}
 	}

@@ -51,7 +51,7 @@ const xlsr = "facebook/wav2vec2-xls-r-300m"
 func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 	c := planned(t, described(t, xlsr, speech(4000, 30, 1), "T4"))
 	assert.Equal(t, "fastest", c.Policy)
-	assert.Equal(t, 32, effective(c))
+	assert.Equal(t, 32, c.Effective())
 	assert.Equal(t, "memory", c.MicroBatching)
 	assert.Equal(t, "random", c.LengthHandling, "from steps of any clips a model learns best")
 	assert.Empty(t, c.LengthBuckets)

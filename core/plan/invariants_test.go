@@ -65,14 +65,14 @@ func checkBatch(t *testing.T, in Inputs, c profile.Config) {
 	micro, target := c.PerDeviceTrainBatchSize, in.Options.TargetBatchSize
 	require.True(t, micro >= 1 && micro <= maxMicroBatch && c.GradientAccumulationSteps >= 1)
 	warnings := strings.Join(c.Warnings, "\n")
-	require.Equal(t, effective(c) != target, strings.Contains(warnings, "The effective batch is"))
+	require.Equal(t, c.Effective() != target, strings.Contains(warnings, "The effective batch is"))
 	pool := newPool(in.Hardware, in.Options)
 	allowed, _ := microBatch(pool.planned, c.SafetyMargin, newFootprint(in.Model, optimizers[in.Options.Optimizer].state, in.Dataset), c.Preset)
 	require.LessOrEqual(t, micro, allowed)
 	for size := (allowed + 1) / 2; size <= allowed; size++ {
 		// an exact split with a good batch is never missed
 		if target%(size*c.DeviceCount) == 0 {
-			require.Equal(t, target, effective(c))
+			require.Equal(t, target, c.Effective())
 		}
 	}
 	if float64(c.PredictedBytes) > pool.planned*c.SafetyMargin+1 {

@@ -7,9 +7,6 @@
 package plan
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
@@ -32,18 +29,6 @@ type Inputs struct {
 	WithoutAlternatives bool `json:"-"`
 }
 
-// Policy is one set of rules. Make checks the inputs and fills in the defaults of Options before it
-// asks a Policy.
-type Policy interface {
-	Plan(in Inputs) (profile.Config, error)
-}
-
-// policies is the table of rule sets by name; a new policy is one row here.
-var policies = map[string]Policy{
-	DefaultPolicy: fastest{},
-	PublishedRule: published{},
-}
-
 // Make plans a training run with the policy that Options names.
 //
 // Errors: InvalidArgument for a value outside its range, EmptyDataset for a dataset without clips,
@@ -57,13 +42,14 @@ func Make(in Inputs) (profile.Config, error) {
 	if err := check(in); err != nil {
 		return profile.Config{}, err
 	}
-	return policies[in.Options.Policy].Plan(in)
+	if in.Options.Policy == PublishedRule {
+		return planPublished(in)
+	}
+	return planFastest(in)
 }
 
-// Policies lists the names that Options.Policy may hold, sorted.
-func Policies() []string {
-	return slices.Sorted(maps.Keys(policies))
-}
+// Policies lists the names that Options.Policy may hold.
+func Policies() []string { return []string{DefaultPolicy, PublishedRule} }
 
 // Presets lists the names that Options.Preset may hold, the default first.
 func Presets() []string { return []string{Balanced, Speed, Reproducible} }

@@ -9,13 +9,10 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// published is the reference system's formula and rules. Its activations do not grow with the
+// planPublished is the reference system's formula and rules, in an order in which each finds what
+// it needs: memory and batch, precision, data, optimizer. Its activations do not grow with the
 // length of the clips, so it is far from real memory; it is kept under its name for comparison.
-type published struct{}
-
-// Plan applies the rules in an order in which each finds what it needs: memory and batch,
-// precision, data, optimizer.
-func (published) Plan(in Inputs) (profile.Config, error) {
+func planPublished(in Inputs) (profile.Config, error) {
 	p := newPool(in.Hardware, in.Options)
 	d := &draft{Config: profile.Config{
 		SchemaVersion: profile.SchemaVersion,
@@ -82,11 +79,6 @@ func (d *draft) devices(p pool) []profile.Device {
 	return all
 }
 
-// effective is the batch of one optimizer step over all devices.
-func effective(c profile.Config) int {
-	return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps * c.DeviceCount
-}
-
 func planBatch(d *draft, in Inputs, p pool) error {
 	o := in.Options
 	f := newFootprint(in.Model, optimizers[o.Optimizer].state, in.Dataset)
@@ -116,14 +108,14 @@ func planBatch(d *draft, in Inputs, p pool) error {
 	d.because("gradient_accumulation_steps",
 		fmt.Sprintf("%d / (%d × %s); effective batch %d × %d × %d = %d",
 			o.TargetBatchSize, micro, fault.Plural(p.count, "device"), micro, accumulation, p.count,
-			effective(d.Config)))
+			d.Effective()))
 	d.because("per_device_eval_batch_size",
 		"as in training, which needs more memory: evaluation keeps no gradients and no activations")
 	d.because("predicted_bytes", fmt.Sprintf("%s model + %d × %s a %s: %.0f %% of the %s of %s",
 		units.Size(float64(f.model())), micro, units.Size(f.clip()), in.Dataset.RowKind.Noun(),
 		100*float64(d.PredictedBytes)/p.planned, units.Size(p.planned), p.where()))
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, accumulation, p.count))
-	d.warn(fewClipsWarning(in.Dataset.RowKind, in.Dataset.SampleCount, effective(d.Config)))
+	d.warn(fewClipsWarning(in.Dataset.RowKind, in.Dataset.SampleCount, d.Effective()))
 	return nil
 }
 
@@ -253,12 +245,12 @@ func planOptimizer(d *draft, in Inputs) {
 		units.Size(float64(in.Model.OptimizerBytes[optimizers[o.Optimizer].state]))))
 	d.LRScaling = o.LRScaling
 	d.because("lr_scaling", "asked for; sqrt is the default")
-	d.LearningRate, reason = learningRate(o, effective(d.Config))
+	d.LearningRate, reason = learningRate(o, d.Effective())
 	d.because("learning_rate", reason)
 	d.warn(rateWarning(o))
 	d.NumTrainEpochs = profile.Or(o.NumTrainEpochs, defaultEpochs)
 	d.because("num_train_epochs", optionReason(o.NumTrainEpochs, "the Trainer's default"))
-	d.warn(streamingWarning(d.Streaming, in.Dataset, effective(d.Config), d.NumTrainEpochs))
+	d.warn(streamingWarning(d.Streaming, in.Dataset, d.Effective(), d.NumTrainEpochs))
 	d.WarmupRatio, d.MaxGradNorm = warmupRatio, maxGradNorm
 	d.because("warmup_ratio", "a tenth of all steps, as usual: attention is unstable at the full "+
 		"rate at first")

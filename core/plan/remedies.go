@@ -7,7 +7,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
-	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
@@ -33,7 +32,7 @@ func (s *search) shortened() (*search, error) {
 
 // infeasible is the error of a training that fits in no way, with the remedies.
 func (s *search) infeasible() error {
-	where, budget := s.pool.where(), float64(s.budget.Bytes)
+	where, budget := s.pool.where(), float64(s.budget.bytes)
 	message := fmt.Sprintf("a micro-batch of one %s of %s does not fit into %s of %s (%s × %v)",
 		s.rows().Noun(), s.rows().Length(s.clips.longest()), units.Size(budget), where,
 		units.Size(s.pool.planned), s.in.Options.SafetyMargin)
@@ -52,7 +51,7 @@ func (s *search) infeasible() error {
 // smallestTrace is the trace whose smallest micro-batch takes the least memory; nil without one.
 func (s *search) smallestTrace() (smallest *Traced) {
 	for i, t := range s.in.Traced {
-		matches := t.BudgetBytes == int64(s.budget.Bytes) &&
+		matches := t.BudgetBytes == int64(s.budget.bytes) &&
 			t.Optimizer == optimizers[s.in.Options.Optimizer].name
 		if matches && len(t.Peaks) > 0 && (smallest == nil ||
 			t.Peaks[0].Bytes < smallest.Peaks[0].Bytes) {
@@ -134,14 +133,14 @@ func (s *search) changes(t Traced) []estimate.Remedy {
 		s.clips.fixed == 0 {
 		remedies = append(remedies, estimate.Remedy{What: fmt.Sprintf("%s of at most %s, with %s",
 			s.rows().Nouns(), s.rows().Length(float64(int(seconds))), with),
-			PeakBytes: s.budget.Bytes, Fits: true})
+			PeakBytes: s.budget.bytes, Fits: true})
 	}
 	return s.larger(remedies, need-saved, lightest)
 }
 
 func (s *search) remedy(label string, bytes int64) estimate.Remedy {
 	return estimate.Remedy{What: label, PeakBytes: uint64(max(0, bytes)),
-		Fits: bytes <= int64(s.budget.Bytes)}
+		Fits: bytes <= int64(s.budget.bytes)}
 }
 
 // savedBy is what another optimizer takes less: the difference of their states, and the temporary
@@ -176,7 +175,7 @@ func (s *search) larger(remedies []estimate.Remedy, need int64, with string) []e
 	best := -1
 	for i, card := range s.in.Cards {
 		size := card.GPU.MemoryTotalBytes
-		roomier := size > s.budget.GPU.MemoryTotalBytes &&
+		roomier := size > s.budget.gpu.MemoryTotalBytes &&
 			float64(need) <= s.in.Options.SafetyMargin*float64(size)
 		if roomier && (best < 0 || size < s.in.Cards[best].GPU.MemoryTotalBytes) {
 			best = i
@@ -196,10 +195,8 @@ func (s *search) shardedRemedies(t Traced) (out []estimate.Remedy) {
 	}
 	devices := max(2, s.pool.count)
 	alone := t.Peaks[0].Bytes - s.beside()
-	w := candidate{t.Precision, profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers, t.Offload),
-		t.Optimizer}
 	for _, strategy := range []string{"zero2", "zero3", "fsdp"} {
-		if more, err := sharding.Difference(s.shardingRequest(strategy, devices, w)); err == nil {
+		if more, err := sharding.Difference(s.shardingRequest(strategy, devices, t.candidate())); err == nil {
 			needed := s.remedy(fmt.Sprintf("%s over %d of them", shardingNames[strategy], devices),
 				alone+more)
 			out = append(out, needed)

@@ -217,7 +217,7 @@ func TestDevices(t *testing.T) {
 			c := planned(t, in)
 			assert.Equal(t, s.count, c.DeviceCount)
 			assert.Equal(t, s.micro, c.PerDeviceTrainBatchSize)
-			assert.Equal(t, s.effective, effective(c))
+			assert.Equal(t, s.effective, c.Effective())
 			if s.warning == "" {
 				assert.Empty(t, c.Warnings)
 				return

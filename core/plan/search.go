@@ -31,11 +31,19 @@ type search struct {
 	timers    []*estimate.Timer
 	clips     durations
 	perDevice int // clips of one device in a step
-	budget    estimate.Budget
+	budget    budget
 	// false where results depend on padding, so that only clips of similar length can share a
 	// step's cut
 	mixing bool
 	notes  []string
+}
+
+// budget is where a micro-batch is to fit.
+type budget struct {
+	gpu   profile.GPU
+	bytes uint64 // of this one, context included
+	// what sharing the model's state adds to it, or saves; absent where each GPU holds all
+	shared *int64
 }
 
 // evaluated is a candidate with the batches that it trains in.
@@ -74,14 +82,14 @@ const (
 func newSearch(in Inputs, p pool) (*search, error) {
 	s := &search{in: in, pool: p, mixing: true,
 		perDevice: shareOf(in.Options.TargetBatchSize, p.count)}
-	s.budget = estimate.Budget{Devices: p.count, Bytes: uint64(p.planned * in.Options.SafetyMargin)}
+	s.budget.bytes = uint64(p.planned * in.Options.SafetyMargin)
 	fixed := 0.0
 	for _, t := range in.Traced {
 		fixed, s.mixing = max(fixed, t.FixedS), s.mixing && !t.OverTime
 		s.adapt(t)
 	}
 	if !p.onCPU() {
-		s.budget.GPU = p.gpus[p.tightest]
+		s.budget.gpu = p.gpus[p.tightest]
 		if err := s.readTimers(); err != nil {
 			return nil, err
 		}
@@ -113,7 +121,7 @@ func (s *search) adapt(t Traced) {
 
 // sharded reports whether the GPUs divide the model's state between them: then the guard cannot cut
 // batches.
-func (s *search) sharded() bool { return s.budget.Shared != nil }
+func (s *search) sharded() bool { return s.budget.shared != nil }
 
 // shardState works out what a GPU holds less when several hold the model's state together.
 func (s *search) shardState() error {
@@ -127,7 +135,7 @@ func (s *search) shardState() error {
 			"distributed is %s, and there is one device", strategy)
 	}
 	more, err := sharding.Difference(s.shardingRequest(strategy, s.pool.count, s.candidates()[0]))
-	s.budget.Shared = &more
+	s.budget.shared = &more
 	return err
 }
 
@@ -136,7 +144,7 @@ func (s *search) shardState() error {
 func (s *search) beside() int64 {
 	switch {
 	case s.sharded():
-		return *s.budget.Shared
+		return *s.budget.shared
 	case s.pool.count > 1 && !s.pool.onCPU():
 		return gradientBytes * s.in.Model.TrainableParameters
 	}
@@ -245,8 +253,7 @@ func (s *search) usual(memory batching.Limits) int {
 // traced is what was traced of a candidate for this budget.
 func (s *search) traced(w candidate) *Traced {
 	for i, t := range s.in.Traced {
-		if w == (candidate{t.Precision, profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers,
-			t.Offload), t.Optimizer}) && t.BudgetBytes == int64(s.budget.Bytes) {
+		if w == t.candidate() && t.BudgetBytes == int64(s.budget.bytes) {
 			return &s.in.Traced[i]
 		}
 	}

@@ -87,7 +87,7 @@ func (m standIn) held(in Inputs, w TraceRequest) int64 {
 	}
 	outside := uint64(hostProcess)
 	if len(in.Hardware.GPUs) > 0 {
-		outside, _ = estimate.Outside(in.Hardware.GPUs[0], profile.Or(in.Options.DeviceCount, len(in.Hardware.GPUs)))
+		outside = 450 << 20
 	}
 	return 4*m.parameters + 4*trained + state*trained + standInExtra + int64(outside) + w.BesideBytes
 }

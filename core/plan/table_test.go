@@ -33,7 +33,7 @@ func TestThePublishedScenariosArePlannedByDefault(t *testing.T) {
 			t.Run(row.model+" "+row.card+" "+name, func(t *testing.T) {
 				in := described(t, row.model, durations, row.card)
 				c := planned(t, in)
-				assert.Equal(t, 32, effective(c))
+				assert.Equal(t, 32, c.Effective())
 				assert.Equal(t, estimate.DefaultOptimizer, c.Optimizer)
 				checkSearched(t, c)
 

@@ -87,7 +87,7 @@ func (s *search) throughput(f evaluated, usual int) (throughput, error) {
 
 // recomputed is how much longer a guessed candidate takes than the trace that its work is from.
 func (f evaluated) recomputed() float64 {
-	from := profile.CheckpointingOf(f.traced.Checkpointing, f.traced.EveryNLayers, f.traced.Offload)
+	from := f.traced.Recomputed()
 	if f.checkpointing.Partly() {
 		from = profile.Checkpointing{} // of the trace without any
 	}

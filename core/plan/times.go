@@ -37,7 +37,7 @@ func (s *search) writeTimes(d *draft, f evaluated, extras runExtras) {
 		cost := profile.Range(run.Times(*price * float64(s.pool.count)))
 		t.CostUSD = &cost
 	}
-	if energy := timing.Energy(s.budget.GPU, s.pool.count, run); energy != nil {
+	if energy := timing.Energy(s.budget.gpu, s.pool.count, run); energy != nil {
 		used := profile.Range(*energy)
 		t.EnergyKWh = &used
 	}

@@ -46,6 +46,13 @@ type Traced struct {
 	Decoder *TracedDecoder `json:"decoder"`
 }
 
+// Recomputed is which layers the traced step computes again.
+func (t Traced) Recomputed() profile.Checkpointing {
+	return profile.CheckpointingOf(t.Checkpointing, t.EveryNLayers, t.Offload)
+}
+
+func (t Traced) candidate() candidate { return candidate{t.Precision, t.Recomputed(), t.Optimizer} }
+
 // TracedPeak is the memory of one micro-batch of the longest clips.
 type TracedPeak struct {
 	Batch       int            `json:"batch"`

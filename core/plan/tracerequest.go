@@ -84,7 +84,7 @@ func (s *search) traceRequest(w candidate) *TraceRequest {
 	out := &TraceRequest{Precision: w.precision, Checkpointing: w.checkpointing.On(),
 		EveryNLayers: max(1, w.checkpointing.EveryN), Offload: w.checkpointing.Offload,
 		Optimizer: w.optimizer, Share: s.perDevice,
-		BudgetBytes: int64(s.budget.Bytes), BesideBytes: s.beside(), MaxLengthS: s.maxLength(),
+		BudgetBytes: int64(s.budget.bytes), BesideBytes: s.beside(), MaxLengthS: s.maxLength(),
 		LongestS: s.clips.longest(), High: !s.in.WithoutAlternatives,
 		Beams:     profile.Or(s.in.Options.NumBeams, 1),
 		Tokens:    profile.Or(s.in.Options.GenerationMaxLength, usualGeneration),

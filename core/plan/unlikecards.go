@@ -168,7 +168,7 @@ func (s *search) unlikeWarning(d *draft, f evaluated) (string, error) {
 // retargeted are the traces for other cards, which have no less memory: what fits here fits there.
 func (s *search) retargeted(p pool) (out []Traced) {
 	for _, t := range s.in.Traced {
-		if t.BudgetBytes == int64(s.budget.Bytes) {
+		if t.BudgetBytes == int64(s.budget.bytes) {
 			t.BudgetBytes = int64(uint64(p.planned * s.in.Options.SafetyMargin))
 			out = append(out, t)
 		}

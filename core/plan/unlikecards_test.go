@@ -114,7 +114,7 @@ func TestUnlikeCardsShareClipsBySpeed(t *testing.T) {
 			assert.LessOrEqual(t, c.Devices[i].MicroBatchSize, share)
 			assert.Equal(t, cards[i] == slowest, share < 32/len(cards), "%v: %v", cards, shares)
 		}
-		assert.Equal(t, []int{32, 32}, []int{sum, effective(c)}, "%v: %v", cards, shares)
+		assert.Equal(t, []int{32, 32}, []int{sum, c.Effective()}, "%v: %v", cards, shares)
 		assert.Less(t, c.Times.StepS.Likely, 0.9*slow.Times.StepS.Likely, "%v", cards)
 		assert.Equal(t, "memory", c.MicroBatching)
 		d := decision(t, c, "distributed")

@@ -120,6 +120,27 @@ type Config struct {
 	Warnings  []string   `json:"warnings"` // what the user should know before starting
 }
 
+// Effective is the samples of one optimizer step over all devices.
+func (c Config) Effective() int {
+	return c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps * c.DeviceCount
+}
+
+// Precision is "bf16", "fp16" or "fp32".
+func (c Config) Precision() string {
+	switch {
+	case c.BF16:
+		return "bf16"
+	case c.FP16:
+		return "fp16"
+	}
+	return "fp32"
+}
+
+// Checkpointing is which layers are computed again.
+func (c Config) Checkpointing() Checkpointing {
+	return CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints)
+}
+
 // Decision is one setting with the reason for its value, numbers and units included.
 type Decision struct {
 	Setting string `json:"setting"` // JSON name of the field

@@ -90,9 +90,9 @@ func fitting(fits bool) cell {
 func (r planRecord) short() string {
 	c := r.Config
 	parts := []string{fmt.Sprintf("%d × %d", c.PerDeviceTrainBatchSize,
-		c.GradientAccumulationSteps), precision(c)}
+		c.GradientAccumulationSteps), c.Precision()}
 	if c.GradientCheckpointing {
-		parts = append(parts, checkpointing(c).Name())
+		parts = append(parts, c.Checkpointing().Name())
 	}
 	if c.MicroBatching == "memory" {
 		parts = append(parts, "sized by memory")

@@ -79,8 +79,8 @@ func plan(r planRecord) Document {
 // what is "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing off".
 func (r planRecord) what() string {
 	c := r.Config
-	return fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), precision(c),
-		checkpointing(c))
+	return fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), c.Precision(),
+		c.Checkpointing())
 }
 
 // gives is "peak 11.9 of 15.0 GiB; an epoch in about 7.2 min (5–9)".
@@ -98,20 +98,6 @@ func (r planRecord) gives() string {
 		gives += "; an epoch in about " + hours(t.EpochHours)
 	}
 	return gives
-}
-
-func checkpointing(c profile.Config) profile.Checkpointing {
-	return profile.CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints)
-}
-
-func precision(c profile.Config) string {
-	switch {
-	case c.BF16:
-		return "bf16"
-	case c.FP16:
-		return "fp16"
-	}
-	return "fp32"
 }
 
 // step is "8 × 4 = 32 clips a step", or the unequal shares of the GPUs.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import os
 import sys
 import textwrap
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._core.render import exact
+from .._core.render import box, exact
 from ..errors import InvalidArgumentError
 from ..predict.memory_settings import NEW, OLD, alloc_conf_names, parse_alloc_conf
 from .plan_record import PlanRecord
@@ -74,12 +73,7 @@ class Applied:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            "<tr>" + "".join(f'<td style="text-align:left">{html.escape(text)}</td>' for text in cells) + "</tr>"
-            for cells in ((s.state, s.where, s.name, s.value, s.why) for s in self.settings)
-        )
-        head = "".join(f"<th>{name}</th>" for name in ("", "where", "setting", "value", "why"))
-        return f"<div><b>{html.escape(repr(self).splitlines()[0])}</b><table><tr>{head}</tr>{rows}</table></div>"
+        return box("Applied", repr(self))
 
 
 def report(settings: Iterable[AppliedSetting], stacklevel: int) -> Applied:

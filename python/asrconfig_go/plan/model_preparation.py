@@ -14,21 +14,13 @@ from .._core.transformers_features import checkpoint_options
 from ..errors import InvalidArgumentError
 from .environment import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report, set_backends, set_environment
 from .plan_record import PlanRecord
-from .training_arguments import UnsupportedSettingWarning
+from .training_arguments import LACKING, UnsupportedSettingWarning
 
 if TYPE_CHECKING:
     import torch
 
-# What older versions do instead, by transformers' names: the plan's name, its value there, and the consequence.
-_LACKING = {
-    "every_n_layers": (
-        "every_n_layers", "1", "this transformers checkpoints every layer: a step takes longer, and less memory"
-    ),
-    "offload": (
-        "offload_checkpoints", "False",
-        "this transformers keeps checkpoints on the GPU: a step takes more memory than planned",
-    ),
-}  # fmt: skip
+# What transformers 5.23 calls settings of checkpointing: the plan's name, and its value without them.
+_LACKING = {"every_n_layers": ("every_n_layers", "1"), "offload": ("offload_checkpoints", "False")}
 # transformers 5 renames it; both are there for a while, and the older name then warns.
 _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
 
@@ -111,7 +103,8 @@ def _checkpointing(model: torch.nn.Module, config: PlanRecord) -> Iterator[Appli
         enable({"use_reentrant": False}, **{option: value for option, value in wished.items() if option in parameters})
         if wished.keys() <= parameters.keys():
             yield AppliedSetting("model", name, planned, DONE, f"was {now}")
-        yield from (_refused(*_LACKING[option]) for option in wished if option not in parameters)
+        lacking = [_LACKING[option] for option in wished if option not in parameters]
+        yield from (_refused(setting, value, LACKING[setting]) for setting, value in lacking)
         yield from _no_cache(model)
 
 

@@ -91,6 +91,11 @@ _FIELDS = {name: name for name in _SAME_NAME if name in PREDICTED_FOR or name ==
     "activation_checkpointing": "gradient_checkpointing",
 }
 _OF_A_STEP = {"per_device_train_batch_size", "gradient_accumulation_steps"}
+LACKING = {
+    "every_n_layers": "this transformers checkpoints every layer: a step takes longer, and less memory",
+    "offload_checkpoints": ("this transformers keeps checkpoints on the GPU: a step takes more memory than planned"),
+}
+"""What transformers older than 5.23 does instead of these settings."""
 REPORTED = "_asrconfig_reported"
 """The attribute of arguments that holds which planned settings are not in them: unsupported ones, and overridden."""
 
@@ -137,9 +142,6 @@ _RENAMES = (
     _Rename("warmup_ratio", "warmup_steps", _fraction_of_steps, None),
     _Rename("no_cuda", "use_cpu"),
     _Rename("per_gpu_train_batch_size", "per_device_train_batch_size", to_old=None),
-    _Rename("per_gpu_eval_batch_size", "per_device_eval_batch_size", to_old=None),
-    _Rename("push_to_hub_token", "hub_token"),
-    _Rename("push_to_hub_model_id", "hub_model_id"),
 )
 
 _REMOVED_HINTS = {
@@ -340,12 +342,10 @@ def _checkpoints(config: PlanRecord) -> dict[str, Any]:
     """Which layers are checkpointed and where their inputs lie, as far as the installed transformers can choose."""
     depth, offload = config.every_n_layers, config.offload_checkpoints
     if depth > 1 and not has_any_depth():
-        reason = f"{_transformers_version()} checkpoints every layer: a step takes longer, and less memory"
-        _report("every_n_layers", depth, reason)
+        _report("every_n_layers", depth, LACKING["every_n_layers"])
         depth = 1
     if offload and not can_offload_checkpoints():
-        reason = f"{_transformers_version()} keeps checkpoints on the GPU: a step takes more memory than planned"
-        _report("offload_checkpoints", offload, reason)
+        _report("offload_checkpoints", offload, LACKING["offload_checkpoints"])
         offload = False
     return checkpoint_options(depth, offload)
 

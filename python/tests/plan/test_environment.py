@@ -203,7 +203,7 @@ def test_the_record_is_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[0] == "Applied: 1 done, 0 not done"
     assert re.match(r"  kept      environment: PYTORCH_ALLOC_CONF = expandable_segments", lines[1])
     assert "<b>False" not in done._repr_html_()
-    assert done._repr_html_().count("<tr>") == 3
+    assert "PYTORCH_ALLOC_CONF" in done._repr_html_()
     with pytest.raises(KeyError):
         done["PATH"]
 
