@@ -195,8 +195,9 @@ def group_by_durations(trainer: Trainer, config: PlanRecord | None, durations: a
     train, evaluate = trainer._get_train_sampler, trainer._get_eval_sampler
 
     def get_train_sampler(*args: object) -> Any:
-        rows_to_group = open_source(args[0] if args else trainer.train_dataset).length
-        if not _groups(trainer.args) or rows_to_group is None:
+        dataset = args[0] if args else trainer.train_dataset
+        rows_to_group = open_source(dataset).length if _groups(trainer.args) else None
+        if rows_to_group is None:
             return train(*args)
         # The Trainer may have removed the column from what it loads, as the model does not take it.
         lengths = _column(trainer, trainer.train_dataset) or _measured(rows_to_group, config, durations)
