@@ -15,14 +15,12 @@ from .._core.batches import batch_size
 from .._core.output import listed
 from .._core.padding import long_enough
 from .._core.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
-from .accumulation_window import Window
+from .accumulation_window import Replay, Window
 from .loop import Batch, Call, Loop, Split, UnfitStepError
 from .loss_rule import LossRule
 from .micro_batches import Attempts, Budget, CannotRetryError
-from .oversized_clips import OversizedClips, every_clip_left_out
-from .replay import Replay
 from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, untouched
-from .splitting import Splitting, is_too_large
+from .splitting import OversizedClips, Splitting, every_clip_left_out, is_too_large
 from .step_state import InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
 
 _GIVE_LESS = "use smaller batches"

@@ -11,7 +11,7 @@ from .guard_options import GuardOptions
 from .loop import Call, Loop
 from .loss_rule import LossRule
 from .micro_batches import Attempts, Budget
-from .oversized_clips import OversizedClips
+from .splitting import OversizedClips
 
 
 class Recovery:

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import statistics
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from .._core.batches import batch_size
+import torch
+
+from .._core.batches import batch_size, piece
 from .._core.checks import Precision
 from .._core.files import user_path
 from .._core.hub import from_hub
-from .._core.out_of_memory import first_line
+from .._core.out_of_memory import clear_frames, first_line, free_memory
 from .._core.output import LINES
+from .._core.padding import each_trimmed
+from .._core.random_state import cpu_generators_kept, set_cpu_state
 from .._core.render import box, gib, plural, visible
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..guard.clip_measurement import broken
-from ..guard.saved_batch import SavedBatch, read_batch
+from ..guard.saved_batch import SavedBatch, read_batch, state_of_plain
 from ..guard.training_report import BadClip
+from ..predict.probe import gradients_aside
 from .checkpoints import checkpoints, incomplete, step_of, weight_files
-from .replayed_clips import Replayed, Replays, standing_out
 
 if TYPE_CHECKING:
-    import torch
-
     Weights: TypeAlias = torch.nn.Module | str | os.PathLike[str] | None
 
 _BEGAN = "name the checkpoint or the model that the training began with: --model"
 _OWN = "from Python: asrconfig_go.train.replay_batch(folder, model=model)"
+MOST_TIMES = 3.0  # the median gradient norm of the batch's clips
+_EXACTER: dict[Precision, tuple[Precision, ...]] = {"fp16": ("bf16", "fp32"), "bf16": ("fp32",), "fp32": ()}
+_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 _HEAD = ("clip", "seconds", "labels", "loss", "gradient norm", "memory")
 
 
@@ -42,8 +49,6 @@ def load_saved(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, st
 
 
 def _loaded(folder: Path, saved: SavedBatch, model: Weights) -> tuple[Any, str]:
-    import torch
-
     if isinstance(model, torch.nn.Module):
         return model, f"the given {type(model).__name__}"
     if model is not None and not isinstance(model, str | os.PathLike):
@@ -92,7 +97,22 @@ def _architecture(saved: SavedBatch, source: Path) -> Any:
 
 
 @dataclass(frozen=True)
-class ReplayedClip:
+class Replayed:
+    """Loss and gradient norm of what was computed, and the peak of the GPU's allocator; ``error`` where it raised."""
+
+    loss: float | None
+    gradient_norm: float | None
+    memory_bytes: int | None
+    error: str = ""
+
+    @property
+    def finite(self) -> bool:
+        """Whether it was computed, and is finite."""
+        return all(value is not None and math.isfinite(value) for value in (self.loss, self.gradient_norm))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayedClip(Replayed):
     """A clip of a saved batch, computed alone: ``others`` has its loss in other precisions, where one was tried.
 
     ``loss`` and ``gradient_norm`` are NaN or infinite where they were so, None where the model raised ``error``.
@@ -100,17 +120,8 @@ class ReplayedClip:
     """
 
     clip: BadClip
-    loss: float | None
-    gradient_norm: float | None
-    memory_bytes: int | None
-    error: str
     others: dict[str, float | None]
     stands_out: bool
-
-    @property
-    def finite(self) -> bool:
-        """Whether loss and gradient were computed, and are finite."""
-        return all(value is not None and math.isfinite(value) for value in (self.loss, self.gradient_norm))
 
 
 @dataclass(frozen=True)
@@ -197,8 +208,6 @@ def replay_batch(path: str | os.PathLike[str], model: Weights = None, *, device:
     >>> [clip.clip.row for clip in replay_batch("out/bad-batch", trainer.model).to_blame]
     [1]
     """
-    import torch
-
     folder = user_path(path, "path")
     saved, batches, random = read_batch(folder)
     loaded, weights = load_saved(folder, saved, model)
@@ -218,7 +227,7 @@ def replay_batch(path: str | os.PathLike[str], model: Weights = None, *, device:
     for clip, (number, i), result, out in zip(saved.clips, places, results, standing_out(results), strict=True):
         fails = not result.finite and not result.error
         others = replays.in_other_precisions(number, batches[number], i) if fails else {}
-        clips.append(ReplayedClip(clip, **vars(result), others=others, stands_out=out))
+        clips.append(ReplayedClip(clip=clip, **vars(result), others=others, stands_out=out))
     as_collated = tuple(replays.run(number, batch) for number, batch in enumerate(batches))
     return BatchReplay(str(folder), saved, weights, str(on), precision, training, tuple(clips), as_collated)
 
@@ -247,7 +256,7 @@ def _row(replayed: ReplayedClip) -> tuple[str, ...]:
     return (f"{mark}{visible(name)[:40].rstrip()}", seconds, labels, *_figures(replayed))
 
 
-def _figures(result: ReplayedClip | Replayed) -> tuple[str, str, str]:
+def _figures(result: Replayed) -> tuple[str, str, str]:
     loss = result.error[:40] or ("–" if result.loss is None else f"{result.loss:.4g}")
     return loss, "–" if result.gradient_norm is None else f"{result.gradient_norm:.3g}", gib(result.memory_bytes)
 
@@ -258,3 +267,68 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class Replays:
+    """Runs parts of saved batches through ``model``, with the random numbers that the training had before each."""
+
+    def __init__(self, model: torch.nn.Module, device: Any, precision: Precision, random: list[dict[str, Any]]) -> None:
+        self._model, self._device, self._precision = model, device, precision
+        self._random = [state_of_plain(state) for state in random]
+
+    def clips(self, number: int, batch: dict[str, Any], training: bool = False) -> list[Replayed]:
+        """Every clip of batch ``number`` alone, with the batch's padding, or without it where that makes all fail."""
+        parts = [piece(batch, i, i + 1) for i in range(batch_size(batch))]
+        padded = [self.run(number, part, training) for part in parts]
+        if len(padded) > 1 and all(clip.error for clip in padded):
+            unpadded = [self.run(number, part, training) for part in each_trimmed(batch, parts, self._model)]
+            return unpadded if any(clip.error for clip in unpadded) else padded
+        return padded
+
+    def in_other_precisions(self, number: int, batch: dict[str, Any], i: int) -> dict[str, float | None]:
+        """The loss of clip ``i`` in the precisions that reach further than the training's."""
+        others = _EXACTER[self._precision]
+        return {other: self.run(number, piece(batch, i, i + 1), False, other).loss for other in others}
+
+    def run(
+        self, number: int, part: dict[str, Any], training: bool = False, precision: Precision | None = None
+    ) -> Replayed:
+        """Compute a part of batch ``number``, or all of it."""
+        gpu = self._device.type == "cuda"
+        if gpu:
+            torch.cuda.reset_peak_memory_stats(self._device)
+        try:
+            loss, gradient = self._computed(number, part, training, precision or self._precision)
+            return Replayed(loss, gradient, torch.cuda.max_memory_allocated(self._device) if gpu else None)
+        except Exception as error:  # whatever a model raises on a bad clip is the answer
+            clear_frames(error)
+            return Replayed(None, None, None, first_line(error))
+        finally:
+            free_memory()
+
+    def _computed(
+        self, number: int, part: dict[str, Any], training: bool, precision: Precision
+    ) -> tuple[float, float | None]:
+        inputs = {name: v.to(self._device) if hasattr(v, "to") else v for name, v in part.items()}
+        model, mode = self._model, self._model.training
+        with cpu_generators_kept(), gradients_aside(list(model.parameters())):
+            set_cpu_state(self._random[number])
+            dtype = _DTYPES.get(precision)
+            try:
+                with torch.autocast(self._device.type, dtype=dtype) if dtype else contextlib.nullcontext():
+                    out = model.train(training)(**inputs)
+            finally:
+                model.train(mode)
+            loss = out["loss"] if isinstance(out, dict) else out[0]
+            loss.backward()
+            gradients = [p.grad.float().norm() for p in model.parameters() if p.grad is not None]
+            return float(loss.detach()), float(torch.stack(gradients).norm()) if gradients else 0.0
+
+
+def standing_out(clips: list[Replayed]) -> list[bool]:
+    """Whether each is to blame: it is not finite, or its gradient norm is far above the median of those that are."""
+    if not all(clip.finite for clip in clips):
+        return [not clip.finite for clip in clips]
+    norms = [clip.gradient_norm or 0.0 for clip in clips]
+    usual = statistics.median(norms) if len(norms) > 1 else math.inf
+    return [norm > MOST_TIMES * usual for norm in norms]

@@ -27,7 +27,7 @@ from .run_record import (
     check_rows,
     folder_of,
     model_record,
-    settings_of,
+    run_settings,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def start_point(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> Star
     checkpoint = _newest(output, previous) if resume is True else _named_checkpoint(Path(resume), previous)
     if previous:  # nothing is loaded before that is known to fit
         check_model(previous.model, model_record(trainer.model), source)
-        check_optimizer(previous.settings, settings_of(trainer), source)
+        check_optimizer(previous.settings, run_settings(trainer), source)
         check_rows(previous.samples, _samples(trainer), source)
     if checkpoint and trainer.args.ignore_data_skip:
         logger.warning(
@@ -83,7 +83,7 @@ def start_point(trainer: Trainer, resume: bool | str | os.PathLike[str]) -> Star
     record = _continued(trainer, previous) if previous else _record_of(trainer)
     # What is there of other runs, or behind the checkpoint, does not belong to the run until it is saved again.
     record.foreign = sorted({*record.foreign, *later})
-    changed = changes(previous.settings, settings_of(trainer), checkpoint is not None) if previous else ()
+    changed = changes(previous.settings, run_settings(trainer), checkpoint is not None) if previous else ()
     return StartPoint(checkpoint, record, previous is not None, begin, epochs, changed)
 
 
@@ -113,7 +113,7 @@ def _record_of(trainer: Trainer) -> RunRecord:
     batch = (args.per_device_train_batch_size, args.gradient_accumulation_steps, devices)
     return RunRecord(
         batch, args.world_size, _samples(trainer), _gpu(args),
-        settings=settings_of(trainer), model=model_record(trainer.model),
+        settings=run_settings(trainer), model=model_record(trainer.model),
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def model_record(model: torch.nn.Module) -> ModelRecord:
     )
 
 
-def settings_of(trainer: Trainer) -> dict[str, Any]:
+def run_settings(trainer: Trainer) -> dict[str, Any]:
     """By name, as JSON: of ``args``, and of the model's config as ``config.<name>``."""
     args = {name: _plain(getattr(trainer.args, name)) for name in _ARGUMENTS if hasattr(trainer.args, name)}
     config: Any = getattr(trainer.model, "config", None)

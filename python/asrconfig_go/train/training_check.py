@@ -13,7 +13,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.modules import bare
@@ -27,9 +27,12 @@ if TYPE_CHECKING:
     from array import array
 
     import torch
+    from torch.utils.data import Dataset
     from transformers import PretrainedConfig, PreTrainedTokenizerBase, Trainer
 
     from ..plan.plan_record import PlanRecord
+
+    Owner: TypeAlias = Trainer | SimpleNamespace
 
 _UNSMOOTHED = ("ForCTC", "ForRNNT", "ForTDT", "ForAudioFrameClassification")
 _LISTED = 8  # findings that a warning lists
@@ -49,12 +52,7 @@ class TrainingCheck:
         self._trainer: weakref.ref[Trainer] | None = None
 
     def plan(
-        self,
-        dataset: torch.utils.data.Dataset,
-        model: torch.nn.Module,
-        processor: object,
-        collator: object,
-        seconds: Sequence[float],
+        self, dataset: Dataset, model: torch.nn.Module, processor: object, collator: object, seconds: Sequence[float]
     ) -> None:
         """Before a training is planned: warn of what is wrong with the rows for a live model."""
         source = open_source(dataset).train
@@ -103,8 +101,8 @@ class TrainingCheck:
 
     def _of_rows(
         self,
-        owner: Trainer | SimpleNamespace,
-        dataset: torch.utils.data.Dataset,
+        owner: Owner,
+        dataset: Dataset,
         rules: LabelRules,
         seconds: Sequence[float] | None,
         names: Sequence[str],
@@ -141,7 +139,7 @@ def processor_of(trainer: Trainer) -> Any:
     return next((part for part in parts if hasattr(getattr(part, "tokenizer", part), "pad_token_id")), None)
 
 
-def _clip(owner: Trainer | SimpleNamespace, dataset: torch.utils.data.Dataset, row: int, labels: Sequence[int]) -> str:
+def _clip(owner: Owner, dataset: Dataset, row: int, labels: Sequence[int]) -> str:
     from ..guard.clip_findings import ClipDetails
 
     _, path, text = ClipDetails(owner, dataset).of(row, [label for label in labels if label >= 0])
@@ -149,11 +147,7 @@ def _clip(owner: Trainer | SimpleNamespace, dataset: torch.utils.data.Dataset, r
 
 
 def _short_clips(
-    owner: Trainer | SimpleNamespace,
-    dataset: torch.utils.data.Dataset,
-    model: torch.nn.Module,
-    rules: LabelRules,
-    seconds: Sequence[float] | None,
+    owner: Owner, dataset: Dataset, model: torch.nn.Module, rules: LabelRules, seconds: Sequence[float] | None
 ) -> Iterator[Mismatch]:
     """Clips of which a batch is too short to be masked by SpecAugment."""
     from .._core.padding import least_length
