@@ -19,14 +19,27 @@ const (
 type State struct {
 	Class        Class `json:"class"`         // of the failure, from Classify
 	MicroBatch   int   `json:"micro_batch"`   // samples per forward pass, 1..2^20
+	CannotSplit  bool  `json:"cannot_split"`  // whether it cannot be made smaller
+	Repeated     bool  `json:"repeated"`      // whether it was computed once more as it is
 	Retries      int   `json:"retries"`       // made so far, 0..100
 	MaybeRetries int   `json:"maybe_retries"` // of those, the ones after a failure of class "maybe"
 	MaxRetries   *int  `json:"max_retries"`   // 0..100; absent: DefaultMaxRetries
 }
 
-// Decision is how to go on. Without Retry the numbers are those of the State.
+// Action is what follows a failure.
+type Action string
+
+const (
+	Shrink   Action = "shrink"    // continue with a smaller micro-batch
+	Repeat   Action = "repeat"    // once more as it is, as other memory may have been freed
+	LeaveOut Action = "leave_out" // leave the clip out where that is allowed, else give up
+	Raise    Action = "raise"     // raise the error as it is
+	GiveUp   Action = "give_up"   // no smaller micro-batch is left to try
+)
+
+// Decision is how to go on. But for Shrink the numbers are those of the State.
 type Decision struct {
-	Retry        bool   `json:"retry"`
+	Action       Action `json:"action"`
 	MicroBatch   int    `json:"micro_batch"`
 	Retries      int    `json:"retries"` // for the next State
 	MaybeRetries int    `json:"maybe_retries"`
@@ -34,9 +47,9 @@ type Decision struct {
 }
 
 // Next decides after a failure. The micro-batch is halved (8 -> 4, 5 -> 2): it need not divide the
-// batch, which is split into micro-batches of any size. It gives up at a micro-batch of 1, when the
-// retries are used up, on the second "maybe", and on every class that a smaller micro-batch does
-// not mend.
+// batch, which is split into micro-batches of any size. What cannot be smaller is computed once
+// more. It gives up when the retries are used up, and raises on the second "maybe" and on every
+// class that a smaller micro-batch does not mend.
 //
 // Errors: InvalidArgument for a number outside its range or an unknown class.
 func Next(s State) (Decision, error) {
@@ -47,11 +60,28 @@ func Next(s State) (Decision, error) {
 	if err := s.check(limit); err != nil {
 		return Decision{}, err
 	}
-	if reason := s.giveUp(limit); reason != "" {
-		return Decision{MicroBatch: s.MicroBatch, Retries: s.Retries, MaybeRetries: s.MaybeRetries,
-			Reason: reason}, nil
+	stop := s.stop(limit)
+	if stop == "" && !s.CannotSplit {
+		return s.halved(limit), nil
 	}
-	return s.halved(limit), nil
+	d := Decision{MicroBatch: s.MicroBatch, Retries: s.Retries, MaybeRetries: s.MaybeRetries,
+		Reason: stop}
+	one := s.MicroBatch == 1
+	switch {
+	case s.Class != GPUOOM && s.Class != Maybe:
+		d.Action = Raise
+	case s.CannotSplit && s.Repeated:
+		d.Action, d.Reason = GiveUp, "stop: train with smaller batches and more accumulation"
+	case s.CannotSplit, s.Class == GPUOOM && one && !s.Repeated:
+		d.Action, d.Reason = Repeat, "once more as it is: other memory may have been freed"
+	case s.Class == Maybe:
+		d.Action = Raise
+	case one:
+		d.Action = LeaveOut
+	default:
+		d.Action = GiveUp
+	}
+	return d, nil
 }
 
 func (s State) check(limit int) error {
@@ -77,8 +107,8 @@ func (s State) check(limit int) error {
 	return nil
 }
 
-// giveUp explains why there is no further attempt; "" when there is one.
-func (s State) giveUp(limit int) (hint string) {
+// stop explains why there is no smaller micro-batch to try; "" when there is one.
+func (s State) stop(limit int) (hint string) {
 	switch {
 	case s.Class != GPUOOM && s.Class != Maybe:
 		return "stop: " + advice[s.Class]
@@ -98,7 +128,7 @@ func (s State) giveUp(limit int) (hint string) {
 }
 
 func (s State) halved(limit int) Decision {
-	d := Decision{Retry: true, MicroBatch: s.MicroBatch / 2, Retries: s.Retries + 1,
+	d := Decision{Action: Shrink, MicroBatch: s.MicroBatch / 2, Retries: s.Retries + 1,
 		MaybeRetries: s.MaybeRetries}
 	if s.Class == Maybe {
 		d.MaybeRetries++

@@ -15,7 +15,7 @@ func TestNextHalves(t *testing.T) {
 	for micro, want := range map[int]int{8: 4, 64: 32, 2: 1, 5: 2, 7: 3, 9: 4, 15: 7, 3: 1} {
 		d, err := Next(State{Class: GPUOOM, MicroBatch: micro})
 		require.NoError(t, err)
-		assert.True(t, d.Retry)
+		assert.Equal(t, Shrink, d.Action)
 		assert.Equal(t, []int{want, 1}, []int{d.MicroBatch, d.Retries}, "from %d", micro)
 	}
 }
@@ -26,7 +26,7 @@ func TestNextSequenceEndsAfterThreeRetries(t *testing.T) {
 	for {
 		d, err := Next(s)
 		require.NoError(t, err)
-		if !d.Retry {
+		if d.Action == GiveUp {
 			assert.Contains(t, d.Reason, "3 of 3 retries are used up at a micro-batch of 8")
 			break
 		}
@@ -42,23 +42,31 @@ func TestNextReasonHasTheNumbers(t *testing.T) {
 	assert.Equal(t, "retry 2 of 5: micro-batch 8 → 4", d.Reason)
 }
 
-func TestNextGivesUp(t *testing.T) {
+func TestNextWithoutASmallerMicroBatch(t *testing.T) {
 	for _, s := range []struct {
-		name  string
-		state State
-		text  string
+		name   string
+		state  State
+		action Action
+		text   string
 	}{
-		{"at 1", State{Class: GPUOOM, MicroBatch: 1}, "micro-batch is 1 already"},
-		{"no retries allowed", State{Class: GPUOOM, MicroBatch: 8, MaxRetries: pointer(0)}, "0 of 0 retries"},
-		{"host memory", State{Class: HostOOM, MicroBatch: 8}, "dataloader_num_workers"},
-		{"poisoned", State{Class: Poisoned, MicroBatch: 8}, "restart"},
-		{"other", State{Class: Other, MicroBatch: 8}, "not a lack of memory"},
-		{"second maybe", State{Class: Maybe, MicroBatch: 8, Retries: 1, MaybeRetries: 1}, "did not help"},
+		{"at 1", State{Class: GPUOOM, MicroBatch: 1}, Repeat, "once more as it is"},
+		{"at 1 again", State{Class: GPUOOM, MicroBatch: 1, Repeated: true}, LeaveOut, "micro-batch is 1 already"},
+		{"at 1 without retries", State{Class: GPUOOM, MicroBatch: 1, Retries: 3}, Repeat, "once more"},
+		{"no retries allowed", State{Class: GPUOOM, MicroBatch: 8, MaxRetries: pointer(0)}, GiveUp, "0 of 0 retries"},
+		{"not to be split", State{Class: GPUOOM, MicroBatch: 8, CannotSplit: true}, Repeat, "once more"},
+		{"not to be split, maybe", State{Class: Maybe, MicroBatch: 8, CannotSplit: true}, Repeat, "once more"},
+		{"not to be split, again", State{Class: GPUOOM, MicroBatch: 8, CannotSplit: true, Repeated: true}, GiveUp,
+			"smaller batches"},
+		{"host memory", State{Class: HostOOM, MicroBatch: 8}, Raise, "dataloader_num_workers"},
+		{"poisoned", State{Class: Poisoned, MicroBatch: 8}, Raise, "restart"},
+		{"other", State{Class: Other, MicroBatch: 8}, Raise, "not a lack of memory"},
+		{"second maybe", State{Class: Maybe, MicroBatch: 8, Retries: 1, MaybeRetries: 1}, Raise, "did not help"},
+		{"maybe at 1", State{Class: Maybe, MicroBatch: 1}, Raise, "micro-batch is 1 already"},
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			d, err := Next(s.state)
 			require.NoError(t, err)
-			assert.False(t, d.Retry)
+			assert.Equal(t, s.action, d.Action)
 			assert.Equal(t, []int{s.state.MicroBatch, s.state.Retries}, []int{d.MicroBatch, d.Retries})
 			assert.Contains(t, d.Reason, s.text)
 		})
@@ -68,12 +76,12 @@ func TestNextGivesUp(t *testing.T) {
 func TestMaybeIsTriedOnceEvenAfterAnOOM(t *testing.T) {
 	d, err := Next(State{Class: Maybe, MicroBatch: 8, Retries: 1})
 	require.NoError(t, err)
-	assert.True(t, d.Retry)
+	assert.Equal(t, Shrink, d.Action)
 	assert.Equal(t, 1, d.MaybeRetries)
 	// a clear one still counts on
 	d, err = Next(State{Class: GPUOOM, MicroBatch: 4, Retries: 2, MaybeRetries: 1})
 	require.NoError(t, err)
-	assert.True(t, d.Retry)
+	assert.Equal(t, Shrink, d.Action)
 	assert.Equal(t, 1, d.MaybeRetries)
 }
 
@@ -106,7 +114,7 @@ func FuzzNext(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if d.Retry && (d.MicroBatch < 1 || d.MicroBatch > micro/2) {
+		if d.Action == Shrink && (d.MicroBatch < 1 || d.MicroBatch > micro/2) {
 			t.Fatalf("micro-batch %d after %d", d.MicroBatch, micro)
 		}
 	})

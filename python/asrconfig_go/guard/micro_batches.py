@@ -106,7 +106,7 @@ class _Progress:
     leave_out: Callable[[Piece], bool]
     halvings: int = 0
     maybes: int = 0
-    alone_again: bool = False
+    repeated: bool = False
     host_oom: bool = False
 
 
@@ -210,33 +210,29 @@ class Attempts:
         def noted(place: str, after: int) -> Callable[[float], None]:
             return lambda lost_s: self.note(place, piece.samples, after, text, lost_s, saved)
 
+        decided = native.call("recovery.next", {
+            "class": diagnosis["class"], "micro_batch": piece.samples, "cannot_split": bool(piece.cannot_split),
+            "repeated": progress.repeated, "retries": progress.halvings, "maybe_retries": progress.maybes,
+            "max_retries": self._max_halvings,
+        })  # fmt: skip
+        match decided["action"]:
+            case "shrink":
+                progress.budget.shrink(piece.extent, decided["micro_batch"])
+                progress.halvings, progress.maybes = decided["retries"], decided["maybe_retries"]
+                return noted(progress.place, decided["micro_batch"])
+            case "repeat":
+                progress.repeated = True
+                return noted(progress.place, piece.samples)
+            case "raise":
+                note(error, decided["reason"])
+                return None
+            case "leave_out" if progress.leave_out(piece):
+                return noted("skipped", 0)
+        cause = f"; its batch cannot be split: {piece.cannot_split}" if piece.cannot_split else ""
         where = f"; memory snapshot in {saved}" if saved else ""
-        if piece.cannot_split and progress.alone_again:
-            raise InfeasiblePlanError(
-                f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}; its batch cannot be "
-                f"split: {piece.cannot_split}{where}",
-                "train with smaller batches and more accumulation" + (f", or {piece.hint}" if piece.hint else ""),
-            ) from error
-        if piece.cannot_split:
-            progress.alone_again = True
-            return noted(progress.place, piece.samples)
-        request = {"class": diagnosis["class"], "micro_batch": piece.samples, "retries": progress.halvings}
-        request |= {"maybe_retries": progress.maybes, "max_retries": self._max_halvings}
-        decided = native.call("recovery.next", request)
-        if decided["retry"]:
-            progress.budget.shrink(piece.extent, decided["micro_batch"])
-            progress.halvings, progress.maybes = decided["retries"], decided["maybe_retries"]
-            return noted(progress.place, decided["micro_batch"])
-        if diagnosis["class"] == "maybe":
-            note(error, decided["reason"])
-            return None
-        if piece.samples == 1 and not progress.alone_again:
-            progress.alone_again = True
-            return noted(progress.place, 1)
-        if piece.samples == 1 and progress.leave_out(piece):
-            return noted("skipped", 0)
         raise InfeasiblePlanError(
-            f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}{where}", decided["reason"]
+            f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}{cause}{where}",
+            decided["reason"] + (f", or {piece.hint}" if piece.hint else ""),
         ) from error
 
     def explain(self, error: Exception, diagnosis: dict[str, Any]) -> None:

@@ -244,15 +244,15 @@ class GuardedTraining:
                 return None  # no micro-batch would be smaller; the guard has said why
             before = self._limit(place)
             request = {"class": diagnosis["class"], "micro_batch": before, "retries": self._retries}
-            request |= {"maybe_retries": self._maybe_retries, "max_retries": self.max_retries}
+            request |= {"maybe_retries": self._maybe_retries, "max_retries": self.max_retries, "repeated": True}
             decided: dict[str, Any] = native.call("recovery.next", request)
         except LibraryError as unavailable:
             note(error, f"no recovery was tried: {unavailable}")
             return None
-        if not decided["retry"]:
-            if diagnosis["class"] == "maybe":
-                note(error, decided["reason"])
-                return None
+        if decided["action"] == "raise":
+            note(error, decided["reason"])
+            return None
+        if decided["action"] != "shrink":
             raise InfeasiblePlanError(
                 f"training ran out of GPU memory: {first_line(error)}", decided["reason"]
             ) from error
