@@ -153,10 +153,11 @@ class TrainingConfig(PlanRecord):
         ``InvalidArgumentError`` for what is no stream.
         """
         from ._core.checks import check_keywords
+        from .data.source import open_source
         from .train.stream_batches import StreamBatches, StreamSettings
 
         check_keywords(options, StreamSettings.__annotations__, "stream")
-        if self.streaming and hasattr(dataset, "to_iterable_dataset"):
+        if self.streaming and open_source(dataset).kind == "dataset":
             dataset = dataset.to_iterable_dataset()
         options.setdefault("max_length_s", self.max_length_s)
         options.setdefault("mode", "bucketed" if self.length_handling == "bucketed" else "random")

@@ -145,20 +145,20 @@ def _knows_rule(trainer: Trainer) -> bool:
 
 
 def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float]) -> array[float] | None:
-    size = getattr(trainer.train_dataset, "__len__", None)
+    size = open_source(trainer.train_dataset).length
     if size is None:
         _not_followed(config, "the dataset is a plain stream: train on config.stream(dataset)")
         return None
-    if (seconds := known_seconds(size(), config, durations)) is not None:
+    if (seconds := known_seconds(size, config, durations)) is not None:
         return seconds
     words = WORDS[config.row_kind]
-    if len(durations) == size():
+    if len(durations) == size:
         rows = [row for row, s in enumerate(durations) if math.isnan(s)]
-        unreadable = f"{len(rows)} of {size()} {words.nouns} are not known, as of files that cannot be read"
+        unreadable = f"{len(rows)} of {size} {words.nouns} are not known, as of files that cannot be read"
         reason = f"{words.lengths} of {unreadable}: row{'s' * (len(rows) > 1)} {listed(rows)}"
         advice = "train on config.select(dataset), which leaves them out"
     else:
-        reason = f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size()}"
+        reason = f"{words.lengths} of {words.count(len(durations))} were measured and the training set has {size}"
         advice = "plan with the dataset that is trained on, as it is after filtering: create_optimal_config(dataset, …)"
     _not_followed(config, reason, f": {advice}")
     return None

@@ -16,6 +16,7 @@ from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
 from .._core.output import listed
+from ..data.source import open_source
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import Change
 from .checkpoints import checkpoints, incomplete, newest_complete, step_of
@@ -161,8 +162,7 @@ def kept_batch(effective: int, requested: tuple[int, int, int], limit: int | Non
 
 
 def _samples(trainer: Trainer) -> int | None:
-    data = trainer.train_dataset
-    return len(data) if hasattr(data, "__len__") else None
+    return open_source(trainer.train_dataset).length
 
 
 def _gpu(args: TrainingArguments) -> tuple[str, int] | None:

@@ -15,6 +15,7 @@ from .._core.files import read_object, write_whole
 from .._core.output import listed
 from .._core.records import from_file
 from .._core.training_session import attached, session_of
+from ..data.source import open_source
 from ..errors import CorruptFileError, InvalidArgumentError
 from ..predict.step_sampler import StepSampler
 from .checkpoints import STREAM_FILE
@@ -121,7 +122,7 @@ def _epochs(sampler: StepSampler) -> Any:
 
 
 def _check_sampler(trainer: Trainer, sampler: StepSampler) -> None:
-    args, size = trainer.args, getattr(trainer.train_dataset, "__len__", None)
+    args, size = trainer.args, open_source(trainer.train_dataset).length
     share = args.train_batch_size * args.world_size
     config = getattr(trainer.accelerator, "dataloader_config", None)
     wrong = {
@@ -136,7 +137,7 @@ def _check_sampler(trainer: Trainer, sampler: StepSampler) -> None:
         ),
         "the dataset has no length": (size is None, "load it without streaming"),
         "the number of clips differs from that of the dataset": (
-            size is not None and size() != sampler.clips,
+            size not in (None, sampler.clips),
             f"pass one duration for each clip: there are {sampler.clips}",
         ),
         "dataloader_drop_last differs from the sampler's drop_last": (
