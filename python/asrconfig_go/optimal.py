@@ -12,7 +12,6 @@ from ._core.defaults import SAFETY_MARGIN, SAMPLING_RATE, TARGET_BATCH_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from typing_extensions import Unpack
 
@@ -93,7 +92,7 @@ def create_optimal_config(
     if not own_batches and processor is not None:
         from .audio.processor_batches import processor_examples  # which needs numpy
 
-        batches = processor_examples(opened.data, processor, model, _splits)
+        batches = processor_examples(opened.data, processor, model)
     measured = manager.profile_dataset(
         dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
     )
@@ -108,9 +107,3 @@ def create_optimal_config(
     config = manager.plan(options, trace=trace, batch_fn=batch_fn, progress=bars)
     say(verbose, "Planning", config)
     return config, manager
-
-
-def _splits(path: Path) -> dict[str, Any]:
-    from .data.splits import splits_of
-
-    return splits_of(path, None, None, {}, [])

@@ -14,7 +14,8 @@ from .._core.modules import bare
 from .._core.transformers_features import ends_with_frames, speech_kind
 from ..data.columns import audio_columns, find_column, text_columns, usual_columns
 from ..data.label_rules import IGNORED
-from ..data.source import Source, open_source
+from ..data.source import open_source
+from ..data.splits import splits_of
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..trace.model import is_module
 from .audio import load_audio
@@ -59,14 +60,12 @@ class ProcessorRows:
         return self.collate([{name: row[column] for name, column in names.items()} for row in rows])
 
 
-def processor_examples(
-    dataset: object, processor: ProcessorMixin, model: object, read: Callable[[Path], Any] | None = None
-) -> CollatedExamples | None:
+def processor_examples(dataset: object, processor: ProcessorMixin, model: object) -> CollatedExamples | None:
     """Rows of ``dataset`` as the call of ``processor`` makes them the input of ``model``.
 
-    ``read`` makes splits of a path: a folder or a manifest with transcripts. None where there are no such rows, or no
-    module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``, where
-    the first row becomes no batch.
+    ``dataset`` may be the path of a folder or a manifest with transcripts. None where there are no rows with audio, or
+    no module to ask, or a feature extractor alone, which makes no labels; and, with a ``ProcessorNotUsedWarning``,
+    where the first row becomes no batch.
     """
     if getattr(processor, "tokenizer", None) is None or not is_module(model):
         return None
@@ -74,15 +73,15 @@ def processor_examples(
 
     try:
         source = open_source(dataset)
-        if read is not None and source.kind == "path" and Path(source.data).expanduser().exists():
-            source = open_source(read(Path(source.data).expanduser()))
+        if source.kind == "path" and Path(source.data).expanduser().exists():
+            source = open_source(splits_of(source.data, None, None, {}, []))
         rows = source.train.undecoded()
-        if not _has_rows(source.train):
+        first = rows[0] if source.train.has_rows and source.train.length else None
+        if not isinstance(first, Mapping) or not usual_columns(first, audio_columns()):
             return None
-        columns = list(rows[0])
-        text = next(iter(usual_columns(columns, text_columns())), None)
-        collate = ProcessorRows(collator_of(processor, model), find_column(columns, "audio", None), text)
-        collate([rows[0]])
+        text = next(iter(usual_columns(first, text_columns())), None)
+        collate = ProcessorRows(collator_of(processor, model), find_column(list(first), "audio", None), text)
+        collate([first])
     except Exception as error:  # of a processor of any kind
         reason = error.message if isinstance(error, AsrConfigError) else f"{type(error).__name__}: {error}"
         warnings.warn(
@@ -93,12 +92,6 @@ def processor_examples(
         )
         return None
     return CollatedExamples(rows, collate, model)
-
-
-def _has_rows(source: Source) -> bool:
-    """Whether these are rows with audio, and not a path, a stream or rows that hold a model's input."""
-    first = source.undecoded()[0] if source.has_rows and source.length else None
-    return isinstance(first, Mapping) and bool(usual_columns(first, audio_columns()))
 
 
 def with_transcripts(batch: dict[str, Any], transcripts: Sequence[list[int]], pad: int | None) -> dict[str, Any]:
