@@ -130,6 +130,8 @@ def table_with_pieces(
     """These ``rows`` in order, those in ``cuts`` as their pieces, with the format that ``dataset`` has."""
     from datasets import concatenate_datasets
 
+    from ..data.hf_datasets import formatted_like
+
     uncut = [row for row in rows if row not in cuts]
     pieces = _pieces(dataset, seconds, [(row, piece) for row in rows for piece in cuts.get(row, ())])
     combined = concatenate_datasets([dataset.with_format(None).select(uncut), pieces])
@@ -142,10 +144,7 @@ def table_with_pieces(
         else:
             order.append(next_whole)
             next_whole += 1
-    layout = dict(dataset.format)
-    columns = layout["columns"] if layout["type"] else None
-    every, options = layout["output_all_columns"], layout["format_kwargs"]
-    return combined.select(order).with_format(layout["type"], columns, every, **options)
+    return formatted_like(combined.select(order), dataset)
 
 
 def _scaled(values: Sequence[Any], shares: Sequence[float]) -> list[Any]:

@@ -47,7 +47,8 @@ def with_column(dataset: Dataset, column: str, values: Sequence[object]) -> Meas
         fingerprint=_fingerprint(dataset, column, stored),
     )
     measured._measured = column
-    return _formatted_like(measured, dataset, column)
+    formatted_like(measured, dataset)
+    return measured
 
 
 def _scattered(values: pa.Array, rows: pa.ChunkedArray, length: int) -> pa.Array:
@@ -67,15 +68,17 @@ def _fingerprint(dataset: Dataset, column: str, values: pa.Array) -> str:
     return digest.hexdigest()[:16]
 
 
-def _formatted_like(measured: MeasuredDataset, dataset: Dataset, column: str) -> MeasuredDataset:
-    format = dict(dataset.format)
-    if format["type"] is None and set(format["columns"]) == set(dataset.column_names):
-        return measured
-    columns = None if set(format["columns"]) == set(dataset.column_names) else [*format["columns"], column]
-    measured.set_format(
-        type=format["type"], columns=columns, output_all_columns=format["output_all_columns"], **format["format_kwargs"]
-    )
-    return measured
+def formatted_like(new: Dataset, dataset: Dataset) -> Dataset:
+    """``new`` with the format or transform of ``dataset``, which its further columns are part of."""
+    layout = dict(dataset.format)
+    further = [name for name in new.column_names if name not in dataset.column_names]
+    every = set(layout["columns"]) == set(dataset.column_names)
+    if layout["type"] is not None or not every:
+        new.set_format(
+            layout["type"], None if every else [*layout["columns"], *further], layout["output_all_columns"],
+            **layout["format_kwargs"],
+        )  # fmt: skip
+    return new
 
 
 class UndecodedAudio(Audio):  # type: ignore[misc]

@@ -29,7 +29,6 @@ _HINT = "write start and end in seconds, in order: [{'start': 0.0, 'end': 2.5, '
 ENDINGS = (".srt", ".vtt")
 _CUE = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s*-->\s*((?:\d+:)?\d+:\d+[.,]\d+)")
 _TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
-_MAX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -177,8 +176,6 @@ def subtitles_beside(audio: str | os.PathLike[str]) -> Path | None:
 def read_subtitles(path: Path) -> list[Segment]:
     """The cues of a file in order, without markup. Raises ``CorruptFileError`` for one that holds none."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"it has over {_MAX_BYTES >> 20} MiB")
         text = from_storage(path, lambda: path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise CorruptFileError(f"{path} cannot be read as subtitles: {error}", "write it as UTF-8") from error
