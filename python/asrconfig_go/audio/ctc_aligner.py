@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections.abc import Iterator, Sequence
 from math import isqrt
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import numpy as np
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
 from ..data.clip_ranges import part_of
-from ..data.label_rules import limits_of
+from ..data.label_rules import limits_of, repeats
 from ..data.segments import Segment
 from ..errors import InvalidArgumentError
 from .audio import load_audio
@@ -28,18 +27,13 @@ _BETWEEN = -1
 _MINUTE = 60 * SAMPLING_RATE
 
 
-def frames_needed(labels: Sequence[int]) -> int:
-    """A blank has to lie between two equal labels."""
-    return len(labels) + sum(a == b for a, b in itertools.pairwise(labels))
-
-
 def best_path(log_probs: Array, labels: Sequence[int], blank: int) -> Array | None:
     """Which of ``labels``, by its place, each frame belongs to, -1 for a blank; None where the labels do not fit.
 
     ``log_probs`` is of shape (frames, vocabulary). Of equally likely paths the one that advances later is taken.
     """
     frames = len(log_probs)
-    if not labels or frames_needed(labels) > frames:
+    if not labels or len(labels) + repeats(labels) > frames:
         return None
     trellis = _Trellis(log_probs, labels, blank)
     block = max(64, isqrt(8 * frames))  # a checkpoint takes 8 bytes a state, a choice one

@@ -21,7 +21,6 @@ from ..errors import InvalidArgumentError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PREPARED_RATE = SAMPLING_RATE  # of input_values
 _WHAT = {"audio": "audio", "text": "transcripts"}
 _FIELDS = {"bytes": "bytes", "path": "paths"}  # of the struct, and of the request
 _STRUCT = {"bytes", "array"}  # fields of structs that hold audio
@@ -127,7 +126,7 @@ def arrow_request(
         raise InvalidArgumentError(
             f"the arrays of the dataset have the sampling rates {sorted(rates)}", "pass the rows of one rate at a time"
         )
-    request: dict[str, object] = {"batches": batches, "first": first, "rate": next(iter(rates), PREPARED_RATE)}
+    request: dict[str, object] = {"batches": batches, "first": first, "rate": next(iter(rates), SAMPLING_RATE)}
     if any(indices is not None for _, _, indices in rows):
         wanted = _all_indices(rows)
         request |= {"indices": wanted.buffers()[1].address + 8 * wanted.offset, "count": len(wanted)}

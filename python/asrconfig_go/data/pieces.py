@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .._core.defaults import SAMPLING_RATE
 from .._core.input_units import InputUnit
 from .clip_ranges import is_array, kind
-from .columns import PREPARED_RATE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ def stored_piece(rows: Iterable[tuple[int, object]]) -> Piece:
     for row, value in rows:
         value = {"path": value} if isinstance(value, str) else {"bytes": value} if isinstance(value, bytes) else value
         if not (value is None or (isinstance(value, dict) and "array" not in value)):
-            clips.append((row, array_clip(value, row, PREPARED_RATE)))
+            clips.append((row, array_clip(value, row, SAMPLING_RATE)))
             continue
         value = with_bytes(value or {})
         if value.get("bytes") is not None:
