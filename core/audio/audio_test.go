@@ -1,6 +1,7 @@
 package audio
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,4 +82,53 @@ func FuzzSniff(f *testing.F) {
 	f.Add([]byte("\xff\xfb\x90\x00"))
 	f.Add([]byte("FORM\x00\x00\x00\x00AIFC"))
 	f.Fuzz(audiotest.Sane)
+}
+
+const secret = "swordfish"
+
+func TestWhatIsNoAudioIsNamedAndNotQuoted(t *testing.T) {
+	for content, name := range map[string]string{
+		"root:" + secret + ":19000:0:99999:7:::\n":              "text",
+		"\xff" + secret + "\x01":                                "of no known format",
+		"version https://git-lfs.github.com/spec/v1\n" + secret: "a Git LFS pointer (git lfs pull fetches the file)",
+		"\n <!DOCTYPE HTML>" + secret:                           "an HTML page, as a failed download leaves",
+		"<html lang=en>" + secret:                               "an HTML page, as a failed download leaves",
+		"PK\x03\x04" + secret:                                   "a ZIP archive",
+		"\xff\xd8\xff\xe0" + secret:                             "a JPEG image",
+		"PAR1" + secret:                                         "a Parquet file",
+		string(make([]byte, 500)) + secret:                      "zeros, as an unfinished download leaves",
+		"é" + secret:                                            "text",
+	} {
+		path := audiotest.Write(t, []byte(content))
+		_, _, err := File(path)
+		audiotest.RefusedAs(t, err, fault.Corrupt, path+": ", "is not audio: its content is "+name)
+		assert.NotContains(t, err.Error()+fault.From(err).Hint, secret)
+	}
+}
+
+func TestSection(t *testing.T) {
+	for _, name := range []string{"tone.wav", "tone.flac", "tone.ogg", "unknown_length.flac"} {
+		b := audiotest.Fixture(t, name)
+		want, err := Bytes(name, b)
+		require.NoError(t, err)
+		around := bytes.Repeat([]byte("OggS"), 5000) // what neighbours may look like
+		path := audiotest.Write(t, append(append(bytes.Clone(around), b...), around...))
+		got, err := Section(path, "in.tar/"+name, int64(len(around)), int64(len(b)))
+		require.NoError(t, err, name)
+		assert.Equal(t, want, got, name)
+		_, err = Section(path, "in.tar/"+name, int64(len(around))+1, int64(len(b)))
+		audiotest.RefusedAs(t, err, fault.Corrupt, "in.tar/"+name+": ", "is not audio")
+	}
+	path := audiotest.Write(t, audiotest.Fixture(t, "tone.wav")[:20044])
+	cut, err := Section(path, "x", 0, 35244)
+	require.NoError(t, err)
+	assert.Equal(t, 0.625, cut.DurationS)
+	assert.Equal(t, 1.1, *cut.ClaimedS)
+	_, err = Section(path, "x", 1<<40, 10)
+	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "is empty")
+	_, err = Section(path+"no", "x", 0, 10)
+	audiotest.RefusedAs(t, err, fault.NotFound, "x: ", "no such file")
+	full, size, err := File(path)
+	require.NoError(t, err, "a section leaves nothing behind in the pool")
+	assert.Equal(t, []any{0.625, int64(20044)}, []any{full.DurationS, size})
 }

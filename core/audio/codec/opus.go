@@ -1,8 +1,6 @@
 package codec
 
-import (
-	"github.com/asrconfig/asrconfig-go/core/audio/media"
-)
+import "github.com/asrconfig/asrconfig-go/core/audio/media"
 
 const (
 	// of every position, and of what decoders give, whatever the rate before encoding was
@@ -64,4 +62,26 @@ func OpusSamples(packet []byte) int64 {
 		return 0 // not allowed
 	}
 	return frames * frame
+}
+
+// ALACSamples returns the samples per channel in a packet of Apple Lossless. Its head has the count
+// where the packet is not full. Source: Apple "ALACAudioTypes" and its decoder: tag 3 bits,
+// instance 4, unused 12, has size 1, shift 2, escape 1, size 32.
+func ALACSamples(b []byte, full int64) int64 {
+	if len(b) < 7 || b[2]&0x10 == 0 {
+		return full
+	}
+	return min(full, int64(b[2]&1)<<31|int64(be.Uint32(b[3:])>>1))
+}
+
+// DolbySamples returns those of an E-AC-3 frame: 1 to 6 blocks of 256. Frames of other streams than
+// the first add none. Source: ETSI TS 102 366.
+func DolbySamples(b []byte) int64 {
+	switch {
+	case len(b) < 5 || b[0] != 0x0b || b[1] != 0x77:
+		return 0
+	case b[4]>>6 == 3:
+		return 1536
+	}
+	return 256 * [4]int64{1, 2, 3, 6}[b[4]>>4&3]
 }

@@ -1,8 +1,11 @@
 package isobmff
 
 import (
+	"fmt"
 	"math"
+	"strconv"
 
+	"github.com/asrconfig/asrconfig-go/core/audio/codec"
 	"github.com/asrconfig/asrconfig-go/core/audio/flac"
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
@@ -196,4 +199,112 @@ func (t *track) limit(samples, rate int64) {
 	if samples > 0 && rate > 0 {
 		t.longest = (samples*t.scale + rate - 1) / rate
 	}
+}
+
+// pcmFormat is how uncompressed sound is stored.
+type pcmFormat struct {
+	explicit           bool // the flags of a lpcm entry say it all
+	float, big, signed bool
+	little             bool // what enda or pcmC say
+}
+
+// name returns FFmpeg's name of the codec and the bits of a sample. Source: Apple, QuickTime File
+// Format, sound sample descriptions.
+func (p pcmFormat) name(kind string, bits int) (string, int) {
+	if !p.explicit {
+		p.signed, p.big = true, !p.little
+		switch kind {
+		case "sowt":
+			p.big = false
+		case "raw ", "NONE":
+			p.signed = bits > 8
+		case "fl32", "fl64", "fpcm":
+			p.float = true
+		}
+		if n, err := strconv.Atoi(kind[2:]); err == nil { // "in24", "fl32"
+			bits = n
+		}
+	}
+	letter, order := "u", "le"
+	if p.signed {
+		letter = "s"
+	}
+	if p.float {
+		letter = "f"
+	}
+	if p.big {
+		order = "be"
+	}
+	bits = max(8, (bits+7)/8*8)
+	if bits == 8 {
+		order = ""
+	}
+	return fmt.Sprintf("pcm_%s%d%s", letter, bits, order), bits
+}
+
+// Tags of descriptors. Source: ISO/IEC 14496-1.
+const (
+	tagES      = 3
+	tagDecoder = 4
+	tagSpecial = 5
+)
+
+// descriptor reads the tag and the length in front of b.
+func descriptor(b []byte) (tag byte, body []byte, ok bool) {
+	if len(b) < 2 {
+		return 0, nil, false
+	}
+	tag, b = b[0], b[1:]
+	var n int
+	for i := 0; i < 4 && i < len(b); i++ {
+		n = n<<7 | int(b[i]&0x7f)
+		if b[i] < 0x80 {
+			b = b[i+1:]
+			return tag, b[:min(n, len(b))], true
+		}
+	}
+	return 0, nil, false
+}
+
+// parseESDS reads the codec of an mp4a entry, and for AAC its own header. What cannot be read keeps
+// the sample entry's value.
+func (t *track) parseESDS(b []byte) {
+	tag, b, ok := descriptor(b)
+	if ok && tag == tagES && len(b) >= 3 {
+		flags := b[2]
+		skip := 3
+		if flags&0x80 != 0 {
+			skip += 2
+		}
+		if flags&0x40 != 0 && len(b) > skip {
+			skip += 1 + int(b[skip])
+		}
+		if flags&0x20 != 0 {
+			skip += 2
+		}
+		tag, b, ok = descriptor(b[min(skip, len(b)):])
+	}
+	if !ok || tag != tagDecoder || len(b) < 13 {
+		return
+	}
+	if codec, other := objectTypes[b[0]]; other {
+		t.info.Codec = codec
+		return
+	}
+	if tag, b, ok = descriptor(b[13:]); ok && tag == tagSpecial {
+		t.parseAAC(b)
+	}
+}
+
+// parseAAC applies the AudioSpecificConfig.
+func (t *track) parseAAC(b []byte) {
+	c, ok := codec.ParseAAC(b)
+	if !ok {
+		return
+	}
+	t.info.SampleRate, t.info.Channels = c.Rate, c.Channels
+	if c.Codec != "" {
+		t.info.Codec = c.Codec
+	}
+	t.limit(c.Frame, int64(c.Core))
 }

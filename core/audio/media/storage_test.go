@@ -1,6 +1,7 @@
 package media
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,4 +73,16 @@ func TestWhereAFileIsMounted(t *testing.T) {
 	assert.Equal(t, "/a drive/of \\", unescaped(`/a\040drive/of\040\134`))
 	assert.Equal(t, `/a\04`, unescaped(`/a\04`))
 	assert.Equal(t, `/a\xyz`, unescaped(`/a\xyz`))
+}
+
+func TestLastIndex(t *testing.T) {
+	b := make([]byte, 5000)
+	for _, pos := range []int{0, 1021, 1022, 1024, 2047, 4996, 3} {
+		clear(b)
+		assert.Equal(t, -1, LastIndex(b, "OggS"))
+		copy(b, "OggS")
+		copy(b[pos:], "OggS")
+		assert.Equal(t, bytes.LastIndex(b, []byte("OggS")), LastIndex(b, "OggS"), pos)
+		assert.Equal(t, bytes.LastIndex(b[:pos+3], []byte("OggS")), LastIndex(b[:pos+3], "OggS"), pos)
+	}
 }
