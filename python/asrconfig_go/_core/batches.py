@@ -10,13 +10,19 @@ from __future__ import annotations
 import copy
 import math
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import InvalidArgumentError
 from .input_units import INPUTS
 from .output import listed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+B = TypeVar("B")
+"""A batch: a mapping of tensors, a tuple or list of them, or one."""
 
 _HINT = "give attach(split=…) a function that takes (inputs, size) and gives a list of inputs"
 _MAIN = ("labels", "input_values", "input_features", "input_ids")
@@ -27,20 +33,20 @@ class UnsplittableBatchError(InvalidArgumentError):
     """A batch has entries that do not belong to its clips one by one."""
 
 
-def entries(inputs: Any) -> Mapping[str, Any]:
+def entries(inputs: object) -> Mapping[str, Tensor]:
     """The named entries of a batch; none of a tuple or a list."""
     return inputs if isinstance(inputs, Mapping) else {}
 
 
-def batch_size(inputs: Any) -> int:
+def batch_size(inputs: object) -> int:
     """The number of clips in a collated batch: the length of its labels or its input, or else of what comes first.
 
     Raises ``UnsplittableBatchError`` for a batch without anything that has a row for each clip.
     """
     if isinstance(inputs, Mapping):
         counts = [_count(inputs.get(name)) for name in _MAIN] + [_count(value) for value in inputs.values()]
-    elif isinstance(inputs, tuple) or _holds_tensors(inputs):
-        counts = [_count(value) for value in inputs]
+    elif (values := _in_order(inputs)) is not None:
+        counts = [_count(value) for value in values]
     else:
         counts = [_count(inputs)]
     size = next((count for count in counts if count is not None), None)
@@ -50,11 +56,13 @@ def batch_size(inputs: Any) -> int:
     return size
 
 
-def _holds_tensors(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(hasattr(entry, "shape") for entry in value)
+def _in_order(inputs: object) -> Sequence[Tensor] | None:
+    """The entries of a batch that is a tuple or a list of tensors."""
+    tensors = isinstance(inputs, list) and bool(inputs) and all(hasattr(entry, "shape") for entry in inputs)
+    return inputs if isinstance(inputs, tuple) or (isinstance(inputs, list) and tensors) else None
 
 
-def _count(value: Any) -> int | None:
+def _count(value: object) -> int | None:
     """The rows of an entry; None for texts, settings and tensors without dimensions."""
     shape = getattr(value, "shape", None)
     if shape is not None:
@@ -64,45 +72,41 @@ def _count(value: Any) -> int | None:
     return len(value) if isinstance(value, list | tuple) else None
 
 
-def _wrong(name: str, value: Any, size: int) -> Iterator[str]:
+def _wrong(name: str, value: object, size: int) -> Iterator[str]:
     """Names the parts of an entry that do not have ``size`` rows."""
     if isinstance(value, Mapping):
         for key, entry in sorted(value.items(), key=lambda item: str(item[0])):
             yield from _wrong(f"{name}.{key}", entry, size)
-    elif _is_group(value, size):
+    elif isinstance(value, list | tuple) and _is_group(value, size):
         for number, entry in enumerate(value):
             yield from _wrong(f"{name}[{number}]", entry, size)
     elif (count := _count(value)) not in (None, size):
         yield f"{name} has {count}"
 
 
-def _is_group(value: Any, size: int) -> bool:
+def _is_group(value: object, size: int) -> bool:
     """Whether a tuple or list holds entries with ``size`` rows each, rather than one element for each clip."""
     if not isinstance(value, list | tuple) or len(value) == size:
         return False
     return bool(value) and all(_count(entry) == size for entry in value)
 
 
-def check_rows(inputs: Any) -> int:
+def check_rows(inputs: object) -> int:
     """The number of clips, or ``UnsplittableBatchError`` with the entries that have another number of rows."""
     size = batch_size(inputs)
     if entries(inputs).get("sampled_negative_indices") is not None:
         raise UnsplittableBatchError(
             "sampled_negative_indices holds positions in the whole batch, so that it cannot be split", _HINT
         )
-    if isinstance(inputs, Mapping):
-        named = sorted(inputs.items(), key=lambda item: str(item[0]))
-    elif isinstance(inputs, tuple) or _holds_tensors(inputs):
-        named = [(f"entry {number}", value) for number, value in enumerate(inputs)]
-    else:
-        named = []
+    named = sorted(entries(inputs).items(), key=lambda item: str(item[0]))
+    named += [(f"entry {number}", value) for number, value in enumerate(_in_order(inputs) or ())]
     wrong = [text for name, value in named for text in _wrong(str(name), value, size)]
     if wrong:
         raise UnsplittableBatchError(f"a batch of {size} clips cannot be split: {listed(wrong)}", _HINT)
     return size
 
 
-def split(inputs: Any, size: int) -> list[Any]:
+def split(inputs: B, size: int) -> list[B]:
     """``inputs`` in pieces of at most ``size`` clips, in order; shared entries are in all of them.
 
     Raises ``UnsplittableBatchError`` naming the entries that have another length than the batch.
@@ -111,12 +115,12 @@ def split(inputs: Any, size: int) -> list[Any]:
     return [piece(inputs, start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def piece(inputs: Any, start: int, stop: int) -> Any:
+def piece(inputs: B, start: int, stop: int) -> B:
     """The clips from ``start`` to ``stop``, as the same kind of batch; its tensors are views."""
     return _selected(inputs, lambda value: value[start:stop])
 
 
-def pick(inputs: Any, rows: list[int]) -> Any:
+def pick(inputs: B, rows: list[int]) -> B:
     """The clips of these numbers, in their order, as the same kind of batch."""
 
     def chosen(value: Any) -> Any:
@@ -125,7 +129,7 @@ def pick(inputs: Any, rows: list[int]) -> Any:
     return _selected(inputs, chosen)
 
 
-def _selected(inputs: Any, choose: Callable[[Any], Any]) -> Any:
+def _selected(inputs: B, choose: Callable[[Tensor], Tensor]) -> B:
     size = batch_size(inputs)
 
     def part(value: Any) -> Any:
@@ -135,24 +139,24 @@ def _selected(inputs: Any, choose: Callable[[Any], Any]) -> Any:
             return _same_kind(value, [part(entry) for entry in value])
         return value if _count(value) is None else choose(value)
 
-    if isinstance(inputs, tuple) or _holds_tensors(inputs):
-        return _same_kind(inputs, [part(value) for value in inputs])
-    return part(inputs)
+    values = _in_order(inputs)
+    chosen: B = part(inputs) if values is None else _same_kind(inputs, [part(value) for value in values])
+    return chosen
 
 
-def copied(inputs: Any) -> Any:
+def copied(inputs: B) -> B:
     """A batch with copies of all tensors, which may be changed in place."""
     if isinstance(inputs, Mapping):
         return like(inputs, {name: copied(value) for name, value in inputs.items()})
     return inputs.clone() if hasattr(inputs, "clone") else copy.deepcopy(inputs)
 
 
-def shallow(inputs: Any) -> Any:
+def shallow(inputs: B) -> B:
     """A new batch with the same tensors, from which entries may be removed."""
     return like(inputs, dict(inputs)) if isinstance(inputs, Mapping) else copy.copy(inputs)
 
 
-def tensors_of(inputs: Any) -> Iterator[Any]:
+def tensors_of(inputs: object) -> Iterator[Tensor]:
     """The tensors of a batch."""
     if hasattr(inputs, "_version"):
         yield inputs
@@ -164,21 +168,19 @@ def tensors_of(inputs: Any) -> Iterator[Any]:
             yield from tensors_of(value)
 
 
-def like(inputs: Any, values: dict[Any, Any]) -> Any:
+def like(inputs: B, values: dict[str, Any]) -> B:
     """A mapping of the kind of ``inputs`` (``BatchFeature``, dict) with other values."""
-    if type(inputs) is dict:
-        return values
-    made: Any = copy.copy(inputs)
-    if isinstance(made, UserDict):
+    made: Any = values if type(inputs) is dict else copy.copy(inputs)
+    batch: B = made
+    if isinstance(inputs, UserDict):
         made.data = values  # which a copy shares
-        return made
-    if is_dataclass(type(inputs)):  # transformers' ModelOutput, which refuses clear() and update()
+    elif is_dataclass(inputs):  # transformers' ModelOutput, which refuses clear() and update()
         for name, value in values.items():
             made[name] = value
-        return made
-    made.clear()
-    made.update(values)
-    return made
+    elif type(inputs) is not dict:
+        made.clear()
+        made.update(values)
+    return batch
 
 
 def _same_kind(value: Any, parts: list[Any]) -> Any:
@@ -198,7 +200,7 @@ class Extent:
         return max(1, self.length * self.width)
 
 
-def input_name(inputs: Any) -> str | None:
+def input_name(inputs: object) -> str | None:
     """The entry that is the model's input; None of a model with other names."""
     for name in INPUTS:
         if hasattr(entries(inputs).get(name), "shape"):
@@ -206,45 +208,45 @@ def input_name(inputs: Any) -> str | None:
     return None
 
 
-def extent(inputs: Any) -> Extent:
+def extent(inputs: object) -> Extent:
     """The extent of each sample of a batch, padding included; 1 × 1 where the input is not known."""
     name = input_name(inputs)
     if name is None:
         return Extent(1)
-    shape = inputs[name].shape
+    shape = entries(inputs)[name].shape
     if len(shape) <= 2:
         return Extent(int(shape[1]) if len(shape) == 2 else 1)
     axis = time_axis(inputs, name)
     return Extent(int(shape[axis]), math.prod(int(n) for i, n in enumerate(shape) if i not in (0, axis)))
 
 
-def time_axis(inputs: Any, name: str) -> int:
+def time_axis(inputs: object, name: str) -> int:
     """The axis along which samples are padded: 1, or the last one of Whisper's (batch, mel bins, frames)."""
-    mask, shape = inputs.get("attention_mask"), inputs[name].shape
-    if len(shape) == 3 and hasattr(mask, "shape") and mask.shape[-1] == shape[1]:
+    mask, shape = entries(inputs).get("attention_mask"), entries(inputs)[name].shape
+    if len(shape) == 3 and mask is not None and mask.shape[-1] == shape[1]:
         return 1
     return 2 if name == "input_features" and len(shape) == 3 and shape[2] > shape[1] else 1
 
 
-def own_lengths(inputs: Any) -> list[int] | None:
+def own_lengths(inputs: object) -> list[int] | None:
     """The length of every sample without its padding, from an attention mask of ones, then zeros; None if unknown."""
-    mask: Any = entries(inputs).get("attention_mask")
+    mask: Tensor = entries(inputs).get("attention_mask")
     name = input_name(inputs)
     if name is None or not hasattr(mask, "shape") or len(mask.shape) != 2:
         return None
-    if mask.shape[1] != inputs[name].shape[time_axis(inputs, name)]:
+    if mask.shape[1] != entries(inputs)[name].shape[time_axis(inputs, name)]:
         return None
-    is_used: Any = mask != 0
+    is_used: Tensor = mask != 0
     ones = is_used.int()
     if bool((ones.diff(dim=1) > 0).any()):
         return None
     return [max(1, int(n)) for n in ones.sum(1)]
 
 
-def spoken_lengths(inputs: Any) -> list[int] | None:
+def spoken_lengths(inputs: object) -> list[int] | None:
     """As ``own_lengths``; without a mask from the zeros at the end of raw audio, by which it is padded."""
     lengths = own_lengths(inputs)
-    values: Any = entries(inputs).get("input_values")
+    values: Tensor = entries(inputs).get("input_values")
     if lengths is not None or not hasattr(values, "shape") or len(values.shape) != 2:
         return lengths
     length = values.shape[1]

@@ -8,7 +8,7 @@ import math
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ..errors import InvalidArgumentError
 from .declared import (
@@ -30,6 +30,7 @@ from .declared import (
     WeightRule as WeightRule,
 )
 
+T = TypeVar("T")
 _MAX_SECONDS = 86_400.0
 
 
@@ -57,7 +58,7 @@ def checked(name: str, value: Any, hint: Any) -> Any:
     return value
 
 
-def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
+def one_of(name: str, value: T, allowed: Sequence[object]) -> T:
     """Return ``value`` if it is one of ``allowed``, else raise ``InvalidArgumentError``."""
     if any(value is a or (isinstance(a, str) and isinstance(value, str) and value == a) for a in allowed):
         return value
@@ -65,18 +66,18 @@ def one_of(name: str, value: Any, allowed: Sequence[Any]) -> Any:
     raise InvalidArgumentError(f"{name} = {value!r} is not one of {words}", f"choose one of {words}")
 
 
-def check_seed(seed: Any) -> None:
+def check_seed(seed: object) -> None:
     """Raise ``InvalidArgumentError`` for seeds that torch, NumPy or the Trainer would refuse."""
     if not 0 <= checked("seed", seed, int) < 1 << 32:
         raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**32")
 
 
-def checked_list(name: str, values: Any, hint: Any) -> list[Any]:
+def checked_list(name: str, values: object, hint: Any) -> list[Any]:
     """``checked`` for each of several values."""
     return [checked(name, value, hint) for value in listed(name, values)]
 
 
-def listed(name: str, values: Any) -> list[Any]:
+def listed(name: str, values: object) -> list[Any]:
     """The values of an iterable; ``InvalidArgumentError`` for a single value, text and dictionaries."""
     if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
         raise InvalidArgumentError(f"{name} = {values!r} is not a list", "pass a list")
@@ -94,7 +95,7 @@ def _words(kind: type) -> str:
     return names.get(kind, f"a {kind.__name__}")
 
 
-def check_seconds(name: str, seconds: Any) -> float:
+def check_seconds(name: str, seconds: object) -> float:
     """Return a duration above 0 and up to a day, else raise ``InvalidArgumentError``."""
     value: float = checked(name, seconds, float)
     if not 0 < value <= _MAX_SECONDS:
@@ -126,7 +127,7 @@ def nearest(name: str, names: Iterable[str], count: int = 1, cutoff: float = 0.6
 
 
 def check_keywords(
-    settings: Mapping[str, Any], accepted: Iterable[str], owner: str, planned: Iterable[str] = ()
+    settings: Mapping[str, object], accepted: Iterable[str], owner: str, planned: Iterable[str] = ()
 ) -> None:
     """Raise ``InvalidArgumentError`` for the first setting that ``owner`` does not accept, with the likely name.
 
@@ -138,7 +139,7 @@ def check_keywords(
             raise InvalidArgumentError(f"{owner} takes no {name!r}", _hint(name, value, names, set(planned)))
 
 
-def _hint(name: str, value: Any, accepted: list[str], planned: set[str]) -> str:
+def _hint(name: str, value: object, accepted: list[str], planned: set[str]) -> str:
     meant = next((other for group in _SYNONYMS if name in group for other in group if other in accepted), None)
     if meant is not None:
         return f"did you mean {meant}={value!r}?"

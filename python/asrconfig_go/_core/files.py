@@ -8,11 +8,14 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .output import shortened
 from .storage import from_storage
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 
 def user_path(name: str | os.PathLike[str], kind: str) -> Path:
@@ -100,7 +103,7 @@ def cache_folder(part: str) -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "asrconfig-go" / part
 
 
-def fingerprint(*parts: Any) -> str:
+def fingerprint(*parts: object) -> str:
     """32 hexadecimal digits that change with any of the parts (JSON values)."""
     text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
@@ -151,7 +154,7 @@ def read_object(path: str | os.PathLike[str], kind: str, hint: str) -> dict[str,
     return content
 
 
-def config_values(config: Any) -> dict[str, Any]:
+def config_values(config: PretrainedConfig) -> dict[str, Any]:
     """The content of ``config.json`` for a transformers configuration.
 
     Raises ``InvalidArgumentError`` for an entry that JSON cannot hold, such as a NumPy number.
@@ -168,7 +171,7 @@ def config_values(config: Any) -> dict[str, Any]:
     return values
 
 
-def _is_json(value: Any) -> bool:
+def _is_json(value: object) -> bool:
     if hasattr(value, "to_dict") or type(value).__module__.partition(".")[0] == "torch":  # configs, and torch.dtype
         return True
     try:

@@ -8,11 +8,14 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from .storage import exception_chain
+
+T = TypeVar("T")
 
 
 def offline() -> bool:
@@ -39,17 +42,17 @@ def without_retries(unreachable: bool) -> Iterator[None]:
     if not unreachable:
         yield
         return
-    before = [(module, module.HF_HUB_OFFLINE) for module in _modules()]
+    before = [(vars(module), vars(module)["HF_HUB_OFFLINE"]) for module in _modules()]
     try:
-        for module, _ in before:
-            module.HF_HUB_OFFLINE = True
+        for names, _ in before:
+            names["HF_HUB_OFFLINE"] = True
         yield
     finally:
-        for module, value in before:
-            module.HF_HUB_OFFLINE = value
+        for names, value in before:
+            names["HF_HUB_OFFLINE"] = value
 
 
-def _modules() -> Iterator[Any]:
+def _modules() -> Iterator[ModuleType]:
     for name in ("huggingface_hub.constants", "datasets.config"):
         module = sys.modules.get(name)
         if module is not None and hasattr(module, "HF_HUB_OFFLINE"):
@@ -66,7 +69,7 @@ _NO_NETWORK = (
 _NOT_REACHED = {"OfflineModeIsEnabled", "LocalEntryNotFoundError", "ConnectionError"}
 
 
-def from_hub(kind: str, name: str, load: Callable[[], Any], instead: str) -> Any:
+def from_hub(kind: str, name: str, load: Callable[[], T], instead: str) -> T:
     """Return what ``load`` returns; raise an error with a remedy where the network, a token or the thing is missing.
 
     ``kind`` and ``name`` (which may be a folder) are for messages; ``instead`` says what works without the Hub.

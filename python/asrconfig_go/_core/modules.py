@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import warnings
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidArgumentError, UnsupportedError
 from .checks import check_seed, checked
 
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from torch import Tensor
+    from torch.nn import Module
 
-def bare(model: Any) -> Any:
+
+def bare(model: Module) -> Module:
     """The module inside torch.compile's and PEFT's wrappers, whichever is around the other."""
     while True:
         inside = getattr(model, "get_base_model", None)
@@ -22,13 +27,13 @@ def bare(model: Any) -> Any:
             return model
 
 
-def lora_rank(model: Any) -> int:
+def lora_rank(model: Module) -> int:
     """The largest rank of a model's LoRA adapters; 0 without any."""
     adapters = getattr(model, "peft_config", None) or {}
     return max((int(getattr(adapter, "r", 0)) for adapter in adapters.values()), default=0)
 
 
-def checkpointing_depth(model: Any) -> int | None:
+def checkpointing_depth(model: Module) -> int | None:
     """Of how many layers, as transformers counts them, one is computed again; None where none is."""
     layers = [m.gradient_checkpointing for m in model.modules() if _is_layer(m)]
     if not any(layers):
@@ -36,26 +41,26 @@ def checkpointing_depth(model: Any) -> int | None:
     return next((i for i, on in enumerate(layers) if i and on), max(1, len(layers)))
 
 
-def offloads_checkpoints(model: Any) -> bool:
+def offloads_checkpoints(model: Module) -> bool:
     """Whether what checkpoints save is kept in host memory, by the function that transformers wraps them in then."""
     functions = (getattr(m, "_gradient_checkpointing_func", None) for m in model.modules() if _checkpoints(m))
     return any(getattr(getattr(f, "func", f), "__name__", "") == "checkpoint_func" for f in functions)
 
 
-def _checkpoints(module: Any) -> bool:
+def _checkpoints(module: Module) -> bool:
     return getattr(module, "gradient_checkpointing", False) is True
 
 
-def _is_layer(module: Any) -> bool:
+def _is_layer(module: Module) -> bool:
     return any(kind.__name__ == "GradientCheckpointingLayer" for kind in type(module).__mro__)
 
 
-def all_tensors(model: Any) -> list[tuple[str, Any]]:
+def all_tensors(model: Module) -> list[tuple[str, Tensor]]:
     """Parameters and buffers with their names."""
     return [*model.named_parameters(), *model.named_buffers()]
 
 
-def changing_tensors(model: Any) -> dict[str, Any]:
+def changing_tensors(model: Module) -> dict[str, Tensor]:
     """Buffers and trained parameters, detached."""
     buffers = {name for name, _ in model.named_buffers()}
     return {name: t.detach() for name, t in all_tensors(model) if name in buffers or t.requires_grad}
@@ -64,7 +69,7 @@ def changing_tensors(model: Any) -> dict[str, Any]:
 IN_32_BIT = "call model.float() before the Trainer is made, or load it by from_pretrained(…, dtype=torch.float32)"
 
 
-def half_weights(model: Any) -> str:
+def half_weights(model: Module) -> str:
     """``"float16"`` or ``"bfloat16"`` where trained weights of a module are stored so; "" elsewhere."""
     parameters = getattr(model, "parameters", None)
     if isinstance(model, type) or not callable(parameters):
@@ -73,7 +78,7 @@ def half_weights(model: Any) -> str:
     return next((name for name in ("float16", "bfloat16") if name in stored), "")
 
 
-def half_words(model: Any, stored: str) -> str:
+def half_words(model: Module, stored: str) -> str:
     """What becomes of training weights that are stored in ``stored``."""
     lost = {
         "float16": "squares of gradients underflow in Adam's state, and there is no copy in float32",
@@ -91,7 +96,7 @@ _OWN_TARGETS = (
 _MAX_RANK = 4096  # as MAX_RANK of memory_settings
 
 
-def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
+def add_lora(model: Module, rank: int, *, seed: int = 0) -> PeftModel:
     """Return ``model`` as a ``peft.PeftModel`` that trains adapters of ``rank`` on the query and value projections.
 
     A CTC head trains, too, as does an audio LLM's projector between the encoder and the language model. Everything else
@@ -129,7 +134,7 @@ def add_lora(model: Any, rank: int, *, seed: int = 0) -> Any:
         return peft.get_peft_model(model, config)
 
 
-def check_task_type(model: Any) -> None:
+def check_task_type(model: Module) -> None:
     """Raise ``InvalidArgumentError`` where PEFT would add ``input_ids`` to batches of audio."""
     for adapter in (getattr(model, "peft_config", None) or {}).values():
         takes = getattr(bare(model), "main_input_name", "input_ids")
@@ -140,7 +145,7 @@ def check_task_type(model: Any) -> None:
             )
 
 
-def adapter_options(model: Any, new_rank: int, policy: str) -> dict[str, Any]:
+def adapter_options(model: Module, new_rank: int, policy: str) -> dict[str, int | bool]:
     """The planner's options for a model that already has adapters; raises for ``new_rank`` of further ones."""
     check_task_type(model)
     rank = lora_rank(model)
@@ -149,7 +154,7 @@ def adapter_options(model: Any, new_rank: int, policy: str) -> dict[str, Any]:
     return {"lora_rank": rank, "adapted": True} if rank and policy == "fastest" else {}  # "published" knows none
 
 
-def check_planned_adapters(model: Any, rank: int) -> None:
+def check_planned_adapters(model: Module, rank: int) -> None:
     """Raise ``InvalidArgumentError`` for adapters that cannot train, and where a plan's of ``rank`` are missing."""
     check_task_type(model)
     if rank and not lora_rank(model):
@@ -159,7 +164,7 @@ def check_planned_adapters(model: Any, rank: int) -> None:
         )
 
 
-def _check(model: Any, rank: int) -> None:
+def _check(model: Module, rank: int) -> None:
     if not 1 <= rank <= _MAX_RANK:
         raise InvalidArgumentError(f"lora_rank = {rank} is not between 1 and {_MAX_RANK}", "pass 8 to 64")
     if lora_rank(model):
@@ -170,7 +175,7 @@ def _check(model: Any, rank: int) -> None:
         raise UnsupportedError("LoRA needs peft", "pip install peft")
 
 
-def _targets(model: Any) -> tuple[str, str]:
+def _targets(model: Module) -> tuple[str, str]:
     kind = type(model).__name__
     linear = {name.rpartition(".")[2] for name, m in model.named_modules() if hasattr(m, "in_features")}
     chosen = next((pair for pair in _QUERIES_AND_VALUES if linear.issuperset(pair)), None)
@@ -183,7 +188,7 @@ def _targets(model: Any) -> tuple[str, str]:
     return chosen
 
 
-def _projectors(model: Any) -> list[str]:
+def _projectors(model: Module) -> list[str]:
     # Weights of 8 or 4 bits do not train.
     if not hasattr(model.config, "text_config"):
         return []
@@ -193,7 +198,7 @@ def _projectors(model: Any) -> list[str]:
     ]
 
 
-def _new_heads(model: Any) -> list[str]:
+def _new_heads(model: Module) -> list[str]:
     heads = [name for name in _NEW_HEADS if "CTC" in type(model).__name__ and hasattr(model, name)]
     for name in heads:
         if not all(p.is_floating_point() for p in getattr(model, name).parameters()):

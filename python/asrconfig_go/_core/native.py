@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -183,8 +183,8 @@ def package_version() -> str:
 def _declare(library: ctypes.CDLL) -> None:
     library.ac_abi_version.restype = ctypes.c_uint32
     library.ac_call.restype = ctypes.c_int32
-    pointers: list[Any] = [ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)]
-    library.ac_call.argtypes = [ctypes.c_char_p, ctypes.c_size_t, *pointers]
+    answer, size = ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t)
+    library.ac_call.argtypes = [ctypes.c_char_p, ctypes.c_size_t, answer, size]
     library.ac_free.restype = None
     library.ac_free.argtypes = [ctypes.c_void_p]
     library.ac_stats_read.restype = ctypes.c_int32
@@ -208,12 +208,12 @@ def _load() -> ctypes.CDLL:
     return _library
 
 
-def call(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> Any:
+def call(op: str, args: Mapping[str, object] | None = None, attached: bytes = b"") -> Any:
     """Run one operation of core/api and return its result (see ``exchange``)."""
     return exchange(op, args, attached)[0]
 
 
-def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"") -> tuple[Any, memoryview]:
+def exchange(op: str, args: Mapping[str, object] | None = None, attached: bytes = b"") -> tuple[Any, memoryview]:
     """Run one operation of core/api and return its result, and the bytes that come with it.
 
     ``attached`` are bytes for the operations that take some. Raises the exception that matches the answer's error code,
@@ -245,14 +245,14 @@ def exchange(op: str, args: dict[str, Any] | None = None, attached: bytes = b"")
     return body["result"], memoryview(raw)[end + 1 if end >= 0 else len(raw) :]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     number = plain(value)
     if number is value:
         raise TypeError(f"a {type(value).__name__} is neither a number nor text")
     return number
 
 
-def stats_reader(monitor: int, into: Stats) -> Any:
+def stats_reader(monitor: int, into: Stats) -> Callable[[], int]:
     """A function without arguments that refreshes ``into`` and returns 0, or an AC_* code when it could not.
 
     Everything that can be looked up once is: the call itself takes under a microsecond or two.
@@ -263,7 +263,7 @@ def stats_reader(monitor: int, into: Stats) -> Any:
     return lambda: read(handle, pointer, size)
 
 
-def step_putter(monitor: int, step: Step) -> Any:
+def step_putter(monitor: int, step: Step) -> Callable[[], int]:
     """A function without arguments that hands ``step`` to a monitor and returns 0, or an AC_* code on a failure."""
     library = _load()
     put, handle = library.ac_step_put, ctypes.c_uint64(monitor)

@@ -68,13 +68,13 @@ def show(value: object, stream: IO[str] | None = None) -> bool:
     return write(f"{value}\n", stream)
 
 
-def show_json(value: Any, *, indent: int | None = 2) -> bool:
+def show_json(value: object, *, indent: int | None = 2) -> bool:
     """Print JSON; what the encoding lacks is escaped, so that nothing of it is lost."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     return show(text if _fits(text, sys.stdout) else json.dumps(value, indent=indent))
 
 
-def _fits(text: str, stream: Any) -> bool:
+def _fits(text: str, stream: IO[str]) -> bool:
     try:
         text.encode(_encoding(stream))
     except UnicodeEncodeError:
@@ -82,12 +82,12 @@ def _fits(text: str, stream: Any) -> bool:
     return True
 
 
-def _encodable(text: str, stream: Any) -> str:
+def _encodable(text: str, stream: IO[str]) -> str:
     encoding = _encoding(stream)
     return text if _fits(text, stream) else text.encode(encoding, _ERRORS).decode(encoding)
 
 
-def _encoding(stream: Any) -> str:
+def _encoding(stream: IO[str]) -> str:
     """As the stream says; UTF-8 of one that does not, such as those that tests and notebooks put there."""
     return getattr(stream, "encoding", None) or "utf-8"
 
@@ -114,7 +114,7 @@ LONGEST = 400
 """Characters of a text that somebody else wrote."""
 
 
-def listed(items: Iterable[Any], separator: str = ", ", shown: int = SHOWN) -> str:
+def listed(items: Iterable[object], separator: str = ", ", shown: int = SHOWN) -> str:
     """The first ``items`` as text, and how many more there are.
 
     >>> listed(range(30), shown=3)
@@ -123,7 +123,7 @@ def listed(items: Iterable[Any], separator: str = ", ", shown: int = SHOWN) -> s
     return separator.join(first_of(items, shown))
 
 
-def first_of(items: Iterable[Any], shown: int = LINES) -> list[str]:
+def first_of(items: Iterable[object], shown: int = LINES) -> list[str]:
     """The same as lines."""
     texts = list(items)
     more = [f"… and {len(texts) - shown} more"] if len(texts) > shown else []
@@ -149,7 +149,7 @@ class ProgressBar:
     def __init__(
         self, label: str, unit: str, total: int | None, visible: bool, note: Callable[[], str] = lambda: ""
     ) -> None:
-        self._options: dict[str, Any] = {"desc": label, "unit": unit, "total": total}
+        self._options: dict[str, str | int | None] = {"desc": label, "unit": unit, "total": total}
         self._shown, self._note, self._started = visible, note, time.time()
         self._bar: Any = None
 

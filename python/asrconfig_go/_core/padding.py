@@ -14,11 +14,10 @@ import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 
-from .batches import entries, extent, input_name, like, spoken_lengths, time_axis
+from .batches import B, entries, extent, input_name, like, spoken_lengths, time_axis
 from .modules import bare
 
 _MASKING = ("_mask_hidden_states", "_mask_input_features")  # the methods of transformers' models
@@ -27,8 +26,8 @@ _MASKING = ("_mask_hidden_states", "_mask_input_features")  # the methods of tra
 class _Masking:
     """SpecAugment over time in one module, by the current values of its config."""
 
-    def __init__(self, module: Any) -> None:
-        self._module: Callable[[], Any] = weakref.ref(module)
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._module: Callable[[], torch.nn.Module | None] = weakref.ref(module)
         self._lengths: dict[int, int] = {}
 
     def frames(self) -> tuple[int, int]:
@@ -53,22 +52,22 @@ class _Masking:
         return self._lengths[frames]
 
 
-_maskings: weakref.WeakKeyDictionary[Any, list[_Masking]] = weakref.WeakKeyDictionary()
+_maskings: weakref.WeakKeyDictionary[torch.nn.Module, list[_Masking]] = weakref.WeakKeyDictionary()
 
 
-def _masked(model: Any) -> list[_Masking]:
+def _masked(model: torch.nn.Module) -> list[_Masking]:
     if model not in _maskings:
         modules = bare(model).modules()
         _maskings[model] = [_Masking(module) for module in modules if any(hasattr(module, name) for name in _MASKING)]
     return _maskings[model]
 
 
-def least_length(model: Any) -> int:
+def least_length(model: torch.nn.Module) -> int:
     """The shortest input that a model can train on: SpecAugment raises an error for inputs shorter than a mask."""
     return max((masking.length(masking.frames()[0]) for masking in _masked(model)), default=0)
 
 
-def long_enough(inputs: Any, model: Any) -> Any:
+def long_enough(inputs: B, model: torch.nn.Module) -> B:
     """A batch that ``model`` can train on: the batch itself, padded where all clips are shorter than a mask.
 
     With an attention mask nothing of such clips is masked, and results do not depend on the padding. Without one, masks
@@ -83,19 +82,20 @@ def long_enough(inputs: Any, model: Any) -> Any:
     return _lengthened(inputs, name, shortest)
 
 
-def _lengthened(inputs: Any, name: str, length: int) -> Any:
+def _lengthened(inputs: B, name: str, length: int) -> B:
     """A batch with its input and all entries of that length padded to ``length``, if its layout is known."""
-    values, axis = dict(inputs), time_axis(inputs, name)
+    named, axis = entries(inputs), time_axis(inputs, name)
+    values = dict(named)
     for entry, place in (layout(inputs) or {}).items():
         if place == "input" and not entry.startswith("decoder_"):  # as long by chance
-            value, along = inputs[entry], axis if entry == name else 1
+            value, along = named[entry], axis if entry == name else 1
             shape = list(value.shape)
             shape[along] = length - shape[along]
             values[entry] = torch.cat([value, value.new_full(shape, -100 if entry == "labels" else 0)], along)
-    return like(inputs, values) if values[name] is not inputs[name] else inputs
+    return like(inputs, values) if values[name] is not named[name] else inputs
 
 
-def trimmed(inputs: Any, length: int) -> Any:
+def trimmed(inputs: B, length: int) -> B:
     """A batch with the input truncated to ``length``, and without columns of labels that all its samples ignore.
 
     Entries as long as the input (masks, labels of causal models) are truncated with it, those of the decoder with the
@@ -105,38 +105,38 @@ def trimmed(inputs: Any, length: int) -> Any:
     places = layout(inputs)
     if places is None:
         return inputs
-    labels = inputs.get("labels")
-    if places.get("labels") == "input" and _used(labels) > length:
+    named = entries(inputs)
+    if places.get("labels") == "input" and _used(named["labels"]) > length:
         return inputs  # as long as the input by chance: these are labels of something else
-    stop = {"input": length, "labels": _used(labels) if "labels" in places.values() else 0}
+    stop = {"input": length, "labels": _used(named["labels"]) if "labels" in places.values() else 0}
     axis = time_axis(inputs, str(input_name(inputs)))
-    values = dict(inputs)
+    values = dict(named)
     for name, place in places.items():
         along = axis if name == input_name(inputs) else 1
-        values[name] = inputs[name].narrow(along, 0, stop[place]).contiguous()
+        values[name] = named[name].narrow(along, 0, stop[place]).contiguous()
     return like(inputs, values)
 
 
-def each_trimmed(batch: Any, clips: list[Any], model: Any) -> list[Any]:
+def each_trimmed(batch: object, clips: list[B], model: torch.nn.Module) -> list[B]:
     """The ``clips`` of a batch, each a batch of one, without padding that ``model`` does not need for it alone."""
     full, shortest = extent(batch).length, least_length(model)
     lengths = spoken_lengths(batch) or [full] * len(clips)
     return [trimmed(clip, min(max(length, shortest), full)) for clip, length in zip(clips, lengths, strict=True)]
 
 
-def layout(inputs: Any) -> dict[str, str] | None:
+def layout(inputs: object) -> dict[str, str] | None:
     """Whether each entry is as long as the ``"input"`` or the ``"labels"``; None when unknown.
 
     Entries with one value for each sample, and what is not a tensor, have no length.
     """
-    name = input_name(inputs)
-    if name is None or "logits_to_keep" in inputs:  # labels then count from the end
+    named, name = entries(inputs), input_name(inputs)
+    if name is None or "logits_to_keep" in named:  # labels then count from the end
         return None
-    full, labels = inputs[name].shape[time_axis(inputs, name)], inputs.get("labels")
-    text = labels.shape[1] if hasattr(labels, "shape") and len(labels.shape) == 2 else None
+    full, labels = named[name].shape[time_axis(inputs, name)], named.get("labels")
+    text = labels.shape[1] if labels is not None and len(labels.shape) == 2 else None
     places = {name: "input"}
-    for entry, value in inputs.items():
-        shape: Any = getattr(value, "shape", ())
+    for entry, value in named.items():
+        shape: tuple[int, ...] = getattr(value, "shape", ())
         if entry == name or len(shape) < 2:
             continue
         if shape[1] == full:
@@ -148,7 +148,7 @@ def layout(inputs: Any) -> dict[str, str] | None:
     return places
 
 
-def _used(labels: Any) -> int:
+def _used(labels: torch.Tensor) -> int:
     """The number of leading columns of labels that hold all used ones, at least 1."""
     used = (labels != -100).flatten(2).any(-1).any(0) if len(labels.shape) > 2 else (labels != -100).any(0)
     return int(used.nonzero().max()) + 1 if bool(used.any()) else 1

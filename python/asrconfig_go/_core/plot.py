@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ..errors import NotFoundError, UnsupportedError
 from .render import Record, render
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 _BLUE, _RED, _INK = "#4e79a7", "#c62828", "#59636e"
 _LEVELS = {"serious": "#c62828", "warning": "#9a6700"}
@@ -14,7 +20,7 @@ _SPANS = {"evaluation": 0.1, "checkpoint": 0.25, "gap": 0.06}
 _ROW = 0.42  # inches of a bar
 
 
-def plot(kind: str, record: Record, ax: Any = None) -> Any:
+def plot(kind: str, record: Record, ax: Axes | None = None) -> Axes:
     """Draw the first chart of a view, on ``ax`` or a new figure, and return its axes.
 
     Raises ``UnsupportedError`` without matplotlib, ``NotFoundError`` where there is nothing to draw.
@@ -26,11 +32,12 @@ def plot(kind: str, record: Record, ax: Any = None) -> Any:
     return ax
 
 
-def plot_all(kind: str, record: Record) -> Any:
+def plot_all(kind: str, record: Record) -> Figure:
     """Draw all charts of a view below each other, and return the figure. Raises what ``plot`` raises."""
     title, charts = _charts(kind, record)
     pyplot = _pyplot()
     heights = [_ROW * max(2, len(chart["rows"])) + 0.5 if chart["kind"] == "bars" else 2.0 for chart in charts]
+    figure: Figure
     figure, axes = pyplot.subplots(
         len(charts), 1, squeeze=False, figsize=(11, 0.8 + sum(heights)), layout="constrained", height_ratios=heights
     )
@@ -40,30 +47,29 @@ def plot_all(kind: str, record: Record) -> Any:
     return figure
 
 
-def _charts(kind: str, record: Record) -> tuple[str, list[dict[str, Any]]]:
+def _charts(kind: str, record: Record) -> tuple[str, list[Record]]:
     answer = render(kind, "charts", record)
     if not answer["charts"]:
         raise NotFoundError(f"there is nothing to draw: {answer['text']}", "show it as text")
     return answer["text"], answer["charts"]
 
 
-def _pyplot() -> Any:
+def _pyplot() -> ModuleType:
     try:
-        from matplotlib import pyplot
+        return import_module("matplotlib.pyplot")
     except ImportError as error:
         raise UnsupportedError("drawing needs matplotlib", "pip install matplotlib") from error
-    return pyplot
 
 
-def _draw(chart: dict[str, Any], ax: Any, beside: bool = False) -> None:
+def _draw(chart: Record, ax: Axes, beside: bool = False) -> None:
     {"bars": _bars, "histogram": _histogram, "curves": _curves}[chart["kind"]](chart, ax)
     ax.set_title(chart["title"], fontsize=9, loc="left")
     if ax.get_legend_handles_labels()[1]:
-        where: dict[str, Any] = {"loc": "lower right", "ncols": 6} if not beside else {"loc": "upper left"}
+        where: dict[str, str | int] = {"loc": "lower right", "ncols": 6} if not beside else {"loc": "upper left"}
         ax.legend(fontsize=7, frameon=False, bbox_to_anchor=(1, 1), borderaxespad=0.1, **where)
 
 
-def _bars(chart: dict[str, Any], ax: Any) -> None:
+def _bars(chart: Record, ax: Axes) -> None:
     for i, row in enumerate(chart["rows"]):
         start = 0.0
         for part in row["parts"]:
@@ -85,7 +91,7 @@ def _bars(chart: dict[str, Any], ax: Any) -> None:
     ax.set_xlabel(chart["unit"])
 
 
-def _histogram(chart: dict[str, Any], ax: Any) -> None:
+def _histogram(chart: Record, ax: Axes) -> None:
     edges = chart["edges"]
     widths = [high - low for low, high in itertools.pairwise(edges)]
     ax.bar(edges[:-1], chart["counts"], width=widths, align="edge", edgecolor="white", linewidth=0.5, color=_BLUE)
@@ -97,7 +103,7 @@ def _histogram(chart: dict[str, Any], ax: Any) -> None:
     ax.set_ylabel(f"{chart['noun']}s")
 
 
-def _curves(chart: dict[str, Any], ax: Any) -> None:
+def _curves(chart: Record, ax: Axes) -> None:
     stacked = [series for series in chart["series"] if series["stacked"]]
     if stacked:
         x = [at for at, _ in stacked[0]["pieces"][0]]
@@ -120,7 +126,7 @@ def _curves(chart: dict[str, Any], ax: Any) -> None:
     ax.set_ylabel(chart["unit"])
 
 
-def _line(series: dict[str, Any], ax: Any) -> None:
+def _line(series: Record, ax: Axes) -> None:
     colour, name = series["colour"] or ax.xaxis.label.get_color(), series["name"]
     pieces = [[place for piece in series["pieces"] for place in piece]] if series["dots"] else series["pieces"]
     for piece in pieces:
@@ -131,7 +137,7 @@ def _line(series: dict[str, Any], ax: Any) -> None:
         name = None
 
 
-def _event(event: dict[str, Any], ax: Any) -> None:
+def _event(event: Record, ax: Axes) -> None:
     level = event["level"]
     if level == "phase":
         ax.axvline(event["at"], color="black", alpha=0.3, linewidth=0.8, linestyle=":")

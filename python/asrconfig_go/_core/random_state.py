@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
+RandomState = dict[str, Any]
+"""States of generators by their names."""
 
-def seed_of(state: dict[str, Any]) -> int:
+
+def seed_of(state: RandomState) -> int:
     """Derive a seed below 2³¹ from a state of ``cpu_state``, without drawing from the generators."""
     generator = torch.Generator()
     generator.set_state(state["torch"])
@@ -41,16 +44,16 @@ class _Twister:
 
     def __init__(
         self,
-        holder: Any,
+        holder: object,
         name: str,
-        address: Callable[[Any], int | None],
+        address: Callable[[object], int | None],
         get: Callable[[], Any],
         waits: Callable[[Any], bool],
     ) -> None:
         # ``waits``: whether a state holds the second of two normal numbers, which is drawn without changing the words.
         self._holder, self._name, self._address, self._get, self._waits = holder, name, address, get, waits
-        self._of: Any = None
-        self._words: Any = None
+        self._of: object = None
+        self._words: memoryview | None = None
         self.forget()
 
     def forget(self) -> None:
@@ -64,7 +67,7 @@ class _Twister:
             return self._state
         return self._newly(owner)
 
-    def _newly(self, owner: Any) -> Any:
+    def _newly(self, owner: object) -> Any:
         if owner is not self._of:
             address = self._address(owner)
             self._of, self._words = owner, None
@@ -80,7 +83,7 @@ class _Twister:
 _Words = ctypes.c_uint32 * 625  # 624, and the place among them, which comes first or last
 
 
-def _in_python(generator: Any) -> int | None:
+def _in_python(generator: object) -> int | None:
     begin = object.__basicsize__
     if type(generator).__basicsize__ < begin + ctypes.sizeof(_Words):
         return None
@@ -88,7 +91,7 @@ def _in_python(generator: Any) -> int | None:
     return id(generator) + begin if (*words, place) == random.getstate()[1] else None
 
 
-def _in_numpy(generator: Any) -> int | None:
+def _in_numpy(generator: object) -> int | None:
     return generator.ctypes.state_address if isinstance(generator, np.random.MT19937) else None
 
 
@@ -98,12 +101,12 @@ _numpy = _Twister(
 )
 
 
-def cpu_state() -> dict[str, Any]:
+def cpu_state() -> RandomState:
     """The state of the CPU's generators."""
     return {"python": _python(), "numpy": _numpy(), "torch": torch.default_generator.get_state()}
 
 
-def set_cpu_state(state: dict[str, Any]) -> None:
+def set_cpu_state(state: RandomState) -> None:
     """Restore a state of ``cpu_state``, including the torch seed from which the Trainer's sampler starts."""
     random.setstate(state["python"])
     np.random.set_state(state["numpy"])
@@ -138,12 +141,12 @@ def set_gpu_states(states: list[torch.Tensor]) -> None:
         torch.cuda.set_rng_state_all(states)
 
 
-def rng_state() -> dict[str, Any]:
+def rng_state() -> RandomState:
     """All the global random number generators: Python, numpy, torch, CUDA."""
     return {**cpu_state(), "cuda": gpu_states()}
 
 
-def set_rng_state(state: dict[str, Any]) -> None:
+def set_rng_state(state: RandomState) -> None:
     """Restore a state of ``rng_state``."""
     set_cpu_state(state)
     set_gpu_states(state["cuda"])

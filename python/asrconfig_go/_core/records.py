@@ -44,7 +44,7 @@ def from_json(cls: type[T], data: dict[str, Any]) -> T:
     return cls(**values)
 
 
-def from_file(cls: type[T], data: dict[str, Any], path: Any, hint: str) -> T:
+def from_file(cls: type[T], data: dict[str, Any], path: object, hint: str) -> T:
     """``from_json`` of what a file held: ``CorruptFileError`` with its name and ``hint`` for anything else."""
     try:
         return from_json(cls, data)
@@ -52,13 +52,13 @@ def from_file(cls: type[T], data: dict[str, Any], path: Any, hint: str) -> T:
         raise CorruptFileError(f"{path} cannot be read: {error.message}", hint) from error
 
 
-def json_fields(cls: Any) -> dict[str, Any]:
+def json_fields(cls: type) -> dict[str, Any]:
     """The fields of a dataclass that are in its JSON, in order, with their type hints."""
     return _json_fields(cls)
 
 
 @functools.cache
-def _json_fields(cls: Any) -> dict[str, Any]:
+def _json_fields(cls: type) -> dict[str, Any]:
     hints = typing.get_type_hints(cls)
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if not field.metadata.get("local")}
 
@@ -118,16 +118,16 @@ def _float(value: int | float) -> float:
     raise InternalError(f"{_shortened(value)} is not a finite number", _REINSTALL)
 
 
-def _named(kind: Any) -> str:
+def _named(kind: type) -> str:
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", dict: "an object"}
-    return names.get(kind, "a list" if kind in (tuple, list) else getattr(kind, "__name__", str(kind)))
+    return names.get(kind, "a list" if kind in (tuple, list) else kind.__name__)
 
 
-def _shortened(value: Any) -> str:
+def _shortened(value: object) -> str:
     return shortened(repr(value), 60)
 
 
-def to_json(record: Any) -> Any:
+def to_json(record: object) -> Any:
     """The JSON object of a dataclass built by ``from_json``, nested ones included."""
     if dataclasses.is_dataclass(record) and not isinstance(record, type):
         return {name: to_json(getattr(record, name)) for name in json_fields(type(record))}

@@ -76,7 +76,7 @@ class Shown:
 
     _kind = ""
 
-    def __init_subclass__(cls, kind: str = "", **more: Any) -> None:
+    def __init_subclass__(cls, kind: str = "", **more: object) -> None:
         super().__init_subclass__(**more)
         if kind:
             cls._kind = kind
@@ -146,7 +146,7 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def say(verbose: bool, stage: str, value: Any) -> None:
+def say(verbose: bool, stage: str, value: object) -> None:
     """Print one stage: its name, then ``value``, in its short form if it has one, aligned."""
     if verbose:
         first, *others = (value.brief() if hasattr(value, "brief") else repr(value)).splitlines()

@@ -6,7 +6,10 @@ import functools
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, Trainer
 
 LAYER_DROPS = ("layerdrop", "encoder_layerdrop", "decoder_layerdrop")  # of configs, and of modules
 
@@ -21,7 +24,7 @@ def can_offload_checkpoints() -> bool:
     return _says("modeling_utils.py", " offload: bool = False")
 
 
-def checkpoint_options(every_n_layers: int, offload_checkpoints: bool) -> dict[str, Any]:
+def checkpoint_options(every_n_layers: int, offload_checkpoints: bool) -> dict[str, int | bool]:
     """Transformers' keywords for checkpointing that differs from every layer on the device."""
     depth = {"every_n_layers": every_n_layers} if every_n_layers > 1 else {}
     return {**depth, **({"offload": True} if offload_checkpoints else {})}
@@ -41,7 +44,7 @@ def _says(module: str, text: str) -> bool:
     return source.exists() and text in source.read_text(encoding="utf-8")
 
 
-def sharded(trainer: Any) -> bool:
+def sharded(trainer: Trainer) -> bool:
     """Whether processes hold parts of one model."""
     return bool(
         trainer.is_deepspeed_enabled
@@ -50,17 +53,17 @@ def sharded(trainer: Any) -> bool:
     )
 
 
-def single_process(trainer: Any) -> bool:
+def single_process(trainer: Trainer) -> bool:
     """Whether no other process takes part in the training."""
     return bool(trainer.args.world_size == 1 and not sharded(trainer))
 
 
-def cannot_retry(trainer: Any) -> bool:
+def cannot_retry(trainer: Trainer) -> bool:
     """Whether forward and backward use collectives or several GPUs, so that one process cannot retry a step alone."""
     return sharded(trainer) or trainer.args.n_gpu > 1
 
 
-def override(owner: Any, name: str, function: Any) -> Callable[[], None]:
+def override(owner: object, name: str, function: object) -> Callable[[], None]:
     """Put ``function`` in the place of a method of one object; returns the function that restores it."""
     before = owner.__dict__.get(name)
     setattr(owner, name, function)
@@ -79,7 +82,7 @@ _TABLES = {"CTC": "ctc", "TDT": "transducer", "RNNT": "transducer"}
 _LANGUAGE_MODELS = ("MULTIMODAL_LM", "IMAGE_TEXT_TO_TEXT")  # the second where a version has no first
 
 
-def speech_kind(config: Any) -> SpeechKind | None:
+def speech_kind(config: PretrainedConfig) -> SpeechKind | None:
     """The kind of speech recognition of a transformers config; None for other models.
 
     An audio LLM is a decoder without cross-attention, into whose prompt the audio's features go.
@@ -93,12 +96,12 @@ def speech_kind(config: Any) -> SpeechKind | None:
     return "audio-llm" if hears and any(config.model_type in _table(name) for name in _LANGUAGE_MODELS) else None
 
 
-def ends_with_frames(config: Any) -> bool:
+def ends_with_frames(config: PretrainedConfig) -> bool:
     """Whether a transcript ends with the clip's frames, in CTC and in transducers, and not with a token."""
     return speech_kind(config) in ("ctc", "transducer")
 
 
-def class_for(config: Any) -> str:
+def class_for(config: PretrainedConfig) -> str:
     """The class that recognises speech with ``config``: the one it names, where that is for it, else its kind's."""
     tables = [*_TABLES, "SPEECH_SEQ_2_SEQ", *_LANGUAGE_MODELS]
     classes = [_table(name)[config.model_type] for name in tables if config.model_type in _table(name)]
