@@ -23,7 +23,8 @@ def test_it_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 def test_options_are_passed_on(capsys: pytest.CaptureFixture[str]) -> None:
     options = (
         "--model wav2vec2-base --gpus T4 --target-batch-size 16 --epochs 2 --precision fp16 "
-        "--optimizer adafactor --lora 8 --order grouped --workers 2 --safety-margin 0.9 --loader-rate 0.5 --mean-seconds 5 --max-seconds 9 --freeze-feature-encoder --json"
+        "--optimizer adafactor --lora 8 --order grouped --workers 2 --safety-margin 0.9 "
+        "--loader-rate 0.5 --mean-seconds 5 --max-seconds 9 --freeze-feature-encoder --json"
     )
     assert main([*QUESTION, *options.split()]) == 0
     body = json.loads(capsys.readouterr().out)

@@ -129,7 +129,7 @@ def watched(folder: str) -> dict[str, Any]:
         monitors.append(MemoryMonitor(2))
         return monitors[0]
 
-    # A step of each: nothing; a warning; no second one; armed again; a warning; what is cached counts as free; both.
+    # A step of each: nothing; a warning; no second; its end; none so soon; what is cached counts as free; a clean-up.
     held, cached = (0.5, 0.92, 0.93, 0.5, 0.91, 0.6, 0.95), (0, 0, 0, 0, 0, 0.35, 0.01)
     rising = Rising(held, cached, lambda: settle(monitors[0]))
     quiet: Any = {"panel": False, "run_file": False, "progress": False}
@@ -161,7 +161,7 @@ class _Said(TrainerCallback, logging.Handler):  # type: ignore[misc]
         self.step = state.global_step + 1
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.getMessage().startswith("memory: "):
+        if record.getMessage().startswith("GPU 0 "):
             self.lines.append([self.step, record.getMessage()])
 
 
