@@ -18,6 +18,7 @@ from asrconfig_go.guard import (
     Guard,
     oom_snapshots,
 )
+from asrconfig_go.guard.guarded_trainer import GuardedTrainer
 from asrconfig_go.guard.oom_snapshots import OomSnapshots, Place, bounded, held_in
 from asrconfig_go.guard.training_report import read_failure
 from asrconfig_go.predict.predict_records import HeldRow
@@ -224,7 +225,7 @@ def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
 def named(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Snapshots that are names alone, and the places in the order in which they were asked for."""
     places: list[str] = []
-    monkeypatch.setattr(Guard, "_snapshot", lambda _, place, error: places.append(place) or f"{place}.pickle")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(GuardedTrainer, "snapshot", lambda _, place, error: places.append(place) or f"{place}.pickle")  # type: ignore[func-returns-value]
     return places
 
 
@@ -286,8 +287,8 @@ def test_an_error_that_ends_the_training_names_the_file(
     guard.detach()
 
     messages: list[str] = []
-    monkeypatch.setattr("asrconfig_go.guard.guard.add_note", lambda error, text: messages.append(text))
-    monkeypatch.setattr("asrconfig_go.guard.guard.cannot_retry", lambda trainer: True)
+    monkeypatch.setattr("asrconfig_go.guard.guarded_trainer.add_note", lambda error, text: messages.append(text))
+    monkeypatch.setattr("asrconfig_go.guard.guarded_trainer.cannot_retry", lambda trainer: True)
     attach(trainer, rule="mean")
     with pytest.raises(torch.cuda.OutOfMemoryError):
         trainer.train()
