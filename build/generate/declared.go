@@ -66,6 +66,8 @@ func readDeclared() declared {
 		{"PlannedRule", "What a plan says that a loss is divided by; ``\"given\"`` stands for a " +
 			"function.", plan.Rules},
 		{"StepKind", "", api.StepKinds},
+		{"PredictedFor", "Settings that predicted memory and times hold for: once one is " +
+			"overridden, they no longer do.", plan.PredictedFor},
 	}, Constants: []constant{
 		{"MARGIN_RANGE", fmt.Sprintf("(%v, %v)", plan.MinSafetyMargin, plan.MaxSafetyMargin),
 			"Of the safety margin."},

@@ -18,8 +18,6 @@ type Explained struct {
 	Labels   *LabelFacts       `json:"labels"` // absent where they were not checked
 	// the training has the guard
 	Guarded bool `json:"guarded"`
-	// settings whose change makes predicted memory or times wrong
-	PredictedFor []string `json:"predicted_for"`
 	// the process that asks: what it holds of a GPU is not taken by others
 	PID uint32 `json:"pid"`
 }
@@ -75,13 +73,21 @@ type Memory struct {
 	OthersBytes uint64         `json:"others_bytes"` // in use before the training
 }
 
+// PredictedFor are the settings that predicted memory and times hold for: once one is overridden,
+// they no longer do.
+var PredictedFor = []string{"per_device_train_batch_size", "gradient_accumulation_steps",
+	"device_count", "micro_batching", "micro_batch_size", "fp16", "bf16", "tf32",
+	"gradient_checkpointing", "every_n_layers", "offload_checkpoints", "torch_compile",
+	"attn_implementation", "freeze_feature_encoder", "lora_rank", "optimizer", "length_handling",
+	"group_by_length", "max_length_s", "chunk_length_s", "distributed"}
+
 // Explain says what follows from a plan and what it was made from.
 func Explain(e Explained) (Explanation, error) {
 	x := &explainer{Explained: e, Explanation: Explanation{Decisions: e.rows(),
 		Memory: e.memory(), Stale: []string{}}}
 	for _, d := range e.Config.Decisions {
 		row := x.row(d.Setting)
-		if row.Overridden && slices.Contains(e.PredictedFor, d.Setting) {
+		if row.Overridden && slices.Contains(PredictedFor, d.Setting) {
 			x.Stale = append(x.Stale, d.Setting)
 		}
 	}

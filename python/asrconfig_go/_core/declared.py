@@ -35,6 +35,30 @@ WeightRule = Literal["mean", "token_mean", "shifted_token_mean", "sum"]
 PlannedRule = Literal["mean", "token_mean", "shifted_token_mean", "sum", "given"]
 """What a plan says that a loss is divided by; ``"given"`` stands for a function."""
 StepKind = Literal["train", "evaluation", "checkpoint"]
+PredictedFor = Literal[
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "device_count",
+    "micro_batching",
+    "micro_batch_size",
+    "fp16",
+    "bf16",
+    "tf32",
+    "gradient_checkpointing",
+    "every_n_layers",
+    "offload_checkpoints",
+    "torch_compile",
+    "attn_implementation",
+    "freeze_feature_encoder",
+    "lora_rank",
+    "optimizer",
+    "length_handling",
+    "group_by_length",
+    "max_length_s",
+    "chunk_length_s",
+    "distributed",
+]
+"""Settings that predicted memory and times hold for: once one is overridden, they no longer do."""
 
 MARGIN_RANGE: Final = (0.7, 0.95)
 """Of the safety margin."""

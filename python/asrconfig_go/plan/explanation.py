@@ -19,7 +19,7 @@ from ..errors import AsrConfigError, InvalidArgumentError
 from ..predict.hardware import HardwareProfile
 from ..predict.model_profile import ModelProfile
 from ..trace.model import Model
-from .plan_record import PREDICTED_FOR, PlanRecord
+from .plan_record import PlanRecord
 from .plan_records import Caution
 
 VERSION = 1
@@ -112,7 +112,6 @@ class Explanation(Shown, kind="plan"):
             "loss": self._loss_facts(),
             "labels": None if self.labels is None else _label_facts(self.labels),
             "guarded": self.guarded,
-            "predicted_for": sorted(PREDICTED_FOR),
             "pid": os.getpid(),
         }
         return dict(native.call("plan.explain", request))

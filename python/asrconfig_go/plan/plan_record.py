@@ -10,10 +10,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from .._core.checks import Precision, checked, nearest
-from .._core.declared import MARGIN_RANGE, SCHEMA_VERSION
+from .._core.declared import MARGIN_RANGE, SCHEMA_VERSION, PredictedFor
 from .._core.files import read_object, save_whole, user_path
 from .._core.input_units import WORDS
 from .._core.native import SOURCE
@@ -24,14 +24,7 @@ from .plan_records import ConfigRecord
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-PREDICTED_FOR = frozenset(
-    (
-        "per_device_train_batch_size", "gradient_accumulation_steps", "device_count", "micro_batching",
-        "micro_batch_size", "fp16", "bf16", "tf32", "gradient_checkpointing", "every_n_layers", "offload_checkpoints",
-        "torch_compile", "attn_implementation", "freeze_feature_encoder", "lora_rank", "optimizer", "length_handling",
-        "group_by_length", "max_length_s", "chunk_length_s", "distributed",
-    )
-)  # fmt: skip
+PREDICTED_FOR = frozenset(get_args(PredictedFor))
 """Predicted memory or times no longer hold once one of these is overridden."""
 _BATCH, _STEPS, _RATE = "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"
 _OF_A_STEP = (_BATCH, _STEPS, "device_count")
