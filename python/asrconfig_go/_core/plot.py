@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -56,9 +55,11 @@ def _charts(kind: str, record: Record) -> tuple[str, list[Record]]:
 
 def _pyplot() -> ModuleType:
     try:
-        return import_module("matplotlib.pyplot")
+        from matplotlib import pyplot
     except ImportError as error:
         raise UnsupportedError("drawing needs matplotlib", "pip install matplotlib") from error
+    module: ModuleType = pyplot
+    return module
 
 
 def _draw(chart: Record, ax: Axes, beside: bool = False) -> None:
