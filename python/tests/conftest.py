@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import math
+import os
 import signal
 import wave
 from array import array
@@ -37,6 +38,17 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ASRCONFIG_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, in which nothing is measured yet, with the traces that earlier tests made."""
+    traces, cache = Path(os.environ["ASRCONFIG_CACHE"], "traces"), tmp_path / "cache"
+    traces.mkdir(exist_ok=True)
+    cache.mkdir()
+    (cache / "traces").symlink_to(traces)
+    monkeypatch.setenv("ASRCONFIG_CACHE", str(cache))
+    return cache
 
 
 @pytest.fixture

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cuda_tests.process import REPOSITORY, stand_in, torch_version  # noqa: F401
 
 
@@ -18,6 +20,7 @@ def run_all(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": paths})
 
 
+@pytest.mark.slow
 def test_all_pieces_go_on_where_they_stopped(tmp_path: Path) -> None:
     only = ("--only", "allocator: random, usual settings")
     assert run_all(tmp_path, *only, "--minutes", "0.1").returncode == 3, "there is no time for a piece"

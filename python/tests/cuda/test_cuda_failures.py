@@ -16,7 +16,7 @@ SIZES = (260_000_000, 330_000_000, 360_000_000) if NEW else (280_000_000, 338_00
 PLACES = dict(zip(SIZES, ((0, "forward"), (0, "backward"), (1, "backward")), strict=True))
 
 
-@pytest.fixture(scope="module", params=PLACES)
+@pytest.fixture(scope="module", params=[SIZES[1], *(pytest.param(size, marks=pytest.mark.slow) for size in SIZES[::2])])
 def runs(request: pytest.FixtureRequest) -> Any:
     found = run_on_cuda("reported_failures", module="cuda_tests.failures", timeout=120, memory_bytes=request.param)
     return {"place": PLACES[request.param], **found}

@@ -18,6 +18,8 @@ from asrconfig_go.plan import find_step_calibration
 from asrconfig_go.plan.step_calibration import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration
 from asrconfig_go.predict.hardware import kernel_profile, known_kernel_profiles, store_kernel_table
 
+pytestmark = pytest.mark.usefixtures("fresh_cache")
+
 BYTES_A_SECOND, FLOPS = 2.0e11, 4.0e12
 HOURS: dict[str, Any] = {"hours": 10, "mean_s": 5, "max_s": 20}
 
@@ -39,11 +41,6 @@ def t4_table(bytes_a_second: float = BYTES_A_SECOND, flops: float = FLOPS) -> di
         "version": 1, "gpu": "Tesla T4", "memory_bytes": 16106127360, "driver": "580.1", "torch": "2.9", "cuda": "12.8",
         "date": "2026-03-01", "launch_s": 2e-6, "dispatch_s": 7e-6, "kernels": rows,
     }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "cache"))
 
 
 def _written(path: Path, table: Any) -> Path:

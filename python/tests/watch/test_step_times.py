@@ -27,13 +27,9 @@ from asrconfig_go.watch.step_times import ENOUGH, NOTED, SKIPPED, CPUMoments, GP
 from speech_models import wav2vec2
 from uneven_clips import Run
 
+pytestmark = pytest.mark.usefixtures("fresh_cache")
+
 XLSR = "facebook/wav2vec2-xls-r-300m"
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 class Clock:
