@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -75,7 +74,7 @@ class PlannedTraining:
         ``elsewhere``: their precision differs from the plan only because this machine lacks the planned GPU.
         """
         from ..predict.calibration import training_settings
-        from ..predict.question import EstimatorWarning, estimate_memory
+        from ..predict.memory_model import MemoryModel
 
         config, seconds = self.config, self._seconds()
         if seconds is None or not config.gpu_name or config.distributed not in ("none", "ddp"):
@@ -86,17 +85,11 @@ class PlannedTraining:
         shape = {"batch": args.per_device_train_batch_size, "seconds": seconds}
         gpu, allocator = None if _cuda() else config.gpu_name, allocator_in_force()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", EstimatorWarning)
-                if self.batch_fn is None:
-                    return estimate_memory(model, **shape, **settings, gpu=gpu, allocator=allocator, progress=False)
-                from ..predict.memory_model import MemoryModel
-
-                traced = MemoryModel.trace(
-                    model, self.batch_fn, **settings, gpu=gpu, allocator=allocator, progress=False
-                )
-                with traced:
-                    return traced.estimate(**shape, timeline=0)
+            # Without what estimate_memory does where it does not fit: traces of all settings that would.
+            with MemoryModel.trace(
+                model, self.batch_fn, **settings, gpu=gpu, allocator=allocator, progress=False
+            ) as memory:
+                return memory.estimate(**shape, timeline=0)
         except AsrConfigError:
             return None
 
