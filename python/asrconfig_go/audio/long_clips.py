@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -73,23 +74,20 @@ class LongClips:
         return "\n".join(self.lines()) or f"no clip is over {self.limit_s:g} s"
 
 
-def counted(
-    outcomes: Mapping[int, CutClip | str], seconds: Sequence[float], limit_s: float, *, kept_whole: bool
+def _counted(
+    cuts: Mapping[int, CutClip], problems: Mapping[int, str], seconds: Sequence[float], limit_s: float, kept_whole: bool
 ) -> LongClips:
-    """Count the outcomes of clips, by their index."""
-    cut = [clip for clip in outcomes.values() if isinstance(clip, CutClip)]
-    clips, pieces, lost = Counter[str](), Counter[str](), Counter[str]()
-    seconds_cut = 0.0
-    for clip in cut:
+    """Count the clips that were cut and those that were not, by their rows."""
+    clips, pieces, lost = Counter[str](), Counter[str](), dict[str, float]()
+    for clip in cuts.values():
         clips[clip.rule] += 1
         pieces[clip.rule] += len(clip.pieces)
-        seconds_cut += sum(piece.end - piece.start for piece in clip.pieces)
         for reason, amount in clip.lost.items():
-            lost[reason] += amount / 3600  # type: ignore[assignment]
-    problems = {i: clip for i, clip in outcomes.items() if isinstance(clip, str)}
+            lost[reason] = lost.get(reason, 0.0) + amount / 3600
+    seconds_cut = sum(piece.end - piece.start for clip in cuts.values() for piece in clip.pieces)
     return LongClips(
-        limit_s, dict(clips), dict(pieces), _by_kind(problems.values()), dict(lost), seconds_cut / 3600,
-        sum(seconds[i] for i in problems) / 3600, sum(clip.loud for clip in cut), kept_whole,
+        limit_s, dict(clips), dict(pieces), _by_kind(problems.values()), lost, seconds_cut / 3600,
+        sum(seconds[row] for row in problems) / 3600, sum(clip.loud for clip in cuts.values()), kept_whole,
     )  # fmt: skip
 
 
@@ -135,15 +133,8 @@ def table_with_pieces(
     uncut = [row for row in rows if row not in cuts]
     pieces = _pieces(dataset, seconds, [(row, piece) for row in rows for piece in cuts.get(row, ())])
     combined = concatenate_datasets([dataset.with_format(None).select(uncut), pieces])
-    order: list[int] = []
-    next_whole, next_piece = 0, len(uncut)
-    for row in rows:
-        if row in cuts:
-            order += range(next_piece, next_piece + len(cuts[row]))
-            next_piece += len(cuts[row])
-        else:
-            order.append(next_whole)
-            next_whole += 1
+    wholes, numbers = iter(range(len(uncut))), itertools.count(len(uncut))
+    order = [n for row in rows for n in (itertools.islice(numbers, len(cuts[row])) if row in cuts else [next(wholes)])]
     return formatted_like(combined.select(order), dataset)
 
 
@@ -203,33 +194,6 @@ def _file_of(audio: Any) -> str:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, data)
     return str(file)
-
-
-Outcomes = dict[int, CutClip | str]
-
-
-def cut_rows(
-    dataset: Any, seconds: Sequence[float], rows: Sequence[int], settings: CutSettings, advance: Callable[[int], None]
-) -> Outcomes:
-    """Cut each of ``rows`` into pieces, or return the reason why it is not cut. Other rows are not read."""
-    clips = _Clips(dataset)
-    outcomes: Outcomes = {}
-    for done, row in enumerate(rows, start=1):
-        outcomes[row] = clips.problem or cut_clip(*clips.clip(row, seconds[row]), settings)
-        advance(done)
-    return outcomes
-
-
-def with_pieces(dataset: Any, seconds: Sequence[float], rows: Sequence[int], outcomes: Outcomes) -> Any:
-    """These ``rows`` of ``dataset`` in order, each that is cut as its pieces."""
-    cuts = {row: outcome.pieces for row, outcome in outcomes.items() if isinstance(outcome, CutClip)}
-    source = open_source(dataset)
-    if source.kind == "dataset":
-        return table_with_pieces(dataset, seconds, rows, cuts)
-    new_rows: list[Any] = []
-    for row in rows:
-        new_rows += [_piece(dataset[row], piece) for piece in cuts[row]] if row in cuts else [dataset[row]]
-    return type(dataset)(new_rows)
 
 
 class _Clips:
@@ -297,11 +261,21 @@ def cut_long_clips(
     ``keep_whole``. None in place of a dataset where no clip is cut.
     """
     long = [row for row in rows if seconds[row] > settings.limit_s]
+    clips, cuts, problems = _Clips(dataset), dict[int, CutClip](), dict[int, str]()
     with ProgressBar("Cutting long clips", "clip", len(long), progress and bool(long)) as advance:
-        outcomes = cut_rows(dataset, seconds, long, settings, lambda done: advance(done, len(long)))
-    record = counted(outcomes, seconds, settings.limit_s, kept_whole=keep_whole)
-    not_cut = [row for row, outcome in outcomes.items() if not isinstance(outcome, CutClip)]
-    if len(not_cut) == len(long):
-        return None, record, not_cut
-    gone = set() if keep_whole else set(not_cut)
-    return with_pieces(dataset, seconds, [row for row in rows if row not in gone], outcomes), record, not_cut
+        for done, row in enumerate(long, start=1):
+            outcome = clips.problem or cut_clip(*clips.clip(row, seconds[row]), settings)
+            if isinstance(outcome, CutClip):
+                cuts[row] = outcome
+            else:
+                problems[row] = outcome
+            advance(done, len(long))
+    record = _counted(cuts, problems, seconds, settings.limit_s, keep_whole)
+    if not cuts:
+        return None, record, list(problems)
+    remaining = [row for row in rows if keep_whole or row not in problems]
+    pieces = {row: clip.pieces for row, clip in cuts.items()}
+    if open_source(dataset).kind == "dataset":
+        return table_with_pieces(dataset, seconds, remaining, pieces), record, list(problems)
+    parts = [[_piece(dataset[row], piece) for piece in pieces.get(row, ())] or [dataset[row]] for row in remaining]
+    return type(dataset)(itertools.chain.from_iterable(parts)), record, list(problems)
