@@ -10,8 +10,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-
-	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 func main() {
@@ -23,26 +21,16 @@ func main() {
 	}
 }
 
-// ablations are the terms that are left out in turn.
-var ablations = []struct {
-	name string
-	kernel.Terms
-}{
-	{"all terms", kernel.Terms{}}, {"without quantization", kernel.Terms{NoQuantization: true}}, {"without launches", kernel.Terms{NoLaunch: true}},
-	{"without L2", kernel.Terms{NoL2: true}}, {"without power", kernel.Terms{NoPower: true}}, {"without the CPU", kernel.Terms{NoHost: true}},
-	{"one share of the bandwidth", kernel.Terms{NoBandwidthClasses: true}}, {"batched products as single ones", kernel.Terms{NoBatchedKernels: true}}, {"without issue rate", kernel.Terms{NoIssue: true}},
-}
-
 func run(each bool) error {
 	fp32, squad, err := truths()
 	if err != nil {
 		return err
 	}
-	results, err := fp32.predict(kernel.Terms{})
+	results, err := fp32.predict()
 	if err != nil {
 		return err
 	}
-	questions, err := squad.predict(kernel.Terms{})
+	questions, err := squad.predict()
 	if err != nil {
 		return err
 	}
@@ -54,18 +42,7 @@ func run(each bool) error {
 	fmt.Printf("## One iteration in float32, %d points\n\n%s\n", len(results), results.beside("NeuSight", "Habitat", "roofline"))
 	fmt.Printf("## BERT-base on SQuAD, %d points\n\n%s\n", len(questions), questions.beside("roofline"))
 	fmt.Printf("## Bounds\n\nfloat32: %s. SQuAD: %s.\n\n", results.bounds(), questions.bounds())
-	fmt.Printf("## One measured model predicts another on the same card\n\n%s\n", results.transfers())
-	fmt.Print("## What each term is worth\n\nMedian / 90th percentile / worst error in percent.\n\n| | float32 | SQuAD fp16 | SQuAD fp32 |\n| --- | --- | --- | --- |\n")
-	for _, without := range ablations {
-		if results, err = fp32.predict(without.Terms); err != nil {
-			return err
-		}
-		if questions, err = squad.predict(without.Terms); err != nil {
-			return err
-		}
-		halves := questions.grouped(half)
-		fmt.Printf("| %s | %s | %s | %s |\n", without.name, results.summary(), halves["fp16"].summary(), halves["fp32"].summary())
-	}
+	fmt.Printf("## One measured model predicts another on the same card\n\n%s", results.transfers())
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 func TestTargets(t *testing.T) {
 	fp32, squad, err := truths()
 	require.NoError(t, err)
-	iterations, err := fp32.predict(kernel.Terms{})
+	iterations, err := fp32.predict()
 	require.NoError(t, err)
 	require.Len(t, iterations, 29)
 	all := iterations.errors(ours)
@@ -31,7 +31,7 @@ func TestTargets(t *testing.T) {
 		assert.LessOrEqual(t, slices.Max(groups[card].transferred()), 10.0, card)
 	}
 	assert.LessOrEqual(t, slices.Max(iterations.backwards().transferred()), 10.0)
-	questions, err := squad.predict(kernel.Terms{})
+	questions, err := squad.predict()
 	require.NoError(t, err)
 	require.Len(t, questions, 28)
 	off := questions.errors(ours)

@@ -22,13 +22,13 @@ func (c card) row() (gpus.Entry, error) {
 }
 
 // open is the card's row in the catalogue, and its kernel-time model.
-func (c card) open(without kernel.Terms) (gpus.Entry, *kernel.Model, error) {
+func (c card) open() (gpus.Entry, *kernel.Model, error) {
 	entry, err := c.row()
 	if err != nil {
 		return entry, nil, err
 	}
 	known, err := kernel.CardOf(entry)
-	return entry, kernel.New(known, without), err
+	return entry, kernel.New(known), err
 }
 
 // roofline is seconds at the published rates: the longer of arithmetic and bytes of each operation.
@@ -74,17 +74,17 @@ type transformers struct {
 // the A100, where it is what five of eight points wait for; the other hosts hide it. Chosen on these points. [dev]
 const mallocHost, mallocCall, mallocByte = "NVIDIA_A100_80GB_PCIe", 0.15e-3, 15e-12
 
-func (t transformers) predict(without kernel.Terms) (results, error) {
+func (t transformers) predict() (results, error) {
 	var all results
 	for _, p := range t.Points {
-		_, model, err := t.cards[p.GPU].open(without)
+		_, model, err := t.cards[p.GPU].open()
 		if err != nil {
 			return nil, fmt.Errorf("the card %s: %w", p.GPU, err)
 		}
 		train := p.Mode == "train"
 		recorded := record(t.models[p.Model], p.Batch, p.Sequence, kernel.Float32, train, false)
 		waits := map[kernel.Phase]float64{}
-		if train && p.GPU == mallocHost && !without.NoHost {
+		if train && p.GPU == mallocHost {
 			bytes, calls := recorded.reserved()
 			waits[kernel.Forward] = mallocCall*calls + mallocByte*bytes
 		}
@@ -118,10 +118,10 @@ type questionAnswering struct {
 // The benchmark divides 100 batches by the time of 101 steps, the first of them slow, from a loader without workers: seconds a step and a clip. [dev]
 const warmUp, loading, steps = 2.5 / 100, 0.015e-3, 1.01
 
-func (q questionAnswering) predict(without kernel.Terms) (results, error) {
+func (q questionAnswering) predict() (results, error) {
 	var all results
 	for _, p := range q.Points {
-		entry, model, err := q.cards[p.GPU].open(without)
+		entry, model, err := q.cards[p.GPU].open()
 		if err != nil {
 			return nil, fmt.Errorf("the card %s: %w", p.GPU, err)
 		}

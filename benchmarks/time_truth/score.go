@@ -57,9 +57,6 @@ func (r results) grouped(by func(result) string) map[string]results {
 
 func group(p result) string { return p.group }
 
-// half is the precision of a group such as "fp16 Volta".
-func half(p result) string { return p.group[:4] }
-
 // beside is the table of our and the others' errors, by group.
 func (r results) beside(others ...string) string {
 	var b strings.Builder

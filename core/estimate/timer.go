@@ -86,7 +86,7 @@ func TimerOf(g profile.GPU, measured Measured) (*Timer, error) {
 	if err != nil {
 		return nil, err
 	}
-	timer := &Timer{GPU: g, kernels: kernel.New(card, kernel.Terms{})}
+	timer := &Timer{GPU: g, kernels: kernel.New(card)}
 	if p := measured.profile(card.Key); p != nil {
 		timer.MeasuredOn = p.Date
 		timer.kernels, err = timer.kernels.Corrected(*p)

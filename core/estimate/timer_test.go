@@ -36,7 +36,7 @@ func TestMicroIsTheKernelModelsStep(t *testing.T) {
 	card, err := kernel.CardOf(entry)
 	require.NoError(t, err)
 	seconds := func(o kernel.Operation) float64 {
-		took, err := kernel.New(card, kernel.Terms{}).Seconds(o)
+		took, err := kernel.New(card).Seconds(o)
 		require.NoError(t, err)
 		return took
 	}

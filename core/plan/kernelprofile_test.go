@@ -30,7 +30,7 @@ func measuredTable(t *testing.T, card gpus.Entry, noise float64) kernel.Table {
 	t.Helper()
 	figures, err := kernel.CardOf(card)
 	require.NoError(t, err)
-	m, random := kernel.New(figures, kernel.Terms{}), rand.New(rand.NewSource(1))
+	m, random := kernel.New(figures), rand.New(rand.NewSource(1))
 	table := kernel.Table{Version: 1, GPU: card.DriverNames[0], MemoryBytes: card.MemoryTotalBytes, Date: "2026-03-01", LaunchS: 3e-6, DispatchS: 9e-6}
 	suite, err := kernel.Suite(kernel.SuiteRequest{ComputeCapability: card.ComputeCapability, MemoryBytes: float64(card.MemoryTotalBytes)})
 	require.NoError(t, err)

@@ -75,7 +75,7 @@ func fitProducts(rows []row, card kernel.Card) (kernel.Efficiency, timing.Range)
 	fitted, held := split(rows, typical)
 	at := func(z []float64) func(row) float64 {
 		e := efficiency(z)
-		return func(r row) float64 { return e.Seconds(r.operation, card, card.FP32, true) }
+		return func(r row) float64 { return e.Seconds(r.operation, card, card.FP32) }
 	}
 	start := []float64{0.7, 0.6, 0.5, 0.4, 0.3, 16, 0.7}
 	best := search(start, func(z []float64) float64 { return off(fitted, at(z)) + implausible(z) })

@@ -79,7 +79,7 @@ func carried(result kernel.Fitted, known []kernel.Card) (map[string]timing.Range
 			}
 			card := known[pair[0]]
 			_, held := split(rows, typical)
-			off := spread(held, func(r row) float64 { return e.Seconds(r.operation, card, card.FP32, true) })
+			off := spread(held, func(r row) float64 { return e.Seconds(r.operation, card, card.FP32) })
 			if before, seen := widest[table]; seen {
 				off = timing.Range{Low: min(off.Low, before.Low), Likely: 1, High: max(off.High, before.High)}
 			}

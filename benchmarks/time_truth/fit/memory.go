@@ -58,6 +58,6 @@ func fitMemory(from tables, card kernel.Card, residuals map[string]timing.Range)
 // fitConvolutions is how many times longer than their products convolutions of 1 GFLOP and more take.
 func fitConvolutions(rows []row, card kernel.Card, e kernel.Efficiency) (float64, timing.Range) {
 	_, held := split(rows, func(r row) bool { return r.operation.FLOPs() > 1e9 })
-	ratio := spread(held, func(r row) float64 { return e.Seconds(r.operation, card, card.FP32, true) })
+	ratio := spread(held, func(r row) float64 { return e.Seconds(r.operation, card, card.FP32) })
 	return ratio.Likely, timing.Range{Low: rounded(ratio.Low / ratio.Likely), Likely: 1, High: rounded(ratio.High / ratio.Likely)}
 }

@@ -22,24 +22,18 @@ var shares = map[Kind]float64{
 	Attention: 1, GEMM: 1, Convolution: 1,
 }
 
-// uniformShare replaces all classes in the ablation.
-const uniformShare = 1.0
-
 // moving is the time of an operation's bytes: at a share of the bandwidth by its class, faster
 // where they stay in the L2 cache, and slower where the multiprocessors cannot issue as many
 // elements as the memory delivers, which 16-bit tensors on fast memory come to.
 func (m *Model) moving(o Operation) float64 {
 	bandwidth := m.card.Bandwidth * m.share(o)
-	if m.card.Bandwidth > fastMemory && !m.without.NoBandwidthClasses {
+	if m.card.Bandwidth > fastMemory {
 		bandwidth *= fastMemoryShare
 	}
-	if !m.without.NoL2 && o.Bytes() < cachedPart*m.card.L2 {
+	if o.Bytes() < cachedPart*m.card.L2 {
 		bandwidth *= cacheGain
 	}
 	loading := o.Bytes() / bandwidth
-	if m.without.NoIssue {
-		return loading
-	}
 	issuing := o.Bytes() / (2 * o.DType.size()) / (m.card.cycles() * elementsPerCycle)
 	return math.Cbrt(loading*loading*loading + issuing*issuing*issuing)
 }
@@ -63,9 +57,6 @@ const cacheGain = 2.5
 
 // share of the published bandwidth. A kind without a rule moves its bytes at the slowest one.
 func (m *Model) share(o Operation) float64 {
-	if m.without.NoBandwidthClasses {
-		return uniformShare
-	}
 	if class := o.class(); class != "" {
 		return m.memory.Bandwidth[class]
 	}
@@ -114,9 +105,9 @@ var splits = []float64{1, 2, 4, 8}
 const partial = 4
 
 // Seconds of a product is that of its best tile and split: blocks run in whole rounds over the
-// multiprocessors, so that one tile too many costs a round. Without quantization, work divides
-// evenly. It is never less than its bytes take. rate is FLOP/s at a share of 1.
-func (e Efficiency) Seconds(o Operation, card Card, rate float64, quantized bool) float64 {
+// multiprocessors, so that one tile too many costs a round. It is never less than its bytes take.
+// rate is FLOP/s at a share of 1.
+func (e Efficiency) Seconds(o Operation, card Card, rate float64) float64 {
 	batch, m, n, k := float64(o.Batch), float64(o.M), float64(o.N), float64(o.K)
 	bytes := o.Bytes()
 	if bytes == 0 {
@@ -124,12 +115,6 @@ func (e Efficiency) Seconds(o Operation, card Card, rate float64, quantized bool
 	}
 	moving := bytes / (card.Bandwidth * e.Bandwidth)
 	best := math.Inf(1)
-	if !quantized {
-		for _, share := range e.Tiles {
-			best = min(best, o.FLOPs()/(rate*share))
-		}
-		return max(best, moving)
-	}
 	for _, tile := range tiles {
 		blocks := batch * math.Ceil(m/tile.m) * math.Ceil(n/tile.n)
 		for _, split := range splits {

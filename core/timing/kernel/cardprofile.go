@@ -56,7 +56,8 @@ func (t Table) Profile() (Profile, error) {
 	if err != nil {
 		return Profile{}, err
 	}
-	m := New(card, Terms{NoLaunch: true})
+	m := New(card)
+	m.launch = 0
 	if err := t.checkRates(m); err != nil {
 		return Profile{}, err
 	}

@@ -8,16 +8,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
-// Terms are parts of the model that can be left out, to see what each is worth.
-type Terms struct {
-	NoQuantization, NoLaunch, NoL2, NoPower, NoHost, NoBandwidthClasses, NoBatchedKernels,
-	NoIssue bool
-}
-
 // Model predicts the seconds of operations on one card.
 type Model struct {
 	card                    Card
-	without                 Terms
 	single, batched, tensor Efficiency
 	memory                  Fit
 	residuals               Fit  // those that tell how far off its times are
@@ -38,8 +31,8 @@ var tensorTiles = [5]float64{1, 0.9, 0.75, 0.65, 0.4}
 const tensorPrologue, tensorBandwidth = 48, 0.8
 
 // New is the model of a card.
-func New(card Card, without Terms) *Model {
-	model := &Model{card: card, without: without, launch: launchGap, dispatch: Dispatch}
+func New(card Card) *Model {
+	model := &Model{card: card, launch: launchGap, dispatch: Dispatch}
 	own, measured := fitted().Cards[card.Key]
 	model.single, model.batched, model.memory = own.Single, own.Batched, own
 	switch {
@@ -74,9 +67,6 @@ func (c Card) memoryOf() string {
 // carried takes the shares of a fitted card to this one: what the source's power supply held back
 // is given back, and this one's is applied.
 func (m *Model) carried(e Efficiency) Efficiency {
-	if m.without.NoPower {
-		return e.scaled(m.card.simtShare)
-	}
 	if m.card.base == ampere {
 		e = e.scaled(min(unthrottled/e.peak(), 1/ampereLimit))
 	}
@@ -89,10 +79,7 @@ func (m *Model) carried(e Efficiency) Efficiency {
 const unthrottled, ampere, ampereLimit = 0.95, "A100-40GB PCIe", 0.795
 
 func (m *Model) tensorEfficiency() Efficiency {
-	share := m.card.tensorShare
-	if !m.without.NoPower {
-		share = min(share, m.card.limit(m.card.tensorWatt, m.card.FP16))
-	}
+	share := min(m.card.tensorShare, m.card.limit(m.card.tensorWatt, m.card.FP16))
 	return Efficiency{Tiles: tensorTiles, Prologue: tensorPrologue,
 		Bandwidth: tensorBandwidth}.scaled(share)
 }
@@ -117,9 +104,7 @@ func (m *Model) Seconds(o Operation) (float64, error) {
 	if factor, measured := m.factors[o.group()]; measured {
 		seconds *= factor.Factor
 	}
-	if !m.without.NoLaunch {
-		seconds += m.launch * o.launches()
-	}
+	seconds += m.launch * o.launches()
 	if math.IsInf(seconds, 0) || math.IsNaN(seconds) {
 		return 0, fault.New(fault.Internal, "report the operation",
 			"the operation %q takes %v s on %s", fault.Shorten(o.Name), seconds, m.card.Key)
@@ -154,7 +139,7 @@ func (m *Model) Rate(d DType) float64 {
 // multiplying is the time of a product.
 func (m *Model) multiplying(o Operation) float64 {
 	efficiency, rate := m.unit(o)
-	return efficiency.Seconds(o, m.card, rate, !m.without.NoQuantization)
+	return efficiency.Seconds(o, m.card, rate)
 }
 
 // unit is where a product runs, and how well: tensor cores where the card has them for the type,
@@ -175,7 +160,7 @@ func (m *Model) unit(o Operation) (Efficiency, float64) {
 // simt is the efficiency of the float32 units: batched products run in other kernels than single
 // ones.
 func (m *Model) simt(o Operation) Efficiency {
-	if o.Batch > 1 && !m.without.NoBatchedKernels {
+	if o.Batch > 1 {
 		return m.batched
 	}
 	return m.single

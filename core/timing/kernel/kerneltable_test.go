@@ -23,7 +23,8 @@ func tableOf(t testing.TB, name string, times float64) Table {
 	require.NoError(t, err)
 	card, err := CardOf(entry)
 	require.NoError(t, err)
-	m := New(card, Terms{NoLaunch: true})
+	m := New(card)
+	m.launch = 0
 	table := Table{Version: 1, GPU: entry.DriverNames[0], MemoryBytes: entry.MemoryTotalBytes, Date: "2026-03-01", LaunchS: 2e-6, DispatchS: 7e-6}
 	for _, s := range suiteFor(t, SuiteRequest{ComputeCapability: entry.ComputeCapability, MemoryBytes: float64(entry.MemoryTotalBytes)}) {
 		work, err := m.Seconds(s.Operation)
@@ -81,7 +82,7 @@ func TestAProfileIsMeasuredOverPredicted(t *testing.T) {
 	}
 	card, err := table.card()
 	require.NoError(t, err)
-	plain := New(card, Terms{})
+	plain := New(card)
 	m, err := plain.Corrected(p)
 	require.NoError(t, err)
 	for _, row := range table.Kernels {
@@ -178,7 +179,7 @@ func TestAProfileThatNoTableSaysIsRefused(t *testing.T) {
 		changed := good
 		changed.Factors = slices.Clone(good.Factors)
 		change(&changed)
-		_, err := New(card, Terms{}).Corrected(changed)
+		_, err := New(card).Corrected(changed)
 		require.ErrorContains(t, err, message)
 	}
 }

@@ -54,9 +54,7 @@ func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, err
 			part = &span.Products
 		}
 		*part = part.Plus(around(took, m.spreadOf(o)))
-		if !m.without.NoHost {
-			span.Host += m.dispatch * o.launches() * cmp.Or(o.Times, 1)
-		}
+		span.Host += m.dispatch * o.launches() * cmp.Or(o.Times, 1)
 		step[o.Phase] = span
 	}
 	for phase, wait := range waits {
