@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from .._core.checks import Strategy, checked
 from .._core.declared import LIVE_PARAMETERS, PREFETCH_BUCKET, REDUCE_BUCKET
+from .._core.modules import find_unused_parameters
 from ..errors import InvalidArgumentError
 from .plan_record import PlanRecord
 from .plan_records import Decision
-from .training_arguments import default_class, find_unused_parameters
+from .training_arguments import default_class
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.plan.training_arguments import leaves_parameters_unused
+from asrconfig_go._core.modules import leaves_parameters_unused
 from training_fixtures import make_plan
 
 pytest.importorskip("transformers")
