@@ -16,7 +16,7 @@ from .._core.batches import UnsplittableBatchError, batch_size, check_rows, copi
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .loader_retry import fewer_workers, ran_out
 from .loop import Batch, Split
-from .loss_rule import RULES, LossRule, weighted
+from .loss_rule import LossRule, weighted
 from .micro_batches import Attempts, Budget, CannotRetryError, Piece
 from .optimizer_step import Report
 from .process_group import ProcessGroup
@@ -96,18 +96,14 @@ class Predictions:
         fitting = self._fitting
         if not fitting or not self._are_alike(inputs, parts):
             fitting = self._measured(inputs, predict)
-        shares = self._shares(inputs, parts, fitting[0])
+        shares = self._rule.shares(inputs, parts, fitting[0])
         return sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True)), logits, labels
 
     def _are_alike(self, inputs: Batch, parts: Sequence[Any]) -> bool:
         if len(self._fitting) == 1:
             return True
-        first, *others = ([float(share) for share in self._shares(inputs, parts, rule)] for rule in self._fitting)
+        first, *others = ([float(share) for share in self._rule.shares(inputs, parts, rule)] for rule in self._fitting)
         return all(math.isclose(a, b, rel_tol=1e-6) for other in others for a, b in zip(first, other, strict=True))
-
-    def _shares(self, inputs: Batch, parts: Sequence[Any], rule: str) -> list[Any]:
-        total = self._rule.count(inputs, rule)
-        return [self._rule.share(part, total, rule) for part in parts]
 
     def _measured(self, inputs: Batch, predict: Callable[[Any], Any]) -> tuple[str, ...]:
         """The rules that fit a few clips, the best one first."""
@@ -130,12 +126,7 @@ class Predictions:
                     f"not even two clips fit, to measure what a loss divides by; {_GIVE_RULE}"
                 ) from None
             return (rule,)
-        errors = {}
-        for rule in RULES:
-            shares = [torch.as_tensor(share, device=together.device) for share in self._shares(clips, parts, rule)]
-            added = sum(weighted(loss, share) for loss, share in zip(losses, shares, strict=True))
-            off = float((added - together).abs() / together.abs().clamp(min=1e-12))
-            errors[rule] = off if math.isfinite(off) else math.inf
+        errors = self._rule.errors(clips, together, parts, losses)
         ranked = sorted(errors, key=lambda rule: errors[rule])
         if not bool(together.isfinite()):
             return tuple(ranked)

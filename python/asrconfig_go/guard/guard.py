@@ -13,7 +13,6 @@ from .._core.training_session import attached, session_of
 from ..errors import InvalidArgumentError
 from .guard_options import GuardOptions, GuardSettings
 from .guarded_trainer import GuardedTrainer
-from .loop import Batch
 from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
@@ -111,14 +110,6 @@ class Guard:
     def let_go(self) -> None:
         """Release what a failed attempt to train holds; the next one is followed when it begins."""
         self._guarded.let_go()
-
-    def rehearse(self, place: str, batch: Batch) -> int:
-        """Compute a batch as a step of ``place`` (``"training"`` or ``"evaluation"``) would, until it fits.
-
-        Returns the clips of a micro-batch that does. Only the limit stays: weights, gradients, random numbers and
-        statistics are left as they are. Gradients must not be there already.
-        """
-        return self._guarded.rehearse(place, batch)
 
     # What is known of the training.
 

@@ -14,7 +14,8 @@ The rule is given by the user, or that of a loss in the table; else it is measur
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import torch
@@ -107,6 +108,23 @@ class LossRule:
         if isinstance(count, torch.Tensor):
             count = count.double()  # a quotient of whole numbers has 32 bits
         return count / (total if isinstance(total, torch.Tensor) else max(total, 1))
+
+    def shares(self, whole: Batch, parts: Sequence[Batch], rule: str | None = None) -> list[Any]:
+        """The weight of each of the ``parts`` in the ``whole``."""
+        total = self.count(whole, rule)
+        return [self.share(part, total, rule) for part in parts]
+
+    def errors(
+        self, whole: Batch, together: torch.Tensor, parts: Sequence[Batch], measured: Sequence[torch.Tensor]
+    ) -> dict[str, float]:
+        """The relative error of the weighted sum of what was ``measured`` of the parts, by each rule."""
+        errors = dict[str, float]()
+        for rule in RULES:
+            shares = [torch.as_tensor(share, device=together.device) for share in self.shares(whole, parts, rule)]
+            total = sum(weighted(value, share) for value, share in zip(measured, shares, strict=True))
+            error = float((total - together).norm() / together.norm().clamp(min=1e-300))
+            errors[rule] = error if math.isfinite(error) else math.inf
+        return errors
 
     def is_due(self) -> bool:
         """Whether a measured rule is to be measured again before the next split, as losses may change."""

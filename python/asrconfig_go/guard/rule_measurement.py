@@ -22,7 +22,7 @@ from .._core.transformers_features import override
 from ..errors import AsrConfigError
 from ..predict.probe import changed_tensors, gradients_aside, tensor_sums
 from .loop import Batch, Call, Loop, Split, UnfitStepError
-from .loss_rule import PADDING, RULES, LossRule, weighted
+from .loss_rule import PADDING, LossRule
 from .step_state import StepState, changed_values, put_values
 
 _TRIALS = (4, 2, 2)  # clips that are measured, as many as fit
@@ -105,16 +105,7 @@ class RuleMeasurement:
 
     def _errors(self, gradient: Gradient, clips: Batch, parts: list[Any]) -> dict[str, float]:
         """The relative error of the weighted sum of the parts, by each rule."""
-        wanted, measured = gradient.of(clips), [gradient.of(part) for part in parts]
-        errors = dict[str, float]()
-        for rule in RULES:
-            divisor = self._rule.count(clips, rule)
-            weights = [self._rule.share(part, divisor, rule) for part in parts]
-            total = sum(
-                weighted(g, torch.as_tensor(w, device=g.device)) for w, g in zip(weights, measured, strict=True)
-            )
-            errors[rule] = float((total - wanted).norm() / max(float(wanted.norm()), 1e-300))
-        return errors
+        return self._rule.errors(clips, gradient.of(clips), parts, [gradient.of(part) for part in parts])
 
     def _tolerance(self, gradient: Gradient) -> float:
         if self._loop.is_coarse or gradient.dtype in (torch.float16, torch.bfloat16):
@@ -128,10 +119,7 @@ class RuleMeasurement:
         if len(fitting) < 2:
             return
         clips = (self._split or split)(call.inputs, 1)
-        shares = [
-            [float(self._rule.share(clip, self._rule.count(call.inputs, rule), rule)) for clip in clips]
-            for rule in fitting
-        ]
+        shares = [[float(share) for share in self._rule.shares(call.inputs, clips, rule)] for rule in fitting]
         pairs = (pair for other in shares[1:] for pair in zip(shares[0], other, strict=True))
         if any(abs(a - b) > _DECIDES * max(a, b) for a, b in pairs):
             raise NoRuleError(f"{' and '.join(fitting)} fit its loss alike, and weight its clips differently")
