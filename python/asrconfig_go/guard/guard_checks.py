@@ -1,23 +1,16 @@
-"""Checks of the Trainer, or the loop of one's own, that is guarded; the state after a lost GPU."""
+"""Checks of the Trainer, or the loop of one's own, that is guarded."""
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
-import json
-import logging
-import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from .._core.checks import checked
-from .._core.files import write_whole
 from .._core.transformers_features import cannot_retry, sharded
 from ..errors import InvalidArgumentError
-from .training_report import GuardEvent
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -28,8 +21,6 @@ _NEEDED = (
     "training_step", "prediction_step", "evaluation_loop", "get_batch_samples", "compute_loss", "_save_checkpoint",
     "accelerator",
 )  # fmt: skip
-logger: logging.Logger = logging.getLogger("asrconfig_go")
-_FILE = "asrconfig-failure.json"
 
 
 def check_trainer(trainer: Trainer) -> None:
@@ -171,31 +162,3 @@ def caveats(trainer: Trainer) -> tuple[str, ...]:
             "processing_class=processor to the Trainer"
         )
     return tuple(sentences)
-
-
-def keep_what_can_be_kept(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:
-    """Write the training state to ``output_dir``; returns a sentence with the file and the last checkpoint.
-
-    Weights and the optimizer's state are behind the broken context: reading them would fail, or hang. The Trainer's
-    state, with its log, is not. A file that cannot be written is reported, not raised: there is an error already.
-    """
-    from transformers.trainer_utils import get_last_checkpoint
-
-    folder = Path(trainer.args.output_dir)
-    state = trainer.state
-    record = {
-        "error": "".join(traceback.format_exception_only(type(error), error)).strip(),
-        "global_step": state.global_step,
-        "epoch": state.epoch,
-        "max_steps": state.max_steps,
-        "log_history": state.log_history,
-        "events": [dataclasses.asdict(event) for event in events],
-    }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / _FILE, json.dumps(record, indent=1, default=str).encode())
-        last = get_last_checkpoint(str(folder))
-    except OSError as failed:
-        return f"cannot write the state of the training: {failed}"
-    advice = f"continue from {last}" if last else "there is no checkpoint to continue from"
-    return f"the log is in {folder / _FILE}; {advice}"

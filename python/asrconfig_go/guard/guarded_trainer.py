@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core.batches import batch_size, extent
 from .._core.declared import OVERHEAD_S
+from .._core.files import write_whole
 from .._core.out_of_memory import note as add_note
 from .._core.output import listed
 from .._core.random_state import cpu_generators_kept
@@ -26,6 +31,7 @@ from .optimizer_step import OptimizerSteps
 from .process_group import ProcessGroup
 from .recovery import Recovery
 from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
+from .training_report import GuardEvent
 
 if TYPE_CHECKING:
     import torch
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 
     from ..predict.worst_batch import PreflightReport
     from .oom_snapshots import OomSnapshots, Predicted
+
+_FAILURE = "asrconfig-failure.json"
 
 
 class GuardedTrainer:
@@ -268,12 +276,38 @@ class GuardedTrainer:
         return self.budgets["training"].prediction(piece.samples, piece.extent, kind)
 
     def _lost_gpu(self, error: Exception) -> str:
-        from .guard_checks import keep_what_can_be_kept
-
         calls = self.window.calls
         rows = self.rows.of(len(calls) - 1, None, batch_size(calls[-1].inputs)) if calls else None
         where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
-        return where + keep_what_can_be_kept(self.trainer, self.attempts.events, error)
+        return where + _keep_state(self.trainer, self.attempts.events, error)
 
     def _repeated(self, place: str, text: str, snapshot: str = "", before: int = 0, after: int = 0) -> None:
         self.attempts.note(place, before, after, text, snapshot=snapshot)
+
+
+def _keep_state(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:
+    """Write the training state to ``output_dir``; returns a sentence with the file and the last checkpoint.
+
+    Weights and the optimizer's state are behind the broken context: reading them would fail, or hang. The Trainer's
+    state, with its log, is not. A file that cannot be written is reported, not raised: there is an error already.
+    """
+    from transformers.trainer_utils import get_last_checkpoint
+
+    folder = Path(trainer.args.output_dir)
+    state = trainer.state
+    record = {
+        "error": "".join(traceback.format_exception_only(type(error), error)).strip(),
+        "global_step": state.global_step,
+        "epoch": state.epoch,
+        "max_steps": state.max_steps,
+        "log_history": state.log_history,
+        "events": [dataclasses.asdict(event) for event in events],
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / _FAILURE, json.dumps(record, indent=1, default=str).encode())
+        last = get_last_checkpoint(str(folder))
+    except OSError as failed:
+        return f"cannot write the state of the training: {failed}"
+    advice = f"continue from {last}" if last else "there is no checkpoint to continue from"
+    return f"the log is in {folder / _FAILURE}; {advice}"

@@ -1,4 +1,4 @@
-"""What a restart needs: checkpoints of the run, its initial state, its random numbers."""
+"""Checkpoints and random numbers of a run, from which it is restarted or resumed."""
 
 from __future__ import annotations
 
