@@ -11,8 +11,8 @@ from .._core.output import SHOWN, first_of
 from .._core.render import plural
 from .._core.training_session import attached, session_of
 from ..errors import InvalidArgumentError
-from .guard_options import GuardOptions, GuardSettings
 from .guarded_trainer import GuardedTrainer
+from .recovery import GuardOptions, GuardSettings
 from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:

@@ -22,14 +22,13 @@ from .clip_findings import ClipRows
 from .evaluated_clips import EvaluatedClips
 from .evaluation import Predictions, evaluating, predictions_back, saving
 from .guard_checks import caveats, check_trainer, check_windows
-from .guard_options import GuardOptions
 from .loader_retry import Loading
 from .loop import Batch, Call
 from .loss_rule import LossRule
 from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps
 from .process_group import ProcessGroup
-from .recovery import Recovery
+from .recovery import GuardOptions, Recovery
 from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
 from .training_report import GuardEvent
 

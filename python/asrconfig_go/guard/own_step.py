@@ -15,13 +15,12 @@ from .._core.files import user_path
 from .._core.output import first_of
 from ..errors import InvalidArgumentError
 from .guard_checks import check_own_loop, steps_to_accumulate
-from .guard_options import GuardOptions
 from .loop import Batch, Split
 from .loss_rule import GivenRule, LossRule
 from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps, WeightUpdate
 from .own_loop import LossFunction, OwnLoop
-from .recovery import Recovery
+from .recovery import GuardOptions, Recovery
 from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
