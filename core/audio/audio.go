@@ -14,15 +14,19 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// File reads the regular file at path. It also returns the size in bytes, even where the audio
-// cannot be read. Errors are *fault.Error: NotFound when it is missing, unreadable or no regular
-// file, Corrupt when it breaks its format or holds no audio, Unsupported when its format or codec
-// is not handled. Every message starts with the path.
-func File(path string) (media.Info, int64, error) {
+// File reads the regular file at path. It also returns what the system says of it, even where the
+// audio cannot be read; the size is negative when it cannot be opened. Errors are *fault.Error:
+// NotFound when it is missing, unreadable or no regular file, Corrupt when it breaks its format or
+// holds no audio, Unsupported when its format or codec is not handled. Every message starts with
+// the path.
+func File(path string) (info media.Info, st media.Stat, err error) {
 	s := sources.Get().(*media.File)
 	defer sources.Put(s)
-	info, st, err := read(s, path)
-	return info, max(st.Size, 0), err
+	err = media.Answered(path, func() (err error) {
+		info, st, err = readOnce(s, path)
+		return err
+	})
+	return info, st, err
 }
 
 // Look asks the system about the regular file at path, without opening it; errors are those of
@@ -33,20 +37,6 @@ func Look(path string) (media.Stat, error) {
 		return st, media.Named(path, missing(err))
 	}
 	return st, nil
-}
-
-// Reader reads many files, one after another: it keeps its buffers.
-type Reader struct{ source media.File }
-
-// File is like the function File. The Stat's size is negative when the file cannot be opened.
-func (r *Reader) File(path string) (media.Info, media.Stat, error) { return read(&r.source, path) }
-
-func read(s *media.File, path string) (info media.Info, st media.Stat, err error) {
-	err = media.Answered(path, func() (err error) {
-		info, st, err = readOnce(s, path)
-		return err
-	})
-	return info, st, err
 }
 
 func readOnce(s *media.File, path string) (media.Info, media.Stat, error) {

@@ -30,9 +30,9 @@ func TestNoAudio(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := audiotest.Write(t, []byte(c.b))
-			_, size, err := File(path)
+			_, st, err := File(path)
 			audiotest.RefusedAs(t, err, fault.Corrupt, path+": ", c.text)
-			assert.EqualValues(t, len(c.b), size)
+			assert.EqualValues(t, len(c.b), st.Size)
 		})
 	}
 }
@@ -128,7 +128,7 @@ func TestSection(t *testing.T) {
 	audiotest.RefusedAs(t, err, fault.Corrupt, "x: ", "is empty")
 	_, err = Section(path+"no", "x", 0, 10)
 	audiotest.RefusedAs(t, err, fault.NotFound, "x: ", "no such file")
-	full, size, err := File(path)
+	full, st, err := File(path)
 	require.NoError(t, err, "a section leaves nothing behind in the pool")
-	assert.Equal(t, []any{0.625, int64(20044)}, []any{full.DurationS, size})
+	assert.Equal(t, []any{0.625, int64(20044)}, []any{full.DurationS, st.Size})
 }

@@ -81,20 +81,18 @@ func digestOf(t *testing.T, b []byte) uint64 {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "a"+extension[string(b[:4])])
 	require.NoError(t, os.WriteFile(path, b, 0o644))
-	var r Reader
-	_, st, err := r.File(path)
+	_, st, err := File(path)
 	require.NoError(t, err)
 	return st.Digest
 }
 
-// TestReaderTimes: a reader reports what Look reports.
-func TestReaderTimes(t *testing.T) {
+// TestTimes: File reports what Look reports.
+func TestTimes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.flac")
 	require.NoError(t, os.WriteFile(path, audiotest.Fixture(t, "tone.flac"), 0o644))
 	want, err := Look(path)
 	require.NoError(t, err)
-	var r Reader
-	_, st, err := r.File(path)
+	_, st, err := File(path)
 	require.NoError(t, err)
 	want.Digest = st.Digest
 	assert.Equal(t, want, st)

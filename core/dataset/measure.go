@@ -116,7 +116,6 @@ func guarded(e *entry, r *row, m meter) {
 // reader measures by reading, or by what the cache remembers.
 type reader struct {
 	*Clips
-	files audio.Reader
 	cache *cacheUser  // nil without one
 	last  *recording  // nil before the first piece
 	stop  func(error) // ends the scan; nil where one entry is measured by itself
@@ -159,7 +158,7 @@ func (c *reader) measure(e *entry, r *row) {
 	case c.cache != nil:
 		c.remembered(e, r)
 	default:
-		info, st, err := c.files.File(e.path)
+		info, st, err := audio.File(e.path)
 		r.size, r.digest = max(st.Size, 0), st.Digest
 		c.found(&info, err, r)
 	}
@@ -173,7 +172,7 @@ func (c *reader) remembered(e *entry, r *row) {
 	var info media.Info
 	switch {
 	case media.Unanswered(err): // asked again
-		info, st, err = c.files.File(e.path)
+		info, st, err = audio.File(e.path)
 	case err != nil:
 	case unchanged:
 		r.size, r.digest, r.duration, r.kind = st.Size, st.Digest, m.duration, c.kinds.of(m.kind)
@@ -182,7 +181,7 @@ func (c *reader) remembered(e *entry, r *row) {
 		}
 		return
 	default:
-		info, st, err = c.files.File(e.path)
+		info, st, err = audio.File(e.path)
 	}
 	r.size, r.digest = max(st.Size, 0), st.Digest
 	if c.found(&info, err, r); err == nil {

@@ -25,12 +25,12 @@ import (
 // The entry under test, as of package audio.
 var (
 	Bytes func(name string, b []byte) (media.Info, error)
-	File  func(path string) (media.Info, int64, error)
+	File  func(path string) (media.Info, media.Stat, error)
 )
 
 // Use sets the entry; call it from an init.
 func Use(bytes func(string, []byte) (media.Info, error),
-	file func(string) (media.Info, int64, error)) {
+	file func(string) (media.Info, media.Stat, error)) {
 	Bytes, File = bytes, file
 }
 

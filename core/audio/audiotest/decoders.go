@@ -31,10 +31,10 @@ func Agree(t *testing.T, cases []Decoded) {
 		t.Run(c.File, func(t *testing.T) {
 			c.Want.DurationS = float64(c.Samples) / float64(c.Want.SampleRate)
 			b := Fixture(t, c.File)
-			got, size, err := File(Path(c.File))
+			got, st, err := File(Path(c.File))
 			require.NoError(t, err)
 			assert.Equal(t, c.Want, got)
-			assert.EqualValues(t, len(b), size)
+			assert.EqualValues(t, len(b), st.Size)
 			got, err = Bytes(c.File, b)
 			require.NoError(t, err)
 			assert.Equal(t, c.Want, got)
@@ -72,10 +72,10 @@ func Measured(t *testing.T, clips map[string]Clip) {
 			} else if assert.NotNil(t, info.ClaimedS) {
 				assert.InDelta(t, c.Claimed, *info.ClaimedS, 1e-9)
 			}
-			onDisk, size, err := File(Write(t, c.B))
+			onDisk, st, err := File(Write(t, c.B))
 			require.NoError(t, err)
 			assert.Equal(t, info, onDisk)
-			assert.EqualValues(t, len(c.B), size)
+			assert.EqualValues(t, len(c.B), st.Size)
 		})
 	}
 }

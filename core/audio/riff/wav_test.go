@@ -188,9 +188,9 @@ func TestWAVLarge(t *testing.T) {
 	} {
 		path := audiotest.Write(t, c.head.Encoded)
 		require.NoError(t, os.Truncate(path, int64(len(c.head.Encoded)+size)))
-		info, n, err := audiotest.File(path)
+		info, st, err := audiotest.File(path)
 		require.NoError(t, err, name)
-		assert.EqualValues(t, len(c.head.Encoded)+size, n)
+		assert.EqualValues(t, len(c.head.Encoded)+size, st.Size)
 		assert.Equal(t, size/32000.0, info.DurationS, name)
 		if c.claimed == 0 {
 			assert.Nil(t, info.ClaimedS, name)
