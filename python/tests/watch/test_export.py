@@ -59,7 +59,7 @@ def test_csv_has_a_row_for_everything(two: Json, tmp_path: Path) -> None:
     assert cells[2]["step"] == "7" and cells[2]["gpu"] == "1" and cells[2]["headroom_bytes"] == "0"
     assert cells[2]["audio_s"] == "33" and cells[2]["spent_s"] == "1.5"
     assert cells[3]["kind"] == "checkpoint" and "gpu" not in cells[3]
-    assert cells[4]["text"] == 'ends, "well"\\nand truly'
+    assert cells[4]["text"] == 'ends, "well"\nand truly'
     assert cells[5]["text"] == "'=1+1" and cells[5]["advice"] == "'@SUM(A1)", "no formula for a spreadsheet"
     assert cells[5]["cleared_s"] == "5"
 
