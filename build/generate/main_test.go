@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/goccy/go-json"
@@ -80,4 +81,31 @@ func TestCommentsLoseTheNameTheyBeginWith(t *testing.T) {
 	} {
 		assert.Equal(t, wanted, docs[module+name], name)
 	}
+}
+
+func TestCommentsReadAsDocstrings(t *testing.T) {
+	names := map[string]string{"PredictedBytes": "predicted_bytes", "GPUs": "gpus", "Memory": "memory"}
+	for comment, wanted := range map[string]string{
+		"":                                   "",
+		"absent without a GPU":               "None without a GPU.",
+		"of PredictedBytes, on all GPUs":     "Of ``predicted_bytes``, on all GPUs.",
+		"Memory is what it takes.":           "Memory is what it takes.",
+		`"fixed"; "" for none, 0.70..0.95`:   "``\"fixed\"``; ``\"\"`` for none, 0.70 to 0.95.",
+		`in words: "steps of one length", …`: `In words: "steps of one length", …`,
+	} {
+		assert.Equal(t, wanted, pythonSentence(comment, names))
+	}
+	long := strings.Repeat("word ", 20)
+	assert.Equal(t, `    """Short."""`, docstring("Short."))
+	assert.Equal(t, "    \"\"\"One sentence.\n\n    "+strings.TrimSpace(long)+"\n    \"\"\"",
+		docstring("One sentence. "+strings.TrimSpace(long)))
+}
+
+func TestReadingsAreOneValueOfEachColumn(t *testing.T) {
+	series := []attribute{{"times_s", "tuple[float, ...]", "", ""}, {"power_w", column, "watts", ""},
+		{"gpus", "tuple[GPUActivitySeries, ...]", "", ""}}
+	newest := reading(pythonClasses["runlog.ActivitySeries"], series)
+	assert.Equal(t, "Activity", newest.Name)
+	assert.Equal(t, []attribute{{"at_s", "float | None", "None before the first.", ""},
+		{"power_w", "float | None", "watts", ""}, {"gpus", "tuple[GPUActivity, ...]", "", ""}}, newest.Fields)
 }
