@@ -1,10 +1,12 @@
-"""Removes padding where that changes nothing, and adds it where a model cannot train without.
+"""Truncates padding that a collated batch does not need, and pads batches that are too short to train on.
 
-A micro-batch of short clips, split from a batch with a long one, keeps the padding to the long one's length. Models
-with attention masks and without norms over time compute the same without it, in less memory and time: the table of
-losses lists them. Norms over time (GroupNorm over the frames, as in wav2vec2-base; batch normalisation) see the
-padding: there, it stays. A batch of clips that are all shorter than a mask of SpecAugment is padded as if it had a
-longer clip, as such models raise an error otherwise.
+A micro-batch of short clips, split from a batch with a long one, is padded to the length of the long one. Models with
+attention masks and without norms over time compute the same without that padding, in less memory and time. Norms over
+time (GroupNorm over the frames, as in wav2vec2-base; batch normalisation) see the padding, so it stays there. Callers
+decide which of the two a model is: the guard by its table of losses, and a replay by trying both.
+
+SpecAugment of transformers raises an error where all clips of a batch are shorter than one mask. ``padded_for_masks``
+pads such a batch. Nothing here changes a batch in place: each function returns a new one, or the batch itself.
 """
 
 from __future__ import annotations
@@ -14,141 +16,161 @@ import inspect
 import weakref
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import torch
 
 from .batches import B, entries, extent, input_name, like, spoken_lengths, time_axis
 from .modules import bare
 
-_MASKING = ("_mask_hidden_states", "_mask_input_features")  # the methods of transformers' models
+_MASK_METHODS = ("_mask_hidden_states", "_mask_input_features")  # by which transformers' models apply SpecAugment
+_LONGEST_INPUT = 1 << 20  # where the search for the input of a mask's frames ends: 65 s of samples at 16 kHz
+_IGNORED_LABEL = -100
 
 
-class _Masking:
-    """SpecAugment over time in one module, by the current values of its config."""
+class _TimeMasks:
+    """SpecAugment's masks over time in one module, by the current values of its config."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         self._module: Callable[[], torch.nn.Module | None] = weakref.ref(module)
-        self._lengths: dict[int, int] = {}
+        self._input_lengths: dict[int, int] = {}
 
-    def frames(self) -> tuple[int, int]:
-        """The frames of a mask, and the fewest that the masks of a clip cover; 0 where nothing is masked."""
+    def mask_frames(self) -> int:
+        """The frames of one mask; 0 where nothing is masked."""
         config = getattr(self._module(), "config", None)
         if not (getattr(config, "mask_time_prob", 0) and getattr(config, "apply_spec_augment", True)):
-            return 0, 0
-        frames = int(getattr(config, "mask_time_length", 0) or 0)
-        return frames, frames * max(1, int(getattr(config, "mask_time_min_masks", 0) or 0))
+            return 0
+        return int(getattr(config, "mask_time_length", 0) or 0)
 
-    def length(self, frames: int) -> int:
-        """The shortest input from which the module makes ``frames`` frames."""
+    def masked_frames(self) -> int:
+        """The frames of the fewest masks that a clip gets; 0 where nothing is masked."""
+        config = getattr(self._module(), "config", None)
+        return self.mask_frames() * max(1, int(getattr(config, "mask_time_min_masks", 0) or 0))
+
+    def input_length(self, frames: int) -> int:
+        """The shortest input from which the module computes ``frames`` frames."""
         module = self._module()
         frames_of = getattr(module, "_get_feat_extract_output_lengths", None)
         if not frames or frames_of is None or getattr(module, "main_input_name", "") == "input_features":
             return frames
-        if frames not in self._lengths:
-            if "add_adapter" in inspect.signature(frames_of).parameters:  # which comes after the masks
+        if frames not in self._input_lengths:
+            if "add_adapter" in inspect.signature(frames_of).parameters:  # the adapter comes after the masks
                 frames_of = partial(frames_of, add_adapter=False)
-            lengths = range(1 << 20)
-            self._lengths[frames] = bisect.bisect_left(lengths, frames, key=lambda n: int(frames_of(torch.tensor(n))))
-        return self._lengths[frames]
+            self._input_lengths[frames] = bisect.bisect_left(
+                range(_LONGEST_INPUT), frames, key=lambda length: int(frames_of(torch.tensor(length)))
+            )
+        return self._input_lengths[frames]
 
 
-_maskings: weakref.WeakKeyDictionary[torch.nn.Module, list[_Masking]] = weakref.WeakKeyDictionary()
+_time_masks: weakref.WeakKeyDictionary[torch.nn.Module, list[_TimeMasks]] = weakref.WeakKeyDictionary()
 
 
-def _masked(model: torch.nn.Module) -> list[_Masking]:
-    if model not in _maskings:
+def _time_masks_of(model: torch.nn.Module) -> list[_TimeMasks]:
+    """The modules of a model that apply SpecAugment, searched once for each model."""
+    if model not in _time_masks:
         modules = bare(model).modules()
-        _maskings[model] = [_Masking(module) for module in modules if any(hasattr(module, name) for name in _MASKING)]
-    return _maskings[model]
+        _time_masks[model] = [_TimeMasks(m) for m in modules if any(hasattr(m, name) for name in _MASK_METHODS)]
+    return _time_masks[model]
 
 
-def least_length(model: torch.nn.Module) -> int:
-    """The shortest input that a model can train on: SpecAugment raises an error for inputs shorter than a mask."""
-    return max((masking.length(masking.frames()[0]) for masking in _masked(model)), default=0)
+def min_input_length(model: torch.nn.Module) -> int:
+    """The length below which SpecAugment of ``model`` raises an error, in the units of its input; 0 without masks."""
+    return max((masks.input_length(masks.mask_frames()) for masks in _time_masks_of(model)), default=0)
 
 
-def long_enough(inputs: B, model: torch.nn.Module) -> B:
-    """A batch that ``model`` can train on: the batch itself, padded where all clips are shorter than a mask.
+def padded_for_masks(inputs: B, model: torch.nn.Module) -> B:
+    """Pad a batch of which every clip is shorter than a mask of SpecAugment; return any other batch unchanged.
 
-    With an attention mask nothing of such clips is masked, and results do not depend on the padding. Without one, masks
-    may lie anywhere, as over any padded clip: the padding is such that they cover at most half of the batch.
+    With an attention mask, SpecAugment masks nothing of such clips, and results do not depend on the padding. Without
+    one, masks may lie anywhere, as in any padded clip: the batch is padded until they cover at most half of it.
     """
-    shortest = least_length(model)
-    name = input_name(inputs) if shortest else None
-    if name is None or extent(inputs).length >= shortest:
+    min_length = min_input_length(model)
+    name = input_name(inputs) if min_length else None
+    if name is None or extent(inputs).length >= min_length:
         return inputs
     if entries(inputs).get("attention_mask") is None:
-        shortest = max(masking.length(2 * masking.frames()[1]) for masking in _masked(model))
-    return _lengthened(inputs, name, shortest)
+        min_length = max(masks.input_length(2 * masks.masked_frames()) for masks in _time_masks_of(model))
+    return _padded(inputs, name, min_length)
 
 
-def _lengthened(inputs: B, name: str, length: int) -> B:
-    """A batch with its input and all entries of that length padded to ``length``, if its layout is known."""
-    named, axis = entries(inputs), time_axis(inputs, name)
-    values = dict(named)
-    for entry, place in (layout(inputs) or {}).items():
-        if place == "input" and not entry.startswith("decoder_"):  # as long by chance
-            value, along = named[entry], axis if entry == name else 1
+def _padded(inputs: B, name: str, length: int) -> B:
+    """Pad the input, and all entries as long as it, to ``length``; return a batch of unknown layout unchanged."""
+    tensors, axis = entries(inputs), time_axis(inputs, name)
+    values = dict(tensors)
+    for entry, measure in (layout(inputs) or {}).items():
+        if measure == "input" and not entry.startswith("decoder_"):  # the decoder's are as long by chance
+            value, time = tensors[entry], axis if entry == name else 1
             shape = list(value.shape)
-            shape[along] = length - shape[along]
-            values[entry] = torch.cat([value, value.new_full(shape, -100 if entry == "labels" else 0)], along)
-    return like(inputs, values) if values[name] is not named[name] else inputs
+            shape[time] = length - shape[time]
+            padding = value.new_full(shape, _IGNORED_LABEL if entry == "labels" else 0)
+            values[entry] = torch.cat([value, padding], time)
+    return like(inputs, values) if values[name] is not tensors[name] else inputs
 
 
 def trimmed(inputs: B, length: int) -> B:
-    """A batch with the input truncated to ``length``, and without columns of labels that all its samples ignore.
+    """Truncate the input to ``length``, and the labels to the last column that some clip uses.
 
     Entries as long as the input (masks, labels of causal models) are truncated with it, those of the decoder with the
-    labels. Everything is contiguous, as models call ``labels.view(-1)``. A batch of unknown input or layout is returned
-    unchanged.
+    labels. All tensors are contiguous, as models call ``labels.view(-1)``. A batch of unknown input or layout is
+    returned unchanged.
     """
-    places = layout(inputs)
-    if places is None:
+    measures = layout(inputs)
+    if measures is None:
         return inputs
-    named = entries(inputs)
-    if places.get("labels") == "input" and _used(named["labels"]) > length:
-        return inputs  # as long as the input by chance: these are labels of something else
-    stop = {"input": length, "labels": _used(named["labels"]) if "labels" in places.values() else 0}
-    axis = time_axis(inputs, str(input_name(inputs)))
-    values = dict(named)
-    for name, place in places.items():
-        along = axis if name == input_name(inputs) else 1
-        values[name] = named[name].narrow(along, 0, stop[place]).contiguous()
+    tensors = entries(inputs)
+    if measures.get("labels") == "input" and _used_columns(tensors["labels"]) > length:
+        return inputs  # the labels are as long as the input by chance, and label something else than its values
+    label_length = _used_columns(tensors["labels"]) if "labels" in measures.values() else 0
+    input_entry = str(input_name(inputs))
+    axis = time_axis(inputs, input_entry)
+    values = dict(tensors)
+    for name, measure in measures.items():
+        stop = length if measure == "input" else label_length
+        values[name] = tensors[name].narrow(axis if name == input_entry else 1, 0, stop).contiguous()
     return like(inputs, values)
 
 
-def each_trimmed(batch: object, clips: list[B], model: torch.nn.Module) -> list[B]:
-    """The ``clips`` of a batch, each a batch of one, without padding that ``model`` does not need for it alone."""
-    full, shortest = extent(batch).length, least_length(model)
-    lengths = spoken_lengths(batch) or [full] * len(clips)
-    return [trimmed(clip, min(max(length, shortest), full)) for clip, length in zip(clips, lengths, strict=True)]
+def trimmed_clips(batch: object, clips: list[B], model: torch.nn.Module) -> list[B]:
+    """Trim each clip to its own length, but not below what ``model`` can train on.
 
-
-def layout(inputs: object) -> dict[str, str] | None:
-    """Whether each entry is as long as the ``"input"`` or the ``"labels"``; None when unknown.
-
-    Entries with one value for each sample, and what is not a tensor, have no length.
+    Args:
+        batch: The collated batch that the clips are from, by which their lengths are known.
+        clips: Every clip of it in order, each as a batch of one.
+        model: The model that is to compute the clips alone.
     """
-    named, name = entries(inputs), input_name(inputs)
-    if name is None or "logits_to_keep" in named:  # labels then count from the end
+    padded_length, min_length = extent(batch).length, min_input_length(model)
+    lengths = spoken_lengths(batch) or [padded_length] * len(clips)
+    return [
+        trimmed(clip, min(max(length, min_length), padded_length)) for clip, length in zip(clips, lengths, strict=True)
+    ]
+
+
+def layout(inputs: object) -> dict[str, Literal["input", "labels"]] | None:
+    """Which entries are as long as the input, and which as long as the labels; None where that is unknown.
+
+    Entries with one value for each clip, and values that are no tensors, are not listed.
+    """
+    tensors, name = entries(inputs), input_name(inputs)
+    if name is None or "logits_to_keep" in tensors:  # labels then count from the end
         return None
-    full, labels = named[name].shape[time_axis(inputs, name)], named.get("labels")
-    text = labels.shape[1] if labels is not None and len(labels.shape) == 2 else None
-    places = {name: "input"}
-    for entry, value in named.items():
+    input_length, labels = tensors[name].shape[time_axis(inputs, name)], tensors.get("labels")
+    label_length = labels.shape[1] if labels is not None and len(labels.shape) == 2 else None
+    measures: dict[str, Literal["input", "labels"]] = {name: "input"}
+    for entry, value in tensors.items():
         shape: tuple[int, ...] = getattr(value, "shape", ())
         if entry == name or len(shape) < 2:
             continue
-        if shape[1] == full:
-            places[entry] = "input"
-        elif shape[1] == text and (entry == "labels" or entry.startswith("decoder_")):
-            places[entry] = "labels"
+        if shape[1] == input_length:
+            measures[entry] = "input"
+        elif shape[1] == label_length and (entry == "labels" or entry.startswith("decoder_")):
+            measures[entry] = "labels"
         elif entry != "labels":
-            return None  # frames of another rate, positions in the whole batch, or the like
-    return places
+            return None  # such as frames of another rate, or positions in the batch
+    return measures
 
 
-def _used(labels: torch.Tensor) -> int:
-    """The number of leading columns of labels that hold all used ones, at least 1."""
-    used = (labels != -100).flatten(2).any(-1).any(0) if len(labels.shape) > 2 else (labels != -100).any(0)
-    return int(used.nonzero().max()) + 1 if bool(used.any()) else 1
+def _used_columns(labels: torch.Tensor) -> int:
+    """The columns up to the last label that is not ignored, at least 1."""
+    is_used = labels != _IGNORED_LABEL
+    columns = is_used.flatten(2).any(-1).any(0) if len(labels.shape) > 2 else is_used.any(0)
+    return int(columns.nonzero().max()) + 1 if bool(columns.any()) else 1

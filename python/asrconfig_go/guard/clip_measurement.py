@@ -13,7 +13,7 @@ import torch
 
 from .._core.batches import batch_size, copied, split
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
-from .._core.padding import each_trimmed
+from .._core.padding import trimmed_clips
 from .._core.random_state import set_cpu_state
 from .._core.training_session import replace_method
 from ..errors import AsrConfigError
@@ -102,7 +102,7 @@ class ClipMeasurement:
                     batch = clip.call.inputs
                     padded = parts[id(clip.call)] = (self._split or split)(batch, 1)
                     if own_padding:
-                        parts[id(clip.call)] = each_trimmed(batch, padded, self._loop.model)
+                        parts[id(clip.call)] = trimmed_clips(batch, padded, self._loop.model)
                 measure(clip, parts[id(clip.call)][clip.number])
             except AsrConfigError:
                 return

@@ -13,7 +13,7 @@ import torch
 
 from .._core.batches import batch_size
 from .._core.output import listed
-from .._core.padding import long_enough
+from .._core.padding import padded_for_masks
 from .._core.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
 from .accumulation_window import Replay, Window
 from .loop import Batch, Call, Loop, Split, UnfitStepError
@@ -71,7 +71,7 @@ class Engine:
 
     def _fit(self, inputs: Batch) -> Any:
         """Pad a batch once the model has refused one that was too short."""
-        return long_enough(inputs, self.loop.model) if self._pads else inputs
+        return padded_for_masks(inputs, self.loop.model) if self._pads else inputs
 
     def _is_too_short(self, call: Call, error: Exception) -> bool:
         """Whether the model refused a batch as too short to be masked; such batches are padded from then on."""

@@ -23,7 +23,7 @@ from .._core.batches import (
     spoken_lengths,
 )
 from .._core.checks import TooLong
-from .._core.padding import least_length, trimmed
+from .._core.padding import min_input_length, trimmed
 from ..errors import InfeasiblePlanError, InvalidArgumentError
 from ..predict.memory_limits import cheapest
 from .accumulation_window import Window
@@ -145,7 +145,7 @@ def by_length(inputs: Batch, budget: Budget, model: torch.nn.Module) -> Iterator
     if lengths is None:
         yield from evenly(inputs, budget, None)
         return
-    shortest, padded, width = least_length(model), extent(inputs).length, extent(inputs).width
+    shortest, padded, width = min_input_length(model), extent(inputs).length, extent(inputs).width
     lengths = [min(max(length, shortest), padded) for length in lengths]  # as they are computed
     rate = budget.rate or per_second(entries(inputs), model)
     overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate

@@ -12,7 +12,7 @@ import torch
 
 from .._core.checks import Precision, checked
 from .._core.defaults import OPTIMIZER
-from .._core.padding import long_enough
+from .._core.padding import padded_for_masks
 from .._core.transformers_features import single_process
 from ..errors import InvalidArgumentError
 from ..trace.signature import MadeUp, made_up_batches
@@ -51,7 +51,7 @@ class TrialBatch:
 
     def run(self, size: int) -> None:
         """Leave the gradients of ``size`` samples behind."""
-        inputs = long_enough(self.make(size), self.model)  # as the guard's step begins
+        inputs = padded_for_masks(self.make(size), self.model)  # as the guard's step begins
         for _ in range(self.passes):
             self.step(dict(inputs))
 

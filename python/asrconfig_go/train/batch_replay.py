@@ -19,7 +19,7 @@ from .._core.files import user_path
 from .._core.hub import from_hub
 from .._core.out_of_memory import clear_frames, first_line, free_memory
 from .._core.output import LINES
-from .._core.padding import each_trimmed
+from .._core.padding import trimmed_clips
 from .._core.random_state import cpu_generators_kept, set_cpu_state
 from .._core.render import box, gib, plural, visible
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
@@ -281,7 +281,7 @@ class Replays:
         parts = [piece(batch, i, i + 1) for i in range(batch_size(batch))]
         padded = [self.run(number, part, training) for part in parts]
         if len(padded) > 1 and all(clip.error for clip in padded):
-            unpadded = [self.run(number, part, training) for part in each_trimmed(batch, parts, self._model)]
+            unpadded = [self.run(number, part, training) for part in trimmed_clips(batch, parts, self._model)]
             return unpadded if any(clip.error for clip in unpadded) else padded
         return padded
 

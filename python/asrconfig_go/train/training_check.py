@@ -150,9 +150,9 @@ def _short_clips(
     owner: Owner, dataset: Dataset, model: torch.nn.Module, rules: LabelRules, seconds: Sequence[float] | None
 ) -> Iterator[Mismatch]:
     """Clips of which a batch is too short to be masked by SpecAugment."""
-    from .._core.padding import least_length
+    from .._core.padding import min_input_length
 
-    minimum = least_length(model) if seconds is not None else 0
+    minimum = min_input_length(model) if seconds is not None else 0
     if not minimum or seconds is None or (rules.limits is not None and rules.limits.positions):
         return
     is_frames = getattr(bare(model), "main_input_name", "") == "input_features"

@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 import asrconfig_go as ac
-from asrconfig_go._core.padding import least_length, long_enough
+from asrconfig_go._core.padding import min_input_length, padded_for_masks
 from asrconfig_go.guard import guarded_step
 from speech_models import CTC_SIZES, MODELS, adapted, w2v_bert, wav2vec2
 from uneven_clips import Run
@@ -57,58 +57,58 @@ def batch(*lengths: int, masked: bool = True) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_model_that_masks_trains_on_short_clips(kind: str) -> None:
     model = masking(of_kind(kind)).train()
-    shortest = least_length(model)
+    shortest = min_input_length(model)
     with pytest.raises(ValueError, match="mask_length"):
         model(**batch(shortest - 20, 400))
     for masked in (True, False):
-        padded = long_enough(batch(shortest - 20, 400, masked=masked), model)
+        padded = padded_for_masks(batch(shortest - 20, 400, masked=masked), model)
         assert torch.isfinite(model(**padded).loss)
-    assert int(long_enough(batch(400), model)["input_values"].shape[1]) == shortest
+    assert int(padded_for_masks(batch(400), model)["input_values"].shape[1]) == shortest
     enough = batch(shortest, 400)
-    assert long_enough(enough, model) is enough
+    assert padded_for_masks(enough, model) is enough
     model(**enough)
 
 
 def test_the_models_own_settings_are_asked_each_time() -> None:
     model = masking(wav2vec2("mean"))
-    shortest = least_length(model)
-    assert least_length(masking(model, mask_time_length=20)) < shortest
-    assert least_length(masking(model, mask_time_prob=0.0)) == 0
-    assert least_length(masking(model, apply_spec_augment=False)) == 0
+    shortest = min_input_length(model)
+    assert min_input_length(masking(model, mask_time_length=20)) < shortest
+    assert min_input_length(masking(model, mask_time_prob=0.0)) == 0
+    assert min_input_length(masking(model, apply_spec_augment=False)) == 0
     del model.config.apply_spec_augment  # as configs of some families, whose models mask
-    assert least_length(masking(model, apply_spec_augment=True)) == shortest
+    assert min_input_length(masking(model, apply_spec_augment=True)) == shortest
 
 
 def test_masks_inside_of_wrappers_encoders_and_before_adapters_are_found() -> None:
-    plain = least_length(masking(wav2vec2("mean")))
-    assert least_length(encoder_decoder()) == plain
-    assert least_length(masking(adapted(wav2vec2("mean")))) == plain
-    assert least_length(masking(of_kind("Wav2Vec2", add_adapter=True, output_hidden_size=16))) == plain
-    assert least_length(masking(w2v_bert())) == 45, "of frames, which are its input"
-    assert least_length(torch.nn.Linear(1, 1)) == 0
+    plain = min_input_length(masking(wav2vec2("mean")))
+    assert min_input_length(encoder_decoder()) == plain
+    assert min_input_length(masking(adapted(wav2vec2("mean")))) == plain
+    assert min_input_length(masking(of_kind("Wav2Vec2", add_adapter=True, output_hidden_size=16))) == plain
+    assert min_input_length(masking(w2v_bert())) == 45, "of frames, which are its input"
+    assert min_input_length(torch.nn.Linear(1, 1)) == 0
     model = encoder_decoder().train()
-    assert torch.isfinite(model(**long_enough(batch(200, 400), model)).loss)
+    assert torch.isfinite(model(**padded_for_masks(batch(200, 400), model)).loss)
 
 
 def test_with_an_attention_mask_nothing_of_short_clips_is_masked() -> None:
     model = masking(wav2vec2("mean")).train()
-    padded = model(**long_enough(batch(400, 600), model)).loss
+    padded = model(**padded_for_masks(batch(400, 600), model)).loss
     assert padded.item() == pytest.approx(masking(model, mask_time_prob=0.0)(**batch(400, 600)).loss.item(), rel=1e-5)
 
 
 def test_without_one_masks_leave_most_of_a_short_clip() -> None:
     """With padding to the length of one mask, it would cover every frame of every such clip."""
     model = masking(of_kind("Wav2Vec2", feat_extract_norm="group"), mask_time_length=10).train()
-    length = int(long_enough(batch(100, masked=False), model)["input_values"].shape[1])
+    length = int(padded_for_masks(batch(100, masked=False), model)["input_values"].shape[1])
     assert int(model._get_feat_extract_output_lengths(torch.tensor(length))) == 40, "twice two masks of ten frames"
 
 
 def test_what_has_another_layout_is_left_alone() -> None:
     model = masking(wav2vec2("mean"))
     for inputs in ((torch.zeros(2, 4), None), {"x": torch.zeros(2, 4)}, {**batch(400), "frames": torch.zeros(1, 7)}):
-        assert long_enough(inputs, model) is inputs
+        assert padded_for_masks(inputs, model) is inputs
     labels = torch.tensor([[3] * 30])  # as many as there are frames
-    padded = long_enough({"input_features": torch.ones(1, 30, 8), "labels": labels}, masking(w2v_bert()))
+    padded = padded_for_masks({"input_features": torch.ones(1, 30, 8), "labels": labels}, masking(w2v_bert()))
     assert padded["labels"][0, 30:].tolist() == [-100] * (padded["labels"].shape[1] - 30)
 
 
