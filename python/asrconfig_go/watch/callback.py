@@ -15,7 +15,6 @@ from .._core.checks import check_keywords
 from .._core.training_session import attached
 from .alerts import BestEffort, say
 from .memory_monitor import MemoryMonitor, MemorySnapshot
-from .step_times import StepTimes
 from .watch import Watch, WatchOptions, WatchSettings
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..plan.plan_record import PlanRecord
     from .memory_summary import MemorySummary, RankFiles, RankPeaks
+    from .step_times import StepTimes
 
 Figures = dict[str, float]
 _FRAMES_TO_HANDLER = 5  # subclasses that call super() put their own frames in between
@@ -103,8 +103,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         self.options: WatchOptions = WatchOptions(**options)
         self.managed = False
         """Whether a manager made it, which warnings then name as what attaches the guard."""
-        self.times = StepTimes()
-        """Of the first steps, held against the estimate."""
+        self.times: StepTimes | None = None
+        """Of the first steps, held against the estimate; from the first training on."""
         self.planned = None if config is None else PlannedTraining(config)
         """What the arguments of a Trainer are compared with when it begins; a manager knows more of it."""
         self._config, self._switches = config, TrainingSwitches(config)
@@ -137,7 +137,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         """End the sampling, leave model, Trainer and torch's switches as they were. Harmless when nothing runs."""
         if self._watch is not None:
             self._watch.stop()
-        self.times.stop()
+        if self.times is not None:
+            self.times.stop()
         self._leave()
         self._switches.put_back()
 
@@ -149,7 +150,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, object]:
         # A copy has no training: two owners of one monitor, or of one model's hooks, would end them twice.
-        return {**vars(self), "_watch": None, "_undo": [], "times": StepTimes(), "_problem": _NEVER}
+        return {**vars(self), "_watch": None, "_undo": [], "times": None, "_problem": _NEVER}
 
     # Events of the Trainer.
 
@@ -167,12 +168,14 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Start sampling. A second begin without an end, as after a recovery, continues with the same monitor."""
         from .memory_summary import RankFiles
+        from .step_times import StepTimes
         from .watch_setup import equip
 
         handler = handler_of(sys._getframe(1), self)
         lead(handler, self)
         self._switches.set()
         if model is not None and state.is_world_process_zero:
+            self.times = self.times or StepTimes()
             self.times.begin(args, model)
             self._warn(args, model, handler)
         self._ranks, self._warned_metrics = (), set()
@@ -193,12 +196,12 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_begin(self, *_: object, **__: object) -> None:
         """Note when it begins, of the first steps."""
-        if self.times.noting:
+        if self.times is not None and self.times.noting:
             self.times.step_begins()
 
     def on_step_end(self, args: object, state: TrainerState, control: object, **kwargs: object) -> None:
         """Report the step, and check memory."""
-        if self.times.noting:
+        if self.times is not None and self.times.noting:
             self.times.step_ends()
         if self._watch is not None:
             self._watch.step(state.global_step, state.max_steps)
@@ -248,7 +251,8 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._ranks = self._gathering(self._rank_files.end, self._monitor) or ()
         if self._watch is not None:
             self._watch.end(state.global_step, [str(peaks) for peaks in self._ranks])
-        self.times.end(args)  # after the monitor: what a trace takes is not the training's
+        if self.times is not None:
+            self.times.end(args)  # after the monitor: what a trace takes is not the training's
         self.stop()
         if self._ranks:
             say(str(self.summary()), logging.INFO)

@@ -212,6 +212,7 @@ def watched(output: Path, epochs: int = 6, others: Sequence[Any] = (), **options
     callback = ac.AdaptiveMemoryCallback(panel=False)
     run = Run(output, settings={"num_train_epochs": epochs}, callbacks=[callback, *others], **options).train()
     assert len(run.trainer.model._forward_pre_hooks) == 1, "the test's own"
+    assert callback.times is not None
     return run, callback.times
 
 
