@@ -1,4 +1,8 @@
-"""How one long clip is cut: by timestamps, by an alignment, or at silences."""
+"""Cuts one long clip into pieces: by timestamps of its text, by a CTC alignment, or at silences where it has no text.
+
+``cut_clip`` tries these rules in order, and ``long_clips`` calls it for each clip over the limit. It reads the audio
+and the subtitles beside it, and writes nothing. Times are in seconds, rounded to the microsecond.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +35,28 @@ from .audio import load_audio
 from .ctc_aligner import CTCAligner
 from .decoding import Array
 
-_MARGIN_S = 0.5  # kept of a pause that does not fit into the piece beside it
-FRAME_S = 0.02
-_BLOCK_S = 120.0  # read at once: an hour of audio takes no more memory than two minutes
-_SMOOTHED = 5  # frames whose mean is compared: a stop consonant is no pause
-_FULL = 0.8  # of the limit that a piece takes on average
-_SILENT = 1e-4  # of the power of loud speech, 40 dB below it
-_ABOVE_FLOOR = 4.0  # times the power of the quietest frames, 6 dB
-_TOO_LONG = {
+_MARGIN_S = 0.5  # how much of a pause stays at either end of a piece that has no room for all of it
+_FRAME_S = 0.02
+_BLOCK_S = 120.0  # audio is decoded in blocks of this length, so that an hour takes no more memory than two minutes
+_SMOOTHED_FRAMES = 5  # a frame's power is the mean over these, so that a stop consonant does not count as a pause
+_MEAN_FILL = 0.8  # the share of the limit that pieces between silences take on average
+_FIRST_CUT = 0.1  # the share of an even piece before which no silence is searched, so that no piece is very short
+_FLOOR_QUANTILE, _LOUD_QUANTILE = 0.05, 0.95  # of the power of frames: background noise, and loud speech
+_SILENT_SHARE = 1e-4  # frames with less than this share of the power of loud speech are silent: 40 dB below it
+_ABOVE_FLOOR = 4.0  # so are frames up to this multiple of the background noise: 6 dB above it
+_FLOOR_SHARE = 0.1  # unless that multiple exceeds this share of loud speech: then even the quietest frames are speech
+_MIN_PAUSE_S = 0.2  # an alignment is cut between words this far apart: CTC is exact to some hundredths of a second
+_ROUNDING_S = 1e-5  # differences of rounded times below this are no pause
+# Why a segment is in no piece, by the rule that made the segments.
+_TOO_LONG: dict[CutRule, str] = {
     "timestamps": "a single segment over the limit",
     "alignment": "words without a pause, over the limit",
-    "silence": "",
 }
-_PAUSE_S = 0.2  # between words of an alignment that may be parted; a CTC model places letters to some hundredths
 
 
 @dataclass(frozen=True)
 class Group:
-    """The segments ``first`` to before ``last``, as the piece from ``start`` to ``end`` in seconds."""
+    """The segments ``[first, last)`` of a recording, and the piece from ``start`` to ``end`` that holds them."""
 
     start: float
     end: float
@@ -62,12 +70,19 @@ def grouped(
     limit_s: float,
     fits: Callable[[int, int], bool] = lambda first, last: True,
 ) -> tuple[list[Group], list[int]]:
-    """Groups in order, and the segments that are too long for one.
+    """Group neighbouring segments into pieces of at most ``limit_s``, cut at the widest pause of their second half.
 
-    ``edges`` are where to cut: from the start of the recording over a place between each two segments to its end, one
-    more than there are segments. Neighbouring groups share an edge, so together they are the recording; but where the
-    pause around a single segment does not fit, half a second of it is kept. ``fits`` tells whether the texts of the
-    segments ``first`` to before ``last`` are short enough.
+    Neighbouring groups share an edge, so that together they cover the recording. Only where the pauses around a single
+    segment exceed the limit, half a second of each is kept.
+
+    Args:
+        segments: Segments in order of time.
+        edges: Where to cut: the start of the recording, a time between every two segments, and its end.
+        limit_s: The longest piece.
+        fits: Whether the texts of the segments ``[first, last)`` are short enough for one piece.
+
+    Returns:
+        The groups in order, and the indices of segments that are too long for any.
     """
     groups: list[Group] = []
     too_long: list[int] = []
@@ -77,22 +92,19 @@ def grouped(
             too_long.append(first)
             first += 1
             continue
-        lasts = [first + 1]
-        for last in range(first + 2, len(segments) + 1):
-            if edges[last] - edges[first] > limit_s or not fits(first, last):
-                break
-            lasts.append(last)
-        last = lasts[-1]
-        if last < len(segments):  # end in the widest pause of the second half of the limit
-            late = [i for i in lasts if 2 * (edges[i] - edges[first]) >= limit_s]
-            last = max(late, key=lambda i: (segments[i].start - segments[i - 1].end, i), default=last)
+        last = first + 1
+        while last < len(segments) and edges[last + 1] - edges[first] <= limit_s and fits(first, last + 1):
+            last += 1
+        if last < len(segments):
+            ends = [i for i in range(first + 1, last + 1) if 2 * (edges[i] - edges[first]) >= limit_s]
+            last = max(ends, key=lambda i: (segments[i].start - segments[i - 1].end, i), default=last)
         groups.append(_group(segments, edges, limit_s, first, last))
         first = last
     return groups, too_long
 
 
 def middles(segments: Sequence[Segment], duration: float) -> list[float]:
-    """Edges in the middle of the pauses."""
+    """The edges for ``grouped`` that lie in the middle of the pauses."""
     between = [round((a.end + b.start) / 2, 6) for a, b in itertools.pairwise(segments)]
     return [0.0, *between, duration]
 
@@ -107,70 +119,91 @@ def _group(segments: Sequence[Segment], edges: Sequence[float], limit_s: float, 
 
 
 def levels_of(audio: object, duration: float) -> Array:
-    """The power of each frame, smoothed over 0.1 s, of ``audio`` as ``load_audio`` takes it."""
-    size = round(FRAME_S * SAMPLING_RATE)
-    levels = []
+    """The power of each frame of 0.02 s, smoothed over 0.1 s.
+
+    Args:
+        audio: What ``load_audio`` decodes: a path, bytes, a dictionary or samples.
+        duration: Its length in seconds.
+
+    Raises:
+        AsrConfigError: Where it cannot be decoded.
+    """
+    samples_per_frame = round(_FRAME_S * SAMPLING_RATE)
+    blocks = []
     for start in np.arange(0.0, duration, _BLOCK_S):
         end = min(duration, start + _BLOCK_S)
-        if end - start < FRAME_S:
+        if end - start < _FRAME_S:
             break
         block = load_audio(part_of(audio, float(start), float(end)), sample_rate=SAMPLING_RATE)
-        frames = block[: len(block) // size * size].reshape(-1, size)
-        levels.append(np.square(frames, dtype=np.float32).mean(1))
-    power: Array = np.concatenate(levels) if levels else np.zeros(0, np.float32)
-    padded = np.pad(power, _SMOOTHED // 2, mode="edge") if len(power) else power
-    return np.convolve(padded, np.full(_SMOOTHED, 1 / _SMOOTHED), "valid") if len(power) else power
+        frames = block[: len(block) // samples_per_frame * samples_per_frame].reshape(-1, samples_per_frame)
+        blocks.append(np.square(frames, dtype=np.float32).mean(1))
+    power: Array = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+    if not len(power):
+        return power
+    padded = np.pad(power, _SMOOTHED_FRAMES // 2, mode="edge")
+    return np.convolve(padded, np.full(_SMOOTHED_FRAMES, 1 / _SMOOTHED_FRAMES), "valid")
 
 
-def quiet_power(levels: Array) -> float:
+def _silence_threshold(levels: Array) -> float:
     """The power up to which a frame counts as silent."""
     if not len(levels):
         return 0.0
-    floor, loud = (float(np.quantile(levels, share)) for share in (0.05, 0.95))
-    return max(_ABOVE_FLOOR * floor if _ABOVE_FLOOR * floor < loud / 10 else 0.0, _SILENT * loud)
+    floor, loud = (float(np.quantile(levels, share)) for share in (_FLOOR_QUANTILE, _LOUD_QUANTILE))
+    above_noise = _ABOVE_FLOOR * floor
+    return max(above_noise if above_noise < _FLOOR_SHARE * loud else 0.0, _SILENT_SHARE * loud)
 
 
 def quietest(levels: Array, start: float, end: float) -> float:
-    """The middle of the quietest frame from ``start`` to ``end`` in seconds, or of both where there is none between."""
-    first, last = math.ceil(start / FRAME_S), math.floor(end / FRAME_S)
-    last = min(last, len(levels))
+    """The centre of the quietest frame from ``start`` to ``end``; the middle of the two where no frame lies there."""
+    first, last = math.ceil(start / _FRAME_S), min(math.floor(end / _FRAME_S), len(levels))
     if last <= first:
         return round((start + end) / 2, 6)
-    return round((first + int(np.argmin(levels[first:last])) + 0.5) * FRAME_S, 6)
+    return round((first + int(np.argmin(levels[first:last])) + 0.5) * _FRAME_S, 6)
 
 
 def silent_cuts(levels: Array, duration: float, limit_s: float) -> tuple[list[float], int]:
-    """Where to cut a recording so that no piece is over ``limit_s``, and how many of these places are not silent.
+    """Cut a recording into pieces of at most ``limit_s``, at silences near an even division.
 
-    A cut is the silent frame nearest to an even division, else the quietest between a tenth of the piece and the limit.
+    A cut is at the silent frame nearest to the end of an even piece. Without a silent frame up to the limit, it is at
+    the quietest one.
+
+    Args:
+        levels: The power of its frames, as ``levels_of`` returns it.
+        duration: Its length in seconds.
+        limit_s: The longest piece.
+
+    Returns:
+        The times of the cuts in order, and how many of them are in no silence.
     """
     cuts: list[float] = []
-    loud, start, quiet = 0, 0.0, quiet_power(levels)
+    loud, start, threshold = 0, 0.0, _silence_threshold(levels)
     while duration - start > limit_s:
-        even = (duration - start) / math.ceil((duration - start) / (_FULL * limit_s))
-        first, last = _frames(levels, start + even / 10, start + limit_s)
+        remaining = duration - start
+        even = remaining / math.ceil(remaining / (_MEAN_FILL * limit_s))
+        first, last = _frames_centred_within(levels, start + _FIRST_CUT * even, start + limit_s)
         window = levels[first:last]
-        if not len(window):  # a limit below some frames
-            place = start + even
+        if not len(window):  # the limit is below some frames
+            cut = start + even
         else:
-            centres = (np.arange(first, last) + 0.5) * FRAME_S
-            silent = np.flatnonzero(window <= quiet)
+            centres = (np.arange(first, last) + 0.5) * _FRAME_S
+            silent = np.flatnonzero(window <= threshold)
             loud += not len(silent)
             distances = np.abs(centres - (start + even))
-            at = silent[np.argmin(distances[silent])] if len(silent) else np.argmin(window)
-            place = float(centres[at])
-        start = round(place, 6)
+            frame = silent[np.argmin(distances[silent])] if len(silent) else np.argmin(window)
+            cut = float(centres[frame])
+        start = round(cut, 6)
         cuts.append(start)
     return cuts, loud
 
 
-def _frames(levels: Array, start: float, end: float) -> tuple[int, int]:
-    return math.ceil(start / FRAME_S - 0.5), min(len(levels), math.floor(end / FRAME_S - 0.5) + 1)
+def _frames_centred_within(levels: Array, start: float, end: float) -> tuple[int, int]:
+    """The frames ``[first, last)`` whose centres lie from ``start`` to ``end``."""
+    return math.ceil(start / _FRAME_S - 0.5), min(len(levels), math.floor(end / _FRAME_S - 0.5) + 1)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """``text`` from ``start`` to ``end`` in seconds of a clip; no text where the clip has none."""
+    """A part of a clip from ``start`` to ``end``, with its text, which is empty where the clip has none."""
 
     start: float
     end: float
@@ -179,18 +212,31 @@ class Piece:
 
 @dataclass(frozen=True)
 class CutClip:
-    """A clip in pieces, by which rule, and the seconds of it that no piece has, by why."""
+    """A clip that was cut.
+
+    Attributes:
+        rule: The rule by which it was cut.
+        pieces: Its pieces in order.
+        lost: Seconds of it that are in no piece, by reason.
+        loud: Cuts in no silence, as there was none near enough.
+    """
 
     rule: CutRule
     pieces: list[Piece]
     lost: dict[str, float] = field(default_factory=dict)
     loud: int = 0
-    """Cuts that are not at a silence, where there was none near enough."""
 
 
 @dataclass(frozen=True)
 class CutSettings:
-    """``labels`` counts the tokens of a text, of which a piece may have ``max_labels``."""
+    """How long clips are cut.
+
+    Attributes:
+        limit_s: The longest piece in seconds.
+        align: Aligns texts without timestamps; None to leave such clips uncut.
+        labels: Counts the tokens of a text.
+        max_labels: The most tokens that a piece may have; None for no limit.
+    """
 
     limit_s: float
     align: CTCAligner | None = None
@@ -198,12 +244,26 @@ class CutSettings:
     max_labels: int | None = None
 
     def fits(self, text: str) -> bool:
-        """Whether a piece may have this text."""
+        """Whether ``text`` is short enough for one piece."""
         return self.labels is None or self.max_labels is None or self.labels(text) <= self.max_labels
 
 
 def cut_clip(audio: object, duration: float, text: str, segments: Any, settings: CutSettings) -> CutClip | str:
-    """The pieces of ``audio``, or why it is not cut. ``segments`` is the value of such a column, or None."""
+    """Cut ``audio`` by the first rule that applies: timestamps of its text, an alignment of it, or silences.
+
+    Args:
+        audio: What ``load_audio`` decodes.
+        duration: Its length in seconds.
+        text: Its transcript, which may have Whisper's timestamps; empty without one.
+        segments: The value of the dataset's column of segments; None without one.
+        settings: The limits of a piece, and the aligner.
+
+    Returns:
+        The clip in pieces, or in words why it is not cut.
+
+    Raises:
+        StorageError: Where its storage does not answer. Any other error of reading is the reason returned.
+    """
     try:
         timed = _timed(audio, duration, text, segments)
         texts = None if timed is None else _texts(text, timed)
@@ -231,17 +291,18 @@ def cut_clip(audio: object, duration: float, text: str, segments: Any, settings:
 
 
 def _timed(audio: object, duration: float, text: str, segments: Any) -> list[Segment] | None:
+    """The segments of a column, of Whisper's timestamps in the text, or of subtitles; None where there are none."""
     if segments is not None and len(segments):
         return read_segments(segments, duration)
     tokens = whisper_segments(text)
     if tokens is not None:
         return checked_segments(tokens, duration)
-    file = subtitles_of(audio)
+    file = _subtitles_of(audio)
     return None if file is None else checked_segments(read_subtitles(file), duration)
 
 
-def subtitles_of(audio: object) -> Path | None:
-    """The subtitles of a file, not of a piece of one."""
+def _subtitles_of(audio: object) -> Path | None:
+    """The subtitles beside a file; None without any, and for a piece of a file, whose times they do not have."""
     path = audio.get("path") if isinstance(audio, dict) else audio
     if not isinstance(path, str | Path) or split_range(str(path))[1] is not None:
         return None
@@ -249,30 +310,31 @@ def subtitles_of(audio: object) -> Path | None:
 
 
 def _texts(text: str, timed: Sequence[Segment]) -> list[str] | None:
-    """The texts of segments as the transcript spells them, or their own where there is no transcript."""
-    own = [segment.text for segment in timed]
+    """The segments' texts as the transcript spells them; their own without a transcript; None if the two differ."""
+    segment_texts = [segment.text for segment in timed]
     transcript = plain_text(text)
-    return text_slices(transcript, own) if transcript else own
+    return text_slices(transcript, segment_texts) if transcript else segment_texts
 
 
 def _in_groups(
     rule: CutRule, timed: Sequence[Segment], texts: Sequence[str], edges: Sequence[float], settings: CutSettings
 ) -> CutClip | str:
+    """Cut at the pauses between segments. Groups that an aligner is unsure of are left out."""
     groups, too_long = grouped(
         timed, edges, settings.limit_s, lambda first, last: settings.fits(joined(texts[first:last]))
     )
+    min_confidence = settings.align.min_confidence if settings.align and rule == "alignment" else 0.0
     lost = dict[str, float]()
     pieces: list[Piece] = []
     for group in groups:
-        threshold = settings.align.min_confidence if settings.align and rule == "alignment" else 0.0
-        if _confidence(timed[group.first : group.last]) < threshold:
-            _add(lost, f"aligned with a confidence below {threshold:g}", group.end - group.start)
+        if _confidence(timed[group.first : group.last]) < min_confidence:
+            _add(lost, f"aligned with a confidence below {min_confidence:g}", group.end - group.start)
         else:
             pieces.append(Piece(group.start, group.end, joined(texts[group.first : group.last])))
     for i in too_long:
         _add(lost, _TOO_LONG[rule], edges[i + 1] - edges[i])
     pauses = edges[-1] - edges[0] - sum(lost.values()) - sum(piece.end - piece.start for piece in pieces)
-    if pauses > 1e-5:
+    if pauses > _ROUNDING_S:
         _add(lost, "long pauses", pauses)
     return CutClip(rule, pieces, lost) if pieces else f"nothing left: {listed(lost)}"
 
@@ -282,30 +344,31 @@ def _add(lost: dict[str, float], reason: str, seconds: float) -> None:
 
 
 def _aligned(audio: object, duration: float, text: str, settings: CutSettings, aligner: CTCAligner) -> CutClip | str:
-    units = _between_pauses(aligner.words(audio, duration, text))
+    """Align the words of a text, and cut at the quietest frame of the pauses between them."""
+    runs = _between_pauses(aligner.words(audio, duration, text))
     levels = levels_of(audio, duration)
-    between = [quietest(levels, a.end, b.start) for a, b in itertools.pairwise(units)]
-    return _in_groups("alignment", units, [unit.text for unit in units], [0.0, *between, duration], settings)
+    between = [quietest(levels, a.end, b.start) for a, b in itertools.pairwise(runs)]
+    return _in_groups("alignment", runs, [run.text for run in runs], [0.0, *between, duration], settings)
 
 
 def _between_pauses(words: Sequence[Segment]) -> list[Segment]:
-    """Words without a pause between them as one segment, which scores their mean."""
+    """Join words without a pause between them to one segment, with the mean of their scores."""
     runs: list[list[Segment]] = []
     for word in words:
-        if runs and word.start - runs[-1][-1].end < _PAUSE_S:
+        if runs and word.start - runs[-1][-1].end < _MIN_PAUSE_S:
             runs[-1].append(word)
         else:
             runs.append([word])
-    return [Segment(run[0].start, run[-1].end, " ".join(word.text for word in run), _mean(run)) for run in runs]
+    return [Segment(run[0].start, run[-1].end, " ".join(word.text for word in run), _mean_score(run)) for run in runs]
 
 
-def _confidence(units: Sequence[Segment]) -> float:
-    """The mean score of the worse half, so that text beyond the end of the speech is noticed."""
-    half = (len(units) + 1) // 2
-    means = [mean for part in (units[:half], units[half:]) if (mean := _mean(part)) is not None]
+def _confidence(segments: Sequence[Segment]) -> float:
+    """The mean score of the worse half, so that text beyond the end of the speech is noticed; 1 without scores."""
+    half = (len(segments) + 1) // 2
+    means = [mean for part in (segments[:half], segments[half:]) if (mean := _mean_score(part)) is not None]
     return min(means, default=1.0)
 
 
-def _mean(run: Sequence[Segment]) -> float | None:
-    scores = [word.score for word in run if word.score is not None]
+def _mean_score(segments: Sequence[Segment]) -> float | None:
+    scores = [segment.score for segment in segments if segment.score is not None]
     return sum(scores) / len(scores) if scores else None
