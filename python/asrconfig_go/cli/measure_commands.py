@@ -1,4 +1,7 @@
-"""``asrconfig benchmark``, ``profile-gpu``, ``monitor`` and ``report``."""
+"""The commands that measure: ``asrconfig benchmark``, ``profile-gpu``, ``monitor`` and ``report``.
+
+Each ``add_…`` declares one command for ``main``, which then calls the command's ``run`` for its exit code.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,17 @@ if TYPE_CHECKING:
 
 _SUFFIXES = {"csv": (".csv",), "plot": (".png", ".pdf", ".svg")}
 _STOPPED = 130  # a shell's exit code for Ctrl-C
+_REFRESH_S = 1.0
+_RATES_S = 8.0  # rates (CPU, disk, network) are known from the second slow reading on; wait no longer for it
+_POLL_S = 0.05
+_ALL_ROWS = 10**6  # of a terminal: nothing is shortened
+_ENTER_SCREEN, _LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # the alternate one, without a cursor
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+_PLOT_DPI = 130
 
 
 def add_benchmark(commands: Commands) -> None:
-    """Add the command to argparse's ``commands``."""
+    """Declare ``asrconfig benchmark`` among argparse's ``commands``."""
     benchmark = commands.add_parser("benchmark", help="compare training by the plan with your own settings")
     add = benchmark.add_argument
     add("--model", required=True, help="checkpoint: a folder or a name on the Hub; or tiny-wav2vec2, tiny-whisper")
@@ -71,29 +81,31 @@ def _benchmark(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         result.to_csv(arguments.csv)
     if arguments.plot:
-        save_plot(result.plot(), arguments.plot)
-    show_result(arguments, result, result.to_json, _next(arguments, result))
+        _save_plot(result.plot(), arguments.plot)
+    show_result(arguments, result, result.to_json, _next_command(arguments, result))
     return _STOPPED if result.stopped else 0
 
 
-def _next(arguments: argparse.Namespace, result: BenchmarkResult) -> str:
-    passed = {"model": arguments.model, "data": arguments.data, "config": arguments.config}
-    passed |= {"text-column": arguments.text_column, "audio-column": arguments.audio_column}
-    passed["target-batch-size"] = None if arguments.config else result.setting.effective_batch
+def _next_command(arguments: argparse.Namespace, result: BenchmarkResult) -> str:
+    """The command to run next: train where the plan is faster, nothing where it is slower, else measure more rounds."""
+    options = {"model": arguments.model, "data": arguments.data, "config": arguments.config}
+    options |= {"text-column": arguments.text_column, "audio-column": arguments.audio_column}
+    options["target-batch-size"] = None if arguments.config else result.setting.effective_batch
     if result.original is None or result.original.problem or result.verdict == "faster":
-        return _command("train", passed)
+        return _command_line("train", options)
     if result.verdict == "slower":
         return ""
     rounds = ENOUGH_ROUNDS if result.too_few_rounds else 2 * result.setting.rounds + 1
-    return _command("benchmark --compare", {**passed, "args": arguments.args, "rounds": rounds})
+    return _command_line("benchmark --compare", {**options, "args": arguments.args, "rounds": rounds})
 
 
-def _command(name: str, options: dict[str, Any]) -> str:
+def _command_line(name: str, options: dict[str, Any]) -> str:
     words = (f"--{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None)
     return " ".join([f"asrconfig {name}", *words])
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
+    """Raise before hours of measuring where ``--csv`` or ``--plot`` could not be written."""
     for option, suffixes in _SUFFIXES.items():
         name = getattr(arguments, option)
         if name is None:
@@ -104,7 +116,8 @@ def _check_files(arguments: argparse.Namespace) -> None:
             raise NotFoundError(f"cannot write {name}", "choose a folder that exists and can be written")
 
 
-def _measured(arguments: argparse.Namespace) -> Any:
+def _measured(arguments: argparse.Namespace) -> BenchmarkResult:
+    """Prepare data and model as ``asrconfig train`` does, and benchmark them."""
     from ..benchmark.request import benchmark_training
     from ..config import TrainingConfig
     from ..recipe.labelling import prepare
@@ -128,7 +141,7 @@ def _measured(arguments: argparse.Namespace) -> Any:
 
 
 def add_profile_gpu(commands: Commands) -> None:
-    """Add the command and its options."""
+    """Declare ``asrconfig profile-gpu`` among argparse's ``commands``."""
     profile = commands.add_parser("profile-gpu", help="measure kernels on this GPU, for the times of plans")
     profile.add_argument("--minutes", type=float, default=3.0, help="time to measure, at most (default %(default)s)")
     profile.add_argument("--device", default="cuda", help="cuda (default), cuda:1, …")
@@ -147,16 +160,17 @@ def _profile_gpu(arguments: argparse.Namespace) -> int:
     except ImportError as error:
         raise UnsupportedError("measuring kernels requires torch", "pip install torch") from error
     table = measure_kernels(arguments.device, minutes=arguments.minutes, progress=not arguments.quiet)
-    if arguments.output:  # first: what plans cannot take may still be worth a look
+    if arguments.output:  # before the table is checked: one that plans refuse may be worth a look
         save_whole(Path(arguments.output), json.dumps(table, indent=1).encode())
     profile = kernel_profile(table)
     path = store_kernel_table(table, profile["gpu"])
-    show(_words(table, profile))
+    show(_kernel_summary(table, profile))
     show(f"plans for this card take their times from it: {path}")
     return 0
 
 
-def _words(table: dict[str, Any], profile: dict[str, Any]) -> str:
+def _kernel_summary(table: dict[str, Any], profile: dict[str, Any]) -> str:
+    """What was measured, and by which factors it differs from the predicted times."""
     lines = [f"{table['gpu']}: {len(table['kernels'])} kernels, torch {table['torch']}, {table['date']}"]
     lines.append(f"a launch takes {1e6 * profile['launch_s']:.1f} µs, a dispatch {1e6 * profile['dispatch_s']:.1f} µs")
     lines.append("measured / predicted time (10 to 90 % of the kernels)")
@@ -166,13 +180,8 @@ def _words(table: dict[str, Any], profile: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-_REFRESH_S = 1.0
-_RATES_S = 8.0  # until the second slow reading: rates are known from it on
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen, without cursor; and back
-
-
 def add_monitor(commands: Commands) -> None:
-    """Add the command and its options."""
+    """Declare ``asrconfig monitor`` among argparse's ``commands``."""
     monitor = commands.add_parser("monitor", help="watch GPUs, host and a training's processes")
     add = monitor.add_argument
     add("--pid", type=int, help="process of a training: its RAM, with its children's")
@@ -194,14 +203,14 @@ def _monitor(arguments: argparse.Namespace) -> int:
     with MemoryMonitor(arguments.interval, pid=arguments.pid) as monitor, _metrics(monitor, arguments.prometheus):
         reader = Reader(monitor, arguments.pid)
         if arguments.once:
-            _once(reader, arguments.json)
+            _print_once(reader, arguments.json)
             return 0
         readings = _readings(reader, arguments)
-        with contextlib.suppress(KeyboardInterrupt):  # the way out
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how a monitor is ended
             if sys.stdout.isatty() and not arguments.json:
-                _live(readings)
+                _redraw(readings)
             else:
-                _lines(readings, arguments.json)
+                _print_lines(readings, arguments.json)
     return 0
 
 
@@ -211,6 +220,7 @@ def _alive(pid: int) -> bool:
 
 @contextlib.contextmanager
 def _metrics(monitor: MemoryMonitor, port: int | None) -> Iterator[None]:
+    """Inside, the readings are served to Prometheus, if a port was asked for."""
     if port is None:
         yield
         return
@@ -221,20 +231,21 @@ def _metrics(monitor: MemoryMonitor, port: int | None) -> Iterator[None]:
         yield
 
 
-def _once(reader: Reader, as_json: bool) -> None:
+def _print_once(reader: Reader, as_json: bool) -> None:
+    """Print the first reading that has rates."""
     deadline = time.monotonic() + _RATES_S
-    now = reader.read()
-    while now.activity.cpu_share is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-        now = reader.read()
+    reading = reader.read()
+    while reading.activity.cpu_share is None and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        reading = reader.read()
     if as_json:
-        show_json(now.to_json())
+        show_json(reading.to_json())
     else:
-        show(now.screen(shutil.get_terminal_size().columns, 10**6))
+        show(reading.screen(shutil.get_terminal_size().columns, _ALL_ROWS))
 
 
 def _readings(reader: Reader, arguments: argparse.Namespace) -> Iterator[Reading]:
-    """Yield one reading a second, until the time is up or the watched process ends."""
+    """Yield a reading each second, or each interval if that is longer, until the time is up or the process ends."""
     end = None if arguments.seconds is None else time.monotonic() + arguments.seconds
     pause = max(_REFRESH_S, arguments.interval / 1000)
     while arguments.pid is None or _alive(arguments.pid):
@@ -245,33 +256,35 @@ def _readings(reader: Reader, arguments: argparse.Namespace) -> Iterator[Reading
         time.sleep(pause)
 
 
-def _lines(readings: Iterator[Reading], as_json: bool) -> None:
-    for now in readings:
-        if not (show_json(now.to_json(), indent=None) if as_json else show(now.screen(brief=True))):
+def _print_lines(readings: Iterator[Reading], as_json: bool) -> None:
+    """Print a line for each reading, until nobody reads them any more (a closed pipe)."""
+    for reading in readings:
+        is_read = show_json(reading.to_json(), indent=None) if as_json else show(reading.screen(brief=True))
+        if not is_read:
             return
 
 
-def _live(readings: Iterator[Reading]) -> None:
-    """Redraw one screen, and restore the terminal however it ends."""
-    before = signal.signal(signal.SIGTERM, _ended)
-    write(_ENTER)
+def _redraw(readings: Iterator[Reading]) -> None:
+    """Redraw one screen for each reading; the terminal is restored at SIGTERM and errors, too."""
+    handler = signal.signal(signal.SIGTERM, _exit_by_signal)
+    write(_ENTER_SCREEN)
     try:
-        for now in readings:
+        for reading in readings:
             columns, rows = shutil.get_terminal_size()
-            lines = now.screen(columns, rows, coloured="NO_COLOR" not in os.environ).splitlines()
-            if not write("\x1b[H" + "".join(f"{line}\x1b[K\r\n" for line in lines) + "\x1b[J"):
+            lines = reading.screen(columns, rows, coloured="NO_COLOR" not in os.environ).splitlines()
+            if not write(_HOME + "".join(f"{line}{_CLEAR_LINE}\r\n" for line in lines) + _CLEAR_BELOW):
                 return
     finally:
-        signal.signal(signal.SIGTERM, before)
-        write(_LEAVE)
+        signal.signal(signal.SIGTERM, handler)
+        write(_LEAVE_SCREEN)
 
 
-def _ended(number: int, _: object) -> None:
-    raise SystemExit(128 + number)
+def _exit_by_signal(number: int, _: object) -> None:
+    raise SystemExit(128 + number)  # a shell's exit code for a signal
 
 
 def add_report(commands: Commands) -> None:
-    """Add the command and its options."""
+    """Declare ``asrconfig report`` among argparse's ``commands``."""
     report = commands.add_parser("report", help="report on a run that was watched, or compare two")
     add = report.add_argument
     runs = "output_dir of a training, or its asrconfig_monitor.json; two are compared"
@@ -294,7 +307,7 @@ def _report(arguments: argparse.Namespace) -> int:
     by: ReportAxis = arguments.by or "time"
     result = report(run)
     if arguments.plot:
-        save_plot(result.plot(by=by), arguments.plot)
+        _save_plot(result.plot(by=by), arguments.plot)
     if arguments.export:
         export(run, arguments.export)
     show_result(arguments, result, result.to_json, by=by)
@@ -318,12 +331,12 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def save_plot(figure: Figure, name: str) -> None:
-    """Write a figure. Raises ``InvalidArgumentError`` for another suffix, ``NotFoundError`` for an unwritable path."""
+def _save_plot(figure: Figure, name: str) -> None:
+    """Write a figure in the format that the suffix of ``name`` names."""
     formats = figure.canvas.get_supported_filetypes()
     if Path(name).suffix[1:].lower() not in formats:
         raise InvalidArgumentError(f"cannot tell from {name!r} what to draw", "name a file .png, .pdf or .svg")
     try:
-        figure.savefig(name, dpi=130)
+        figure.savefig(name, dpi=_PLOT_DPI)
     except OSError as error:
         raise NotFoundError(f"cannot write {name}: {error}", "choose a folder that can be written") from error

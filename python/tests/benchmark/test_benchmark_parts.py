@@ -34,7 +34,7 @@ from asrconfig_go.benchmark.sides import (
 )
 from asrconfig_go.benchmark.step_phases import cpu_seconds
 from asrconfig_go.cli import main
-from asrconfig_go.cli.measure_commands import _next
+from asrconfig_go.cli.measure_commands import _next_command
 from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from asrconfig_go.watch.run_log import RunLog
 from benched import block, result, side
@@ -424,15 +424,15 @@ def test_the_command_passes_on_what_it_is_told(
 def test_the_next_command_follows_from_the_result() -> None:
     arguments = SimpleNamespace(model="my model", data="d", config=None, text_column=None, audio_column="a", args="x")
     model = "--model 'my model' --data d --audio-column a --target-batch-size 32"
-    assert _next(arguments, result()) == f"asrconfig train {model}"  # type: ignore[arg-type]
+    assert _next_command(arguments, result()) == f"asrconfig train {model}"  # type: ignore[arg-type]
     slower = result(plan=result().original, original=result().plan)
-    assert _next(arguments, slower) == ""  # type: ignore[arg-type]
+    assert _next_command(arguments, slower) == ""  # type: ignore[arg-type]
     alike = result(original=dataclasses.replace(result().plan, rounds=result().plan.rounds[::-1]))
     assert alike.verdict == "undecided"
     again = f"asrconfig benchmark --compare {model} --args x --rounds 11"
-    assert _next(arguments, alike) == again  # type: ignore[arg-type]
+    assert _next_command(arguments, alike) == again  # type: ignore[arg-type]
     missing = result(original=dataclasses.replace(result().plan, rounds=(), problem="out of memory"))
-    assert _next(arguments, missing) == f"asrconfig train {model}"  # type: ignore[arg-type]
+    assert _next_command(arguments, missing) == f"asrconfig train {model}"  # type: ignore[arg-type]
 
 
 def test_the_baseline_is_what_the_installed_trainer_does_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
