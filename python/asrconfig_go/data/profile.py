@@ -1,4 +1,7 @@
-"""The result of a scan: a dataset's clips and their profile."""
+"""The result of a scan: a dataset's clips and their profile.
+
+``scan_audio`` makes both, and plans are made from them. Nothing here reads files or decodes audio.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class DatasetProfile(Shown, DatasetRecord, kind="dataset"):
-    """The audio summed up; statistics speak of the usable clips that were measured. Seconds, bytes, hertz.
+    """Statistics of a dataset, over its usable clips that were measured, in seconds, bytes and hertz.
 
-    With ``sampled`` a sample represents the whole: counts, hours and bytes are then scaled to it, and ``sampling``
-    reports how far they may be off. ``row_kind`` is ``"texts"`` where rows hold tokens, 50 of which count as a
-    second, and are shown as tokens. ``padding`` is for batches of ``batch_size`` measured clips. ``warnings`` are
-    likely problems of a training; whether a clip is silent is not judged, as nothing is decoded.
+    The fields are those of ``DatasetRecord``. Some of them require an explanation:
+
+    - ``sampled``: only a sample of the clips was measured. Counts, hours and bytes are scaled to all of them, and
+      ``sampling`` has their errors.
+    - ``row_kind`` is ``"texts"`` where rows hold tokens. 50 tokens count as one second, and are shown as tokens.
+    - ``padding`` is that of batches of ``batch_size`` measured clips.
+    - ``warnings`` are likely problems of a training. Silent clips are not among them, as nothing is decoded.
 
     >>> profile = scan_audio(CLIPS, progress=False).profile
     >>> profile.sample_count, profile.bad_count
@@ -33,9 +39,17 @@ class DatasetProfile(Shown, DatasetRecord, kind="dataset"):
     """
 
     def plot(self, ax: Axes | None = None) -> Any:
-        """Draw the histogram with matplotlib, on ``ax`` or a new figure, and give the axes or the figure.
+        """Draw the histogram of durations with matplotlib.
 
-        Raises ``UnsupportedError`` where matplotlib is not installed and ``EmptyDatasetError`` without a usable clip.
+        Args:
+            ax: The axes to draw on; None for a new figure.
+
+        Returns:
+            ``ax``, or the new figure.
+
+        Raises:
+            UnsupportedError: Where matplotlib is not installed.
+            EmptyDatasetError: Without a usable clip.
         """
         if not self.measured_count:
             raise EmptyDatasetError(f"there is no usable clip to draw ({self.source})", "see bad_files for the reasons")
@@ -44,22 +58,27 @@ class DatasetProfile(Shown, DatasetRecord, kind="dataset"):
 
 @dataclass(frozen=True, repr=False)
 class ScanResult:
-    """What a scan found: the profile, and every clip in source order, bad ones included."""
+    """What ``scan_audio`` returns.
+
+    Attributes:
+        profile: The statistics.
+        clips: Every clip in source order, bad ones included.
+        unit: The unit of a row's length, where rows hold a model's input (samples, frames, tokens); None of audio.
+        source: The dataset as it was passed to the scan.
+    """
 
     profile: DatasetProfile
     clips: Clips
     unit: InputUnit | None = None
-    """What the lengths of rows count that hold a model's input; None of audio."""
     source: object = field(default=None, compare=False)
-    """What was scanned."""
 
     @property
     def durations(self) -> array[float]:
-        """Seconds of every clip as an array of doubles, not a number (NaN) for bad ones."""
+        """Seconds of every clip, NaN for bad ones."""
         return self.clips.durations
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """The table of clips as one list for each field of ``Clip``, as pandas and datasets take it."""
+        """One list for each field of ``Clip``, for ``pandas.DataFrame`` and ``Dataset.from_dict``."""
         return {name: self.clips.column(name) for name in COLUMNS}
 
     def __len__(self) -> int:
@@ -72,5 +91,5 @@ class ScanResult:
         return self.profile._repr_html_()
 
     def plot(self, ax: Axes | None = None) -> Any:
-        """The histogram by matplotlib (see ``DatasetProfile.plot``)."""
+        """Draw the histogram of durations: ``profile.plot(ax)``."""
         return self.profile.plot(ax)
