@@ -78,7 +78,7 @@ class Tracer:
     def check(self) -> None:
         """Raise ``InvalidArgumentError`` for a model that is invalid with any settings."""
         with contextlib.suppress(UnsupportedError):  # then it is not traced
-            _ = self._source
+            _ = self._source.identity
 
     def ask(
         self, question: Mapping[str, Any], gpu: str | None, durations: Sequence[float], *, required: bool
