@@ -1,12 +1,16 @@
 """The dispatch mode that replaces torch's kernels while a step is traced.
 
-Large floating-point tensors are imaginary (see ``_arena``): operations on them compute shapes only. Integers, booleans
-and small floats that do not come from one stay real, so that control flow over lengths, masks and scalars takes the
-branch that it will take.
+``MemoryRecorder`` enters a ``DeviceMode`` around a training step. The mode sees every operation, decides which of its
+results would be allocated on the GPU, and writes their births to the event log; no kernel runs on large tensors.
 
-A tensor that is used twice gets two gradients. The engine adds one into the other when it alone holds that one, and
-makes a third tensor only otherwise (can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp). A dispatch mode
-makes it always take the second way, with a tensor and its fragmentation that a real run does not have.
+Large floating-point tensors are *imaginary* (see ``_arena``): they have an address and a shape, but neither memory nor
+values, and operations on them compute shapes only. Integers, booleans, and small floats that are not computed from an
+imaginary tensor stay real, so that control flow over lengths, masks and scalars takes the branch of a real run.
+
+A tensor that is used twice gets two gradients. Autograd's engine adds the second into the first if nothing else refers
+to the first, and allocates a third tensor otherwise (can_accumulate_inplace in torch/csrc/autograd/input_buffer.cpp).
+Under a dispatch mode it always allocates, which would record memory that a real run does not take. ``Accumulation``
+decides what the engine would have done.
 """
 
 from __future__ import annotations
@@ -33,92 +37,16 @@ from ._workspaces import PRODUCTS, Workspaces, in_rows, needs_workspaces
 from .event_log import EventLog
 from .trace_file import TraceError
 
-ADD = torch.ops.aten.add.Tensor
-# What autograd calls where no mode watches: the gradient of an index is written into its zeros. ``index_backward`` and
-# ``gather_backward`` in torch/csrc/autograd/FunctionsManual.cpp make a further tensor only for tensor subclasses, for
-# which they take everything under a mode.
-WRITTEN = {
-    torch.ops.aten.index_put.default: torch.ops.aten.index_put_.default,
-    torch.ops.aten.scatter_add.default: torch.ops.aten.scatter_add_.default,
-}
-_storage_owners: Any = getattr(torch._C, "_storage_Use_Count", None)
-_Owners = tuple[int, int, int]
-
-
-def _owners(args: Args) -> _Owners:
-    """The reference counts of the first tensor, its storage and its Python object, within a dispatch mode."""
-    tensor = args[0]
-    return tensor._use_count(), _storage_owners(tensor.untyped_storage()._cdata), sys.getrefcount(tensor)
-
-
-class DirectMode(TorchDispatchMode):  # type: ignore[misc]
-    """Called by torch without the switch of torch.compile before each operation."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-
-class _Watch(DirectMode):
-    def __init__(self) -> None:
-        super().__init__()
-        self.counts: list[_Owners] = []
-
-    def __torch_dispatch__(self, op: OpOverload, types: object, args: Args = (), kwargs: Kwargs | None = None) -> Any:
-        if op is ADD and in_backward():
-            self.counts.append(_owners(args))
-        return op(*args, **(kwargs or {}))
-
-
-def _engine_alone() -> _Owners | None:
-    """The counts when only the engine refers to a gradient; None where this torch does not expose them."""
-    if _storage_owners is None or not hasattr(Tensor, "_use_count"):
-        return None
-    x = torch.ones(1, requires_grad=True)
-    with torch.enable_grad(), _Watch() as watch:
-        twice = x * 2
-        (twice * 3 + twice * 4).backward()
-    return watch.counts[0] if watch.counts else None
-
-
-class Accumulation:
-    """Whether the engine would add the second gradient into the first: only when nothing else refers to the first.
-
-    The gradient of a transposed weight, a view, never qualifies. A backward formula that adds two tensors of its own
-    looks the same, and is rare.
-    """
-
-    def __init__(self) -> None:
-        self._alone = _engine_alone()
-
-    def in_place(self, args: Args, kwargs: dict[str, Any]) -> bool:
-        """For the arguments of an addition; call it directly in ``__torch_dispatch__``, whose frames count."""
-        if self._alone is None or kwargs or not in_backward() or torch.is_grad_enabled():
-            return False
-        if not all(isinstance(a, Tensor) for a in args) or args[0].size() != args[1].size():
-            return False
-        return _owners(args) == self._alone and _dense(args[0])
-
-
-def _dense(tensor: Tensor) -> bool:
-    """Whether the elements fill the memory between the first and the last, each once, in some order of axes."""
-    expected = 1
-    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
-
-
 aten = torch.ops.aten
 
-
-class _Kind(Enum):
-    VIEW = 0  # shares its input's storage, or reads it
-    WRITE = 1  # returns what it wrote to
-    NEW = 2
-
-
+ADD = aten.add.Tensor
+# What autograd calls in a backward pass without a mode: the gradient of an index is written into its zeros. Under a
+# mode, ``index_backward`` and ``gather_backward`` in torch/csrc/autograd/FunctionsManual.cpp allocate a further tensor,
+# as they do for tensor subclasses.
+IN_PLACE_IN_BACKWARD = {
+    aten.index_put.default: aten.index_put_.default,
+    aten.scatter_add.default: aten.scatter_add_.default,
+}
 # Views whose schema does not declare it, and operations on the storage itself.
 _VIEWS = {aten._unsafe_view.default, aten._reshape_alias.default, aten.set_.source_Storage_storage_offset}
 _READ = aten._local_scalar_dense.default
@@ -129,26 +57,125 @@ _CUDA_ONLY = {
     aten._scaled_dot_product_efficient_attention.default,
     aten._scaled_dot_product_efficient_attention_backward.default,
 }
+# Kernels that allocate their results in another order than they return them: see ``in_allocation_order``.
+_REORDERED = {
+    aten.native_dropout.default,
+    aten._scaled_dot_product_efficient_attention.default,
+    aten._scaled_dot_product_flash_attention.default,
+    aten.convolution_backward.default,
+}
+_REASON_LENGTH = 200  # characters of torch's message that an error quotes
+
+_storage_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)  # None: this torch does not expose it
+_RefCounts = tuple[int, int, int]
+
+
+def _ref_counts(args: Args) -> _RefCounts:
+    """The reference counts of the first tensor, its storage and its Python object, within a dispatch mode."""
+    tensor = args[0]
+    return tensor._use_count(), _storage_use_count(tensor.untyped_storage()._cdata), sys.getrefcount(tensor)
+
+
+class DirectMode(TorchDispatchMode):  # type: ignore[misc]
+    """A mode that torch calls directly: others are wrapped by ``torch._disable_dynamo``, which takes longer."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class _GradientCounts(DirectMode):
+    """Notes the reference counts of each gradient that the engine adds another to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: list[_RefCounts] = []
+
+    def __torch_dispatch__(self, op: OpOverload, types: object, args: Args = (), kwargs: Kwargs | None = None) -> Any:
+        if op is ADD and in_backward():
+            self.counts.append(_ref_counts(args))
+        return op(*args, **(kwargs or {}))
+
+
+def _counts_of_engine_alone() -> _RefCounts | None:
+    """The counts when only the engine refers to a gradient; None where this torch does not expose them."""
+    if _storage_use_count is None or not hasattr(Tensor, "_use_count"):
+        return None
+    x = torch.ones(1, requires_grad=True)
+    with torch.enable_grad(), _GradientCounts() as gradients:
+        used_twice = x * 2
+        (used_twice * 3 + used_twice * 4).backward()
+    return gradients.counts[0] if gradients.counts else None
+
+
+class Accumulation:
+    """Recognises additions of gradients that the engine would have made in place without a mode.
+
+    It would if nothing else refers to the first gradient, by reference counts. The gradient of a transposed weight, a
+    view, never qualifies. A backward formula that adds two tensors of its own has the same counts: it is rare, and is
+    recorded as in place.
+    """
+
+    def __init__(self) -> None:
+        self._alone = _counts_of_engine_alone()
+
+    def in_place(self, args: Args, kwargs: dict[str, Any]) -> bool:
+        """Whether the engine would add ``args[1]`` into ``args[0]``.
+
+        Call it directly in ``__torch_dispatch__``: each further frame that holds ``args`` changes the counts.
+        """
+        if self._alone is None or kwargs or not in_backward() or torch.is_grad_enabled():
+            return False
+        if not all(isinstance(a, Tensor) for a in args) or args[0].size() != args[1].size():
+            return False
+        return _ref_counts(args) == self._alone and _is_dense(args[0])
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether the elements fill the memory between the first and the last, each once, in some order of axes."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.size(), strict=True)):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+class _Kind(Enum):
+    VIEW = 0  # shares its input's storage, or reads it
+    WRITE = 1  # writes to its inputs, and returns them
+    NEW = 2  # allocates its results
 
 
 @dataclass(frozen=True, slots=True)
 class _Operation:
-    """Everything about an operation in one look-up: its Python hash costs more than a view does."""
+    """What the mode asks of an operation, looked up at once: hashing an operation costs more than computing a view.
+
+    Attributes:
+        in_backward: What autograd calls instead in a backward pass without a mode; None for the operation itself.
+        has_workspaces: Whether it may allocate more than its results.
+        is_product: Whether it is a matrix product, with a workspace of cuBLAS.
+        is_reordered: Whether it allocates its results in another order than it returns them.
+    """
 
     op: OpOverload
     name: str
     kind: _Kind
-    written: (
-        OpOverload | None
-    )  # what autograd calls instead where no mode watches, in a backward pass; None for the same
-    workspaces: bool
-    product: bool
-    reordered: bool
+    in_backward: OpOverload | None
+    has_workspaces: bool
+    is_product: bool
+    is_reordered: bool
 
     @classmethod
     def of(cls, op: OpOverload) -> _Operation:
         return cls(
-            op, str(op), _kind(op), WRITTEN.get(op), needs_workspaces(op), op in PRODUCTS, op in _IN_ANOTHER_ORDER
+            op,
+            str(op),
+            _kind(op),
+            in_backward=IN_PLACE_IN_BACKWARD.get(op),
+            has_workspaces=needs_workspaces(op),
+            is_product=op in PRODUCTS,
+            is_reordered=op in _REORDERED,
         )
 
 
@@ -160,20 +187,13 @@ def _kind(op: OpOverload) -> _Kind:
     return _Kind.WRITE if len(written) == len(returns) else _Kind.NEW
 
 
-_IN_ANOTHER_ORDER = {
-    aten.native_dropout.default,
-    aten._scaled_dot_product_efficient_attention.default,
-    aten._scaled_dot_product_flash_attention.default,
-    aten.convolution_backward.default,
-}
+def in_allocation_order(op: OpOverload, args: Args, results: list[Tensor]) -> list[Tensor]:
+    """Return the results that lie on the device, in the order in which a kernel allocates them.
 
-
-def in_order_of_birth(op: OpOverload, args: Args, results: list[Tensor]) -> list[Tensor]:
-    """Returns the results that lie on the device, in the order in which a kernel allocates them.
-
-    A dropout's mask comes before its result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu. The seed and offset
-    of attention's dropout stay on the host; without dropout newer versions make them on the device, and first. The
-    weight's gradient of a depthwise convolution comes before its input's: conv_depthwise2d_backward_cuda.
+    - Dropout allocates its mask before its result: dropout_cuda in aten/src/ATen/native/cuda/Dropout.cu.
+    - The seed and offset of attention's dropout are on the host. Without dropout, newer versions of torch allocate them
+      on the device, before the results.
+    - A depthwise convolution allocates its weight's gradient before its input's: conv_depthwise2d_backward_cuda.
     """
     if op is aten.native_dropout.default:
         return results[::-1]
@@ -188,11 +208,17 @@ def in_order_of_birth(op: OpOverload, args: Args, results: list[Tensor]) -> list
 
 
 class DeviceMode(DirectMode):
-    """Simulates the GPU. ``inside()`` returns whether new tensors currently belong to the device."""
+    """Simulates the allocations of a GPU.
+
+    Attributes:
+        arena: The addresses of imaginary tensors.
+        lengths: The lengths that convolutions over time make of the input's.
+    """
 
     def __init__(
         self, log: EventLog, workspaces: Workspaces, inside: Callable[[], bool], where: Callable[[], tuple[str, str]]
     ) -> None:
+        """``inside`` returns whether new tensors now belong to the device, ``where`` the current phase and module."""
         super().__init__()
         self.arena = Arena()
         self.lengths = Lengths()
@@ -202,41 +228,43 @@ class DeviceMode(DirectMode):
         self._inside = inside
         self._where = where
         self._operations: dict[Any, _Operation] = {}
-        self._sums = Accumulation()
+        self._accumulation = Accumulation()
 
     def __torch_dispatch__(self, op: OpOverload, types: object, args: Args = (), kwargs: Kwargs | None = None) -> Any:
         kwargs = kwargs or {}
-        if op is ADD and self._sums.in_place(args, kwargs):
+        if op is ADD and self._accumulation.in_place(args, kwargs):
             self._log.call(op, str(op), args, list(args[:2]), [args[0]])
             gradient: Tensor = args[0]
             return gradient if self.arena.holds(*args) else gradient.add_(args[1])
         operation = self._operations.get(op) or self._operation(op)
-        if operation.written is not None and in_backward():
-            operation = self._operation(operation.written)
+        if operation.in_backward is not None and in_backward():
+            operation = self._operation(operation.in_backward)
         op, kind, name = operation.op, operation.kind, operation.name
         if kind is _Kind.VIEW:
             return op(*args, **kwargs)
         tensors = _tensors(args, kwargs)
-        fake, unwatched = self.arena.holds(*tensors), self._log.unwatched(tensors)
+        is_imaginary, unwatched = self.arena.holds(*tensors), self._log.unwatched(tensors)
         if kind is _Kind.WRITE:
             if op is aten.index_put_.default:
                 self._shapes.put(args[1], args[2])
-            written = _written(op, args, kwargs) if fake else op(*args, **kwargs)
+            written = _written_arguments(op, args, kwargs) if is_imaginary else op(*args, **kwargs)
             if len(unwatched) < len(tensors):
                 self._log.call(op, name, args, tensors, _tensors((written,), None))
             return written
         if len(unwatched) == len(tensors) and not self._inside():
-            return self._new(op, name, args, kwargs, fake, tensors)[0]
+            return self._results(op, name, args, kwargs, is_imaginary, tensors)[0]
         for tensor in unwatched:
             if tensor.dim():
-                self._log.birth(tensor, "to", "input")  # it was made on the host, and must be here by now
-        if operation.workspaces:
-            out, leaves = self._with_workspaces(op, name, args, kwargs, fake, tensors)
+                self._log.birth(
+                    tensor, "to", "input"
+                )  # made on the host: a real run has copied it to the device by now
+        if operation.has_workspaces:
+            out, leaves = self._with_workspaces(op, name, args, kwargs, is_imaginary, tensors)
         else:
-            out, leaves = self._new(op, name, args, kwargs, fake, tensors)
-            for leaf in in_order_of_birth(op, args, leaves) if operation.reordered else leaves:
+            out, leaves = self._results(op, name, args, kwargs, is_imaginary, tensors)
+            for leaf in in_allocation_order(op, args, leaves) if operation.is_reordered else leaves:
                 self._log.birth(leaf, name)
-        if operation.product:
+        if operation.is_product:
             self._workspaces.product(op, name)
         self._log.call(op, name, args, tensors, leaves)
         return out
@@ -245,76 +273,89 @@ class DeviceMode(DirectMode):
         return self._operations.setdefault(op, _Operation.of(op))
 
     def _with_workspaces(
-        self, op: OpOverload, name: str, args: Args, kwargs: Kwargs, fake: bool, tensors: list[Tensor]
-    ) -> Any:
+        self, op: OpOverload, name: str, args: Args, kwargs: Kwargs, is_imaginary: bool, tensors: list[Tensor]
+    ) -> tuple[Any, list[Tensor]]:
+        """As ``_results``, with the births of results and workspaces in the order of the kernel."""
         if op is aten.convolution.default and not args[6]:
             self.lengths.add_convolution(args[1], args[0], args[3], args[4], args[5])
         if op is aten.masked_select.default and self.arena.holds(args[1]):
-            args = (args[0], torch.ones_like(args[1]))  # the places are unknown; all of them take the most memory
+            args = (
+                args[0],
+                torch.ones_like(args[1]),
+            )  # what an imaginary mask selects is unknown: all is the worst case
         with self._workspaces.of(op, name, args) as workspaces:
-            out, leaves = self._new(op, name, self._as_copied(op, args), kwargs, fake, tensors)
-            for number, leaf in enumerate(in_order_of_birth(op, args, leaves)):
+            out, leaves = self._results(op, name, self._as_copied(op, args), kwargs, is_imaginary, tensors)
+            for number, leaf in enumerate(in_allocation_order(op, args, leaves)):
                 self._log.birth(leaf, name)
                 workspaces.after_result(number)
         return out, leaves
 
     def _as_copied(self, op: OpOverload, args: Args) -> tuple[Any, ...]:
-        """The arguments with the contiguous copy that a kernel works on, whose layout its result has."""
+        """Replace the gradient of a batch normalisation by the contiguous copy that its kernel computes on.
+
+        The kernel's result has the layout of that copy. Other operations keep their arguments.
+        """
         if op is not aten.native_batch_norm_backward.default or in_rows(args[0]) or not self.arena.holds(args[0]):
             return args
         dtype, size, *_ = spec_of(args[0])
         like = torch.empty(size, dtype=dtype, device="meta")
         return (self.arena.tensor(dtype, size, like.stride(), 0, like.nbytes), *args[1:])
 
-    def _new(self, op: OpOverload, name: str, args: Args, kwargs: Kwargs, fake: bool, tensors: list[Tensor]) -> Any:
-        if fake or op in _CUDA_ONLY or self._imagines(op, args, kwargs, tensors):
-            return self._imagined(op, name, args, kwargs)
-        # By this draw speech models drop a whole layer: none is dropped, which takes the most memory.
+    def _results(
+        self, op: OpOverload, name: str, args: Args, kwargs: Kwargs, is_imaginary: bool, tensors: list[Tensor]
+    ) -> tuple[Any, list[Tensor]]:
+        """What an operation returns, and the tensors of it; ``is_imaginary`` if any of its inputs is."""
+        if is_imaginary or op in _CUDA_ONLY or self._fills_large_float(op, args, kwargs, tensors):
+            return self._imaginary_results(op, name, args, kwargs)
+        # Speech models draw one number for LayerDrop: with 1, no layer is dropped, which takes the most memory.
         out = torch.ones(()) if op is aten.rand.default and args[0] == [] else op(*args, **kwargs)
-        if isinstance(out, Tensor):  # as most are
+        if isinstance(out, Tensor):  # the usual result, which needs no tree
             out = self.imagine(out)
             return out, [out]
         out = pytree.tree_map_only(Tensor, self.imagine, out)
         return out, [leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, Tensor)]
 
-    def _imagines(self, op: OpOverload, args: Args, kwargs: Kwargs, tensors: list[Tensor]) -> bool:
-        """Whether an operation without inputs would fill a large float tensor."""
+    def _fills_large_float(self, op: OpOverload, args: Args, kwargs: Kwargs, tensors: list[Tensor]) -> bool:
+        """Whether an operation without input tensors, such as ``zeros``, makes a large float tensor."""
         if tensors:
             return False
         _, leaves = self._specs(op, str(op), args, kwargs)
         return any(isinstance(leaf, tuple) and _is_large(leaf) for leaf in leaves)
 
-    def _imagined(self, op: OpOverload, name: str, args: Args, kwargs: Kwargs) -> Any:
+    def _imaginary_results(self, op: OpOverload, name: str, args: Args, kwargs: Kwargs) -> tuple[Any, list[Tensor]]:
+        """As ``_results``, from the shapes alone."""
         tree, specs = self._specs(op, name, args, kwargs)
-        made = [self._make(spec) for spec in specs]
+        leaves = [self._from_spec(spec) for spec in specs]
         if tree is None:
-            return made[0], made
-        return pytree.tree_unflatten(made, tree), [leaf for leaf in made if isinstance(leaf, Tensor)]
+            return leaves[0], leaves
+        return pytree.tree_unflatten(leaves, tree), [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 
     def _specs(self, op: OpOverload, name: str, args: Args, kwargs: Kwargs) -> tuple[Any, list[Any]]:
+        """The shapes of the results. Raises ``TraceError`` for an operation whose shape depends on values."""
         try:
             return self._shapes.results(op, args, kwargs)
         except Exception as error:
             module = self._where()[1] or "the outermost module"
-            reason = str(error).strip().split("\n")[0][:200]
+            reason = str(error).strip().split("\n")[0][:_REASON_LENGTH]
             raise TraceError(
                 f"{name} in {module} cannot be traced: {reason}",
                 "its result depends on values that do not exist without a GPU, or it has no shape rule; "
                 'use estimator="published", or trace the model without this part',
             ) from error
 
-    def _make(self, spec: Any) -> Any:
+    def _from_spec(self, spec: Any) -> Any:
+        """A tensor of this shape, imaginary if it is large; any other result is its own value."""
         if not isinstance(spec, tuple):
             return spec
         dtype, size, stride, offset, nbytes = spec
         if nbytes > SMALL * dtype.itemsize:
             return self.arena.tensor(dtype, size, stride, offset, nbytes)
-        # Its values are unknown. Zero keeps losses finite, and flags such as that of an overflow off.
+        # The values are unknown. Zeros keep losses finite, and flags such as GradScaler's overflow unset.
         flat = torch.zeros(nbytes // dtype.itemsize, dtype=dtype)
         return flat.as_strided(size, stride, offset)
 
     def imagine(self, tensor: Tensor) -> Tensor:
-        """The tensor itself, or an imaginary one of the same shape when it is a large float."""
+        """An imaginary tensor of the same shape for a large float; any other tensor itself."""
         spec = spec_of(tensor)
         return self.arena.tensor(*spec) if _is_large(spec) and not self.arena.holds(tensor) else tensor
 
@@ -325,6 +366,7 @@ def _is_large(spec: Any) -> bool:
 
 
 def _tensors(args: Args, kwargs: Kwargs | None) -> list[Tensor]:
+    """The tensors among arguments and in lists of them."""
     tensors: list[Tensor] = []
     for value in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(value, Tensor):
@@ -334,14 +376,14 @@ def _tensors(args: Args, kwargs: Kwargs | None) -> list[Tensor]:
     return tensors
 
 
-def _written(op: OpOverload, args: Args, kwargs: Kwargs) -> Any:
-    """What an in-place or ``out=`` operation returns, without running it."""
+def _written_arguments(op: OpOverload, args: Args, kwargs: Kwargs) -> Any:
+    """What an in-place or ``out=`` operation returns, without running it: the arguments that it writes to."""
     out = []
     schema = op._schema
     for returned in schema.returns:
-        for place, argument in enumerate(schema.arguments):
-            info = argument.alias_info
-            if info is not None and info.is_write and info.before_set == returned.alias_info.before_set:
-                out.append(args[place] if place < len(args) else kwargs[argument.name])
+        for position, argument in enumerate(schema.arguments):
+            alias = argument.alias_info
+            if alias is not None and alias.is_write and alias.before_set == returned.alias_info.before_set:
+                out.append(args[position] if position < len(args) else kwargs[argument.name])
                 break
     return out[0] if len(out) == 1 else tuple(out) if out else None

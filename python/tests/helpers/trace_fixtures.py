@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from asrconfig_go.trace import Trace, _kernels
-from asrconfig_go.trace._mode import ADD, WRITTEN, Accumulation, DirectMode, in_order_of_birth
+from asrconfig_go.trace._mode import ADD, IN_PLACE_IN_BACKWARD, Accumulation, DirectMode, in_allocation_order
 from asrconfig_go.trace._modules import in_backward
 from asrconfig_go.trace.event_log import EventLog
 from asrconfig_go.trace.recorder import _foreach_as_on_cuda
@@ -114,11 +114,11 @@ class RealRun(DirectMode):
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if op is ADD and self._sums.in_place(args, kwargs or {}):
             return args[0].add_(args[1])
-        out = (WRITTEN.get(op, op) if in_backward() else op)(*args, **(kwargs or {}))
+        out = (IN_PLACE_IN_BACKWARD.get(op, op) if in_backward() else op)(*args, **(kwargs or {}))
         if self.watching:
             given = {t.untyped_storage()._cdata for t in _tensors((args, kwargs))}
             made = _tensors(out)
-            for tensor in in_order_of_birth(op, args, made):
+            for tensor in in_allocation_order(op, args, made):
                 if tensor.untyped_storage()._cdata not in given:
                     self._add(tensor.untyped_storage(), str(op))
         return out
