@@ -1,4 +1,9 @@
-"""The accumulation window: the batches of one optimizer step, what there was when it began, and how it is replayed."""
+"""The accumulation window: the batches of one optimizer step, the state when it began, and how that is put back.
+
+The engine adds each batch to its ``Window`` before computing it. When memory runs out, it makes a ``Replay``, which
+puts back gradients and state before the batches are computed again. While nothing fails, a window holds references
+only: it copies nothing, and changes neither the model nor its gradients.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +22,23 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """The accumulation window that a loop is in: from one optimizer step to the next."""
+    """The accumulation window that a loop is in: from one optimizer step to the next.
+
+    Attributes:
+        batches: The batches that the loop has fetched for the optimizer step.
+        planned: How many batches the window will have; 0 between windows and in a rehearsal.
+        calls: The batches that were added so far.
+        total: What the loss of the window is divided by, once that was counted.
+        left_out: The part of ``total`` that left-out clips had; None while no clip was left out.
+    """
 
     def __init__(self, loop: Loop, rule: LossRule, state: StepState, fit: Callable[[Any], Any]) -> None:
-        """``fit`` returns a batch as the model can train on it."""
+        """``fit`` pads a batch where the model requires it."""
         self._loop, self._rule, self._state, self._fit = loop, rule, state, fit
         self._may_change = True  # whether a step may change weights or its batch
-        self._watched: list[torch.Tensor] = []  # weights that a step may change, listed when everything is looked at
-        self._uncleared: list[torch.Tensor] = []
-        self._number = 0
+        self._watched: list[torch.Tensor] = []  # weights that a step may change; listed by _look
+        self._uncleared: list[torch.Tensor] = []  # parameters whose gradients the loop does not clear itself
+        self._number = 0  # of the window, counted from the start of the training
         self.begin(())
 
     def restart(self) -> None:
@@ -34,63 +47,64 @@ class Window:
         self.begin(())
 
     def begin(self, batches: Sequence[Any]) -> None:
-        """The loop has fetched the batches of the next optimizer step."""
+        """Another window begins, for which the loop has fetched ``batches``."""
         self.batches = batches
         self.calls: list[Call] = []
         self.planned = len(batches)
         self.total: float | torch.Tensor | None = None
-        """What the loss of the window is divided by, once that was counted."""
         self.left_out: float | torch.Tensor | None = None
-        """What of it was left out, a number or a tensor, if anything was."""
-        self._gradients: list[tuple[Any, Any, int]] = []
-        self._versions: list[int] = []
+        self._gradients: list[tuple[Any, Any, int]] = []  # parameter, gradient and its version, before the window
+        self._versions: list[int] = []  # of the watched weights, before the window
 
-    def call(self, inputs: Batch, arguments: object = None) -> Call:
-        """Note one more batch; with the first, what there is before the optimizer step."""
-        first = not self.calls
-        self._number += first
-        # Everything is looked at before the first, second, fourth, eighth … optimizer step.
-        looks = first and not self._number & (self._number - 1)
+    def add(self, inputs: Batch, arguments: object = None) -> Call:
+        """Add the batch that is computed next, with the state before it.
+
+        Args:
+            inputs: The collated batch.
+            arguments: What else the loop's step takes; it is passed back to the loop.
+        """
+        is_first = not self.calls
+        self._number += is_first
+        looks = is_first and not self._number & (self._number - 1)  # in the first, second, fourth, eighth … window
         before = self._state.before(looks)
         if looks:
-            self._rule.has_hooks = self._loop.has_hooks()
-            self._may_change = not self._rule.is_certain or self._rule.is_given
-            self._watched = self._loop.parameters() if self._may_change else []
-            self._uncleared = [*self._loop.uncleared(), *self._state.leaves]
-        if first and self._watched:
+            self._look()
+        if is_first and self._watched:
             self._versions = list(map(version_of, self._watched))
-        if first and self._uncleared:
+        if is_first and self._uncleared:
             self._gradients = [(p, p.grad, p.grad._version) for p in self._uncleared if p.grad is not None]
         batch = inputs = self._fit(inputs)
         versions = list[tuple[torch.Tensor, int]]()
-        if self._may_change:  # then it may take entries out of what it is given, too
+        if self._may_change:  # such a step may change tensors of its batch in place, or remove entries
             versions = [(tensor, tensor._version) for tensor in tensors_of(inputs)]
             inputs = shallow(inputs)
         call = Call(inputs, before, versions, self._fit, batch, arguments)
         self.calls.append(call)
         return call
 
-    def place(self, call: Call) -> int | None:
-        """Where a batch of the window is among those that the loader has delivered, the last being -1."""
+    def _look(self) -> None:
+        """List what steps may change: looking takes too long to be done in every window."""
+        self._rule.has_hooks = self._loop.has_hooks()
+        self._may_change = not self._rule.is_certain or self._rule.is_given
+        self._watched = self._loop.parameters() if self._may_change else []
+        self._uncleared = [*self._loop.uncleared(), *self._state.leaves]
+
+    def loader_position(self, call: Call) -> int | None:
+        """The position of a batch among those that the loader has delivered, -1 for the newest; None if unknown."""
         return next((i - self.planned for i, other in enumerate(self.calls) if other is call), None)
 
     @property
-    def first(self) -> Before:
-        """What there was before the window's first step."""
-        return self.calls[0].before
-
-    @property
-    def is_one(self) -> bool:
-        """Whether it is one batch, of which nothing was left out or replaced."""
+    def is_one_whole_batch(self) -> bool:
+        """Whether it is a single batch, of which no clip was left out."""
         return self.planned <= 1 and self.calls[-1].rows is None
 
     def leave_out(self, count: float | torch.Tensor) -> None:
-        """Add to what was left out."""
+        """Count clips as left out; ``count`` is what the loss would have been divided by for them."""
         self.left_out = count if self.left_out is None else self.left_out + count
 
     @property
-    def nothing_left(self) -> bool:
-        """Whether every clip of a complete window was left out and not replaced; a rehearsal is no window."""
+    def is_empty(self) -> bool:
+        """Whether every clip of a complete window was left out, and none replaced; False in a rehearsal."""
         empty = all(call.inputs is None and not call.replacements for call in self.calls)
         return empty and 0 < self.planned <= len(self.calls)
 
@@ -100,30 +114,44 @@ class Window:
 
     def restore_gradients(self) -> bool:
         """Clear the gradients that the window has made; False where it has added to some that were there before."""
-        before = {id(p) for p, _, _ in self._gradients}
+        had_gradient = {id(p) for p, _, _ in self._gradients}
         for p in {id(p): p for p in (*self._loop.parameters(), *self._uncleared)}.values():
-            if id(p) not in before:
+            if id(p) not in had_gradient:
                 p.grad = None
         return all(p.grad is gradient and gradient._version == version for p, gradient, version in self._gradients)
 
 
 class Replay:
-    """A window that is computed again: what the failed attempt had changed, and what of it cannot be put back."""
+    """Puts back the state of a window before it is computed again, however often that is tried.
+
+    The engine calls ``rewind`` before each attempt, ``first_computed`` after the first micro-batch of a batch,
+    ``computed`` after the batch, and ``lost`` at the end.
+
+    Attributes:
+        paths: The state that cannot be put back, as paths from the loop's objects.
+        has_rule: Whether the rule was measured. It is not measured again where micro-batches do not fit either, as
+            no memory is left for it.
+    """
 
     def __init__(self, loop: Loop, window: Window, state: StepState, failed: Call) -> None:
+        """``failed`` is the batch in which memory ran out, the newest of ``window``."""
         self._loop, self._window, self._state, self._failed = loop, window, state, failed
-        self._copies = state.copies(failed.before)
+        self._copies = state.copies(
+            failed.before
+        )  # tensors that steps change in place, as the failed attempt has left them
         self._statistics = state.statistics()
-        self._generators = state.generator_states()  # behind the whole batch, or where it failed
-        self._writes: dict[int, int] = {}  # of the first micro-batch of the batch that failed
-        self._began: Before | None = None
+        self._generators = state.generator_states()  # where the failed attempt has left them
+        self._writes: dict[int, int] = {}  # by the first micro-batch of the newest batch, by tensor
+        self._began: Before | None = None  # the state from which the newest attempt began
         self.paths: list[str] = []
-        """What cannot be put back."""
         self.has_rule = False
-        """Whether the rule was measured: micro-batches that do not fit either leave no memory to measure it again."""
 
     def rewind(self) -> None:
-        """Put back what there was when the window began. Raises ``CannotRetryError`` where that is impossible."""
+        """Put back the state in which the window began.
+
+        Raises:
+            CannotRetryError: Where the step has changed weights, its batch, or gradients that were there before.
+        """
         window, state, step = self._window, self._state, self._loop.title
         if window.weights_changed():
             raise CannotRetryError(f"{step} changes weights, and failed in between")
@@ -135,12 +163,19 @@ class Replay:
                 "step, or freeze their parameters"
             )
         put_values(self._copies)
-        # Where it fails again, what only failures change is left: somebody may count them.
-        self.paths += state.put_back(window.first, self._failed.before, changed_before=self._began is not None)
+        # Where it fails again, state that only failures change is left as it is: it may be a count of them.
+        first = window.calls[0].before
+        self.paths += state.put_back(first, self._failed.before, changed_before=self._began is not None)
         self._began = state.before(full=True)
 
     def first_computed(self, call: Call, before: Before, copies: list[InPlace]) -> None:
-        """The first micro-batch of a batch is over: how often it has written to tensors in place, and what it drew."""
+        """Note what the first micro-batch of a batch has drawn, and how often it has written to tensors in place.
+
+        Args:
+            call: The batch.
+            before: The state before the micro-batch.
+            copies: The values before it of tensors that steps change in place.
+        """
         if call is self._failed:
             self._state.compare_draws(before, self._generators)
         self._writes = self._state.writes(before)
@@ -149,16 +184,16 @@ class Replay:
         self._state.watch([e for e in copies if e.path in changed])
 
     def computed(self, call: Call) -> None:
-        """A batch is over: what the failed attempt had changed in place as often already is put back to that."""
+        """Undo the second update of tensors that the failed attempt had updated for this batch already."""
         if call is not self._failed:
             put_values(self._copies)
             return
         changed = [entry for entry in self._copies if entry.writes]
-        again = [entry for entry in changed if entry.writes == self._writes.get(id(entry.tensor))]
-        put_values(again)
-        self.paths += [e.path for e in changed if e not in again or id(e.tensor) not in self._statistics]
+        updated_alike = [entry for entry in changed if entry.writes == self._writes.get(id(entry.tensor))]
+        put_values(updated_alike)
+        self.paths += [e.path for e in changed if e not in updated_alike or id(e.tensor) not in self._statistics]
 
     def lost(self) -> list[str]:
-        """The paths of what could not be put back."""
-        assert self._began is not None  # by rewind
-        return [*self.paths, *self._state.unseen(self._window.first, self._began)]
+        """The paths of the state that could not be put back; call it after ``rewind``."""
+        assert self._began is not None
+        return [*self.paths, *self._state.unseen(self._window.calls[0].before, self._began)]

@@ -247,7 +247,7 @@ class BadClips:
         self._reported = self._reported if problem in ("memory", "evaluation") else self._window.batches
         from .saved_batch import BatchWriter  # what reads datasets and texts waits until something is wrong
 
-        write = write or BatchWriter(self._loop, self._window.place, self._engine.budget, self._rows)
+        write = write or BatchWriter(self._loop, self._window.loader_position, self._engine.budget, self._rows)
         text = first_line(error) if error is not None else ""
         batch = write(BadBatch(step, problem, description, (), done, ""), calls, clips, reasons, text)
         self.batches.append(batch)

@@ -171,7 +171,7 @@ class Engine:
 
     def _is_weighted(self) -> bool:
         """Whether every batch of this window has a weight of its own."""
-        if self.window.is_one and self._processes == 1:
+        if self.window.is_one_whole_batch and self._processes == 1:
             return False
         return self._weights_windows and self.rule.is_certain
 
@@ -219,7 +219,7 @@ class Engine:
         """Compute a batch until it fits; only the limit stays, of the loop and its model nothing changes."""
         self.splitting.rehearses = True
         with untouched(self.loop, self.state):
-            call = self.window.call(batch, arguments)
+            call = self.window.add(batch, arguments)
 
             def attempt() -> None:
                 self.attempts.running = lambda: self.splitting.piece(call)

@@ -204,7 +204,7 @@ class GuardedTrainer:
             return self.loop.train_step(model, inputs, *args, **kwargs)
         self.loop.items = args[0] if args else kwargs.get("num_items_in_batch")
         inner = model if alone or self._shared else self.ranks.inner(model)
-        call = window.call(inputs, (inner, args, kwargs))
+        call = window.add(inputs, (inner, args, kwargs))
         if self._shared:  # its weight is kept right, and an error is raised
             try:
                 return self.engine.once(call)

@@ -98,7 +98,7 @@ class GuardedStep:
             self._bad.step_over()
             window.begin([batch])
             self._is_over = False
-        call = window.call(batch)
+        call = window.add(batch)
         is_complete = loop.is_complete(len(window.calls))
         window.planned = len(window.calls) if is_complete else max(loop.accumulation, len(window.calls) + 1)
         self._recovery.run(call)

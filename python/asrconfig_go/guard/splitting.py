@@ -206,7 +206,7 @@ class OversizedClips:
             made = [call.fit(part) for part in self._policy(clip)]
             self._window.leave_out(-sum(self._rule.count(part) for part in made))
             call.replacements = (*call.replacements, *made)
-        elif self._window.nothing_left:
+        elif self._window.is_empty:
             raise InfeasiblePlanError("every clip of an optimizer step is too long for the GPU", _SHORTER)
 
 

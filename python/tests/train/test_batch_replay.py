@@ -103,7 +103,7 @@ def does_not_fit(trainer: Any) -> Path:
     batch = trainer.data_collator([trainer.train_dataset[i] for i in rows])
     guard._guarded.window.begin([batch])
     guard._guarded.rows.of = lambda *_: rows  # type: ignore[method-assign]
-    guard._guarded.bad.does_not_fit(guard._guarded.window.call(batch), "raised")
+    guard._guarded.bad.does_not_fit(guard._guarded.window.add(batch), "raised")
     return Path(guard.bad_batches[0].folder)
 
 
