@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -17,43 +19,56 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Cache says where durations are kept between scans. A file is found again by its path, its size
-// and the times of its last changes to the nanosecond, so one that changed is measured again.
-// Nothing in the cache is needed for an answer: a folder that cannot be written, or a file of it
-// that broke, only costs the time to read the clips.
+// Cache names the folder in which durations are kept between scans, in one file. An entry is used
+// only while the path, the size and the times of the last changes of its audio file are the same to
+// the nanosecond; otherwise the audio file is measured again. A folder that cannot be written, or a
+// damaged cache, only costs the time to read the clips.
 type Cache struct {
 	Folder string `json:"folder"` // "" keeps nothing
-	// Mark identifies the library: caches of another one, which may measure otherwise, are ignored.
+	// Mark identifies the library: entries of another build, which may measure otherwise, are not
+	// used.
 	Mark string `json:"mark"`
 }
 
 const (
 	cacheName = "durations"
-	// racyAge is how old a file's last change must be when a scan starts: a younger one may change
-	// again without a change of its time, which some file systems keep in steps of two seconds.
+	// racyAge is how old a file's last change must be when a scan starts: a younger file may change
+	// again with the same modification time, as some file systems keep it in steps of two seconds.
 	racyAge    = 2 * time.Second
-	flushSlots = 1 << 14 // kept by a worker before they are written
-	flushAge   = 5 * time.Second
-	mostBroken = 1 << 16 // bytes of no slot in a cache that is read on
+	flushSlots = 1 << 14         // a worker writes its slots when it has so many,
+	flushAge   = 5 * time.Second // or when it last wrote so long ago
+	maxBroken  = 1 << 16         // bytes outside of intact slots; with more, the cache is rewritten
 )
 
-// mostSlots are two million files, 168 MB, of which only the newer half is kept when they are more.
-// It is changed in tests.
-var mostSlots = 1 << 21
+// A slot is the entry of one audio file in the cache: 84 bytes, little-endian, with a checksum that
+// tells a slot that was written in part from an intact one.
+const (
+	slotSize   = 84
+	codecAt    = 64
+	checkAt    = 80
+	codecLimit = checkAt - codecAt
+)
 
-// cache is one being used by a scan: slots, one behind the other, to whose end any number of scans
-// add at the same time.
-type cache struct {
+// maxSlots are two million files in 168 MiB; a longer cache is rewritten with its newer half. It is
+// changed in tests.
+var maxSlots = 1 << 21
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// openedCache is the cache during one scan. Its file is a sequence of slots, to which any number of
+// scans and processes append at the same time. The scan looks files up in the slots that were there
+// when it began.
+type openedCache struct {
 	Cache
-	base   string // the working folder, for relative paths
-	start  time.Time
-	slots  []byte         // as they were when the scan began
-	places map[uint64]int // where in slots the newest of a key is
-	write  sync.Mutex
+	base    string // the working folder, for relative paths
+	start   time.Time
+	slots   []byte         // the content of the file when the scan began
+	offsets map[uint64]int // of the last slot of each key in slots
+	write   sync.Mutex     // one worker appends at a time
 }
 
-// openCache prepares for a scan of about so many files; nil when nothing is kept.
-func openCache(c Cache, files int) *cache {
+// openCache reads the cache for a scan; nil when nothing is kept or there are no files to measure.
+func openCache(c Cache, files int) *openedCache {
 	if c.Folder == "" || files == 0 {
 		return nil
 	}
@@ -61,68 +76,78 @@ func openCache(c Cache, files int) *cache {
 	if err != nil || os.MkdirAll(c.Folder, 0o700) != nil {
 		return nil
 	}
-	opened := &cache{Cache: c, base: base, start: time.Now()}
+	opened := &openedCache{Cache: c, base: base, start: time.Now()}
 	opened.slots, _ = os.ReadFile(opened.path())
 	if !opened.index() {
-		opened.renew()
+		opened.rewrite()
 	}
 	return opened
 }
 
-func (c *cache) path() string { return filepath.Join(c.Folder, cacheName) }
+func (c *openedCache) path() string { return filepath.Join(c.Folder, cacheName) }
 
-// index finds the slots; it says no to a cache that is broken or too long. A write that was cut
-// short leaves a part of a slot.
-func (c *cache) index() bool {
-	c.places = make(map[uint64]int, len(c.slots)/slotSize)
+// index finds the intact slots. It reports false when the cache should be rewritten: when it is too
+// long, or when much of it is no slot. A process that was killed, or a full disk, leaves a part of
+// a slot, behind which others append; therefore the next slot is searched for byte by byte.
+func (c *openedCache) index() bool {
+	c.offsets = make(map[uint64]int, len(c.slots)/slotSize)
 	broken := 0
 	for at := 0; at+slotSize <= len(c.slots); {
 		if slot := c.slots[at : at+slotSize]; intact(slot) {
-			c.places[keyOf(slot)] = at
+			c.offsets[keyOf(slot)] = at
 			at += slotSize
 			continue
 		}
 		at++
-		if broken++; broken > mostBroken {
+		if broken++; broken > maxBroken {
 			return false
 		}
 	}
-	return len(c.slots) <= mostSlots*slotSize
+	return len(c.slots) <= maxSlots*slotSize
 }
 
-// renew replaces the file by the newer half of it, in one step.
-func (c *cache) renew() {
+// rewrite replaces the file by the newer half of its slots. Every scan writes a temporary file of
+// its own, as the processes of a training find the same cache too long at the same time. What
+// others appended in between is lost.
+func (c *openedCache) rewrite() {
+	oldest := len(c.slots) - maxSlots/2*slotSize
 	var newer []byte
-	for _, at := range c.places {
-		if at >= len(c.slots)-mostSlots/2*slotSize {
+	for _, at := range slices.Sorted(maps.Values(c.offsets)) {
+		if at >= oldest {
 			newer = append(newer, c.slots[at:at+slotSize]...)
 		}
 	}
-	if os.WriteFile(c.path()+".new", newer, 0o600) == nil {
-		_ = os.Rename(c.path()+".new", c.path())
+	file, err := os.CreateTemp(c.Folder, cacheName+".*.part")
+	if err != nil {
+		return
+	}
+	_, err = file.Write(newer)
+	if errors.Join(err, file.Close()) != nil || os.Rename(file.Name(), c.path()) != nil {
+		_ = os.Remove(file.Name())
 	}
 }
 
-// cacheUser is one worker's part in it.
-type cacheUser struct {
-	*cache
-	text    []byte            // scratch: what a key is made of
-	codecs  map[string]string // one string for each name
-	pending []byte            // slots to write
+// workerCache is one worker's part of the cache: it looks files up, and collects slots to append.
+type workerCache struct {
+	*openedCache
+	text    []byte            // scratch: what a key is computed from
+	codecs  map[string]string // one string for each codec name
+	pending []byte            // slots to append
 	flushed time.Time
 }
 
-func (c *cache) user() *cacheUser {
+// worker returns the part of one worker; nil of a nil cache.
+func (c *openedCache) worker() *workerCache {
 	if c == nil {
 		return nil
 	}
-	return &cacheUser{cache: c, codecs: map[string]string{}, flushed: time.Now()}
+	return &workerCache{openedCache: c, codecs: map[string]string{}, flushed: time.Now()}
 }
 
-// key makes the number by which a path is found: the first half of a SHA-256, in which two of ten
-// million paths agree with a chance of one in 400 000, and even then their sizes and times differ.
-// 0 means nothing.
-func (u *cacheUser) key(path string) uint64 {
+// key returns the number under which a path and the library's mark are kept: the first 8 bytes of a
+// SHA-256. Two of ten million paths agree with a chance of one in 400 000; even then, their sizes
+// and times tell them apart. It is never 0, the key of a slot of zeros.
+func (u *workerCache) key(path string) uint64 {
 	u.text = append(append(u.text[:0], u.Mark...), 0)
 	if !filepath.IsAbs(path) {
 		u.text = append(append(u.text, u.base...), '/')
@@ -132,13 +157,14 @@ func (u *cacheUser) key(path string) uint64 {
 	return max(1, binary.LittleEndian.Uint64(sum[:]))
 }
 
-// find looks a file up and says whether it is as it was. st is what the system says of it now, its
-// size negative when that was not asked: only of files that the cache knows.
-func (u *cacheUser) find(path string, key uint64,
-	into *remembered) (st media.Stat, unchanged bool, err error) {
+// find fills in the entry of the file at path, and reports whether the file is unchanged since it
+// was measured. st is the entry's then, with its digest. A file without an entry is not looked up:
+// the size in st is negative. The error is that the file cannot be looked up.
+func (u *workerCache) find(path string, key uint64,
+	into *cachedFile) (st media.Stat, unchanged bool, err error) {
 	st.Size = -1
-	at, isKnown := u.places[key]
-	if !isKnown || !into.get(u.slots[at:at+slotSize], u.codecs) {
+	at, isKnown := u.offsets[key]
+	if !isKnown || !into.decode(u.slots[at:at+slotSize], u.codecs) {
 		return st, false, nil
 	}
 	if st, err = audio.Look(path); err != nil {
@@ -151,56 +177,47 @@ func (u *cacheUser) find(path string, key uint64,
 	return was, true, nil
 }
 
-// keep notes what was found out about a file, unless that may change unseen.
-func (u *cacheUser) keep(r *remembered) {
+// keep collects the entry of a measured file, unless the file may yet change without a change of
+// its times.
+func (u *workerCache) keep(r *cachedFile) {
 	if u.start.Sub(time.Unix(0, max(r.stat.ModNS, r.stat.ChangeNS))) < racyAge {
 		return
 	}
 	var slot [slotSize]byte
-	if r.put(slot[:]) {
+	if r.encode(slot[:]) {
 		u.pending = append(u.pending, slot[:]...)
 	}
 }
 
-// flush writes what was noted, when that is much or old or always is set.
-func (u *cacheUser) flush(always bool) {
+// flush appends the collected slots to the file when they are many or old, or when always is set.
+// An error is ignored: without an entry, a file is only measured again.
+func (u *workerCache) flush(always bool) {
 	if len(u.pending) == 0 || !always && len(u.pending) < flushSlots*slotSize &&
 		time.Since(u.flushed) < flushAge {
 		return
 	}
-	u.cache.write.Lock()
-	defer u.cache.write.Unlock()
+	u.write.Lock()
+	defer u.write.Unlock()
 	file, err := os.OpenFile(u.path(), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
-	if err == nil { // without it, the files are only read again
+	if err == nil {
 		_, _ = file.Write(u.pending)
 		_ = file.Close()
 	}
 	u.pending, u.flushed = u.pending[:0], time.Now()
 }
 
-// remembered is what the cache knows of one file: how it was when it was measured, and what came
-// out.
-type remembered struct {
-	key      uint64 // of its path, and of the library that measured it
+// cachedFile is the entry of one audio file: its times and size when it was measured, and the
+// result.
+type cachedFile struct {
+	key      uint64 // of its path and of the library's mark
 	stat     media.Stat
 	duration float64
-	claimed  float64 // 0 without a claim that differs
+	claimed  float64 // the header's duration, 0 where it does not differ
 	kind     kind
 }
 
-// A slot is one remembered file in the cache: 84 bytes, little-endian, with a checksum, so that one
-// that was half written is told from a good one.
-const (
-	slotSize   = 84
-	codecAt    = 64
-	checkAt    = 80
-	codecLimit = checkAt - codecAt
-)
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// put writes r into a slot. It says no when r cannot be told in one.
-func (r *remembered) put(slot []byte) bool {
+// encode writes r into a slot. It reports false when a value of r does not fit into its field.
+func (r *cachedFile) encode(slot []byte) bool {
 	k := &r.kind
 	method := slices.Index(profile.Methods, k.method)
 	if method < 0 || len(k.codec) > codecLimit || k.channels > math.MaxUint16 ||
@@ -224,7 +241,7 @@ func (r *remembered) put(slot []byte) bool {
 	return true
 }
 
-// intact reports whether the slot holds what was once written there.
+// intact reports whether the slot was written in full.
 func intact(slot []byte) bool {
 	return keyOf(slot) != 0 && binary.LittleEndian.Uint32(
 		slot[checkAt:]) == crc32.Checksum(slot[:checkAt], castagnoli)
@@ -232,14 +249,15 @@ func intact(slot []byte) bool {
 
 func keyOf(slot []byte) uint64 { return binary.LittleEndian.Uint64(slot) }
 
-// get reads a whole slot, with one string for each codec. It says no when no clip can be like that.
-func (r *remembered) get(slot []byte, codecs map[string]string) bool {
+// decode reads an intact slot; codecs holds one string for each codec name. It reports false when
+// the values cannot be those of a clip.
+func (r *cachedFile) decode(slot []byte, codecs map[string]string) bool {
 	le := binary.LittleEndian
 	method := int(slot[63])
 	if method >= len(profile.Methods) {
 		return false
 	}
-	*r = remembered{
+	*r = cachedFile{
 		key: keyOf(slot), duration: math.Float64frombits(le.Uint64(slot[32:])),
 		claimed: math.Float64frombits(le.Uint64(slot[40:])),
 		stat: media.Stat{Size: int64(le.Uint64(slot[8:])), ModNS: int64(le.Uint64(slot[16:])),

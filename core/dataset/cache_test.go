@@ -31,13 +31,13 @@ func cachedScan(t *testing.T, folder string, r Request) *Clips {
 
 // metered measures entries with a cache whose clock is ten seconds ahead: files that a test wrote a
 // moment ago are old then.
-func metered(t *testing.T, c *cache, entries []entry) *Clips {
+func metered(t *testing.T, c *openedCache, entries []entry) *Clips {
 	t.Helper()
 	if c != nil {
 		c.start = c.start.Add(10 * time.Second)
 	}
 	clips := &Clips{rows: make([]row, len(entries))}
-	meters := func() meter { return &reader{Clips: clips, cache: c.user()} }
+	meters := func() meter { return &reader{Clips: clips, cache: c.worker()} }
 	require.NoError(t, measureAll(context.Background(), entries, clips.rows, 2, new(Progress), meters))
 	return clips
 }
@@ -45,21 +45,21 @@ func metered(t *testing.T, c *cache, entries []entry) *Clips {
 // slotsIn counts the files that the cache knows.
 func slotsIn(t *testing.T, folder string) int {
 	t.Helper()
-	return len(openCache(Cache{Folder: folder}, 1).places)
+	return len(openCache(Cache{Folder: folder}, 1).offsets)
 }
 
 // forge changes the durations in the cache, to tell its answers from those of the files.
 func forge(t *testing.T, folder string, path string, seconds float64) {
 	t.Helper()
 	c := openCache(Cache{Folder: folder, Mark: "test"}, 1)
-	u := c.user()
-	var m remembered
-	at, isKnown := c.places[u.key(path)]
+	u := c.worker()
+	var m cachedFile
+	at, isKnown := c.offsets[u.key(path)]
 	require.True(t, isKnown)
-	require.True(t, m.get(c.slots[at:at+slotSize], u.codecs))
+	require.True(t, m.decode(c.slots[at:at+slotSize], u.codecs))
 	m.duration = seconds
 	u.pending = make([]byte, slotSize)
-	require.True(t, m.put(u.pending))
+	require.True(t, m.encode(u.pending))
 	u.flush(true)
 }
 
@@ -137,7 +137,7 @@ func TestBrokenCachesAreReadOn(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"empty": {}, "cut": whole[:len(whole)-1], "longer": append(whole, 0), "cut before more": append(whole[:50:50], whole...),
 		"key": damage(0), "time": damage(16), "duration": damage(39), "check": damage(checkAt), "codec": damage(codecAt),
-		"something else": bytes.Repeat([]byte("asrconfig"), mostBroken),
+		"something else": bytes.Repeat([]byte("asrconfig"), maxBroken),
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -152,17 +152,63 @@ func TestBrokenCachesAreReadOn(t *testing.T) {
 }
 
 func TestALongCacheKeepsItsNewerHalf(t *testing.T) {
-	before := mostSlots
-	mostSlots = 100
-	t.Cleanup(func() { mostSlots = before })
+	before := maxSlots
+	maxSlots = 100
+	t.Cleanup(func() { maxSlots = before })
 	folder := t.TempDir()
 	raw := slotsOf(t, 101, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, cacheName), raw, 0o600))
 	assert.Equal(t, 101, slotsIn(t, folder), "as they were when the scan began")
 	renewed := openCache(Cache{Folder: folder}, 1)
-	assert.Len(t, renewed.places, 50)
+	assert.Len(t, renewed.offsets, 50)
 	for at := 51 * slotSize; at < len(raw); at += slotSize {
-		assert.Contains(t, renewed.places, keyOf(raw[at:]))
+		assert.Contains(t, renewed.offsets, keyOf(raw[at:]))
+	}
+}
+
+// TestScansRewriteALongCacheAtOnce: at every moment the cache is whole, and in the end there is no
+// other file.
+func TestScansRewriteALongCacheAtOnce(t *testing.T) {
+	before := maxSlots
+	maxSlots = 10_000
+	t.Cleanup(func() { maxSlots = before })
+	raw := slotsOf(t, maxSlots+1, 1)
+	for range 10 {
+		folder := t.TempDir()
+		file := filepath.Join(folder, cacheName)
+		require.NoError(t, os.WriteFile(file, raw, 0o600))
+		var wait sync.WaitGroup
+		for range 8 {
+			wait.Add(1)
+			go func() {
+				defer wait.Done()
+				c := &openedCache{Cache: Cache{Folder: folder}, slots: raw}
+				assert.False(t, c.index())
+				c.rewrite()
+				content, err := os.ReadFile(file)
+				assert.NoError(t, err)
+				assert.True(t, bytes.Equal(raw[len(raw)-maxSlots/2*slotSize:], content), "the newer half, in its order")
+			}()
+		}
+		wait.Wait()
+		names, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		assert.Len(t, names, 1)
+	}
+}
+
+// TestACacheCutAtAnyByteGivesOnlyWhatWasWritten: as a killed scan leaves it, and the next one adds.
+func TestACacheCutAtAnyByteGivesOnlyWhatWasWritten(t *testing.T) {
+	raw, more := slotsOf(t, 3, 1), slotsOf(t, 2, 2)
+	for size := range len(raw) + 1 {
+		c := &openedCache{slots: slices.Concat(raw[:size], more)}
+		require.True(t, c.index())
+		require.Len(t, c.offsets, size/slotSize+2)
+		for at := 0; at < len(raw)-slotSize; at += slotSize {
+			if offset, isKnown := c.offsets[keyOf(raw[at:])]; isKnown {
+				require.Equal(t, raw[at:at+slotSize], c.slots[offset:offset+slotSize])
+			}
+		}
 	}
 }
 
@@ -182,8 +228,8 @@ func slotsOf(t *testing.T, n int, seed uint64) []byte {
 	random := rand.New(rand.NewPCG(uint64(n), seed))
 	raw := make([]byte, n*slotSize)
 	for i := range n {
-		r := remembered{key: random.Uint64() | 1, duration: float64(i + 1), stat: media.Stat{Size: int64(i)}, kind: kind{16000, 1, 16, "flac", "header"}}
-		require.True(t, r.put(raw[i*slotSize:(i+1)*slotSize]))
+		r := cachedFile{key: random.Uint64() | 1, duration: float64(i + 1), stat: media.Stat{Size: int64(i)}, kind: kind{16000, 1, 16, "flac", "header"}}
+		require.True(t, r.encode(raw[i*slotSize:(i+1)*slotSize]))
 	}
 	return raw
 }
@@ -196,7 +242,7 @@ func TestWritersDoNotLoseEachOthersFiles(t *testing.T) {
 		go func() {
 			defer wait.Done()
 			for slots := range slices.Chunk(slotsOf(t, 400, uint64(i)), 100*slotSize) {
-				u := openCache(Cache{Folder: folder}, 1).user()
+				u := openCache(Cache{Folder: folder}, 1).worker()
 				u.pending = slots
 				u.flush(true)
 			}
@@ -208,23 +254,23 @@ func TestWritersDoNotLoseEachOthersFiles(t *testing.T) {
 
 func TestSlotsThatCannotBe(t *testing.T) {
 	var slot [slotSize]byte
-	good := remembered{key: 1, duration: 1, kind: kind{16000, 1, 16, "pcm_s16le", "header"}}
-	require.True(t, good.put(slot[:]))
-	var back remembered
-	require.True(t, back.get(slot[:], map[string]string{}))
+	good := cachedFile{key: 1, duration: 1, kind: kind{16000, 1, 16, "pcm_s16le", "header"}}
+	require.True(t, good.encode(slot[:]))
+	var back cachedFile
+	require.True(t, back.decode(slot[:], map[string]string{}))
 	assert.Equal(t, good, back)
 	for _, k := range []kind{{16000, 1, 16, strings.Repeat("x", codecLimit+1), "header"}, {16000, 1 << 16, 16, "x", "header"}, {16000, 1, 256, "x", "header"}, {1 << 32, 1, 1, "x", "header"}, {16000, 1, 16, "x", "guessed"}} {
 		bad := good
 		bad.kind = k
-		assert.False(t, bad.put(slot[:]), k)
+		assert.False(t, bad.encode(slot[:]), k)
 	}
 	slot[63] = 200
-	assert.False(t, back.get(slot[:], map[string]string{}), "an unknown method")
+	assert.False(t, back.decode(slot[:], map[string]string{}), "an unknown method")
 	for _, seconds := range []float64{0, -1} {
 		bad := good
 		bad.duration = seconds
-		require.True(t, bad.put(slot[:]))
-		assert.False(t, back.get(slot[:], map[string]string{}))
+		require.True(t, bad.encode(slot[:]))
+		assert.False(t, back.decode(slot[:], map[string]string{}))
 	}
 }
 
@@ -232,9 +278,9 @@ func TestSlotsThatCannotBe(t *testing.T) {
 func FuzzCache(f *testing.F) {
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, content []byte) {
-		c := &cache{slots: content}
+		c := &openedCache{slots: content}
 		c.index()
-		for key, at := range c.places {
+		for key, at := range c.offsets {
 			require.True(t, intact(content[at:at+slotSize]))
 			require.Equal(t, key, keyOf(content[at:]))
 		}

@@ -134,7 +134,7 @@ func (c *Collection) measure(ctx context.Context, entries []entry, p *Progress) 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	meters := func() meter {
-		return &reader{Clips: c.clips, cache: cache.user(), stop: stop}
+		return &reader{Clips: c.clips, cache: cache.worker(), stop: stop}
 	}
 	err := measureAll(ctx, entries, rows[have:], workers, p, meters)
 	if lost := c.clips.lost.Load(); lost != nil {

@@ -113,10 +113,10 @@ func guarded(e *entry, r *row, m meter) {
 	m.measure(e, r)
 }
 
-// reader measures by reading, or by what the cache remembers.
+// reader measures by reading, or by what the cache has.
 type reader struct {
 	*Clips
-	cache *cacheUser  // nil without one
+	cache *workerCache  // nil without one
 	last  *recording  // nil before the first piece
 	stop  func(error) // ends the scan; nil where one entry is measured by itself
 }
@@ -156,7 +156,7 @@ func (c *reader) measure(e *entry, r *row) {
 		r.size, r.digest = int64(len(*e.data)), media.Digest(*e.data)
 		c.found(&info, err, r)
 	case c.cache != nil:
-		c.remembered(e, r)
+		c.cached(e, r)
 	default:
 		info, st, err := audio.File(e.path)
 		r.size, r.digest = max(st.Size, 0), st.Digest
@@ -164,9 +164,9 @@ func (c *reader) measure(e *entry, r *row) {
 	}
 }
 
-// remembered measures a file unless the cache has it.
-func (c *reader) remembered(e *entry, r *row) {
-	var m remembered
+// cached measures a file unless the cache has it.
+func (c *reader) cached(e *entry, r *row) {
+	var m cachedFile
 	key := c.cache.key(e.path)
 	st, unchanged, err := c.cache.find(e.path, key, &m)
 	var info media.Info
@@ -185,7 +185,7 @@ func (c *reader) remembered(e *entry, r *row) {
 	}
 	r.size, r.digest = max(st.Size, 0), st.Digest
 	if c.found(&info, err, r); err == nil {
-		c.cache.keep(&remembered{key: key, stat: st, duration: r.duration, claimed: r.claimed(),
+		c.cache.keep(&cachedFile{key: key, stat: st, duration: r.duration, claimed: r.claimed(),
 			kind: kindOf(&info)})
 	}
 }

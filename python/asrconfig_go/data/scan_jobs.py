@@ -28,7 +28,7 @@ def scan_cache(used: bool) -> dict[str, str]:
         return {"folder": ""}
     mark, library = "", native.library_path()
     if library.is_file():
-        mark = f"{library.stat().st_size} {library.stat().st_mtime_ns}"
+        mark = f"{native.package_version()} {library.stat().st_size} {library.stat().st_mtime_ns}"
     return {"folder": str(cache_folder("durations")), "mark": mark}
 
 
