@@ -116,9 +116,9 @@ func guarded(e *entry, r *row, m meter) {
 // reader measures by reading, or by what the cache has.
 type reader struct {
 	*Clips
-	cache *workerCache  // nil without one
-	last  *recording  // nil before the first piece
-	stop  func(error) // ends the scan; nil where one entry is measured by itself
+	cache *workerCache // nil without one
+	last  *recording   // nil before the first piece
+	stop  func(error)  // ends the scan; nil where one entry is measured by itself
 }
 
 // lose ends the scan: what cannot be read from storage that does not answer is no bad clip.

@@ -6,25 +6,33 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-const vorbisHeadLen = 30
+const (
+	vorbisHeadLen = 30
+	maxModes      = 64
+	modeBits      = 41 // block flag 1, window type 16, transform type 16, mapping 8
+	// VorbisSetupLen is how many of the last bytes of a setup header hold every mode: 6 bits of
+	// count, 64 modes and the framing bit, in bytes.
+	VorbisSetupLen = (6+maxModes*modeBits+8)/8 + 1
+)
 
-// Vorbis is the identification header of a stream, and what is needed to count packets.
+// Vorbis counts the samples of a Vorbis stream from the first byte of each packet: ParseVorbis
+// reads the first header packet, Setup the third, and then Samples takes the audio packets in their
+// order. The containers Ogg and Matroska call it.
 //
-// jfreymuth/oggvorbis could tell the length too, but it reads 64 KiB and builds the codebooks
-// first, believes a last page that is cut, mixes up streams, and panics on a page without segments.
-// It serves as the judge in the tests.
+// jfreymuth/oggvorbis returns the length, too, but it reads 64 KiB and builds the codebooks first,
+// counts a truncated last page in full, mixes up streams, and panics on a page without segments.
+// The tests compare with it.
 type Vorbis struct {
-	Rate     int // Hz, > 0
-	Channels int // > 0
-	// block sizes in samples; a packet adds a quarter of its own and of the one before
-	short  int64
-	long   int64
-	modes  modes
-	before int64 // block size of the packet before
+	Rate     int   // Hz, > 0
+	Channels int   // > 0
+	short    int64 // the two block sizes in samples
+	long     int64
+	modes    modes
+	previous int64 // block size of the packet before; 0 at the start of the stream
 }
 
 // ParseVorbis reads the identification header, the first packet. Source: Vorbis I specification,
-// 4.2.2.
+// 4.2.2 (identification header).
 func ParseVorbis(b []byte) (*Vorbis, error) {
 	if len(b) < vorbisHeadLen {
 		return nil, media.Corrupt("ends inside its Vorbis header")
@@ -43,55 +51,52 @@ func ParseVorbis(b []byte) (*Vorbis, error) {
 	return &Vorbis{Rate: int(rate), Channels: int(b[11]), short: 1 << short, long: 1 << long}, nil
 }
 
-// Most: no packet gives more samples.
-func (v *Vorbis) Most() int64 { return v.long / 2 }
+// MaxPacketSamples is the most samples that one packet adds.
+func (v *Vorbis) MaxPacketSamples() int64 { return v.long / 2 }
 
-// Setup takes the modes from the last VorbisSetupLen bytes of the setup header, or from all of it,
-// and reports whether they are there. The next packet is the first.
+// Setup reads the modes from the last VorbisSetupLen bytes of the setup header, or from all of it,
+// and reports whether it has any. It starts the count anew: the next packet is the first.
 func (v *Vorbis) Setup(header []byte) bool {
-	v.modes, v.before = findModes(header), 0
+	v.modes, v.previous = findModes(header), 0
 	return v.modes.count > 0
 }
 
-// Samples: the first packet gives none.
+// Samples returns how many samples the next packet adds: a quarter of its block and a quarter of
+// the one before, as their windows overlap. The first packet adds none. Source: Vorbis I
+// specification, 4.3.8 (overlap-add).
 func (v *Vorbis) Samples(packet []byte) (n int64) {
 	if len(packet) == 0 {
 		return 0
 	}
 	size := v.blockSize(packet[0])
-	if v.before > 0 {
-		n = v.before/4 + size/4
+	if v.previous > 0 {
+		n = v.previous/4 + size/4
 	}
-	v.before = size
+	v.previous = size
 	return n
 }
 
-const (
-	maxModes = 64
-	modeBits = 41 // block flag 1, window type 16, transform type 16, mapping 8
-	// VorbisSetupLen is enough of the setup header to hold every mode: 6 bits of count, 64 modes,
-	// the framing bit, in bytes.
-	VorbisSetupLen = (6+maxModes*modeBits+8)/8 + 1
-)
-
-// modes has a bit for each mode: whether it uses the long block.
+// modes has a bit for each mode, which is set when the mode uses the long block.
 type modes struct {
 	long  uint64
 	count int
 }
 
-// blockSize reads the mode at the start of an audio packet: one bit 0, then the mode's number.
-func (v *Vorbis) blockSize(b byte) int64 {
+// blockSize returns the block size of an audio packet by its first byte: a bit that is 0, then the
+// number of the mode. Source: Vorbis I specification, 4.3.1 (packet type, mode and window decode).
+func (v *Vorbis) blockSize(first byte) int64 {
 	width := bits.Len(uint(v.modes.count - 1))
-	if mode := int(b>>1) & (1<<width - 1); mode < v.modes.count && v.modes.long>>mode&1 == 1 {
+	if mode := int(first>>1) & (1<<width - 1); mode < v.modes.count && v.modes.long>>mode&1 == 1 {
 		return v.long
 	}
 	return v.short
 }
 
-// findModes reads the modes from the end of the setup header, as parsing from the front would mean
-// to build all codebooks. Each has window and transform type 0, and the count before them fits.
-// Source: Vorbis I specification, 4.2.4.
+// findModes reads the modes backwards from the end of the setup header, as reading it from the
+// front would mean to build all codebooks. It goes on while what it reads can be a mode, with
+// window and transform type 0, and takes the largest number of modes that is also the count in front
+// of them.
+// Source: Vorbis I specification, 4.2.4 (setup header).
 func findModes(setup []byte) (m modes) {
 	end := lastBit(setup) // the framing bit
 	long := uint64(0)
@@ -119,7 +124,7 @@ func lastBit(b []byte) int {
 	return -1
 }
 
-// bitsAt reads up to 57 bits.
+// bitsAt reads n bits from bit pos on, at most 57; bits behind the end are 0.
 func bitsAt(b []byte, pos, n int) uint64 {
 	var eight [8]byte
 	copy(eight[:], b[pos/8:])

@@ -36,11 +36,11 @@ func Parse(s *media.File, base int64) (media.Info, error) {
 		return media.Info{}, err
 	}
 	f := flacStream{s: s, si: si, start: start, sync: "\xff"}
-	if err := f.look(s.Alone(start, startLen)); err != nil {
+	if err := f.readFirstFrame(s.Alone(start, startLen)); err != nil {
 		return media.Info{}, err
 	}
 	claimed := int64(si.NSamples)
-	end, ok := f.end()
+	end, ok := f.endSample()
 	if !ok {
 		return media.Info{}, media.Corrupt("holds no playable frame in its last %d bytes", media.MaxRead)
 	}

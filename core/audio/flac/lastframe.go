@@ -9,29 +9,33 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
+// MaxFrameSamples is the most samples that a FLAC frame holds.
+const MaxFrameSamples = 65535
+
+// Bounds of the search for the last frame, which hostile files would make long.
 const (
-	MaxFrameSamples = 65535 // no FLAC frame holds more
-	// how many frame headers are tried from the end, how many look like one at first, and how many
-	// bytes are summed
-	maxTried      = 32
-	maxSyncs      = 1 << 12
-	maxFrameSum   = 8 << 20
+	maxSyncs      = 1 << 12 // places that begin as a frame does
+	maxTried      = 32      // of them, with a valid frame header
+	maxSummed     = 8 << 20 // bytes of which checksums are computed
 	maxDecoded    = 3       // frames, as decoding takes long
-	maxDecodedLen = 1 << 18 // bytes of one
+	maxDecodedLen = 1 << 18 // bytes of one frame
 )
 
-// flacStream is a native FLAC file, to find the last frame of.
+// flacStream is a native FLAC file whose last frame is searched for: Parse calls readFirstFrame,
+// then endSample.
 type flacStream struct {
 	s     *media.File
 	si    *meta.StreamInfo
-	start int64  // offset of the first frame
-	first int64  // the sample that it starts with: not 0 in a piece cut from a longer file
-	sync  string // how every frame begins
+	start int64  // offset of the first frame in the file
+	first int64  // number of its first sample: not 0 in a piece cut from a longer file
+	sync  string // the bytes that every frame of the file begins with
 }
 
-// look reads the header of the first frame. It must fit the stream info; of the block size, the
-// frames are believed.
-func (f *flacStream) look(b []byte) error {
+// readFirstFrame reads the header of the first frame, which b starts with. Its sample rate must be
+// that of the stream info. A file whose frames have one size numbers frames instead of samples:
+// their size is taken from the first frame, also where the stream info has another. Source: RFC
+// 9639, 9.1.
+func (f *flacStream) readFirstFrame(b []byte) error {
 	if rate, ok := frameRate(b); ok && rate != 0 && rate != int(f.si.SampleRate) {
 		return media.Corrupt("has frames of %d Hz, though its header says %d Hz", rate,
 			f.si.SampleRate)
@@ -41,7 +45,7 @@ func (f *flacStream) look(b []byte) error {
 		return nil
 	}
 	f.sync = string(b[:2])
-	if b[1]&1 == 0 && head.Samples <= MaxFrameSamples {
+	if fixedSize := b[1]&1 == 0; fixedSize && head.Samples <= MaxFrameSamples {
 		f.si.BlockSizeMax = uint16(head.Samples)
 		head, _ = ParseFrameHeader(b, f.si)
 	}
@@ -49,19 +53,20 @@ func (f *flacStream) look(b []byte) error {
 	return nil
 }
 
-// end returns the position behind the last whole frame, by looking for frame headers backwards from
-// the end of the file.
-func (f *flacStream) end() (position int64, ok bool) {
+// endSample returns the number of the sample behind the last whole frame, 0 when the file has none.
+// ok is false when there is none in the last media.MaxRead bytes of a longer file. It reads the end
+// of the file, first as much as the longest frame has, then four times as much, and so on.
+func (f *flacStream) endSample() (sample int64, ok bool) {
 	window := int64(16 << 10)
 	if f.si.FrameSizeMax > 0 {
-		window = int64(f.si.FrameSizeMax) + 256 // and a tag
+		window = int64(f.si.FrameSizeMax) + 256 // for a tag behind it
 	}
 	for ; ; window *= 4 {
 		off := max(f.start, f.s.Size-min(window, media.MaxRead))
 		tail := f.s.Alone(off, int(f.s.Size-off))
-		position, ok = f.lastFrame(tail[:len(tail)-tagLen(tail)])
+		sample, ok = f.lastFrame(tail[:len(tail)-tagLen(tail)])
 		if ok || off == f.start {
-			return position, true
+			return sample, true
 		}
 		if window >= media.MaxRead { // foreign data behind the audio
 			return 0, false
@@ -69,13 +74,14 @@ func (f *flacStream) end() (position int64, ok bool) {
 	}
 }
 
-// lastFrame finds the last whole frame in b. A frame is whole when its checksum is right up to the
-// end of b or up to the next frame, or else when it can be decoded. A last frame that is cut does
-// not count, as no decoder plays it.
-func (f *flacStream) lastFrame(b []byte) (position int64, ok bool) {
+// lastFrame finds the last whole frame in b and returns the number of the sample behind it. A frame
+// ends with a checksum that makes the CRC-16 of all its bytes 0 (RFC 9639, 9.3). It is whole when
+// that holds up to the next frame header or up to the end of b, or else when it can be decoded. A
+// truncated last frame does not count, as no decoder plays it.
+func (f *flacStream) lastFrame(b []byte) (sample int64, ok bool) {
 	next, summed, decoded := len(b), 0, 0
 	for i, tried, syncs := len(b), 0, 0; tried < maxTried && syncs < maxSyncs &&
-		summed < maxFrameSum; syncs++ {
+		summed < maxSummed; syncs++ {
 		if i = media.LastIndex(b[:i], f.sync); i < 0 {
 			break
 		}
@@ -109,18 +115,18 @@ func (f *flacStream) decodes(b []byte) (ok bool) {
 			ok = false
 		}
 	}()
-	one, err := frame.New(bytes.NewReader(b[:min(len(b), maxDecodedLen)]))
+	decoder, err := frame.New(bytes.NewReader(b[:min(len(b), maxDecodedLen)]))
 	if err != nil {
 		return false
 	}
-	if one.BitsPerSample == 0 {
-		one.BitsPerSample = f.si.BitsPerSample
+	if decoder.BitsPerSample == 0 { // its header refers to the stream info
+		decoder.BitsPerSample = f.si.BitsPerSample
 	}
-	return one.Parse() == nil
+	return decoder.Parse() == nil
 }
 
-// tagLen is the length of the ID3v1 or APEv2 tag that some taggers append. Unlike tagsEnd it looks
-// at bytes that were read already, and saves every file a system call.
+// tagLen is the length of the ID3v1 or APEv2 tag that some taggers append. It looks at bytes that
+// were read already, which saves a system call per file over the search in core/audio/mpeg.
 func tagLen(tail []byte) int {
 	n := len(tail)
 	if n >= 128 && string(tail[n-128:n-125]) == "TAG" {

@@ -7,14 +7,20 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
+// Which part of a track plays: an edit list (elst box), or the tag that iTunes writes instead,
+// leaves out the encoder's priming and padding.
+
 const maxEdits = 1024
 
-// edit is a stretch of the media that plays, in ticks of the track.
+// edit is a stretch of the media that plays, in ticks of the track's clock.
 type edit struct{ start, end int64 }
 
-// parseEdits reads an edit list. Empty edits delay the start and play nothing: no decoder makes
-// samples of them. all is the length of the media, 0 when unknown; an end that differs from it by
-// less than the movie's clock resolves is set to it. Source: ISO/IEC 14496-12.
+// parseEdits reads an edit list. Durations in it are in ticks of the movie's clock, starts in those
+// of the track's; movie and scale are their ticks per second. all is the length of the media in
+// ticks of the track, 0 when unknown: an end that differs from it by less than the movie's clock
+// resolves is set to it. An empty edit (start -1) delays the rest and plays nothing, as decoders
+// make no samples of it; it is kept, as a list of nothing else plays nothing. Source: ISO/IEC
+// 14496-12, 8.6.6.
 func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) {
 	version, _, h := w.full(list, 4)
 	width := int64(12)
@@ -51,7 +57,7 @@ func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) 
 	return edits
 }
 
-// play returns the ticks that are heard of the first ticks of the media.
+// play returns how many of the first ticks of the media play; all of them without an edit list.
 func (t *track) play(ticks int64) (sum int64) {
 	if len(t.edits) == 0 {
 		return ticks
@@ -62,12 +68,11 @@ func (t *track) play(ticks int64) (sum int64) {
 	return sum
 }
 
-// edited reports whether the edit list takes anything off.
+// edited reports whether the edit list changes the length.
 func (t *track) edited(all int64) bool { return len(t.edits) > 0 && t.play(all) != all }
 
-// gapless looks for the iTunSMPB tag, in which iTunes and others put priming, padding and length
-// where they write no edit list: " 00000000 00000840 000001CA 00000000003F31F6 ...", in hexadecimal
-// samples.
+// gapless looks for the iTunSMPB tag, which iTunes and others write where they write no edit list.
+// all is the length of the media in ticks.
 func (w boxReader) gapless(moov box, all int64) (edit, bool) {
 	meta, ok := w.path(moov, "udta", "meta")
 	if !ok {
@@ -91,6 +96,9 @@ func (w boxReader) gapless(moov box, all int64) (edit, bool) {
 	return edit{}, false
 }
 
+// gaplessTag reads the text of an iTunSMPB tag, such as " 00000000 00000840 000001CA
+// 00000000003F31F6 ...": 0, then priming, padding and length in samples, hexadecimal. Apple has
+// published no specification of it.
 func gaplessTag(text string, all int64) (edit, bool) {
 	fields := strings.Fields(text)
 	if len(fields) < 4 {

@@ -24,7 +24,7 @@ func parseVorbisHead(b []byte) (*stream, error) {
 		nil
 }
 
-func (v vorbisMapping) maxSamples() int64           { return v.head.Most() }
+func (v vorbisMapping) maxSamples() int64           { return v.head.MaxPacketSamples() }
 func (v vorbisMapping) samples(packet []byte) int64 { return v.head.Samples(packet) }
 
 // plain: a later start shows when the packets cannot reach so far. Where the page lies within the
