@@ -293,3 +293,19 @@ func TestSegments(t *testing.T) {
 	require.Equal(t, []uint64{2 * page, 2 * page}, []uint64{segments[0].Size, segments[1].Size + page})
 	require.True(t, segments[0].Expandable)
 }
+
+// Steady use allocates nothing.
+func TestHotPathAllocatesNothing(t *testing.T) {
+	a := New(Settings{})
+	blocks := make([]Block, 200)
+	step := func() {
+		for i := range blocks {
+			blocks[i], _ = a.Malloc(uint64(i*i*100 + 1))
+		}
+		for i := range blocks {
+			_ = a.Free(blocks[(i*7)%len(blocks)])
+		}
+	}
+	step()
+	require.Zero(t, testing.AllocsPerRun(10, step))
+}

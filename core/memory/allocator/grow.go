@@ -1,7 +1,5 @@
 package allocator
 
-import "slices"
-
 // grow takes memory from the device, after returning cached memory to it if necessary. It returns a
 // block of at least size bytes that is in no list, 0 when all fails.
 func (a *Allocator) grow(p *pool, size uint64) int32 {
@@ -73,16 +71,16 @@ func (a *Allocator) addresses(size, alignment uint64) uint64 {
 	return start
 }
 
-// releaseCached returns back every segment that is one free block, and every whole page of a free
+// releaseCached returns to CUDA every segment that is one free block, and every whole page of a free
 // block in an expandable segment; the large pool first.
 func (a *Allocator) releaseCached() {
 	for _, p := range []*pool{&a.large, &a.small} {
-		for _, e := range slices.Clone(p.free) {
-			switch b := &a.blocks[e.block]; {
+		for _, index := range p.free.blocks() {
+			switch b := &a.blocks[index]; {
 			case b.expandable:
-				a.unmap(p, e.block)
+				a.unmap(p, index)
 			case !b.split():
-				a.release(p, e.block)
+				a.release(p, index)
 			}
 		}
 	}
@@ -106,14 +104,14 @@ func (a *Allocator) releaseAvailable(p *pool, size uint64) bool {
 		return false
 	}
 	wanted := max(size, a.maxSplit)
-	if i := p.atLeast(wanted, 0); i < len(p.free) {
-		a.release(p, p.free[i].block)
+	if pos := p.free.atLeast(wanted); p.free.valid(pos) {
+		a.release(p, p.free.entry(pos).block)
 		return true
 	}
 	released := uint64(0)
-	for released < wanted && p.largest() >= a.maxSplit {
-		released += p.largest()
-		a.release(p, p.free[len(p.free)-1].block)
+	for released < wanted && p.free.largest() >= a.maxSplit {
+		released += p.free.largest()
+		a.release(p, p.free.entry(p.free.last()).block)
 	}
 	return released >= wanted
 }
@@ -152,9 +150,9 @@ func (a *Allocator) collectGarbage() {
 // unsplit lists the free blocks of the large pool that are whole segments, with the sum of their
 // ages.
 func (a *Allocator) unsplit() (candidates []int32, ages uint64) {
-	for _, e := range a.large.free {
-		if b := &a.blocks[e.block]; !b.split() {
-			candidates = append(candidates, e.block)
+	for _, index := range a.large.free.blocks() {
+		if b := &a.blocks[index]; !b.split() {
+			candidates = append(candidates, index)
 			ages += a.large.searches - b.sinceCall
 		}
 	}

@@ -1,68 +1,57 @@
 package allocator
 
-import (
-	"slices"
-	"sort"
-)
-
-// entry is a free block.
-type entry struct {
-	size, address uint64
-	block         int32
-}
+import "sort"
 
 // pool is the small or the large half of the cache.
 type pool struct {
-	free     []entry // by size, then address
+	free     freeSet
 	unmapped []int32 // blocks without memory behind them, in the order of their addresses
 	searches uint64  // for the age of blocks; counted only where garbage is collected
 	page     uint64  // what an expandable segment grows by
 	small    bool
 }
 
-// atLeast is the place of the first entry that is not before (size, address).
-func (p *pool) atLeast(size, address uint64) int {
-	low, high := 0, len(p.free)
-	for low < high {
-		middle := (low + high) / 2
-		if e := &p.free[middle]; e.size < size || e.size == size && e.address < address {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
+func (p *pool) reset(small bool, page uint64) {
+	p.free.clear()
+	p.unmapped, p.searches, p.page, p.small = p.unmapped[:0], 0, page, small
 }
 
-// largest is the size of the last entry, 0 without any.
-func (p *pool) largest() uint64 {
-	if len(p.free) == 0 {
-		return 0
-	}
-	return p.free[len(p.free)-1].size
-}
+func (a *Allocator) addFree(p *pool, index int32) { p.free.insert(a.freed(p, index)) }
 
-func (a *Allocator) addFree(p *pool, index int32) {
+// freed counts a block that enters the pool and returns its entry.
+func (a *Allocator) freed(p *pool, index int32) entry {
 	b := &a.blocks[index]
 	b.sinceCall = p.searches
 	if b.split() && !b.expandable {
 		a.stats.InactiveSplit += b.size
 	}
-	p.free = slices.Insert(p.free, p.atLeast(b.size, b.address), entry{b.size, b.address, index})
+	return entry{size: b.size, address: b.address, block: index}
 }
 
 // putBack returns a block that is no longer allocated back to the pool, merged with its free
-// neighbours.
+// neighbours, in the place of one of them if there is one.
 func (a *Allocator) putBack(p *pool, index int32) {
-	a.merge(p, index, a.blocks[index].prev)
-	a.merge(p, index, a.blocks[index].next)
-	a.addFree(p, index)
+	b := &a.blocks[index]
+	neighbour := b.next
+	if !a.joins(index, neighbour) {
+		neighbour = b.prev
+	} else {
+		a.merge(p, index, b.prev)
+	}
+	if !a.joins(index, neighbour) {
+		a.addFree(p, index)
+		return
+	}
+	n := &a.blocks[neighbour]
+	pos := p.free.find(classOf(n.size), n.size, n.address)
+	a.leavePool(n)
+	a.absorb(index, neighbour)
+	p.free.replace(pos, a.freed(p, index))
 }
 
 func (a *Allocator) removeFree(p *pool, index int32) {
 	b := &a.blocks[index]
-	i := p.atLeast(b.size, b.address)
-	p.free = slices.Delete(p.free, i, i+1)
+	p.free.remove(b.size, b.address)
 	a.leavePool(b)
 }
 
@@ -79,51 +68,51 @@ func (a *Allocator) takeFree(p *pool, size uint64) int32 {
 	if a.collects {
 		p.searches++
 	}
-	index := a.bestFit(p, size)
-	if index == 0 {
+	pos, ok := a.bestFit(p, size)
+	if !ok {
 		return 0
 	}
-	a.removeFree(p, index)
-	return a.cutTo(p, index, size)
-}
-
-// cutTo gives what of a block is beyond size to the pool, if that may be split off.
-func (a *Allocator) cutTo(p *pool, index int32, size uint64) int32 {
-	if !a.shouldSplit(p, a.blocks[index].size-size, size) {
-		return index
+	fit := p.free.entry(pos)
+	a.leavePool(&a.blocks[fit.block])
+	if !a.shouldSplit(p, fit.size-size, size) {
+		p.free.removeAt(pos)
+		return fit.block
 	}
-	front := a.splitFront(p, index, size)
-	a.addFree(p, index)
+	front := a.splitFront(p, fit.block, size)
+	p.free.replace(pos, a.freed(p, fit.block))
 	return front
 }
 
 // bestFit finds the smallest block that is large enough, the one at the lowest address among
-// equals; 0 when there is none. When the rules of max_split_size reject it, no other is tried.
-func (a *Allocator) bestFit(p *pool, size uint64) int32 {
-	i := p.atLeast(size, 0)
-	if i == len(p.free) {
-		return 0
+// equals. When the rules of max_split_size reject it, no other is tried.
+func (a *Allocator) bestFit(p *pool, size uint64) (pos cursor, ok bool) {
+	if pos = p.free.atLeast(size); !p.free.valid(pos) {
+		return pos, false
 	}
 	if a.settings.ExpandableSegments {
-		i = a.skipGrowing(p, i)
+		pos = a.skipGrowing(p, pos)
 	}
-	switch fit := p.free[i].size; {
+	switch fit := p.free.entry(pos).size; {
 	case size < a.maxSplit && fit >= a.maxSplit: // an oversize block is kept for oversize requests
-		return 0
+		return pos, false
 	case size >= a.maxSplit && fit >= size+a.settings.MaxNonSplitRounding:
 		// and wastes no more than the rounding
-		return 0
+		return pos, false
 	}
-	return p.free[i].block
+	return pos, true
 }
 
 // skipGrowing prefers holes of fixed size to the growing end of an expandable segment, which counts
 // with all the address space after it: it moves on while the next block is smaller in that measure.
-func (a *Allocator) skipGrowing(p *pool, i int) int {
-	for i+1 < len(p.free) && a.growable(p.free[i+1].block) < a.growable(p.free[i].block) {
-		i++
+func (a *Allocator) skipGrowing(p *pool, pos cursor) cursor {
+	for {
+		next := p.free.next(pos)
+		if !p.free.valid(next) ||
+			a.growable(p.free.entry(next).block) >= a.growable(p.free.entry(pos).block) {
+			return pos
+		}
+		pos = next
 	}
-	return i
 }
 
 func (a *Allocator) growable(index int32) uint64 {
@@ -141,12 +130,15 @@ func (p *pool) unmappedAt(blocks []block, address uint64) int {
 }
 
 func (p *pool) addUnmapped(blocks []block, index int32) {
-	p.unmapped = slices.Insert(p.unmapped, p.unmappedAt(blocks, blocks[index].address), index)
+	i := p.unmappedAt(blocks, blocks[index].address)
+	p.unmapped = append(p.unmapped, 0)
+	copy(p.unmapped[i+1:], p.unmapped[i:])
+	p.unmapped[i] = index
 }
 
 func (p *pool) removeUnmapped(blocks []block, index int32) {
 	i := p.unmappedAt(blocks, blocks[index].address)
-	p.unmapped = slices.Delete(p.unmapped, i, i+1)
+	p.unmapped = append(p.unmapped[:i], p.unmapped[i+1:]...)
 }
 
 // block is a piece of a segment: allocated, free in its pool, or address space without memory

@@ -28,7 +28,7 @@ type Stats struct {
 // Stats returns the figures of this moment.
 func (a *Allocator) Stats() Stats {
 	s := a.stats
-	s.LargestFree = max(a.small.largest(), a.large.largest())
+	s.LargestFree = max(a.small.free.largest(), a.large.free.largest())
 	return s
 }
 
