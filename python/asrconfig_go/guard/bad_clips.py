@@ -51,7 +51,7 @@ class BadClips:
         self._loop, self._policy, self._engine, self._norms = engine.loop, policy, engine, norms
         self._window, self._rows = engine.window, rows
         self._measure = ClipMeasurement(engine.loop, engine.state, engine.splitting.split)
-        engine.other, norms.not_finite = self.raised, self.clipped
+        engine.resolve_error, norms.not_finite = self.raised, self.clipped
         self.batches: list[BadBatch] = []
         self.count = 0
         self._probes: list[Any] = []
@@ -87,7 +87,7 @@ class BadClips:
                 return
             if not self._leaves_out("gradient" if _finite(losses) else "loss", calls):
                 return
-            self._engine.again(call)
+            self._engine.replay_window(call)
 
     def clipped(self) -> None:
         """The gradient norm is not finite, and weights are about to change."""

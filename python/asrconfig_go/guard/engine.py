@@ -1,7 +1,9 @@
 """Computes the batches of an accumulation window, and all of them again when one does not fit.
 
-It knows tensors, a model, an optimizer and what a ``Loop`` answers, not whose loop that is. While nothing fails and
-nothing is to be split, it calls the loop's own step once for each batch and notes what there was before.
+``Recovery`` calls it for a Trainer's loop and for a user's own, which answer as a ``Loop``. While nothing fails and
+nothing is to be split, it calls the loop's own step once for each batch, and notes the state before it. After an
+out-of-memory error it puts the state back, and computes the window in smaller micro-batches. It may then write to
+gradients, random generators, and tensors that the step itself changes in place.
 """
 
 from __future__ import annotations
@@ -23,22 +25,30 @@ from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, un
 from .splitting import OversizedClips, Splitting, every_clip_left_out, is_too_large
 from .step_state import InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
 
-_GIVE_LESS = "use smaller batches"
+_USE_SMALLER_BATCHES = "use smaller batches"
+_PASS_RULE = 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by'
 _TOO_SHORT = (
     "batches of which every clip is shorter than a mask of SpecAugment are padded with silence, as the model takes no "
     "shorter ones: set model.config.mask_time_length below the frames of the shortest clips, mask_time_prob to 0, or "
     "leave such clips out"
 )
-_GIVE_RULE = 'pass rule="mean", "token_mean" or "sum", if one of them is what the loss divides by'
+_MAX_SEED = 2**31
 
 
 class Engine:
-    """Of one loop.
+    """Computes the batches of one loop, and recovers from out-of-memory errors.
 
     Attributes:
         attempts: The retries, with their events.
+        splitting: Splits batches into micro-batches.
+        state: What a step changes besides weights and gradients.
         window: The batches of the optimizer step that is being computed.
+        left_out: Takes clips out that do not fit alone. It requires the window, so ``Recovery`` sets it afterwards.
+        resolve_error: Called with a batch and an error that is not about memory; returns whether it has taken the
+            cause out of the batch, which is then computed again. ``BadClips`` sets it.
     """
+
+    left_out: OversizedClips
 
     def __init__(
         self,
@@ -52,9 +62,18 @@ class Engine:
         processes: int = 1,
         weights_windows: bool = True,
     ) -> None:
-        """``weights_windows`` is whether all batches of a window are known with its first one.
+        """Make the engine of ``loop``.
 
-        Each can then be weighted as its share of them.
+        Args:
+            loop: The loop whose batches are computed.
+            rule: What its loss divides by.
+            budget: The largest micro-batch.
+            attempts: Retries a step.
+            split: The user's function that splits a batch.
+            split_statistics: Whether batches may be split whose clips are normalised together.
+            processes: The ranks over which gradients are averaged.
+            weights_windows: Whether the loop has all batches of a window before it computes the first, so that each
+                can be weighted by its share of the window.
         """
         self.loop, self.rule, self.budget, self.attempts = loop, rule, budget, attempts
         self._processes, self._weights_windows = processes, weights_windows
@@ -62,19 +81,17 @@ class Engine:
         self.state = StepState(loop)
         self.window = Window(loop, rule, self.state, self._fit)
         self._measure = RuleMeasurement(loop, rule, self.state, split, split_statistics)
-        self.left_out: OversizedClips
-        """Takes clips out that do not fit alone; sets itself."""
-        self.other: Callable[[Call, Exception], bool] = lambda *_: False
-        """Asked about an error that is not of memory: whether it has taken out what raised it."""
-        self._replay: Replay | None = None
-        self._pads, self._has_measured = False, False
+        self.resolve_error: Callable[[Call, Exception], bool] = lambda *_: False
+        self._replay: Replay | None = None  # while a window is computed again
+        self._pads = False  # whether batches that are too short are padded
+        self._has_measured = False  # whether the rule was ever measured in this training
 
     def _fit(self, inputs: Batch) -> Any:
-        """Pad a batch once the model has refused one that was too short."""
+        """Pad a batch for SpecAugment's masks, once the model has refused one that was too short."""
         return padded_for_masks(inputs, self.loop.model) if self._pads else inputs
 
-    def _is_too_short(self, call: Call, error: Exception) -> bool:
-        """Whether the model refused a batch as too short to be masked; such batches are padded from then on."""
+    def _pad_too_short(self, call: Call, error: Exception) -> bool:
+        """Pad a batch that the model refused as too short for a mask; return whether that was the error's cause."""
         if self._pads or not isinstance(error, ValueError) or call.inputs is None:
             return False
         self._pads = True
@@ -89,39 +106,51 @@ class Engine:
         return True
 
     def begin(self) -> None:
-        """A training begins, of a model that may be another one."""
+        """Forget what was learnt in earlier trainings: another one begins, perhaps of another model."""
         self.state.forget()
         self.window.restart()
-        self.attempts.running, self._pads, self.splitting.refused, self._has_measured = None, False, "", False
+        self.attempts.running, self.splitting.refused = None, ""
+        self._pads, self._has_measured = False, False
 
     def run(self, call: Call) -> Any:
-        """Forward and backward of the batch that the window has noted last; its loss.
+        """Compute forward and backward of a batch, with retries.
 
-        Raises ``InfeasiblePlanError`` when no smaller micro-batch is left, and what the loop raises.
+        Args:
+            call: The newest batch of the window. Its ``loss`` is set.
+
+        Returns:
+            The loss, detached.
+
+        Raises:
+            InfeasiblePlanError: When no smaller micro-batch is left.
+            Exception: Any other error that the loop raises.
         """
         budget, window = self.budget, self.window
-        self._replay = None  # of a batch that was computed again without an error
+        self._replay = None  # ``BadClips`` leaves one: it replays windows without an error
         if budget.too_long is not None:
             self.left_out.before(call)
-        usual = not budget.is_limited and call.rows is None and window.planned == 1 and self._processes == 1
-        if not usual and not self._is_plain(call):
-            return self._retried(call, lambda: self.once(call))
+        # Most batches pass this test, which is faster than ``_is_plain``.
+        is_usual = not budget.is_limited and call.rows is None and window.planned == 1 and self._processes == 1
+        if not is_usual and not self._is_plain(call):
+            return self._with_retries(call, lambda: self.run_once(call))
         try:
             call.loss = self.loop.compute(call, call.batch, None, whole_window=False)
         except Exception as error:
-            failed = error
+            first_error = error
         else:
             if call.before.is_full:
                 self.state.learn(call.before)
             return call.loss
 
-        def raise_again() -> Any:
+        def raise_first_error() -> Any:
             self.attempts.running = lambda: self.splitting.piece(call)
-            raise failed
+            raise first_error
 
-        return self._retried(call, raise_again)
+        return self._with_retries(call, raise_first_error)
 
-    def _retried(self, call: Call, first: Callable[[], Any]) -> Any:
+    def _with_retries(self, call: Call, first: Callable[[], Any]) -> Any:
+        """Return what ``first`` returns; after an error that can be recovered, compute the window again."""
+
         def attempt() -> Any:
             try:
                 return first()
@@ -134,31 +163,35 @@ class Engine:
                 "training",
                 self.budget,
                 attempt,
-                lambda: self.again(call),
+                lambda: self.replay_window(call),
                 lambda piece: self.left_out.take(call, piece),
-                lambda error: self._is_unfit(error) or self._is_too_short(call, error) or self.other(call, error),
+                lambda error: self._resolved(call, error),
             )
         finally:
             self._replay = None
         self.state.learn(call.before)
         return call.loss
 
+    def _resolved(self, call: Call, error: Exception) -> bool:
+        """Whether an error that is not about memory was resolved, so that the batch can be computed again."""
+        return self._stop_splitting(error) or self._pad_too_short(call, error) or self.resolve_error(call, error)
+
     def _is_plain(self, call: Call) -> bool:
-        """Whether the loop computes a batch as it is: nothing was taken out of it, weighted or split."""
+        """Whether the loop's own step computes a batch: no clip was left out, and it is neither weighted nor split."""
         if self.budget.is_limited and self.splitting.is_split(call):
             return False
         return call.rows is None and not self._is_weighted()
 
-    def _is_unfit(self, error: Exception) -> bool:
-        """Whether a part of a batch has shown that batches cannot be split; they no longer are."""
+    def _stop_splitting(self, error: Exception) -> bool:
+        """Split no more batches where a micro-batch cannot be weighted; return whether that was the error."""
         if not isinstance(error, UnfitStepError) or self.splitting.refused:
             return False
         self.splitting.refused = f"{self.loop.title} {error}"
         self.loop.say(f"batches are not split any more: {self.splitting.refused}")
         return True
 
-    def once(self, call: Call) -> Any:
-        """The same without a retry."""
+    def run_once(self, call: Call) -> Any:
+        """Compute forward and backward of a batch as ``run`` does, without retries."""
         self.attempts.running = lambda: self.splitting.piece(call)
         if self._is_plain(call):
             return self.loop.compute(call, call.batch, None, whole_window=False)
@@ -170,24 +203,32 @@ class Engine:
         return self._compute(call)
 
     def _is_weighted(self) -> bool:
-        """Whether every batch of this window has a weight of its own."""
+        """Whether every batch of this window is weighted by its share of the window."""
         if self.window.is_one_whole_batch and self._processes == 1:
             return False
         return self._weights_windows and self.rule.is_certain
 
-    # A window again.
+    def replay_window(self, call: Call) -> Any:
+        """Compute the window again up to its newest batch.
 
-    def again(self, call: Call) -> Any:
-        """Compute the window again up to ``call``, the newest batch; its loss."""
+        Args:
+            call: The newest batch.
+
+        Returns:
+            Its loss.
+
+        Raises:
+            CannotRetryError: Where the state cannot be put back, or the rule that splitting requires is unknown.
+        """
         replay = self._replay = self._replay or Replay(self.loop, self.window, self.state, call)
         replay.rewind()
-        cut = (
+        is_split = (
             call.inputs is not None
             and not self.splitting.cannot_split(call)
             and is_too_large(*call.size(), self.budget)
         )
-        if cut and not replay.has_rule:
-            self._find_rule(call)
+        if is_split and not replay.has_rule:
+            self._check_rule(call)
             replay.has_rule = True
         for earlier in self.window.calls:
             earlier.loss = self._compute(earlier)
@@ -195,18 +236,21 @@ class Engine:
         self.attempts.not_restored(replay.lost())
         return call.loss
 
-    def _find_rule(self, call: Call) -> None:
-        """Measure what the loss divides by unless that is certain, and whether a user's step can be split."""
+    def _check_rule(self, call: Call) -> None:
+        """Measure what the loss divides by unless that is certain, and whether a user's step can be split.
+
+        Raises ``CannotRetryError`` where no rule fits.
+        """
         if self.rule.is_certain and not (self.loop.own_step or self.loop.has_hooks()):
             return
         try:
             self._measure_rule(call)
         except NoRuleError as error:
-            hint = _GIVE_LESS if isinstance(error.__cause__, UnfitStepError) else _GIVE_RULE
+            hint = _USE_SMALLER_BATCHES if isinstance(error.__cause__, UnfitStepError) else _PASS_RULE
             raise CannotRetryError(f"{error}; {hint}") from error
 
     def _measure_rule(self, call: Call) -> None:
-        """Measure what the loss divides by; where this batch cannot be measured, an earlier measurement holds."""
+        """Measure what the loss divides by; keep an earlier measurement where this batch cannot be measured."""
         try:
             self.rule.take(self._measure(call))
             self._has_measured = True
@@ -216,7 +260,14 @@ class Engine:
                 raise
 
     def rehearse(self, batch: Batch, arguments: object) -> None:
-        """Compute a batch until it fits; only the limit stays, of the loop and its model nothing changes."""
+        """Compute a batch in ever smaller micro-batches until it fits, for a pre-flight check.
+
+        Only the budget is changed: the loop, its model and their state are left as they were.
+
+        Args:
+            batch: The batch.
+            arguments: What else the loop's step takes.
+        """
         self.splitting.rehearses = True
         with untouched(self.loop, self.state):
             call = self.window.add(batch, arguments)
@@ -229,51 +280,58 @@ class Engine:
             try:
                 self.attempts.run(
                     "pre-flight", self.budget, attempt, attempt,
-                    lambda piece: self.left_out.take(call, piece), lambda error: self._is_too_short(call, error),
+                    lambda piece: self.left_out.take(call, piece), lambda error: self._pad_too_short(call, error),
                 )  # fmt: skip
             finally:
                 self.splitting.rehearses = False
                 self.window.restore_gradients()
                 self.window.restart()
 
-    # Micro-batches.
-
     def _compute(self, call: Call) -> Any:
-        """Compute one batch. Random numbers and the loop's state are left as by its first micro-batch."""
-        self.attempts.running = lambda: self.splitting.piece(call)  # counting tokens needs memory, too
-        loss, copies, behind, changes = None, list[InPlace](), None, dict[str, Any]()
+        """Compute one batch in micro-batches, and return the sum of their weighted losses.
+
+        A step of the whole batch draws random numbers and changes its state once. So the first micro-batch does both,
+        and every further one begins from the state before the batch, with other random numbers of its own.
+        """
+        self.attempts.running = lambda: self.splitting.piece(call)  # counting tokens may run out of memory, too
+        loss, copies, changes = None, list[InPlace](), dict[str, Any]()
+        random_after = None  # the state of the CPU's generator after the first micro-batch
         clips = 0 if call.inputs is None or self.splitting.cannot_split(call) else batch_size(call.inputs)
         is_weighted, total = self._is_weighted(), self._total(call)
         before = call.before if self._replay is None else self.state.before(full=True)
         for number, (part, piece) in enumerate(self.splitting.parts(call)):
             self.attempts.running = piece
-            cut = number > 0 or piece.samples < clips
-            if number == 0 and (cut or self._replay) and not self.splitting.splits_statistics:
+            is_part = number > 0 or piece.samples < clips
+            if number == 0 and (is_part or self._replay) and not self.splitting.splits_statistics:
                 copies = self.state.copies(changed_before=self._replay is None and self.state.has_learnt)
             if number:
                 put_values(copies)
                 self.state.between(before)
                 self.state.draw_again(before)
-                behind = behind or cpu_state()
-                seed_cpu((seed_of(behind) + number) % 2**31)
-            weight = None
-            if (cut or is_weighted) and self.rule.name is not None:
-                # Gradients of several processes are averaged: a share of all clips counts for each of them.
-                weight = self.rule.share(part, total)
-                weight = weight * self._processes if is_weighted and self.rule.name != "sum" else weight
-            if cut and isinstance(weight, torch.Tensor) and not bool(weight != 0):
-                continue  # a mean over no tokens is not a number
-            share = self.loop.compute(call, part, weight, whole_window=is_weighted)
-            loss = share if loss is None else loss + share
+                random_after = random_after or cpu_state()
+                seed_cpu((seed_of(random_after) + number) % _MAX_SEED)
+            weight = self._weight(part, total, is_weighted) if is_part or is_weighted else None
+            if is_part and isinstance(weight, torch.Tensor) and not bool(weight != 0):
+                continue  # a mean over no tokens is NaN
+            part_loss = self.loop.compute(call, part, weight, whole_window=is_weighted)
+            loss = part_loss if loss is None else loss + part_loss
             if number == 0:
                 changes = {**self.state.changes(before), **changed_values(copies)}
                 if self._replay is not None:
                     self._replay.first_computed(call, before, copies)
-        if behind is not None:
-            set_cpu_state(behind)
+        if random_after is not None:
+            set_cpu_state(random_after)
             last = {**self.state.changes(before), **changed_values(copies)}
-            self._name_counts(changes, last, self.state.other_draws(before))
+            self._report_differences(changes, last, self.state.other_draws(before))
         return torch.zeros((), device=self.loop.parameters()[0].device) if loss is None else loss
+
+    def _weight(self, part: Any, total: Any, is_weighted: bool) -> Any:
+        """The weight of a micro-batch in ``total``; None while no rule is known."""
+        if self.rule.name is None:
+            return None
+        weight = self.rule.share(part, total)
+        # Gradients are averaged over ranks, so a share of the clips of all ranks counts once for each of them.
+        return weight * self._processes if is_weighted and self.rule.name != "sum" else weight
 
     def _total(self, call: Call) -> Any:
         """What the loss of the window is divided by, or that of the batch where the loop weights batches itself."""
@@ -283,25 +341,35 @@ class Engine:
         if not self._is_weighted():
             return self.count(parts)
         if self.window.total is None:
-            self.window.total = self.count(self.window.batches or parts)  # a rehearsal has no window
+            self.window.total = self.count(self.window.batches or parts)  # a rehearsal has fetched no batches
         return self.window.total
 
     def count(self, batches: Sequence[Any]) -> Any:
-        """What the loss of all ``batches`` together is divided by."""
+        """What the loss of all ``batches`` together is divided by: a number, or a tensor on their device."""
         return sum(self.rule.count(batch) for batch in batches)
 
-    def _name_counts(self, first: dict[str, Any], last: dict[str, Any], drawn: list[str]) -> None:
-        """Report state that the last micro-batch has left otherwise than the first."""
+    def _report_differences(self, first: dict[str, Any], last: dict[str, Any], drawn: list[str]) -> None:
+        """Report state that depends on the number of micro-batches, and generators that drew more than once."""
         paths = [path for path, value in last.items() if not same_value(value, first.get(path))]
         if self._replay is not None:
             self._replay.paths += paths + drawn
             return
-        for names, do in ((paths, "count micro-batches"), (drawn, "may draw other random numbers")):
+        for names, effect in ((paths, "count micro-batches"), (drawn, "may draw other random numbers")):
             if names:
-                self.loop.say(f"{listed(names)} of {self.loop.name} {do} where batches are split")
+                self.loop.say(f"{listed(names)} of {self.loop.name} {effect} where batches are split")
 
     def finish(self, left_out: float | torch.Tensor) -> float:
-        """The window is complete: scale gradients up for the clips that all processes have ``left_out``."""
+        """Scale the gradients of a complete window up for clips that were left out.
+
+        Args:
+            left_out: The part of the window's divisor that those clips had, in all processes.
+
+        Returns:
+            The factor by which gradients were scaled.
+
+        Raises:
+            InfeasiblePlanError: Where no clip of the window is left.
+        """
         self.budget.step_done()
         factor = 1.0
         if float(left_out) and self.rule.is_certain and self.rule.name != "sum":

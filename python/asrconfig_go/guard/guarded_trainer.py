@@ -207,7 +207,7 @@ class GuardedTrainer:
         call = window.add(inputs, (inner, args, kwargs))
         if self._shared:  # its weight is kept right, and an error is raised
             try:
-                return self.engine.once(call)
+                return self.engine.run_once(call)
             except Exception as error:
                 if saved := self.snapshot("training", error):
                     add_note(error, f"memory snapshot in {saved}")
