@@ -1,4 +1,8 @@
-"""Runs the parts of a benchmark in order; Ctrl-C and the end of its time keep the results so far."""
+"""Runs the parts of a benchmark in order, and makes its result; Ctrl-C and a time limit keep what was measured so far.
+
+``benchmark_training`` checks its arguments, draws the clips, and calls ``Benchmark.run`` once. Trainings run on copies
+of the model, in ``run_block``; files are written for a profile only.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,22 @@ from .bottleneck import Watch, bottleneck, seen
 from .measurements import Block, LoaderResult, OptionResult, SideResult, Spread, Turn
 from .sides import Change, Place, Side, changes
 
+LEARNING_STEPS = 8
+"""Steps of the plan's first, unmeasured block, in which a guard tests what padding changes."""
+
 
 @dataclass
 class BenchmarkRun:
-    """The blocks of one side; of another side than the plan's also its ``rounds``, and what the plan took ``beside``
-    each, when both neighbours are there.
+    """What was measured of one side.
+
+    Attributes:
+        side: The side, with smaller micro-batches if its own ran out of memory.
+        blocks: Its measured blocks.
+        rounds: The times of its rounds; empty for the plan's side.
+        beside: The times of the plan in the same rounds, each from the blocks before and after it.
+        settings: The arguments that it trained with.
+        notes: Warnings of its trainings.
+        problem: Why it could not be trained; empty if it could.
     """
 
     side: Side
@@ -39,22 +54,29 @@ class BenchmarkRun:
 
     @property
     def gain(self) -> Spread | None:
-        """Speed relative to the plan."""
+        """How many times faster than the plan it is; None without rounds."""
         return Spread.ratio([turn.seconds for turn in self.beside], [turn.seconds for turn in self.rounds])
 
     @property
     def cpu_gain(self) -> Spread | None:
-        """The same by processor time."""
+        """The same by processor time; None on a GPU."""
         return Spread.ratio([turn.cpu_s for turn in self.beside], [turn.cpu_s for turn in self.rounds])
 
 
 def interleave(
     plan: BenchmarkRun, others: Sequence[BenchmarkRun], rounds: int, run: Callable[[BenchmarkRun], Block | None]
 ) -> None:
-    """Run P A P B P …, ``rounds`` times: each block of another side lies between two of the plan's.
+    """Run a block of the plan, of the first other side, of the plan, of the second other side, and so on.
 
-    The plan's time beside it is the mean of theirs, so that a machine that gets evenly slower changes no ratio.
-    ``run`` returns None for a side that fails, which is then not run again.
+    Each block of another side is compared with the mean of the plan's blocks before and after it, so that a machine
+    that gets evenly slower changes no ratio.
+
+    Args:
+        plan: The plan's side, whose ``blocks`` grow.
+        others: The other sides, whose ``blocks``, ``rounds`` and ``beside`` grow.
+        rounds: Blocks of each other side.
+        run: Runs one block. It returns None for a side that fails, and sets the side's ``problem``; the side is then
+            not run again.
     """
     last: Block | None = None
     for _ in range(rounds):
@@ -68,16 +90,16 @@ def interleave(
             following = _run_block(plan, run)
             if following is None:
                 return
-            other.rounds.append(turn(block))
-            other.beside.append(turn(last, following))
+            other.rounds.append(mean_turn(block))
+            other.beside.append(mean_turn(last, following))
             last = following
         if not others:
             _run_block(plan, run)
 
 
-def turn(*blocks: Block) -> Turn:
-    """The mean of some blocks."""
-    cpu_s = [block.cpu_s for block in blocks if block.peak_allocated_bytes is None]  # none on a GPU
+def mean_turn(*blocks: Block) -> Turn:
+    """The mean times of blocks; without processor time on a GPU, where it means little."""
+    cpu_s = [block.cpu_s for block in blocks if block.peak_allocated_bytes is None]  # a GPU's blocks have a peak
     return Turn(fmean(block.seconds for block in blocks), fmean(cpu_s) if cpu_s else None)
 
 
@@ -89,12 +111,12 @@ def _run_block(side_run: BenchmarkRun, run: Callable[[BenchmarkRun], Block | Non
 
 
 class OutOfTime(BaseException):
-    """The time is up. As Ctrl-C, it passes through what takes a training's errors for results."""
+    """The time is up. It is no ``Exception``, so that code that reports a training's errors does not catch it."""
 
 
 @dataclass(frozen=True)
 class TimeBudget:
-    """Minutes since it was made; None is without a limit."""
+    """A limit in minutes from its creation on; None for no limit."""
 
     minutes: float | None = None
     _began: float = field(default_factory=lambda: time.monotonic())
@@ -110,21 +132,25 @@ class TimeBudget:
             raise OutOfTime
 
     @property
-    def words(self) -> str:
-        """What is left, for a progress bar; empty without a limit."""
+    def time_left(self) -> str:
+        """The time left in words, for a progress bar; empty without a limit."""
         return "" if self.minutes is None else f"at most {max(0.0, self._remaining_s()):.0f} s left"
 
     def _remaining_s(self) -> float:
         return 60 * (self.minutes or 0.0) - (time.monotonic() - self._began)
 
 
-LEARNING_STEPS = 8
-"""Steps of the plan's first, unmeasured block, in which a guard tests what padding changes."""
-
-
 @dataclass(frozen=True)
 class BenchmarkOptions:
-    """The parts to measure. ``sweep`` None tries changes that may help against the plan's bottleneck."""
+    """The parts to measure.
+
+    Attributes:
+        loader: Whether to measure the loader alone.
+        sweep: The settings of which changes are tried; None for those that may help against the bottleneck.
+        profile: The folder for traces by PyTorch's profiler; None to write none.
+        progress: Whether to show progress bars.
+        time: The time limit.
+    """
 
     loader: bool
     sweep: Sequence[str] | None
@@ -135,6 +161,8 @@ class BenchmarkOptions:
 
 @dataclass
 class _Progress:
+    """What was measured so far beside the two sides, and which parts were not finished."""
+
     loader: tuple[LoaderResult, ...] = ()
     changes: list[tuple[Change, BenchmarkRun | None]] = field(default_factory=list)
     profile: list[str] = field(default_factory=list)
@@ -143,11 +171,21 @@ class _Progress:
 
 
 class Benchmark:
-    """``run`` it once. ``original`` is None where nothing is compared."""
+    """One benchmark, which is run once."""
 
     def __init__(
         self, bench: Bench, plan: Side, original: Side | None, setting: Setting, place: Place, choices: BenchmarkOptions
     ) -> None:
+        """Prepare a benchmark.
+
+        Args:
+            bench: The model, the clips and the collator that all sides train with.
+            plan: The plan's side.
+            original: The side that it is compared with; None to compare nothing.
+            setting: The benchmark's numbers, as its result reports them.
+            place: This machine.
+            choices: The parts to measure.
+        """
         self._bench, self._setting, self._place, self._choices = bench, setting, place, choices
         self._plan = BenchmarkRun(plan)
         self._original = None if original is None else BenchmarkRun(original)
@@ -157,7 +195,15 @@ class Benchmark:
         self._config = plan.plan
 
     def run(self) -> BenchmarkResult:
-        """Measure. Ctrl-C and the end of the time end it with what there is, if the plan's side has been measured."""
+        """Measure all parts, or as many as the time allows.
+
+        Returns:
+            The result; of what was measured so far after Ctrl-C, and once the time is up.
+
+        Raises:
+            KeyboardInterrupt: At Ctrl-C before a block of the plan was measured.
+            InvalidArgumentError: Where the time was up before that, and where a training step fails.
+        """
         watch = Watch()
         try:
             self._measure()
@@ -176,6 +222,7 @@ class Benchmark:
         return self._result(run_log, watch.problem)
 
     def _measure(self) -> None:
+        """Run the parts in order; the names of those that are not finished stay in ``unfinished``."""
         parts = {
             "both sides" if self._original else "the plan": self._compare,
             "loading data": self._load if self._choices.loader else None,
@@ -190,19 +237,21 @@ class Benchmark:
         self._progress.unfinished = ()
 
     def _compare(self) -> None:
-        """Compare both sides behind an unmeasured block, for first-use costs and files from disk."""
+        """Compare both sides after an unmeasured block, which pays for first use and for reading files from disk."""
         learning = max(self._bench.warm_up, LEARNING_STEPS - self._setting.steps)
         self._turns(self._plan, [self._original] if self._original else [], "Comparing", learning)
         if self._original and self._original.problem:
             self._turns(self._plan, [], "Measuring the plan")
 
     def _rounds(self, side_run: BenchmarkRun) -> tuple[Turn, ...]:
+        """The times of a side's rounds; of the plan those beside the original side, or its blocks without one."""
         if side_run is not self._plan:
             return tuple(side_run.rounds)
         beside = self._original.beside if self._original else []
-        return tuple(beside or map(turn, side_run.blocks))
+        return tuple(beside or map(mean_turn, side_run.blocks))
 
     def _try_changes(self) -> None:
+        """Measure single changes to the plan, each against the plan."""
         names = self._bottleneck()[1] if self._choices.sweep is None else tuple(self._choices.sweep)
         attention = getattr(getattr(self._bench.model, "config", None), "_attn_implementation", None) or ""
         for change in changes(names, self._config, self._place, attention):
@@ -217,6 +266,7 @@ class Benchmark:
         return bottleneck(self._side(self._plan, None), options, checkpointing=checkpointing, gpu=self._place.gpu)
 
     def _load(self) -> None:
+        """Measure the loader alone, with the plan's and other numbers of workers."""
         from transformers import default_data_collator
 
         plan, sample = self._config, self._bench.sample
@@ -235,10 +285,10 @@ class Benchmark:
             )
 
     def _bar(self, label: str, unit: str, total: int | None) -> ProgressBar:
-        return ProgressBar(label, unit, total, self._choices.progress, lambda: self._choices.time.words)
+        return ProgressBar(label, unit, total, self._choices.progress, lambda: self._choices.time.time_left)
 
     def _turns(self, plan: BenchmarkRun, others: Sequence[BenchmarkRun], label: str, learning: int = 0) -> None:
-        """Run blocks in turns, behind an unmeasured block of the plan with ``learning`` steps of warm-up."""
+        """Run blocks in turns; with ``learning``, after an unmeasured block of the plan with as many warm-up steps."""
         total = self._setting.rounds * max(1, 2 * len(others)) + bool(others) + bool(learning)
         numbers = itertools.count(1)
         with self._bar(label, "block", total) as advance:
@@ -272,6 +322,7 @@ class Benchmark:
         return done.block
 
     def _failed(self, side_run: BenchmarkRun, failed: BlockFailed) -> None:
+        """Note why a side failed. Raises ``InvalidArgumentError`` where the benchmark makes no sense without it."""
         side_run.problem = failed.text
         if failed.memory:
             side_run.settings = side_run.side.shown()
@@ -326,10 +377,11 @@ class Benchmark:
         )
 
     def _notes(self, problem: str) -> tuple[str, ...]:
+        """The notes of the result: ``problem`` with the monitor, and the notes of both sides."""
         notes = [problem] if problem else []
         for side_run in filter(None, (self._plan, self._original)):
             notes += [f"{side_run.side.name}: {note}" for note in side_run.notes]
-            made_again = sum(block.out_of_memory for block in side_run.blocks)
-            if made_again:
-                notes.append(f"{side_run.side.name}: memory ran out in {made_again} steps, which the guard made again")
+            retried = sum(block.out_of_memory for block in side_run.blocks)
+            if retried:
+                notes.append(f"{side_run.side.name}: memory ran out in {retried} steps, which the guard made again")
         return tuple(notes)

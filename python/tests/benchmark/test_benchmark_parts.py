@@ -467,11 +467,11 @@ def test_the_time_left_is_shown_until_it_is_up(monkeypatch: pytest.MonkeyPatch) 
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: clock.now))
     TimeBudget(None).check()
-    assert TimeBudget(None).words == ""
+    assert TimeBudget(None).time_left == ""
     budget = TimeBudget(1, clock.now)
     clock.now += 20
     budget.check()
-    assert budget.words == "at most 40 s left"
+    assert budget.time_left == "at most 40 s left"
     clock.now += 40
     with pytest.raises(OutOfTime):
         budget.check()

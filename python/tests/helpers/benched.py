@@ -17,7 +17,7 @@ from asrconfig_go.benchmark import (
     Spread,
     StepParts,
 )
-from asrconfig_go.benchmark.runner import turn
+from asrconfig_go.benchmark.runner import mean_turn
 from asrconfig_go.watch.watch_records import Finding
 
 _NOISE = (0.99, 0.97, 1.04, 1.0, 1.02)
@@ -43,7 +43,7 @@ def side(name: str, seconds: float, use: float | None, noise: Sequence[float] = 
     readings = Readings(use, 6 * 2**30, 16 * 2**30, 4 * 2**30) if on_gpu else Readings(ram_bytes=2**30)
     sizes = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
     settings = {**sizes, "fp16": name == "plan"}
-    return SideResult(name, settings, 128, 900.0, 9.0, 8.0, blocks, tuple(map(turn, blocks)), readings)
+    return SideResult(name, settings, 128, 900.0, 9.0, 8.0, blocks, tuple(map(mean_turn, blocks)), readings)
 
 
 def result(*, gpu: bool = True, **changed: Any) -> BenchmarkResult:
