@@ -1,4 +1,8 @@
-"""The arguments of a Trainer against the plan: what differs, and whether the training still fits."""
+"""Compares a Trainer's arguments with the plan: what differs, and whether the training still fits.
+
+The callback of ``manager`` calls it when a training begins, and logs its answer. Predicting memory traces the model;
+neither the model nor the arguments are changed.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,18 @@ if TYPE_CHECKING:
     from ..predict.estimate import MemoryEstimate
 
 
-_SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # the Trainer's default, before version 5 and since
+_SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # Trainer's default before version 5 and since: the same memory
 _PLANNED_ARGUMENTS = "config.to_training_arguments(output_dir)"
 
 
 class Difference(NamedTuple):
-    """A difference in words, what to pass instead, and the fields of the plan that differ."""
+    """A setting of the Trainer that differs from the plan.
+
+    Attributes:
+        words: What is set instead of what.
+        remedy: The argument to pass, as code; empty where no argument sets it.
+        fields: The names of the plan's fields that differ.
+    """
 
     words: str
     remedy: str
@@ -34,9 +44,12 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedTraining:
-    """A plan, and what is known of the training that it was made for.
+    """A plan, and the training that it was made for.
 
-    ``longest_s`` is the longest clip; ``batch_fn`` makes the batches of a model of unknown kind.
+    Attributes:
+        config: The plan.
+        longest_s: The length of the longest clip in seconds; None where the dataset was not measured.
+        batch_fn: Makes batches for the trace of a model whose inputs are not known.
     """
 
     config: PlanRecord
@@ -44,48 +57,59 @@ class PlannedTraining:
     batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None
 
     def check(self, args: TrainingArguments, model: torch.nn.Module, splits: bool = False) -> str:
-        """Describe how a Trainer's arguments differ from the plan, with their predicted memory; "" for no difference.
+        """Describe how a Trainer's arguments differ from the plan, with their predicted memory.
 
-        What ``to_training_arguments`` has reported is only repeated where memory does not suffice and no guard
-        ``splits`` batches by it.
+        ``to_training_arguments`` has reported some differences already. They are repeated only where the training does
+        not fit, and no guard splits its batches.
+
+        Args:
+            args: The Trainer's arguments.
+            model: The model that is trained.
+            splits: Whether a guard splits batches that do not fit.
+
+        Returns:
+            One sentence with a remedy; "" for no difference that is worth a report.
         """
         unsupported, overridden = getattr(args, REPORTED, ((), ()))
-        elsewhere = () if _cuda() else unsupported  # supported by the planned GPU, not by this machine
-        present = [d for d in differences(self.config, args, model) if not d.fields <= set(elsewhere)]
+        # Made for another machine: what its GPU supports and this machine does not is no difference.
+        missing_here = () if _has_cuda() else unsupported
+        present = [d for d in differences(self.config, args, model) if not d.fields <= set(missing_here)]
         unreported = [d for d in present if not d.fields <= {*unsupported, *overridden}]
         if not present or (splits and not unreported):
             return ""
-        predicted = self._predicted(args, model, bool({"fp16", "bf16"} & set(elsewhere)))
-        too_much = predicted is not None and predicted.fits is False
-        if not unreported and not too_much:
+        predicted = self._predicted(args, model, planned_precision=bool({"fp16", "bf16"} & set(missing_here)))
+        does_not_fit = predicted is not None and predicted.fits is False
+        if not unreported and not does_not_fit:
             return ""
-        named = present if too_much else unreported
-        words = ", ".join(d.words for d in named)
-        remedies = ", ".join(dict.fromkeys(d.remedy for d in named if d.remedy))
+        reported = present if does_not_fit else unreported
+        words = ", ".join(d.words for d in reported)
+        remedies = ", ".join(dict.fromkeys(d.remedy for d in reported if d.remedy))
         remedy = f"pass {remedies}, or use {_PLANNED_ARGUMENTS}" if remedies else f"use {_PLANNED_ARGUMENTS}"
         memory = _memory_words(predicted, self.config.budget_bytes, splits)
-        if any("alloc_conf" in d.fields for d in named):
+        if any("alloc_conf" in d.fields for d in reported):
             remedy += ", and call config.apply(model) before anything uses the GPU"
         return f"the training is not as planned: {words}{memory} → {remedy}"
 
-    def _predicted(self, args: TrainingArguments, model: torch.nn.Module, elsewhere: bool) -> MemoryEstimate | None:
+    def _predicted(
+        self, args: TrainingArguments, model: torch.nn.Module, planned_precision: bool
+    ) -> MemoryEstimate | None:
         """The memory of these arguments on this machine's GPU, else on the planned one; None where it is unknown.
 
-        ``elsewhere``: their precision differs from the plan only because this machine lacks the planned GPU.
+        ``planned_precision``: predict the plan's precision, which only this machine cannot train in.
         """
         from ..predict.calibration import training_settings
         from ..predict.memory_model import MemoryModel
 
-        config, seconds = self.config, self._seconds()
+        config, seconds = self.config, self._longest_trained_s()
         if seconds is None or not config.gpu_name or config.distributed not in ("none", "ddp"):
             return None
         settings = training_settings(args, model)
-        if elsewhere:
+        if planned_precision:
             settings["precision"] = config.precision
         shape = {"batch": args.per_device_train_batch_size, "seconds": seconds}
-        gpu, allocator = None if _cuda() else config.gpu_name, allocator_in_force()
+        gpu, allocator = None if _has_cuda() else config.gpu_name, allocator_in_force()
         try:
-            # Without what estimate_memory does where it does not fit: traces of all settings that would.
+            # estimate_memory would also trace all other settings where these do not fit, which takes too long here.
             with MemoryModel.trace(
                 model, self.batch_fn, **settings, gpu=gpu, allocator=allocator, progress=False
             ) as memory:
@@ -93,18 +117,34 @@ class PlannedTraining:
         except AsrConfigError:
             return None
 
-    def _seconds(self) -> float | None:
+    def _longest_trained_s(self) -> float | None:
+        """The longest clip of a batch: of the dataset, and no longer than the plan trains on."""
         lengths = [self.longest_s, self.config.max_length_s, *(b.up_to_s for b in self.config.length_buckets[-1:])]
         limits = [seconds for seconds in lengths if seconds]
         return min(limits) if limits else None
 
 
 def differences(config: PlanRecord, args: TrainingArguments, model: torch.nn.Module) -> list[Difference]:
-    """Compare a Trainer's arguments with the plan."""
+    """Compare a Trainer's arguments with the plan.
+
+    Args:
+        config: The plan.
+        args: The Trainer's arguments.
+        model: The model that is trained.
+
+    Returns:
+        The differences in precision, checkpointing, optimizer, batch and allocator.
+    """
     from ..predict.calibration import training_settings
 
     settings = training_settings(args, model)
-    return [*_precision(config, args, settings), *_checkpointing(config, settings), *_steps(config, args, settings)]
+    return [
+        *_precision(config, args, settings),
+        *_checkpointing(config, settings),
+        *_optimizer(config, settings),
+        *_batch(config, args),
+        *_allocator(config),
+    ]
 
 
 def _precision(config: PlanRecord, args: TrainingArguments, settings: dict[str, Any]) -> Iterator[Difference]:
@@ -127,35 +167,42 @@ def _checkpointing(config: PlanRecord, settings: dict[str, Any]) -> Iterator[Dif
         yield Difference(words, "", frozenset(("every_n_layers",)))
 
 
-def _steps(config: PlanRecord, args: TrainingArguments, settings: dict[str, Any]) -> Iterator[Difference]:
+def _optimizer(config: PlanRecord, settings: dict[str, Any]) -> Iterator[Difference]:
     optimizer = settings["optimizer"]
     if optimizer != config.optimizer and not {optimizer, config.optimizer} <= _SAME_STATE:
         words = f"{optimizer} instead of {config.optimizer}"
         yield Difference(words, "optim=config.optimizer", frozenset(("optimizer",)))
+
+
+def _batch(config: PlanRecord, args: TrainingArguments) -> Iterator[Difference]:
     names = ("per_device_train_batch_size", "gradient_accumulation_steps")
-    ours, theirs = ([getattr(source, name) for name in names] for source in (config, args))
-    if ours != theirs:
-        words = "batches of {} × {} instead of {} × {}".format(*theirs, *ours)
+    planned, actual = ([getattr(source, name) for name in names] for source in (config, args))
+    if planned != actual:
+        words = "batches of {} × {} instead of {} × {}".format(*actual, *planned)
         changed = [name for name in names if getattr(config, name) != getattr(args, name)]
         yield Difference(words, ", ".join(f"{name}=config.{name}" for name in changed), frozenset(changed))
+
+
+def _allocator(config: PlanRecord) -> Iterator[Difference]:
     planned = parse_alloc_conf(config.alloc_conf) or {}
     in_force = parse_alloc_conf(allocator_in_force()) or {}
-    if planned and not planned.keys() <= in_force.keys() and _cuda():
+    if planned and not planned.keys() <= in_force.keys() and _has_cuda():
         yield Difference(f"PyTorch's allocator without {config.alloc_conf}", "", frozenset(("alloc_conf",)))
 
 
-def _cuda() -> bool:
+def _has_cuda() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
 
 
 def _memory_words(predicted: MemoryEstimate | None, budget_bytes: int, splits: bool) -> str:
+    """The predicted peak as the end of a sentence; empty where it is unknown."""
     if predicted is None or predicted.peak_device is None or predicted.target.available_bytes is None:
         return ""
     gpu = predicted.target
     words = f": predicted {gib(predicted.peak_device)} of {gib(gpu.available_bytes)} on {gpu.name}"
     if predicted.fits is False:
-        return words + ", which does not fit" + ": the guard splits such batches" * splits
-    over = 0 < budget_bytes < predicted.peak_device
-    return words + (f", over the budget of {gib(budget_bytes)}" if over else "")
+        return words + ", which does not fit" + (": the guard splits such batches" if splits else "")
+    is_over_budget = 0 < budget_bytes < predicted.peak_device
+    return words + (f", over the budget of {gib(budget_bytes)}" if is_over_budget else "")
