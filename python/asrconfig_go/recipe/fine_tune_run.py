@@ -1,4 +1,8 @@
-"""One fine-tuning, stage by stage, with its plan and its output folder."""
+"""One fine-tuning, stage by stage: data, model, plan, Trainer, training, saved model.
+
+``fine_tune`` loads the data and calls ``FineTuneRun.run`` once. The run writes to the output folder only: checkpoints,
+the plan, its explanation, and the model with its processor.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +40,23 @@ from .transcription import make_collator, transcribe, word_error_rate
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, ProcessorMixin, Trainer
 
+MODEL_FILES = (
+    "config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "adapter_config.json",
+    "training_args.bin",  # with any model: named adapters are in subfolders, and torch's modules have no configuration
+)
+"""A folder in which a Trainer saved a model has at least one of these."""
+_FIRST_EVALUATION_S = 600  # up to this much audio, a word error rate before the training costs little
 
-def plan_of(
+
+def _plan_and_manager(
     options: FineTuneOptions, data: SpeechData, model: PreTrainedModel, processor: ProcessorMixin
 ) -> tuple[TrainingConfig, ASRConfigManager]:
-    """The plan and the manager that accompanies the training, which both know the data and the model."""
-    saved = given_plan(options)
+    """The plan, given or made here, and the manager of the training, which knows data and model."""
+    saved = _given_plan(options)
     if saved is None:
         config, manager = _new_plan(options, data, model, processor)
     else:
@@ -49,13 +64,14 @@ def plan_of(
         manager.profile_dataset(data.train, progress=options.verbose)
         manager.profile_model(model, name=options.model)
         manager.config = saved
-    object.__setattr__(config, "lora_rank", lora_rank(model))  # a fact, which the published rules leave out
+    # The model's adapters, which the published rules leave out: a plain assignment would count as the user's choice.
+    object.__setattr__(config, "lora_rank", lora_rank(model))
     say(options.verbose, "Plan", manager.explain())
     return config, manager
 
 
-def given_plan(options: FineTuneOptions) -> TrainingConfig | None:
-    """A copy of the plan that was given, or that of the resumed run; None for a new one.
+def _given_plan(options: FineTuneOptions) -> TrainingConfig | None:
+    """A copy of the plan that the user passed, or the plan of the resumed run; None where a new one is to be made.
 
     Raises ``InvalidArgumentError`` where its adapters differ from the requested ones.
     """
@@ -77,7 +93,7 @@ def given_plan(options: FineTuneOptions) -> TrainingConfig | None:
 def _new_plan(
     options: FineTuneOptions, data: SpeechData, model: PreTrainedModel, processor: ProcessorMixin
 ) -> tuple[TrainingConfig, ASRConfigManager]:
-    # The longest text of an evaluation, where a plan knows what generating it takes.
+    # An evaluation that generates takes memory by its longest text.
     generates = generation_facts(bare(model).config)
     longest = speech_settings(model, data).get("generation_max_length") if generates else None
     return create_optimal_config(
@@ -89,22 +105,20 @@ def _new_plan(
     )  # fmt: skip
 
 
-MODEL_FILES = (
-    "config.json",
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "adapter_config.json",
-    "training_args.bin",  # with any model: named adapters are in subfolders, and torch's modules have no configuration
-)
-"""At least one of these is where a Trainer saved a model."""
-
-
 def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLike[str]) -> Path:
-    """``folder``, made if need be. Raises before anything is spent on a training that could not be kept.
+    """Make the output folder, and check that a training can be saved there before any time is spent on it.
 
-    ``NotFoundError`` where nothing can be written, ``InvalidArgumentError`` where an earlier training's checkpoints or
-    model lie, unless that one is resumed: the Trainer removes old checkpoints.
+    Args:
+        folder: The folder that the user passed.
+        resume: Whether an earlier training there is continued: True, or its checkpoint.
+
+    Returns:
+        The folder's path.
+
+    Raises:
+        NotFoundError: Where nothing can be written.
+        InvalidArgumentError: Where it has checkpoints or a model, and ``resume`` is False: the Trainer would remove
+            the old checkpoints.
     """
     path = user_path(folder, "output folder")
     utf8(path)
@@ -116,16 +130,16 @@ def output_folder(folder: str | os.PathLike[str], resume: bool | str | os.PathLi
         raise NotFoundError(
             f"cannot write to the output folder {path}: {error}", "choose a folder that can be written (--out)"
         ) from error
-    there = [file.name for file in checkpoints(path)] + [name for name in MODEL_FILES if (path / name).exists()]
-    if there and resume is False:
+    earlier = [file.name for file in checkpoints(path)] + [name for name in MODEL_FILES if (path / name).exists()]
+    if earlier and resume is False:
         raise InvalidArgumentError(
-            f"{path} holds an earlier training ({', '.join(there[:3])})",
+            f"{path} holds an earlier training ({', '.join(earlier[:3])})",
             "continue with it by resume=True (--resume), or choose another folder (--out)",
         )
     return path
 
 
-def save_model(trainer: Trainer, path: Path) -> None:
+def _save_model(trainer: Trainer, path: Path) -> None:
     """Save model and processor into ``path``, each file atomically, through a temporary folder."""
     with tempfile.TemporaryDirectory(dir=path, prefix=".saving") as folder:
         trainer.save_model(folder)  # in every process: the weights may be spread over them
@@ -133,23 +147,37 @@ def save_model(trainer: Trainer, path: Path) -> None:
             file.replace(path / file.name)
 
 
-_BEFORE_S = 600  # of audio, of which a word error rate before the training costs little
+class FineTuneRun:
+    """From data to a model in a folder, as ``fine_tune`` describes it.
 
-
-class Run:
-    """From data to a model in a folder. See ``fine_tune``."""
+    Attributes:
+        options: What the user passed.
+        data: The clips; after the stages that clean, cut or select them, the remaining ones.
+        processor: The model's processor; None until it is built, as are ``model`` and ``trainer``.
+        before: The word error rate before the training; None where it was not measured.
+        plan: The plan, once it was made.
+        manager: The manager that accompanies the training, made with the plan.
+        watch: The manager's callback, which records the training.
+    """
 
     def __init__(self, options: FineTuneOptions, data: SpeechData) -> None:
         self.options, self.data = options, data
-        self.processor: Any = None  # until the run has it
+        self.processor: Any = None
         self.model: Any = None
         self.trainer: Any = None
         self.before: float | None = None
 
-    def go(self, finish: Callable[[Run], FineTuneResult]) -> FineTuneResult:
-        """All stages; ``finish`` is the last one."""
+    def run(self, finish: Callable[[FineTuneRun], FineTuneResult]) -> FineTuneResult:
+        """Run all stages.
+
+        Args:
+            finish: The last stage: evaluates and pushes the model, and makes the result.
+
+        Returns:
+            What ``finish`` returns.
+        """
         self._prepare()
-        self.plan, self.manager = plan_of(self.options, self.data, self.model, self.processor)
+        self.plan, self.manager = _plan_and_manager(self.options, self.data, self.model, self.processor)
         self._select()
         self.watch = self.manager.callback()
         self.trainer = self._make_trainer()
@@ -158,20 +186,21 @@ class Run:
             stack.enter_context(disk_errors_explained(self.options.output, lambda: self.trainer))
             self._train(stack)
             if not (self.manager.report and self.manager.report.stopped):
-                save_model(self.trainer, self.options.output)
+                _save_model(self.trainer, self.options.output)
             return finish(self)
 
     def say(self, stage: str, text: object) -> None:
-        """Print a stage."""
+        """Print what a stage has done, from one process and unless the run is quiet."""
         say(self.options.verbose and (self.trainer is None or self.trainer.is_world_process_zero()), stage, text)
 
     def _prepare(self) -> None:
+        """Clean the texts, build processor and model, and cut and label the clips for them."""
         options, data = self.options, self.data
         self.say("Speech", data)
         cleans = family(options.model) == "ctc" if options.clean is None else options.clean
         cleaned = data.clean(language=options.language) if cleans else data.with_texts(str.strip)
         self.processor = build_processor(column(cleaned.train, "text"), options.model, language=options.language)
-        plan = given_plan(options)
+        plan = _given_plan(options)
         rank = plan.lora_rank if plan else options.rank
         check_bits(options.bits, bool(rank), options.tiny)
         self.model = load_model(options.model, self.processor, seed=options.seed, bits=options.bits)
@@ -187,6 +216,7 @@ class Run:
         check_room(options.output, self.model)
 
     def _select(self) -> None:
+        """Leave out the clips that the plan does not train on."""
         seconds = [length / SAMPLING_RATE for length in column(self.data.train, "length")]
         train, selection = self.plan.select(self.data.train, seconds)
         if len(train) < len(seconds):
@@ -194,6 +224,7 @@ class Run:
             self.say("Selected", selection)
 
     def _make_trainer(self) -> Any:
+        """Make the Trainer by the plan and the user's settings, and save the plan with its explanation."""
         from transformers import PrinterCallback
 
         options, plan, clips = self.options, self.plan, len(self.data.train)
@@ -208,23 +239,26 @@ class Run:
             **(self._from_random_weights(steps) if options.tiny else {}),
             "disable_tqdm": not options.verbose,
         }
-        others = override(plan, options.settings)
-        settings = {name: value for name, value in settings.items() if name not in options.settings} | others
-        plan.apply(self.model)  # before the arguments: they start CUDA, and allocator settings then come too late
+        user_settings = override(plan, options.settings)
+        settings = {name: value for name, value in settings.items() if name not in options.settings} | user_settings
+        plan.apply(self.model)  # before TrainingArguments, which start CUDA: the allocator is set up only before that
         args = plan.to_training_arguments(
             options.output, arguments_class=arguments_class(self.model), model=self.model, **settings
         )
         plan.save(options.output / FILE)
         self.manager.explain().save(options.output / "plan.html")
         callbacks = [self.watch, *options.callbacks]
-        collating: CollatorSettings = {"load": plan.clip_loader(), **asked_language(self.processor, options.language)}
-        data = self._during_training()
-        trainer = make_trainer(self.model, args, data, self.processor, callbacks=callbacks, **collating)
+        collator_settings: CollatorSettings = {
+            "load": plan.clip_loader(),
+            **asked_language(self.processor, options.language),
+        }
+        data = self._with_drawn_evaluation()
+        trainer = make_trainer(self.model, args, data, self.processor, callbacks=callbacks, **collator_settings)
         if not options.verbose:
-            trainer.remove_callback(PrinterCallback)  # it prints what the bar would
+            trainer.remove_callback(PrinterCallback)  # the Trainer adds it where tqdm is disabled
         return trainer
 
-    def _during_training(self) -> SpeechData:
+    def _with_drawn_evaluation(self) -> SpeechData:
         """The data with as many evaluation clips as the plan has time for; the last evaluation takes all."""
         data = self.data.evaluated_with(self.plan.eval_samples, self.options.seed)
         if data.evaluation is None or data is self.data:
@@ -236,22 +270,24 @@ class Run:
         return data
 
     def _from_random_weights(self, steps: int) -> dict[str, Any]:
+        """The settings of a model with random weights, which are reported."""
         settings = {**FROM_RANDOM_WEIGHTS, "warmup_steps": max(1, steps // 10)}
         values = ", ".join(f"{name} {value:g}" for name, value in settings.items() if not isinstance(value, bool))
         self.say("Settings", Notes([f"random weights need other settings than the plan's: {values}"]))
         return settings
 
     def _train(self, stack: ExitStack) -> None:
+        """Train under the manager; ``stack`` puts back what is changed for it."""
         options, trainer, evaluation = self.options, self.trainer, self.data.evaluation
-        if options.tiny:  # too small for two threads: they wait for each other where cores are shared
+        if options.tiny:  # its kernels are so small that threads would wait for each other
             import torch
 
             stack.callback(torch.set_num_threads, torch.get_num_threads())
             torch.set_num_threads(1)
         stack.callback(self.manager.attach(trainer).detach)
         fresh = evaluation is not None and options.resume is False
-        if fresh and sum(column(evaluation, "length")) <= _BEFORE_S * SAMPLING_RATE:
-            # Not by trainer.evaluate(): before a training has begun, its reporters write to the working folder.
+        if fresh and sum(column(evaluation, "length")) <= _FIRST_EVALUATION_S * SAMPLING_RATE:
+            # trainer.evaluate() before a training would make reporters such as TensorBoard write to the working folder.
             self.before = word_error_rate(column(evaluation, "text"), self.transcribed(None))
         try:
             self.manager.train(
@@ -268,7 +304,11 @@ class Run:
             raise
 
     def transcribed(self, n: int | None) -> list[str]:
-        """Transcribe the first ``n`` clips to evaluate with, or all of them for None."""
+        """Transcribe evaluation clips.
+
+        Args:
+            n: How many, from the first one on; None for all, with a progress bar.
+        """
         longest = getattr(self.trainer.args, "generation_max_length", None)
         progress = self.options.verbose and n is None
         return transcribe(

@@ -16,7 +16,7 @@ from ..config import TrainingConfig
 from ..errors import AsrConfigError, NotFoundError
 from ..plan.training_arguments import check_settings
 from .fine_tune_options import FineTuneOptions, FineTuneResult
-from .fine_tune_run import MODEL_FILES, Run, output_folder
+from .fine_tune_run import MODEL_FILES, FineTuneRun, output_folder
 from .speech_data import column
 from .speech_sources import load_speech
 from .trainers import need
@@ -98,7 +98,7 @@ _SAMPLES = 5
 _ALL = "eval_all"  # a curve of its own, beside that of the clips drawn for evaluations during training
 
 
-def finished(run: Run) -> FineTuneResult:
+def finished(run: FineTuneRun) -> FineTuneResult:
     """Evaluate the model, and write the model card and the report next to it; nothing where ``save_by`` stopped it."""
     result = FineTuneResult(
         output_dir=run.options.output, model=run.options.model, wer_before=run.before, wer=None, cer=None,
@@ -146,7 +146,7 @@ def _report(output: Path) -> Path | None:
     return page
 
 
-def _pushed(run: Run) -> str:
+def _pushed(run: FineTuneRun) -> str:
     """Push the model, if requested. A failure is reported, not raised: the model is in the folder."""
     push = run.options.push
     if push is False:
@@ -227,4 +227,4 @@ def fine_tune(
         split=split, evaluation_split=evaluation_split, check_audio=check_audio, language=language, token=token,
         seed=seed, progress=verbose,
     )  # fmt: skip
-    return Run(options, data).go(finished)
+    return FineTuneRun(options, data).run(finished)
