@@ -1,4 +1,9 @@
-"""What a guard does in the place of a Trainer's methods."""
+"""What a guard does instead of a Trainer's methods: training steps, evaluations, checkpoints and fetching of batches.
+
+``Guard`` makes one ``GuardedTrainer`` and puts its ``methods`` in place of the Trainer's. This module connects the
+parts: what fits is decided by ``Recovery`` in training and by ``Predictions`` in evaluation. The Trainer is changed by
+those methods, and by hooks that ``undo`` removes. Files are written after errors only, into ``output_dir``.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +51,19 @@ class GuardedTrainer:
     """The steps, evaluations and checkpoints of one Trainer, and the parts that recover them.
 
     Attributes:
-        preflight: What was tried before the first step, if it was.
-        recovery: The engine, and what looks at its clips.
+        trainer: The Trainer.
+        budgets: The largest micro-batches, in ``"training"`` and in ``"evaluation"``.
+        preflight: The report of the pre-flight check; None where none was made.
+        ranks: The processes that train together.
+        rule: What the loss divides by.
+        loop: The Trainer, as the engine sees it.
+        snapshots: Memory snapshots at out-of-memory errors; None without a GPU.
+        loading: Fetches batches, with retries where host memory runs out.
+        attempts: The retries, with their events.
+        rows: The rows of the dataset that batches hold.
+        recovery: The engine, and what looks for bad clips.
+        engine: Computes the batches of a window; its ``window`` is here, too.
+        bad: Looks for bad clips.
     """
 
     def __init__(self, trainer: Trainer, options: GuardOptions) -> None:
@@ -79,11 +95,11 @@ class GuardedTrainer:
         self._evaluated = EvaluatedClips(trainer, self.bad)
         self._predictions = Predictions(trainer, rule, self.budgets["evaluation"], self.attempts, ranks, options.split)
         self._optimizer = OptimizerSteps(self._repeated, self.snapshot)
-        self._shared = cannot_retry(trainer)
-        self._settle()
+        self._cannot_retry = cannot_retry(trainer)
+        self._prepare_rule()
 
     def methods(self) -> dict[str, Callable[..., Any]]:
-        """What is put in the place of the Trainer's methods of these names."""
+        """The methods to put in place of the Trainer's, by name."""
         trainer = self.trainer
         return {
             "prediction_step": self._prediction_step,
@@ -96,7 +112,7 @@ class GuardedTrainer:
         }
 
     def undo(self) -> list[Callable[[], None]]:
-        """What puts back all else that a training changes, once ``methods`` are in place."""
+        """Functions that release what a training holds besides ``methods``, for ``Guard.detach``."""
         return [predictions_back(self.trainer), self.rows.remove, self.let_go, self._end_snapshots]
 
     def _end_snapshots(self) -> None:
@@ -104,14 +120,14 @@ class GuardedTrainer:
             self.snapshots.end()
 
     def let_go(self) -> None:
-        """Release what a failed attempt to train holds; the next one is followed when it begins."""
+        """Release weights and hooks of an attempt to train that failed; the next one begins by ``training_begins``."""
         self._optimizer.remove()
         self.bad.remove()
         self._norms.remove()
         self.engine.begin()
 
     def followed_events(self) -> dict[str, Callable[..., Any]]:
-        """The handler's methods that call a training's callbacks, each with what the guard does after them all."""
+        """The callback handler's methods, by name: each calls all callbacks, and then the guard."""
         handler = self.trainer.callback_handler
 
         def followed(event: Callable[..., Any], act: Callable[[], None]) -> Callable[..., Any]:
@@ -129,7 +145,10 @@ class GuardedTrainer:
         }
 
     def training_begins(self) -> None:
-        """The Trainer has made its optimizer and wrapped its model."""
+        """Follow a training that begins, after the Trainer has made its optimizer and wrapped its model.
+
+        Raises ``InvalidArgumentError`` where an option requires a known loss, and errors of the pre-flight check.
+        """
         if self._options.oom_snapshot != "off" and self.trainer.args.device.type == "cuda":
             from .oom_snapshots import OomSnapshots
 
@@ -140,22 +159,23 @@ class GuardedTrainer:
         self.engine.begin()
         self.bad.begin()
         self._evaluated.begin()
-        self._shared = cannot_retry(self.trainer)
-        self._settle()
+        self._cannot_retry = cannot_retry(self.trainer)
+        self._prepare_rule()
         self.loop.say(check_windows(self.trainer, self.ranks.size))
-        if self._options.preflight and not self._shared:
-            from ..predict.worst_batch import preflight
+        if self._options.preflight and not self._cannot_retry:
+            self._check_worst_batch()
 
-            seconds = None if self._options.preflight is True else float(self._options.preflight)
-            with self.ranks.joined():
-                self.preflight = preflight(
-                    self.trainer, self.rehearse, optimizer=self.trainer.optimizer, seconds=seconds
-                )
+    def _check_worst_batch(self) -> None:
+        from ..predict.worst_batch import preflight
 
-    def _settle(self) -> None:
-        """Look up the loss; log what follows where it is unknown, or raise if an option requires it."""
+        seconds = None if self._options.preflight is True else float(self._options.preflight)
+        with self.ranks.joined():
+            self.preflight = preflight(self.trainer, self.rehearse, optimizer=self.trainer.optimizer, seconds=seconds)
+
+    def _prepare_rule(self) -> None:
+        """Look up the loss in the table. Where it is unknown, log the consequences, or raise if an option needs it."""
         self.rule.begin(self.loop.table_loss())
-        self.rule.has_hooks, self.engine.splitting.is_shared = self.loop.has_hooks(), bool(self._shared)
+        self.rule.has_hooks, self.engine.splitting.is_shared = self.loop.has_hooks(), self._cannot_retry
         if self.rule.is_certain:
             return
         reason = self.loop.unknown_reason()
@@ -184,6 +204,7 @@ class GuardedTrainer:
         self.window.begin(())
 
     def _fetching(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """``get_batch_samples``, with which a window begins."""
         alone, ranks = self.ranks.alone, self.ranks
 
         def get_batch_samples(batches: Iterator[Batch], count: int, *args: object) -> Any:
@@ -199,19 +220,15 @@ class GuardedTrainer:
         return get_batch_samples
 
     def _training_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
+        """Compute one batch with retries; after the window's last one, combine and scale the gradients."""
         alone, window = self.ranks.alone, self.window
-        if not window.planned:  # a step that somebody makes by hand
+        if not window.planned:  # called by a user, outside of the Trainer's loop
             return self.loop.train_step(model, inputs, *args, **kwargs)
         self.loop.items = args[0] if args else kwargs.get("num_items_in_batch")
-        inner = model if alone or self._shared else self.ranks.inner(model)
+        inner = model if alone or self._cannot_retry else self.ranks.inner(model)
         call = window.add(inputs, (inner, args, kwargs))
-        if self._shared:  # its weight is kept right, and an error is raised
-            try:
-                return self.engine.run_once(call)
-            except Exception as error:
-                if saved := self.snapshot("training", error):
-                    add_note(error, f"memory snapshot in {saved}")
-                raise
+        if self._cannot_retry:
+            return self._run_once(call)
         try:
             self.recovery.run(call)
         except Exception as error:
@@ -224,30 +241,45 @@ class GuardedTrainer:
             return call.loss
         return self._finish(model, inner, call)
 
+    def _run_once(self, call: Call) -> Any:
+        """Compute a batch that cannot be retried, with the right weight; an error gets a memory snapshot."""
+        try:
+            return self.engine.run_once(call)
+        except Exception as error:
+            if saved := self.snapshot("training", error):
+                add_note(error, f"memory snapshot in {saved}")
+            raise
+
     def _finish(self, model: torch.nn.Module, inner: torch.nn.Module, call: Call) -> Any:
-        """Combine the gradients of all processes, scaled up for clips that were left out."""
+        """Average the gradients over ranks, scale them for left-out clips, and return the loss to report."""
         left_out = self.window.left_out or 0
         if not self.ranks.alone:
             left_out = self.ranks.average(list(inner.parameters()), left_out)
             self.ranks.share_buffers(model)
         factor = self.engine.finish(left_out)
-        if factor != 1.0:  # the losses that the Trainer is given are to add up to the right one
+        if factor != 1.0:  # the Trainer adds the losses up, and was given those of earlier batches without the factor
             calls = self.window.calls
             call.reported = factor * sum(c.loss for c in calls) - sum(c.reported for c in calls[:-1])
         return call.reported
 
     def _prediction_step(self, model: torch.nn.Module, inputs: Batch, *args: object, **kwargs: object) -> Any:
-        if self._shared:
+        if self._cannot_retry:
             return self._predictions.original(model, inputs, *args, **kwargs)
         predicted = self._predictions.step(model, inputs, *args, **kwargs)
         self._evaluated.look(self.ranks.inner(model), inputs, predicted[0])
         return predicted
 
     def rehearse(self, place: str, batch: Batch) -> int:
-        """Compute a batch as a step of ``place`` (``"training"`` or ``"evaluation"``) would, until it fits.
+        """Compute a batch in ever smaller micro-batches until it fits, for the pre-flight check.
 
-        Returns the clips of a micro-batch that does. Only the limit stays: weights, gradients, random numbers and
-        statistics are left as they are. Gradients must not be there already.
+        Only the budget is changed: weights, gradients, random numbers and statistics are left as they were.
+
+        Args:
+            place: ``"training"`` or ``"evaluation"``: what is computed of the batch.
+            batch: The batch. No gradients may exist yet.
+
+        Returns:
+            The clips of a micro-batch that fits.
         """
         model = self.ranks.inner(self.trainer.model_wrapped)
         with cpu_generators_kept():
@@ -261,7 +293,15 @@ class GuardedTrainer:
         return self.budgets[place].size(extent(batch), batch_size(batch))
 
     def snapshot(self, place: str, error: BaseException) -> str:
-        """Write what the GPU holds as ``error`` is raised; returns the file's path, "" without one."""
+        """Write a memory snapshot of the GPU.
+
+        Args:
+            place: What was computed: ``"training"``, ``"evaluation"``, ``"optimizer"`` or ``"saving"``.
+            error: The out-of-memory error.
+
+        Returns:
+            The file's path; empty where snapshots are off.
+        """
         return self.snapshots.take(place, error) if self.snapshots else ""
 
     def _predicted(self, place: str) -> Predicted | None:
@@ -275,20 +315,22 @@ class GuardedTrainer:
         return self.budgets["training"].prediction(piece.samples, piece.extent, kind)
 
     def _lost_gpu(self, error: Exception) -> str:
+        """Save what can be saved after ``error`` has destroyed the GPU's context; returns where, in words."""
         calls = self.window.calls
         rows = self.rows.of(len(calls) - 1, None, batch_size(calls[-1].inputs)) if calls else None
         where = f"its batch holds the rows {listed(rows)} of the dataset; " if rows else ""
         return where + _keep_state(self.trainer, self.attempts.events, error)
 
     def _repeated(self, place: str, text: str, snapshot: str = "", before: int = 0, after: int = 0) -> None:
+        """Note a retry outside of training steps; ``before`` and ``after`` are clips of a micro-batch."""
         self.attempts.note(place, before, after, text, snapshot=snapshot)
 
 
 def _keep_state(trainer: Trainer, events: list[GuardEvent], error: Exception) -> str:
-    """Write the training state to ``output_dir``; returns a sentence with the file and the last checkpoint.
+    """Write the Trainer's state to ``output_dir``; returns a sentence with the file and the last checkpoint.
 
-    Weights and the optimizer's state are behind the broken context: reading them would fail, or hang. The Trainer's
-    state, with its log, is not. A file that cannot be written is reported, not raised: there is an error already.
+    Weights and the optimizer's state are on the GPU: reading them would fail or hang. The Trainer's state and log are
+    in host memory. An error of writing is reported in the sentence, as ``error`` is about to be raised.
     """
     from transformers.trainer_utils import get_last_checkpoint
 
