@@ -137,7 +137,7 @@ func (m *manifest) recording(number int, key, source string, r mention) error {
 				"%s: is a command, which is not run, and utt2dur does not have it "+
 					"(utils/data/get_utt2dur.sh makes it)", key)
 		}
-		m.given(key, seconds, 0, r.text)
+		m.addUnmeasured(key, seconds, 0, r.text)
 	case strings.HasPrefix(source, "|"), source == "-":
 		return m.bad(number, "%s: standard input and output are not files", key)
 	case inArchive:
@@ -208,7 +208,7 @@ func (m *manifest) durations() error {
 			return m.bad(number, "has no duration of up to %g s behind the name of its utterance",
 				maxClipS)
 		}
-		m.given(key, seconds, 0, m.textOf(key))
+		m.addUnmeasured(key, seconds, 0, m.textOf(key))
 		return nil
 	})
 }

@@ -22,27 +22,37 @@ import (
 const (
 	maxLine      = 16 << 20 // bytes of one line, or one CSV record
 	maxBadStart  = 1000     // bad lines before the first good one: then it is not a manifest
-	readAtOnce   = 1 << 16
+	readAtOnce   = 1 << 16  // bytes
+	maxExpected  = 1 << 22  // rows that memory is allocated for before they are read
+	triedPaths   = 32       // paths that are looked for to decide their folder and ending
 	manifestKind = ".jsonl, .json or .ndjson (JSON objects, one a line or in one array), .csv or " +
 		".tsv, .txt or .lst (one path a line), " +
 		".scp, segments or utt2dur (Kaldi); each also with .gz"
 )
 
-// manifest is one that is being read.
+// manifest is a manifest while it is read: a reader of its format calls add, addUnmeasured or bad
+// for each line.
 type manifest struct {
 	ctx     context.Context
 	path    string
-	folder  string // relative paths are against it
+	folder  string // of the manifest
 	in      *bufio.Reader
-	texts   bool   // whether what is said is wanted,
-	field   string // and the name of its field, "" for any of textColumns
-	audio   string // the name of the field with the path, "" for any of audioColumns
-	listing *Table // gets what else is known of the rows, where they are listed and not measured
-	entries []entry
-	good    int
-	files   map[string]*measured // files that rows cut pieces out of
+	texts   bool                 // transcripts are wanted
+	field   string               // with the transcript, "" for any of textColumns
+	audio   string               // the field with the path, "" for any of audioColumns
+	listing *Table               // gets the columns that are asked for; nil unless rows are listed
+	entries []entry              // one for each line that is not blank, the bad ones too
+	good    int                  // how many entries are clips
+	files   map[string]*measured // files that rows cut pieces out of, by path
 	tables  kaldiTables
 }
+
+// usualFolders are those in a manifest's own folder that its clips may lie in, and usualEndings
+// what its names may lack.
+var (
+	usualFolders = []string{"", "clips", "wavs", "wav", "audio", "data"}
+	usualEndings = []string{"", ".wav", ".flac", ".mp3", ".opus"}
+)
 
 // manifestReaders are by extension; Kaldi's files without one go by their whole name.
 var manifestReaders = map[string]func(*manifest) error{
@@ -54,19 +64,19 @@ var manifestReaders = map[string]func(*manifest) error{
 	"reco2dur": (*manifest).durations,
 }
 
-// readManifest lists the paths in a manifest; relative ones are against its folder (see settle). By
-// extension:
+// readManifest lists the clips in a manifest, with absolute paths (see resolvePaths). The format
+// follows from the extension:
 //   - .jsonl, .json, .ndjson: one JSON object a line, or an array of them, with the path in one of
 //     the columns (NeMo, ESPnet, Hugging Face), or Lhotse's cuts and recordings;
 //   - .csv: a header line and rows, divided by one of the delimiters and quoted as in RFC 4180 (see
 //     records);
-//   - .tsv: tab-separated with a header line, where a quotation mark is mostly one (Common Voice);
-//     or with the folder alone in the first line (fairseq);
+//   - .tsv: tab-separated with a header line, where a quotation mark mostly belongs to the text
+//     (Common Voice); or with the folder alone in the first line (fairseq);
 //   - .txt, .lst: one path a line; .scp, segments, utt2dur: Kaldi.
 //
-// A row may cut a piece out of a file (see cut). A byte order mark, CRLF and empty lines do not
-// matter. A bad line becomes a stray that names it; a manifest without any path column is an error
-// that names the columns it has, and so is a text that is not UTF-8.
+// A row may cut a piece out of a file (see piece). A byte order mark, CRLF and empty lines do not
+// matter. A bad line becomes a stray that names it. A manifest without any path column is an error
+// that names the columns it has; a text that is not UTF-8 is an error, too.
 func readManifest(ctx context.Context, path string, r Request) ([]entry, error) {
 	plain := strings.TrimSuffix(strings.ToLower(path), ".gz")
 	read := manifestReaders[filepath.Ext(plain)]
@@ -77,11 +87,11 @@ func readManifest(ctx context.Context, path string, r Request) ([]entry, error) 
 		return nil, fault.New(fault.Unsupported, "use "+manifestKind,
 			"manifest %s has none of the known extensions", fault.Printable(path))
 	}
-	m, done, err := openManifest(ctx, path)
+	m, closeFile, err := openManifest(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer closeFile()
 	m.texts, m.field, m.audio, m.listing = r.Texts, r.TextField, r.AudioField, r.table
 	if err := m.checkEncoding(); err != nil {
 		return nil, err
@@ -89,14 +99,15 @@ func readManifest(ctx context.Context, path string, r Request) ([]entry, error) 
 	if err := read(m); err != nil {
 		return nil, err
 	}
-	if err := m.settle(); err != nil {
+	if err := m.resolvePaths(); err != nil {
 		return nil, err
 	}
 	return m.entries, nil
 }
 
 // openManifest opens a regular file for reading line by line, through gzip when its name says so.
-func openManifest(ctx context.Context, path string) (m *manifest, done func(), err error) {
+func openManifest(ctx context.Context, path string) (m *manifest, closeFile func(),
+	err error) {
 	st, err := os.Stat(path) // before it is opened: a pipe would block
 	if err == nil && !st.Mode().IsRegular() {
 		err = errors.New("not a regular file")
@@ -126,16 +137,13 @@ func openManifest(ctx context.Context, path string) (m *manifest, done func(), e
 	return m, func() { _ = f.Close() }, nil
 }
 
-// mostExpected bounds what room is made for before it is needed.
-const mostExpected = 1 << 22
-
-// expect makes room for as many rows as a file of this size should have, by its first lines: a list
-// that grows to millions is copied again and again, and Ctrl-C waits meanwhile.
+// expect allocates memory for as many rows as a file of this size should have, by its first lines:
+// a slice that grows to millions is copied again and again, and Ctrl-C waits meanwhile.
 func (m *manifest) expect(size int64) {
 	head, _ := m.in.Peek(readAtOnce) // a read error shows again at the first line
 	lines := float64(bytes.Count(head, []byte("\n")) + 1)
 	rows := lines * float64(size) / float64(max(1, len(head)))
-	m.entries = make([]entry, 0, int(min(1.02*rows, mostExpected)))
+	m.entries = make([]entry, 0, int(min(1.02*rows, maxExpected)))
 }
 
 // broken is the error of a manifest that cannot be read to its end.
@@ -186,17 +194,17 @@ func (m *manifest) checkText(line int, text []byte) error {
 		"manifest %s, line %d: the text is not UTF-8 (byte 0x%02x)", name, line, text[offset])
 }
 
-// mention is what one line says of one clip.
+// mention is what one line holds of one clip.
 type mention struct {
 	path    string
-	text    *string
-	cut     bool // only seconds from offset on, of the file at path
+	text    *string // nil where none is wanted, or the line has none
+	cut     bool    // only seconds from offset on, of the file at path
 	offset  float64
 	seconds float64   // 0: to the end
 	extra   []*string // of the columns that a listing asks for
 }
 
-// add takes what a line gives. Its path stays as it is until all are known.
+// add adds a clip whose file is to be measured. Its path stays as it is until resolvePaths has all.
 func (m *manifest) add(r mention) {
 	e := entry{path: r.path}
 	if r.text != nil || r.cut {
@@ -215,29 +223,21 @@ func (m *manifest) add(r mention) {
 	m.good++
 }
 
-// given takes a clip that is not to be measured, only believed.
-func (m *manifest) given(name string, seconds float64, rate int, text *string) {
+// addUnmeasured adds a clip whose duration is taken from the manifest, as there is no file to
+// measure.
+func (m *manifest) addUnmeasured(name string, seconds float64, rate int, text *string) {
 	m.entries = append(m.entries, entry{clip: &profile.Clip{Path: name, DurationS: &seconds,
 		SampleRate: rate, Method: "given"}, more: &detail{text: text}})
 	m.good++
 }
 
-// triedPaths is how many paths are looked for before their folder and ending are decided.
-const triedPaths = 32
-
-// placed are the folders, in a manifest's own, that its clips may lie in, and the endings that its
-// names may lack.
-var (
-	placed  = []string{"", "clips", "wavs", "wav", "audio", "data"}
-	endings = []string{"", ".wav", ".flac", ".mp3", ".opus"}
-)
-
-// settle makes relative paths absolute. They are against the manifest's folder or a usual one in
-// it; else against the working folder, or two folders up (Kaldi's recipes list paths from there):
-// where most of the first few are found, also with an ending that names lack (LJSpeech).
-func (m *manifest) settle() error {
+// resolvePaths makes relative paths absolute, and completes names that lack their ending
+// (LJSpeech). They are relative to the manifest's folder or a usual one in it, to the working folder,
+// or to the folder two above the manifest's (Kaldi's recipes list paths from there): to whichever
+// has most of the first few.
+func (m *manifest) resolvePaths() error {
 	var bases, tried []string
-	for _, sub := range placed {
+	for _, sub := range usualFolders {
 		bases = append(bases, filepath.Join(m.folder, sub))
 	}
 	bases = append(bases, ".", filepath.Join(m.folder, "..", ".."))
@@ -247,9 +247,9 @@ func (m *manifest) settle() error {
 		}
 	}
 	base, ending, highest := m.folder, "", 0
-	for _, suffix := range endings {
+	for _, suffix := range usualEndings {
 		for _, b := range bases {
-			if count := reachable(b, suffix, tried, highest); count > highest {
+			if count := countFiles(b, suffix, tried, highest); count > highest {
 				base, ending, highest = b, suffix, count
 			}
 		}
@@ -261,35 +261,35 @@ func (m *manifest) settle() error {
 	}
 	for i := range m.entries {
 		if e := &m.entries[i]; e.clip == nil {
-			e.path = against(base, e.path) + ending
+			e.path = resolve(base, e.path) + ending
 		}
 	}
 	return nil
 }
 
-func against(base, path string) string {
+// resolve returns path, relative to base unless it is absolute.
+func resolve(base, path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
 	return filepath.Join(base, path)
 }
 
-// reachable counts the paths that are there; 0 as soon as they cannot be more than a number that is
-// known.
-func reachable(base, ending string, paths []string, needed int) (count int) {
+// countFiles counts the paths that exist; it returns 0 as soon as they cannot be more than needed.
+func countFiles(base, ending string, paths []string, needed int) (count int) {
 	for i, path := range paths {
 		if count+len(paths)-i <= needed {
 			return 0
 		}
-		if _, err := os.Stat(against(base, path) + ending); err == nil {
+		if _, err := os.Stat(resolve(base, path) + ending); err == nil {
 			count++
 		}
 	}
 	return count
 }
 
-// bad notes a line that gives none, as "manifest.jsonl:17". The error is that it cannot be a
-// manifest.
+// bad adds a stray for a line that holds no clip, as "manifest.jsonl:17". It returns an error when
+// there are so many of them, and no clip yet, that the file is no manifest.
 func (m *manifest) bad(line int, format string, args ...any) error {
 	m.entries = append(m.entries, stray(m.path+":"+strconv.Itoa(line), format, args...))
 	if m.good == 0 && len(m.entries) >= maxBadStart {
@@ -320,7 +320,7 @@ func (m *manifest) eachLine(do func(number int, line []byte) error) error {
 	return nil
 }
 
-// lineOrEnd reads a line. Where no further one is behind it, ended becomes true.
+// lineOrEnd reads a line. It sets ended when the line is the last one; long is as of line.
 func (m *manifest) lineOrEnd(ended *bool) (line []byte, long bool, err error) {
 	if m.ctx.Err() != nil {
 		return nil, false, cancelled(m.ctx, "reading "+fault.Printable(m.path))
@@ -336,14 +336,14 @@ func (m *manifest) tooLong(number int) error {
 	return m.bad(number, "line is longer than %d MiB", maxLine>>20)
 }
 
-// line reads up to the next line end; what it gives is valid until the next call. long says that
-// the rest was skipped.
+// line reads up to the next line end; the result is valid until the next call. long is true when
+// the line was over maxLine bytes, and the rest of it skipped.
 func (m *manifest) line() (line []byte, long bool, err error) {
 	line, err = m.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		line = append([]byte(nil), line...)
 		for errors.Is(err, bufio.ErrBufferFull) {
-			if m.ctx.Err() != nil { // seen by the caller
+			if m.ctx.Err() != nil { // lineOrEnd returns the error with the next line
 				return nil, true, nil
 			}
 			var more []byte
@@ -367,7 +367,7 @@ func trailing(line []byte) int {
 }
 
 // list reads one path a line. A line with further columns, such as wav2letter's "id path duration
-// words", gives the first of them that ends like an audio file.
+// words", holds it in the first column with the extension of an audio file.
 func (m *manifest) list() error {
 	return m.eachLine(func(_ int, line []byte) error {
 		path := strings.TrimSpace(string(line))

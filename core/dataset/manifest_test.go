@@ -276,7 +276,7 @@ func TestAFileIsMeasuredOnceForAllItsPieces(t *testing.T) {
 	for i := range 3 {
 		m.add(mention{path: root + "/a.wav", cut: true, offset: float64(i), seconds: 1})
 	}
-	require.NoError(t, m.settle())
+	require.NoError(t, m.resolvePaths())
 	assert.Equal(t, 1.0, *measureOne(m.entries[0]).DurationS)
 	require.NoError(t, os.Remove(root+"/a.wav"))
 	for _, e := range m.entries {

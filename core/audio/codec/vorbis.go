@@ -94,8 +94,8 @@ func (v *Vorbis) blockSize(first byte) int64 {
 
 // findModes reads the modes backwards from the end of the setup header, as reading it from the
 // front would mean to build all codebooks. It goes on while what it reads can be a mode, with
-// window and transform type 0, and takes the largest number of modes that is also the count in front
-// of them.
+// window and transform type 0, and takes the largest number of modes that is also the count in
+// front of them.
 // Source: Vorbis I specification, 4.2.4 (setup header).
 func findModes(setup []byte) (m modes) {
 	end := lastBit(setup) // the framing bit
