@@ -232,9 +232,9 @@ func (m *manifest) addUnmeasured(name string, seconds float64, rate int, text *s
 }
 
 // resolvePaths makes relative paths absolute, and completes names that lack their ending
-// (LJSpeech). They are relative to the manifest's folder or a usual one in it, to the working folder,
-// or to the folder two above the manifest's (Kaldi's recipes list paths from there): to whichever
-// has most of the first few.
+// (LJSpeech). They are relative to the manifest's folder or a usual one in it, to the working
+// folder, or to the folder two above the manifest's (Kaldi's recipes list paths from there): to
+// whichever has most of the first few.
 func (m *manifest) resolvePaths() error {
 	var bases, tried []string
 	for _, sub := range usualFolders {

@@ -113,7 +113,7 @@ func littlePrefetch(f *figures, run Run) *Finding {
 // idleBoth reports that neither CPU nor GPU works while the loader keeps up.
 func idleBoth(f *figures, run Run) *Finding {
 	if !(f.busy() < lowGPU && f.cpu < lowCPU/2) || f.waited >= waitShare || f.smallSteps() ||
-		loggedOften(f, run) {
+		slowBetweenSteps(f, run) {
 		return nil
 	}
 	return &Finding{

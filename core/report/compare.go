@@ -13,13 +13,13 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/view"
 )
 
-// CompareRequest asks for two runs beside each other.
+// CompareRequest asks for a comparison of two runs.
 type CompareRequest struct {
 	A Compared `json:"a"`
 	B Compared `json:"b"`
 }
 
-// Compared is one of two runs.
+// Compared is one of the two runs.
 type Compared struct {
 	Name     string         `json:"name"`
 	Sources  []Source       `json:"sources"`
@@ -30,17 +30,18 @@ type Compared struct {
 	Notes    []string       `json:"notes"`   // files that cannot be read
 }
 
-// side is a run of a comparison, on its timeline.
+// side is one run of a comparison.
 type side struct {
 	Compared
 	*timeline
-	all     view.RunFigures
+	all     view.RunFigures // of the whole run
 	figures view.RunFigures // of the steps that are compared
-	errors  []GuardEvent    // likewise
+	errors  []GuardEvent    // in the steps that are compared
 }
 
 // Compare returns the figures of two runs over the steps that both made, and the settings that
-// differ. Errors: Corrupt, InvalidArgument.
+// differ. Runs without a common step are compared whole. Errors: Corrupt for a run log that
+// contradicts itself, InvalidArgument for a run without run logs.
 func Compare(r CompareRequest) (comparison view.RunComparison, err error) {
 	a, err := newSide(r.A)
 	if err != nil {
@@ -50,14 +51,15 @@ func Compare(r CompareRequest) (comparison view.RunComparison, err error) {
 	if err != nil {
 		return comparison, err
 	}
-	comparison = view.RunComparison{A: a.told(), B: b.told(), Settings: changed(a.Config, b.Config)}
+	comparison = view.RunComparison{A: a.summary(), B: b.summary(),
+		Settings: differingSettings(a.Config, b.Config)}
 	if comparison.A.Last != nil && comparison.B.Last != nil {
 		first, last := max(*comparison.A.First, *comparison.B.First),
 			min(*comparison.A.Last, *comparison.B.Last)
 		if first <= last {
 			comparison.First, comparison.Last = &first, &last
 		}
-		if first <= last && (a.partly(first, last) || b.partly(first, last)) {
+		if first <= last && (a.hasMore(first, last) || b.hasMore(first, last)) {
 			a.cut(first, last)
 			b.cut(first, last)
 		}
@@ -82,19 +84,20 @@ func newSide(run Compared) (*side, error) {
 	return s, nil
 }
 
-func (s *side) told() view.ComparedRun {
+// summary is what the head of a comparison shows of the run.
+func (s *side) summary() view.ComparedRun {
 	return view.ComparedRun{Name: s.Name, Headline: s.all.Headline(), First: s.all.Steps.First,
 		Last: s.all.Steps.Last, Configured: s.Config != nil, Notes: s.Notes}
 }
 
-// partly reports whether the run made other steps, too.
-func (s *side) partly(first, last uint64) bool {
+// hasMore reports whether the run made steps before first or after last.
+func (s *side) hasMore(first, last uint64) bool {
 	return *s.all.Steps.First != first || *s.all.Steps.Last != last
 }
 
-// changed are the settings that differ, by name, without the reasons of a plan, which are lists and
-// objects, and its figures.
-func changed(a, b map[string]any) []view.ComparedSetting {
+// differingSettings are the settings that differ, by name; none where a run has no configuration.
+// Lists and objects, which are the reasons of a plan, and the figures of a plan are left out.
+func differingSettings(a, b map[string]any) []view.ComparedSetting {
 	settings, either := []view.ComparedSetting{}, maps.Clone(a)
 	if a == nil || b == nil {
 		return settings
@@ -109,9 +112,6 @@ func changed(a, b map[string]any) []view.ComparedSetting {
 	return settings
 }
 
-var plannedFigures = []string{"budget_bytes", "model_memory_bytes", "predicted_bytes",
-	"predicted_high_bytes"}
-
 func scalar(value any) bool {
 	switch value.(type) {
 	case nil, bool, string, float64:
@@ -120,8 +120,13 @@ func scalar(value any) bool {
 	return false
 }
 
-// comparison are the figures that two runs are compared by; units are those of view.ComparedFigure.
-var comparison = []struct {
+// plannedFigures are the entries of a configuration that are no settings.
+var plannedFigures = []string{"budget_bytes", "model_memory_bytes", "predicted_bytes",
+	"predicted_high_bytes"}
+
+// figureKinds are the figures that two runs are compared by; units are those of
+// view.ComparedFigure.
+var figureKinds = []struct {
 	key, name, unit string
 	of              func(s *side) *float64
 }{
@@ -139,7 +144,7 @@ var comparison = []struct {
 		return s.figures.Steps.MFU
 	}},
 	{"used_peak_bytes", "peak GPU memory", "bytes", func(s *side) *float64 {
-		return s.gpuMost(func(g view.GPUFigures) *float64 {
+		return s.gpuMax(func(g view.GPUFigures) *float64 {
 			return g.UsedPeak
 		})
 	}},
@@ -149,7 +154,7 @@ var comparison = []struct {
 		})
 	}},
 	{"allocated_peak_bytes", "peak allocated", "bytes", func(s *side) *float64 {
-		return s.gpuMost(func(g view.GPUFigures) *float64 {
+		return s.gpuMax(func(g view.GPUFigures) *float64 {
 			return g.Allocated
 		})
 	}},
@@ -164,9 +169,9 @@ var comparison = []struct {
 	}},
 }
 
-// comparedFigures are those that at least one of the runs knows.
+// comparedFigures are the figures that at least one of the runs has.
 func comparedFigures(a, b *side) (figures []view.ComparedFigure) {
-	for _, f := range comparison {
+	for _, f := range figureKinds {
 		if x, y := f.of(a), f.of(b); cmp.Or(x, y) != nil {
 			figures = append(figures, compared(f.key, f.name, f.unit, x, y))
 		}
@@ -174,6 +179,7 @@ func comparedFigures(a, b *side) (figures []view.ComparedFigure) {
 	return figures
 }
 
+// compared is one figure of both runs; its ratio is b over a.
 func compared(key, name, unit string, a, b *float64) view.ComparedFigure {
 	f := view.ComparedFigure{Key: key, Name: name, Unit: unit, A: a, B: b}
 	if a != nil && b != nil {
@@ -182,24 +188,27 @@ func compared(key, name, unit string, a, b *float64) view.ComparedFigure {
 	return f
 }
 
-// clipRate is known where the settings tell how many clips a step has.
+// clipRate is clips per second, nil where the settings do not say how many clips a step has.
 func (s *side) clipRate() *float64 {
 	r, rate := s.Settings, s.figures.Steps.StepsPerS
 	if r.PerDeviceBatch == nil || r.Accumulation == nil || r.Devices == nil || rate == nil {
 		return nil
 	}
-	return when(true, *rate*float64(*r.PerDeviceBatch)*float64(*r.Accumulation)*float64(*r.Devices))
+	clips := *rate * float64(*r.PerDeviceBatch) * float64(*r.Accumulation) * float64(*r.Devices)
+	return &clips
 }
 
+// gpuMean is the mean of a figure over the GPUs, gpuMax its highest value.
 func (s *side) gpuMean(figure func(view.GPUFigures) *float64) *float64 {
 	return s.ofGPUs(figure).mean()
 }
 
-func (s *side) gpuMost(figure func(view.GPUFigures) *float64) *float64 {
+func (s *side) gpuMax(figure func(view.GPUFigures) *float64) *float64 {
 	return s.ofGPUs(figure).top()
 }
 
-// ofGPUs are the figures that are known, as of one moment.
+// ofGPUs are the values of one figure of all GPUs that have it, as a line whose points are all at
+// the time 0: its mean is then that of the values, and its top the highest of them.
 func (s *side) ofGPUs(figure func(view.GPUFigures) *float64) (values line) {
 	for _, g := range s.figures.GPUs {
 		if v := figure(g); v != nil {
@@ -219,12 +228,12 @@ func (s *side) hostPeak() (highest *float64) {
 }
 
 // comparedLogs are losses and error rates at the last step at which both runs logged them, and at
-// the end of each.
+// the end of each run where that is another step.
 func comparedLogs(a, b []Logged) (figures []view.ComparedFigure) {
 	for _, m := range metrics {
 		for _, key := range m.names(slices.Concat(a, b)) {
-			x, y, name := bySteps(a, key).known(), bySteps(b, key).known(), m.source(key)+" "+
-				m.short
+			x, y := bySteps(a, key).known(), bySteps(b, key).known()
+			name := m.source(key) + " " + m.short
 			same := -1
 			for i, step := range x.times {
 				if slices.Contains(y.times, step) {
@@ -246,7 +255,7 @@ func comparedLogs(a, b []Logged) (figures []view.ComparedFigure) {
 	return figures
 }
 
-// known is a line without what is not.
+// known is the line without the points whose value is not known (NaN).
 func (l line) known() (values line) {
 	for i, value := range l.values {
 		if !math.IsNaN(value) {
@@ -256,7 +265,7 @@ func (l line) known() (values line) {
 	return values
 }
 
-// latest is the last value, nil of none.
+// latest is the last value, nil without any.
 func (l line) latest() *float64 {
 	if len(l.values) == 0 {
 		return nil
@@ -264,7 +273,8 @@ func (l line) latest() *float64 {
 	return &l.values[len(l.values)-1]
 }
 
-// comparedCharts are what both runs logged, over steps; nil where no steps are known.
+// comparedCharts are charts of what the runs logged, over steps, with the curves of both in one;
+// nil where fewer than two steps are known.
 func comparedCharts(a, b *side) *view.RunCharts {
 	first, last := math.Inf(1), math.Inf(-1)
 	for _, s := range []*side{a, b} {

@@ -136,6 +136,6 @@ func TestSettingsThatDifferAreNamed(t *testing.T) {
 	b := map[string]any{"bf16": false, "seed": 42.0, "decisions": []any{"y"}, "predicted_bytes": 2.0, "max_length_s": 20.0, "distributed": "ddp"}
 	assert.Equal(t, []view.ComparedSetting{
 		{Name: "alloc_conf", A: "", B: nil}, {Name: "bf16", A: true, B: false}, {Name: "distributed", A: nil, B: "ddp"}, {Name: "max_length_s", A: nil, B: 20.0},
-	}, changed(a, b))
-	assert.Empty(t, changed(nil, b), "without a file nothing is known")
+	}, differingSettings(a, b))
+	assert.Empty(t, differingSettings(nil, b), "without a file nothing is known")
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// Save writes a run log as JSON through a temporary file beside path: whoever reads path finds the
-// old run log or the new one, whole, even after a power cut. NotFound when it cannot be written.
+// Save writes a run log as JSON through a temporary file beside path: a reader of path finds the
+// old run log or the new one in full, even after a power cut. The error is NotFound when it cannot
+// be written.
 func Save(path string, s *Log) error {
 	if err := replace(path, func(to io.Writer) error { return Write(to, s) }); err != nil {
 		return fault.Wrap(err, fault.NotFound, "choose a folder that exists and can be written",
@@ -24,14 +25,14 @@ func Save(path string, s *Log) error {
 	return nil
 }
 
-// replace writes to what a link leads to, and straight to a device such as /dev/null, which it must
-// not replace.
+// replace calls write with a temporary file and renames that to path, to the target where path is a
+// link. A device such as /dev/null is not replaced, but written to.
 func replace(path string, write func(io.Writer) error) (err error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return through(path, info.Mode(), write)
+		return writeDevice(path, info.Mode(), write)
 	}
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
@@ -43,13 +44,13 @@ func replace(path string, write func(io.Writer) error) (err error) {
 		}
 	}()
 	if err = write(file); err == nil {
-		err = file.Chmod(0o644) // as other files of a run; temporary ones are for their owner alone
+		err = file.Chmod(0o644) // as other files of a run; CreateTemp makes it 0600
 	}
 	if err == nil {
 		err = file.Sync()
 	}
-	if closing := file.Close(); err == nil {
-		err = closing
+	if errClose := file.Close(); err == nil {
+		err = errClose
 	}
 	if err == nil {
 		err = os.Rename(file.Name(), path)
@@ -57,9 +58,9 @@ func replace(path string, write func(io.Writer) error) (err error) {
 	return err
 }
 
-// through writes to a character device. Pipes are refused: the training would wait for their
+// writeDevice writes to a character device. It refuses pipes: the training would wait for their
 // reader.
-func through(path string, mode os.FileMode, write func(io.Writer) error) error {
+func writeDevice(path string, mode os.FileMode, write func(io.Writer) error) error {
 	if mode&os.ModeCharDevice == 0 {
 		return errors.New("it is not a regular file")
 	}
@@ -70,9 +71,8 @@ func through(path string, mode os.FileMode, write func(io.Writer) error) error {
 	return errors.Join(write(file), file.Close())
 }
 
-// Write writes a run log as the JSON that json.Marshal gives, one column after the other: a long
-// run log as one text would take several times its memory for a moment, each time that a run's file
-// is written.
+// Write writes a run log as the JSON of json.Marshal, but column by column: json.Marshal would take
+// several times the memory of a long run log each time that it is saved.
 func Write(to io.Writer, s *Log) error {
 	w := &writer{to: bufio.NewWriterSize(to, 1<<16)}
 	w.value(reflect.ValueOf(s).Elem())
@@ -82,10 +82,11 @@ func Write(to io.Writer, s *Log) error {
 	return w.to.Flush()
 }
 
+// writer writes JSON until the first error, which it keeps.
 type writer struct {
-	to    *bufio.Writer
-	spare []byte // of the column before
-	err   error
+	to     *bufio.Writer
+	column []byte // the JSON of one column, to use its memory again
+	err    error
 }
 
 func (w *writer) text(text string) {
@@ -94,12 +95,13 @@ func (w *writer) text(text string) {
 	}
 }
 
+// value writes structs and slices member by member, down to the columns.
 func (w *writer) value(v reflect.Value) {
-	switch column, is := v.Interface().(Column); {
-	case is:
-		w.spare = column.append(w.spare[:0])
+	switch column, isColumn := v.Interface().(Column); {
+	case isColumn:
+		w.column = column.append(w.column[:0])
 		if w.err == nil {
-			_, w.err = w.to.Write(w.spare)
+			_, w.err = w.to.Write(w.column)
 		}
 	case v.Kind() == reflect.Struct:
 		w.fields(v)
@@ -119,6 +121,7 @@ func (w *writer) value(v reflect.Value) {
 	}
 }
 
+// fields writes a struct whose fields all have a json tag that is a name alone.
 func (w *writer) fields(v reflect.Value) {
 	for i := range v.NumField() {
 		w.text(string("{,"[min(i, 1)]) + `"` + v.Type().Field(i).Tag.Get("json") + `":`)
