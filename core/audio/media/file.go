@@ -3,10 +3,7 @@
 // or the reason why there is none.
 package media
 
-import (
-	"hash/crc32"
-	"os"
-)
+import "hash/crc32"
 
 const (
 	// HeadLen is read at once: enough for the header of nearly every file, for the headers and the
@@ -25,7 +22,7 @@ const (
 
 // File is one encoded file, on disk or in memory, read at offsets with short, bounded reads.
 type File struct {
-	fd       *os.File
+	fd       handle
 	start    int64  // where it begins in the file on disk, 0 unless it is a section
 	limit    int64  // bytes of a section, 0 for the file to its end
 	Size     int64  // bytes in all
@@ -41,12 +38,12 @@ type File struct {
 // reset forgets the file before.
 func (s *File) reset() {
 	s.fd, s.Size, s.Head, s.complete, s.Err, s.tailSum, s.telling =
-		nil, 0, nil, false, nil, 0, false
+		noFile, 0, nil, false, nil, 0, false
 }
 
 // Hold takes a whole file in memory.
 func (s *File) Hold(b []byte) {
-	s.fd, s.Size, s.Head, s.complete, s.Err = nil, int64(len(b)), b, true, nil
+	s.fd, s.Size, s.Head, s.complete, s.Err = noFile, int64(len(b)), b, true, nil
 }
 
 // Section lets the file to be opened be size bytes from start on of the one on disk; size 0 is to

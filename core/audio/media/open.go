@@ -2,10 +2,13 @@ package media
 
 import (
 	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"syscall"
+)
+
+var (
+	errFolder  = errors.New("is a folder, not a file")
+	errSpecial = errors.New("is a pipe, socket or device, not a regular file")
 )
 
 // Open opens path if it is a regular file and reads its head. It does not wait for the writer of a
@@ -15,51 +18,34 @@ func (s *File) Open(path string, first int64) (Stat, error) {
 	if err := simulated(path); err != nil {
 		return UnknownStat, err
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
+	var err error
+	if s.fd, err = openFile(path); err != nil {
 		return UnknownStat, readable(err)
 	}
-	s.fd = file
-	st, err := statOf(file.Stat())
+	st, err := inspect(s.fd)
 	if err != nil {
 		s.Close()
-		return st, err
+		return UnknownStat, readable(err)
 	}
 	s.begin(st.Size, first)
 	return st, nil
 }
 
 // Look asks what is at path; the error is that it is not a regular file.
-func Look(path string) (Stat, error) { return statOf(os.Stat(path)) }
-
-func statOf(info os.FileInfo, err error) (Stat, error) {
-	switch {
-	case err != nil:
+func Look(path string) (Stat, error) {
+	st, err := look(path)
+	if err != nil {
 		return UnknownStat, readable(err)
-	case info.IsDir():
-		return UnknownStat, errors.New("is a folder, not a file")
-	case !info.Mode().IsRegular():
-		return UnknownStat, errors.New("is a pipe, socket or device, not a regular file")
 	}
-	return Stat{Size: info.Size(), ModNS: info.ModTime().UnixNano(), ChangeNS: changed(info)}, nil
+	return st, nil
 }
 
 // Close closes the file on disk, if one is open.
 func (s *File) Close() {
-	if s.fd != nil {
-		_ = s.fd.Close() // only read from: nothing can be lost
-		s.fd = nil
+	if s.fd != noFile {
+		closeFile(s.fd) // only read from: nothing can be lost
+		s.fd = noFile
 	}
-}
-
-// pread fills p from off up to the end of the file and returns the number of bytes. It keeps an
-// error in s.Err.
-func (s *File) pread(p []byte, off int64) int {
-	got, err := s.fd.ReadAt(p, s.start+off)
-	if err != nil && err != io.EOF && s.Err == nil {
-		s.Err = readable(err)
-	}
-	return got
 }
 
 // readable leaves the path out of an error, where it stands beside it.
