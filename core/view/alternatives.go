@@ -40,7 +40,7 @@ func (r planRecord) alternatives() []Block {
 	}
 	body := []Block{t}
 	if len(faster) > 0 {
-		body = append(body, said(faster...))
+		body = append(body, allFacts(faster...))
 	}
 	return []Block{section{Title: "Alternatives", Body: body}}
 }

@@ -54,8 +54,8 @@ type level struct {
 	Class string  `json:"-"`
 }
 
-func (bars) look() string    { return "bars" }
-func (b bars) plotted() bool { return !b.Aside }
+func (bars) templateName() string { return "bars" }
+func (b bars) plotted() bool      { return !b.Aside }
 
 const (
 	barHeight  = 20.0

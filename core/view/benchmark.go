@@ -17,9 +17,9 @@ var stepParts = []struct{ name, colour string }{
 func benchmark(r benchmarkRecord) Document {
 	result := cut{resultLines, r.result()}
 	doc := Document{Title: r.headline(), Blocks: []Block{result},
-		Brief: []Block{said(r.headline()), result}}
+		Brief: []Block{allFacts(r.headline()), result}}
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
-	add(said(r.how()...))
+	add(allFacts(r.how()...))
 	add(section{Title: "What holds the plan back", Body: r.heldBack()})
 	add(r.bothSides()...)
 	add(r.loaderAlone()...)
@@ -29,7 +29,7 @@ func benchmark(r benchmarkRecord) Document {
 		files = append(files, path+" (TensorBoard, ui.perfetto.dev)")
 	}
 	if files != nil {
-		add(section{Title: "Profile", Body: []Block{said(files...)}})
+		add(section{Title: "Profile", Body: []Block{allFacts(files...)}})
 	}
 	return doc
 }
@@ -367,7 +367,7 @@ func (r benchmarkRecord) changes() []Block {
 		body = append(body, plain(append([][]string{append(head, "")}, rows...)))
 	}
 	if len(skipped) > 0 {
-		body = append(body, fold{Summary: "not tried", Body: []Block{said(skipped...)}})
+		body = append(body, fold{Summary: "not tried", Body: []Block{allFacts(skipped...)}})
 	}
 	if len(body) == 0 {
 		return nil

@@ -31,13 +31,13 @@ func (r benchmarkRecord) headline() string {
 
 // result is what to do, what it gives, warnings, and the differences that matter.
 func (r benchmarkRecord) result() []Block {
-	body := append([]Block{said(r.advice(), r.gives()), inHTML{[]Block{r.tiles()}}},
+	body := append([]Block{allFacts(r.advice(), r.gives()), inHTML{[]Block{r.tiles()}}},
 		r.warnings()...)
 	if rows := r.differences(); len(rows) > 1 {
 		body = append(body, plain(rows[:min(len(rows), 1+differences)]))
 	}
 	if line := r.heldBackBy(); line != "" {
-		body = append(body, said(line))
+		body = append(body, allFacts(line))
 	}
 	return body
 }
@@ -48,7 +48,7 @@ type cut struct {
 	Body []Block
 }
 
-func (cut) look() string { return "in HTML" }
+func (cut) templateName() string { return "in HTML" }
 
 func (c cut) lines(width int) []string {
 	lines := linesOf(c.Body, width)

@@ -31,7 +31,7 @@ func (d Document) brief(width int) []string {
 // oneLine are texts of a line each, cut where they are longer.
 type oneLine []string
 
-func (oneLine) look() string { return "facts" }
+func (oneLine) templateName() string { return "facts" }
 
 func (o oneLine) lines(width int) []string {
 	lines := make([]string, len(o))
@@ -140,7 +140,7 @@ func (r planRecord) brief() []Block {
 			gives += fmt.Sprintf(", %s US$", rough(t.CostUSD.Likely))
 		}
 	}
-	return append(r.inputs(), said(r.what(), gives), r.shortDecisions(), r.shortCautions())
+	return append(r.inputs(), allFacts(r.what(), gives), r.shortDecisions(), r.shortCautions())
 }
 
 const shownRows = 8 // of a table in a short form
@@ -197,9 +197,9 @@ func (r memoryRecord) brief(title string) []Block {
 		holds = append(holds, fmt.Sprintf("%s %s (%.0f%%)", strings.ReplaceAll(component, "_", " "),
 			units.Size(bytes), 100*bytes/max(r.PeakAllocated, 1)))
 	}
-	blocks := []Block{said(title), r.verdict(), said(r.peaks())}
+	blocks := []Block{allFacts(title), r.verdict(), allFacts(r.peaks())}
 	if len(holds) > 0 {
-		blocks = append(blocks, said("held by "+strings.Join(holds, ", ")))
+		blocks = append(blocks, allFacts("held by "+strings.Join(holds, ", ")))
 	}
 	return append(blocks, few(r.remarks().Items, 4))
 }

@@ -54,9 +54,9 @@ func comparison(r comparisonRecord) Document {
 		}
 	}
 	if len(notes) > 0 {
-		doc.Blocks = append(doc.Blocks, said(notes...))
+		doc.Blocks = append(doc.Blocks, allFacts(notes...))
 	}
-	doc.Blocks = append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{said(r.foot()...)}})
+	doc.Blocks = append(doc.Blocks, fold{Summary: "assumptions", Body: []Block{allFacts(r.foot()...)}})
 	return doc
 }
 
@@ -260,7 +260,7 @@ func largest(r largestRecord) Document {
 		first = append(first, fmt.Sprintf("largest, %s: %s", words, best[i]))
 	}
 	doc := Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing",
-		name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{said(first...), t}}
+		name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{allFacts(first...), t}}
 	t.Brief = shownRows
 	doc.Brief = []Block{oneLine{doc.Title}, oneLine(first), t}
 	return doc

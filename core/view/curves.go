@@ -70,8 +70,8 @@ type event struct {
 	Text  string   `json:"text"`
 }
 
-func (curves) look() string    { return "curves" }
-func (c curves) plotted() bool { return !c.Aside }
+func (curves) templateName() string { return "curves" }
+func (c curves) plotted() bool      { return !c.Aside }
 
 const (
 	curveTop    = 17.0 // pixels above the lines, for the numbers of alerts

@@ -19,7 +19,7 @@ var orders = map[string]string{"random": "random", "grouped": "grouped by length
 
 func dataset(d profile.Dataset) Document {
 	facts := datasetFacts(d)
-	doc := Document{Title: facts[0], Blocks: []Block{said(facts[1:]...)},
+	doc := Document{Title: facts[0], Blocks: []Block{allFacts(facts[1:]...)},
 		Brief: briefDataset(d, facts)}
 	if drawable(d) {
 		h := durations(d, nil, nil)
@@ -38,7 +38,7 @@ func dataset(d profile.Dataset) Document {
 			groups = append(groups, strings.Join(group, ", "))
 		}
 		doc.Blocks = append(doc.Blocks, inHTML{[]Block{fold{Summary: counted(n, "likely copy",
-			"likely copies"), Body: []Block{said(groups...)}}}})
+			"likely copies"), Body: []Block{allFacts(groups...)}}}})
 	}
 	doc.Blocks = append(doc.Blocks, badFiles(d)...)
 	return doc
@@ -193,7 +193,7 @@ func padding(d profile.Dataset) []Block {
 	}
 	blocks := []Block{b}
 	if o := d.Outliers; o != nil {
-		blocks = append(blocks, said(fmt.Sprintf("%s %.0f%% of the padded time",
+		blocks = append(blocks, allFacts(fmt.Sprintf("%s %.0f%% of the padded time",
 			counted(o.Count, fmt.Sprintf("%s over %s holds", d.RowKind.Noun(),
 				d.RowKind.Length(o.OverS)), fmt.Sprintf("%s over %s hold", d.RowKind.Nouns(),
 				d.RowKind.Length(o.OverS))), 100*o.PaddedShare)))

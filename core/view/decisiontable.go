@@ -10,7 +10,7 @@ const digested = 4 // settings that a closed fold shows
 // decisions are the rows of a group: as text a line for each setting, its reason under it.
 type decisions []decision
 
-func (decisions) look() string { return "decisions" }
+func (decisions) templateName() string { return "decisions" }
 
 // Told reports whether a row has an alternative or a gain.
 func (d decisions) Told() bool {

@@ -5,23 +5,26 @@ import (
 	"strings"
 )
 
-// Block is a part of a document. It knows its look as text; the template that it names is its look
-// as HTML.
+// The blocks that documents are made of. Views of records build them; render.go prints a document
+// as text by lines, or as HTML by the templates in templates/blocks.html, which read the exported
+// fields.
+
+// Block is a part of a document.
 type Block interface {
-	lines(width int) []string
-	look() string
+	lines(width int) []string // as text
+	templateName() string     // of its HTML
 }
 
-// Document is what a view makes of a record: a headline, and blocks in the order in which they are
+// Document is what a view makes of a record: a title, and blocks in the order in which they are
 // read.
 type Document struct {
 	Title    string
-	Untitled bool // as text
+	Untitled bool // text leaves the title out
 	Blocks   []Block
-	Brief    []Block // what commands print unless all is asked for; nil: everything
+	Brief    []Block // what commands print unless asked for everything; nil: Blocks
 }
 
-// lines of a document are its headline and its blocks.
+// lines are the title and the blocks.
 func (d Document) lines(width int) []string {
 	if d.Untitled {
 		return linesOf(d.Blocks, width)
@@ -37,13 +40,13 @@ func linesOf(blocks []Block, width int) []string {
 	return lines
 }
 
-// section is a titled part; without a body there is none.
+// section is a titled part; text leaves it out when its body is empty.
 type section struct {
 	Title, Note string
 	Body        []Block
 }
 
-func (section) look() string { return "section" }
+func (section) templateName() string { return "section" }
 
 func (s section) lines(width int) []string {
 	body := linesOf(s.Body, width-2)
@@ -57,15 +60,14 @@ func (s section) lines(width int) []string {
 	return append([]string{"", title}, indented(body, "  ")...)
 }
 
-// facts are small lines. Of many, text shows the first Brief, HTML all that are there; More were
-// left out before.
+// facts are lines in small print.
 type facts struct {
 	Items []string
-	Brief int
-	More  int
+	Brief int // how many items text shows, 0 for all; HTML shows all
+	More  int // how many further ones there are that are not among Items
 }
 
-func (facts) look() string { return "facts" }
+func (facts) templateName() string { return "facts" }
 
 func (f facts) lines(width int) []string {
 	var lines []string
@@ -82,21 +84,22 @@ func (f facts) lines(width int) []string {
 	return lines
 }
 
-// said are facts that are all shown.
-func said(items ...string) facts { return facts{Items: items} }
+// allFacts are facts of which text shows all, too.
+func allFacts(items ...string) facts { return facts{Items: items} }
 
+// The signs of levels: in HTML and badges, and at the start of a notice in text.
 var signs = map[string]string{"serious": "✖", "warning": "⚠", "note": "ℹ", "good": "✓"}
 var marks = map[string]string{"serious": "!!", "warning": "!", "note": "·", "good": "✓"}
 
-// notice is something to look out for, or a verdict: Level is "serious", "warning", "note" or
-// "good".
+// notice is a caution or a verdict.
 type notice struct {
-	Level, What string
-	Lines       []string
+	Level string // "serious", "warning", "note" or "good"
+	What  string // is the case
+	Lines []string
 }
 
-func (notice) look() string   { return "notice" }
-func (n notice) Sign() string { return signs[n.Level] }
+func (notice) templateName() string { return "notice" }
+func (n notice) Sign() string       { return signs[n.Level] }
 
 func (n notice) lines(width int) []string {
 	lines := wrap(marks[n.Level]+" "+n.What, width, "   ")
@@ -117,7 +120,7 @@ func levelOf(severity string) string {
 	return "note"
 }
 
-// advice is what a notice says beside what is the case: why, and what to do.
+// advice is the Lines of a notice: why it is so, and what to do; "" for none.
 func advice(reason, remedy string) []string {
 	var lines []string
 	if reason != "" {
@@ -129,14 +132,17 @@ func advice(reason, remedy string) []string {
 	return lines
 }
 
-// badge is a short remark at the top: Level is that of a notice, "yes", or "".
-type badge struct{ Level, Text string }
+// badge is a short remark at the top of a document.
+type badge struct {
+	Level string // of a notice, "yes", or ""; the class of the HTML
+	Text  string
+}
 
 func (b badge) Sign() string { return signs[b.Level] }
 
 type badges []badge
 
-func (badges) look() string { return "badges" }
+func (badges) templateName() string { return "badges" }
 
 func (b badges) lines(width int) []string {
 	var parts []string
@@ -149,25 +155,27 @@ func (b badges) lines(width int) []string {
 	return wrap(strings.Join(parts, " · "), width, "")
 }
 
-// tile is one figure: Meter, where it is known, is a share of 0 to 1.
+// tile is one figure.
 type tile struct {
 	Name, Value, Note string
-	Meter             *float64
+	Meter             *float64 // the figure as a share, 0 to 1; nil where it is none
 }
 
+// tiles are the main figures: next to each other in HTML, one a line in text.
 type tiles []tile
 
-func (tiles) look() string { return "tiles" }
+func (tiles) templateName() string { return "tiles" }
 
 func (t tiles) lines(width int) []string {
-	wide, value := 0, 0
+	nameWidth, valueWidth := 0, 0
 	for _, entry := range t {
-		wide, value = max(wide, columns(entry.Name)), max(value, columns(entry.Value))
+		nameWidth = max(nameWidth, columns(entry.Name))
+		valueWidth = max(valueWidth, columns(entry.Value))
 	}
 	var lines []string
 	for _, entry := range t {
-		lines = append(lines, wrap(padded(entry.Name, min(wide, longName))+"  "+
-			strings.TrimRight(padded(entry.Value, min(value, longName))+"  "+entry.Note, " "),
+		lines = append(lines, wrap(padded(entry.Name, min(nameWidth, longName))+"  "+
+			strings.TrimRight(padded(entry.Value, min(valueWidth, longName))+"  "+entry.Note, " "),
 			width, "  ")...)
 	}
 	return lines
@@ -176,29 +184,31 @@ func (t tiles) lines(width int) []string {
 // pairs are names with values.
 type pairs [][2]string
 
-func (pairs) look() string { return "pairs" }
+func (pairs) templateName() string { return "pairs" }
 
 func (p pairs) lines(width int) []string {
-	wide := 0
+	nameWidth := 0
 	for _, entry := range p {
-		wide = max(wide, columns(entry[0]))
+		nameWidth = max(nameWidth, columns(entry[0]))
 	}
 	var lines []string
 	for _, entry := range p {
-		lines = append(lines, wrap(padded(entry[0], min(wide, longName))+"  "+entry[1], width,
-			strings.Repeat(" ", min(wide, 20)+2))...)
+		lines = append(lines, wrap(padded(entry[0], min(nameWidth, longName))+"  "+entry[1], width,
+			strings.Repeat(" ", min(nameWidth, 20)+2))...)
 	}
 	return lines
 }
 
-// fold is a part that opens; as text it is open.
+// fold is a part that HTML shows when its summary is clicked, and text always.
 type fold struct {
-	Summary, Changed, Digest string
-	Open                     bool
-	Body                     []Block
+	Summary string
+	Changed string // behind the summary in HTML: what the user changed,
+	Digest  string // and the body in one line; "" for none
+	Open    bool   // from the start
+	Body    []Block
 }
 
-func (fold) look() string { return "fold" }
+func (fold) templateName() string { return "fold" }
 
 func (f fold) lines(width int) []string {
 	body := linesOf(f.Body, width-2)
@@ -208,10 +218,10 @@ func (f fold) lines(width int) []string {
 	return append([]string{f.Summary}, indented(body, "  ")...)
 }
 
-// beside are parts next to each other where there is room.
+// beside are parts next to each other in HTML, where there is room, and below each other in text.
 type beside [][]Block
 
-func (beside) look() string { return "beside" }
+func (beside) templateName() string { return "beside" }
 
 func (b beside) lines(width int) []string {
 	var lines []string
@@ -221,53 +231,52 @@ func (b beside) lines(width int) []string {
 	return lines
 }
 
-// inHTML are parts that text does without, inText lines that HTML does without.
+// inHTML are parts that only HTML shows, inText lines that only text shows.
 type inHTML struct{ Body []Block }
 type inText []string
 
-func (inHTML) look() string         { return "in HTML" }
+func (inHTML) templateName() string { return "in HTML" }
 func (inHTML) lines(int) []string   { return nil }
-func (inText) look() string         { return "in text" }
+func (inText) templateName() string { return "in text" }
 func (t inText) lines(int) []string { return t }
 
-// progress is how much is done, 0 to 1.
+// progress is a bar of the share that is done, 0 to 1.
 type progress struct{ Done float64 }
 
-func (progress) look() string               { return "progress" }
+func (progress) templateName() string       { return "progress" }
 func (p progress) lines(width int) []string { return []string{bar(p.Done, min(width, 40))} }
 
 // preformatted are lines as they are.
 type preformatted []string
 
-func (preformatted) look() string         { return "preformatted" }
+func (preformatted) templateName() string { return "preformatted" }
 func (p preformatted) lines(int) []string { return p }
 
-// cell is one of a table: a text, a note under it, marks beside it in HTML, a meter of 0 to 1 with
-// its limit.
+// cell is a cell of a table. Text shows Text alone.
 type cell struct {
-	Text, Note, Class string
-	Marks             []string
-	Meter, Limit      float64
+	Text         string
+	Note         string   // under the text
+	Class        string   // of the HTML; text wraps columns of class "tight" last
+	Marks        []string // beside the text
+	Meter, Limit float64  // a bar, 0 to 1, and a line in it
 }
 
 type row struct {
 	Cells []cell
-	Class string
+	Class string // of the HTML
 }
 
-// table is a head and rows. As text, columns that Skip names are left out, and rows behind the
-// first Brief, where it is not 0.
 type table struct {
 	Head  []string
 	Rows  []row
-	Skip  map[int]bool
-	Brief int
+	Skip  map[int]bool // columns that text leaves out
+	Brief int          // how many rows text shows, 0 for all
 }
 
-func (table) look() string { return "table" }
+func (table) templateName() string { return "table" }
 
 func (t table) lines(width int) []string {
-	rows := [][]string{t.kept(t.Head)}
+	rows := [][]string{t.withoutSkipped(t.Head)}
 	var tight []bool
 	for i := range t.Head {
 		if !t.Skip[i] {
@@ -283,22 +292,22 @@ func (t table) lines(width int) []string {
 		for i, c := range r.Cells {
 			texts[i] = c.Text
 		}
-		rows = append(rows, t.kept(texts))
+		rows = append(rows, t.withoutSkipped(texts))
 	}
 	return grid(rows, tight, width)
 }
 
-func (t table) kept(texts []string) []string {
-	var out []string
+func (t table) withoutSkipped(texts []string) []string {
+	var shown []string
 	for i, text := range texts {
 		if !t.Skip[i] {
-			out = append(out, text)
+			shown = append(shown, text)
 		}
 	}
-	return out
+	return shown
 }
 
-// plain is a table of texts, the first row its head.
+// plain is a table of texts whose first row is the head.
 func plain(rows [][]string) table {
 	t := table{Head: rows[0]}
 	for _, texts := range rows[1:] {

@@ -43,7 +43,7 @@ var partWords = map[string]string{unnamed: "activations and others", "optimizer"
 func failures(all []failure) []Block {
 	var body []Block
 	for _, f := range all {
-		body = append(body, said(f.words()...), f.table())
+		body = append(body, allFacts(f.words()...), f.table())
 	}
 	return []Block{section{Title: "When memory ran out", Body: body}}
 }

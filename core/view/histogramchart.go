@@ -38,8 +38,8 @@ type clipRange struct {
 	Label, Text string
 }
 
-func (histogram) look() string  { return "histogram" }
-func (histogram) plotted() bool { return true }
+func (histogram) templateName() string { return "histogram" }
+func (histogram) plotted() bool        { return true }
 
 const (
 	histogramHeight = 130.0

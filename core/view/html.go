@@ -62,8 +62,8 @@ func share(x float64) string { return fmt.Sprintf("%.2f%%", 100*between(x, 0, 1)
 // is in it.
 func draw(parsed *template.Template, data any) (template.HTML, error) {
 	var out strings.Builder
-	drawOne := func(one interface{ look() string }) error {
-		return parsed.ExecuteTemplate(&out, one.look(), one)
+	drawOne := func(one interface{ templateName() string }) error {
+		return parsed.ExecuteTemplate(&out, one.templateName(), one)
 	}
 	switch parts := data.(type) {
 	case []Block:

@@ -11,7 +11,7 @@ import (
 
 func hardware(h profile.Hardware) Document {
 	return Document{Title: "Hardware", Untitled: true,
-		Blocks: []Block{preformatted(hardwareLines(h))}, Brief: []Block{said(machineLine(h))}}
+		Blocks: []Block{preformatted(hardwareLines(h))}, Brief: []Block{allFacts(machineLine(h))}}
 }
 
 func hardwareLines(h profile.Hardware) []string {

@@ -110,7 +110,7 @@ func memory(r memoryRecord) Document {
 		or(r.Shape, "as recorded"), r.Settings, or(estimators[r.Estimator], r.Estimator))}
 	doc.Brief = r.brief(doc.Title)
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
-	add(r.verdict(), said(r.peaks()), r.bar())
+	add(r.verdict(), allFacts(r.peaks()), r.bar())
 	if t := r.Timeline; t != nil && len(t.Event) > 1 {
 		add(r.overEvents(*t))
 	}
@@ -122,7 +122,7 @@ func memory(r memoryRecord) Document {
 	if r.Evaluation != nil {
 		lines = append(lines, r.Evaluation.words(r.RowKind))
 	}
-	add(said(lines...), r.remarks())
+	add(allFacts(lines...), r.remarks())
 	add(r.modules()...)
 	return doc
 }
@@ -339,7 +339,7 @@ func (r memoryRecord) remarks() facts {
 	for _, text := range r.Notes {
 		lines = append(lines, "· "+text)
 	}
-	return said(lines...)
+	return allFacts(lines...)
 }
 
 // doubt: whether it fits may hang on what the context takes, which a table knows only roughly.

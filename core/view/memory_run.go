@@ -33,7 +33,7 @@ func runMemory(r runMemoryRecord) Document {
 			r.RowKind.Unit(), r.Order, r.Settings),
 		Blocks: []Block{
 			r.verdict(), plain(rows),
-			said(fmt.Sprintf("the longest %s' batch alone: allocated %s, reserved %s",
+			allFacts(fmt.Sprintf("the longest %s' batch alone: allocated %s, reserved %s",
 				r.RowKind.Nouns(), units.Size(float64(r.Largest.PeakAllocated)),
 				units.Size(float64(r.Largest.PeakReserved)))),
 			r.each(),

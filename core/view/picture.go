@@ -7,7 +7,7 @@ import (
 
 // shape is a part of a picture. Places across are shares of the width, so that texts keep their
 // size on narrow screens; places down are pixels.
-type shape interface{ look() string }
+type shape interface{ templateName() string }
 
 type box struct {
 	X, W          float64 // shares of 0 to 1
@@ -47,10 +47,10 @@ type path struct {
 
 const pathWidth, pathHeight = 1000, 1000
 
-func (box) look() string       { return "box" }
-func (stroke) look() string    { return "stroke" }
-func (label) look() string     { return "label" }
-func (stretched) look() string { return "stretched" }
+func (box) templateName() string       { return "box" }
+func (stroke) templateName() string    { return "stroke" }
+func (label) templateName() string     { return "label" }
+func (stretched) templateName() string { return "stretched" }
 
 // picture is inline SVG as wide as there is room; Label and Words are for those who hear it.
 type picture struct {
@@ -59,7 +59,7 @@ type picture struct {
 	Shapes       []shape
 }
 
-func (picture) look() string { return "picture" }
+func (picture) templateName() string { return "picture" }
 
 // between is where a value lies between two others, 0 to 1; what is not a number is at 0.
 func between(x, low, high float64) float64 {

@@ -66,7 +66,7 @@ func plan(r planRecord) Document {
 		machine = append(machine, modelLines(*r.Model)...)
 	}
 	if machine != nil {
-		add(section{Title: "Hardware and model", Body: []Block{said(machine...)}})
+		add(section{Title: "Hardware and model", Body: []Block{allFacts(machine...)}})
 	}
 	add(r.devices()...)
 	add(beside{r.data(), append(r.memory(), r.times()...)},

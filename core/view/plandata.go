@@ -29,7 +29,7 @@ func (r planRecord) data() []Block {
 			lines = append(lines, l.Text)
 		}
 	}
-	body = append(append(append(body, said(lines...)), buckets...), badFiles(*d)...)
+	body = append(append(append(body, allFacts(lines...)), buckets...), badFiles(*d)...)
 	s := section{Title: "Data", Body: body}
 	if buckets != nil && d.MeasuredCount > 0 {
 		s.Note = "micro-batch of each length above the bars"

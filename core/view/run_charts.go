@@ -230,13 +230,13 @@ func (r runRecord) legend() legend {
 
 type legend []key
 
-func (legend) look() string       { return "keys" }
-func (legend) lines(int) []string { return nil }
+func (legend) templateName() string { return "keys" }
+func (legend) lines(int) []string   { return nil }
 
 // alerts is a table of alerts by their numbers; as text, lines.
 type alerts []Alert
 
-func (alerts) look() string { return "alerts" }
+func (alerts) templateName() string { return "alerts" }
 
 // Level, At, Of, Tone and Became are what the table shows of an alert.
 func (a Alert) Level() string { return alertLevel(a.Severity) }

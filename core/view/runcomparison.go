@@ -72,11 +72,11 @@ func (f ComparedFigure) text(value *float64) string {
 }
 
 func compareRuns(r RunComparison) Document {
-	doc := Document{Title: r.headline(), Blocks: []Block{said(r.facts()...)}}
+	doc := Document{Title: r.headline(), Blocks: []Block{allFacts(r.facts()...)}}
 	figures := r.figures()
 	short := figures
 	short.Brief = shownRows
-	doc.Brief = append([]Block{said(doc.Title)}, append(doc.Blocks, short)...)
+	doc.Brief = append([]Block{allFacts(doc.Title)}, append(doc.Blocks, short)...)
 	doc.Blocks = append(doc.Blocks, inHTML{[]Block{section{Title: "Figures",
 		Body: []Block{figures}}}}, inText(figures.lines(defaultWidth)), r.settings())
 	if r.Charts != nil && len(r.Charts.Panels) > 0 {
@@ -157,7 +157,7 @@ func (r RunComparison) settings() section {
 		body = append(body, inText{fmt.Sprintf("… and %d more", hidden)})
 	}
 	if len(t.Rows) == 0 {
-		body = []Block{said(r.unchanged())}
+		body = []Block{allFacts(r.unchanged())}
 	}
 	return section{Title: "Settings that differ", Body: body}
 }

@@ -45,13 +45,14 @@ const (
 )
 
 func run(r runRecord) Document {
-	doc := Document{Title: r.Headline(), Blocks: []Block{r.badges(), said(r.facts()...), r.tiles()}}
+	doc := Document{Title: r.Headline(),
+		Blocks: []Block{r.badges(), allFacts(r.facts()...), r.tiles()}}
 	var notices []Block
 	for _, f := range r.Findings {
 		notices = append(notices, notice{Level: levelOf(f.Severity), What: f.Title,
 			Lines: advice(f.Evidence, f.Change)})
 	}
-	doc.Brief = append([]Block{said(doc.Title)}, notices...)
+	doc.Brief = append([]Block{allFacts(doc.Title)}, notices...)
 	doc.Blocks = append(doc.Blocks, section{Title: "Findings", Body: notices})
 	doc.Blocks = append(doc.Blocks, failures(r.Failures)...)
 	if len(r.Alerts) > 0 {
@@ -326,7 +327,7 @@ func (r runRecord) events() []Block {
 	}
 	body := []Block{plain(rows)}
 	if hidden := len(r.Events) - shownEvents; hidden > 0 {
-		body = append(body, said(fmt.Sprintf("… and %d more in the run's file", hidden)))
+		body = append(body, allFacts(fmt.Sprintf("… and %d more in the run's file", hidden)))
 	}
 	summary := count(len(r.Events), "event")
 	if r.GapS > 0 {

@@ -83,7 +83,7 @@ type toned struct {
 	Coloured   bool
 }
 
-func (toned) look() string { return "toned" }
+func (toned) templateName() string { return "toned" }
 
 func (t toned) lines(width int) []string {
 	text := clipped(t.Text, width)
