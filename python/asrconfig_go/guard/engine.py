@@ -290,8 +290,9 @@ class Engine:
     def _compute(self, call: Call) -> Any:
         """Compute one batch in micro-batches, and return the sum of their weighted losses.
 
-        A step of the whole batch draws random numbers and changes its state once. So the first micro-batch does both,
-        and every further one begins from the state before the batch, with other random numbers of its own.
+        A step of the whole batch draws random numbers and changes the loop's state once. So every micro-batch begins
+        from the state before the batch. Further ones get CPU random numbers of their own, and the CPU's generator is
+        left as by the first.
         """
         self.attempts.running = lambda: self.splitting.piece(call)  # counting tokens may run out of memory, too
         loss, copies, changes = None, list[InPlace](), dict[str, Any]()

@@ -107,9 +107,9 @@ class Guard:
             undo()
         self._undo = []
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release what a failed attempt to train holds; the next one is followed when it begins."""
-        self._guarded.let_go()
+        self._guarded.release()
 
     # What is known of the training.
 

@@ -112,14 +112,14 @@ class GuardedTrainer:
         }
 
     def undo(self) -> list[Callable[[], None]]:
-        """Functions that release what a training holds besides ``methods``, for ``Guard.detach``."""
-        return [predictions_back(self.trainer), self.rows.remove, self.let_go, self._end_snapshots]
+        """Functions for ``Guard.detach``, which put back all else; call it once ``methods`` are in place."""
+        return [predictions_back(self.trainer), self.rows.remove, self.release, self._end_snapshots]
 
     def _end_snapshots(self) -> None:
         if self.snapshots is not None:
             self.snapshots.end()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release weights and hooks of an attempt to train that failed; the next one begins by ``training_begins``."""
         self._optimizer.remove()
         self.bad.remove()

@@ -1,7 +1,7 @@
 """Compares a Trainer's arguments with the plan: what differs, and whether the training still fits.
 
-The callback of ``manager`` calls it when a training begins, and logs its answer. Predicting memory traces the model;
-neither the model nor the arguments are changed.
+``watch`` calls it when a training begins, and logs its answer. Predicting memory traces the model; neither the model
+nor the arguments are changed.
 """
 
 from __future__ import annotations

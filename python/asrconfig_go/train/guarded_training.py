@@ -311,7 +311,7 @@ class GuardedTraining:
         """Free what the failed attempt holds, and set up the trainer for the next one."""
         assert self._guard is not None and self._journal is not None
         self._shrink(restart)
-        self._guard.let_go()
+        self._guard.release()
         release_attempt(self.trainer)
         self._initial.restore_objects()
         free_memory()
