@@ -69,20 +69,6 @@ def test_without_cache_nothing_is_written(corpus: Path, cache: Path) -> None:
     assert not cache.parent.exists()
 
 
-def test_changed_file_is_measured_again(corpus: Path, cache: Path) -> None:
-    scan_audio(corpus, progress=False)
-    changed = corpus / "00000.wav"
-    before = changed.read_bytes()
-    status = changed.stat()
-    changed.write_bytes(before[:24] + (4000).to_bytes(4, "little") + (8000).to_bytes(4, "little") + before[32:])
-    os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
-    try:
-        assert scan_audio(corpus, progress=False).clips[0].duration_s == 0.02
-    finally:
-        changed.write_bytes(before)
-    assert scan_audio(corpus, progress=False).clips[0].duration_s == 0.01
-
-
 def test_scans_at_the_same_time(corpus: Path, cache: Path) -> None:
     for _ in range(2):
         running = [scanning(corpus) for _ in range(3)]
@@ -119,7 +105,36 @@ def test_cut_cache_is_read_on(corpus: Path, cache: Path) -> None:
         assert cache.stat().st_size >= 84 * COUNT
 
 
+def test_full_disk(corpus: Path, cache: Path) -> None:
+    """A limit of the file size cuts a write short inside a slot, as a full disk does."""
+    limited = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n{SCAN}"
+    for _ in range(2):
+        out = subprocess.run(
+            [sys.executable, "-c", limited, str(corpus)], stdout=subprocess.PIPE, text=True, timeout=120, check=True
+        ).stdout
+        assert float(out) == pytest.approx(HOURS)
+        assert cache.stat().st_size == 5000
+    for _ in range(2):
+        assert scan_audio(corpus, progress=False).profile.total_hours == pytest.approx(HOURS)
+    assert cache.stat().st_size == 5000 + 84 * (COUNT - 5000 // 84)
+
+
 def test_folder_that_cannot_be_written(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ASRCONFIG_CACHE", str(tmp_path / "file"))
     assert scan_audio(corpus, progress=False).profile.sample_count == COUNT
+
+
+def test_changed_file_is_measured_again(corpus: Path, cache: Path) -> None:
+    """The last test of this file: for two seconds, the clip that it restores is too young to be kept."""
+    scan_audio(corpus, progress=False)
+    changed = corpus / "00000.wav"
+    before = changed.read_bytes()
+    status = changed.stat()
+    changed.write_bytes(before[:24] + (4000).to_bytes(4, "little") + (8000).to_bytes(4, "little") + before[32:])
+    os.utime(changed, ns=(status.st_atime_ns, status.st_mtime_ns))
+    try:
+        assert scan_audio(corpus, progress=False).clips[0].duration_s == 0.02
+    finally:
+        changed.write_bytes(before)
+    assert scan_audio(corpus, progress=False).clips[0].duration_s == 0.01
