@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
     Kind = type[TrainingArguments]
-    Original: TypeAlias = TrainingArguments | TrainingConfig | Mapping[str, Any] | str | os.PathLike[str]
+    Original: TypeAlias = "TrainingArguments | TrainingConfig | Mapping[str, Any] | str | os.PathLike[str]"
     from torch.nn import Module
 
 # Both sides neither log nor save, so that none of it differs between them.

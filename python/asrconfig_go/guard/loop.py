@@ -22,9 +22,9 @@ version_of: Callable[[Any], int] = operator.attrgetter("_version")
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
 
-Batch: TypeAlias = Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
+Batch: TypeAlias = "Mapping[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor"
 """A collated batch, whose entries have a row for each clip."""
-Weight: TypeAlias = torch.Tensor | float
+Weight: TypeAlias = "torch.Tensor | float"
 """What the loss of a micro-batch is multiplied by."""
 Split: TypeAlias = Callable[[Any, int], list[Any]]
 """A user's function from a batch and a size to a list of batches."""

@@ -30,7 +30,7 @@ from ..predict.probe import gradients_aside
 from .checkpoints import checkpoints, incomplete, step_of, weight_files
 
 if TYPE_CHECKING:
-    Weights: TypeAlias = torch.nn.Module | str | os.PathLike[str] | None
+    Weights: TypeAlias = "torch.nn.Module | str | os.PathLike[str] | None"
 
 _BEGAN = "name the checkpoint or the model that the training began with: --model"
 _OWN = "from Python: asrconfig_go.train.replay_batch(folder, model=model)"

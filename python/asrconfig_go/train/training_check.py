@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from ..plan.plan_record import PlanRecord
 
-    Owner: TypeAlias = Trainer | SimpleNamespace
+    Owner: TypeAlias = "Trainer | SimpleNamespace"
 
 _UNSMOOTHED = ("ForCTC", "ForRNNT", "ForTDT", "ForAudioFrameClassification")
 _LISTED = 8  # findings that a warning lists
