@@ -21,7 +21,7 @@ from training_fixtures import make_plan
 
 # Of its few clips.
 pytestmark = pytest.mark.filterwarnings("ignore:an epoch has only:asrconfig_go.predict.BatchingWarning")
-SECONDS = [0.3 + 0.1 * (7 * i % 23) for i in range(48)]
+SECONDS = [0.3 + 0.1 * (7 * i % 23) for i in range(96)]
 
 
 class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
@@ -116,7 +116,7 @@ def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
         (
             Clips(SECONDS[:24]),
             {},
-            r"48 clips were measured and the training set has 24\); clips come in random order: plan with the dataset",
+            r"96 clips were measured and the training set has 24\); clips come in random order: plan with the dataset",
         ),
         (Clips(), {"auto_find_batch_size": True}, "auto_find_batch_size"),
     ],
@@ -134,13 +134,13 @@ def test_what_cannot_be_followed_is_said(tmp_path: Path, data: Clips, settings: 
 def test_unknown_durations_are_named(tmp_path: Path) -> None:
     trainer, manager = trained(tmp_path, PACKED, Clips())
     manager.durations[3] = manager.durations[40] = float("nan")
-    expected = r"durations of 2 of 48 clips are not known, .*: rows 3, 40\); .*config\.select\(dataset\)"
+    expected = r"durations of 2 of 96 clips are not known, .*: rows 3, 40\); .*config\.select\(dataset\)"
     with pytest.warns(PlanNotFollowedWarning, match=expected):
         manager.attach(trainer).detach()
     readable, _ = manager.config.select(trainer.train_dataset, list(manager.durations))  # type: ignore[union-attr]
     trainer = Trainer(trainer.model, trainer.args, train_dataset=readable, data_collator=collate)
     manager.train(trainer, verbose=False)
-    assert trainer.state.global_step == -(-46 // 8), "the plan's steps"
+    assert trainer.state.global_step == -(-94 // 8), "the plan's steps"
 
 
 def test_a_plan_made_with_the_data_that_is_trained_on_is_followed(tmp_path: Path) -> None:
