@@ -47,6 +47,7 @@ def usual_precision(gpu: str) -> Precision:
 
 
 _MAX_RECORDS = 64  # records of a model: cards and settings
+_MAX_FACTOR, _MAX_STEPS = 1e3, 1 << 40  # in a file that is sound
 _PLAUSIBLE = (0.02, 50.0)  # measured over estimated
 
 
@@ -197,7 +198,12 @@ def _records(model: ModelProfile) -> list[StepRecord]:
         return []
     cards = {gpu for gpu in {record.gpu for record in records} if _is_card(gpu)}
     tables = {(_card(table["gpu"]), table["date"]) for table in known_kernel_profiles()}
-    return [r for r in records if r.gpu in cards and (not r.kernels or (r.gpu, r.kernels) in tables)]
+    records = [r for r in records if r.gpu in cards and _is_sound(r)]
+    return [r for r in records if not r.kernels or (r.gpu, r.kernels) in tables]
+
+
+def _is_sound(record: StepRecord) -> bool:
+    return 0 < record.low <= record.factor <= record.high < _MAX_FACTOR and 0 < record.steps < _MAX_STEPS
 
 
 def _is_card(gpu: str) -> bool:

@@ -38,13 +38,10 @@ def mutated(document: Json, at: tuple[Any, ...], value: Json) -> Json:
     return copy
 
 
-def variants(document: Json, every: int) -> Iterator[tuple[str, bytes]]:
-    """Files: a field of another type or size, one that is missing, one too many, and what is not JSON at all.
-
-    Each field has each ``every``-th of the wrong values, by turns another of them first.
-    """
-    for number, at in enumerate(places(document)):
-        for value in WRONG[number % every :: every]:
+def variants(document: Json) -> Iterator[tuple[str, bytes]]:
+    """Files: a field of another type or size, one that is missing, one too many, and what is not JSON at all."""
+    for at in places(document):
+        for value in WRONG:
             yield f"{at} = {value!r}", json.dumps(mutated(document, at, value)).encode()
     for name in document if isinstance(document, dict) else ():
         yield f"no {name}", json.dumps({n: v for n, v in document.items() if n != name}).encode()
@@ -59,10 +56,10 @@ def variants(document: Json, every: int) -> Iterator[tuple[str, bytes]]:
     )
 
 
-def refused(path: Path, use: Callable[[], Any], every: int = 1) -> int:
+def refused(path: Path, use: Callable[[], Any]) -> int:
     """How many variants of a file were refused; any other error than this package's fails, with the variant's name."""
     content, count = path.read_bytes(), 0
-    for name, data in variants(json.loads(content), every):
+    for name, data in variants(json.loads(content)):
         path.write_bytes(data)
         try:
             use()
@@ -99,7 +96,7 @@ def test_stories(tmp_path: Path) -> None:
         monitor.step()
         monitor.event("training", "begins")
         monitor.save(path)
-    assert refused(path, lambda: (repr(report(path)), report(path).to_json()), every=4) > 120
+    assert refused(path, lambda: (repr(report(path)), report(path).to_json())) > 500
 
 
 def test_peaks_of_ranks(tmp_path: Path) -> None:
@@ -140,7 +137,7 @@ def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
         calibration = found()
         return calibration and calibration.words()
 
-    assert refused(path, words, every=4) == 0
+    assert refused(path, words) == 0
     assert found() == calibration_record
 
     described = ac.profile_model("facebook/wav2vec2-base")
@@ -150,7 +147,7 @@ def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
     def compared() -> str:
         return repr(ac.compare_gpus("facebook/wav2vec2-base", hours=1, mean_s=5, max_s=9, gpus=["T4"]))
 
-    refused(step_calibration._file(described), compared, every=4)  # numbers that no step takes are
+    assert refused(step_calibration._file(described), compared) == 0
 
 
 class TestOfARun:
@@ -189,7 +186,7 @@ class TestOfARun:
         return start
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(("name", "at_least"), [("run.json", 120), ("begin.json", 25), ("epoch-4.json", 25)])
+    @pytest.mark.parametrize(("name", "at_least"), [("run.json", 500), ("begin.json", 100), ("epoch-4.json", 100)])
     def test_records(self, run: Path, name: str, at_least: int) -> None:
         path = run / ".asrconfig" / name
         before = path.read_bytes()
@@ -201,7 +198,7 @@ class TestOfARun:
             finally:
                 path.write_bytes(changed)
 
-        assert refused(path, use, every=4) > at_least
+        assert refused(path, use) > at_least
         assert path.read_bytes() == before
 
     @pytest.mark.parametrize("name", ["model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "steps"])
