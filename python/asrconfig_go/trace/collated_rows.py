@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import random
 import types
@@ -208,8 +209,7 @@ class CollatedRows:
 def collator_copy(collator: Collator) -> Any:
     """``collator`` with counters, containers and private generators of its own; itself where it cannot be copied.
 
-    Models, processors, tokenizers and datasets that it holds are the same objects, and functions keep what they close
-    over.
+    Models, processors, tokenizers and datasets that it holds are the same objects.
     """
     try:
         return _copied(collator, {})
@@ -229,16 +229,34 @@ def _copy(value: Any, done: dict[int, Any]) -> Any:
         return copy.deepcopy(value)
     if isinstance(value, torch.Generator):
         return value.clone_state()
+    if isinstance(value, functools.partial):
+        words = {name: _copied(entry, done) for name, entry in value.keywords.items()}
+        return functools.partial(_copied(value.func, done), *(_copied(entry, done) for entry in value.args), **words)
     if isinstance(value, types.MethodType):
         return types.MethodType(value.__func__, _copied(value.__self__, done))
+    if isinstance(value, types.FunctionType):
+        return _function(value, done)
     if type(value) in (list, tuple, set, dict) and len(value) <= _COPY_LIMIT:
         entries = value.items() if isinstance(value, dict) else value
         return type(value)(_copied(entry, done) for entry in entries)
-    if isinstance(value, type | types.ModuleType | types.FunctionType) or not hasattr(value, "__dict__"):
+    if isinstance(value, type | types.ModuleType) or not hasattr(value, "__dict__"):
         return value
     if type(value).__module__.partition(".")[0] in _SHARED:
         return value
     made = copy.copy(value)
     for name, entry in vars(value).items():
         vars(made)[name] = _copied(entry, done)
+    return made
+
+
+def _function(function: types.FunctionType, done: dict[int, Any]) -> types.FunctionType:
+    """A function with copies of the variables that it closes over."""
+    if function.__closure__ is None:
+        return function
+    cells = tuple(types.CellType() for _ in function.__closure__)
+    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+    made.__kwdefaults__, made.__dict__ = function.__kwdefaults__, {**function.__dict__}
+    done[id(function)] = made
+    for cell, variable in zip(cells, function.__closure__, strict=True):
+        cell.cell_contents = _copied(variable.cell_contents, done)
     return made

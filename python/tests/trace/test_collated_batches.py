@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import random
 import wave
@@ -253,11 +254,24 @@ def test_copies_of_collators_share_what_is_large_and_nothing_that_changes() -> N
             self.counts["a"][0] += 1
             return self.counts["a"][0]
 
+    def counting() -> Any:
+        count = 0
+
+        def collate(rows: list[Any]) -> int:
+            nonlocal count
+            count += 1
+            return count
+
+        return collate
+
     own = Own()
     made = collator_copy(own.collate).__self__
     assert made.model is own.model
     assert made.collate([]) == 2 and own.counts == {"a": [1]}
     assert made.generator is not own.generator and made.rng is not own.rng
+    collate = counting()
+    other = collator_copy(functools.partial(collate))
+    assert (other([]), other([]), collate([])) == (1, 2, 1)
     assert collator_copy(len) is len
 
 
