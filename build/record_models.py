@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from asrconfig_go._core import native
-from asrconfig_go._core.checks import Precision
+from asrconfig_go._core.declared import Precision
 from asrconfig_go._core.defaults import TRACED_MICRO_BATCHES
 from asrconfig_go.predict.memory_settings import MemorySettings
 from asrconfig_go.predict.model_profile import known_models

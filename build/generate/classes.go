@@ -3,7 +3,7 @@ package main
 // pythonClass is the dataclass of the Python package that a record becomes.
 type pythonClass struct {
 	Room, Name string
-	Hints      map[string]string // of texts with few values: names in _core/checks.py
+	Hints      map[string]string // of texts with few values: names of Literals
 	Defaults   map[string]string // for those who make one by hand
 	Mutable    bool
 	Module     string // of the room, that defines it by hand

@@ -131,7 +131,8 @@ func (d *dataclasses) attributes(t reflect.Type, class pythonClass) (all []attri
 		case options == "omitempty" && !chosen:
 		default:
 			if chosen {
-				d.use("_core.checks", strings.TrimSuffix(hint, " | None"))
+				choice := strings.TrimSuffix(hint, " | None")
+				d.use(choiceModule(choice), choice)
 			} else {
 				hint = d.hint(f.Type)
 			}
@@ -142,13 +143,21 @@ func (d *dataclasses) attributes(t reflect.Type, class pythonClass) (all []attri
 	return all
 }
 
+// choiceModule has a Literal: one that Go declares, or one that Python alone knows.
+func choiceModule(name string) string {
+	if slices.ContainsFunc(readDeclared().Choices, func(c choice) bool { return c.Name == name }) {
+		return "_core.declared"
+	}
+	return "_core.checks"
+}
+
 // hint is a type in Python.
 func (d *dataclasses) hint(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[runlog.Column]():
 		return column
 	case t == reflect.TypeFor[units.RowKind]():
-		return d.use("_core.checks", "RowKind")
+		return d.use("_core.declared", "RowKind")
 	case kind == reflect.Bool:
 		return "bool"
 	case kind >= reflect.Int && kind <= reflect.Uintptr:

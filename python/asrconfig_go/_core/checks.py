@@ -11,24 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 from ..errors import InvalidArgumentError
-from .declared import (
-    Distributed as Distributed,
-    LengthHandling as LengthHandling,
-    LRScaling as LRScaling,
-    MicroBatching as MicroBatching,
-    Optimizer as Optimizer,
-    PlannedOptimizer as PlannedOptimizer,
-    PlannedRule as PlannedRule,
-    Policy as Policy,
-    Precision as Precision,
-    Preprocessing as Preprocessing,
-    Preset as Preset,
-    RowKind as RowKind,
-    StepKind as StepKind,
-    StepMode as StepMode,
-    Strategy as Strategy,
-    WeightRule as WeightRule,
-)
 
 T = TypeVar("T")
 _MAX_SECONDS = 86_400.0

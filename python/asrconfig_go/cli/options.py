@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
-from .._core import checks
+from .._core import declared
 from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.output import show, show_json
 
@@ -50,10 +50,10 @@ def add_training_options(command: argparse.ArgumentParser) -> None:
         help="clips per optimizer step (default %(default)s)",
     )
     add("--safety-margin", type=float, default=SAFETY_MARGIN, help="share of memory, 0.7 to 0.95 (default %(default)s)")
-    add_choice(command, "--precision", checks.Precision, help="default: what suits the GPU")
-    add_choice(command, "--optimizer", checks.PlannedOptimizer, OPTIMIZER, "the Trainer's name")
+    add_choice(command, "--precision", declared.Precision, help="default: what suits the GPU")
+    add_choice(command, "--optimizer", declared.PlannedOptimizer, OPTIMIZER, "the Trainer's name")
     order = "of the clips (default: the fastest)"
-    add_choice(command, "--order", checks.LengthHandling, help=order, dest="length_handling")
+    add_choice(command, "--order", declared.LengthHandling, help=order, dest="length_handling")
     add_lora_option(command)
     add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
     add("--loader-rate", type=float, help="seconds of audio that a worker prepares per second (default: measured)")

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core import checks
+from .._core import checks, declared
 from .._core.defaults import (
     ACCUMULATION,
     ALLOCATOR,
@@ -59,15 +59,15 @@ def add_plan(commands: Commands) -> None:
 
 def _add_choices(plan: argparse.ArgumentParser) -> None:
     add, toggle = plan.add_argument, argparse.BooleanOptionalAction
-    add_choice(plan, "--policy", checks.Policy, "fastest", "published is a formula, for comparison")
-    add_choice(plan, "--preset", checks.Preset, "balanced")
-    add_choice(plan, "--lr-scaling", checks.LRScaling, "sqrt", "of the learning rate with the batch")
+    add_choice(plan, "--policy", declared.Policy, "fastest", "published is a formula, for comparison")
+    add_choice(plan, "--preset", declared.Preset, "balanced")
+    add_choice(plan, "--lr-scaling", declared.LRScaling, "sqrt", "of the learning rate with the batch")
     add("--checkpointing", dest="gradient_checkpointing", action=toggle,
         help="gradient checkpointing (default: the faster one that fits)")  # fmt: skip
     add("--every-n-layers", type=int, metavar="N", help="checkpoint each N-th layer (default: the fastest that fits)")
     add("--offload-checkpoints", action=toggle, help="keep checkpoints in host memory (default: if faster)")
     add("--max-seconds", dest="max_length_s", type=float, metavar="SECONDS", help="leave out longer clips")
-    add_choice(plan, "--distributed", checks.Distributed, help="how GPUs share the model (default ddp)")
+    add_choice(plan, "--distributed", declared.Distributed, help="how GPUs share the model (default ddp)")
     add("--device-count", type=int, help="GPUs that share a step (default: those visible)")
     add("--price", dest="price_usd_hour", type=float, help="dollars per hour of one GPU (default: a built-in table)")
     add("--trace", action=toggle, help="trace the model's memory (default: where torch is installed)")
@@ -109,13 +109,13 @@ def add_memory(commands: Commands) -> None:
     add("--batch", type=int, required=True, help="micro-batch: clips in one forward pass")
     add("--seconds", type=float, required=True, help="longest clip of the batch, in seconds")
     add("--labels", type=int, help="longest text of the batch, in tokens (default: usual for --seconds)")
-    add_choice(memory, "--precision", checks.Precision, PRECISION)
+    add_choice(memory, "--precision", declared.Precision, PRECISION)
     toggle = argparse.BooleanOptionalAction
     add("--checkpointing", dest="gradient_checkpointing", action=toggle, default=False,
         help="with gradient checkpointing")  # fmt: skip
     add("--every-n-layers", type=int, default=1, help="checkpoint each n-th layer alone")
     add("--offload-checkpoints", action="store_true", help="keep checkpoints in pinned host memory")
-    add_choice(memory, "--optimizer", checks.Optimizer, OPTIMIZER, "the Trainer's name")
+    add_choice(memory, "--optimizer", declared.Optimizer, OPTIMIZER, "the Trainer's name")
     add("--accumulation", type=int, default=ACCUMULATION, help="micro-batches of a step (default %(default)s)")
     add("--freeze-feature-encoder", action="store_true", help="train without the convolutional front end")
     add_lora_option(memory)
@@ -251,7 +251,7 @@ def add_launch(commands: Commands) -> None:
     add = launch.add_argument
     add("config", help="a plan, as save_config wrote it, or the folder of a training")
     add("--out", required=True, metavar="FOLDER", help="where to write the files")
-    add_choice(launch, "--strategy", checks.Strategy, help="how GPUs share the model (default: the plan's)")
+    add_choice(launch, "--strategy", declared.Strategy, help="how GPUs share the model (default: the plan's)")
     add("--script", default="train.py", help="what each process runs (default train.py)")
     add("--machines", type=int, default=1, help="that share the plan's GPUs equally (default 1)")
     add("--max-restarts", type=int, default=MAX_RETRIES, help="after a process has failed (default %(default)s)")

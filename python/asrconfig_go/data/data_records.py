@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._core.checks import RowKind
+from .._core.declared import RowKind
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any, get_args
 import torch
 
 from .._core.batches import batch_size, entries
-from .._core.checks import WeightRule
+from .._core.declared import WeightRule
 from ..errors import InvalidArgumentError
 from .loop import Batch, Weight
 from .loss_table import Loss

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .._core.checks import WeightRule
+from .._core.declared import WeightRule
 from ..errors import AsrConfigError
 from ..trace.model import Model
 from .loss_code import LossCode, forward_is_own, is_own, loss_code, losses_are_own, package_of

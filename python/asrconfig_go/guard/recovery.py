@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict, get_args
 
-from .._core.checks import BadClipPolicy, OomSnapshot, TooLong, WeightRule, check_seconds, checked
+from .._core.checks import BadClipPolicy, OomSnapshot, TooLong, check_seconds, checked
+from .._core.declared import WeightRule
 from ..errors import InfeasiblePlanError, InvalidArgumentError
 from .bad_clips import BadClips
 from .clip_findings import ClipRows

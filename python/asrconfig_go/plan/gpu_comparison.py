@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from .._core import native
-from .._core.checks import LengthHandling, Optimizer, Precision, check_keywords, checked
+from .._core.checks import check_keywords, checked
+from .._core.declared import LengthHandling, Optimizer, Precision
 from .._core.defaults import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.files import read_json
 from .._core.records import from_json, to_json

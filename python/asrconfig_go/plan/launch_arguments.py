@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from .._core.checks import Strategy, checked
-from .._core.declared import LIVE_PARAMETERS, PREFETCH_BUCKET, REDUCE_BUCKET
+from .._core.checks import checked
+from .._core.declared import LIVE_PARAMETERS, PREFETCH_BUCKET, REDUCE_BUCKET, Strategy
 from .._core.modules import find_unused_parameters
 from ..errors import InvalidArgumentError
 from .plan_record import PlanRecord

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from .._core.checks import Strategy
+from .._core.declared import Strategy
 from .._core.defaults import MAX_RETRIES
 from .._core.files import user_path, write_whole
 from ..errors import InvalidArgumentError, NotFoundError

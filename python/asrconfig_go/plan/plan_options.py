@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any, TypedDict, get_type_hints
 
 from .._core import native
-from .._core.checks import (
+from .._core.checks import check_keywords, checked
+from .._core.declared import (
     Distributed,
     LengthHandling,
     LRScaling,
@@ -18,8 +19,6 @@ from .._core.checks import (
     Preprocessing,
     Preset,
     WeightRule,
-    check_keywords,
-    checked,
 )
 from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.records import json_fields

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
-from .._core.checks import Precision, checked, nearest
-from .._core.declared import MARGIN_RANGE, SCHEMA_VERSION, PredictedFor
+from .._core.checks import checked, nearest
+from .._core.declared import MARGIN_RANGE, SCHEMA_VERSION, Precision, PredictedFor
 from .._core.files import read_object, save_whole, user_path
 from .._core.input_units import WORDS
 from .._core.native import SOURCE

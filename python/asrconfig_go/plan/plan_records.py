@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._core.checks import (
-    AttnImplementation,
+from .._core.checks import AttnImplementation
+from .._core.declared import (
     LengthHandling,
     LRScaling,
     MicroBatching,

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.checks import Optimizer, Precision, check_keywords, check_seconds, checked, checked_list
+from .._core.checks import check_keywords, check_seconds, checked, checked_list
+from .._core.declared import Optimizer, Precision
 from .._core.defaults import ACCUMULATION, OPTIMIZER
 from .._core.records import from_json, to_json
 from ..predict.hardware import known_kernel_profiles, read_kernel_profile

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.checks import Optimizer, Precision, checked, listed
+from .._core.checks import checked, listed
+from .._core.declared import Optimizer, Precision
 from .._core.defaults import OPTIMIZER, TRACED_MICRO_BATCHES
 from .._core.files import read_json
 from .._core.modules import lora_rank as rank_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .._core.checks import Precision, checked
+from .._core.checks import checked
+from .._core.declared import Precision
 from .._core.defaults import LORA_RANK, SAFETY_MARGIN, TRACED_MICRO_BATCHES
 from .._core.records import to_json
 from .._core.render import Shown

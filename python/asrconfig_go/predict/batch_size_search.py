@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core import native
-from .._core.checks import Precision, check_seconds, checked
+from .._core.checks import check_seconds, checked
+from .._core.declared import Precision
 from .._core.out_of_memory import classify, clear_frames, free_memory
 from .._core.output import ProgressBar
 from .._core.render import box, exact

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from .._core import native
-from .._core.checks import StepMode, checked
-from .._core.declared import OVERHEAD_S
+from .._core.checks import checked
+from .._core.declared import OVERHEAD_S, StepMode
 from ..errors import InvalidArgumentError
 from .memory_settings import Shape
 from .opened_trace import OpenedTrace

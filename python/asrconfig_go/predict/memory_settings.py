@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .._core import native
-from .._core.checks import Checkpointing, Precision, check_seconds, checked
+from .._core.checks import Checkpointing, check_seconds, checked
+from .._core.declared import Precision
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._core.files import cache_folder, fingerprint, read_object, write_whole
 from .._core.input_units import WORDS, RowKind

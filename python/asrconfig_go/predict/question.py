@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import warnings
 
-from .._core.checks import Checkpointing, Estimator, Optimizer, Precision, checked, one_of
+from .._core.checks import Checkpointing, Estimator, checked, one_of
+from .._core.declared import Optimizer, Precision
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from ..errors import UnsupportedError
 from ..trace.model import Model

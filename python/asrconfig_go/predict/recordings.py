@@ -35,7 +35,7 @@ from .memory_settings import MemorySettings
 if TYPE_CHECKING:
     from torch import nn
 
-    from .._core.checks import Optimizer, Precision
+    from .._core.declared import Optimizer, Precision
     from ..trace.made_up_batches import SpeechBatches
     from ..trace.trace_file import Trace
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .._core import native
-from .._core.checks import StepMode, checked, checked_list
-from .._core.declared import BUCKETS, OVERHEAD_S
+from .._core.checks import checked, checked_list
+from .._core.declared import BUCKETS, OVERHEAD_S, StepMode
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
 from .memory_limits import BatchingWarning, recipe, seconds_of

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.checks import Precision, checked
+from .._core.checks import checked
+from .._core.declared import Precision
 from .._core.defaults import OPTIMIZER
 from .._core.padding import padded_for_masks
 from .._core.transformers_features import single_process

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._core.checks import Checkpointing, Optimizer, Precision
+from .._core.checks import Checkpointing
+from .._core.declared import Optimizer, Precision
 from .._core.defaults import OPTIMIZER
 from .._core.modules import add_lora
 from ..errors import AsrConfigError

@@ -13,7 +13,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from .._core.checks import Checkpointing, Optimizer, Precision, checked
+from .._core.checks import Checkpointing, checked
+from .._core.declared import Optimizer, Precision
 from .._core.transformers_features import checkpoint_options, trainer_stops_caching
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers, recorder

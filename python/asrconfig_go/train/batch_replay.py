@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from .._core.batches import batch_size, piece
-from .._core.checks import Precision
+from .._core.declared import Precision
 from .._core.files import user_path
 from .._core.hub import from_hub
 from .._core.out_of_memory import clear_frames, first_line, free_memory

@@ -13,7 +13,8 @@ from typing import Any
 
 from .._core import native
 from .._core._layout import NO_MONITOR, STEP_KINDS, GPUStats, Stats, Step
-from .._core.checks import StepKind, checked
+from .._core.checks import checked
+from .._core.declared import StepKind
 from .._core.defaults import INTERVAL_MS
 from .._core.records import from_json
 from ..errors import AsrConfigError, ForkedProcessError, LibraryError

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from .._core.checks import StepKind, checked
+from .._core.checks import checked
+from .._core.declared import StepKind
 from .._core.defaults import INTERVAL_MS
 from ..errors import InvalidArgumentError
 from .alerts import BestEffort, say, say_messages

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from asrconfig_go._core import _layout, native
-from asrconfig_go._core.checks import StepKind
+from asrconfig_go._core.declared import StepKind
 from asrconfig_go.watch import MemoryMonitor
 
 STRUCTURES = {"ac_gpu_stats": _layout.GPUStats, "ac_stats": _layout.Stats, "ac_step": _layout.Step}
