@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._core.lazy_names import lazy_names
+from ._core import lazy_names
 
 _look_up, __dir__, __all__ = lazy_names(
     __name__,

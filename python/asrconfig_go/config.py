@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._core.checks import StartMethod, checked
-from ._core.input_units import WORDS
+from ._core.declared import WORDS
 from .errors import InvalidArgumentError
 from .plan.plan_record import PlanRecord
 

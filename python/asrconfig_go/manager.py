@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from ._core.batches import InputUnit
 from ._core.checks import DurationUnit, check_keywords
 from ._core.declared import WeightRule
 from ._core.defaults import MAX_RETRIES, SAFETY_MARGIN
-from ._core.input_units import InputUnit
 from ._core.modules import IN_32_BIT, adapter_options, check_planned_adapters, half_weights, half_words, lora_rank
 from ._core.records import to_json
 from .config import TrainingConfig

@@ -1,4 +1,6 @@
-"""Collated batches in pieces, and the lengths of their samples.
+"""Inputs of models by name and unit; collated batches in pieces, and the lengths of their samples.
+
+Plans, traces and reports reckon in seconds, also of texts: see ``TokensPerSecond`` of core/units.
 
 The batch is split as it was collated, padding included: collating its clips again would pad them to other lengths,
 which changes what group normalisation over time and convolutions compute. A batch is a mapping, a tuple or list of
@@ -10,23 +12,84 @@ from __future__ import annotations
 import copy
 import math
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import InvalidArgumentError
-from .input_units import INPUTS
+from .declared import WORDS, RowKind
 from .output import listed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+INPUTS: Final = ("input_values", "input_features", "input_ids")
+"""What models of transformers call their input: samples, frames of features, tokens."""
+_AUDIO = (*INPUTS[:2], "audio", "speech", "mel", "spectrogram", "waveform")
+TOKENS_PER_SECOND: Final = WORDS["texts"].per_second
+FRAMES_PER_SECOND: Final = 100
+"""Of spectrograms of an unknown model: 10 ms a frame, as of log-mel features."""
 B = TypeVar("B")
 """A batch: a mapping of tensors, a tuple or list of them, or one."""
 
 _HINT = "give attach(split=…) a function that takes (inputs, size) and gives a list of inputs"
 _MAIN = ("labels", "input_values", "input_features", "input_ids")
 _ROWS = "collate the tensors that have a row for each clip as entries of the batch itself"
+
+
+def audio_name(names: Iterable[str]) -> str | None:
+    """The first name of an argument or setting that stands for audio; None where no name does."""
+    return next((name for name in names if any(part in name for part in _AUDIO)), None)
+
+
+@dataclass(frozen=True)
+class InputUnit:
+    """The unit of a model's input lengths: ``per_second`` ``word``; all inputs are padded to ``fixed``, if set.
+
+    ``row_kind``: ``"texts"`` where rows hold tokens and no audio.
+    """
+
+    word: str
+    per_second: float
+    fixed: int | None = None
+    row_kind: RowKind = "clips"
+
+    def seconds(self, length: int) -> float:
+        """Convert an input length to seconds."""
+        return (self.fixed or length) / self.per_second
+
+    def __str__(self) -> str:
+        if self.row_kind == "texts":
+            return self.word if self.fixed is None else f"{self.fixed} {self.word} each"
+        rate = f"{self.per_second:g} {self.word} a second"
+        return rate if self.fixed is None else f"each of {self.seconds(0):g} s, {rate}"
+
+
+def input_length(
+    seconds: float,
+    per_second: float,
+    *,
+    fixed: int | None,
+    longest: int | None,
+    truncates: bool,
+    row_kind: RowKind,
+    model: str,
+) -> int:
+    """The length of a batch whose longest row lasts ``seconds``, in samples, frames or tokens, as ``model`` takes it.
+
+    ``fixed`` is what all rows are padded to, ``longest`` what the model's positions allow; a longer row is cut where
+    the model ``truncates``, else it is refused.
+    """
+    length, allowed = math.ceil(seconds * per_second - 1e-6), fixed or longest
+    if allowed and length > allowed and not truncates:
+        words = WORDS[row_kind]
+        limit, actual = words.length(allowed / per_second), words.length(length / per_second)
+        counted = "" if row_kind == "texts" else f": {length} samples or frames, not {allowed}"
+        raise InvalidArgumentError(
+            f"{words.content} of {actual} is longer than the {limit} that {model} takes{counted}",
+            "split clips, truncate texts, or choose a model without fixed positions",
+        )
+    return fixed or min(length, longest or length)
 
 
 class UnsplittableBatchError(InvalidArgumentError):

@@ -1,6 +1,6 @@
 """Clips read, kept in memory or resampled on disk, augmented, cut, and collated in batches equal to the processor's."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

@@ -1,6 +1,6 @@
 """What a plan gains on your own model and data, measured: see docs/benchmark.md."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

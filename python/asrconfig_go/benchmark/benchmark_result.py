@@ -8,9 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from .._core.plot import plot_all
 from .._core.records import to_json
-from .._core.render import Record, Shown, render, save_text, text, title
+from .._core.render import Record, Shown, plot_all, render, save_text, text, title
 from ..errors import NotFoundError
 from ..watch.watch_records import Finding
 from .measurements import ENOUGH_ROUNDS, LoaderResult, OptionResult, SideResult, Spread

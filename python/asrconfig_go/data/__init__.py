@@ -1,6 +1,6 @@
 """Audio datasets: sources, clips, durations, labels, transcripts, and their profile."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

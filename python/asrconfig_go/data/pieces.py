@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .._core.batches import InputUnit
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import InputUnit
 from .clip_ranges import is_array, kind
 
 if TYPE_CHECKING:

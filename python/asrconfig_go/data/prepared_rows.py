@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from .._core.batches import INPUTS, TOKENS_PER_SECOND, InputUnit
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import INPUTS, TOKENS_PER_SECOND, InputUnit
 from .._core.output import listed
 from ..errors import InvalidArgumentError
 from ..trace.model import Model

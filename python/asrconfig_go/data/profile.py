@@ -9,10 +9,9 @@ from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .._core.input_units import InputUnit
-from .._core.plot import plot
+from .._core.batches import InputUnit
 from .._core.records import to_json
-from .._core.render import Shown
+from .._core.render import Shown, plot
 from ..errors import EmptyDatasetError
 from .clips import COLUMNS, Clips
 from .data_records import DatasetRecord

@@ -1,6 +1,6 @@
 """Training steps that survive running out of GPU memory without changing the mathematics of the run."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

@@ -1,6 +1,6 @@
 """Plans: options, the planner, its explanation, applying and launching it, and other GPUs compared."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

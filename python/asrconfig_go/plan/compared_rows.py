@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .._core.batches import TOKENS_PER_SECOND
 from .._core.checks import checked
+from .._core.declared import RowKind
 from .._core.defaults import MEAN_S, TOKENS
-from .._core.input_units import TOKENS_PER_SECOND, RowKind
 from .._core.records import to_json
 from ..data.prepared_rows import examples_of
 from ..data.source import open_source

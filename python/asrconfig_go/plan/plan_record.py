@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from .._core.checks import checked, nearest
-from .._core.declared import MARGIN_RANGE, SCHEMA_VERSION, Precision, PredictedFor
+from .._core.declared import MARGIN_RANGE, SCHEMA_VERSION, WORDS, Precision, PredictedFor
 from .._core.files import read_object, save_whole, user_path
-from .._core.input_units import WORDS
 from .._core.native import SOURCE
 from .._core.records import from_json, json_fields, to_json
 from ..errors import InternalError, InvalidArgumentError, VersionMismatchError

@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
+from .._core.batches import InputUnit
 from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from .._core.files import cache_folder, fingerprint
-from .._core.input_units import InputUnit
 from ..errors import AsrConfigError, UnsupportedError
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import MemorySettings, Target, find_calibration

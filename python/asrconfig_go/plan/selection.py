@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
-from .._core.input_units import WORDS, RowKind
+from .._core.declared import WORDS, RowKind
 from ..data.source import Source, open_source
 from ..errors import EmptyDatasetError, InvalidArgumentError
 from .plan_record import PlanRecord

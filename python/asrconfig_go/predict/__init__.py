@@ -1,6 +1,6 @@
 """What a training takes before it runs: hardware, model, memory, batches. See docs/memory.md."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

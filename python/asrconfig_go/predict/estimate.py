@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
-from .._core.input_units import WORDS, RowKind
-from .._core.plot import plot
+from .._core.declared import WORDS, RowKind
 from .._core.records import to_json
-from .._core.render import Record, Shown, gib
+from .._core.render import Record, Shown, gib, plot
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from .memory_settings import Calibration, MemorySettings, Shape, Target
 from .predict_records import EstimateRecord

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from .._core import native
 from .._core.checks import Checkpointing, check_seconds, checked
-from .._core.declared import Precision
+from .._core.declared import WORDS, Precision, RowKind
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._core.files import cache_folder, fingerprint, read_object, write_whole
-from .._core.input_units import WORDS, RowKind
 from .._core.records import from_json, to_json
 from ..errors import AsrConfigError, InvalidArgumentError
 from .hardware import HardwareProfile

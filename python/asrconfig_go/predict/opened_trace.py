@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._core import native
+from .._core.batches import input_length
+from .._core.declared import RowKind
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import RowKind, input_length
 from ..errors import InvalidArgumentError
 from .memory_settings import (
     MAX_BATCH,

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import native
 from .._core.checks import ClipOrder, check_seconds, checked
-from .._core.declared import OVERHEAD_S
-from .._core.input_units import RowKind
-from .._core.plot import plot
+from .._core.declared import OVERHEAD_S, RowKind
 from .._core.records import from_json, to_json
-from .._core.render import Record, Shown, exact
+from .._core.render import Record, Shown, exact, plot
 from ..errors import InvalidArgumentError
 from .memory_limits import Table, cheapest, fits_in, memory_table
 from .memory_settings import MAX_BATCH, MemorySettings, Target, positive

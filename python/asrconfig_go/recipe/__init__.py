@@ -1,6 +1,6 @@
 """From data by name to a trained speech model: every stage of a fine-tuning as a function, and all of them in one."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

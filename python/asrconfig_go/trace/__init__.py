@@ -1,6 +1,6 @@
 """Trace a training step's memory without a GPU. Needs torch; see docs/memory-model.md."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

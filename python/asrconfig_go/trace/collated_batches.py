@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .._core.batches import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import FRAMES_PER_SECOND, INPUTS, TOKENS_PER_SECOND, InputUnit
 from ._arena import SMALL
 from .collated_rows import Axis, CollatedRows, Example, Sizes, input_axis, labels_axis, sizes_of, text_sizes, word_of
 from .made_up_batches import Point, SpeechBatches, known_batches, positions

@@ -18,8 +18,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._core import native
+from .._core.batches import INPUTS
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import INPUTS
 from .._core.modules import bare
 from .._core.random_state import cpu_generators_kept, seed_cpu
 from ..errors import AsrConfigError, InvalidArgumentError

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils import _pytree as pytree
 
+from .._core.batches import TOKENS_PER_SECOND, input_length
+from .._core.declared import RowKind
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import TOKENS_PER_SECOND, RowKind, input_length
 from .._core.random_state import cpu_generators_kept, seed_cpu
 from ..errors import InvalidArgumentError
 from ._arena import SMALL

@@ -14,9 +14,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from .._core import native
+from .._core.batches import audio_name
+from .._core.declared import RowKind
 from .._core.files import config_values, fingerprint, read_object, user_path
 from .._core.hub import from_hub
-from .._core.input_units import RowKind, audio_name
 from .._core.modules import bare
 from .._core.output import shortened
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError

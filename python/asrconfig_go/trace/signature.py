@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from .._core.batches import audio_name
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import audio_name
 from .._core.modules import bare
 from ..errors import InvalidArgumentError
 from .made_up_batches import TEXT, BatchFunction, SpeechBatches, known_batches, text_batches

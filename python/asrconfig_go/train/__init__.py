@@ -1,6 +1,6 @@
 """Guarded trainings: restarts after failures, exact resuming, streams, and the record of a run."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

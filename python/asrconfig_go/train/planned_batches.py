@@ -9,8 +9,8 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .._core.declared import WORDS
 from .._core.defaults import SAMPLING_RATE
-from .._core.input_units import WORDS
 from .._core.output import listed
 from .._core.training_session import attached, session_of
 from .._core.transformers_features import override

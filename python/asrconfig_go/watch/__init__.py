@@ -1,6 +1,6 @@
 """Monitoring of a training: alerts, clean-ups, curves, a live panel, the run log and the report of it."""
 
-from .._core.lazy_names import lazy_names
+from .._core import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,

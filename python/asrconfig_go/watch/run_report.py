@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 from .._core import native
 from .._core.checks import ReportAxis, checked
 from .._core.output import first_of
-from .._core.plot import plot_all
 from .._core.records import from_json, json_fields
-from .._core.render import Record, Shown, render, save_page, save_text, text, title
+from .._core.render import Record, Shown, plot_all, render, save_page, save_text, text, title
 from ..errors import LibraryError
 from ..guard.training_report import MemoryFailure
 from ..train.run_record import RunRecord

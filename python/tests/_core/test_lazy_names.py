@@ -12,7 +12,7 @@ def test_why_a_module_of_a_name_cannot_be_imported(tmp_path: Path, monkeypatch: 
     folder = tmp_path / "lazy_package"
     folder.mkdir()
     (folder / "__init__.py").write_text(
-        "from asrconfig_go._core.lazy_names import lazy_names\n"
+        "from asrconfig_go._core import lazy_names\n"
         "__getattr__, __dir__, __all__ = lazy_names(__name__, {'broken': ('wanted',)})\n"
     )
     (folder / "broken.py").write_text("import math\nmath.no_such_function\n")
