@@ -12,7 +12,6 @@ from .._core.render import box, plural
 from ..config import TrainingConfig
 from ..guard.training_report import TrainingReport
 from ..trace.tiny_models import TINY
-from ..train.deadline import deadline_of
 from .processors import family
 from .trainers import length_of_run
 
@@ -49,6 +48,8 @@ class FineTuneOptions:
     def __post_init__(self) -> None:
         length_of_run(self.max_steps, self.epochs, self.tiny)
         if self.save_by is not None:
+            from ..train.deadline import deadline_of
+
             deadline_of(self.save_by)
         if self.profile is not None:
             from ..train.step_profile import check_profile

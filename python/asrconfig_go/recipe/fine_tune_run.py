@@ -27,8 +27,7 @@ from ..manager import ASRConfigManager
 from ..optimal import create_optimal_config
 from ..plan.plan_record import FILE
 from ..trace.model import generation_facts
-from ..train.checkpoint_space import check_room, disk_errors_explained, saved_so_far
-from ..train.checkpoints import checkpoints
+from ..train.checkpoints import check_room, checkpoints, disk_errors_explained, saved_so_far
 from .fine_tune_options import FineTuneOptions, FineTuneResult
 from .labelling import load_aligner, prepare
 from .model_building import check_bits, load_model

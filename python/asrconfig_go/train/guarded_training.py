@@ -20,20 +20,18 @@ from .._core.output import listed
 from .._core.transformers_features import sharded, single_process
 from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError, StorageError
 from ..guard.training_report import Restart, TrainingReport
-from .checkpoint_space import disk_errors_explained, saved_so_far
-from .deadline import deadline_of
+from .checkpoints import disk_errors_explained, saved_so_far
+from .deadline import DeadlineCallback, deadline_of
+from .restart import AllStepsMade, RunCheckpoints
 from .resume import start_point
 from .run_lock import RunLock
 from .run_record import folder_of
+from .step_profile import StepProfile
 from .trainer_reset import InitialState, release_attempt, renew_accelerator, use_batch
 
 if TYPE_CHECKING:
     from transformers import Trainer
     from transformers.trainer_callback import TrainerCallback
-
-    from .deadline_callback import DeadlineCallback
-    from .restart import RunCheckpoints
-
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -73,7 +71,6 @@ class GuardedTraining:
         The lock is held until ``train`` ends, or until this object does.
         """
         from ..guard.guard import guard_of
-        from .step_profile import StepProfile
 
         _check(trainer, resume, max_retries, train_arguments)
         self._deadline = deadline_of(save_by) if save_by is not None else None
@@ -146,8 +143,6 @@ class GuardedTraining:
         )
 
     def _set_up(self) -> None:
-        from .deadline_callback import DeadlineCallback
-        from .restart import RunCheckpoints
         from .stream_training import use_stream
 
         trainer = self.trainer
@@ -182,8 +177,6 @@ class GuardedTraining:
 
     def _attempts(self) -> Any:
         from transformers.trainer_utils import TrainOutput
-
-        from .restart import AllStepsMade
 
         while True:
             try:

@@ -16,8 +16,7 @@ from .._core.output import listed
 from .._core.random_state import cpu_state, set_cpu_state
 from .._core.training_session import session_of
 from ..guard.training_report import FINISHED
-from .checkpoint_space import warn_of_little_space
-from .checkpoints import checkpoints, incomplete, step_of, write_checksums
+from .checkpoints import checkpoints, incomplete, step_of, warn_of_little_space, write_checksums
 from .resume import CallbackStates, StartPoint
 from .run_record import RunFolder, changes_schedule
 

@@ -59,7 +59,7 @@ def at_step(step: int, act: Any) -> Any:
 def test_a_deadline_leaves_a_checkpoint_that_is_resumed_to_the_end(
     speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = "asrconfig_go.train.deadline_callback.DeadlineCallback._late"
+    late = "asrconfig_go.train.deadline.DeadlineCallback._late"
     uninterrupted = trained(speech, tmp_path / "whole")
     monkeypatch.setattr(late, lambda _, __, state, ___: state.global_step >= 2)
     stopped = trained(speech, tmp_path / "out", save_by="1h")
@@ -229,7 +229,7 @@ def test_no_room_for_a_checkpoint_is_said_first(
     speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = type("Usage", (), {"free": 1_000_000})
-    monkeypatch.setattr("asrconfig_go.train.checkpoint_space.shutil.disk_usage", lambda _: usage)
+    monkeypatch.setattr("asrconfig_go.train.checkpoints.shutil.disk_usage", lambda _: usage)
     with pytest.raises(NotFoundError, match=r"has 1\.0 MiB free, and a checkpoint with the model takes"):
         trained(speech, tmp_path)
     assert not list(tmp_path.glob("checkpoint-*"))

@@ -16,8 +16,8 @@ from asrconfig_go import ASRConfigManager
 from asrconfig_go._core import storage
 from asrconfig_go._core.render import exact
 from asrconfig_go.errors import NotFoundError, StorageError
-from asrconfig_go.train import checkpoint_space
-from asrconfig_go.train.checkpoint_space import checkpoint_bytes, saved_bytes
+from asrconfig_go.train import checkpoints
+from asrconfig_go.train.checkpoints import checkpoint_bytes, saved_bytes
 from tiny_training import Regression, tiny_trainer
 
 SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2, "max_steps": 6}
@@ -68,13 +68,13 @@ def test_storage_that_is_lost_at_a_checkpoint(manager: ASRConfigManager, tmp_pat
 
 def test_shared_memory_that_is_full_is_not_the_disk(tmp_path: Path) -> None:
     error = RuntimeError("unable to allocate shared memory(shm) for file </torch_1_2_0>: No space left on device (28)")
-    assert checkpoint_space._full_place(error, tmp_path) is None
+    assert checkpoints._full_place(error, tmp_path) is None
 
 
 def test_another_disk_that_is_full_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_space, "mount_of", lambda path: str(path)[:5])
+    monkeypatch.setattr(checkpoints, "mount_of", lambda path: str(path)[:5])
     error = OSError(errno.ENOSPC, "No space left on device", "/cache/x.arrow")
-    assert checkpoint_space._full_place(error, tmp_path) == Path("/cache")
+    assert checkpoints._full_place(error, tmp_path) == Path("/cache")
 
 
 @pytest.mark.parametrize(
