@@ -19,9 +19,9 @@ from ._core.modules import IN_32_BIT, adapter_options, check_planned_adapters, h
 from ._core.records import to_json
 from .config import TrainingConfig
 from .data.durations import DurationSettings, add_durations
-from .data.prepared_rows import examples_of, row_seconds
-from .data.profile import DatasetProfile, ScanResult
 from .data.scan import ScanSettings, scan_audio
+from .data.scan_result import DatasetProfile, ScanResult
+from .data.scan_rows import examples_of, row_seconds
 from .data.source import open_source
 from .errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError
 from .plan.plan_options import PlanOptions

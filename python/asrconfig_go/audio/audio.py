@@ -9,7 +9,7 @@ import numpy as np
 
 from .._core.checks import checked, checked_list
 from .._core.defaults import SAMPLING_RATE
-from ..data.clip_ranges import is_array, kind
+from ..data.source import is_array, kind
 from ..errors import CorruptFileError, InvalidArgumentError
 from .decoding import Array, Decoded, Mix, decode_bytes, decode_file, resampled
 

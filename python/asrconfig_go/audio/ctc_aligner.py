@@ -11,9 +11,8 @@ import numpy as np
 
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
-from ..data.clip_ranges import part_of
 from ..data.label_rules import limits_of, repeats
-from ..data.segments import Segment
+from ..data.segments import Segment, part_of
 from ..errors import InvalidArgumentError
 from .audio import load_audio
 from .decoding import Array

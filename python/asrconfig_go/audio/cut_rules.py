@@ -18,14 +18,15 @@ import numpy as np
 from .._core.checks import CutRule
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
-from ..data.clip_ranges import part_of, split_range
 from ..data.segments import (
     Segment,
     checked_segments,
     joined,
+    part_of,
     plain_text,
     read_segments,
     read_subtitles,
+    split_range,
     subtitles_beside,
     text_slices,
     whisper_segments,

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._core.files import user_path
 from .._core.storage import from_storage, read_through
-from ..data.clip_ranges import split_range
+from ..data.segments import split_range
 from ..errors import CorruptFileError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:

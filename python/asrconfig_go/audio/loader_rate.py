@@ -22,7 +22,7 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.files import cache_folder, read_object, user_path, write_whole
 from .._core.output import first_of, shortened
 from .._core.records import from_json, to_json
-from ..data.profile import DatasetProfile
+from ..data.scan_result import DatasetProfile
 from ..data.source import Source, open_source
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
 from .decoding import find_resampler

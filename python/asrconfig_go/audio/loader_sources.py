@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
-from ..data.clip_ranges import is_array, kind, named_range
-from ..data.clips import Clip
 from ..data.columns import audio_column
 from ..data.hf_sources import schema_of
 from ..data.parquet_sources import frame_table, read_arrow_file, read_saved, row_group
 from ..data.scan import scan_audio
-from ..data.source import Source, open_source
+from ..data.scan_result import Clip
+from ..data.segments import named_range
+from ..data.source import Source, is_array, kind, open_source
 from ..errors import EmptyDatasetError, UnsupportedError
 from .audio import decode_source, name_of
 from .decoding import Array

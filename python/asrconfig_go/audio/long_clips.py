@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from .._core.files import cache_folder, write_whole
 from .._core.output import ProgressBar, first_of, listed
 from .._core.render import plural
-from ..data.clip_ranges import named_range, part_of
 from ..data.columns import audio_column, audio_columns, text_columns, usual_columns
 from ..data.hf_sources import schema_of
 from ..data.label_rules import Limits
-from ..data.segments import SEGMENT_COLUMNS
+from ..data.segments import SEGMENT_COLUMNS, named_range, part_of
 from ..data.source import open_source
 from ..errors import InvalidArgumentError
 from .ctc_aligner import CTCAligner

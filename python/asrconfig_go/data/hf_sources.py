@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.output import listed
 from ..errors import EmptyDatasetError
 from .columns import arrow_request, audio_column, axes_of_type, is_audio, text_column, texts_of
-from .pieces import Piece, ScanInput, Text, stored_piece
-from .prepared_rows import PreparedRows, input_column
+from .scan_rows import Piece, PreparedRows, ScanInput, Text, input_column, stored_piece
 
 if TYPE_CHECKING:
     import pyarrow as pa

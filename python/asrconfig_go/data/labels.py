@@ -11,13 +11,12 @@ from typing import Any
 
 from .._core.output import first_of
 from ..errors import InvalidArgumentError
-from .clip_ranges import kind
 from .label_faults import LabelTally, Mismatch, model_findings, shown, spoken
 from .label_rules import LabelRules, Limits, limits_of, rules_of
-from .pieces import Text
-from .profile import ScanResult
 from .scan import scan_audio, scan_with_texts
-from .source import open_source
+from .scan_result import ScanResult
+from .scan_rows import Text
+from .source import kind, open_source
 
 _SHOWN = 20  # pairs that a report lists
 _BATCH = 1_000  # texts tokenized at once

@@ -13,11 +13,19 @@ from .._core.files import utf8
 from .._core.output import listed, shortened
 from .._core.render import plural
 from ..errors import CorruptFileError, EmptyDatasetError
-from .clip_ranges import named_range
 from .columns import find_column
 from .scan import scan_audio
 from .scan_jobs import scan_job, wait
-from .segments import SEGMENT_COLUMNS, SEGMENTS, as_json, joined, read_subtitles, segment_column, subtitles_beside
+from .segments import (
+    SEGMENT_COLUMNS,
+    SEGMENTS,
+    as_json,
+    joined,
+    named_range,
+    read_subtitles,
+    segment_column,
+    subtitles_beside,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset

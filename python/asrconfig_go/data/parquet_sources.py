@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.storage import from_storage
 from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
 from .columns import arrow_request, audio_column, text, text_column, texts_of
-from .pieces import Piece, ScanInput, Text
+from .scan_rows import Piece, ScanInput, Text
 
 if TYPE_CHECKING:
     import pyarrow as pa

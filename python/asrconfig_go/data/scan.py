@@ -13,12 +13,10 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.output import Advance, ProgressBar
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
-from .clips import Clips
-from .pieces import ScanInput, Text, stored_piece
-from .prepared_rows import PreparedRows, examples_of
-from .profile import DatasetProfile, ScanResult
 from .scan_inputs import SourceReader
 from .scan_jobs import scan_cache, scan_job, wait
+from .scan_result import Clips, DatasetProfile, ScanResult
+from .scan_rows import PreparedRows, ScanInput, Text, examples_of, stored_piece
 from .source import open_source
 
 __all__ = ["DatasetProfile", "ScanResult", "scan_audio"]

@@ -17,13 +17,11 @@ from typing import Any
 from .._core.files import user_path, utf8
 from .._core.output import listed
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
-from .clip_ranges import is_array, kind
 from .digits import CLIPS
 from .hf_sources import STREAM_SAMPLE, read_hf_dataset, read_hf_splits, read_stream
 from .parquet_sources import frame_table, read_arrow_file, read_parquet, read_saved, read_table
-from .pieces import ScanInput, array_clip, clips_piece
-from .prepared_rows import PreparedRows
-from .source import Source, open_source
+from .scan_rows import PreparedRows, ScanInput, array_clip, clips_piece
+from .source import Source, is_array, kind, open_source
 
 _MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
 _KALDI = ("segments", "utt2dur", "reco2dur")

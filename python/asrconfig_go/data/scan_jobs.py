@@ -15,8 +15,8 @@ from .._core.checks import Cluster
 from .._core.files import cache_folder
 from .._core.output import Advance
 from ..errors import AsrConfigError, NotFoundError, UnsupportedError
-from .clips import PAGE
-from .pieces import Piece, ScanInput
+from .scan_result import PAGE
+from .scan_rows import Piece, ScanInput
 
 _POLL_MS = 50  # also how long Ctrl-C may wait
 _PARTS = 4  # per machine: balances load and limits the loss of a machine, but each part lists the source again

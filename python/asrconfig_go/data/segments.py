@@ -1,4 +1,7 @@
-"""What is said when in a recording: segments, words, chunks, timestamp tokens, subtitles."""
+"""What is said when in a recording: segments, words, chunks, timestamp tokens, subtitles; and its pieces by times.
+
+A piece is named ``talk.flac#t=12.5,30``, or cut from an array.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
 from .._core.storage import from_storage
 from ..errors import CorruptFileError, InvalidArgumentError
+from .source import is_array
 
 SEGMENTS = "segments"  # the column that has them in data ready to train on, as JSON
 SEGMENT_COLUMNS = ("segments", "chunks", "words", "utterances", "timestamps")
@@ -28,6 +33,7 @@ _BEYOND_S = 0.5  # the end of the last one behind that of the audio
 _HINT = "write start and end in seconds, in order: [{'start': 0.0, 'end': 2.5, 'text': '…'}, …]"
 ENDINGS = (".srt", ".vtt")
 _CUE = re.compile(r"\s*((?:\d+:)?\d+:\d+[.,]\d+)\s*-->\s*((?:\d+:)?\d+:\d+[.,]\d+)")
+_RANGE = re.compile(r"(.*)#t=(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)", re.DOTALL)
 _TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
 
 
@@ -203,3 +209,48 @@ def _seconds(time: str) -> float:
     for part in time.replace(",", ".").split(":"):
         seconds = 60 * seconds + float(part)
     return round(seconds, 6)
+
+
+def split_range(path: str, *, file: bool = True) -> tuple[str, tuple[float, float] | None]:
+    """Split ``path`` into a recording and the seconds to read of it, None for all of it.
+
+    ``file``: the path of a file on disk, whose own name may look like a range.
+    """
+    match = _RANGE.fullmatch(path) if "#t=" in path else None
+    if match is None or (file and os.path.exists(path)):  # noqa: PTH110 (this runs for every clip)
+        return path, None
+    return match[1], (float(match[2]), float(match[3]))
+
+
+def named_range(path: str, start: float, end: float, *, file: bool = True) -> str:
+    """The name of ``start`` to ``end`` in seconds, to the microsecond, of a recording or of a piece of one."""
+    if not 0 <= start < end or not math.isfinite(end):
+        raise InvalidArgumentError(f"{path} has no piece from {start} s to {end} s", "give seconds, the start first")
+    recording, within = split_range(path, file=file)
+    first = within[0] if within else 0.0
+    return f"{recording}#t={_shortest(first + start)},{_shortest(first + end)}"
+
+
+def part_of(audio: object, start: float, end: float) -> Any:
+    """Select ``start`` to ``end`` in seconds of ``audio``, which is decoded by ``load_audio`` only later."""
+    if isinstance(audio, str | os.PathLike):
+        return named_range(os.fsdecode(audio), start, end)
+    if isinstance(audio, bytes | bytearray | memoryview):
+        return {"bytes": audio, "path": named_range("", start, end, file=False)}
+    if isinstance(audio, dict) and audio.get("array") is not None:
+        rate = audio.get("sampling_rate", SAMPLING_RATE)
+        return {**audio, "array": _samples(audio["array"], start, end, rate)}
+    if isinstance(audio, dict):
+        in_memory = audio.get("bytes") is not None
+        return {**audio, "path": named_range(os.fsdecode(audio.get("path") or ""), start, end, file=not in_memory)}
+    return _samples(audio, start, end, SAMPLING_RATE)
+
+
+def _samples(array: Any, start: float, end: float, rate: float) -> Any:
+    if is_array(array) and len(array.shape) == 2 and array.shape[0] < array.shape[1]:
+        return array[:, round(start * rate) : round(end * rate)]
+    return array[round(start * rate) : round(end * rate)]
+
+
+def _shortest(value: float) -> str:
+    return f"{value:.6f}".rstrip("0").rstrip(".")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidArgumentError, UnsupportedError
-from .profile import DatasetProfile, ScanResult
+from .scan_result import DatasetProfile, ScanResult
 
 if TYPE_CHECKING:
     import datasets
@@ -158,6 +158,16 @@ def _kind_of_list(items: Sequence[object]) -> SourceKind:
     if not kinds or not all(issubclass(item, str | os.PathLike) for item in kinds):
         return "list"
     return "address" if all(isinstance(item, str) and is_remote(item) for item in items) else "paths"
+
+
+def is_array(value: object) -> bool:
+    """A NumPy array, a torch tensor, or anything of their shape."""
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def kind(value: object) -> str:
+    """A value's type in words."""
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def is_remote(name: str) -> bool:

@@ -12,7 +12,7 @@ from .._core.checks import checked
 from .._core.declared import RowKind
 from .._core.defaults import MEAN_S, TOKENS
 from .._core.records import to_json
-from ..data.prepared_rows import examples_of
+from ..data.scan_rows import examples_of
 from ..data.source import open_source
 from ..errors import InvalidArgumentError
 from ..trace.model import Model

@@ -14,7 +14,7 @@ from .._core.records import from_json, to_json
 from .._core.render import Record, Shown, save_page, save_text, text, title
 from ..data.label_rules import Limits, limits_of
 from ..data.labels import LabelReport
-from ..data.profile import DatasetProfile
+from ..data.scan_result import DatasetProfile
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..predict.hardware import HardwareProfile
 from ..predict.model_profile import ModelProfile

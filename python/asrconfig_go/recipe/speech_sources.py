@@ -21,9 +21,9 @@ from ..audio.decoding import is_silent
 from ..data.columns import find_column
 from ..data.hf_sources import dataset_texts
 from ..data.manifests import EVALUATION, TRAIN
-from ..data.pieces import Text
-from ..data.profile import ScanResult
 from ..data.scan import scan_audio
+from ..data.scan_result import ScanResult
+from ..data.scan_rows import Text
 from ..data.segments import SEGMENTS, as_json, plain_text, segment_column, whisper_segments
 from ..data.source import open_source
 from ..data.splits import splits_of

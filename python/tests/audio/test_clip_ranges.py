@@ -14,7 +14,7 @@ import soundfile
 
 from asrconfig_go import scan_audio
 from asrconfig_go.audio import DecodedCache, ResampledCache, load_audio
-from asrconfig_go.data.clip_ranges import named_range, part_of, split_range
+from asrconfig_go.data.segments import named_range, part_of, split_range
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError
 
 CUTS = [0.0, 1.2345678, 7.5, 7.9, 12.0]

@@ -14,7 +14,7 @@ from conftest import WavMaker
 
 import asrconfig_go as ac
 from asrconfig_go.data import ScanResult
-from asrconfig_go.data.clips import COLUMNS, Clip, Clips
+from asrconfig_go.data.scan_result import COLUMNS, Clip, Clips
 
 
 @pytest.fixture
