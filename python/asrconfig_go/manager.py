@@ -18,8 +18,7 @@ from ._core.defaults import MAX_RETRIES, SAFETY_MARGIN
 from ._core.modules import IN_32_BIT, adapter_options, check_planned_adapters, half_weights, half_words, lora_rank
 from ._core.records import to_json
 from .config import TrainingConfig
-from .data.durations import DurationSettings, add_durations
-from .data.scan import ScanSettings, scan_audio
+from .data.scan import DurationSettings, ScanSettings, add_durations, scan_audio
 from .data.scan_result import DatasetProfile, ScanResult
 from .data.scan_rows import examples_of, row_seconds
 from .data.source import open_source

@@ -21,10 +21,10 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, listed
 from .._core.render import exact, plural
 from ..data.columns import audio_column
-from ..data.hf_sources import schema_of
 from ..data.scan import scan_audio
 from ..data.segments import split_range
 from ..data.source import open_source
+from ..data.table_sources import schema_of
 from ..errors import AsrConfigError, InvalidArgumentError, StorageError
 from .audio import load_audio, name_of
 from .decoding import Array, is_silent

@@ -15,12 +15,11 @@ from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
 from ..data.columns import audio_column
-from ..data.hf_sources import schema_of
-from ..data.parquet_sources import frame_table, read_arrow_file, read_saved, row_group
 from ..data.scan import scan_audio
 from ..data.scan_result import Clip
 from ..data.segments import named_range
 from ..data.source import Source, is_array, kind, open_source
+from ..data.table_sources import frame_table, read_arrow_file, read_saved, row_group, schema_of
 from ..errors import EmptyDatasetError, UnsupportedError
 from .audio import decode_source, name_of
 from .decoding import Array

@@ -14,10 +14,10 @@ from .._core.files import cache_folder, write_whole
 from .._core.output import ProgressBar, first_of, listed
 from .._core.render import plural
 from ..data.columns import audio_column, audio_columns, text_columns, usual_columns
-from ..data.hf_sources import schema_of
 from ..data.label_rules import Limits
 from ..data.segments import SEGMENT_COLUMNS, named_range, part_of
 from ..data.source import open_source
+from ..data.table_sources import schema_of
 from ..errors import InvalidArgumentError
 from .ctc_aligner import CTCAligner
 from .cut_rules import CutClip, CutSettings, Piece, cut_clip

@@ -5,10 +5,9 @@ from .._core import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "durations": ("BadAudioWarning", "add_durations"),
         "data_records": ("BadFile", "Duplicates", "Histogram", "Outliers", "Padding", "Sampling"),
         "labels": ("InfeasiblePair", "LabelReport", "check_labels"),
-        "scan": ("scan_audio",),
+        "scan": ("BadAudioWarning", "add_durations", "scan_audio"),
         "scan_result": ("Clip", "Clips", "DatasetProfile", "ScanResult"),
         "segments": ("Segment",),
     },

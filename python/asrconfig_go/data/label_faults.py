@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.render import plural
-from .hf_sources import stored_column
 from .label_rules import IGNORED, LabelRules, Limits
 from .source import open_source
+from .table_sources import stored_column
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,10 +18,19 @@ from .._core.files import user_path, utf8
 from .._core.output import listed
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .digits import CLIPS
-from .hf_sources import STREAM_SAMPLE, read_hf_dataset, read_hf_splits, read_stream
-from .parquet_sources import frame_table, read_arrow_file, read_parquet, read_saved, read_table
 from .scan_rows import PreparedRows, ScanInput, array_clip, clips_piece
 from .source import Source, is_array, kind, open_source
+from .table_sources import (
+    STREAM_SAMPLE,
+    frame_table,
+    read_arrow_file,
+    read_hf_dataset,
+    read_hf_splits,
+    read_parquet,
+    read_saved,
+    read_stream,
+    read_table,
+)
 
 _MANIFESTS = (".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".txt", ".lst", ".list", ".scp")
 _KALDI = ("segments", "utt2dur", "reco2dur")

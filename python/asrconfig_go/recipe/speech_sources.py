@@ -19,14 +19,13 @@ from ..audio.audio import load_clip
 from ..audio.clip_cache import usable_cores
 from ..audio.decoding import is_silent
 from ..data.columns import find_column
-from ..data.hf_sources import dataset_texts
-from ..data.manifests import EVALUATION, TRAIN
 from ..data.scan import scan_audio
 from ..data.scan_result import ScanResult
 from ..data.scan_rows import Text
 from ..data.segments import SEGMENTS, as_json, plain_text, segment_column, whisper_segments
 from ..data.source import open_source
-from ..data.splits import splits_of
+from ..data.splits import EVALUATION, TRAIN, splits_of
+from ..data.table_sources import dataset_texts
 from ..errors import AsrConfigError, InvalidArgumentError, StorageError, UnsupportedError
 from .speech_data import SpeechData, column, keep_rows, with_column
 from .trainers import need

@@ -20,10 +20,10 @@ from torch.utils.data import IterableDataset
 
 from .._core.checks import StreamMode, check_seed, checked
 from ..data.columns import audio_column
-from ..data.hf_sources import no_rows, prepared_column, resolved, schema_of
 from ..data.scan import clip_seconds
 from ..data.scan_rows import axes_of, input_unit, with_bytes
 from ..data.source import open_source
+from ..data.table_sources import no_rows, prepared_column, resolved, schema_of
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from asrconfig_go._core import checks, declared, defaults, native
 from asrconfig_go._core.checks import checked
 from asrconfig_go._core.records import to_json
 from asrconfig_go.audio.loader_rate import LoaderSettings, measure_loader
-from asrconfig_go.data.durations import DurationSettings, add_durations
-from asrconfig_go.data.scan import ScanSettings, scan_audio
+from asrconfig_go.data.scan import DurationSettings, ScanSettings, add_durations, scan_audio
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.plan.gpu_comparison import CompareOptions, CompareSettings
 from asrconfig_go.plan.launch_script import LaunchSettings, launch_files
