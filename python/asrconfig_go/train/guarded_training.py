@@ -24,8 +24,7 @@ from .checkpoints import disk_errors_explained, saved_so_far
 from .deadline import DeadlineCallback, deadline_of
 from .restart import AllStepsMade, RunCheckpoints
 from .resume import start_point
-from .run_lock import RunLock
-from .run_record import folder_of
+from .run_record import RunLock, folder_of
 from .step_profile import StepProfile
 from .trainer_reset import InitialState, release_attempt, renew_accelerator, use_batch
 

@@ -17,8 +17,9 @@ from .._core.random_state import cpu_state, set_cpu_state
 from .._core.training_session import session_of
 from ..guard.training_report import FINISHED
 from .checkpoints import checkpoints, incomplete, step_of, warn_of_little_space, write_checksums
-from .resume import CallbackStates, StartPoint
-from .run_record import RunFolder, changes_schedule
+from .resume import StartPoint, changes_schedule
+from .run_record import RunFolder
+from .trainer_reset import CallbackStates
 
 if TYPE_CHECKING:
     from transformers import Trainer, TrainingArguments

@@ -1,42 +1,42 @@
-"""Where a resumed run starts, with which batches and with which states of its callbacks."""
+"""Where a resumed run starts, with which batches, and what of its settings, its model and its data has changed."""
 
 from __future__ import annotations
 
-import copy
+import enum
+import hashlib
 import json
 import logging
+import math
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from transformers import Trainer
-from transformers.trainer_callback import ExportableState
-
-from .._core.output import listed
 from ..data.source import open_source
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..guard.training_report import Change
 from .checkpoints import checkpoints, incomplete, newest_complete, step_of
-from .run_record import (
-    RunRecord,
-    changes,
-    check_model,
-    check_optimizer,
-    check_rows,
-    folder_of,
-    model_record,
-    run_settings,
-)
+from .run_record import ModelRecord, RunRecord, folder_of
 
 if TYPE_CHECKING:
-    from transformers import TrainingArguments
+    import torch
+    from transformers import Trainer, TrainingArguments
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
-FILE = "asrconfig_callbacks.pt"
-_DEPTH = 4  # of lists, dictionaries and objects that are looked into
+
+# Those of TrainingArguments that the installed transformers has; batch, accumulation and devices are the record's.
+_ARGUMENTS = (
+    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "num_train_epochs",
+    "max_steps", "optim", "optim_args", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
+    "seed", "data_seed", "fp16", "bf16", "tf32", "label_smoothing_factor", "neftune_noise_alpha",
+    "train_sampling_strategy", "group_by_length", "dataloader_drop_last",
+)  # fmt: skip
+_SCHEDULE = set(_ARGUMENTS[1:7])
+# A checkpoint's optimizer brings its own; orders and random numbers continue from the record's.
+_OF_THE_CHECKPOINT = {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
+_SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # what one of them saved, the other takes
+_NOT_OF_THE_RESULT = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "architectures")
+_ANEW = "start a new run, in another output_dir or by manager.train(trainer, resume=False)"
 
 
 @dataclass
@@ -178,117 +178,81 @@ def _named(record: RunRecord) -> str:
     return f"{record.gpu[0]} with {record.gpu[1] / 2**30:.1f} GiB" if record.gpu else "a CPU"
 
 
-class CallbackStates:
-    """Of the callbacks of one Trainer. There are three kinds that a restart concerns:
-
-    - those with ``ExportableState``, such as early stopping, which the Trainer saves: a copy is kept by checkpoint;
-    - those with ``state_dict`` and ``load_state_dict``, such as averages of weights: a file in the checkpoint;
-    - those that hold tensors and have neither: nothing can put them back, see ``lost``.
-    """
-
-    def __init__(self, trainer: Trainer) -> None:
-        self._trainer = trainer
-        self._exported: dict[Path | None, list[tuple[Any, Any]]] = {}
-        self._initial: dict[str, Any] = {}
-
-    def keep(self, checkpoint: Path | None) -> None:
-        """Keep what there is at a checkpoint, or where this process begins (None). Raises ``OSError``."""
-        exporting = [c for c in self._callbacks() if isinstance(c, ExportableState)]
-        self._exported[checkpoint] = [(c, copy.deepcopy(c.state()["attributes"])) for c in exporting]
-        if checkpoint is None:
-            self._initial = copy.deepcopy(self._dicts())
-        elif self._trainer.args.should_save and (states := self._dicts()):
-            torch.save(states, checkpoint / FILE)
-
-    def restore(self, checkpoint: Path | None) -> None:
-        """Put back what ``keep`` kept in this process."""
-        for callback, attributes in self._exported.get(checkpoint, []):
-            _set(callback, attributes)
-        self._load(self._initial if checkpoint is None else _file(checkpoint))
-
-    def resume(self, checkpoint: Path) -> None:
-        """Put back what another process saved: by itself the Trainer restores exported states on request only."""
-        state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-        by_name: dict[str, list[Any]] = {}
-        for callback in self._callbacks():
-            if isinstance(callback, ExportableState):
-                by_name.setdefault(type(callback).__name__, []).append(callback)
-        for name, callbacks in by_name.items():
-            saved = state.get("stateful_callbacks", {}).get(name, [])
-            saved = (saved if isinstance(saved, list) else [saved])[-len(callbacks) :]  # each save appends to a list
-            for callback, values in zip(callbacks, saved, strict=False):
-                _set(callback, values.get("attributes", {}))
-        self._load(_file(checkpoint))
-
-    def lost(self) -> list[str]:
-        """In words, the callbacks whose tensors no checkpoint holds, and where they hold them."""
-        own = {id(t) for t in (*self._trainer.model.parameters(), *self._trainer.model.buffers())}
-        descriptions = []
-        for callback in self._callbacks():
-            foreign = type(callback).__module__.split(".")[0] not in ("transformers", "asrconfig_go")
-            if foreign and not isinstance(callback, ExportableState) and not _saves(callback):
-                names = [n for n, value in vars(callback).items() if any(id(t) not in own for t in _tensors_in(value))]
-                if names:
-                    descriptions.append(f"{type(callback).__name__} ({listed(names)})")
-        return descriptions
-
-    def _callbacks(self) -> list[Any]:
-        return list(self._trainer.callback_handler.callbacks)
-
-    def _dicts(self) -> dict[str, Any]:
-        return {name: callback.state_dict() for name, callback in self._saving().items()}
-
-    def _saving(self) -> dict[str, Any]:
-        """The callbacks with ``state_dict``, by class and number, as a new process will have them."""
-        callbacks: dict[str, Any] = {}
-        for callback in self._callbacks():
-            if _saves(callback) and not isinstance(callback, ExportableState):
-                kind = type(callback).__qualname__
-                callbacks[f"{kind} {sum(name.startswith(f'{kind} ') for name in callbacks)}"] = callback
-        return callbacks
-
-    def _load(self, states: dict[str, Any]) -> None:
-        for name, callback in self._saving().items():
-            if name in states:
-                callback.load_state_dict(copy.deepcopy(states[name]))
+def model_record(model: torch.nn.Module) -> ModelRecord:
+    """That of a ``torch.nn.Module``."""
+    digest, total, trained = hashlib.blake2b(digest_size=16), 0, 0
+    for name, parameter in model.named_parameters():
+        shape = tuple(getattr(parameter, "ds_shape", parameter.shape))  # DeepSpeed's, where the weights are elsewhere
+        size = math.prod(shape)
+        total += size
+        trained += size if parameter.requires_grad else 0
+        digest.update(f"{name} {shape} {parameter.requires_grad}\n".encode())
+    words = getattr(getattr(model, "config", None), "vocab_size", None)
+    return ModelRecord(
+        class_name=type(model).__name__,
+        vocabulary=words if isinstance(words, int) else None,
+        parameters=total,
+        trainable=trained,
+        shapes=digest.hexdigest(),
+    )
 
 
-def _set(callback: Any, attributes: dict[str, Any]) -> None:
-    for name, value in copy.deepcopy(attributes).items():
-        setattr(callback, name, value)
+def run_settings(trainer: Trainer) -> dict[str, Any]:
+    """By name, as JSON: of ``args``, and of the model's config as ``config.<name>``."""
+    args = {name: _plain(getattr(trainer.args, name)) for name in _ARGUMENTS if hasattr(trainer.args, name)}
+    config: Any = getattr(trainer.model, "config", None)
+    options = config.to_dict() if hasattr(config, "to_dict") else {}
+    return {
+        **args,
+        **{
+            f"config.{name}": _plain(value)
+            for name, value in sorted(options.items())
+            if name not in _NOT_OF_THE_RESULT and not name.startswith("_attn") and not name.endswith("_token_id")
+        },
+    }
 
 
-def _saves(callback: Any) -> bool:
-    return all(callable(getattr(callback, name, None)) for name in ("state_dict", "load_state_dict"))
+def _plain(value: object) -> Any:
+    """The value as it comes back from JSON."""
+    value = value.value if isinstance(value, enum.Enum) else value
+    return json.loads(json.dumps(value, default=str, sort_keys=True))
 
 
-def _file(checkpoint: Path) -> dict[str, Any]:
-    path = checkpoint / FILE
-    states: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True) if path.is_file() else {}
-    return states
+def changes(before: dict[str, Any], now: dict[str, Any], resumed: bool) -> tuple[Change, ...]:
+    """The settings in both that have another value ``now``; ``resumed``: the training continues from a checkpoint."""
+    unused = {"seed"} | (_OF_THE_CHECKPOINT if resumed else set())
+    different = [name for name in before if name in now and before[name] != now[name]]
+    return tuple(Change(name, before[name], now[name], name not in unused) for name in different)
 
 
-def _tensors_in(value: Any, depth: int = _DEPTH) -> Iterator[Any]:
-    """The tensors of a value, its items and its attributes, but not a Trainer's, an optimizer's or a dataset's."""
-    if isinstance(value, torch.Tensor):
-        yield value
-        return
-    if isinstance(value, torch.nn.Module):
-        yield from (*value.parameters(), *value.buffers())
-        return
-    if not depth or isinstance(value, str | bytes | int | float | type(None) | type):
-        return
-    if isinstance(value, dict):
-        items = list(value.values())
-    elif isinstance(value, list | tuple | set):
-        items = list(value)
-    else:
-        items = [] if _is_library_object(value) else list(getattr(value, "__dict__", {}).values())
-    for item in items:
-        yield from _tensors_in(item, depth - 1)
+def changes_schedule(changed: tuple[Change, ...]) -> bool:
+    """Whether the schedule of the learning rate changes from here on."""
+    return any(change.name in _SCHEDULE for change in changed)
 
 
-def _is_library_object(value: Any) -> bool:
-    kinds = (Trainer, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.utils.data.Dataset)
-    foreign = type(value).__module__.split(".")[0] in ("transformers", "accelerate", "datasets", "tokenizers")
-    return foreign or callable(value) or isinstance(value, (*kinds, torch.utils.data.DataLoader))
+def check_model(before: ModelRecord | None, now: ModelRecord, folder: Path) -> None:
+    """Raise ``InvalidArgumentError`` where the weights of the run are not those of this model."""
+    if before is not None and (before.class_name, before.shapes) != (now.class_name, now.shapes):
+        raise InvalidArgumentError(
+            f"the model is another than that of the run in {folder}: {now}; the run's: {before}",
+            f"make the model as for that run, or {_ANEW}",
+        )
+
+
+def check_optimizer(before: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
+    """Raise ``InvalidArgumentError`` where the optimizer cannot take the state of the run's."""
+    was, is_now = before.get("optim"), now.get("optim")
+    if isinstance(was, str) and was != is_now and not {was, is_now} <= _SAME_STATE:
+        raise InvalidArgumentError(
+            f"optim = {is_now!r} cannot continue with the state of the run in {folder}, whose optimizer is {was!r}",
+            f"set optim={was!r}, or {_ANEW}",
+        )
+
+
+def check_rows(before: int | None, now: int | None, folder: Path) -> None:
+    """Raise ``InvalidArgumentError`` where no position in this data is that of the run."""
+    if None not in (before, now) and before != now:
+        raise InvalidArgumentError(
+            f"train_dataset has {now} rows, that of the run in {folder} was recorded with {before}",
+            f"pass the same data, or {_ANEW}, from the weights that you have",
+        )

@@ -1,56 +1,52 @@
-"""The record of a run next to its checkpoints: batch, limits, random numbers, arguments, model.
+"""The record of a run next to its checkpoints: batch, limits, random numbers, arguments, model; and its lock.
 
 It is a folder, ``.asrconfig``, in the Trainer's ``output_dir``. Its files are there whole or not at all, whenever the
 process is killed:
 
 - ``run.json``: the ``RunRecord``, written by the processes that save checkpoints;
 - ``begin.json``, ``epoch-<global step>.json``: the CPU's random number generators before the first step and at the
-  begin of each epoch, with ``-rank<n>`` of any process but the first. Orders of samples are drawn from them.
+  begin of each epoch, with ``-rank<n>`` of any process but the first. Orders of samples are drawn from them;
+- ``lock``: locked by the one training that uses the folder, whose name is in it.
 """
 
 from __future__ import annotations
 
-import enum
-import hashlib
+import contextlib
+import errno
 import json
 import logging
-import math
 import os
 import random
 import re
+import socket
+import time
+import weakref
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from .._core.files import read_object, write_whole
 from .._core.records import from_file
-from ..errors import CorruptFileError, InvalidArgumentError, VersionMismatchError
-from ..guard.training_report import BadBatch, Change, GuardEvent, Restart
+from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, VersionMismatchError
+from ..guard.training_report import BadBatch, GuardEvent, Restart
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    import torch
     from transformers import Trainer
 
-# Those of TrainingArguments that the installed transformers has; batch, accumulation and devices are the record's.
-_ARGUMENTS = (
-    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "num_train_epochs",
-    "max_steps", "optim", "optim_args", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-    "seed", "data_seed", "fp16", "bf16", "tf32", "label_smoothing_factor", "neftune_noise_alpha",
-    "train_sampling_strategy", "group_by_length", "dataloader_drop_last",
-)  # fmt: skip
-_SCHEDULE = set(_ARGUMENTS[1:7])
-# A checkpoint's optimizer brings its own; orders and random numbers continue from the record's.
-_OF_THE_CHECKPOINT = {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
-_SAME_STATE = {"adamw_torch", "adamw_torch_fused"}  # what one of them saved, the other takes
-_NOT_OF_THE_RESULT = ("_name_or_path", "transformers_version", "torch_dtype", "dtype", "use_cache", "architectures")
-_ANEW = "start a new run, in another output_dir or by manager.train(trainer, resume=False)"
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 _FOLDER = ".asrconfig"
 _SCHEMA = 5
 _BEGIN = "begin"
 _EPOCH = re.compile(r"epoch-(\d{1,18})(-rank\d+)?")
 _HINT = "remove that folder to continue without the run's record"
+_LOCK = "lock"
+_OPEN: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
 @dataclass(frozen=True)
@@ -66,86 +62,6 @@ class ModelRecord:
     def __str__(self) -> str:
         tokens = f", {self.vocabulary} tokens" if self.vocabulary is not None else ""
         return f"{self.class_name}{tokens}, {self.parameters:,} parameters, {self.trainable:,} of them trained"
-
-
-def model_record(model: torch.nn.Module) -> ModelRecord:
-    """That of a ``torch.nn.Module``."""
-    digest, total, trained = hashlib.blake2b(digest_size=16), 0, 0
-    for name, parameter in model.named_parameters():
-        shape = tuple(getattr(parameter, "ds_shape", parameter.shape))  # DeepSpeed's, where the weights are elsewhere
-        size = math.prod(shape)
-        total += size
-        trained += size if parameter.requires_grad else 0
-        digest.update(f"{name} {shape} {parameter.requires_grad}\n".encode())
-    words = getattr(getattr(model, "config", None), "vocab_size", None)
-    return ModelRecord(
-        class_name=type(model).__name__,
-        vocabulary=words if isinstance(words, int) else None,
-        parameters=total,
-        trainable=trained,
-        shapes=digest.hexdigest(),
-    )
-
-
-def run_settings(trainer: Trainer) -> dict[str, Any]:
-    """By name, as JSON: of ``args``, and of the model's config as ``config.<name>``."""
-    args = {name: _plain(getattr(trainer.args, name)) for name in _ARGUMENTS if hasattr(trainer.args, name)}
-    config: Any = getattr(trainer.model, "config", None)
-    options = config.to_dict() if hasattr(config, "to_dict") else {}
-    return {
-        **args,
-        **{
-            f"config.{name}": _plain(value)
-            for name, value in sorted(options.items())
-            if name not in _NOT_OF_THE_RESULT and not name.startswith("_attn") and not name.endswith("_token_id")
-        },
-    }
-
-
-def _plain(value: Any) -> Any:
-    """The value as it comes back from JSON."""
-    value = value.value if isinstance(value, enum.Enum) else value
-    return json.loads(json.dumps(value, default=str, sort_keys=True))
-
-
-def changes(before: dict[str, Any], now: dict[str, Any], resumed: bool) -> tuple[Change, ...]:
-    """The settings in both that have another value ``now``; ``resumed``: the training continues from a checkpoint."""
-    unused = {"seed"} | (_OF_THE_CHECKPOINT if resumed else set())
-    different = [name for name in before if name in now and before[name] != now[name]]
-    return tuple(Change(name, before[name], now[name], name not in unused) for name in different)
-
-
-def changes_schedule(changed: tuple[Change, ...]) -> bool:
-    """Whether the schedule of the learning rate changes from here on."""
-    return any(change.name in _SCHEDULE for change in changed)
-
-
-def check_model(before: ModelRecord | None, now: ModelRecord, folder: Any) -> None:
-    """Raise ``InvalidArgumentError`` where the weights of the run are not those of this model."""
-    if before is not None and (before.class_name, before.shapes) != (now.class_name, now.shapes):
-        raise InvalidArgumentError(
-            f"the model is another than that of the run in {folder}: {now}; the run's: {before}",
-            f"make the model as for that run, or {_ANEW}",
-        )
-
-
-def check_optimizer(before: dict[str, Any], now: dict[str, Any], folder: Any) -> None:
-    """Raise ``InvalidArgumentError`` where the optimizer cannot take the state of the run's."""
-    was, is_now = before.get("optim"), now.get("optim")
-    if isinstance(was, str) and was != is_now and not {was, is_now} <= _SAME_STATE:
-        raise InvalidArgumentError(
-            f"optim = {is_now!r} cannot continue with the state of the run in {folder}, whose optimizer is {was!r}",
-            f"set optim={was!r}, or {_ANEW}",
-        )
-
-
-def check_rows(before: int | None, now: int | None, folder: Any) -> None:
-    """Raise ``InvalidArgumentError`` where no position in this data is that of the run."""
-    if None not in (before, now) and before != now:
-        raise InvalidArgumentError(
-            f"train_dataset has {now} rows, that of the run in {folder} was recorded with {before}",
-            f"pass the same data, or {_ANEW}, from the weights that you have",
-        )
 
 
 @dataclass
@@ -294,3 +210,118 @@ def _state_from_file(path: Path) -> dict[str, Any]:
     except (ValueError, LookupError, TypeError, RuntimeError, OverflowError, AttributeError) as error:
         raise CorruptFileError(f"{path} holds no state of random numbers: {error!r}", _HINT) from error
     return state
+
+
+class RunLock:
+    """The lock of a run's folder, until ``release``, the end of this process, or that of the object.
+
+    A process that ends in any way, by SIGKILL too, leaves the lock to the next one. On file systems without locks the
+    owner's name decides: another one takes over where the owner ran on this host and is gone. Where nothing can be
+    written there is no lock, and nothing that two trainings could spoil.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ``InvalidArgumentError`` when another training is in the folder, this process's or another's."""
+        self._path, self._file = folder / _LOCK, None
+        while True:
+            file = self._opened()
+            if file is None:
+                return
+            if not _locked(file, self._path):
+                file.close()
+                raise _in_use(self._path)
+            if _is_at(file, self._path):
+                break
+            file.close()  # its owner removed it between opening and locking
+        file.truncate()
+        file.write(json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}))
+        file.flush()
+        self._file = file
+        _OPEN.add(self)
+
+    def _opened(self) -> IO[str] | None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            return os.fdopen(handle, "r+", encoding="utf-8")
+        except OSError:
+            return None
+
+    def release(self) -> None:
+        """Leave the folder to others."""
+        if self._file is not None:
+            _OPEN.discard(self)
+            with contextlib.suppress(OSError):
+                self._path.unlink()  # still locked: who opened it meanwhile looks again
+            self._file.close()
+            self._file = None
+
+
+def _forget_all() -> None:
+    """In a forked child, such as a loader's worker: it must not hold locks when its parent is gone."""
+    for lock in list(_OPEN):
+        if lock._file is not None:
+            os.close(lock._file.fileno())
+            lock._file = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def _locked(file: IO[str], path: Path) -> bool:
+    """Whether this process has locked the file."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError as error:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                return False
+    return not _alive(_owner(path))  # the file system has no locks
+
+
+def _alive(owner: dict[str, Any]) -> bool:
+    """Whether the owner may be running; on another host it is assumed to."""
+    pid, host = owner.get("pid"), owner.get("host")
+    if type(pid) is not int or not 0 < pid < 1 << 31:
+        return False  # nobody had the time to write a name
+    if host != socket.gethostname():
+        return True
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
+    return True
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except OSError:
+        return False
+
+
+def _owner(path: Path) -> dict[str, Any]:
+    try:
+        return read_object(path, "lock", "")
+    except AsrConfigError:
+        return {}
+
+
+def _in_use(path: Path) -> InvalidArgumentError:
+    pid, host, since = (_owner(path).get(name) for name in ("pid", "host", "since"))
+    who = f"process {pid} on {host}" if pid is not None else "another process"
+    begun = f", which began {_duration(time.time() - since)} ago" if isinstance(since, int | float) else ""
+    return InvalidArgumentError(
+        f"{path.parent.parent} is in use by {who}{begun}",
+        f"wait for it, end it, or choose another output_dir; if there is no such process, remove {path}",
+    )
+
+
+def _duration(seconds: float) -> str:
+    seconds = max(0.0, seconds)
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers.trainer_callback import TrainerCallback
 
-from asrconfig_go.train.resume import FILE
+from asrconfig_go.train.trainer_reset import CALLBACKS_FILE
 from disturbed_runs import OutOfMemory, once_at, prepared, trained, weights
 
 SAVING: dict[str, Any] = {"save_strategy": "steps", "save_steps": 3}
@@ -80,7 +80,7 @@ def test_a_resumed_run_has_it_too(tmp_path: Path) -> None:
     undisturbed = trained(tmp_path / "whole", callbacks=[Saved()], **SAVING)
     with pytest.raises(Stopped):
         trained(tmp_path / "run", once_at(8, Stopped()), event="on_step_end", callbacks=[Saved()], **SAVING)
-    assert (tmp_path / "run" / "checkpoint-6" / FILE).is_file()
+    assert (tmp_path / "run" / "checkpoint-6" / CALLBACKS_FILE).is_file()
     resumed = trained(tmp_path / "run", resume=True, callbacks=[Saved()], **SAVING)
     assert torch.allclose(average(resumed), average(undisturbed), atol=1e-6)
 

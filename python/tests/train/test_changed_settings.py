@@ -173,7 +173,7 @@ def test_another_vocabulary_is_named(tmp_path: Path) -> None:
             )
         )  # fmt: skip
 
-    from asrconfig_go.train.run_record import check_model, model_record
+    from asrconfig_go.train.resume import check_model, model_record
 
     before, now = model_record(model(32)), model_record(model(40))
     check_model(before, model_record(model(32)), tmp_path)

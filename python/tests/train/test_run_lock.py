@@ -19,8 +19,8 @@ import pytest
 
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import InvalidArgumentError
-from asrconfig_go.train import run_lock
-from asrconfig_go.train.run_lock import RunLock
+from asrconfig_go.train import run_record
+from asrconfig_go.train.run_record import RunLock
 from locations import HELPERS, PYTHON
 
 PATHS = os.pathsep.join([str(PYTHON), str(HELPERS)])
@@ -52,7 +52,7 @@ def owner(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         """
         import os, sys, time
         from pathlib import Path
-        from asrconfig_go.train.run_lock import RunLock
+        from asrconfig_go.train.run_record import RunLock
         lock = RunLock(Path(sys.argv[1]) / ".asrconfig")
         if os.fork() == 0:
             print("ready", flush=True)  # by the child, which has given the lock up by now
@@ -125,7 +125,7 @@ def test_a_file_system_without_locks(
         def flock(*_: Any) -> None:
             raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(run_lock, "fcntl", Without)
+    monkeypatch.setattr(run_record, "fcntl", Without)
     (tmp_path / "lock").write_text(json.dumps(owner))
     if free:
         RunLock(tmp_path).release()
