@@ -24,8 +24,7 @@ import soxr
 import torch
 
 from asrconfig_go.audio import AddNoise, ChangeSpeed, Reverberation
-from asrconfig_go.audio.augmentation import room
-from asrconfig_go.audio.decoding import padded
+from asrconfig_go.audio.augmentation import padded, room
 
 RATE, AIM, AIM_S = 16_000, 10.0, 1.0
 Clips = list[Any]

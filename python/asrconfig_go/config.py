@@ -111,8 +111,8 @@ class TrainingConfig(PlanRecord):
         The cache keeps decoded clips in this machine's free RAM within the safety margin, shared by the loader workers.
         Without ``cache_dataset`` it is ``load_audio``, which decodes a clip each time.
         """
-        from .audio.audio import load_audio
         from .audio.clip_cache import DecodedCache
+        from .audio.decoding import load_audio
         from .predict.hardware import HardwareProfile
 
         if not self.cache_dataset:

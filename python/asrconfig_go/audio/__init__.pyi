@@ -1,10 +1,10 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
-from .audio import load_audio as load_audio
 from .augmentation import AddNoise as AddNoise, ChangeSpeed as ChangeSpeed, Reverberation as Reverberation
 from .clip_cache import DecodedCache as DecodedCache, Filled as Filled
 from .collators import CTCCollator as CTCCollator, Seq2SeqCollator as Seq2SeqCollator
 from .ctc_aligner import CTCAligner as CTCAligner
+from .decoding import load_audio as load_audio
 from .loader_rate import (
     CodecRate as CodecRate,
     LoaderNotMeasuredWarning as LoaderNotMeasuredWarning,

@@ -3,24 +3,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from .._core.checks import checked_list, listed
+from .._core.checks import checked, checked_list, listed
 from .._core.defaults import SAMPLING_RATE
 from ..errors import InvalidArgumentError, UnsupportedError
-from .audio import check_count, check_probability, check_range, check_rate, load_audio
-from .decoding import Array, chosen, find_resampler, padded, power
+from .decoding import Array, check_count, check_rate, find_resampler, load_audio
 
 _SMALLEST = 8192  # samples of a block
 _RANGE = (0.5, 2.0)
 _SHORTEST = 100  # numerator and denominator of a factor are at most this: 0.9 is 9/10
 _RT60_RANGE = (0.05, 5.0)  # seconds, from a car to a cathedral
 _MAX_ROOMS = 10_000
+
+Augmentation = Callable[[Array, Array, np.random.Generator], tuple[Array, Array]]
+"""(batch of float32 (clips, samples) padded with zeros, lengths (clips,), generator) -> (batch, lengths)."""
+
+
+def padded(clips: Sequence[Array]) -> tuple[Array, Array]:
+    """The clips as one new float32 array (clips, longest), padded with zeros at the end, and their lengths."""
+    lengths = np.array([len(clip) for clip in clips], dtype=np.int64)
+    batch: Array = np.zeros((len(clips), int(lengths.max(initial=0))), dtype=np.float32)
+    for row, clip in zip(batch, clips, strict=True):
+        row[: len(clip)] = clip
+    return batch, lengths
+
+
+def augmented(clips: Sequence[Array], augment: Sequence[Augmentation], generator: np.random.Generator) -> list[Array]:
+    """The clips after all augmentations in their order, without padding; the clips given stay as they are."""
+    batch, lengths = padded(clips)
+    for change in augment:
+        batch, lengths = change(batch, lengths, generator)
+    return [row[:length] for row, length in zip(batch, lengths, strict=True)]
+
+
+def _chosen(count: int, probability: float, generator: np.random.Generator) -> Array:
+    """The rows that an augmentation of this probability changes."""
+    return np.flatnonzero(generator.random(count) < probability)
+
+
+def _power(clip: Array) -> float:
+    """The mean square of a clip."""
+    return float(np.dot(clip, clip)) / max(1, len(clip))
+
+
+def _check_probability(probability: float) -> None:
+    """Raise ``InvalidArgumentError`` outside 0 to 1."""
+    if not 0 <= checked("probability", probability, float) <= 1:
+        raise InvalidArgumentError(f"probability = {probability} is not between 0 and 1", "1.0 changes every clip")
+
+
+def _check_range(name: str, value: object, low: float, high: float, usual: str) -> tuple[float, float]:
+    """The two ends of a range within ``low`` to ``high``; ``InvalidArgumentError`` for anything else."""
+    numbers = checked_list(name, value, float)
+    if len(numbers) != 2 or not low <= numbers[0] <= numbers[1] <= high:
+        raise InvalidArgumentError(f"{name} = {value!r} is not a range within {low:g} to {high:g}", usual)
+    return numbers[0], numbers[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +82,8 @@ class AddNoise:
     probability: float = 1.0
 
     def __post_init__(self) -> None:
-        check_probability(self.probability)
-        check_range("snr_db", self.snr_db, -100, 200, "(5, 30)")
+        _check_probability(self.probability)
+        _check_range("snr_db", self.snr_db, -100, 200, "(5, 30)")
         if self.noises is None:
             return
         loaded = tuple(load_audio(noise) for noise in listed("noises", self.noises))
@@ -50,12 +93,12 @@ class AddNoise:
 
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
         """The batch with noise, of the same shape."""
-        rows = chosen(len(batch), self.probability, generator)
+        rows = _chosen(len(batch), self.probability, generator)
         result = batch.copy()
         for row, ratio in zip(rows, generator.uniform(*self.snr_db, size=len(rows)), strict=True):
             clip = result[row, : lengths[row]]
             noise = self._drawn(len(clip), generator)
-            clip += noise * np.float32(math.sqrt(power(clip) / 10 ** (ratio / 10) / (power(noise) or 1)))
+            clip += noise * np.float32(math.sqrt(_power(clip) / 10 ** (ratio / 10) / (_power(noise) or 1)))
         return result, lengths
 
     def _drawn(self, count: int, generator: np.random.Generator) -> Array:
@@ -121,7 +164,7 @@ class ChangeSpeed:
     probability: float = 1.0
 
     def __post_init__(self) -> None:
-        check_probability(self.probability)
+        _check_probability(self.probability)
         factors = checked_list("factors", self.factors, float)
         if not factors or not all(_RANGE[0] <= factor <= _RANGE[1] for factor in factors):
             raise InvalidArgumentError(f"factors = {self.factors} are not all within {_RANGE}", "(0.9, 1.0, 1.1)")
@@ -161,7 +204,7 @@ class Reverberation:
     _rooms: tuple[BlockConvolution, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_probability(self.probability)
+        _check_probability(self.probability)
         if not len(self.impulses):
             raise InvalidArgumentError("there are no impulses", "Reverberation.made() makes some")
         impulses = tuple(_from_direct_path(load_audio(impulse)) for impulse in self.impulses)
@@ -183,7 +226,7 @@ class Reverberation:
         Decay times are spread evenly over ``rt60_s``, in seconds; the same ``seed`` makes the same rooms. Recorded
         impulse responses are better where you have them.
         """
-        low, high = check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
+        low, high = _check_range("rt60_s", rt60_s, *_RT60_RANGE, "(0.15, 0.8)")
         check_count("count", count, 1, _MAX_ROOMS, "32 is enough")
         check_rate(sample_rate)
         generator = np.random.default_rng(check_count("seed", seed, 0, 2**64 - 1, "0"))
@@ -191,13 +234,13 @@ class Reverberation:
 
     def __call__(self, batch: Array, lengths: Array, generator: np.random.Generator) -> tuple[Array, Array]:
         """The batch with reverberation, of the same shape; padding stays zero."""
-        rows = chosen(len(batch), self.probability, generator)
+        rows = _chosen(len(batch), self.probability, generator)
         which = generator.integers(len(self.impulses), size=len(rows))
         result = batch.copy()
         for row, length, i in zip(rows, lengths[rows], which, strict=True):
             dry = batch[row, :length]
             wet = self._rooms[i](dry)
-            wet *= np.sqrt(power(dry) / (power(wet) or 1))
+            wet *= np.sqrt(_power(dry) / (_power(wet) or 1))
             result[row, :length] = wet
         return result, lengths
 

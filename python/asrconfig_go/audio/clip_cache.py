@@ -26,8 +26,7 @@ from ..data.segments import split_range
 from ..data.source import open_source
 from ..data.table_sources import schema_of
 from ..errors import AsrConfigError, InvalidArgumentError, StorageError
-from .audio import load_audio, name_of
-from .decoding import Array, is_silent
+from .decoding import Array, is_silent, load_audio, name_of
 
 Key = tuple[str, int, int]  # (path, bytes, nanoseconds of its last change), or (digest, bytes, 0)
 Load = Callable[..., Any]

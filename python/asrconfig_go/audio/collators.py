@@ -1,24 +1,33 @@
-"""Batches with labels for speech models of transformers."""
+"""Batches with labels for speech models of transformers.
+
+They also read datasets whose ``Audio`` datasets cannot decode: from version 4 on it needs torchcodec and FFmpeg.
+"""
 
 from __future__ import annotations
 
 import inspect
+import io
+import logging
+import wave
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
 from ..data.label_rules import IGNORED
+from ..data.source import open_source
 from ..errors import InvalidArgumentError, UnsupportedError
-from .audio import load_audio
-from .decoding import Augmentation
+from .augmentation import Augmentation
+from .decoding import load_audio
 from .features import model_inputs
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedTokenizerBase, ProcessorMixin
+    from transformers import PreTrainedTokenizerBase, ProcessorMixin, Trainer
 
+logger: logging.Logger = logging.getLogger("asrconfig_go")
 _PROMPT = "Transcribe the speech into text."
 _LANGUAGES = ("language", "source_language")  # what a request calls it
 
@@ -48,13 +57,8 @@ def text_ids(texts: Sequence[str], tokenizer: PreTrainedTokenizerBase, *, ended:
     return [ids if end is None or ids[-1:] == [end] else [*ids, end] for ids in rows]
 
 
-def padded_labels(labels: Sequence[Sequence[int]], multiple: int | None = None) -> torch.Tensor:
-    """An int64 tensor (clips, longest), padded with -100 at the end, to a multiple where one is given."""
-    return padded_ids(labels, IGNORED, multiple)
-
-
 def padded_ids(rows: Sequence[Sequence[int]], value: int, multiple: int | None = None) -> torch.Tensor:
-    """As ``padded_labels``, with ``value`` in place of -100."""
+    """An int64 tensor (rows, longest), padded with ``value`` at the end, to a multiple where one is given."""
     import torch
 
     width = max(map(len, rows))
@@ -207,7 +211,7 @@ class CTCCollator:
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """A dictionary of tensors."""
         batch, labels = _inputs_and_labels(self, rows)
-        return batch if labels is None else {**batch, "labels": padded_labels(labels)}
+        return batch if labels is None else {**batch, "labels": padded_ids(labels, IGNORED)}
 
 
 @dataclass(frozen=True)
@@ -235,7 +239,7 @@ class Seq2SeqCollator:
         if labels is None:
             return batch
         labels = without_start(labels, self.decoder_start_token_id)
-        return {**batch, "labels": padded_labels(labels, self.pad_to_multiple_of)}
+        return {**batch, "labels": padded_ids(labels, IGNORED, self.pad_to_multiple_of)}
 
 
 def _inputs_and_labels(
@@ -256,3 +260,41 @@ def _inputs_and_labels(
 def _check_multiple(multiple: int | None) -> None:
     if multiple is not None and checked("pad_to_multiple_of", multiple, int) < 1:
         raise InvalidArgumentError(f"pad_to_multiple_of = {multiple} is less than one", "8, or None for no multiple")
+
+
+@cache
+def cannot_decode() -> str:
+    """The reason why ``datasets`` cannot decode audio here, or "": it tries with a clip of a few samples."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as clip:
+        clip.setnchannels(1)
+        clip.setsampwidth(2)
+        clip.setframerate(16_000)
+        clip.writeframes(bytes(320))
+    try:
+        from datasets import Audio
+
+        from .decoding import load_audio
+
+        load_audio(Audio().decode_example({"bytes": file.getvalue(), "path": None}))
+    except Exception as error:  # torchcodec raises RuntimeError without FFmpeg, OSError for another torch, and others
+        return str(error).strip().partition("\n")[0].removesuffix(" Likely causes:") or type(error).__name__
+    return ""
+
+
+def readable(dataset: Any, collator: object) -> Any:
+    """``dataset`` undecoded where ``datasets`` cannot decode it and ``collator``, one of this package, can."""
+    source = open_source(dataset)
+    decoded = any(part.decoded_columns() for part in source.parts.values())
+    if not isinstance(collator, CTCCollator | Seq2SeqCollator) or not decoded or not cannot_decode():
+        return dataset
+    logger.warning("datasets cannot decode audio here (%s): soundfile does", cannot_decode())
+    return source.undecoded()
+
+
+def make_readable(trainer: Trainer) -> None:
+    """Apply ``readable`` to the datasets of a Trainer."""
+    collator = getattr(trainer, "data_collator", None)
+    for name in ("train_dataset", "eval_dataset"):
+        if getattr(trainer, name, None) is not None:
+            setattr(trainer, name, readable(getattr(trainer, name), collator))

@@ -14,8 +14,7 @@ from .._core.defaults import SAMPLING_RATE
 from ..data.label_rules import limits_of, repeats
 from ..data.segments import Segment, part_of
 from ..errors import InvalidArgumentError
-from .audio import load_audio
-from .decoding import Array
+from .decoding import Array, load_audio
 from .features import model_inputs
 
 if TYPE_CHECKING:

@@ -32,9 +32,8 @@ from ..data.segments import (
     whisper_segments,
 )
 from ..errors import AsrConfigError, StorageError
-from .audio import load_audio
 from .ctc_aligner import CTCAligner
-from .decoding import Array
+from .decoding import Array, load_audio
 
 _MARGIN_S = 0.5  # how much of a pause stays at either end of a piece that has no room for all of it
 _FRAME_S = 0.02

@@ -1,4 +1,4 @@
-"""Audio files as samples: decoding by soundfile, channels, resampling, padding."""
+"""One clip as a speech model takes it: decoded by soundfile, mono, float32, at the model's sampling rate."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ import importlib
 import importlib.util
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._core.checks import checked
+from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
 from .._core.storage import from_storage, read_through
 from ..data.segments import split_range
-from ..errors import CorruptFileError, NotFoundError, UnsupportedError
+from ..data.source import is_array, kind
+from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
 
 if TYPE_CHECKING:
     from soundfile import SoundFile
 
+Array = np.ndarray[Any, Any]
+Resample = Callable[[Array, int, int], Array]  # (audio, from, to)
+RATES = (1000, 1_000_000)  # hertz; a file that claims another one is damaged, and would become very long or nothing
+_ACCEPTED = (
+    'pass a path, the bytes of an audio file, {"path": …} or {"bytes": …} as datasets.Audio(decode=False) returns, '
+    '{"array": …, "sampling_rate": …}, or an array'
+)
 # Of the energy that the mean of unlike channels has. Of two channels of one loudness, 0.02 is 20 dB below either.
 _CANCELS = 0.02
 _SILENT = 1e-4  # of full scale: -80 dB, three steps of 16 bits
@@ -72,41 +82,6 @@ def is_silent(samples: Array) -> bool:
 
 def _energy(samples: Array) -> float:
     return float(np.dot(samples, samples))
-
-
-Array = np.ndarray[Any, Any]
-Augmentation = Callable[[Array, Array, np.random.Generator], tuple[Array, Array]]
-"""(batch of float32 (clips, samples) padded with zeros, lengths (clips,), generator) -> (batch, lengths)."""
-
-
-def padded(clips: Sequence[Array]) -> tuple[Array, Array]:
-    """The clips as one new float32 array (clips, longest), padded with zeros at the end, and their lengths."""
-    lengths = np.array([len(clip) for clip in clips], dtype=np.int64)
-    batch: Array = np.zeros((len(clips), int(lengths.max(initial=0))), dtype=np.float32)
-    for row, clip in zip(batch, clips, strict=True):
-        row[: len(clip)] = clip
-    return batch, lengths
-
-
-def augmented(clips: Sequence[Array], augment: Sequence[Augmentation], generator: np.random.Generator) -> list[Array]:
-    """The clips after all augmentations in their order, without padding; the clips given stay as they are."""
-    batch, lengths = padded(clips)
-    for change in augment:
-        batch, lengths = change(batch, lengths, generator)
-    return [row[:length] for row, length in zip(batch, lengths, strict=True)]
-
-
-def chosen(count: int, probability: float, generator: np.random.Generator) -> Array:
-    """The rows that an augmentation of this probability changes."""
-    return np.flatnonzero(generator.random(count) < probability)
-
-
-def power(clip: Array) -> float:
-    """The mean square of a clip."""
-    return float(np.dot(clip, clip)) / max(1, len(clip))
-
-
-Resample = Callable[[Array, int, int], Array]  # (audio, from, to)
 
 
 def resampled(audio: Array, rate: int, wanted: int, name: str) -> Array:
@@ -227,3 +202,119 @@ def _soundfile(name: str) -> Any:
     except (ImportError, OSError) as error:  # OSError: without libsndfile
         raise UnsupportedError(f"cannot decode {name}: {error}", "pip install soundfile") from error
     return soundfile
+
+
+def check_rate(sample_rate: int) -> None:
+    """Raise ``InvalidArgumentError`` outside 1000 to 1 000 000 Hz."""
+    check_count("sample_rate", sample_rate, *RATES, "16000 is usual")
+
+
+def check_count(name: str, value: object, low: int, high: int, usual: str) -> int:
+    """A whole number from ``low`` to ``high``; ``InvalidArgumentError`` for anything else."""
+    number = int(checked(name, value, int))
+    if not low <= number <= high:
+        raise InvalidArgumentError(f"{name} = {number} is not between {low} and {high}", usual)
+    return number
+
+
+def load_audio(source: object, *, sample_rate: int = SAMPLING_RATE) -> Array:
+    """The samples of one clip: float32, mono, of shape (samples,), at ``sample_rate`` hertz (1000 to 1 000 000).
+
+    ``source`` is a path, the bytes of an audio file, a dictionary with ``bytes`` or ``path`` (what
+    ``datasets.Audio(decode=False)`` returns; the bytes win), a dictionary with ``array`` and ``sampling_rate``, a
+    decoder of torchcodec, or an array or tensor, which is taken to be at ``sample_rate``. The path
+    ``talk.flac#t=12.5,30`` selects the piece from 12.5 s to 30 s of ``talk.flac``, and only that is read. Several
+    channels are averaged; in arrays, the shorter axis is that of the channels. If the channels cancel each other (their
+    mean has a hundredth of their energy or less), the loudest one is used instead. Files are decoded by soundfile, and
+    resampled by soxr, or by scipy where soxr is not installed.
+
+    Raises ``NotFoundError`` for a missing file, ``CorruptFileError`` for one that is empty, truncated (where its header
+    tells: FLAC and MP3), in an unknown format or with samples that are not finite numbers, ``InvalidArgumentError`` for
+    what is not audio, and ``UnsupportedError`` where a library is missing; each names the file.
+
+    >>> clip = load_audio(CLIPS / "test-000.mp3")
+    >>> clip.dtype, clip.shape
+    (dtype('float32'), (9390,))
+    """
+    return load_clip(source, sample_rate).samples
+
+
+def load_clip(source: object, sample_rate: int = SAMPLING_RATE) -> Decoded:
+    """As ``load_audio``, and whether one channel was taken because all cancel each other."""
+    check_rate(sample_rate)
+    name = name_of(source)
+    samples, rate, one_channel = decode_source(source, name, sample_rate)
+    if not RATES[0] <= rate <= RATES[1]:
+        raise CorruptFileError(f"{name} has the sampling rate {rate} Hz", "write it again, or leave it out")
+    if not np.isfinite(samples).all():
+        raise CorruptFileError(f"{name} holds samples that are not finite numbers", "write it again, or leave it out")
+    clip: Array = resampled(samples, rate, sample_rate, name) if len(samples) else samples
+    if not len(clip):
+        raise CorruptFileError(f"{name} holds no audio", "leave it out: filter the dataset by its length")
+    return Decoded(clip, sample_rate, one_channel)
+
+
+def name_of(source: Any) -> str:
+    """What to call a clip in messages: its path, or what it is."""
+    if isinstance(source, dict):
+        path = source.get("path")
+        if source.get("bytes") is not None:
+            return f"{path} (bytes in the dataset)" if path else name_of(source["bytes"])
+        return os.fsdecode(path) if path else "an audio entry"
+    if isinstance(source, str | os.PathLike):
+        return os.fsdecode(source)
+    if isinstance(source, bytes | bytearray | memoryview):
+        return f"an audio buffer of {len(source)} bytes"
+    return f"an array of shape {tuple(source.shape)}" if is_array(source) else kind(source)
+
+
+def decode_source(source: object, name: str, rate: int) -> Decoded:
+    """The samples of a clip in mono at the rate at which it is stored; ``rate`` is that of arrays without one."""
+    if isinstance(source, dict):
+        if source.get("array") is not None:
+            return _array(source["array"], name, _rate(source.get("sampling_rate", rate), name))
+        if source.get("bytes") is not None:
+            return decode_bytes(source["bytes"], name, os.fsdecode(source.get("path") or ""))
+        source = source.get("path")
+        if source is None:
+            raise InvalidArgumentError(f"{name} has neither bytes nor a path nor an array", _ACCEPTED)
+    if isinstance(source, str | os.PathLike):
+        return decode_file(os.fsdecode(source))
+    if isinstance(source, bytes | bytearray | memoryview):
+        return decode_bytes(source, name)
+    if hasattr(source, "get_all_samples"):  # of torchcodec, which datasets returns from version 4 on
+        samples = source.get_all_samples()
+        return _array(samples.data, name, _rate(samples.sample_rate, name))
+    return _array(source, name, rate)
+
+
+def _array(values: Any, name: str, rate: int) -> Decoded:
+    """As mono float32; int16 and int32 are taken as PCM samples of that width."""
+    if isinstance(values, str | bytes | dict) or values is None:
+        raise InvalidArgumentError(f"{name} is not audio", _ACCEPTED)
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{name} is not audio: {error}", _ACCEPTED) from None
+    is_pcm = array.dtype in (np.int16, np.int32)
+    if array.ndim not in (1, 2) or not (is_pcm or array.dtype.kind == "f"):
+        raise InvalidArgumentError(f"{name} is not audio: {array.dtype} of shape {array.shape}", _ACCEPTED)
+    samples: Array = array.astype(np.float32, copy=False)
+    if not samples.size:
+        return Decoded(samples.reshape(-1), rate)
+    if is_pcm:
+        samples = samples / np.float32(-float(np.iinfo(array.dtype).min))
+    if samples.ndim == 1:
+        return Decoded(samples, rate)
+    axis, mix = int(np.argmin(samples.shape)), Mix()
+    mean = mix(samples, axis)
+    instead = mix.channel_instead()
+    return Decoded(mean, rate) if instead is None else Decoded(Mix(instead)(samples, axis), rate, True)
+
+
+def _rate(rate: object, name: str) -> int:
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.number) or not 0 < rate <= RATES[1]:
+        raise InvalidArgumentError(f"{name} has the sampling rate {rate!r}", f"it is {RATES[0]} to {RATES[1]} Hz")
+    return round(float(rate))

@@ -12,9 +12,9 @@ import numpy as np
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
 from ..errors import InvalidArgumentError
-from .audio import load_audio
+from .augmentation import Augmentation, augmented
 from .clip_cache import Load, sample_rate_of
-from .decoding import Array, Augmentation, augmented
+from .decoding import Array, load_audio
 
 if TYPE_CHECKING:
     import torch

@@ -21,9 +21,8 @@ from ..data.segments import named_range
 from ..data.source import Source, is_array, kind, open_source
 from ..data.table_sources import frame_table, read_arrow_file, read_saved, row_group, schema_of
 from ..errors import EmptyDatasetError, UnsupportedError
-from .audio import decode_source, name_of
-from .decoding import Array
-from .stored_audio import cannot_decode
+from .collators import cannot_decode
+from .decoding import Array, decode_source, name_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

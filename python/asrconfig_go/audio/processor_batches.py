@@ -18,7 +18,7 @@ from ..data.source import open_source
 from ..data.splits import splits_of
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..trace.model import is_module
-from .audio import load_audio
+from .augmentation import Augmentation
 from .collators import (
     CTCCollator,
     Seq2SeqCollator,
@@ -29,7 +29,7 @@ from .collators import (
     rate_of,
     writes_prompts,
 )
-from .decoding import Augmentation
+from .decoding import load_audio
 from .features import clips_of
 
 if TYPE_CHECKING:

@@ -22,9 +22,8 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path, write_whole
 from .._core.render import exact
 from ..errors import InvalidArgumentError, NotFoundError, UnsupportedError
-from .audio import check_rate, load_audio
 from .clip_cache import ClipCache, Key, Load, name_of_load
-from .decoding import Array
+from .decoding import Array, check_rate, load_audio
 
 SUFFIX, _PARTIAL = ".npy", ".part"
 _FORMAT = 1

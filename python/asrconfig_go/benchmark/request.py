@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.checks import check_seed, checked
 from .._core.defaults import TARGET_BATCH_SIZE
-from ..audio.stored_audio import readable
+from ..audio.collators import readable
 from ..config import TrainingConfig
 from ..errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
 from ..optimal import create_optimal_config

@@ -20,9 +20,8 @@ from ..errors import InternalError, InvalidArgumentError
 from ..watch.run_log import RunLog
 from ..watch.watch_records import Finding
 from .benchmark_clips import measure_loading
-from .benchmark_result import BenchmarkResult, Setting
+from .benchmark_result import BenchmarkResult, Setting, Watch, bottleneck, seen
 from .blocks import Bench, BlockFailed, profile_side, run_block
-from .bottleneck import Watch, bottleneck, seen
 from .measurements import Block, LoaderResult, OptionResult, SideResult, Spread, Turn
 from .sides import Change, Place, Side, changes
 

@@ -38,7 +38,7 @@ for name in sys.argv[1:]:
         importlib.import_module(name)
         told[name] = {"error": ""}
         if name == "torchcodec" and importlib.util.find_spec("datasets"):  # it loads FFmpeg when it decodes
-            from asrconfig_go.audio.stored_audio import cannot_decode
+            from asrconfig_go.audio.collators import cannot_decode
             told[name]["error"] = cannot_decode()
     except BaseException as error:
         told[name] = {"error": (str(error).strip() or type(error).__name__).partition("\\n")[0]}

@@ -79,7 +79,7 @@ class Guard:
     def attach(self) -> Guard:
         """Take effect, until ``detach``; a second time does nothing."""
         if not self._undo:
-            from ..audio.stored_audio import make_readable
+            from ..audio.collators import make_readable
 
             trainer, guarded = self.trainer, self._guarded
             make_readable(trainer)  # stays: nothing here could read its datasets as they were

@@ -15,9 +15,8 @@ from .._core.checks import check_seed, checked
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, listed, shortened
 from .._core.render import plural
-from ..audio.audio import load_clip
 from ..audio.clip_cache import usable_cores
-from ..audio.decoding import is_silent
+from ..audio.decoding import is_silent, load_clip
 from ..data.columns import find_column
 from ..data.scan import scan_audio
 from ..data.scan_result import ScanResult

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from asrconfig_go.audio import DecodedCache, ResampledCache, load_audio
-from asrconfig_go.audio.audio import load_clip
-from asrconfig_go.audio.decoding import is_silent
+from asrconfig_go.audio.decoding import is_silent, load_clip
 from asrconfig_go.recipe import load_speech
 
 soundfile = pytest.importorskip("soundfile")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from asrconfig_go.audio import AddNoise, ChangeSpeed, Reverberation
-from asrconfig_go.audio.augmentation import room
-from asrconfig_go.audio.decoding import augmented, find_resampler, padded
+from asrconfig_go.audio.augmentation import augmented, padded, room
+from asrconfig_go.audio.decoding import find_resampler
 from asrconfig_go.errors import InvalidArgumentError
 
 RATE = 16_000

@@ -17,7 +17,7 @@ from transformers import Trainer
 
 from asrconfig_go import create_optimal_config, measure_loader
 from asrconfig_go.audio import CTCCollator, DecodedCache
-from asrconfig_go.audio.stored_audio import cannot_decode, make_readable
+from asrconfig_go.audio.collators import cannot_decode, make_readable
 from asrconfig_go.data.source import open_source
 from asrconfig_go.recipe import build_processor, load_model, load_speech, prepare, transcribe
 from recipe_data import digits

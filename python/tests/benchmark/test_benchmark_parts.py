@@ -18,8 +18,8 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.benchmark import runner, sides
 from asrconfig_go.benchmark.benchmark_clips import draw
+from asrconfig_go.benchmark.benchmark_result import bottleneck, seen
 from asrconfig_go.benchmark.blocks import WarmedUp, warmed_up
-from asrconfig_go.benchmark.bottleneck import bottleneck, seen
 from asrconfig_go.benchmark.measurements import OptionResult, Spread
 from asrconfig_go.benchmark.runner import BenchmarkRun, OutOfTime, TimeBudget, interleave
 from asrconfig_go.benchmark.sides import (
