@@ -301,7 +301,7 @@ class ASRConfigManager:
         from .guard.recovery import GuardSettings
         from .train.planned_batches import group_by_durations, memory_limit, use_planned_batches
         from .train.stream_training import use_stream
-        from .watch.training_warnings import check_arguments
+        from .watch.watch_setup import check_arguments
 
         check_keywords(options, GuardSettings.__annotations__, "attach")
         check_planned_adapters(trainer.model, self.config.lora_rank if self.config else 0)
@@ -355,7 +355,7 @@ class ASRConfigManager:
         from .plan.environment import TrainingSwitches
         from .train.guarded_training import GuardedTraining
         from .train.planned_batches import group_by_durations
-        from .watch.training_warnings import check_arguments
+        from .watch.watch_setup import check_arguments
 
         config = self.config
         check_planned_adapters(trainer.model, config.lora_rank if config else 0)

@@ -5,9 +5,8 @@ from .._core import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "alerts": ("AlertReporter",),
+        "alerts": ("AlertReporter", "lightning_callback"),
         "callback": ("AdaptiveMemoryCallback",),
-        "lightning": ("lightning_callback",),
         "memory_monitor": ("GPUMemory", "MemoryMonitor", "MemorySnapshot"),
         "memory_summary": ("MemorySummary", "RankPeaks"),
         "prometheus": ("MetricsServer",),

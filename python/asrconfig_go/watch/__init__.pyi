@@ -1,8 +1,7 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
-from .alerts import AlertReporter as AlertReporter
+from .alerts import AlertReporter as AlertReporter, lightning_callback as lightning_callback
 from .callback import AdaptiveMemoryCallback as AdaptiveMemoryCallback
-from .lightning import lightning_callback as lightning_callback
 from .memory_monitor import GPUMemory as GPUMemory, MemoryMonitor as MemoryMonitor, MemorySnapshot as MemorySnapshot
 from .memory_summary import MemorySummary as MemorySummary, RankPeaks as RankPeaks
 from .prometheus import MetricsServer as MetricsServer

@@ -1,12 +1,15 @@
-"""What is logged of a training: a monitor's messages, and failures of what watches it."""
+"""What is logged of a training: a monitor's alerts, for loops of your own and Lightning's, too, and failures."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from ..errors import UnsupportedError
 
 if TYPE_CHECKING:
     from .memory_monitor import MemoryMonitor
@@ -14,6 +17,10 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 T = TypeVar("T")
+
+_LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
+_BY_MANAGER = "in place of trainer.train(): manager.train(trainer)"
+_BY_FUNCTION = "before trainer.train(): from asrconfig_go.guard import attach; attach(trainer)"
 
 
 def say(message: str, level: int = logging.WARNING) -> None:
@@ -36,6 +43,11 @@ def _bars_cleared() -> Iterator[None]:
         return
     with tqdm.external_write_mode(file=sys.stderr):
         yield
+
+
+def attach_hint(managed: bool) -> str:
+    """How to get a guard: by the manager that made the callback, or without one."""
+    return _BY_MANAGER if managed else _BY_FUNCTION
 
 
 class BestEffort:
@@ -83,3 +95,56 @@ class AlertReporter:
             return 0
         self._changes = changes
         return say_messages(self._monitor.check())
+
+
+class _Trainer(Protocol):
+    global_step: int
+
+
+def lightning_callback(monitor: MemoryMonitor) -> Any:
+    """A callback for ``lightning.pytorch.Trainer`` that reports steps, evaluations and saves to ``monitor``.
+
+    What the monitor warns of is logged. The monitor stays its owner's: stop it when the training is over, best by
+    ``with MemoryMonitor() as monitor:``. A step is an optimizer step, with all batches that it accumulates. Raises
+    ``UnsupportedError`` without Lightning.
+    """
+
+    class Watching(_base()):  # type: ignore[misc]
+        """Reports to the monitor; a failure is logged once and then skipped."""
+
+        def __init__(self) -> None:
+            self._call, self._alerts = BestEffort("memory is not watched"), AlertReporter(monitor)
+            self._last = 0
+
+        def on_fit_start(self, trainer: _Trainer, pl_module: object) -> None:
+            self._last = trainer.global_step
+            self._call(monitor.event, "training", f"training begins after step {trainer.global_step}")
+
+        def on_train_batch_end(self, trainer: _Trainer, *_: object, **__: object) -> None:
+            if trainer.global_step != self._last:
+                self._last = trainer.global_step
+                self._call(monitor.step, trainer.global_step)
+                self._call(self._alerts.say)
+
+        def on_validation_batch_end(self, trainer: _Trainer, *_: object, **__: object) -> None:
+            self._call(lambda: monitor.step(kind="evaluation"))
+            self._call(self._alerts.say)
+
+        on_test_batch_end = on_predict_batch_end = on_validation_batch_end
+
+        def on_save_checkpoint(self, trainer: _Trainer, *_: object, **__: object) -> None:
+            self._call(lambda: monitor.step(kind="checkpoint"))
+
+        def on_fit_end(self, trainer: _Trainer, pl_module: object) -> None:
+            self._call(monitor.event, "training", f"training ends after step {trainer.global_step}")
+
+    return Watching()
+
+
+def _base() -> Any:
+    for name in _LIGHTNING:
+        try:
+            return importlib.import_module(name).Callback
+        except ImportError:
+            continue
+    raise UnsupportedError("Lightning is not installed", "pip install lightning")

@@ -1,4 +1,4 @@
-"""The batches of a training: their shapes, the wait for them, the work in them.
+"""The batches of a training: their shapes, the wait for them, the work in them, and which are predicted not to fit.
 
 A hook before the model's forward is the one place that needs neither the Trainer nor its loader, sees the micro-batches
 that are really computed, after a guard has split them too, and comes before any memory of theirs is taken.
@@ -7,14 +7,18 @@ that are really computed, after a guard has split them too, and comes before any
 from __future__ import annotations
 
 import functools
+import math
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from transformers.trainer_callback import TrainerCallback
 
 from .._core.batches import time_axis
+from .._core.render import GIB, plural
+from ..errors import InvalidArgumentError
+from ..predict.memory_limits import GRID_S, fits_in
 from .alerts import BestEffort
 
 if TYPE_CHECKING:
@@ -24,8 +28,12 @@ if TYPE_CHECKING:
 
     from ..plan.plan_record import PlanRecord
     from ..plan.plan_records import Arithmetic
+    from ..predict.memory_model import MemoryModel
 
 _SIZE, _TIMES = 768, 5  # of a product that takes some milliseconds on a core
+_NAMES = ("input_values", "input_features")
+_PIECES_A_SECOND = 10  # at which masks are looked at
+_WORSE = 1.05  # times the last warning, for another one
 
 
 class UsefulWork:
@@ -112,9 +120,6 @@ def follow_loader(handler: CallbackHandler | None) -> tuple[LoaderWait | None, C
     return wait, leave
 
 
-_NAMES = ("input_values", "input_features")
-_PIECES_A_SECOND = 10  # at which masks are looked at
-
 BeforeBatch = Callable[[int, float], None]
 """Called with clips and seconds of the longest one, padding included."""
 
@@ -189,3 +194,79 @@ def _unpadded(mask: torch.Tensor | None, rate: float) -> float | None:
         return None
     stride = max(1, int(rate / _PIECES_A_SECOND))
     return int(np.count_nonzero(mask.numpy()[:, ::stride])) * stride / rate  # torch's sum takes twice as long
+
+
+class Excess(NamedTuple):
+    """By how many times a batch exceeds what fits, and a description."""
+
+    times: float
+    words: str
+
+
+Predictor = Callable[[int, float], Excess | None]
+"""Returns the warning for a number of clips and seconds; None when they fit."""
+
+
+class NextBatch:
+    """Calls ``predict`` for each size that is not known to fit, and warns by ``say`` of batches that will not.
+
+    Lengths are rounded up to half a second. A batch not much worse than one that was warned of is passed over.
+    """
+
+    def __init__(self, predict: Predictor, say: Callable[[str], None]) -> None:
+        self._predict, self._say = predict, say
+        self._fits: dict[int, int] = {}
+        self._warned: set[tuple[int, int]] = set()
+        self._worst = 0.0
+
+    def __call__(self, clips: int, seconds: float) -> None:
+        """Look at the batch that is about to run."""
+        step = max(1, math.ceil(seconds / GRID_S - 1e-9))
+        if clips <= self._fits.get(step, 0) or (clips, step) in self._warned:
+            return
+        excess = self._predict(clips, step * GRID_S)
+        if excess is None:
+            self._fits[step] = clips
+            return
+        self._warned.add((clips, step))
+        if excess.times > _WORSE * self._worst:
+            self._worst = excess.times
+            self._say(f"the next batch, {clips} × {seconds:.1f} s, {excess.words}")
+
+
+def by_memory(memory: MemoryModel) -> Predictor:
+    """By a ``MemoryModel`` that was traced for a GPU: a simulation of some milliseconds."""
+    from ..predict.shape_traces import by_formulas
+
+    if not hasattr(memory, "estimate"):
+        raise InvalidArgumentError(
+            f"memory = {type(memory).__name__} is not a memory model", "pass what MemoryModel.trace(…) returns"
+        )
+    target = memory.target
+    if (limit := target.limit_bytes) is None:
+        raise InvalidArgumentError("the memory model has no GPU given", 'trace it with gpu="L4"')
+
+    def predict(clips: int, seconds: float) -> Excess | None:
+        with by_formulas(memory):
+            estimate = memory.estimate(clips, seconds, timeline=0)
+        if estimate.fits is not False:
+            return None
+        peak, available = (estimate.peak_device or 0) / GIB, (target.available_bytes or limit) / GIB
+        words = f"is predicted to take {peak:.1f} of {available:.1f} GiB"
+        return Excess(estimate.peak_reserved / max(1, limit), words)
+
+    return predict
+
+
+def by_table(table: Sequence[tuple[float, int]]) -> Predictor:
+    """By rows of seconds and the largest micro-batch, as plans and ``memory_table`` have them."""
+    longest = table[-1][0]
+
+    def predict(clips: int, seconds: float) -> Excess | None:
+        fits = fits_in(table, min(seconds, longest))
+        if clips <= fits:
+            return None
+        words = f"is more than the {plural(fits, 'clip')} of that length that the plan found to fit"
+        return Excess(clips / max(1, fits), words)
+
+    return predict

@@ -13,7 +13,7 @@ from transformers.trainer_callback import CallbackHandler, TrainerCallback
 
 from .._core.checks import check_keywords
 from .._core.training_session import attached
-from .alerts import BestEffort, say
+from .alerts import BestEffort, attach_hint, say
 from .memory_monitor import MemoryMonitor, MemorySnapshot
 from .watch import Watch, WatchOptions, WatchSettings
 
@@ -221,7 +221,6 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         """Mark the end of an evaluation, and name metrics that are not finite where no guard does."""
         from ..guard.evaluated_clips import not_finite
-        from .training_warnings import attach_hint
 
         if self._watch is not None:
             self._watch.evaluated(state.global_step)
@@ -278,7 +277,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
             self._watch = Watch(monitor, self.options)
 
     def _warn(self, args: TrainingArguments, model: Module, handler: CallbackHandler | None) -> None:
-        from .training_warnings import say_missing_guard, say_unplanned
+        from .watch_setup import say_missing_guard, say_unplanned
 
         if self.planned is not None and not attached(handler, "arguments"):
             say_unplanned(self.planned, args, model)

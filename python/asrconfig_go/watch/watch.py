@@ -68,7 +68,7 @@ class WatchOptions:
         if self.cooldown_s < 0:
             raise InvalidArgumentError(f"cooldown_s = {self.cooldown_s} is negative", "pass seconds; the default is 60")
         if self.memory is not None:
-            from .training_warnings import by_memory
+            from .batch_shapes import by_memory
 
             by_memory(self.memory)
 

@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 
 from transformers.trainer_callback import TrainerCallback, TrainerState
 
-from asrconfig_go.watch import alerts, callback as callback_module, training_warnings, watch
+from asrconfig_go.watch import alerts, callback as callback_module, watch, watch_setup
 from asrconfig_go.watch.callback import AdaptiveMemoryCallback
 from tiny_training import tiny_trainer
 from watching_fakes import GIB, FakeMonitor, activity, alert, gpu, makes
@@ -31,7 +31,7 @@ def state(step: int = 0, *, local: bool = True, world: bool = True) -> TrainerSt
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Warnings and clean-ups in their order."""
     logged: list[str] = []
-    for module in (watch, callback_module, alerts, training_warnings):
+    for module in (watch, callback_module, alerts, watch_setup):
         monkeypatch.setattr(module, "say", lambda message, level=0: logged.append(message))
     monkeypatch.setattr(watch, "give_back_memory", lambda: logged.append("clean"))
     return logged

@@ -15,7 +15,8 @@ pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
 import asrconfig_go as ac
-from asrconfig_go.watch.training_warnings import attach_hint, without_guard
+from asrconfig_go.watch.alerts import attach_hint
+from asrconfig_go.watch.watch_setup import without_guard
 from speech_models import gradient, wav2vec2
 from training_fixtures import make_plan
 

@@ -18,10 +18,7 @@ torch = pytest.importorskip("torch")
 from asrconfig_go._core.render import html
 from asrconfig_go.watch import AlertReporter, memory_summary
 from asrconfig_go.watch.alerts import BestEffort
-from asrconfig_go.watch.batch_shapes import (
-    BatchShapes,
-    LoaderWait,
-)
+from asrconfig_go.watch.batch_shapes import BatchShapes, Excess, LoaderWait, NextBatch, by_memory, by_table
 from asrconfig_go.watch.display import (
     Panel,
     PanelState,
@@ -30,7 +27,6 @@ from asrconfig_go.watch.display import (
     one_line,
 )
 from asrconfig_go.watch.memory_summary import RankFiles, RankPeaks
-from asrconfig_go.watch.training_warnings import Excess, NextBatch, by_memory, by_table
 from asrconfig_go.watch.watch import (
     TimeShare,
     Watch,
