@@ -20,9 +20,9 @@ from asrconfig_go._core import native
 from asrconfig_go._core.declared import Precision
 from asrconfig_go._core.defaults import TRACED_MICRO_BATCHES
 from asrconfig_go.predict.memory_settings import MemorySettings
-from asrconfig_go.predict.model_profile import known_models
+from asrconfig_go.predict.model_profile import adafactor_bytes, counts_of_module, known_models, on_meta
 from asrconfig_go.predict.recordings import FOLDER, RecordedSettings, Recording
-from asrconfig_go.trace.model import Model, adafactor_bytes, counts_of_module, on_meta
+from asrconfig_go.trace.model import Model
 from asrconfig_go.trace.tiny_models import TINY
 from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions
 

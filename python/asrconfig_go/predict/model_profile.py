@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from .._core import native
 from .._core.checks import OptimizerState, checked
+from .._core.files import user_path
 from .._core.records import from_json, to_json
 from .._core.render import Shown
-from ..errors import InvalidArgumentError
-from ..trace.model import Model
+from ..errors import InvalidArgumentError, UnsupportedError
+from ..trace.model import Model, can_trace
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_COUNTED = "pass a torch.nn.Module, a transformers config, a folder with config.json, a known name, or a ModelProfile"
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +87,7 @@ def profile_model(model: object, *, freeze_feature_encoder: bool = False) -> Mod
     """
     if isinstance(model, ModelProfile):
         return _completed(model)
-    request = Model.of(model, freeze_feature_encoder).profile_request()
+    request = _request(Model.of(model, freeze_feature_encoder))
     return from_json(ModelProfile, native.call("model.profile", request))
 
 
@@ -90,3 +98,68 @@ def known_models() -> list[str]:
     True
     """
     return list(native.call("model.names"))
+
+
+def _request(model: Model) -> dict[str, Any]:
+    """What ``model.profile`` takes: the counts, or the name or the folder that the library counts by itself."""
+    if model.is_module:
+        return {"counts": counts_of_module(model.passed)}
+    if model.kind == "function":
+        raise InvalidArgumentError("cannot count the parameters of a function", _COUNTED)
+    if model.catalogued:
+        return {"name": model.label, "freeze_feature_encoder": model.freeze_feature_encoder}
+    folder = {"folder": str(user_path(model.passed, "model"))} if model.kind == "folder" else {}
+    if not can_trace():
+        if folder:
+            return {**folder, "freeze_feature_encoder": model.freeze_feature_encoder}
+        raise UnsupportedError(
+            "a model is built from its config with torch and transformers, which are not installed here",
+            "pip install torch transformers, or pass ModelProfile(total_parameters=…, trainable_parameters=…)",
+        )
+    try:
+        counts = counts_of_module(on_meta(model.build))
+    except UnsupportedError:  # its weights are counted
+        if not folder or model.freeze_feature_encoder:
+            raise
+        return folder
+    return {"counts": {**counts, "name": model.label, "source": "folder" if folder else "config"}}
+
+
+def on_meta(build: Callable[[], Any]) -> Any:
+    """Build a model without memory."""
+    import torch
+
+    with torch.device("meta"):
+        return build()
+
+
+def counts_of_module(module: nn.Module) -> dict[str, Any]:
+    """Counts of a live module; a parameter that two names share counts once."""
+    parameters = {id(p): p for _, p in module.named_parameters()}.values()
+    trainable = [p for p in parameters if p.requires_grad]
+    config = getattr(module, "config", None)
+    return {
+        "total": sum(p.numel() for p in parameters),
+        "trainable": sum(p.numel() for p in trainable),
+        "parameter_bytes": sum(p.numel() * p.element_size() for p in parameters),
+        "gradient_bytes": sum(p.numel() * p.element_size() for p in trainable),
+        "adafactor_state_bytes": sum(adafactor_bytes(tuple(p.shape)) for p in trainable),
+        "class_name": type(module).__name__,
+        "architecture": str(getattr(config, "model_type", "custom")),
+        "source": "module",
+        **_width_and_depth(config),
+    }
+
+
+def adafactor_bytes(shape: tuple[int, ...]) -> int:
+    """Second moments in fp32: one per row and per column from two dimensions on (Shazeer & Stern 2018)."""
+    if len(shape) < 2:
+        return 4 * math.prod(shape)
+    return 4 * (math.prod(shape[:-1]) + math.prod(shape[:-2]) * shape[-1])
+
+
+def _width_and_depth(config: object) -> dict[str, int]:
+    hidden = getattr(config, "hidden_size", None) or getattr(config, "d_model", None)
+    layers = sum(getattr(config, name, None) or 0 for name in ("encoder_layers", "decoder_layers"))
+    shape = {"hidden_size": hidden, "layers": layers or getattr(config, "num_hidden_layers", None)}
+    return {name: value for name, value in shape.items() if isinstance(value, int)}

@@ -29,7 +29,7 @@ from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.files import cache_folder, fingerprint, write_whole
 from .._core.output import ProgressBar
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
-from ..trace.model import Model, can_trace, generation_facts
+from ..trace.model import Model, can_trace
 from .memory_settings import MemorySettings
 
 if TYPE_CHECKING:
@@ -207,6 +207,19 @@ class Recording:
         from ..trace.made_up_batches import SpeechBatches
 
         return batch_fn if isinstance(batch_fn, SpeechBatches) else SpeechBatches(batch_fn, self.length_per_second)
+
+
+def generation_facts(config: object) -> dict[str, int]:
+    """Sizes of a decoder's key-value cache, for encoder-decoder models with a fixed source length."""
+    layers, width = getattr(config, "decoder_layers", None), getattr(config, "d_model", None)
+    source = getattr(config, "max_source_positions", None)
+    if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
+        return {}
+    encoder = int(getattr(config, "encoder_layers", None) or layers)
+    return {
+        "decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source),
+        "encoder_layers": encoder,
+    }  # fmt: skip
 
 
 def kernel_class(capability: tuple[int, int]) -> int:

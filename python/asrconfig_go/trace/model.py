@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import hashlib
 import importlib.util
 import inspect
-import math
 import os
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -21,7 +24,6 @@ from .._core.hub import from_hub
 from .._core.modules import bare
 from .._core.output import shortened
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
-from .model_identity import shaping, structure_of
 from .tiny_models import TINY
 
 if TYPE_CHECKING:
@@ -37,7 +39,6 @@ _ACCEPTED = (
     "pass a torch.nn.Module, a function that builds one, a transformers config, a folder with config.json, "
     "or a known name"
 )
-_COUNTED = "pass a torch.nn.Module, a transformers config, a folder with config.json, a known name, or a ModelProfile"
 _OWN_FILES = (
     "its code lies beside the config and is not run here: load it yourself, with trust_remote_code=True, "
     "and pass the module"
@@ -48,6 +49,9 @@ _TASKS = (
     "CTC", "SPEECH_SEQ_2_SEQ", "TDT", "RNNT", "MULTIMODAL_LM", "MASKED_LM", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM",
     "AUDIO_CLASSIFICATION", "SEQUENCE_CLASSIFICATION",
 )  # fmt: skip
+# Values of a config, and attributes of a module, without influence on a training step.
+_NAMES_ONLY = ("_name_or_path", "name_or_path", "transformers_version", "architectures", "id2label", "label2id")
+_VERSIONED = ("torch", "transformers", "accelerate", "peft")  # packages whose version identifies their code
 
 
 def can_trace() -> bool:
@@ -127,7 +131,7 @@ class Model:
         if self.kind == "function":
             return None
         if not self.is_module:
-            return fingerprint("config", self.class_name, shaping(self._config.values), self.freeze_feature_encoder)
+            return fingerprint("config", self.class_name, _shaping(self._config.values), self.freeze_feature_encoder)
         encoder = (p.requires_grad for name, p in self.passed.named_parameters() if "feature_extractor." in name)
         if self.freeze_feature_encoder and any(encoder):
             raise InvalidArgumentError(
@@ -171,29 +175,10 @@ class Model:
         takes = self._forward()
         return "texts" if "input_ids" in takes and audio_name(takes) is None else "clips"
 
-    def profile_request(self) -> dict[str, Any]:
-        """What ``model.profile`` takes: its counts, or the name or the folder that the library counts by itself."""
-        if self.is_module:
-            return {"counts": counts_of_module(self.passed)}
-        if self.kind == "function":
-            raise _unknown(self.passed, _COUNTED)
-        if self.kind == "name" and self._config.class_name:  # whose module was counted
-            return {"name": self.label, "freeze_feature_encoder": self.freeze_feature_encoder}
-        folder = {"folder": str(user_path(self.passed, "model"))} if self.kind == "folder" else {}
-        if not can_trace():
-            if folder:
-                return {**folder, "freeze_feature_encoder": self.freeze_feature_encoder}
-            raise UnsupportedError(
-                "a model is built from its config with torch and transformers, which are not installed here",
-                "pip install torch transformers, or pass ModelProfile(total_parameters=…, trainable_parameters=…)",
-            )
-        try:
-            counts = counts_of_module(on_meta(self.build))
-        except UnsupportedError:  # its weights are counted
-            if not folder or self.freeze_feature_encoder:
-                raise
-            return folder
-        return {"counts": {**counts, "name": self.label, "source": "folder" if folder else "config"}}
+    @property
+    def catalogued(self) -> bool:
+        """Whether it is a name whose parameters the catalogue has counted."""
+        return self.kind == "name" and bool(self._config.class_name)
 
     @cached_property
     def _config(self) -> _Config:
@@ -318,54 +303,66 @@ def _no_class_hint(values: Mapping[str, Any]) -> str:
     return _OWN_FILES if "auto_map" in values else "upgrade transformers, or pass the module itself"
 
 
-def on_meta(build: Callable[[], Any]) -> Any:
-    """Build a model without memory."""
-    import torch
+def structure_of(module: nn.Module) -> str:
+    """A text that changes with a module's classes, options, tensors and config, but not with its weights' values.
 
-    with torch.device("meta"):
-        return build()
+    It includes the source of classes outside torch and transformers.
+    """
+    numbers: dict[int, int] = {}  # a tensor that two names share has one number
+    modules = [(name, type(m).__qualname__, m.extra_repr(), _options(m)) for name, m in module.named_modules()]
+    tensors = [
+        (name, list(t.shape), str(t.dtype), t.requires_grad, numbers.setdefault(id(t), len(numbers)))
+        for named in (module.named_parameters, module.named_buffers)
+        for name, t in named(remove_duplicate=False)
+    ]
+    config: Any = getattr(module, "config", None)
+    settings = _shaping(config_values(config)) if hasattr(config, "to_json_string") else None
+    return fingerprint("module", modules, tensors, settings, _own_code(module))
 
 
-def counts_of_module(module: nn.Module) -> dict[str, Any]:
-    """Counts of a live module; a parameter that two names share counts once."""
-    parameters = {id(p): p for _, p in module.named_parameters()}.values()
-    trainable = [p for p in parameters if p.requires_grad]
-    config = getattr(module, "config", None)
+def _shaping(values: Mapping[str, object]) -> dict[str, object]:
+    """The values of a config that have an influence on a training step."""
+    return {name: value for name, value in values.items() if name not in _NAMES_ONLY}
+
+
+def _options(module: nn.Module) -> dict[str, object]:
+    """A module's plain attributes, such as a stride that no parameter shows."""
     return {
-        "total": sum(p.numel() for p in parameters),
-        "trainable": sum(p.numel() for p in trainable),
-        "parameter_bytes": sum(p.numel() * p.element_size() for p in parameters),
-        "gradient_bytes": sum(p.numel() * p.element_size() for p in trainable),
-        "adafactor_state_bytes": sum(adafactor_bytes(tuple(p.shape)) for p in trainable),
-        "class_name": type(module).__name__,
-        "architecture": str(getattr(config, "model_type", "custom")),
-        "source": "module",
-        **_width_and_depth(config),
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, bool | int | float | str)
+        and not name.startswith("_")
+        and name not in ("training", *_NAMES_ONLY)
     }
 
 
-def adafactor_bytes(shape: tuple[int, ...]) -> int:
-    """Second moments in fp32: one per row and per column from two dimensions on (Shazeer & Stern 2018)."""
-    if len(shape) < 2:
-        return 4 * math.prod(shape)
-    return 4 * (math.prod(shape[:-1]) + math.prod(shape[:-2]) * shape[-1])
+def _own_code(module: nn.Module) -> list[str]:
+    """Digests of the user's classes, and of ``forward`` functions assigned to single modules."""
+    kinds = {type(m) for m in module.modules()}
+    digests = [_source(kind) for kind in kinds if kind.__module__.partition(".")[0] not in _VERSIONED]
+    for m in module.modules():
+        patched = vars(m).get("forward")
+        if patched is not None and not hasattr(m, "_original_forward"):  # accelerate's wrapper for mixed precision
+            digests.append(_function(patched))
+    return sorted(digests)
 
 
-def _width_and_depth(config: object) -> dict[str, int]:
-    hidden = getattr(config, "hidden_size", None) or getattr(config, "d_model", None)
-    layers = sum(getattr(config, name, None) or 0 for name in ("encoder_layers", "decoder_layers"))
-    shape = {"hidden_size": hidden, "layers": layers or getattr(config, "num_hidden_layers", None)}
-    return {name: value for name, value in shape.items() if isinstance(value, int)}
+def _source(kind: type) -> str:
+    """A class's functions, and the file that defines it with the helpers that they call."""
+    members = [(name, _function(m)) for name, m in sorted(vars(kind).items()) if inspect.isfunction(m)]
+    file = None
+    with contextlib.suppress(OSError, TypeError):  # a notebook's class has none
+        file = inspect.getsourcefile(kind)
+    text = Path(file).read_bytes() if file and Path(file).is_file() else b""
+    return f"{kind.__qualname__} {fingerprint(members)} {hashlib.sha256(text).hexdigest()}"
 
 
-def generation_facts(config: object) -> dict[str, int]:
-    """Sizes of a decoder's key-value cache, for encoder-decoder models with a fixed source length."""
-    layers, width = getattr(config, "decoder_layers", None), getattr(config, "d_model", None)
-    source = getattr(config, "max_source_positions", None)
-    if not (getattr(config, "is_encoder_decoder", False) and layers and width and source):
-        return {}
-    encoder = int(getattr(config, "encoder_layers", None) or layers)
-    return {
-        "decoder_layers": int(layers), "decoder_width": int(width), "source_frames": int(source),
-        "encoder_layers": encoder,
-    }  # fmt: skip
+def _function(function: Any) -> str:
+    function = getattr(inspect.unwrap(function), "__func__", function)
+    code = getattr(function, "__code__", None)
+    return repr(function) if code is None else fingerprint(_code(code))
+
+
+def _code(code: types.CodeType) -> list[object]:
+    constants = [_code(c) if isinstance(c, types.CodeType) else repr(c) for c in code.co_consts]
+    return [code.co_name, code.co_code.hex(), list(code.co_names), constants]
