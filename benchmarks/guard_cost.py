@@ -32,7 +32,7 @@ from guard_runs import OOM
 from transformers import Trainer, TrainingArguments, Wav2Vec2Config, Wav2Vec2ForCTC
 from transformers.utils import logging as hf_logging
 
-from asrconfig_go._core.transformers_features import override
+from asrconfig_go._core.training_session import override
 from asrconfig_go.guard import Guard, attach
 
 BATCH, SECONDS = 8, 2

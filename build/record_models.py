@@ -19,12 +19,13 @@ from typing import Any
 from asrconfig_go._core import native
 from asrconfig_go._core.declared import Precision
 from asrconfig_go._core.defaults import TRACED_MICRO_BATCHES
+from asrconfig_go._core.modules import versions
 from asrconfig_go.predict.memory_settings import MemorySettings
 from asrconfig_go.predict.model_profile import adafactor_bytes, counts_of_module, known_models, on_meta
 from asrconfig_go.predict.recordings import FOLDER, RecordedSettings, Recording
+from asrconfig_go.trace.event_log import FORMAT, VERSION
 from asrconfig_go.trace.model import Model
 from asrconfig_go.trace.tiny_models import TINY
-from asrconfig_go.trace.trace_file import FORMAT, VERSION, versions
 
 COUNTS = Path(__file__).parent.parent / "core" / "model" / "counts.json"
 MODELS = (

@@ -12,7 +12,7 @@ import torch
 from cases import Case
 from torch.optim import optimizer as optimizers
 
-from asrconfig_go._core.transformers_features import checkpoint_options
+from asrconfig_go._core.modules import checkpoint_options
 
 
 class Peaks:

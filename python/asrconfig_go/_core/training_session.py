@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from .transformers_features import override
-
 if TYPE_CHECKING:
     from transformers import Trainer
     from transformers.trainer_callback import CallbackHandler
@@ -58,6 +56,20 @@ REPLACED: Final = (
 )
 """All of them; of one method the innermost part comes first."""
 _ROWS = {(row.part, row.method) for row in REPLACED}
+
+
+def override(owner: object, name: str, function: object) -> Callable[[], None]:
+    """Put ``function`` in the place of a method of one object; returns the function that restores it."""
+    before = owner.__dict__.get(name)
+    setattr(owner, name, function)
+
+    def undo() -> None:
+        if before is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, before)
+
+    return undo
 
 
 def replace_method(trainer: Trainer, part: Part, method: str, function: Callable[..., object]) -> Callable[[], None]:
@@ -139,3 +151,22 @@ def attached(owner: Trainer | CallbackHandler | None, part: Part) -> object:
     """The part that takes part in the session of a Trainer, or of the Trainer of a handler; None where none does."""
     session: TrainingSession | None = getattr(owner, SESSION_KEY, None)
     return None if session is None else session.parts.get(part)
+
+
+def sharded(trainer: Trainer) -> bool:
+    """Whether processes hold parts of one model."""
+    return bool(
+        trainer.is_deepspeed_enabled
+        or trainer.is_fsdp_enabled
+        or getattr(trainer, "is_distributed_loading_by_transformers", False)
+    )
+
+
+def single_process(trainer: Trainer) -> bool:
+    """Whether no other process takes part in the training."""
+    return bool(trainer.args.world_size == 1 and not sharded(trainer))
+
+
+def cannot_retry(trainer: Trainer) -> bool:
+    """Whether forward and backward use collectives or several GPUs, so that one process cannot retry a step alone."""
+    return sharded(trainer) or trainer.args.n_gpu > 1

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .._core.checks import check_keywords
-from .._core.modules import bare
-from .._core.transformers_features import ends_with_frames, speech_kind
+from .._core.modules import bare, ends_with_frames, speech_kind
 from ..data.columns import audio_columns, find_column, text_columns, usual_columns
 from ..data.label_rules import IGNORED
 from ..data.source import open_source

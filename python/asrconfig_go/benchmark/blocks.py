@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.random_state import rng_state, set_rng_state
-from .._core.transformers_features import override
+from .._core.training_session import override
 from ..errors import AsrConfigError, InternalError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..manager import ASRConfigManager
 from ..plan.environment import TrainingSwitches, backends_kept

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from transformers.trainer_callback import TrainerCallback
 
-from .._core.transformers_features import override
+from .._core.training_session import override
 from ..watch.batch_shapes import BatchShapes
 from ..watch.step_times import CPUMoments, moments_of
 from .measurements import Block, StepParts

@@ -9,7 +9,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from .._core.checks import checked
-from .._core.transformers_features import cannot_retry, sharded
+from .._core.training_session import cannot_retry, sharded
 from ..errors import InvalidArgumentError
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from .._core.files import write_whole
 from .._core.out_of_memory import note as add_note
 from .._core.output import listed
 from .._core.random_state import cpu_generators_kept
-from .._core.training_session import attached
-from .._core.transformers_features import cannot_retry
+from .._core.training_session import attached, cannot_retry
 from ..errors import InvalidArgumentError
 from .clip_findings import ClipRows
 from .evaluated_clips import EvaluatedClips

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
-from .._core.training_session import replace_method
-from .._core.transformers_features import override
+from .._core.training_session import override, replace_method
 from ..errors import InfeasiblePlanError
 from .loop import version_of
 

@@ -25,7 +25,7 @@ from torch._utils import _flatten_dense_tensors, _take_tensors, _unflatten_dense
 from torch.nn.parallel import DistributedDataParallel
 
 from .._core.out_of_memory import first_line
-from .._core.transformers_features import override
+from .._core.training_session import override
 from ..errors import InfeasiblePlanError
 
 if TYPE_CHECKING:

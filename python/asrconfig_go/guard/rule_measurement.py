@@ -18,7 +18,7 @@ import torch
 from .._core.batches import batch_size, copied, entries, pick, piece, split
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.random_state import rng_state, seed_cpu, set_rng_state
-from .._core.transformers_features import override
+from .._core.training_session import override
 from ..errors import AsrConfigError
 from ..predict.probe import changed_tensors, gradients_aside, tensor_sums
 from .loop import Batch, Call, Loop, Split, UnfitStepError

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.batches import batch_size
-from .._core.training_session import replace_method
-from .._core.transformers_features import override
+from .._core.training_session import override, replace_method
 from ..errors import InvalidArgumentError
 from ..predict.probe import changed_tensors, tensor_sums
 from .loop import Batch, Call, Loop, UnfitStepError, Weight

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._core.modules import has_any_depth
 from .._core.render import gib
-from .._core.transformers_features import has_any_depth
 from ..errors import AsrConfigError
 from ..predict.memory_settings import allocator_in_force, parse_alloc_conf
 from .plan_record import PlanRecord

@@ -9,8 +9,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from .._core.modules import bare, checkpointing_depth, lora_rank, offloads_checkpoints
-from .._core.transformers_features import checkpoint_options
+from .._core.modules import bare, checkpoint_options, checkpointing_depth, lora_rank, offloads_checkpoints
 from ..errors import InvalidArgumentError
 from .environment import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report, set_backends, set_environment
 from .plan_record import PlanRecord

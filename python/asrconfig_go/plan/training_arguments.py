@@ -19,9 +19,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._core.checks import nearest
-from .._core.modules import find_unused_parameters
+from .._core.modules import can_offload_checkpoints, checkpoint_options, find_unused_parameters, has_any_depth
 from .._core.records import json_fields
-from .._core.transformers_features import can_offload_checkpoints, checkpoint_options, has_any_depth
 from ..errors import InvalidArgumentError, UnsupportedError
 from .plan_record import PREDICTED_FOR, PlanRecord, checked_setting
 

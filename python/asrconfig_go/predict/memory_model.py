@@ -25,7 +25,7 @@ from .shape_traces import Point, ShapeTraces
 from .snapshot import PredictedRun
 
 if TYPE_CHECKING:
-    from ..trace.trace_file import Trace
+    from ..trace.event_log import Trace
 
 
 _POINTS = 400  # of a timeline

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from .._core.modules import LAYER_DROPS
 from .._core.out_of_memory import classify, clear_frames, free_memory
 from .._core.random_state import rng_state, set_rng_state
 from .._core.render import exact, parameter_count
-from .._core.transformers_features import LAYER_DROPS
 from ..errors import InfeasiblePlanError, UnsupportedError
 
 if TYPE_CHECKING:

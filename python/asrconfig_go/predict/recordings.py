@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from .._core.checks import checked
 from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.files import cache_folder, fingerprint, write_whole
+from .._core.modules import versions
 from .._core.output import ProgressBar
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..trace.model import Model, can_trace
@@ -36,24 +37,17 @@ if TYPE_CHECKING:
     from torch import nn
 
     from .._core.declared import Optimizer, Precision
+    from ..trace.event_log import Trace
     from ..trace.made_up_batches import SpeechBatches
-    from ..trace.trace_file import Trace
 
 
 MAX_BYTES = 512 * 2**20
-_CODE = ("torch", "transformers", "accelerate", "peft", "bitsandbytes")
 
 
 @functools.cache
 def code_versions() -> dict[str, str]:
     """Versions of the installed packages whose code decides what a training step allocates, and of the recorder."""
-    from importlib import metadata  # costs more than the rest of this package's import
-
-    versions = {}
-    for name in _CODE:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return {**versions, "recorder": code_digest("trace")}
+    return {**versions("bitsandbytes"), "recorder": code_digest("trace")}
 
 
 @functools.cache
@@ -182,8 +176,8 @@ class Recording:
         return dataclasses.replace(trace, about={**trace.about, **facts})
 
     def _run(self, model: nn.Module | Callable[[], nn.Module], advance: Callable[[int, int | None], None]) -> Trace:
+        from ..trace.event_log import TraceError
         from ..trace.step_tracing import trace_training
-        from ..trace.trace_file import TraceError
 
         s, points = self.settings, self.points
         optimizer = cast("Optimizer", s.optimizer)  # others are refused

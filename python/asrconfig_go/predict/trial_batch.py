@@ -14,11 +14,11 @@ from .._core.checks import checked
 from .._core.declared import Precision
 from .._core.defaults import OPTIMIZER
 from .._core.padding import padded_for_masks
-from .._core.transformers_features import single_process
+from .._core.training_session import single_process
 from ..errors import InvalidArgumentError
+from ..trace.event_log import TraceError
 from ..trace.signature import MadeUp, made_up_batches
 from ..trace.step_tracing import trace_training
-from ..trace.trace_file import TraceError
 from .calibration import checkpoints, kept, recomputes, training_settings
 from .memory_settings import positive
 from .worst_batch import longest, seconds_of, worst_batch

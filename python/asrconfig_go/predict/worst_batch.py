@@ -15,7 +15,7 @@ import torch
 from .._core.batches import batch_size, like, pick, time_axis
 from .._core.defaults import SAMPLING_RATE
 from .._core.render import box, exact, parameter_count, plural
-from .._core.transformers_features import override
+from .._core.training_session import override
 from ..errors import InvalidArgumentError
 from ..trace.made_up_batches import known_batches
 from .probe import OptimizerStates, optimizer_states, untouched

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformers import Seq2SeqTrainer, Trainer
 
-from .._core.modules import bare
-from .._core.transformers_features import ends_with_frames
+from .._core.modules import bare, ends_with_frames
 from ..audio.processor_batches import without_transcripts
 from .transcription import best_tokens, generated
 

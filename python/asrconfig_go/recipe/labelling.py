@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.hub import OFFLINE, from_hub
-from .._core.modules import bare
+from .._core.modules import bare, speech_kind
 from .._core.render import plural
-from .._core.transformers_features import speech_kind
 from ..audio.collators import text_ids
 from ..audio.ctc_aligner import CTCAligner
 from ..audio.cut_rules import CutSettings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import SAMPLING_RATE
 from .._core.hub import OFFLINE, from_hub, offline, without_retries
-from .._core.transformers_features import SpeechKind, class_for, speech_kind
+from .._core.modules import SpeechKind, class_for, speech_kind
 from ..errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 from ..trace.model import Model
 from ..trace.tiny_models import AUDIO_TOKENS, CHAT_TEMPLATE, CHAT_TOKENS, MEL_BINS, TINY

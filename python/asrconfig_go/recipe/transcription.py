@@ -8,9 +8,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any
 
-from .._core.modules import bare
+from .._core.modules import bare, ends_with_frames, speech_kind
 from .._core.output import ProgressBar
-from .._core.transformers_features import ends_with_frames, speech_kind
 from ..audio.processor_batches import CollatorSettings, asked_language, collator_of
 from ..data.label_rules import IGNORED
 from ..data.source import open_source

@@ -8,6 +8,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "made_up_batches": ("SpeechBatches", "speech_batches"),
         "recorder": ("MemoryRecorder",),
         "step_tracing": ("trace_training",),
-        "trace_file": ("Trace", "TraceError"),
+        "event_log": ("Trace", "TraceError"),
     },
 )

@@ -20,11 +20,10 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from .._core.transformers_features import override
+from .._core.training_session import override
 from ._calls import Kwargs
 from ._quantized import imagine_weights
-from .event_log import EventLog
-from .trace_file import TraceError
+from .event_log import EventLog, TraceError
 
 SMALL = 64  # elements; a tensor up to this size stays real
 _SIZE = 1 << 40

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from ._recurrent import Recurrent
+from ._cudnn import Recurrent
 from .event_log import EventLog
 
 _VERSION = tuple(int(n) for n in torch.__version__.split(".")[:2])

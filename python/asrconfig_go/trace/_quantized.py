@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._core.transformers_features import override
+from .._core.training_session import override
 from .event_log import EventLog
 
 _KINDS = ("Int8Params", "Params4bit")

@@ -11,7 +11,7 @@ import torch
 from torch._ops import OpOverload
 
 from ._calls import Args
-from ._convolution_workspaces import workspaces
+from ._cudnn import workspaces
 from ._kernels import KEEPS_CUBLAS, KEEPS_CUBLAS_LT, SHARES_CUBLAS, SPLITS_NORMS
 from ._shapes import selected
 from .event_log import EventLog

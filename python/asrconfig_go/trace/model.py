@@ -21,7 +21,7 @@ from .._core.batches import audio_name
 from .._core.declared import RowKind
 from .._core.files import config_values, fingerprint, read_object, user_path
 from .._core.hub import from_hub
-from .._core.modules import bare
+from .._core.modules import VERSIONED, bare
 from .._core.output import shortened
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .tiny_models import TINY
@@ -51,7 +51,6 @@ _TASKS = (
 )  # fmt: skip
 # Values of a config, and attributes of a module, without influence on a training step.
 _NAMES_ONLY = ("_name_or_path", "name_or_path", "transformers_version", "architectures", "id2label", "label2id")
-_VERSIONED = ("torch", "transformers", "accelerate", "peft")  # packages whose version identifies their code
 
 
 def can_trace() -> bool:
@@ -339,7 +338,7 @@ def _options(module: nn.Module) -> dict[str, object]:
 def _own_code(module: nn.Module) -> list[str]:
     """Digests of the user's classes, and of ``forward`` functions assigned to single modules."""
     kinds = {type(m) for m in module.modules()}
-    digests = [_source(kind) for kind in kinds if kind.__module__.partition(".")[0] not in _VERSIONED]
+    digests = [_source(kind) for kind in kinds if kind.__module__.partition(".")[0] not in VERSIONED]
     for m in module.modules():
         patched = vars(m).get("forward")
         if patched is not None and not hasattr(m, "_original_forward"):  # accelerate's wrapper for mixed precision

@@ -18,18 +18,18 @@ from torch.autograd.function import FunctionCtx
 from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
 from torch.utils.checkpoint import CheckpointFunction
 
+from .._core.modules import versions
 from .._core.random_state import cpu_generators_kept, seed_cpu
-from .._core.transformers_features import override
+from .._core.training_session import override
 from ..errors import InvalidArgumentError
 from ..trace import _kernels
 from ._arena import cuda_is_here, saved_on_host
+from ._cudnn import take_places
 from ._mode import DeviceMode
 from ._modules import Whereabouts, in_backward
 from ._quantized import is_quantized, quantized_kernels, statistics
-from ._recurrent import take_places
 from ._workspaces import Workspaces
-from .event_log import EventLog
-from .trace_file import CheckpointError, Trace, versions
+from .event_log import CheckpointError, EventLog, Trace
 
 _HINT = (
     'choose gradient_checkpointing="non_reentrant" here, and '

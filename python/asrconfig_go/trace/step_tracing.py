@@ -16,10 +16,10 @@ from .._core.defaults import OPTIMIZER
 from .._core.modules import add_lora
 from ..errors import AsrConfigError
 from ._arena import imaginary_copy
+from .event_log import CheckpointError, NoLossError, RefusedBatchError, Trace, TraceError
 from .made_up_batches import BatchFunction, Point, SpeechBatches
 from .recorder import MemoryRecorder
 from .signature import GIVE, MadeUp, given_batches, made_up_batches
-from .trace_file import CheckpointError, NoLossError, RefusedBatchError, Trace, TraceError
 from .training_loop import TrainingLoop, checked_point
 
 _SHAPES = 4  # to trace, from which on a shortened model is recorded first

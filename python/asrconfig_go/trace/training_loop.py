@@ -15,15 +15,14 @@ from torch.utils import _pytree as pytree
 
 from .._core.checks import Checkpointing, checked
 from .._core.declared import Optimizer, Precision
-from .._core.transformers_features import checkpoint_options, trainer_stops_caching
+from .._core.modules import checkpoint_options, trainer_stops_caching
 from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers, recorder
 from ._shortened import Layers, Shortened, Stretch, Whole, Window, Windows
-from .event_log import Segment
+from .event_log import NoLossError, RefusedBatchError, Segment
 from .made_up_batches import BatchFunction, Point
 from .recorder import MemoryRecorder
 from .signature import LossFunction, MadeUp
-from .trace_file import NoLossError, RefusedBatchError
 
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WINDOW = 3  # micro-batches of a window that are run: further ones repeat the third

@@ -17,7 +17,7 @@ from .._core.checks import check_keywords
 from .._core.defaults import MAX_RETRIES
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from .._core.output import listed
-from .._core.transformers_features import sharded, single_process
+from .._core.training_session import sharded, single_process
 from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError, StorageError
 from ..guard.training_report import Restart, TrainingReport
 from .checkpoints import disk_errors_explained, saved_so_far

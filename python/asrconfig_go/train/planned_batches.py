@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.declared import WORDS
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
-from .._core.training_session import attached, session_of
-from .._core.transformers_features import override
+from .._core.training_session import attached, override, session_of
 from ..data.source import open_source
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..plan.plan_record import PlanRecord

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from .._core.render import GIB, html
-from .._core.transformers_features import override
+from .._core.training_session import override
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle

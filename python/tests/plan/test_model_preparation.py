@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go import prepare_model
-from asrconfig_go._core.modules import offloads_checkpoints
-from asrconfig_go._core.transformers_features import can_offload_checkpoints, has_any_depth
+from asrconfig_go._core.modules import can_offload_checkpoints, has_any_depth, offloads_checkpoints
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.plan import Applied
 from training_fixtures import make_plan

@@ -27,7 +27,7 @@ from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.predict import MemoryModel
 from asrconfig_go.recipe import build_processor, load_model
 from asrconfig_go.trace import trace_training
-from asrconfig_go.trace.trace_file import TraceError
+from asrconfig_go.trace.event_log import TraceError
 
 KINDS = ["tiny-wav2vec2", "tiny-whisper", "tiny-moonshine", "tiny-parakeet-tdt", "tiny-qwen3-asr"]
 OPTIONS: dict[str, Any] = {"gpu": "T4", "cache": False, "progress": False}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go._core.modules import class_for, speech_kind
 from asrconfig_go._core.native import call
-from asrconfig_go._core.transformers_features import class_for, speech_kind
 from locations import REPOSITORY
 
 torch = pytest.importorskip("torch")
