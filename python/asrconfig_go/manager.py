@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .audio.loader_rate import LoaderRate, LoaderSettings
     from .data.labels import LabelReport
     from .guard.guard import Guard
-    from .guard.recovery import GuardSettings
+    from .guard.guard_options import GuardSettings
     from .guard.training_report import TrainingReport
     from .plan.argument_check import PlannedTraining
     from .plan.explanation import Explanation
@@ -297,8 +297,8 @@ class ASRConfigManager:
         is passed. A second call returns the same guard; its ``detach()`` leaves the Trainer as it was.
         """
         from .guard.guard import attach, guard_of
-        from .guard.memory_budget import traced_for
-        from .guard.recovery import GuardSettings
+        from .guard.guard_options import GuardSettings
+        from .guard.micro_batches import traced_for
         from .train.planned_batches import group_by_durations, memory_limit, use_planned_batches
         from .train.stream_training import use_stream
         from .watch.watch_setup import check_arguments

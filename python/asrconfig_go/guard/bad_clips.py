@@ -17,7 +17,7 @@ import torch
 from .._core.batches import UnsplittableBatchError, batch_size, extent, spoken_lengths
 from .._core.checks import BadClipPolicy
 from .._core.out_of_memory import clear_frames, first_line, note
-from ..errors import AsrConfigError
+from ..errors import AsrConfigError, InfeasiblePlanError
 from .clip_findings import ClipRows
 from .clip_measurement import RECENT, ClipAlone, ClipMeasurement, GradientNorms, broken, probes
 from .engine import Engine
@@ -38,20 +38,21 @@ class BadClipError(AsrConfigError):
 
 
 class BadClips:
-    """Looks at the steps of one loop.
+    """Has the batches of one loop computed, and looks at what comes of them.
 
     Attributes:
+        norms: Of the gradients of each optimizer step.
         batches: What was met; grows.
         count: Clips that were left out.
     """
 
-    def __init__(
-        self, policy: BadClipPolicy, engine: Engine, norms: GradientNorms, rows: ClipRows | None = None
-    ) -> None:
-        self._loop, self._policy, self._engine, self._norms = engine.loop, policy, engine, norms
-        self._window, self._rows = engine.window, rows
+    def __init__(self, engine: Engine, policy: BadClipPolicy, rows: ClipRows | None = None) -> None:
+        self._engine, self._policy, self._rows = engine, policy, rows
+        self._loop, self._window = engine.loop, engine.window
         self._measure = ClipMeasurement(engine.loop, engine.state, engine.splitting.split)
-        engine.resolve_error, norms.not_finite = self.raised, self.clipped
+        self.norms = GradientNorms()
+        engine.resolve_error, self.norms.not_finite = self._raised, self._clipped
+        engine.left_out.report = lambda call: self.does_not_fit(call, "left out")
         self.batches: list[BadBatch] = []
         self.count = 0
         self._probes: list[Any] = []
@@ -66,6 +67,17 @@ class BadClips:
         """Release the weights."""
         self._probes = []
 
+    def compute(self, call: Call) -> None:
+        """Compute the newest batch of the window; a clip that is bad or does not fit alone is named."""
+        try:
+            self._engine.run(call)
+            self.look(call)
+        except InfeasiblePlanError as error:
+            piece = self._engine.attempts.piece()
+            if piece is not None and piece.is_one_clip:
+                self.does_not_fit(call, "raised", error)
+            raise
+
     def look(self, call: Call) -> None:
         """The newest batch of the window, ``call``, was computed: whether it, or the whole window, is finite.
 
@@ -76,11 +88,11 @@ class BadClips:
         if not complete and self._policy != "skip":
             return
         # On a CPU the norm that clipping returns shows the gradient, in time for a report.
-        clips = self._norms.clips_on_cpu and self._policy == "report"
+        clips = self.norms.clips_on_cpu and self._policy == "report"
         if clips and len(window.calls) == 1 and math.isfinite(float(call.loss)):
             return  # what most steps are
         calls = window.calls if complete else [call]
-        probes = self._probes if complete and not self._norms.scaled and not clips else ()
+        probes = self._probes if complete and not self.norms.scaled and not clips else ()
         for _ in range(_ROUNDS):
             losses = [call.loss for call in calls]
             if _finite([*losses, *(p.grad.sum() for p in probes if p.grad is not None)]) or self._lost:
@@ -89,7 +101,7 @@ class BadClips:
                 return
             self._engine.replay_window(call)
 
-    def clipped(self) -> None:
+    def _clipped(self) -> None:
         """The gradient norm is not finite, and weights are about to change."""
         is_reported = self._reported is self._window.batches  # what follows from what was reported is not news
         if not is_reported and not self._lost and self._policy == "report" and self._window.calls:
@@ -103,7 +115,7 @@ class BadClips:
         clips = self._alone(problem, calls)
         return self._blame(problem, f"the {problem} is not finite", calls, clips)
 
-    def raised(self, call: Call, error: Exception) -> bool:
+    def _raised(self, call: Call, error: Exception) -> bool:
         """A batch raised an error that is not of memory: whether the clips that raise one alone were left out.
 
         It is named in the error. Raises ``BadClipError`` from it where that was asked for.
@@ -179,7 +191,7 @@ class BadClips:
 
     def step_over(self) -> None:
         """The optimizer's step was made; the window's batches are still there."""
-        unusual = self._norms.look()
+        unusual = self.norms.look()
         is_reported = self._reported is self._window.batches or len(self.batches) >= _MAX_REPORTS
         if unusual is None or is_reported or self._lost or not self._window.calls:
             return

@@ -1,6 +1,6 @@
 """Computes the batches of an accumulation window, and all of them again when one does not fit.
 
-``Recovery`` calls it for a Trainer's loop and for a user's own, which answer as a ``Loop``. While nothing fails and
+``BadClips`` calls it for a Trainer's loop and for a user's own, which answer as a ``Loop``. While nothing fails and
 nothing is to be split, it calls the loop's own step once for each batch, and notes the state before it. After an
 out-of-memory error it puts the state back, and computes the window in smaller micro-batches. It may then write to
 gradients, random generators, and tensors that the step itself changes in place.
@@ -18,9 +18,10 @@ from .._core.output import listed
 from .._core.padding import padded_for_masks
 from .._core.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
 from .accumulation_window import Replay, Window
-from .loop import Batch, Call, Loop, Split, UnfitStepError
+from .guard_options import GuardOptions
+from .loop import Batch, Call, Loop, UnfitStepError
 from .loss_rule import LossRule
-from .micro_batches import Attempts, Budget, CannotRetryError
+from .micro_batches import Attempts, Budget, CannotRetryError, Step
 from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, untouched
 from .splitting import OversizedClips, Splitting, every_clip_left_out, is_too_large
 from .step_state import InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
@@ -43,12 +44,10 @@ class Engine:
         splitting: Splits batches into micro-batches.
         state: What a step changes besides weights and gradients.
         window: The batches of the optimizer step that is being computed.
-        left_out: Takes clips out that do not fit alone. It requires the window, so ``Recovery`` sets it afterwards.
+        left_out: Takes clips out that do not fit alone.
         resolve_error: Called with a batch and an error that is not about memory; returns whether it has taken the
             cause out of the batch, which is then computed again. ``BadClips`` sets it.
     """
-
-    left_out: OversizedClips
 
     def __init__(
         self,
@@ -56,9 +55,8 @@ class Engine:
         rule: LossRule,
         budget: Budget,
         attempts: Attempts,
+        options: GuardOptions,
         *,
-        split: Split | None = None,
-        split_statistics: bool = False,
         processes: int = 1,
         weights_windows: bool = True,
     ) -> None:
@@ -69,17 +67,18 @@ class Engine:
             rule: What its loss divides by.
             budget: The largest micro-batch.
             attempts: Retries a step.
-            split: The user's function that splits a batch.
-            split_statistics: Whether batches may be split whose clips are normalised together.
+            options: How batches may be split, and what happens to clips that do not fit alone.
             processes: The ranks over which gradients are averaged.
             weights_windows: Whether the loop has all batches of a window before it computes the first, so that each
                 can be weighted by its share of the window.
         """
         self.loop, self.rule, self.budget, self.attempts = loop, rule, budget, attempts
         self._processes, self._weights_windows = processes, weights_windows
+        split, split_statistics = options.split, options.split_batch_statistics
         self.splitting = Splitting(loop, rule, budget, split, split_statistics)
         self.state = StepState(loop)
         self.window = Window(loop, rule, self.state, self._fit)
+        self.left_out = OversizedClips(options.too_long, budget, self.window, rule)
         self._measure = RuleMeasurement(loop, rule, self.state, split, split_statistics)
         self.resolve_error: Callable[[Call, Exception], bool] = lambda *_: False
         self._replay: Replay | None = None  # while a window is computed again
@@ -158,23 +157,19 @@ class Engine:
                 call.before.interrupted = interrupted_norm(error)
                 raise
 
+        def resolve(error: Exception) -> bool:
+            return self._stop_splitting(error) or self._pad_too_short(call, error) or self.resolve_error(call, error)
+
+        step = Step(
+            place="training", budget=self.budget, first=attempt, again=lambda: self.replay_window(call),
+            leave_out=lambda piece: self.left_out.take(call, piece), resolve=resolve,
+        )  # fmt: skip
         try:
-            call.loss = self.attempts.run(
-                "training",
-                self.budget,
-                attempt,
-                lambda: self.replay_window(call),
-                lambda piece: self.left_out.take(call, piece),
-                lambda error: self._resolved(call, error),
-            )
+            call.loss = self.attempts.run(step)
         finally:
             self._replay = None
         self.state.learn(call.before)
         return call.loss
-
-    def _resolved(self, call: Call, error: Exception) -> bool:
-        """Whether an error that is not about memory was resolved, so that the batch can be computed again."""
-        return self._stop_splitting(error) or self._pad_too_short(call, error) or self.resolve_error(call, error)
 
     def _is_plain(self, call: Call) -> bool:
         """Whether the loop's own step computes a batch: no clip was left out, and it is neither weighted nor split."""
@@ -277,11 +272,13 @@ class Engine:
                 self.window.restore_gradients()
                 self._compute(call)
 
+            step = Step(
+                place="pre-flight", budget=self.budget, first=attempt, again=attempt,
+                leave_out=lambda piece: self.left_out.take(call, piece),
+                resolve=lambda error: self._pad_too_short(call, error),
+            )  # fmt: skip
             try:
-                self.attempts.run(
-                    "pre-flight", self.budget, attempt, attempt,
-                    lambda piece: self.left_out.take(call, piece), lambda error: self._pad_too_short(call, error),
-                )  # fmt: skip
+                self.attempts.run(step)
             finally:
                 self.splitting.rehearses = False
                 self.window.restore_gradients()

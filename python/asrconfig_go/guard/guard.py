@@ -11,8 +11,8 @@ from .._core.output import SHOWN, first_of
 from .._core.render import plural
 from .._core.training_session import attached, session_of
 from ..errors import InvalidArgumentError
+from .guard_options import GuardOptions, GuardSettings
 from .guarded_trainer import GuardedTrainer
-from .recovery import GuardOptions, GuardSettings
 from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Guard:
     @property
     def skipped(self) -> int:
         """Clips that were left out, or replaced by ``too_long``, each time that they came."""
-        return self._guarded.recovery.left_out.count
+        return self._guarded.engine.left_out.count
 
     @property
     def bad_clips(self) -> int:

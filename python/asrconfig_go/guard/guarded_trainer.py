@@ -1,8 +1,8 @@
 """What a guard does instead of a Trainer's methods: training steps, evaluations, checkpoints and fetching of batches.
 
 ``Guard`` makes one ``GuardedTrainer`` and puts its ``methods`` in place of the Trainer's. This module connects the
-parts: what fits is decided by ``Recovery`` in training and by ``Predictions`` in evaluation. The Trainer is changed by
-those methods, and by hooks that ``undo`` removes. Files are written after errors only, into ``output_dir``.
+parts: what fits is decided by the ``Engine`` in training and by ``Predictions`` in evaluation. The Trainer is changed
+by those methods, and by hooks that ``undo`` removes. Files are written after errors only, into ``output_dir``.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .._core.output import listed
 from .._core.random_state import cpu_generators_kept
 from .._core.training_session import attached, cannot_retry
 from ..errors import InvalidArgumentError
+from .bad_clips import BadClips
 from .clip_findings import ClipRows
-from .evaluated_clips import EvaluatedClips
-from .evaluation import Predictions, evaluating, predictions_back, saving
-from .guard_checks import caveats, check_trainer, check_windows
+from .engine import Engine
+from .evaluation import EvaluatedClips, Predictions, evaluating, predictions_back, saving
+from .guard_options import GuardOptions, caveats, check_trainer, check_windows
 from .loader_retry import Loading
 from .loop import Batch, Call
 from .loss_rule import LossRule
 from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps
 from .process_group import ProcessGroup
-from .recovery import GuardOptions, Recovery
 from .trainer_loop import RULE_HINT, TrainerLoop, labels_name
 from .training_report import GuardEvent
 
@@ -60,9 +60,8 @@ class GuardedTrainer:
         loading: Fetches batches, with retries where host memory runs out.
         attempts: The retries, with their events.
         rows: The rows of the dataset that batches hold.
-        recovery: The engine, and what looks for bad clips.
         engine: Computes the batches of a window; its ``window`` is here, too.
-        bad: Looks for bad clips.
+        bad: Has the engine compute batches, and looks for bad clips.
     """
 
     def __init__(self, trainer: Trainer, options: GuardOptions) -> None:
@@ -70,7 +69,7 @@ class GuardedTrainer:
         self.trainer, self._options = trainer, options
         training = Budget(options.micro_batch, options.overhead_s)
         if options.memory is not None:
-            from .memory_budget import MemoryBudget
+            from .micro_batches import MemoryBudget
 
             cost = OVERHEAD_S if options.overhead_s is None else options.overhead_s
             training = MemoryBudget(options.memory, options.memory_limit_bytes, options.micro_batch, cost)
@@ -86,10 +85,8 @@ class GuardedTrainer:
             options.halvings, lambda: loop.step_number, self.loading.ran_short, self.snapshot, self._lost_gpu
         )
         self.rows = ClipRows(trainer, lambda: self.loading.delivered)
-        recovery = self.recovery = Recovery(
-            loop, rule, training, self.attempts, options, self.rows, processes=ranks.size
-        )
-        self.engine, self.bad, self._norms = recovery.engine, recovery.bad, recovery.norms
+        self.engine = Engine(loop, rule, training, self.attempts, options, processes=ranks.size)
+        self.bad = BadClips(self.engine, options.bad_clips, self.rows)
         self.window = self.engine.window
         self._evaluated = EvaluatedClips(trainer, self.bad)
         self._predictions = Predictions(trainer, rule, self.budgets["evaluation"], self.attempts, ranks, options.split)
@@ -122,7 +119,7 @@ class GuardedTrainer:
         """Release weights and hooks of an attempt to train that failed; the next one begins by ``training_begins``."""
         self._optimizer.remove()
         self.bad.remove()
-        self._norms.remove()
+        self.bad.norms.remove()
         self.engine.begin()
 
     def followed_events(self) -> dict[str, Callable[..., Any]]:
@@ -154,7 +151,7 @@ class GuardedTrainer:
             self.snapshots = self.snapshots or OomSnapshots(self.trainer, self._options.oom_snapshot, self._predicted)
             self.snapshots.begin()
         self._optimizer.follow(self.trainer.optimizer, self.trainer)
-        self._norms.follow(self.trainer)
+        self.bad.norms.follow(self.trainer)
         self.engine.begin()
         self.bad.begin()
         self._evaluated.begin()
@@ -207,7 +204,7 @@ class GuardedTrainer:
         alone, ranks = self.ranks.alone, self.ranks
 
         def get_batch_samples(batches: Iterator[Batch], count: int, *args: object) -> Any:
-            if self._norms.newest is not None:
+            if self.bad.norms.newest is not None:
                 self.bad.step_over()
             fetched = self.loading.fetch(original, batches if alone else ranks.fetched(batches, count), count, *args)
             self.window.begin(fetched[0])
@@ -229,7 +226,7 @@ class GuardedTrainer:
         if self._cannot_retry:
             return self._run_once(call)
         try:
-            self.recovery.run(call)
+            self.bad.compute(call)
         except Exception as error:
             self.ranks.failed(error)
             raise
@@ -284,7 +281,7 @@ class GuardedTrainer:
         with cpu_generators_kept():
             if place == "training":
                 self.engine.rehearse(batch, (model, (), {}))
-                self.recovery.left_out.count = 0
+                self.engine.left_out.count = 0
             else:
                 model.eval()
                 self._prediction_step(model, batch, prediction_loss_only=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,14 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import native
 from .._core.batches import Extent
+from .._core.declared import OVERHEAD_S
+from .._core.defaults import SAMPLING_RATE
 from .._core.out_of_memory import classify, first_line, free_memory, note, without_frames
-from ..errors import InfeasiblePlanError
+from ..errors import InfeasiblePlanError, InvalidArgumentError
+from ..predict.memory_limits import GRID_S
+from ..predict.shape_traces import by_formulas
 from .training_report import GuardEvent
 
 if TYPE_CHECKING:
+    from transformers import Trainer
+
+    from ..predict.calibration import BatchFunction
+    from ..predict.memory_model import MemoryModel
     from .oom_snapshots import Predicted
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
+
+_TRACED = 3  # micro-batches of a traced step: the first, one with gradients beside it, and the last
+_PATIENCE = 100  # optimizer steps without a failure before a limit by predicted memory grows
+_GROWTH = 1.25
 
 
 class Budget:
@@ -74,6 +87,87 @@ def _least(one: int | None, other: int | None) -> int | None:
     return min((value for value in (one, other) if value is not None), default=None)
 
 
+class MemoryBudget(Budget):
+    """As many samples of each length as the memory model predicts to fit.
+
+    After a micro-batch has not fitted nevertheless, half of it is the limit, as in ``Budget``. It grows by a quarter
+    after 100 optimizer steps without a failure, as far as the model predicts that it fits; when it then fails again,
+    the next attempt waits twice as long.
+    """
+
+    def __init__(
+        self,
+        memory: MemoryModel,
+        limit_bytes: int | None = None,
+        samples: int | None = None,
+        overhead_s: float = OVERHEAD_S,
+    ) -> None:
+        super().__init__(samples, overhead_s)
+        if limit_bytes is None and memory.target.limit_bytes is None:
+            raise InvalidArgumentError(
+                "the memory model has no GPU given", 'trace it with gpu="L4", or pass memory_limit_bytes'
+            )
+        self._memory, self._limit = memory, limit_bytes
+        self.rate: float = float(memory.about.get("length_per_second") or SAMPLING_RATE)
+        self._fits: dict[int, int] = {}
+        self._waited, self._patience = 0, _PATIENCE
+
+    def size(self, extent: Extent, limit: int) -> int:
+        """The samples of a micro-batch, 1 to ``limit``, whose longest one has this extent."""
+        return min(super().size(extent, limit), self.predicted(extent.length / self.rate))
+
+    def predicted(self, seconds: float) -> int:
+        """The largest micro-batch of clips of this duration that is predicted to fit, at least 1."""
+        step = max(1, math.ceil(seconds / GRID_S - 1e-9))
+        if step not in self._fits:
+            with by_formulas(self._memory):
+                self._fits[step] = max(1, self._memory.largest_batch(step * GRID_S, self._limit))
+        return self._fits[step]
+
+    def prediction(self, samples: int, extent: Extent, kind: str) -> Predicted | None:
+        """The predicted memory of micro-batches of this shape; transcripts are assumed to have a usual length."""
+        from ..predict.memory_settings import Shape
+        from .oom_snapshots import Predicted
+
+        seconds = extent.length / self.rate
+        with by_formulas(self._memory):
+            question = self._memory.step_request(Shape(samples, seconds, None))
+        return Predicted(samples, seconds, {**question, "kind": kind, "limit_bytes": None})
+
+    def shrink(self, extent: Extent, size: int) -> None:
+        """From now on, for a while, no more than ``size`` samples of this extent."""
+        if self.values is not None:
+            self._patience *= 2
+        super().shrink(extent, size)
+        self._waited = 0
+
+    def step_done(self) -> None:
+        """Count an optimizer step without a failure, and grow after enough of them."""
+        if self.values is not None:
+            self._waited += 1
+            if self._waited >= self._patience:
+                self.values, self._waited = math.ceil(self.values * _GROWTH), 0
+
+
+def traced_for(
+    trainer: Trainer, gpu: str | None = None, *, whole_steps: bool = False, batch_fn: BatchFunction | None = None
+) -> MemoryModel:
+    """The memory model of a trainer's training, on this machine's GPU or one of the catalogue.
+
+    The allocator is simulated with the settings that are in effect here. The guard may split any batch, so that
+    gradients of one micro-batch are held during the next one also where the Trainer itself accumulates none. The
+    Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one
+    batch, so that there are no others. ``batch_fn`` is what the model was planned with.
+    """
+    from ..predict.calibration import training_settings
+    from ..predict.memory_model import MemoryModel
+    from ..predict.memory_settings import allocator_in_force
+
+    settings = training_settings(trainer.args, trainer.model)
+    settings["accumulation"] = _TRACED if whole_steps else max(settings["accumulation"], _TRACED)
+    return MemoryModel.trace(trainer.model, batch_fn, gpu=gpu, allocator=allocator_in_force(), **settings)
+
+
 class CannotRetryError(Exception):
     """Why a batch cannot be computed again; the error of memory is then raised as it is, with this sentence."""
 
@@ -97,13 +191,25 @@ class Piece:
         return self.samples == 1 and not self.cannot_split and not self.of_replacement
 
 
-@dataclass
-class _Progress:
-    """What has happened in one step so far."""
+@dataclass(kw_only=True)
+class Step:
+    """What is computed with retries, and what has happened in it so far.
+
+    Attributes:
+        place: As in ``GuardEvent``.
+        budget: What shrinks where a micro-batch does not fit.
+        first: Computes the step.
+        again: Computes it once more, after an attempt that failed.
+        leave_out: May take a clip that does not fit alone out of the batch; returns whether it did.
+        resolve: May resolve an error that is not of memory; returns whether it did.
+    """
 
     place: str
     budget: Budget
-    leave_out: Callable[[Piece], bool]
+    first: Callable[[], Any]
+    again: Callable[[], Any]
+    leave_out: Callable[[Piece], bool] = lambda _: False
+    resolve: Callable[[Exception], bool] = lambda _: False
     halvings: int = 0
     maybes: int = 0
     repeated: bool = False
@@ -135,22 +241,12 @@ class Attempts:
         """What is being computed, or was when it failed."""
         return self.running() if callable(self.running) else self.running
 
-    def run(
-        self,
-        place: str,
-        budget: Budget,
-        first: Callable[[], Any],
-        again: Callable[[], Any],
-        leave_out: Callable[[Piece], bool] = lambda _: False,
-        other: Callable[[Exception], bool] = lambda _: False,
-    ) -> Any:
-        """What ``first`` returns, or else ``again``, each time after ``budget`` has shrunk.
+    def run(self, step: Step) -> Any:
+        """What ``first`` of a step returns, or else ``again``, each time after its budget has shrunk.
 
-        One clip is retried as it is, as other memory may have been freed. ``leave_out`` may then take a clip that does
-        not fit alone out of the batch; ``other`` may resolve an error that is not of memory. Both return whether they
-        did.
+        One clip is retried as it is, as other memory may have been freed.
         """
-        attempt, progress, failed, raised_in = first, None, None, ""
+        attempt, failed, raised_in = step.first, None, ""
         while True:
             self.running, began = None, time.perf_counter()
             try:
@@ -158,21 +254,20 @@ class Attempts:
             except CannotRetryError as reason:
                 if failed is None:  # a step that was to be split from the start
                     raise InfeasiblePlanError(str(reason), "use smaller batches") from reason
-                if progress is not None and progress.maybes:
+                if step.maybes:
                     self.explain(failed, classify(failed))
                 note(failed, f"the step was not computed again: {reason}")
                 note(failed, f"it ran out of memory in\n{raised_in}")
                 raise failed from None
             except Exception as error:
-                progress = progress or _Progress(place, budget, leave_out)
-                proceed = self._decide(error, progress, self.piece(), other)
+                proceed = self._decide(error, step, self.piece())
                 if proceed is None:
                     raise
                 raised_in, failed = without_frames(error), error
             # Outside of the except block: nothing holds the failed attempt any more.
             free_memory()
             proceed(time.perf_counter() - began)
-            attempt = again
+            attempt = step.again
 
     def note(self, place: str, before: int, after: int, text: str, lost_s: float = 0.0, snapshot: str = "") -> None:
         """Add an event, and log it."""
@@ -192,17 +287,15 @@ class Attempts:
             self.events[-1] = event
         logger.warning("recovered in step %d, but %s", step, event.lost)
 
-    def _decide(
-        self, error: Exception, progress: _Progress, piece: Piece | None, other: Callable[[Exception], bool]
-    ) -> Callable[[float], None] | None:
+    def _decide(self, error: Exception, step: Step, piece: Piece | None) -> Callable[[float], None] | None:
         """How to continue after ``error``; None when it is to be raised. Giving up raises ``InfeasiblePlanError``."""
         diagnosis, text = classify(error), first_line(error)
-        if diagnosis["class"] == "host_oom" and not progress.host_oom and self._ran_short(error):
-            progress.host_oom = True  # retried as it is: a smaller micro-batch does not help
+        if diagnosis["class"] == "host_oom" and not step.host_oom and self._ran_short(error):
+            step.host_oom = True  # retried as it is: a smaller micro-batch does not help
             return lambda _: None
         if diagnosis["class"] == "other":
-            return (lambda _: None) if other(error) else None
-        saved = self._snapshot(progress.place, error)
+            return (lambda _: None) if step.resolve(error) else None
+        saved = self._snapshot(step.place, error)
         if diagnosis["class"] not in ("gpu_oom", "maybe") or piece is None:
             self.explain(error, diagnosis)
             return None
@@ -212,26 +305,26 @@ class Attempts:
 
         decided = native.call("recovery.next", {
             "class": diagnosis["class"], "micro_batch": piece.samples, "cannot_split": bool(piece.cannot_split),
-            "repeated": progress.repeated, "retries": progress.halvings, "maybe_retries": progress.maybes,
+            "repeated": step.repeated, "retries": step.halvings, "maybe_retries": step.maybes,
             "max_retries": self._max_halvings,
         })  # fmt: skip
         match decided["action"]:
             case "shrink":
-                progress.budget.shrink(piece.extent, decided["micro_batch"])
-                progress.halvings, progress.maybes = decided["retries"], decided["maybe_retries"]
-                return noted(progress.place, decided["micro_batch"])
+                step.budget.shrink(piece.extent, decided["micro_batch"])
+                step.halvings, step.maybes = decided["retries"], decided["maybe_retries"]
+                return noted(step.place, decided["micro_batch"])
             case "repeat":
-                progress.repeated = True
-                return noted(progress.place, piece.samples)
+                step.repeated = True
+                return noted(step.place, piece.samples)
             case "raise":
                 note(error, decided["reason"])
                 return None
-            case "leave_out" if progress.leave_out(piece):
+            case "leave_out" if step.leave_out(piece):
                 return noted("skipped", 0)
         cause = f"; its batch cannot be split: {piece.cannot_split}" if piece.cannot_split else ""
         where = f"; memory snapshot in {saved}" if saved else ""
         raise InfeasiblePlanError(
-            f"step {self._step_number()} ({progress.place}) ran out of GPU memory: {text}{cause}{where}",
+            f"step {self._step_number()} ({step.place}) ran out of GPU memory: {text}{cause}{where}",
             decided["reason"] + (f", or {piece.hint}" if piece.hint else ""),
         ) from error
 

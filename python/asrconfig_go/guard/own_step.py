@@ -14,13 +14,14 @@ from .._core.checks import BadClipPolicy, TooLong, checked
 from .._core.files import user_path
 from .._core.output import first_of
 from ..errors import InvalidArgumentError
-from .guard_checks import check_own_loop, steps_to_accumulate
+from .bad_clips import BadClips
+from .engine import Engine
+from .guard_options import GuardOptions, check_own_loop, steps_to_accumulate
 from .loop import Batch, Split
 from .loss_rule import GivenRule, LossRule
 from .micro_batches import Attempts, Budget
 from .optimizer_step import OptimizerSteps, WeightUpdate
 from .own_loop import LossFunction, OwnLoop
-from .recovery import GuardOptions, Recovery
 from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
@@ -41,9 +42,10 @@ class GuardedStep:
     calling it no more.
     """
 
-    def __init__(self, loop: OwnLoop, recovery: Recovery, update: WeightUpdate, monitor: Monitor | None) -> None:
-        self._loop, self._recovery, self._update, self._monitor = loop, recovery, update, monitor
-        self._engine, self._bad = recovery.engine, recovery.bad
+    def __init__(
+        self, loop: OwnLoop, engine: Engine, bad: BadClips, update: WeightUpdate, monitor: Monitor | None
+    ) -> None:
+        self._loop, self._engine, self._bad, self._update, self._monitor = loop, engine, bad, update, monitor
         self._is_over = True
         """Whether the optimizer's step of the window has been taken: its batches are kept until the next one comes."""
         self._engine.begin()
@@ -101,7 +103,7 @@ class GuardedStep:
         call = window.add(batch)
         is_complete = loop.is_complete(len(window.calls))
         window.planned = len(window.calls) if is_complete else max(loop.accumulation, len(window.calls) + 1)
-        self._recovery.run(call)
+        self._bad.compute(call)
         if is_complete:
             self._take_step()
         loss: torch.Tensor = call.loss
@@ -153,7 +155,7 @@ class GuardedStep:
     @property
     def skipped(self) -> int:
         """Clips that were left out: too long to fit alone, or bad."""
-        return self._recovery.left_out.count + self._bad.count
+        return self._engine.left_out.count + self._bad.count
 
     def __repr__(self) -> str:
         events, batches = first_of(self.events), first_of(self.bad_batches)
@@ -242,9 +244,10 @@ def guarded_step(
     output = None if output_dir is None else user_path(output_dir, "output_dir")
     loop = OwnLoop(model, optimizer, loss_fn, scaler, batches, accelerator, labels, output)
     attempts = Attempts(options.halvings, lambda: loop.step_number)
-    recovery = Recovery(loop, LossRule(labels, rule), Budget(micro_batch), attempts, options, weights_windows=False)
-    norms, used = recovery.norms, scaler if accelerator is None else accelerator.scaler
+    engine = Engine(loop, LossRule(labels, rule), Budget(micro_batch), attempts, options, weights_windows=False)
+    bad = BadClips(engine, options.bad_clips)
+    norms, used = bad.norms, scaler if accelerator is None else accelerator.scaler
     norms.scaled = used is not None and bool(used.is_enabled())
     steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")
     update = WeightUpdate(optimizer, loop.parameters, steps, scaler, scheduler, accelerator, max_grad_norm, norms.note)
-    return GuardedStep(loop, recovery, update, monitor)
+    return GuardedStep(loop, engine, bad, update, monitor)

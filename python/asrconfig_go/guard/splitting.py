@@ -163,16 +163,12 @@ class OversizedClips:
     """
 
     def __init__(
-        self,
-        policy: TooLong | Callable[[Any], list[Any]],
-        budget: Budget,
-        window: Window,
-        rule: LossRule,
-        report: Callable[[Call], None] = lambda _: None,
+        self, policy: TooLong | Callable[[Any], list[Any]], budget: Budget, window: Window, rule: LossRule
     ) -> None:
-        """``report`` is called with a batch whose longest clip is about to be left out, once it has not fitted."""
         self._policy, self._budget, self._window, self._rule = policy, budget, window, rule
-        self._report, self.count = report, 0
+        self.count = 0
+        self.report: Callable[[Call], None] = lambda _: None
+        """Called with a batch whose longest clip is about to be left out, once it has not fitted."""
 
     def before(self, call: Call) -> None:
         """Take out what is known not to fit."""
@@ -192,7 +188,7 @@ class OversizedClips:
         limit = self._budget.too_long
         self._budget.too_long = longest if limit is None else min(limit, longest)
         logger.warning("clips of %d values or more do not fit alone: they are left out from here on", longest)
-        self._report(call)
+        self.report(call)
         self._take_longest(call, lengths)
         self.before(call)  # others of the batch that are as long need not be tried
         return True

@@ -220,7 +220,7 @@ class AdaptiveMemoryCallback(TrainerCallback):  # type: ignore[misc]
         **kwargs: object,
     ) -> None:
         """Mark the end of an evaluation, and name metrics that are not finite where no guard does."""
-        from ..guard.evaluated_clips import not_finite
+        from ..guard.evaluation import not_finite
 
         if self._watch is not None:
             self._watch.evaluated(state.global_step)

@@ -109,7 +109,7 @@ def test_keywords_of_what_needs_torch() -> None:
     pytest.importorskip("transformers")
     from asrconfig_go.audio import CTCCollator, Seq2SeqCollator
     from asrconfig_go.audio.processor_batches import CollatorSettings, ProcessorCollator
-    from asrconfig_go.guard.recovery import GuardOptions, GuardSettings
+    from asrconfig_go.guard.guard_options import GuardOptions, GuardSettings
 
     assert_same(GuardSettings, GuardOptions, set())
     of_ctc, of_seq2seq, of_processor = (

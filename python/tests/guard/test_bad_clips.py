@@ -83,7 +83,7 @@ def test_reporting_leaves_the_training_the_trainers(tmp_path: Path) -> None:
     plain = bad_trainer(tmp_path, num_train_epochs=3)
     blind = attach(plain)
     blind._guarded.bad.look = lambda *_: None  # type: ignore[method-assign]
-    blind._guarded.recovery.norms.not_finite = lambda: None
+    blind._guarded.bad.norms.not_finite = lambda: None
     plain.train()
     assert not [batch for batch in blind.bad_batches if batch.what != "weights"]
     assert torch.isnan(flat(trainer.model)).any(), "as the Trainer does it"
@@ -369,7 +369,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
 def test_a_scaler_that_skips_steps_is_left_alone(tmp_path: Path) -> None:
     trainer = bad_trainer(tmp_path, bad=None)
     guard = attach(trainer)
-    norms = guard._guarded.bad._norms
+    norms = guard._guarded.bad.norms
     norms.newest = math.inf
     unusual = norms.look()
     assert unusual is not None and math.isinf(unusual[0])

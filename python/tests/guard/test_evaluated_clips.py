@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import IterableDataset, RandomSampler
 
 from asrconfig_go import ASRConfigManager
-from asrconfig_go.guard import attach, evaluated_clips
+from asrconfig_go.guard import attach, evaluation
 from asrconfig_go.guard.saved_batch import read_batch
 from asrconfig_go.watch import AdaptiveMemoryCallback
 from bad_clip_runs import BAD, NamedClips, bad_trainer, flat
@@ -108,7 +108,7 @@ def test_each_of_several_evaluation_sets_is_named(tmp_path: Path, lines: list[st
 
 
 def test_only_the_first_batches_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
-    monkeypatch.setattr(evaluated_clips, "_MAX_BATCHES", 2)
+    monkeypatch.setattr(evaluation, "_MAX_BATCHES", 2)
     clips = NamedClips("ctc mean", bad=None)
     for row in (0, 5, 10, 15):
         clips._spoil(clips.items[row], "nan")

@@ -9,7 +9,7 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go._core.batches import Extent
 from asrconfig_go.errors import InvalidArgumentError
-from asrconfig_go.guard.memory_budget import MemoryBudget
+from asrconfig_go.guard.micro_batches import MemoryBudget
 from asrconfig_go.predict import MemoryModel
 from speech_models import wav2vec2
 from uneven_clips import Run

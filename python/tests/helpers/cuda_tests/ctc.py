@@ -92,7 +92,7 @@ def guarded_trainer(output: str, oom_snapshot: Any, memory_limit_bytes: int | No
     from transformers import Trainer, TrainingArguments
 
     from asrconfig_go.guard import attach
-    from asrconfig_go.guard.memory_budget import traced_for
+    from asrconfig_go.guard.micro_batches import traced_for
 
     arguments = TrainingArguments(
         output, per_device_train_batch_size=8, max_steps=2, report_to=[], save_strategy="no", disable_tqdm=True,
