@@ -32,8 +32,7 @@ from asrconfig_go.data.digits import read_manifest
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
 from asrconfig_go.watch.display import NAME
-from asrconfig_go.watch.run_log import RunLog
-from asrconfig_go.watch.torch_counters import Counters
+from asrconfig_go.watch.telemetry import Counters, RunLog
 
 BATCH, STEPS, RATE, LEAKS_FROM = 8, 400, 16_000, 60
 GIB, MIB = 1 << 30, 1 << 20

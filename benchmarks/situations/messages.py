@@ -15,7 +15,7 @@ import asrconfig_go
 from asrconfig_go.data.digits import load_split
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.watch import report
-from asrconfig_go.watch.run_log import RunLog
+from asrconfig_go.watch.telemetry import RunLog
 
 LONGEST = 6_000  # characters of a message
 

@@ -14,7 +14,7 @@ from .._core.records import from_json, to_json
 from .._core.render import Record, Shown, plot_all, render, save_text, text, title
 from ..errors import AsrConfigError, LibraryError, NotFoundError
 from ..watch.run_files import settings_of
-from ..watch.run_log import RunLog
+from ..watch.telemetry import RunLog
 from ..watch.watch_records import Finding
 from .measurements import ENOUGH_ROUNDS, Block, LoaderResult, OptionResult, Readings, SideResult, Spread
 

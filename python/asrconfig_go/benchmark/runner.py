@@ -17,7 +17,7 @@ from typing import Any
 from .._core.checks import checked
 from .._core.output import ProgressBar
 from ..errors import InternalError, InvalidArgumentError
-from ..watch.run_log import RunLog
+from ..watch.telemetry import RunLog
 from ..watch.watch_records import Finding
 from .benchmark_clips import measure_loading
 from .benchmark_result import BenchmarkResult, Setting, Watch, bottleneck, seen

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..benchmark.benchmark_result import BenchmarkResult
+    from ..watch.live_readings import Reader, Reading
     from ..watch.memory_monitor import MemoryMonitor
-    from ..watch.reading import Reader, Reading
     from .options import Commands
 
 
@@ -195,8 +195,8 @@ def add_monitor(commands: Commands) -> None:
 
 
 def _monitor(arguments: argparse.Namespace) -> int:
+    from ..watch.live_readings import Reader
     from ..watch.memory_monitor import MemoryMonitor
-    from ..watch.reading import Reader
 
     if arguments.pid is not None and not _alive(arguments.pid):
         raise NotFoundError(f"there is no process {arguments.pid}", "name one that runs, as ps or nvidia-smi list them")
@@ -224,7 +224,7 @@ def _metrics(monitor: MemoryMonitor, port: int | None) -> Iterator[None]:
     if port is None:
         yield
         return
-    from ..watch.prometheus import MetricsServer
+    from ..watch.live_readings import MetricsServer
 
     with MetricsServer(monitor, port) as server:
         show(f"asrconfig: metrics at {server.url}", sys.stderr)

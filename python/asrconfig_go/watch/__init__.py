@@ -7,11 +7,12 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "alerts": ("AlertReporter", "lightning_callback"),
         "callback": ("AdaptiveMemoryCallback",),
-        "memory_monitor": ("GPUMemory", "MemoryMonitor", "MemorySnapshot"),
+        "live_readings": ("MetricsServer",),
+        "memory_monitor": ("MemoryMonitor",),
         "memory_summary": ("MemorySummary", "RankPeaks"),
-        "prometheus": ("MetricsServer",),
         "run_files": ("export",),
         "run_report": ("RunComparison", "RunReport", "compare_runs", "report"),
+        "telemetry": ("GPUMemory", "MemorySnapshot"),
         "watch_records": ("Finding", "GPUHistory", "MemoryHistory"),
     },
 )

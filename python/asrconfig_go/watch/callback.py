@@ -14,7 +14,8 @@ from transformers.trainer_callback import CallbackHandler, TrainerCallback
 from .._core.checks import check_keywords
 from .._core.training_session import attached
 from .alerts import BestEffort, attach_hint, say
-from .memory_monitor import MemoryMonitor, MemorySnapshot
+from .memory_monitor import MemoryMonitor
+from .telemetry import MemorySnapshot
 from .watch import Watch, WatchOptions, WatchSettings
 
 if TYPE_CHECKING:

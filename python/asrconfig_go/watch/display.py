@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from IPython.display import DisplayHandle
     from transformers.trainer_callback import CallbackHandler
 
-    from .memory_monitor import MemoryMonitor, MemorySnapshot
+    from .memory_monitor import MemoryMonitor
+    from .telemetry import MemorySnapshot
     from .watch_records import Activity, Alert, MemoryHistory, MemoryUse
 
 

@@ -7,7 +7,6 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,57 +17,13 @@ from .._core.declared import StepKind
 from .._core.defaults import INTERVAL_MS
 from .._core.records import from_json
 from ..errors import AsrConfigError, ForkedProcessError, LibraryError
-from .run_log import RunLog
-from .torch_counters import Counters, TorchCounters
+from .telemetry import Counters, GPUMemory, MemorySnapshot, RunLog, TorchCounters
 from .watch_records import Activity, Alert, MemoryCheck, MemoryHistory
 
 _NAN = float("nan")
 _MAX_PENDING = 32  # steps
 _STEP_FIELDS = ("number", "kind", "spent_s", "waited_s", "audio_s", "padded_s", "longest_s", "arithmetic_s")
 _KINDS = {kind: number for number, kind in enumerate(STEP_KINDS)}
-
-
-@dataclass(frozen=True, slots=True)
-class GPUMemory:
-    """One GPU in bytes, all processes and PyTorch's cache included. All None while the driver does not answer.
-
-    ``allocated`` and ``reserved`` are PyTorch's of the last step, None where this process has reported none;
-    ``headroom`` is what can still be allocated, unused cache included.
-    """
-
-    total: int | None
-    used: int | None
-    free: int | None
-    peak: int | None
-    allocated: int | None = None
-    reserved: int | None = None
-    headroom: int | None = None
-
-    @property
-    def fraction(self) -> float | None:
-        """Used share, 0 to 1."""
-        return self.used / self.total if self.used is not None and self.total else None
-
-
-@dataclass(frozen=True, slots=True)
-class MemorySnapshot:
-    """One sample. Sizes are bytes, the container's limit applied; None where nothing could be read.
-
-    ``time`` is the sample's wall clock in seconds since 1970; ``samples`` and ``errors`` count since the start.
-    """
-
-    time: float | None
-    samples: int
-    errors: int
-    host_total: int | None
-    host_used: int | None
-    host_peak: int | None
-    gpus: tuple[GPUMemory, ...]
-
-    @property
-    def host_fraction(self) -> float | None:
-        """Used share of the host's memory, 0 to 1."""
-        return self.host_used / self.host_total if self.host_used is not None and self.host_total else None
 
 
 class MemoryMonitor:

@@ -21,7 +21,8 @@ from .._core.records import from_file
 from .._core.render import GIB
 
 if TYPE_CHECKING:
-    from .memory_monitor import MemoryMonitor, MemorySnapshot
+    from .memory_monitor import MemoryMonitor
+    from .telemetry import MemorySnapshot
 
 
 _WAIT_S, _AGAIN_S = 5.0, 0.05

@@ -19,7 +19,7 @@ from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, Not
 from ..guard.training_report import PREFIX, MemoryFailure, read_failure
 from ..train.run_record import RunFolder, RunRecord
 from .memory_summary import RankPeaks, rank_peaks
-from .run_log import RunLog
+from .telemetry import RunLog
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from asrconfig_go.recipe.fine_tune_run import output_folder
 from asrconfig_go.recipe.model_building import load_model
 from asrconfig_go.recipe.speech_sources import load_speech
 from asrconfig_go.watch import report
-from asrconfig_go.watch.run_log import RunLog
+from asrconfig_go.watch.telemetry import RunLog
 
 CLIP = next(CLIPS.glob("*.mp3"))
 

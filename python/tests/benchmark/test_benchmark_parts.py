@@ -36,7 +36,7 @@ from asrconfig_go.benchmark.step_phases import cpu_seconds
 from asrconfig_go.cli import main
 from asrconfig_go.cli.measure_commands import _next_command
 from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
-from asrconfig_go.watch.run_log import RunLog
+from asrconfig_go.watch.telemetry import RunLog
 from benched import block, result, side
 from html_checks import tags
 from made_runs import trained

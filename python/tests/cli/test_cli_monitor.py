@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from asrconfig_go.cli.main import main
-from asrconfig_go.watch.memory_monitor import GPUMemory, MemorySnapshot
-from asrconfig_go.watch.reading import CardProcess, Reading
+from asrconfig_go.watch.live_readings import CardProcess, Reading
+from asrconfig_go.watch.telemetry import GPUMemory, MemorySnapshot
 from asrconfig_go.watch.watch_records import Activity, GPUActivity, RunLogGPU, RunLogHost
 from run_logs import GIB, GPU_COLUMNS, HOST_COLUMNS, HOSTILE, alert
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from asrconfig_go.watch.memory_monitor import GPUMemory, MemorySnapshot
+from asrconfig_go.watch.telemetry import GPUMemory, MemorySnapshot
 from asrconfig_go.watch.watch_records import Activity, Alert, GPUActivity
 
 GIB, MIB = 2**30, 2**20

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from asrconfig_go._core.records import json_fields
-from asrconfig_go.watch.memory_monitor import GPUMemory, MemorySnapshot
+from asrconfig_go.watch.telemetry import GPUMemory, MemorySnapshot
 from asrconfig_go.watch.watch_records import (
     Activity,
     Alert,

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
 
-from asrconfig_go.watch.run_log import RunLog
+from asrconfig_go.watch.telemetry import RunLog
 from locations import HELPERS
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without processes")

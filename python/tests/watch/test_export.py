@@ -11,7 +11,7 @@ import pytest
 
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.watch import export
-from asrconfig_go.watch.run_log import RunLog
+from asrconfig_go.watch.telemetry import RunLog
 from run_logs import GIB, START, Json, empty, put_activity, put_alert, put_event, put_memory, put_step, saved
 
 

@@ -20,8 +20,8 @@ import pytest
 from asrconfig_go._core import native
 from asrconfig_go._core._layout import GPUStats
 from asrconfig_go.errors import AsrConfigError, ForkedProcessError, InvalidArgumentError, LibraryError, NotFoundError
-from asrconfig_go.watch.memory_monitor import GPUMemory, MemoryMonitor, _gpu_memory
-from asrconfig_go.watch.run_log import RunLog
+from asrconfig_go.watch.memory_monitor import MemoryMonitor, _gpu_memory
+from asrconfig_go.watch.telemetry import GPUMemory, RunLog
 
 GIB = 1 << 30
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from asrconfig_go.errors import InvalidArgumentError, LibraryError, UnsupportedError
 from asrconfig_go.watch import MetricsServer
-from asrconfig_go.watch.prometheus import MonitorCollector, registry_of
+from asrconfig_go.watch.live_readings import MonitorCollector, registry_of
 from asrconfig_go.watch.watch_records import Activity
 from run_logs import GIB, Watcher
 

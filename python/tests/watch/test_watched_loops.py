@@ -12,7 +12,7 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.errors import UnsupportedError
 from asrconfig_go.watch import AlertReporter, lightning_callback
-from asrconfig_go.watch.run_log import RunLog
+from asrconfig_go.watch.telemetry import RunLog
 from watching_fakes import FakeMonitor, alert
 
 torch = pytest.importorskip("torch")

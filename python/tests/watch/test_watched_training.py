@@ -18,8 +18,8 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from asrconfig_go.guard import attach
 from asrconfig_go.watch import display as panel_module, watch as watch_module
 from asrconfig_go.watch.callback import AdaptiveMemoryCallback
-from asrconfig_go.watch.run_log import RunLog
 from asrconfig_go.watch.step_times import StepTimes
+from asrconfig_go.watch.telemetry import RunLog
 from speech_models import Clips, wav2vec2
 from tiny_training import OUT_OF_MEMORY, tiny_trainer
 from training_fixtures import make_plan

@@ -1,0 +1,155 @@
+"""What a monitor reads and records: memory now, PyTorch's own counters, and the run log.
+
+Sizes are bytes; None is not known. Times of a run log are seconds from the monitor's start (monotonic) unless a name
+says otherwise. Long runs are kept at a lower resolution, never truncated.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from .._core.declared import RUN_LOG_VERSION
+from .._core.files import read_object
+from .._core.records import from_json
+from ..errors import CorruptFileError, InternalError, VersionMismatchError
+from .watch_records import RunLogRecord
+
+LOOK_AGAIN = 50  # steps between two looks at which devices this process uses
+_Stats = dict[str, Any]  # nested by the binding, flat by torch.cuda.memory_stats
+
+
+@dataclass(frozen=True, slots=True)
+class GPUMemory:
+    """One GPU in bytes, all processes and PyTorch's cache included. All None while the driver does not answer.
+
+    ``allocated`` and ``reserved`` are PyTorch's of the last step, None where this process has reported none;
+    ``headroom`` is what can still be allocated, unused cache included.
+    """
+
+    total: int | None
+    used: int | None
+    free: int | None
+    peak: int | None
+    allocated: int | None = None
+    reserved: int | None = None
+    headroom: int | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """Used share, 0 to 1."""
+        return self.used / self.total if self.used is not None and self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySnapshot:
+    """One sample. Sizes are bytes, the container's limit applied; None where nothing could be read.
+
+    ``time`` is the sample's wall clock in seconds since 1970; ``samples`` and ``errors`` count since the start.
+    """
+
+    time: float | None
+    samples: int
+    errors: int
+    host_total: int | None
+    host_used: int | None
+    host_peak: int | None
+    gpus: tuple[GPUMemory, ...]
+
+    @property
+    def host_fraction(self) -> float | None:
+        """Used share of the host's memory, 0 to 1."""
+        return self.host_used / self.host_total if self.host_used is not None and self.host_total else None
+
+
+class Counters(NamedTuple):
+    """Bytes of one device in this process; the peaks are since the reading before."""
+
+    gpu: int
+    allocated: int
+    reserved: int
+    peak_allocated: int
+    peak_reserved: int
+
+
+class TorchCounters:
+    """Reads the devices that this process has memory on; none without PyTorch, or before CUDA is initialised.
+
+    ``reset_peaks``: every reading lets PyTorch's peaks start again, so that a step's peak is its own. A
+    ``torch.cuda.max_memory_allocated()`` of the user then counts from the last step; False leaves the peaks alone, and
+    they are those since they were last reset.
+    """
+
+    def __init__(self, reset_peaks: bool = True) -> None:
+        self.reset_peaks = reset_peaks
+        self._devices: list[int] = []
+        self._countdown = 0
+
+    def read(self) -> list[Counters]:
+        """The counters now, one entry per device in use."""
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        if cuda is None or not cuda.is_initialized():
+            return []
+        stats, reset = _functions(cuda)
+        if self._countdown == 0:
+            self._devices = [i for i in range(cuda.device_count()) if _counters(stats, i).reserved]
+            self._countdown = LOOK_AGAIN
+        self._countdown -= 1
+        readings = [_counters(stats, device) for device in self._devices]
+        if self.reset_peaks:
+            for device in self._devices:
+                reset(device)
+        return readings
+
+
+def _functions(cuda: ModuleType) -> tuple[Callable[[int], _Stats], Callable[[int], None]]:
+    """The binding itself where there is one: ``torch.cuda.memory_stats`` sorts a hundred names at every call."""
+    binding = sys.modules["torch"]._C
+    if hasattr(binding, "_cuda_memoryStats") and hasattr(binding, "_cuda_resetPeakMemoryStats"):
+        return binding._cuda_memoryStats, binding._cuda_resetPeakMemoryStats
+    return cuda.memory_stats, cuda.reset_peak_memory_stats
+
+
+def _counters(stats: Callable[[int], _Stats], device: int) -> Counters:
+    counters = stats(device)
+    if "allocated_bytes" in counters:
+        allocated, reserved = counters["allocated_bytes"]["all"], counters["reserved_bytes"]["all"]
+        return Counters(device, allocated["current"], reserved["current"], allocated["peak"], reserved["peak"])
+    names = (f"{kind}_bytes.all.{value}" for value in ("current", "peak") for kind in ("allocated", "reserved"))
+    return Counters(device, *(counters.get(name, 0) for name in names))
+
+
+@dataclass(frozen=True, repr=False)
+class RunLog(RunLogRecord):
+    """A whole run as a monitor saw it; ``start_unix_nanos`` is the wall clock of time 0."""
+
+    @classmethod
+    def from_json(cls, data: dict[str, object]) -> RunLog:
+        """A run log from its JSON object. Raises ``VersionMismatchError`` for one of another version."""
+        version = data.get("version")
+        if version != RUN_LOG_VERSION:
+            raise VersionMismatchError(
+                f"a run log of version {version!r}, this package reads {RUN_LOG_VERSION}",
+                "read it with the version of asrconfig-go that wrote it",
+            )
+        try:
+            return from_json(cls, data)
+        except InternalError as error:
+            raise CorruptFileError(
+                f"this is not a run log: {error.message}", "name a file that a monitor saved"
+            ) from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> RunLog:
+        """The run log that ``MemoryMonitor.save`` wrote. Raises ``NotFoundError`` and ``CorruptFileError``."""
+        return cls.from_json(read_object(path, "run log", "name a file that a monitor saved"))
+
+    def __repr__(self) -> str:
+        return (
+            f"RunLog({self.duration_s:.0f} s, {self.samples} samples, {len(self.gpus)} GPUs, "
+            f"{len(self.steps.number)} steps, {len(self.events)} events, {len(self.alerts)} alerts)"
+        )
