@@ -26,7 +26,7 @@ from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
 from asrconfig_go.audio import CTCCollator
-from asrconfig_go.data.digits import read_manifest
+from asrconfig_go.data.splits import demo_rows
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
 
@@ -63,7 +63,7 @@ def train(way: str, rows: list[dict[str, Any]], processor: Any, steps: int, fold
 
 def measure(rounds: int, steps: int) -> dict[str, Any]:
     """Each way's median ratios to the training without anything, of the clock and of the CPU."""
-    rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in read_manifest()]
+    rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in demo_rows()]
     processor = build_processor((row["text"] for row in rows), "tiny-wav2vec2")
     rows = [row for row in rows if row["split"] == "train"]
     took: dict[str, list[tuple[float, float]]] = {way: [] for way in WAYS}

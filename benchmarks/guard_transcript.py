@@ -22,7 +22,7 @@ from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
 from asrconfig_go.audio import CTCCollator
-from asrconfig_go.data.digits import read_manifest
+from asrconfig_go.data.splits import demo_rows
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
 
@@ -69,7 +69,7 @@ class Print(PrinterCallback):  # type: ignore[misc]
 
 def train(folder: str, short_of_memory: bool) -> tuple[Any, torch.Tensor, torch.Tensor]:
     """The guard, and the weights before and after."""
-    rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in read_manifest()]
+    rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in demo_rows()]
     processor = build_processor((row["text"] for row in rows), "tiny-wav2vec2")
     torch.manual_seed(0)
     model = small_model(len(processor.tokenizer), seed=0)

@@ -60,10 +60,11 @@ def joined_clips(folder: Path) -> Path:
     import numpy as np
     import soundfile
 
+    from asrconfig_go._core.defaults import SAMPLING_RATE
     from asrconfig_go.audio import ChangeSpeed
-    from asrconfig_go.data.digits import SAMPLE_RATE, read_manifest
+    from asrconfig_go.data.splits import demo_rows
 
-    rows = [{name: row[name] for name in ("audio_filepath", "text", "split")} for row in read_manifest()]
+    rows = [{name: row[name] for name in ("audio_filepath", "text", "split")} for row in demo_rows()]
     unseen = {row["text"] for row in rows if row["split"] != "train"}
     heard = [
         (soundfile.read(row["audio_filepath"], dtype="float32")[0], row["text"])
@@ -81,7 +82,7 @@ def joined_clips(folder: Path) -> Path:
         sound = np.concatenate([samples for samples, _ in parts])
         batch, lengths = change(sound[None], np.array([len(sound)]), noise)
         path = folder / f"{made}.wav"
-        soundfile.write(path, batch[0, : lengths[0]], SAMPLE_RATE)
+        soundfile.write(path, batch[0, : lengths[0]], SAMPLING_RATE)
         rows.append({"audio_filepath": str(path), "text": text, "split": "train"})
         made += 1
     manifest = folder / "manifest.jsonl"

@@ -35,7 +35,7 @@ from transformers import Wav2Vec2FeatureExtractor
 
 from asrconfig_go.audio import CTCCollator, DecodedCache, ResampledCache
 from asrconfig_go.audio.features import new_tensor
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 
 RATE, AIM, BATCH = 16_000, 3.0, 8
 USUAL, CACHE, FLOOR = "soundfile", "DecodedCache", "ready tensors, the floor"

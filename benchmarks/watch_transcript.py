@@ -28,7 +28,7 @@ from transformers.utils import logging as hf_logging
 
 import asrconfig_go as ac
 from asrconfig_go.audio import CTCCollator
-from asrconfig_go.data.digits import read_manifest
+from asrconfig_go.data.splits import demo_rows
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model
 from asrconfig_go.watch.display import NAME
@@ -118,7 +118,7 @@ class Said(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def trainer_of(folder: Path) -> Leaking:
-    rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in read_manifest()]
+    rows = [{"audio": {"path": row["audio_filepath"]}, **row} for row in demo_rows()]
     processor = build_processor((row["text"] for row in rows), "tiny-wav2vec2")
     trainer = Leaking(
         small_model(len(processor.tokenizer), seed=0),

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from asrconfig_go import check_labels, create_optimal_config
-from asrconfig_go.data.digits import load_split
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.recipe import build_processor, load_model, make_collator, word_error_rates
 
 Change = Callable[[list[int], int], list[int]]

@@ -12,7 +12,7 @@ import torch
 from transformers import Trainer, Wav2Vec2Config, Wav2Vec2ForCTC
 
 from asrconfig_go import create_optimal_config
-from asrconfig_go.data.digits import load_split
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.recipe import build_processor, make_collator
 
 torch.set_num_threads(1)

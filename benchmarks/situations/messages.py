@@ -12,7 +12,7 @@ from material import ctc, noise, train
 from outcome import Heard, Outcome, hearing, situation
 
 import asrconfig_go
-from asrconfig_go.data.digits import load_split
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.watch import report
 from asrconfig_go.watch.telemetry import RunLog

@@ -22,7 +22,7 @@ from outcome import Outcome, hearing, situation
 from transformers import Trainer
 
 from asrconfig_go.cli.main import main
-from asrconfig_go.data.digits import load_split
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.recipe import load_speech
 
 _LIMIT_S = 200

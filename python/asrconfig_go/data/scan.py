@@ -204,7 +204,7 @@ def add_durations(
     A transform of the dataset (``set_transform``) stays, and is not run to look at lengths. Raises
     ``InvalidArgumentError`` for a stream, for other types, and when the column is there already.
 
-    >>> from asrconfig_go.data.digits import load_split
+    >>> from asrconfig_go.data.splits import load_split
     >>> dataset = add_durations(load_split("test"), "seconds", "seconds", progress=False)
     >>> dataset.column_names
     ['audio', 'text', 'length', 'seconds']

@@ -17,9 +17,8 @@ from typing import Any
 from .._core.files import user_path, utf8
 from .._core.output import listed
 from ..errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
-from .digits import CLIPS
 from .scan_rows import PreparedRows, ScanInput, array_clip, clips_piece
-from .source import Source, is_array, kind, open_source
+from .source import CLIPS, Source, is_array, kind, open_source
 from .table_sources import (
     STREAM_SAMPLE,
     frame_table,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidArgumentError, UnsupportedError
@@ -17,6 +18,8 @@ SourceKind = Literal[
     "path", "paths", "address", "dataset", "stream", "splits", "mapping", "table", "frame", "list", "indexed",
     "iterable", "profile", "other",
 ]  # fmt: skip
+CLIPS = Path(__file__).parent / "clips"
+"""The folder of the demo's spoken digits, with their ``manifest.jsonl``."""
 _BUILDERS = {".parquet": "parquet", ".tar": "webdataset"}
 
 

@@ -6,6 +6,7 @@ A user passes the demo, a folder, a manifest, a name on the Hub, a dataset or a 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
+from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path, utf8
 from .._core.hub import from_hub
 from .._core.output import listed, shortened
@@ -22,7 +24,6 @@ from .._core.render import plural
 from .._core.storage import from_storage
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .columns import find_column
-from .digits import CLIPS
 from .scan import scan_audio
 from .scan_jobs import scan_job, wait
 from .segments import (
@@ -35,7 +36,7 @@ from .segments import (
     segment_column,
     subtitles_beside,
 )
-from .source import open_source
+from .source import CLIPS, open_source
 from .table_sources import frame_table, read_saved
 
 if TYPE_CHECKING:
@@ -290,3 +291,23 @@ def _text(clip: Path) -> str | None:
         return None if subtitles is None else joined([cue.text for cue in read_subtitles(subtitles)])
     except (OSError, ValueError) as error:
         raise CorruptFileError(f"{path} cannot be read as a transcript: {error}", "write it as UTF-8") from error
+
+
+def demo_rows() -> list[dict[str, Any]]:
+    """The rows of the demo's manifest in file order, ``audio_filepath`` made absolute."""
+    lines = (CLIPS / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
+    return [row | {"audio_filepath": str((CLIPS / row["audio_filepath"]).resolve())} for row in rows]
+
+
+def load_split(split: str) -> Dataset:
+    """One split of the demo (``"train"`` or ``"test"``): audio (not decoded), text, and length in samples."""
+    import datasets
+
+    rows = [row for row in demo_rows() if row["split"] == split]
+    columns = {
+        "audio": [row["audio_filepath"] for row in rows],
+        "text": [row["text"] for row in rows],
+        "length": [round(row["duration"] * SAMPLING_RATE) for row in rows],
+    }
+    return datasets.Dataset.from_dict(columns).cast_column("audio", datasets.Audio(decode=False))

@@ -16,7 +16,7 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go._core import output
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 from locations import HELPERS
 
 PACKAGE = Path(ac.__file__).parent

@@ -12,7 +12,7 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go._core.files import user_path
 from asrconfig_go.audio import ResampledCache, load_audio
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 from asrconfig_go.data.splits import splits_of
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.recipe.fine_tune_run import output_folder

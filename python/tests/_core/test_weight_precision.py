@@ -14,7 +14,7 @@ from transformers import Trainer, TrainingArguments
 
 import asrconfig_go as ac
 from asrconfig_go._core.modules import half_weights
-from asrconfig_go.data.digits import load_split
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.guard import attach
 from speech_models import wav2vec2

@@ -14,7 +14,7 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.audio import AddNoise, ChangeSpeed, DecodedCache, ResampledCache, Reverberation, load_audio
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import AsrConfigError, InternalError, InvalidArgumentError
 from asrconfig_go.predict import cost_of_longest, split_by_memory
 

@@ -170,7 +170,7 @@ def test_settings_that_make_no_augmentation(make: Any, message: str) -> None:
 
 
 def test_files_as_impulses_and_noises() -> None:
-    from asrconfig_go.data.digits import CLIPS
+    from asrconfig_go.data.source import CLIPS
 
     path = min(CLIPS.glob("*.mp3"))
     for change in (Reverberation([path]), AddNoise(noises=[{"path": str(path), "bytes": None}])):

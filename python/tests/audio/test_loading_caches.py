@@ -23,7 +23,8 @@ import asrconfig_go as ac
 from asrconfig_go.audio import CacheNotKeptWarning, DecodedCache, ResampledCache, load_audio
 from asrconfig_go.audio.clip_cache import name_of_load
 from asrconfig_go.audio.resampled_cache import header
-from asrconfig_go.data.digits import CLIPS, load_split
+from asrconfig_go.data.source import CLIPS
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 
 RATE = 16_000

@@ -255,9 +255,9 @@ class Files(torch.utils.data.Dataset):  # type: ignore[misc, name-defined]
     """The demo's first clips."""
 
     def __init__(self, count: int) -> None:
-        from asrconfig_go.data.digits import read_manifest
+        from asrconfig_go.data.splits import demo_rows
 
-        self.paths = [row["audio_filepath"] for row in read_manifest()[:count]]
+        self.paths = [row["audio_filepath"] for row in demo_rows()[:count]]
 
     def __len__(self) -> int:
         return len(self.paths)

@@ -17,7 +17,7 @@ START = """
 import errno, multiprocessing, os, random, resource, signal, sys, time, warnings
 import numpy as np
 from pathlib import Path
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 from asrconfig_go.audio import DecodedCache, ResampledCache, load_audio
 
 PATHS = sorted(map(str, CLIPS.glob("*.mp3")))[:24]

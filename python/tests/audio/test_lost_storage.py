@@ -11,7 +11,7 @@ import pytest
 
 from asrconfig_go._core import storage
 from asrconfig_go.audio import DecodedCache, load_audio
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import CorruptFileError, StorageError
 
 soundfile = pytest.importorskip("soundfile")

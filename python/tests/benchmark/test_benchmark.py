@@ -33,7 +33,7 @@ from asrconfig_go.benchmark.sides import (
     default_side,
     original_side,
 )
-from asrconfig_go.data.digits import load_split
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_config

@@ -17,9 +17,9 @@ import pytest
 
 from asrconfig_go._core.records import to_json
 from asrconfig_go.data import ScanResult, scan_jobs
-from asrconfig_go.data.digits import CLIPS
 from asrconfig_go.data.scan import scan_audio
 from asrconfig_go.data.scan_jobs import MAPS
+from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import (
     CorruptFileError,
     EmptyDatasetError,

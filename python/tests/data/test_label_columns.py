@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.data.digits import load_split
 from asrconfig_go.data.label_faults import LabelTally, label_column, tally_labels
 from asrconfig_go.data.label_rules import rules_of
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.recipe import build_processor, load_model, make_collator
 
 datasets = pytest.importorskip("datasets")

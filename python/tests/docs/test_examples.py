@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 
 ROOMS = sorted(
     f"asrconfig_go.{init.parent.name}"
     for init in Path(ac.__file__).parent.glob("*/__init__.py")
-    if "__all__" in init.read_text("utf-8")
+    if "__all__ = lazy_names(" in init.read_text("utf-8")
 )
 PUBLIC = {f"{room}.{name}": (room, name) for room in ROOMS for name in importlib.import_module(room).__all__}
 PUBLIC |= {

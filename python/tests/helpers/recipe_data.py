@@ -11,7 +11,7 @@ import numpy as np
 import soundfile
 
 from asrconfig_go.audio import load_audio
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 
 ROWS: list[dict[str, Any]] = [
     json.loads(line) for line in (CLIPS / "manifest.jsonl").read_text(encoding="utf-8").splitlines()

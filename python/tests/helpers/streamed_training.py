@@ -34,7 +34,7 @@ from transformers.trainer_callback import PrinterCallback, TrainerCallback
 import asrconfig_go.train.restart  # noqa: F401  # before forks
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.audio import load_audio
-from asrconfig_go.data.digits import read_manifest
+from asrconfig_go.data.splits import demo_rows
 from asrconfig_go.guard import attach  # noqa: F401  # before forks
 from asrconfig_go.train import (
     StreamBatches,
@@ -48,7 +48,7 @@ STEP_CLIPS, WINDOW_CLIPS = 8, 64
 def make_shards(folder: Path, kind: str, count: int = CLIPS, shards: int = SHARDS) -> list[str]:
     """The first bundled clips with their text and number, in Parquet or tar shards."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows, files = read_manifest()[:count], list[str]()
+    rows, files = demo_rows()[:count], list[str]()
     for shard in range(shards):
         path = folder / f"train-{shard:02}.{kind}"
         files.append(str(path))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from asrconfig_go.plan import UnsupportedSettingWarning, add_lora
 

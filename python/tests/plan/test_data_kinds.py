@@ -13,7 +13,7 @@ datasets = pytest.importorskip("datasets")
 
 import asrconfig_go as ac
 from asrconfig_go.data import scan_audio
-from asrconfig_go.data.digits import load_split
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.recipe import build_processor, load_model, load_speech, make_collator, prepare
 from asrconfig_go.trace.collated_batches import CollatedExamples

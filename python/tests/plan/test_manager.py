@@ -8,7 +8,7 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.audio import LoaderNotMeasuredWarning
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.predict import ModelProfile
 

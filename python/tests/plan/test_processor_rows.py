@@ -21,8 +21,8 @@ from asrconfig_go.audio.processor_batches import (
     collator_of,
     processor_examples,
 )
-from asrconfig_go.data.digits import CLIPS, load_split
-from asrconfig_go.data.splits import splits_of
+from asrconfig_go.data.source import CLIPS
+from asrconfig_go.data.splits import load_split, splits_of
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.predict import MemoryModel
 from asrconfig_go.recipe import build_processor, load_model

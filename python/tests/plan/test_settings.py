@@ -198,7 +198,7 @@ def device_count() -> None:
 
 
 def streaming() -> None:
-    from asrconfig_go.data.digits import load_split
+    from asrconfig_go.data.splits import load_split
     from asrconfig_go.errors import InvalidArgumentError
 
     rows = load_split("train").select(range(4))
@@ -210,7 +210,7 @@ def streaming() -> None:
 
 def cache_dataset() -> None:
     from asrconfig_go.audio import DecodedCache, load_audio
-    from asrconfig_go.data.digits import CLIPS
+    from asrconfig_go.data.source import CLIPS
 
     clip = next(CLIPS.glob("*.mp3"))
     cache = make_plan(cache_dataset=True).clip_loader()

@@ -12,7 +12,7 @@ import asrconfig_go as ac
 from asrconfig_go._core import native
 from asrconfig_go.benchmark import kernel_timing
 from asrconfig_go.cli.main import main
-from asrconfig_go.data.digits import CLIPS
+from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from asrconfig_go.plan import find_step_calibration
 from asrconfig_go.plan.step_calibration import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go._core.defaults import SAMPLING_RATE
 from asrconfig_go.data import scan_audio
-from asrconfig_go.data.digits import (
-    CLIPS,
-    SAMPLE_RATE,
-    load_split,
-    read_manifest,
-)
+from asrconfig_go.data.source import CLIPS
+from asrconfig_go.data.splits import demo_rows, load_split
 from asrconfig_go.recipe.model_building import small_model
 
 torch = pytest.importorskip("torch")
@@ -27,7 +24,7 @@ DIGITS = {"zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    return read_manifest()
+    return demo_rows()
 
 
 def test_manifest_lists_exactly_the_files(rows: list[dict[str, Any]]) -> None:
@@ -47,17 +44,17 @@ def test_enough_clips_in_a_small_folder(rows: list[dict[str, Any]]) -> None:
 def test_headers_agree_with_the_manifest(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         info = soundfile.info(row["audio_filepath"])
-        assert (info.format, info.samplerate, info.channels) == ("MP3", SAMPLE_RATE, 1)
-        assert info.frames == round(row["duration"] * SAMPLE_RATE)
+        assert (info.format, info.samplerate, info.channels) == ("MP3", SAMPLING_RATE, 1)
+        assert info.frames == round(row["duration"] * SAMPLING_RATE)
 
 
 def test_decoding_and_scanning_give_exactly_what_the_manifest_says(rows: list[dict[str, Any]]) -> None:
     """MP3 has whole frames and a delay: the files say what of them is to be left out."""
     scan = scan_audio([row["audio_filepath"] for row in rows], progress=False)
-    assert {(clip.sample_rate, clip.codec, clip.method) for clip in scan.clips} == {(SAMPLE_RATE, "mp3", "header")}
+    assert {(clip.sample_rate, clip.codec, clip.method) for clip in scan.clips} == {(SAMPLING_RATE, "mp3", "header")}
     for row, clip in zip(rows, scan.clips, strict=True):
         assert clip.duration_s == row["duration"]
-        assert len(soundfile.read(row["audio_filepath"])[0]) == round(row["duration"] * SAMPLE_RATE)
+        assert len(soundfile.read(row["audio_filepath"])[0]) == round(row["duration"] * SAMPLING_RATE)
 
 
 def test_transcripts_are_digits_and_the_splits_share_none(rows: list[dict[str, Any]]) -> None:

@@ -15,8 +15,8 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments, Trainer, Trai
 import asrconfig_go as ac
 from asrconfig_go._core.files import config_values
 from asrconfig_go.audio import Seq2SeqCollator
-from asrconfig_go.data.digits import load_split
 from asrconfig_go.data.label_rules import rules_of
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.recipe import build_processor, load_model, make_collator
 from asrconfig_go.train import TrainingCheckWarning

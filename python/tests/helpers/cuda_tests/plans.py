@@ -18,7 +18,7 @@ from transformers.trainer_callback import TrainerCallback
 
 import asrconfig_go as ac
 from asrconfig_go.audio import CTCCollator
-from asrconfig_go.data.digits import load_split
+from asrconfig_go.data.splits import load_split
 from asrconfig_go.plan.environment import Applied
 from asrconfig_go.recipe import build_processor
 from asrconfig_go.recipe.model_building import small_model

@@ -11,7 +11,8 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 from asrconfig_go.audio import load_audio
-from asrconfig_go.data.digits import CLIPS, load_split, read_manifest
+from asrconfig_go.data.source import CLIPS
+from asrconfig_go.data.splits import demo_rows, load_split
 from speech_models import wav2vec2
 
 SECONDS = 0.5
@@ -33,7 +34,7 @@ def prepared(count: int = CLIPS_USED) -> Any:
     """The same as a prepared ``datasets.Dataset``: input_values, a little shortened, and labels."""
     import datasets
 
-    rows = [row for row in read_manifest() if row["split"] == "train"][:count]
+    rows = [row for row in demo_rows() if row["split"] == "train"][:count]
     values = [load_audio(row["audio_filepath"])[: int(SECONDS * 16_000)].tolist() for row in rows]
     labels = [[3 + k % 5 for k in range(4)] for _ in rows]
     return datasets.Dataset.from_dict({"input_values": values, "labels": labels})
@@ -66,13 +67,13 @@ def folder(name: str = "clips", count: int = CLIPS_USED) -> Path:
     """A folder of clips, here."""
     made = Path(name)
     made.mkdir(parents=True, exist_ok=True)
-    for row in read_manifest()[:count]:
+    for row in demo_rows()[:count]:
         shutil.copy(row["audio_filepath"], made)
     return made
 
 
 def manifest(name: str = "train.jsonl", count: int = 4) -> Path:
     """A manifest of clips with their texts, here."""
-    rows = [json.dumps(row) for row in read_manifest()[:count]]
+    rows = [json.dumps(row) for row in demo_rows()[:count]]
     Path(name).write_text("\n".join(rows), "utf-8")
     return Path(name)
