@@ -17,8 +17,8 @@ from .._core.padding import padded_for_masks
 from .._core.training_session import single_process
 from ..errors import InvalidArgumentError
 from ..trace.event_log import TraceError
-from ..trace.signature import MadeUp, made_up_batches
-from ..trace.step_tracing import trace_training
+from ..trace.made_up_batches import MadeUp
+from ..trace.step_tracing import made_up_batches, trace_training
 from .calibration import checkpoints, kept, recomputes, training_settings
 from .memory_settings import positive
 from .worst_batch import longest, seconds_of, worst_batch

@@ -7,7 +7,7 @@ import hashlib
 import math
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -39,6 +39,7 @@ _FEATURE_WIDTHS = {"feature_projection_input_dim": 50, "num_mel_bins": 100, "inp
 
 Point = tuple[int, int, int]  # batch, length, labels
 BatchFunction = Callable[[int, int, int], dict[str, torch.Tensor]]
+LossFunction = Callable[[Any], torch.Tensor]  # of a model's outputs
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,15 @@ class SpeechBatches:
         longest = max(_SECONDS) * self.length_per_second
         limit = longest if self.max_length is None else self.max_length - 1
         return [self.length(s * min(1.0, limit / longest)) | 1 for s in _SECONDS]
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """One kind of batch for a module. ``words`` are the assumptions, "" for none; ``loss`` None: the model's own."""
+
+    batches: SpeechBatches
+    words: str = ""
+    loss: LossFunction | None = None
 
 
 def speech_batches(model: nn.Module | PretrainedConfig) -> SpeechBatches:

@@ -15,7 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 from torch.autograd.function import FunctionCtx
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.utils import _foreach_utils as foreach_utils, _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.checkpoint import CheckpointFunction
 
 from .._core.modules import versions
@@ -23,11 +25,10 @@ from .._core.random_state import cpu_generators_kept, seed_cpu
 from .._core.training_session import override
 from ..errors import InvalidArgumentError
 from ..trace import _kernels
-from ._arena import cuda_is_here, saved_on_host
+from ._arena import Arena, cuda_is_here, is_quantized, quantized_kernels, statistics
 from ._cudnn import take_places
 from ._mode import DeviceMode
 from ._modules import Whereabouts, in_backward
-from ._quantized import is_quantized, quantized_kernels, statistics
 from ._workspaces import Workspaces
 from .event_log import CheckpointError, EventLog, Trace
 
@@ -58,7 +59,7 @@ def refused(error: Exception) -> CheckpointError | None:
 
 
 @contextmanager
-def endless_ones_refused() -> Iterator[None]:
+def _endless_ones_refused() -> Iterator[None]:
     """Raises ``CheckpointError`` inside where the backward pass of a reentrant checkpoint starts itself again.
 
     WavLM's layers take a position bias by keyword and return it, which makes it a result of the last layer: the
@@ -137,8 +138,8 @@ class MemoryRecorder:
             stack.callback(_kernels.register(self._capability, self._log)._destroy)
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
-            stack.enter_context(endless_ones_refused())
-            stack.enter_context(saved_on_host(self._log, self.arena))
+            stack.enter_context(_endless_ones_refused())
+            stack.enter_context(_saved_on_host(self._log, self.arena))
             stack.enter_context(self._mode)
             _active.append(self)
             stack.callback(_active.remove, self)
@@ -150,7 +151,7 @@ class MemoryRecorder:
         self._stack.close()
 
     @property
-    def arena(self) -> Any:
+    def arena(self) -> Arena:
         """The addresses of the recorder's imaginary tensors."""
         return self._mode.arena
 
@@ -292,6 +293,41 @@ def _in_order_of_to(model: nn.Module, name: str = "") -> Iterator[tuple[str, Any
     yield from (("buffer", b, name) for b in model._buffers.values() if b is not None)
     if isinstance(model, nn.RNNBase):
         yield "parameter", model, name
+
+
+@contextmanager
+def _saved_on_host(log: EventLog, arena: Arena) -> Iterator[None]:
+    """Makes ``save_on_cpu``, by which checkpoints are offloaded, copy tensors to the host and back, as on a GPU.
+
+    For the CPU tensors of a trace torch's own would copy nothing.
+    """
+
+    def copied(tensor: torch.Tensor) -> torch.Tensor:
+        with _disable_current_modes():
+            if arena.holds(tensor):
+                return arena.dense(tensor, torch.contiguous_format)
+            return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+    def init(self: save_on_cpu, pin_memory: bool = False, device_type: str = "cuda") -> None:
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_contiguous():  # put in order on the device first: aten/src/ATen/native/cuda/Copy.cu
+                size = tensor.numel() * tensor.element_size()
+                with log.during(size, "aten.clone.default"):
+                    log.copied(size, tensor)
+            log.transferred(tensor, "aten.copy_.default", "to_pinned" if pin_memory else "host")
+            return copied(tensor)
+
+        def unpack(packed: torch.Tensor) -> torch.Tensor:
+            tensor = copied(packed)
+            log.birth(tensor, "aten._to_copy.default")
+            log.transferred(tensor, "aten._to_copy.default", "host")
+            return tensor
+
+        saved_tensors_hooks.__init__(self, pack, unpack)
+
+    with ExitStack() as stack:
+        stack.callback(override(save_on_cpu, "__init__", init))
+        yield
 
 
 @contextmanager

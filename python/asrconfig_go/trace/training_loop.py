@@ -20,9 +20,8 @@ from ..errors import InvalidArgumentError, UnsupportedError
 from ..trace import optimizers, recorder
 from ._shortened import Layers, Shortened, Stretch, Whole, Window, Windows
 from .event_log import NoLossError, RefusedBatchError, Segment
-from .made_up_batches import BatchFunction, Point
+from .made_up_batches import BatchFunction, LossFunction, MadeUp, Point
 from .recorder import MemoryRecorder
-from .signature import LossFunction, MadeUp
 
 _PRECISIONS: dict[Precision, torch.dtype | None] = {"fp32": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 _WINDOW = 3  # micro-batches of a window that are run: further ones repeat the third

@@ -10,7 +10,7 @@ import pytest
 from asrconfig_go.plan import add_lora
 from asrconfig_go.predict import MemoryModel
 from asrconfig_go.recipe.model_building import quantized
-from asrconfig_go.trace._quantized import statistics
+from asrconfig_go.trace._arena import statistics
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
