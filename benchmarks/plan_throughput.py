@@ -44,7 +44,7 @@ from cpu_training import Spoken, cpu_s, grouped_by_length, loss_of, overhead_of,
 
 import asrconfig_go as ac
 from asrconfig_go.predict import HardwareProfile
-from asrconfig_go.predict.memory_limits import Table, fits_in, memory_table
+from asrconfig_go.predict.opened_trace import Table, fits_in, memory_table
 
 RATE, STEP, PUBLISHED, LONGEST_S = 16_000, 32, 4, 4.0
 MARGIN, PROCESS_BYTES = 0.85, 1_000_000_000  # what a plan for a CPU leaves to the process itself

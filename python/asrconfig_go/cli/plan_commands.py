@@ -132,8 +132,8 @@ def add_memory(commands: Commands) -> None:
 
 
 def _memory(arguments: argparse.Namespace) -> int:
+    from ..predict.estimate import snapshot_path
     from ..predict.question import EstimatorWarning, estimate_memory
-    from ..predict.snapshot import snapshot_path
 
     if arguments.snapshot:
         snapshot_path(arguments.snapshot)  # a wrong name is an error before the step is traced

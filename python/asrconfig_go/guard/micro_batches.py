@@ -15,7 +15,7 @@ from .._core.declared import OVERHEAD_S
 from .._core.defaults import SAMPLING_RATE
 from .._core.out_of_memory import classify, first_line, free_memory, note, without_frames
 from ..errors import InfeasiblePlanError, InvalidArgumentError
-from ..predict.memory_limits import GRID_S
+from ..predict.opened_trace import GRID_S
 from ..predict.shape_traces import by_formulas
 from .training_report import GuardEvent
 

@@ -26,7 +26,7 @@ from .._core.files import write_whole
 from .._core.out_of_memory import classify
 from .._core.render import plural
 from ..errors import AsrConfigError
-from ..predict.snapshot import PROTOCOL, SUFFIX, modules_around
+from ..predict.estimate import PROTOCOL, SUFFIX, modules_around
 from .training_report import PREFIX
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from .._core.batches import (
 from .._core.checks import TooLong
 from .._core.padding import min_input_length, trimmed
 from ..errors import InfeasiblePlanError, InvalidArgumentError
-from ..predict.memory_limits import cheapest
+from ..predict.step_sampler import cheapest
 from .accumulation_window import Window
 from .loop import Batch, Call, Loop, Split
 from .loss_rule import LossRule

@@ -9,9 +9,9 @@ from typing import Any
 
 from .._core.declared import SHORTEST_S
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
-from ..predict.memory_limits import Table
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import Shape
+from ..predict.opened_trace import Table
 from ..predict.step_sampler import StepSampler
 from .plan_records import TraceRequestRecord
 

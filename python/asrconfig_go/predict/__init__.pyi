@@ -6,16 +6,16 @@ from .batch_size_search import (
     find_max_batch_size as find_max_batch_size,
 )
 from .calibration import calibrate as calibrate
-from .estimate import EvaluationMemory as EvaluationMemory, MemoryEstimate as MemoryEstimate
-from .hardware import HardwareProfile as HardwareProfile
-from .memory_limits import (
-    BatchingWarning as BatchingWarning,
-    memory_table as memory_table,
-    split_by_memory as split_by_memory,
+from .estimate import (
+    EvaluationMemory as EvaluationMemory,
+    MemoryEstimate as MemoryEstimate,
+    SavedSnapshot as SavedSnapshot,
 )
+from .hardware import HardwareProfile as HardwareProfile
 from .memory_model import MemoryModel as MemoryModel
 from .memory_settings import Calibration as Calibration
 from .model_profile import ModelProfile as ModelProfile, known_models as known_models, profile_model as profile_model
+from .opened_trace import memory_table as memory_table
 from .predict_records import (
     CPU as CPU,
     GPU as GPU,
@@ -26,11 +26,12 @@ from .predict_records import (
 )
 from .question import EstimatorWarning as EstimatorWarning, estimate_memory as estimate_memory
 from .run_memory import RunEstimate as RunEstimate, StepsEstimate as StepsEstimate
-from .snapshot import SavedSnapshot as SavedSnapshot
 from .step_sampler import (
     BatchingReport as BatchingReport,
+    BatchingWarning as BatchingWarning,
     LongestClips as LongestClips,
     StepSampler as StepSampler,
     compare_batching as compare_batching,
     cost_of_longest as cost_of_longest,
+    split_by_memory as split_by_memory,
 )

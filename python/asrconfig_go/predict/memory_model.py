@@ -17,12 +17,11 @@ from .._core.records import from_json
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..predict import run_memory
 from ..trace.model import Model, can_trace
-from .estimate import EvaluationMemory, MemoryEstimate, smaller_batch
+from .estimate import EvaluationMemory, MemoryEstimate, PredictedRun, smaller_batch
 from .memory_settings import MAX_ACCUMULATION, MemorySettings, Shape, Target, positive
 from .opened_trace import STEPS, OpenedTrace
 from .recordings import Recording, TraceCache, kernel_class
 from .shape_traces import Point, ShapeTraces
-from .snapshot import PredictedRun
 
 if TYPE_CHECKING:
     from ..trace.event_log import Trace

@@ -1,15 +1,18 @@
-"""A trace that the library has opened: its shapes, lengths and limits."""
+"""A trace that the library has opened: its shapes, lengths and limits, and the largest micro-batch for each length."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import weakref
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._core import native
 from .._core.batches import input_length
+from .._core.checks import checked
 from .._core.declared import RowKind
 from .._core.defaults import SAMPLING_RATE
 from ..errors import InvalidArgumentError
@@ -25,6 +28,12 @@ from .memory_settings import (
 )
 from .shape_traces import ShapeTraces, close_trace
 
+Table = tuple[tuple[float, int], ...]
+"""Rows of seconds and the largest micro-batch of clips of up to this length."""
+
+GRID_S = 0.5
+"""Lengths are rounded up to this where the memory model is asked, so that few of them are simulated."""
+_LONGEST_S = 65_536  # of a clip in a table
 _SHAPE = ("batch", "length", "labels")
 STEPS = 3  # optimizer steps replayed: the first makes the optimizer's state, the third repeats the second
 
@@ -272,3 +281,35 @@ class OpenedTrace:
         """The input length and the labels of a shape, in the model's units."""
         labels = self.labels(shape.seconds) if shape.labels is None else self._check_positions(shape.labels)
         return self.length(shape.seconds), labels
+
+
+def memory_table(memory: OpenedTrace, longest_s: float, limit_bytes: int | None = None) -> Table:
+    """Rows of seconds and the largest micro-batch of clips of up to that length that is predicted to fit.
+
+    Rows are half seconds up to ``longest_s``, as the guard asks: micro-batches that are full by this table are full for
+    the guard. Of lengths with the same micro-batch the longest is a row. ``limit_bytes`` is what the allocator may
+    reserve in all; without it, what the GPU that the model was traced for leaves. Raises ``InvalidArgumentError`` as
+    ``MemoryModel.largest_batch`` does.
+
+    >>> from asrconfig_go.recipe.model_building import small_model
+    >>> with MemoryModel.trace(small_model(tokens=12, seed=0), gpu="T4", progress=False) as memory:
+    ...     table = memory_table(memory, 2.0)
+    >>> [seconds for seconds, _ in table]
+    [0.5, 1.0, 1.5, 2.0]
+    """
+    longest_s = checked("longest_s", longest_s, float)
+    if not 0 < longest_s <= _LONGEST_S:
+        raise InvalidArgumentError(
+            f"longest_s = {longest_s:g} is out of range", f"pass seconds above 0, up to {_LONGEST_S}"
+        )
+    last = max(1, math.ceil(longest_s / GRID_S - 1e-9))
+    lengths = [step * GRID_S for step in range(1, last + 1)]
+    sizes = memory.largest_batches([Shape(1, s) for s in lengths], limit_bytes)
+    after = [*sizes[1:], -1]
+    return tuple((s, size) for s, size, other in zip(lengths, sizes, after, strict=True) if size != other)
+
+
+def fits_in(table: Sequence[tuple[float, int]], seconds: float) -> int:
+    """The largest micro-batch of clips of up to this length; 0 beyond the table's last row."""
+    at = bisect_left(table, seconds, key=lambda row: row[0])
+    return table[at][1] if at < len(table) else 0

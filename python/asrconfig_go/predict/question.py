@@ -1,16 +1,20 @@
-"""How much GPU memory a training needs, without a GPU: ``estimate_memory``."""
+"""How much GPU memory a training needs, without a GPU, and what would make it fit: ``estimate_memory``."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 from .._core.checks import Checkpointing, Estimator, checked, one_of
 from .._core.declared import Optimizer, Precision
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
-from ..errors import UnsupportedError
+from .._core.render import gib
+from ..errors import AsrConfigError, UnsupportedError
 from ..trace.model import Model
-from .estimate import MemoryEstimate, changes_that_fit
+from .estimate import MemoryEstimate
 from .memory_model import MemoryModel
 from .memory_settings import MemorySettings, Shape, Target
 from .model_profile import profile_model
@@ -26,6 +30,16 @@ _STATES = {
     "adafactor": "adafactor",
     "sgd": "sgd",
 }
+_Change = tuple[str, Any]  # a setting and its value
+_Ask = Callable[[MemorySettings], MemoryEstimate]
+
+_CHANGES: tuple[_Change, ...] = (
+    ("optimizer", "adamw_torch_fused"),
+    ("gradient_checkpointing", True),
+    ("precision", "fp16"),
+    ("freeze_feature_encoder", True),
+    ("optimizer", "adafactor"),
+)
 
 
 class EstimatorWarning(UserWarning):
@@ -100,7 +114,7 @@ def estimate_memory(
             estimate = opened(settings).estimate(batch, seconds, labels, evaluation_batch=evaluation_batch)
             if estimate.fits is not False:
                 return estimate
-            return dataclasses.replace(estimate, remedies=estimate.remedies + changes_that_fit(settings, changed))
+            return dataclasses.replace(estimate, remedies=estimate.remedies + _changes_that_fit(settings, changed))
         except UnsupportedError as error:
             if estimator == "trace":
                 raise
@@ -138,3 +152,42 @@ def _published(model: object, shape: Shape, settings: MemorySettings, target: Ta
         model=f"{profile.name} ({profile.class_name})" if profile.name else profile.class_name,
         shape=shape, settings=settings, target=target,
     )  # fmt: skip
+
+
+def _changes_that_fit(settings: MemorySettings, ask: _Ask) -> tuple[str, ...]:
+    """Single settings with which it would fit; if there is none, as many together as it takes.
+
+    ``ask`` returns the estimate for settings; changes that the model cannot train with are left out.
+    """
+    changes, fitting = [], []
+    for change in _CHANGES:
+        if not _applies(settings, change):
+            continue
+        with contextlib.suppress(AsrConfigError):
+            words, fits = _tried(settings, [change], ask)
+            changes.append(change)
+            fitting += [words] if fits else []
+    if fitting:
+        return tuple(fitting)
+    for count in range(2, len(changes) + 1):
+        words, fits = _tried(settings, changes[:count], ask)  # of two optimizers the later one counts
+        if fits or count == len(changes):
+            return (words if fits else f"not even {words} would fit",)
+    return ()
+
+
+def _tried(settings: MemorySettings, changes: list[_Change], ask: _Ask) -> tuple[str, bool]:
+    """The changes in words with the memory that they need, and whether it fits."""
+    estimate = ask(dataclasses.replace(settings, **dict(changes)))
+    words = " and ".join(f"{name}={value!r}" for name, value in dict(changes).items())
+    return f"{words}: {gib(estimate.peak_device or 0)}", bool(estimate.fits)
+
+
+def _applies(settings: MemorySettings, change: _Change) -> bool:
+    """Whether the current setting needs more memory than the change."""
+    more: dict[_Change, tuple[Any, ...]] = {
+        ("precision", "fp16"): ("fp32",),
+        ("optimizer", "adamw_torch_fused"): ("adamw_torch",),
+        ("optimizer", "adafactor"): ("adamw_torch", "adamw_torch_fused"),
+    }
+    return getattr(settings, change[0]) in more.get(change, (False,))

@@ -14,9 +14,10 @@ from .._core.declared import OVERHEAD_S, RowKind
 from .._core.records import from_json, to_json
 from .._core.render import Record, Shown, exact, plot
 from ..errors import InvalidArgumentError
-from .memory_limits import Table, cheapest, fits_in, memory_table
 from .memory_settings import MAX_BATCH, MemorySettings, Target, positive
+from .opened_trace import Table, fits_in, memory_table
 from .predict_records import BatchPeak, RunEstimateRecord, SeedPeak, Spread
+from .step_sampler import cheapest
 
 if TYPE_CHECKING:
     from .opened_trace import OpenedTrace

@@ -1,20 +1,20 @@
-"""``StepSampler``: the clips of each optimizer step; and what each strategy of batching costs."""
+"""``StepSampler``: the clips of each optimizer step; its micro-batches; and what each strategy of batching costs."""
 
 from __future__ import annotations
 
 import copy
 import warnings
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .._core import native
 from .._core.checks import checked, checked_list
 from .._core.declared import BUCKETS, OVERHEAD_S, StepMode
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
-from .memory_limits import BatchingWarning, recipe, seconds_of
-from .opened_trace import OpenedTrace
+from .opened_trace import OpenedTrace, memory_table
 from .predict_records import BatchingRecord, BatchingStrategy, LengthBucket, LongestRecord
 
 
@@ -74,7 +74,7 @@ def compare_batching(
     True
     """
     seconds = seconds_of(durations)
-    request = recipe(
+    request = _recipe_of(
         seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=seed, buckets=buckets,
         overhead_s=overhead_s, drop_last=drop_last,
     )  # fmt: skip
@@ -101,7 +101,7 @@ def cost_of_longest(
     (9, 4, 8)
     """
     seconds = seconds_of(durations)
-    request = recipe(
+    request = _recipe_of(
         seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=0, buckets=BUCKETS,
         overhead_s=overhead_s, drop_last=False,
     )  # fmt: skip
@@ -151,7 +151,7 @@ class StepSampler:
         overhead_s: float = OVERHEAD_S,
     ) -> None:
         self._seconds = seconds_of(durations)
-        self._recipe = recipe(
+        self._recipe = _recipe_of(
             self._seconds, memory, mode=mode, step_samples=step_samples, ranks=1, seed=seed, buckets=buckets,
             overhead_s=overhead_s, drop_last=drop_last,
         )  # fmt: skip
@@ -240,3 +240,109 @@ class StepSampler:
         share = f", rank {self.rank} of {self.ranks}" if self.ranks > 1 else ""
         steps = f"{len(self)} {mode} steps of {self.step_samples}"
         return f"StepSampler({self.clips} clips, {steps}{share}, seed {seed})"
+
+
+def cheapest(
+    lengths: Sequence[float], size: Callable[[Any, int], int], overhead: float | None = None
+) -> Iterator[list[int]]:
+    """The guard's split of a step into micro-batches of neighbours in length, the longest first.
+
+    A micro-batch of n clips, the longest of length s, costs n · s + ``overhead``; without that, as few micro-batches
+    as possible are made, and those with the least padding. ``size(longest, left)`` returns how many fit, 1 to ``left``.
+    Of splits that cost the same, the first micro-batches are largest. Yields the clips' places in ``lengths``.
+
+    Same as ``split_by_memory``, which calls the library: a training step may run in a forked process, where that must
+    not be called.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    seconds = [lengths[i] for i in order]
+    if overhead is None:
+        overhead = sum(seconds) * len(seconds) + 1.0  # more than any padding
+    n = len(order)
+    best, take, audio = [0.0] * (n + 1), [0] * n, [0.0] * (n + 1)
+    for i in range(n - 1, -1, -1):
+        audio[i] = audio[i + 1] + seconds[i]
+        best[i] = float("inf")
+        for count in range(1, size(seconds[i], n - i) + 1):
+            cost = overhead + count * seconds[i]
+            if cost + audio[i + count] > best[i]:  # no split of the rest costs less than its audio
+                break
+            if cost + best[i + count] <= best[i]:
+                best[i], take[i] = cost + best[i + count], count
+    at = 0
+    while at < n:
+        yield order[at : at + take[at]]
+        at += take[at]
+
+
+def split_by_memory(
+    durations: Iterable[float], memory: Sequence[tuple[float, int]], *, overhead_s: float = OVERHEAD_S
+) -> list[list[int]]:
+    """The cheapest split of a step's clips into micro-batches that fit.
+
+    A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``; it fits when ``memory``, rows of
+    seconds and the largest micro-batch, has n or more for s. Gives the clips' numbers, longest first. Raises
+    ``InfeasiblePlanError`` when a clip does not fit alone.
+
+    >>> split_by_memory([2.0, 3.0, 9.0, 4.0], [(5.0, 3), (10.0, 1)])
+    [[2], [3, 1, 0]]
+    """
+    request = {"memory": _rows(memory), "overhead_s": checked("overhead_s", overhead_s, float)}
+    answer = native.call("batching.split", request, seconds_of(durations).tobytes())
+    return [list(batch) for batch in answer["micro_batches"]]
+
+
+def seconds_of(durations: Iterable[float]) -> array[float]:
+    """The seconds of every clip, as doubles."""
+    try:
+        if not isinstance(durations, bytes | bytearray):  # which array would read as doubles
+            return array("d", durations)
+    except TypeError:
+        pass
+    raise InvalidArgumentError(
+        "durations are not numbers", "pass the seconds of every clip: scan_audio(source).durations"
+    )
+
+
+def _rows(memory: Sequence[tuple[float, int]]) -> list[dict[str, Any]]:
+    """The table as the library takes it, checked there."""
+    try:
+        return [{"seconds": float(seconds), "batch": int(batch)} for seconds, batch in memory]
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"memory = {memory!r:.100} is not a table",
+            "pass rows of (seconds, largest micro-batch), or make them by memory_table(memory_model, longest_s)",
+        ) from None
+
+
+class BatchingWarning(UserWarning):
+    """Warns that steps of clips of similar length would hurt here, and why."""
+
+
+def _recipe_of(
+    seconds: array[float],
+    memory: OpenedTrace | Sequence[tuple[float, int]] | None,
+    *,
+    mode: StepMode,
+    step_samples: int,
+    ranks: int,
+    seed: int,
+    buckets: int,
+    overhead_s: float,
+    drop_last: bool,
+) -> dict[str, Any]:
+    """The options of steps for the library, which checks their ranges."""
+    if not 0 <= checked("seed", seed, int) < 1 << 64:
+        raise InvalidArgumentError(f"seed = {seed} is out of range", "choose 0 or more, below 2**64")
+    table = memory_table(memory, max(seconds, default=1.0)) if isinstance(memory, OpenedTrace) else memory
+    return {
+        "mode": checked("mode", mode, str),
+        "step_samples": checked("step_samples", step_samples, int),
+        "ranks": checked("ranks", ranks, int),
+        "seed": seed,
+        "epoch": 0,
+        "buckets": checked("buckets", buckets, int),
+        "drop_last": checked("drop_last", drop_last, bool),
+        "overhead_s": checked("overhead_s", overhead_s, float),
+        "memory": None if table is None else _rows(table),
+    }

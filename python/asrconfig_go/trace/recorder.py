@@ -59,7 +59,7 @@ def refused(error: Exception) -> CheckpointError | None:
 
 
 @contextmanager
-def _endless_ones_refused() -> Iterator[None]:
+def endless_ones_refused() -> Iterator[None]:
     """Raises ``CheckpointError`` inside where the backward pass of a reentrant checkpoint starts itself again.
 
     WavLM's layers take a position bias by keyword and return it, which makes it a result of the last layer: the
@@ -138,7 +138,7 @@ class MemoryRecorder:
             stack.callback(_kernels.register(self._capability, self._log)._destroy)
             stack.enter_context(self._where.hooked())
             stack.enter_context(cuda_is_here())
-            stack.enter_context(_endless_ones_refused())
+            stack.enter_context(endless_ones_refused())
             stack.enter_context(_saved_on_host(self._log, self.arena))
             stack.enter_context(self._mode)
             _active.append(self)

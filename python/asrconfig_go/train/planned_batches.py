@@ -65,7 +65,7 @@ def use_planned_batches(
     take chosen clips, or where the guard does not know what the loss divides by, steps stay in random order with the
     Trainer's own batches, and a warning says why. Returns the function that undoes it.
     """
-    from ..predict.memory_limits import memory_table
+    from ..predict.opened_trace import memory_table
     from ..predict.step_sampler import StepSampler
     from .stream_batches import StreamBatches
     from .stream_training import use_batches
