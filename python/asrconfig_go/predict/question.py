@@ -114,7 +114,7 @@ def estimate_memory(
             estimate = opened(settings).estimate(batch, seconds, labels, evaluation_batch=evaluation_batch)
             if estimate.fits is not False:
                 return estimate
-            return dataclasses.replace(estimate, remedies=estimate.remedies + _changes_that_fit(settings, changed))
+            return dataclasses.replace(estimate, remedies=estimate.remedies + changes_that_fit(settings, changed))
         except UnsupportedError as error:
             if estimator == "trace":
                 raise
@@ -154,7 +154,7 @@ def _published(model: object, shape: Shape, settings: MemorySettings, target: Ta
     )  # fmt: skip
 
 
-def _changes_that_fit(settings: MemorySettings, ask: _Ask) -> tuple[str, ...]:
+def changes_that_fit(settings: MemorySettings, ask: _Ask) -> tuple[str, ...]:
     """Single settings with which it would fit; if there is none, as many together as it takes.
 
     ``ask`` returns the estimate for settings; changes that the model cannot train with are left out.

@@ -20,7 +20,6 @@ import asrconfig_go as ac
 from asrconfig_go._core import native
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
 from asrconfig_go.predict import ModelProfile
-from asrconfig_go.predict.estimate import changes_that_fit
 from asrconfig_go.predict.memory_model import MemoryModel
 from asrconfig_go.predict.memory_settings import (
     Calibration,
@@ -31,7 +30,7 @@ from asrconfig_go.predict.memory_settings import (
     store_calibration,
     torch_version,
 )
-from asrconfig_go.predict.question import EstimatorWarning, estimate_memory
+from asrconfig_go.predict.question import EstimatorWarning, changes_that_fit, estimate_memory
 from asrconfig_go.predict.recordings import Recording
 from memory_fakes import CONTEXT, MIB, PER_SECOND, RESERVED, STATIC, FakeLibrary
 
