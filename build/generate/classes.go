@@ -49,6 +49,7 @@ var pythonClasses = map[string]pythonClass{
 	"timing.Range":        {Room: "plan", Name: "Range"},
 	"profile.Decision":    {Room: "plan", Name: "Decision", Defaults: empty("alternative", "gain")},
 	"profile.Bucket":      {Room: "plan", Name: "PlannedBucket"},
+	"profile.MicroBatch":  {Room: "plan", Name: "PlannedMicroBatch"},
 	"profile.Device":      {Room: "plan", Name: "PlannedDevice"},
 	"profile.Part":        {Room: "plan", Name: "MemoryPart"},
 	"profile.StepParts":   {Room: "plan", Name: "PlannedStepParts"},

@@ -15,6 +15,7 @@ func (t *epochFigures) add(c *sortedClips, batch []uint32) {
 		longest = max(longest, p)
 	}
 	size, fits := len(batch), int(c.largest[longest])
+	t.compare(MicroBatch{size, c.sorted[longest]})
 	padded := float64(size) * c.sorted[longest]
 	use := float64(size) / float64(fits)
 	t.MicroBatches++
@@ -24,6 +25,17 @@ func (t *epochFigures) add(c *sortedClips, batch []uint32) {
 	t.cost += padded + t.overhead
 	if size > fits {
 		t.OverMemory++
+	}
+}
+
+// compare keeps a micro-batch that has longer or more clips than all before it.
+func (t *epochFigures) compare(m MicroBatch) {
+	if m.Seconds > t.Longest.Seconds || m.Seconds == t.Longest.Seconds &&
+		m.Clips > t.Longest.Clips {
+		t.Longest = m
+	}
+	if m.Clips > t.Largest.Clips || m.Clips == t.Largest.Clips && m.Seconds > t.Largest.Seconds {
+		t.Largest = m
 	}
 }
 

@@ -37,6 +37,16 @@ type Figures struct {
 	OverMemory int     `json:"over_memory"` // micro-batches larger than what fits: none
 	// how many times faster than random order with one size
 	Speed float64 `json:"speed"`
+
+	// the micro-batches that hold the longest clips, and the most
+	Longest MicroBatch `json:"-"`
+	Largest MicroBatch `json:"-"`
+}
+
+// MicroBatch is clips that are computed at once, padded to the longest of them.
+type MicroBatch struct {
+	Clips   int
+	Seconds float64 // of the longest
 }
 
 // Comparison is an epoch by every strategy. The first is what the Trainer does by itself.

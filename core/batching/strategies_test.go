@@ -139,7 +139,10 @@ func TestFiguresByHand(t *testing.T) {
 	plain := find(t, c, Random, Fixed)
 	assert.Equal(t, 1, *plain.MicroBatch)
 	assert.Equal(t, Figures{Order: Random, Split: Fixed, MicroBatch: plain.MicroBatch, MicroBatches: 4, Steps: 2, PaddedS: 10,
-		Use: 0.75, UseByTime: (5 + 4 + 0.5*(2+3)) / 14, CostS: 14, SlowestS: 14, Speed: 1}, plain)
+		Use: 0.75, UseByTime: (5 + 4 + 0.5*(2+3)) / 14, CostS: 14, SlowestS: 14, Speed: 1,
+		Longest: MicroBatch{1, 4}, Largest: MicroBatch{1, 4}}, plain)
+	split := find(t, c, Bucketed, Optimal)
+	assert.Equal(t, []MicroBatch{{1, 4}, {2, 2}}, []MicroBatch{split.Longest, split.Largest})
 	assert.Equal(t, 10.0, c.AudioS)
 	assert.Equal(t, 4.0, c.LongestS)
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// writeAlternatives lists other candidates: the published rule's, other batches, other settings.
+// writeAlternatives lists other candidates: other batches, other settings.
 func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) {
-	s.published(d, f)
 	for _, b := range f.all {
 		if s.clips.fixed > 0 || b.order == f.chosen.order &&
 			b.microBatching == f.chosen.microBatching {
@@ -68,7 +67,7 @@ func (s *search) whyNot(f evaluated, b batches) string {
 // alternative adds one; the reason appears only where it is faster than the plan.
 func (s *search) alternative(d *draft, f evaluated, name, text string, peak *int64, b batches,
 	reason string) {
-	fits, speed := true, b.epoch.Likely/f.chosen.epoch.Likely
+	fits, speed := true, s.timesAsLong(d, f, b)
 	a := profile.Alternative{Name: name, What: text, Fits: &fits, PeakBytes: peak, Speed: &speed}
 	if speed < 1 {
 		a.Why = reason
@@ -94,46 +93,77 @@ func (s *search) eightBit(d *draft, f evaluated) {
 		Fits: &fits, PeakBytes: &peak})
 }
 
+// timesAsLong is how many times the epoch of the plan one of other batches takes, the loader's time
+// included where it is known.
+func (s *search) timesAsLong(d *draft, f evaluated, b batches) float64 {
+	if !f.throughput.timed {
+		return b.epoch.Likely / f.chosen.epoch.Likely
+	}
+	return s.epochSeconds(d, b).Likely / s.epochSeconds(d, f.chosen).Likely
+}
+
+// byHand is what settings without a planner take: those of the published rule where they were
+// traced and fit, else the plan's own with one size of micro-batch in random order.
+func (s *search) byHand(d *draft, f evaluated, published *profile.Alternative,
+) *profile.Alternative {
+	if published != nil && published.Speed != nil {
+		return published
+	}
+	b, fits := s.trainerBatches(f), true
+	speed, size := s.timesAsLong(d, f, b), *b.figures.MicroBatch
+	a := &profile.Alternative{Name: "one size", What: handSettings(size, s.perDevice/size,
+		f.candidate), Fits: &fits, Speed: &speed}
+	if f.throughput.timed {
+		epoch := s.epochHours(d, b)
+		a.EpochHours = &epoch
+	}
+	return a
+}
+
+func handSettings(micro, accumulation int, w candidate) string {
+	return fmt.Sprintf("%d × %d, %s, %s, random order", micro, accumulation, w.precision,
+		w.checkpointing.With())
+}
+
 // published is what the published rule would take, by its own formula, and what that really needs,
-// where its settings were traced.
-func (s *search) published(d *draft, f evaluated) {
+// where its settings were traced; nil where the formula finds no plan.
+func (s *search) published(d *draft, f evaluated) *profile.Alternative {
 	in := s.in
 	in.Options.Policy, in.Options.Precision, in.Options.GradientCheckpointing =
 		PublishedRule, "", nil
 	c, err := planPublished(in)
 	if err != nil {
-		return // the formula finds no plan: then there is nothing to show beside
+		return nil
 	}
 	w := candidate{c.Precision(), c.Checkpointing(), f.optimizer}
-	d.Alternatives = append(d.Alternatives, profile.Alternative{Name: PublishedRule,
-		What: fmt.Sprintf("%d × %d, %s, %s, random order", c.PerDeviceTrainBatchSize,
-			c.GradientAccumulationSteps, c.Precision(), w.checkpointing.With())})
+	a := &profile.Alternative{Name: PublishedRule, What: handSettings(c.PerDeviceTrainBatchSize,
+		c.GradientAccumulationSteps, w)}
 	other := evaluated{candidate: w, traced: s.traced(w)}
 	if other.traced == nil || len(other.traced.Peaks) == 0 {
-		return
+		return a
 	}
-	last := &d.Alternatives[len(d.Alternatives)-1]
 	peak := other.traced.bytes(c.PerDeviceTrainBatchSize)
 	if entry, ok := other.traced.peak(c.PerDeviceTrainBatchSize); ok {
 		peak = entry.Bytes
 	}
 	fits := peak <= int64(s.budget.bytes)
-	if last.Fits, last.PeakBytes = &fits, &peak; !fits {
-		return
+	if a.Fits, a.PeakBytes = &fits, &peak; !fits {
+		return a
 	}
 	p, err := s.throughput(other, c.PerDeviceTrainBatchSize)
 	if err != nil {
-		return
+		return a
 	}
 	b := s.trainerCost(p, c.PerDeviceTrainBatchSize)
-	speed := b.epoch.Likely / f.chosen.epoch.Likely
-	if last.Speed = &speed; speed < 1 && speed > 1-aboutAsFast {
-		last.Why = "too little to take it"
+	speed := s.timesAsLong(d, f, b)
+	if a.Speed = &speed; speed < 1 && speed > 1-aboutAsFast {
+		a.Why = "too little to take it"
 	}
 	if p.timed {
 		epoch := s.epochHours(d, b)
-		last.EpochHours = &epoch
+		a.EpochHours = &epoch
 	}
+	return a
 }
 
 // trainerCost is an epoch in random order with one size of micro-batch.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
@@ -125,8 +126,13 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	}
 	s.writeTimes(d, best, extras)
 	d.Arithmetic = s.arithmetic(d, best)
+	published := s.published(d, best)
+	d.ByHand = s.byHand(d, best, published)
 	d.Alternatives = []profile.Alternative{}
 	if !s.in.WithoutAlternatives {
+		if published != nil {
+			d.Alternatives = append(d.Alternatives, *published)
+		}
 		s.writeAlternatives(d, best, ranked)
 	}
 	s.warnings(d)
@@ -147,10 +153,13 @@ func (s *search) writeBatches(d *draft, f evaluated) {
 	micro, peak := s.oneSize(f)
 	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.perDevice/micro
 	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.microBatching, b.order, micro
+	d.MicroBatches = []profile.MicroBatch{{Clips: micro, Seconds: s.clips.longest()}}
 	d.MicroBatchOverheadS = math.Round(100*f.throughput.overheadS) / 100
 	if b.microBatching == memoryMicro {
 		d.MicroBatchSize = max(1, f.memory.Largest(s.clips.longest()))
 		peak = s.peak(f, d.MicroBatchSize)
+		d.MicroBatches = slices.Compact([]profile.MicroBatch{
+			profile.MicroBatch(b.figures.Longest), profile.MicroBatch(b.figures.Largest)})
 	}
 	d.PredictedBytes, d.MemoryParts, d.BudgetBytes = peak.Bytes, peak.Parts, int64(s.budget.bytes)
 	d.ModelMemoryBytes = s.modelBytes()

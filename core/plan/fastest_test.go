@@ -501,3 +501,33 @@ func TestFasterAlternativesSayWhyTheyAreNotThePlan(t *testing.T) {
 	}
 	assert.Positive(t, faster)
 }
+
+// TestWhatSettingsByHandTake: the published ones where they were traced and fit, else one size; a
+// loader that both wait for makes them as fast.
+func TestWhatSettingsByHandTake(t *testing.T) {
+	byHand := func(in Inputs) (profile.Config, profile.Alternative) {
+		c := planned(t, in)
+		require.NotNil(t, c.ByHand)
+		require.True(t, *c.ByHand.Fits)
+		return c, *c.ByHand
+	}
+	c, hand := byHand(described(t, xlsr, speech(4000, 20, 1), "T4"))
+	assert.Equal(t, "one size", hand.Name)
+	assert.Equal(t, "1 × 32, fp16, without checkpointing, random order", hand.What)
+	assert.Greater(t, *hand.Speed, 1.05)
+	assert.InEpsilon(t, *hand.Speed, hand.EpochHours.Likely/c.Times.EpochHours.Likely, 1e-9)
+	require.Len(t, c.MicroBatches, 2)
+	assert.Equal(t, 20.0, c.MicroBatches[0].Seconds)
+	assert.LessOrEqual(t, c.MicroBatches[0].Clips, c.MicroBatchSize)
+	assert.Greater(t, c.MicroBatches[1].Clips, c.MicroBatchSize)
+
+	in := described(t, xlsr, speech(4000, 20, 1), "T4")
+	in.Options.LoaderRate, in.Options.Workers = pointer(20.0), pointer(1)
+	_, hand = byHand(in)
+	assert.Equal(t, 1.0, *hand.Speed, "both wait for the loader")
+
+	c, hand = byHand(described(t, whisperSmall, speech(400, 20, 1), "T4"))
+	assert.Equal(t, PublishedRule, hand.Name)
+	assert.Greater(t, *hand.Speed, 1.2, "it computes layers again")
+	assert.Equal(t, []profile.MicroBatch{{Clips: c.PerDeviceTrainBatchSize, Seconds: 30}}, c.MicroBatches)
+}

@@ -37,6 +37,8 @@ func planPublished(in Inputs) (profile.Config, error) {
 func (d *draft) trainerDefaults(in Inputs, p pool) {
 	d.MicroBatching, d.MicroBatchSize, d.LengthHandling, d.LengthBuckets =
 		"fixed", d.PerDeviceTrainBatchSize, "random", []profile.Bucket{}
+	d.MicroBatches = []profile.MicroBatch{{Clips: d.PerDeviceTrainBatchSize,
+		Seconds: min(in.Dataset.MaxS, profile.Or(d.ChunkLengthS, in.Dataset.MaxS))}}
 	d.because("micro_batching", "the published rules know one size for all "+
 		in.Dataset.RowKind.Nouns())
 	d.because("micro_batch_size", "as the batch of a device")

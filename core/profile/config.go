@@ -27,6 +27,8 @@ type Config struct {
 	MicroBatching string `json:"micro_batching"`
 	// clips of the longest length that are computed at once
 	MicroBatchSize int `json:"micro_batch_size"`
+	// those of an epoch: with the longest clips, and with the most; one where all have one size
+	MicroBatches []MicroBatch `json:"micro_batches"`
 	// what a micro-batch takes besides its padded audio, in seconds of audio
 	MicroBatchOverheadS float64 `json:"micro_batch_overhead_s"`
 	// what the loss divides by, where that was given: "mean", "token_mean", "shifted_token_mean",
@@ -115,6 +117,8 @@ type Config struct {
 	Arithmetic *Arithmetic `json:"arithmetic"`
 	// alternatives, the published rule's among them
 	Alternatives []Alternative `json:"alternatives"`
+	// what settings without a planner take; absent where nothing is known of them
+	ByHand *Alternative `json:"by_hand"`
 
 	Decisions []Decision `json:"decisions"`
 	Warnings  []string   `json:"warnings"` // what the user should know before starting
@@ -150,6 +154,12 @@ type Decision struct {
 	Alternative string `json:"alternative"` // the alternative, "on"; "" for none
 	// of the value over the alternative: "1.4× faster", "needs 3.10 GiB less"
 	Gain string `json:"gain"`
+}
+
+// MicroBatch is clips that are computed at once.
+type MicroBatch struct {
+	Clips   int     `json:"clips"`
+	Seconds float64 `json:"seconds"` // of the longest of them
 }
 
 // Bucket is a range of durations whose clips share micro-batches.

@@ -23,6 +23,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "MemoryPart",
             "PlannedBucket",
             "PlannedDevice",
+            "PlannedMicroBatch",
             "PlannedRunParts",
             "PlannedStepParts",
             "PlannedTimes",

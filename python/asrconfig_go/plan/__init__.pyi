@@ -36,6 +36,7 @@ from .plan_records import (
     MemoryPart as MemoryPart,
     PlannedBucket as PlannedBucket,
     PlannedDevice as PlannedDevice,
+    PlannedMicroBatch as PlannedMicroBatch,
     PlannedRunParts as PlannedRunParts,
     PlannedStepParts as PlannedStepParts,
     PlannedTimes as PlannedTimes,

@@ -316,6 +316,15 @@ class PlannedBucket:
 
 
 @dataclass(frozen=True)
+class PlannedMicroBatch:
+    """Clips that are computed at once."""
+
+    clips: int
+    seconds: float
+    """Of the longest of them."""
+
+
+@dataclass(frozen=True)
 class PlannedDevice:
     """What one GPU does in a step."""
 
@@ -412,6 +421,8 @@ class ConfigRecord:
     """``"fixed"``: batches as the loader gives them; ``"memory"``: the guard splits each by predicted memory."""
     micro_batch_size: int
     """Clips of the longest length that are computed at once."""
+    micro_batches: tuple[PlannedMicroBatch, ...]
+    """Those of an epoch: with the longest clips, and with the most; one where all have one size."""
     micro_batch_overhead_s: float
     """What a micro-batch takes besides its padded audio, in seconds of audio."""
     rule: PlannedRule | None
@@ -504,6 +515,8 @@ class ConfigRecord:
     """What clips need, for model FLOPs utilization; None where neither a config nor a trace tells."""
     alternatives: tuple[Alternative, ...]
     """Alternatives, the published rule's among them."""
+    by_hand: Alternative | None
+    """What settings without a planner take; None where nothing is known of them."""
     decisions: tuple[Decision, ...]
     warnings: tuple[str, ...]
     """What the user should know before starting."""

@@ -55,8 +55,9 @@ PLAN: dict[str, Any] = {
     "alloc_conf": "",
     "budget_bytes": 0,
     **dict.fromkeys(("max_length_s", "eval_accumulation_steps", "eval_steps", "save_steps", "eval_samples")),
-    **dict.fromkeys(("predicted_high_bytes", "times", "arithmetic")),
-    **dict.fromkeys(("length_buckets", "devices", "memory_parts", "alternatives", "decisions", "warnings"), ()),
+    **dict.fromkeys(("predicted_high_bytes", "times", "arithmetic", "by_hand")),
+    **dict.fromkeys(("length_buckets", "micro_batches", "devices", "memory_parts"), ()),
+    **dict.fromkeys(("alternatives", "decisions", "warnings"), ()),
 }
 
 

@@ -244,7 +244,7 @@ HANDED_OVER = {
 DESCRIPTION = {
     *("schema_version", "row_kind", "policy", "preset", "lr_scaling", "safety_margin", "gpu_name", "gpu_memory_bytes"),
     *("model_memory_bytes", "predicted_bytes", "predicted_high_bytes", "budget_bytes", "memory_parts"),
-    *("devices", "times", "arithmetic", "alternatives", "decisions", "warnings"),
+    *("devices", "times", "arithmetic", "alternatives", "by_hand", "micro_batches", "decisions", "warnings"),
 }
 
 
