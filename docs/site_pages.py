@@ -129,7 +129,7 @@ def _directive(name: str) -> str:
 
 def commands() -> str:
     """Every command of `asrconfig` as a section, from its parser."""
-    from asrconfig_go.cli.main import _parser
+    from asrconfig_go.__main__ import _parser
 
     (subparsers,) = (action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
     helps = {choice.dest: choice.help or "" for choice in subparsers._choices_actions}

@@ -21,7 +21,7 @@ from material import ctc, labelled, noise, train
 from outcome import Outcome, hearing, situation
 from transformers import Trainer
 
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 from asrconfig_go.data.splits import load_split
 from asrconfig_go.recipe import load_speech
 
@@ -114,7 +114,7 @@ def a_folder_on_a_drive_that_was_disconnected(folder: Path) -> Outcome:
         if not there:
             return _UNMOUNTED
         options = ["train", "--model", "tiny-wav2vec2", "--data", str(drive)]
-        command = f"from asrconfig_go.cli.main import main; main({options})"
+        command = f"from asrconfig_go.__main__ import main; main({options})"
         said = subprocess.run(
             [sys.executable, "-c", command], capture_output=True, text=True, timeout=_LIMIT_S, check=False
         )

@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -25,11 +24,9 @@ from .._core.output import show, show_json, write
 from ..benchmark.measurements import ENOUGH_ROUNDS
 from ..errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from ..predict.hardware import kernel_profile, store_kernel_table, stored_kernel_tables
-from .options import add_output_options, add_quiet, passed_on, show_result, with_progress
+from .options import add_output_options, add_quiet, command_line, passed_on, save_plot, show_result, with_progress
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from ..benchmark.benchmark_result import BenchmarkResult
     from ..watch.live_readings import Reader, Reading
     from ..watch.memory_monitor import MemoryMonitor
@@ -44,7 +41,6 @@ _POLL_S = 0.05
 _ALL_ROWS = 10**6  # of a terminal: nothing is shortened
 _ENTER_SCREEN, _LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # the alternate one, without a cursor
 _HOME, _CLEAR_LINE, _CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
-_PLOT_DPI = 130
 
 
 def add_benchmark(commands: Commands) -> None:
@@ -81,7 +77,7 @@ def _benchmark(arguments: argparse.Namespace) -> int:
     if arguments.csv:
         result.to_csv(arguments.csv)
     if arguments.plot:
-        _save_plot(result.plot(), arguments.plot)
+        save_plot(result.plot(), arguments.plot)
     show_result(arguments, result, result.to_json, _next_command(arguments, result))
     return _STOPPED if result.stopped else 0
 
@@ -92,16 +88,11 @@ def _next_command(arguments: argparse.Namespace, result: BenchmarkResult) -> str
     options |= {"text-column": arguments.text_column, "audio-column": arguments.audio_column}
     options["target-batch-size"] = None if arguments.config else result.setting.effective_batch
     if result.original is None or result.original.problem or result.verdict == "faster":
-        return _command_line("train", options)
+        return command_line("train", **options)
     if result.verdict == "slower":
         return ""
     rounds = ENOUGH_ROUNDS if result.too_few_rounds else 2 * result.setting.rounds + 1
-    return _command_line("benchmark --compare", {**options, "args": arguments.args, "rounds": rounds})
-
-
-def _command_line(name: str, options: dict[str, Any]) -> str:
-    words = (f"--{option} {shlex.quote(str(value))}" for option, value in options.items() if value is not None)
-    return " ".join([f"asrconfig {name}", *words])
+    return command_line("benchmark", "--compare", **options, args=arguments.args, rounds=rounds)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -307,7 +298,7 @@ def _report(arguments: argparse.Namespace) -> int:
     by: ReportAxis = arguments.by or "time"
     result = report(run)
     if arguments.plot:
-        _save_plot(result.plot(by=by), arguments.plot)
+        save_plot(result.plot(by=by), arguments.plot)
     if arguments.export:
         export(run, arguments.export)
     show_result(arguments, result, result.to_json, by=by)
@@ -329,14 +320,3 @@ def _compare(arguments: argparse.Namespace) -> int:
         comparison.to_csv(arguments.export)
     show_result(arguments, comparison, comparison.to_json)
     return 0
-
-
-def _save_plot(figure: Figure, name: str) -> None:
-    """Write a figure in the format that the suffix of ``name`` names."""
-    formats = figure.canvas.get_supported_filetypes()
-    if Path(name).suffix[1:].lower() not in formats:
-        raise InvalidArgumentError(f"cannot tell from {name!r} what to draw", "name a file .png, .pdf or .svg")
-    try:
-        figure.savefig(name, dpi=_PLOT_DPI)
-    except OSError as error:
-        raise NotFoundError(f"cannot write {name}: {error}", "choose a folder that can be written") from error

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from .._core import declared
 from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.output import show, show_json
+from ..errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     Commands = argparse._SubParsersAction["Parser"]
 
 MODEL = "known name, folder with config.json, name on the Hub, or tiny-wav2vec2, tiny-whisper, …"
 _EVERY_COMMAND = ("command", "run", "full", "html", "json", "quiet")
+_PLOT_DPI = 130
 DATA = "folder, manifest, tar shards, Parquet or audio file (see scan), or demo: bundled spoken digits"
 
 
@@ -109,6 +114,18 @@ def show_result(arguments: argparse.Namespace, result: Any, record: Any, next_co
         show(f"all of it: --full{f'; next: {next_command}' if next_command else ''}")
 
 
-def command_line(*words: str) -> str:
-    """A command as a shell takes it."""
-    return shlex.join(("asrconfig", *words))
+def command_line(*words: str, **options: object) -> str:
+    """A command as a shell takes it; ``options`` that are None are left out."""
+    pairs = ((f"--{name}", str(value)) for name, value in options.items() if value is not None)
+    return shlex.join(("asrconfig", *words, *chain.from_iterable(pairs)))
+
+
+def save_plot(figure: Figure, name: str) -> None:
+    """Write a figure in the format that the suffix of ``name`` names."""
+    formats = figure.canvas.get_supported_filetypes()
+    if Path(name).suffix[1:].lower() not in formats:
+        raise InvalidArgumentError(f"cannot tell from {name!r} what to draw", "name a file .png, .pdf or .svg")
+    try:
+        figure.savefig(name, dpi=_PLOT_DPI)
+    except OSError as error:
+        raise NotFoundError(f"cannot write {name}: {error}", "choose a folder that can be written") from error

@@ -23,7 +23,7 @@ from .._core.defaults import (
 )
 from .._core.output import show, write
 from .._core.records import to_json
-from ..errors import InvalidArgumentError, NotFoundError
+from ..errors import InvalidArgumentError
 from .options import (
     DATA,
     MODEL,
@@ -33,13 +33,13 @@ from .options import (
     add_training_options,
     command_line,
     passed_on,
+    save_plot,
     show_result,
     with_progress,
 )
 
 if TYPE_CHECKING:
     from ..manager import ASRConfigManager
-    from ..predict.estimate import MemoryEstimate
     from .options import Commands
 
 
@@ -146,18 +146,9 @@ def _memory(arguments: argparse.Namespace) -> int:
         omitted = f"{saved.path} holds the last {saved.events} events; {saved.left_out} earlier ones are left out\n"
         write(omitted if saved.left_out else "", sys.stderr)
     if arguments.plot:
-        _draw(estimate, Path(arguments.plot))
+        save_plot(estimate.plot().figure, arguments.plot)
     show_result(arguments, estimate, estimate.to_dict)
     return 0
-
-
-def _draw(estimate: MemoryEstimate, path: Path) -> None:
-    figure = estimate.plot().figure
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:  # ValueError: a format that matplotlib does not know
-        hint = "name a .png, .svg or .pdf in a folder that exists"
-        raise NotFoundError(f"cannot draw to {path}: {error}", hint) from error
 
 
 def add_compare(commands: Commands) -> None:

@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.__main__ import _parser, main
 from asrconfig_go._core import native
-from asrconfig_go.cli.main import _parser, main
 from asrconfig_go.errors import AsrConfigError
 from locations import REPOSITORY as ROOT
 from made_runs import put_run, trained

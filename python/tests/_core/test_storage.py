@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go.__main__ import main
 from asrconfig_go._core import storage
 from asrconfig_go._core.files import user_path
 from asrconfig_go._core.storage import from_storage, mount_of, unanswered
-from asrconfig_go.cli.main import main
 from asrconfig_go.errors import CorruptFileError, StorageError
 
 

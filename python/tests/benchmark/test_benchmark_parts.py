@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.__main__ import main
 from asrconfig_go.benchmark import runner, sides
 from asrconfig_go.benchmark.benchmark_clips import draw
 from asrconfig_go.benchmark.benchmark_result import bottleneck, seen
@@ -33,7 +34,6 @@ from asrconfig_go.benchmark.sides import (
     original_side,
 )
 from asrconfig_go.benchmark.step_phases import cpu_seconds
-from asrconfig_go.cli import main
 from asrconfig_go.cli.measure_commands import _next_command
 from asrconfig_go.errors import EmptyDatasetError, InvalidArgumentError, NotFoundError
 from asrconfig_go.watch.telemetry import RunLog
@@ -392,7 +392,7 @@ def test_the_command_checks_its_files_first(capsys: pytest.CaptureFixture[str], 
         ("--plot", "b.gif", "does not end with .png"),
         ("--csv", str(tmp_path / "none" / "b.csv"), "cannot write"),
     ):
-        assert main.main([*begin, option, name]) == 1
+        assert main([*begin, option, name]) == 1
         assert text in capsys.readouterr().err
 
 
@@ -409,12 +409,12 @@ def test_the_command_passes_on_what_it_is_told(
     )
     begin = ["benchmark", "--model", "m", "--data", "d", "--args", "a.bin", "--steps", "7", "--sweep", "all"]
     begin += ["--minutes", "2"]
-    code = main.main([*begin, "--csv", str(tmp_path / "b.csv"), "--html", str(tmp_path / "b.html"), "--json"])
+    code = main([*begin, "--csv", str(tmp_path / "b.csv"), "--html", str(tmp_path / "b.html"), "--json"])
     assert code == 130  # stopped by Ctrl-C
     record = json.loads(capsys.readouterr().out)
     assert record["stopped"] is True
     assert (requests[0].args, requests[0].steps, requests[0].sweep, requests[0].minutes) == ("a.bin", 7, "all", 2)
-    assert main.main(begin) == 130 and main.main([*begin, "--full"]) == 130
+    assert main(begin) == 130 and main([*begin, "--full"]) == 130
     short, full = capsys.readouterr().out.split("3.00× your settings")[1:]
     assert "next: asrconfig train --model m --data d --target-batch-size 32\n" in short
     assert "Loading data alone" in full and "Loading data alone" not in short

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from conftest import WavMaker
 
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 
 
 def test_plan_prints_profile_plan_and_reasons(

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 
 QUESTION = ["compare", "--model", "xls-r-300m", "--hours", "10", "--gpus", "T4, 2xL4"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go.__main__ import main
 from asrconfig_go._core import native
-from asrconfig_go.cli.main import main
 from asrconfig_go.errors import UnsupportedError
 from asrconfig_go.predict.recordings import Recording
 from memory_fakes import CONTEXT, FakeLibrary
@@ -66,7 +66,7 @@ def test_a_page_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main([*QUESTION, "--html", str(tmp_path / "no" / "x.html")]) == 1
     assert "cannot write" in capsys.readouterr().err
     assert main([*QUESTION, "--plot", str(tmp_path / "x.unknown")]) == 1
-    assert "cannot draw" in capsys.readouterr().err
+    assert "cannot tell from" in capsys.readouterr().err
 
 
 def test_a_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

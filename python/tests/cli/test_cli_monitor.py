@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 from asrconfig_go.watch.live_readings import CardProcess, Reading
 from asrconfig_go.watch.telemetry import GPUMemory, MemorySnapshot
 from asrconfig_go.watch.watch_records import Activity, GPUActivity, RunLogGPU, RunLogHost

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from asrconfig_go.cli.main import _parser, main
+from asrconfig_go.__main__ import _parser, main
 
 QUIET = ("scan", "plan", "train", "memory", "compare", "benchmark", "report", "replay", "profile-gpu", "demo")
 

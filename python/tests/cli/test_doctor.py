@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from asrconfig_go.__main__ import main
 from asrconfig_go.cli import doctor
 from asrconfig_go.cli.doctor import Finding, examine, imported, torch_finding
-from asrconfig_go.cli.main import main
 from asrconfig_go.predict.hardware import HardwareProfile
 
 TURING_ON = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.cli.main import _parser
+from asrconfig_go.__main__ import _parser
 from doc_pages import GUIDES, blocks, name_of
 from locations import REPOSITORY
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 from asrconfig_go.errors import AsrConfigError
 from doc_pages import GUIDES, Block, blocks, name_of
 from locations import HELPERS, REPOSITORY

@@ -12,7 +12,7 @@ transformers = pytest.importorskip("transformers")
 datasets = pytest.importorskip("datasets")
 
 import asrconfig_go as ac
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 from asrconfig_go.errors import AsrConfigError
 from text_models import LONGEST, MODELS, ROWS, bert, speech_words, texts
 

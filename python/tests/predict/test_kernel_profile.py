@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.__main__ import main
 from asrconfig_go._core import native
 from asrconfig_go.benchmark import kernel_timing
-from asrconfig_go.cli.main import main
 from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from asrconfig_go.plan import find_step_calibration

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go import TrainingConfig
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 from asrconfig_go.errors import InvalidArgumentError
 from asrconfig_go.recipe import FineTuneResult, SpeechData, build_processor, fine_tune, load_model, load_speech
 from recipe_data import digits

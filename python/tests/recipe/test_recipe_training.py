@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from asrconfig_go import TrainingConfig
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
 from asrconfig_go.recipe.fine_tune_run import output_folder

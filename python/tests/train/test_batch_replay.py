@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.nn import Module
 
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 from asrconfig_go.guard import attach
 from asrconfig_go.train import replay_batch

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
-from asrconfig_go.cli.main import main
+from asrconfig_go.__main__ import main
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from asrconfig_go.watch import compare_runs
 from html_checks import charts, tags

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go.__main__ import main
 from asrconfig_go._core import native
-from asrconfig_go.cli.main import main
 from asrconfig_go.errors import CorruptFileError, InvalidArgumentError, NotFoundError, VersionMismatchError
 from asrconfig_go.guard import BadBatch, BadClip
 from asrconfig_go.guard.training_report import GuardEvent, MemoryFailure

@@ -17,9 +17,9 @@ from cuda_standin.values import Values
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import Trainer, TrainingArguments
 
+from asrconfig_go.__main__ import main
 from asrconfig_go.benchmark import blocks, runner
 from asrconfig_go.benchmark.benchmark_result import Watch
-from asrconfig_go.cli.main import main
 from asrconfig_go.guard import attach
 from asrconfig_go.predict import MemoryModel, calibrate, find_max_batch_size
 from asrconfig_go.watch import report
