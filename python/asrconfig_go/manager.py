@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .plan.argument_check import PlannedTraining
     from .plan.explanation import Explanation
     from .plan.gpu_comparison import CompareSettings, Comparison, Prices
-    from .plan.memory_savings import BatchFunction
+    from .predict.calibration import BatchFunction
     from .trace.collated_batches import CollatedExamples
     from .train.training_check import TrainingCheck
     from .watch.callback import AdaptiveMemoryCallback
@@ -163,9 +163,8 @@ class ASRConfigManager:
         was profiled with makes them, if any.
         """
         from .guard.loss_table import knows_loss
-        from .plan.gpu_comparison import measured_values
         from .plan.memory_savings import add_savings, savings_in_hint
-        from .plan.planner import Tracer, plan, records_steps, traced_batches, tracer_for, usable
+        from .plan.planner import Tracer, measured_values, plan, records_steps, traced_batches, tracer_for, usable
 
         dataset, model = self._profiles("plan from")
         options = options or PlanOptions(safety_margin=self.hardware.safety_margin)

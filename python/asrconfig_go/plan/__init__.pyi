@@ -46,9 +46,12 @@ from .plan_records import (
     StepTime as StepTime,
 )
 from .planner import NotTracedWarning as NotTracedWarning
-from .run_time import estimate_run_time as estimate_run_time, estimate_step_time as estimate_step_time
 from .selection import Selection as Selection, select_clips as select_clips
-from .step_calibration import find_step_calibration as find_step_calibration
+from .time_estimates import (
+    estimate_run_time as estimate_run_time,
+    estimate_step_time as estimate_step_time,
+    find_step_calibration as find_step_calibration,
+)
 from .trainable_models import (
     LargestModels as LargestModels,
     TrainableModel as TrainableModel,

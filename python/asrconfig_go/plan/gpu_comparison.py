@@ -6,37 +6,38 @@ Times are estimates: each is a ``Range``, and docs/timing.md says what it rests 
 from __future__ import annotations
 
 import os
-import shutil
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from .._core import native
+from .._core.batches import TOKENS_PER_SECOND
 from .._core.checks import check_keywords, checked
-from .._core.declared import LengthHandling, Optimizer, Precision
-from .._core.defaults import EPOCHS, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
+from .._core.declared import LengthHandling, Optimizer, Precision, RowKind
+from .._core.defaults import EPOCHS, MEAN_S, OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE, TOKENS
 from .._core.files import read_json
 from .._core.modules import can_offload_checkpoints, has_any_depth
 from .._core.records import from_json, to_json
 from .._core.render import Shown
+from ..data.scan_rows import examples_of
+from ..data.source import open_source
 from ..errors import InvalidArgumentError, LibraryError
 from ..guard.loss_table import knows_loss
-from ..predict.hardware import HardwareProfile, free_shared_memory, known_kernel_profiles, read_kernel_profile
+from ..predict.hardware import HardwareProfile, known_kernel_profiles, read_kernel_profile
 from ..predict.model_profile import ModelProfile, profile_model
-from ..predict.predict_records import GPU
-from .compared_rows import read_rows
+from ..trace.model import Model
 from .plan_options import EvaluationOptions, EvaluationSettings
 from .plan_records import ComparisonRecord, GPUPlanRecord, Price, StepCalibration
 from .planner import Tracer
-from .step_calibration import known_calibrations
+from .time_estimates import known_calibrations
 from .traced_answers import Answer
 
 if TYPE_CHECKING:
-    from array import array
-
     from typing_extensions import Unpack
 
+    from ..predict.calibration import BatchFunction
 
 _ROUNDS = 12  # at most this many settings are traced for a GPU: those of a plan, for each form of an optimizer
 Prices = Mapping[str, float] | str | os.PathLike[str]
@@ -91,7 +92,7 @@ def compare_gpus(
     prices: Prices | None = None,
     freeze_feature_encoder: bool = False,
     trace: bool | None = None,
-    batch_fn: Callable[[int, int, int], dict[str, Any]] | None = None,
+    batch_fn: BatchFunction | None = None,
     collator: Callable[[list[Any]], Any] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
@@ -117,14 +118,15 @@ def compare_gpus(
     ('T4', 'L4')
     """
     counted = profile_model(model, freeze_feature_encoder=freeze_feature_encoder)
-    rows = read_rows(
+    rows, collated = _read_rows(
         dataset, model, collator,
         hours=hours, mean_s=mean_s, max_s=max_s, texts=texts, mean_tokens=mean_tokens, max_tokens=max_tokens,
     )  # fmt: skip
-    batches = rows.batches if batch_fn is None else batch_fn
-    tracer = Tracer(model, trace, batches, freeze=freeze_feature_encoder, lora_rank=options.get("lora_rank", 0))
+    tracer = Tracer(
+        model, trace, batch_fn or collated, freeze=freeze_feature_encoder, lora_rank=options.get("lora_rank", 0)
+    )
     return compare_described(
-        counted, tracer, rows.data, gpus=gpus, prices=prices,
+        counted, tracer, rows, gpus=gpus, prices=prices,
         measured={"loss_unknown": not knows_loss(model)}, **options,
     )  # fmt: skip
 
@@ -251,37 +253,6 @@ def gpu_prices() -> tuple[Price, ...]:
     return tuple(from_json(Price, row) for row in native.call("timing.prices"))
 
 
-def price_of(gpu: GPU) -> float | None:
-    """Dollars per hour of a GPU, by the built-in table; None where it has none."""
-    from ..predict.hardware import catalogue
-
-    for entry in catalogue():
-        sizes = (entry["memory_total_bytes"], *(entry["other_memory_bytes"] or ()))
-        if gpu.name in entry["driver_names"] and gpu.memory_total_bytes in sizes:
-            return next((price.usd_per_hour for price in gpu_prices() if price.gpu == entry["key"]), None)
-    return None
-
-
-def measured_values(
-    hardware: HardwareProfile, model: ModelProfile, precision: Precision | None, lora_rank: int, own_kernels: bool
-) -> dict[str, Any]:
-    """The planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
-
-    With ``own_kernels``, a table of kernels that the user names, other measurements of the GPU do not count.
-    """
-    values: dict[str, Any] = {
-        "disk_free_bytes": shutil.disk_usage(Path.cwd()).free, "shm_free_bytes": free_shared_memory()
-    }  # fmt: skip
-    if not hardware.gpus:
-        return values
-    values["kernel_profiles"] = known_kernel_profiles()
-    if not own_kernels:
-        calibration = known_calibrations(model, precision, lora_rank).get(hardware.gpus[0].name)
-        values |= {} if calibration is None else {"calibration": to_json(calibration)}
-    price = price_of(hardware.gpus[0])
-    return values if price is None else {**values, "price_usd_hour": price}
-
-
 def _names(gpus: Sequence[str] | None) -> list[str]:
     if gpus is None:
         return []
@@ -301,3 +272,63 @@ def _prices(prices: Prices | None) -> dict[str, float]:
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidArgumentError(f"prices = {prices!r:.80} are not prices: {error}", hint) from error
     return {str(name): checked(f"the price of {name}", hour, float) for name, hour in rows.items()}
+
+
+def _read_rows(
+    dataset: object,
+    model: object,
+    collator: Callable[[list[Any]], Any] | None,
+    *,
+    hours: float | None,
+    mean_s: float | None,
+    max_s: float | None,
+    texts: int | None,
+    mean_tokens: int | None,
+    max_tokens: int | None,
+) -> tuple[dict[str, Any], BatchFunction | None]:
+    """The rows as ``timing.compare`` takes them, and the batches of a collator, if there is one.
+
+    Raises ``InvalidArgumentError`` where neither a dataset nor an amount is given.
+    """
+    if open_source(dataset).kind == "profile":
+        return {"profile": to_json(dataset)}, None
+    if dataset is not None:
+        return _measured_rows(dataset, model, collator)
+    if texts is not None:
+        return _assumed_texts(texts, mean_tokens, max_tokens), None
+    if hours is not None:
+        return _assumed_clips(hours, mean_s, max_s, Model.of(model).row_kind), None
+    raise InvalidArgumentError("neither a dataset nor hours", "pass a dataset, hours of audio, or a number of texts")
+
+
+def _measured_rows(
+    dataset: object, model: object, collator: Callable[[list[Any]], Any] | None
+) -> tuple[dict[str, Any], BatchFunction | None]:
+    from ..data.scan import scan_audio
+
+    examples = examples_of(open_source(dataset).data, collator, model)
+    scanned = scan_audio(dataset, clips=examples is not None, model=model, collator=examples)
+    durations = scanned.durations if scanned.unit is None and not scanned.profile.sampled else array("d")
+    return {"profile": to_json(scanned.profile)}, None if examples is None else examples.batches(durations)
+
+
+def _assumed_clips(hours: float, mean_s: float | None, max_s: float | None, kind: RowKind) -> dict[str, Any]:
+    mean_s = MEAN_S if mean_s is None else checked("mean_s", mean_s, float)
+    max_s = 3 * mean_s if max_s is None else max_s
+    for name, value in {"hours": hours, "mean_s": mean_s, "max_s": max_s}.items():
+        if not checked(name, value, float) > 0:
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give hours of audio, and seconds")
+    return _made_up(max(1, round(hours * 3600 / mean_s)), mean_s, max_s, kind)
+
+
+def _assumed_texts(texts: int, mean_tokens: int | None, max_tokens: int | None) -> dict[str, Any]:
+    longest = TOKENS if max_tokens is None else max_tokens
+    mean = longest if mean_tokens is None else mean_tokens
+    for name, value in {"texts": texts, "mean_tokens": mean, "max_tokens": longest}.items():
+        if checked(name, value, int) < 1:
+            raise InvalidArgumentError(f"{name} = {value!r} is not above 0", "give how many texts, and tokens of each")
+    return _made_up(texts, mean / TOKENS_PER_SECOND, longest / TOKENS_PER_SECOND, "texts")
+
+
+def _made_up(rows: int, mean_s: float, max_s: float, kind: RowKind) -> dict[str, Any]:
+    return {"clips": rows, "mean_s": float(mean_s), "max_s": float(max_s), "row_kind": kind}

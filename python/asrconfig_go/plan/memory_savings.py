@@ -18,13 +18,10 @@ from .plan_records import Alternative
 if TYPE_CHECKING:
     import torch
 
+    from ..predict.calibration import BatchFunction
     from ..predict.memory_settings import MemorySettings
-    from ..trace.made_up_batches import SpeechBatches
+    from ..trace.made_up_batches import Point, SpeechBatches
     from .plan_record import PlanRecord
-
-
-Point = tuple[int, int, int]  # batch, length, labels
-BatchFunction = Callable[[int, int, int], dict[str, Any]]
 
 
 @dataclass(frozen=True)

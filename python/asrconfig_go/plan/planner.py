@@ -6,27 +6,35 @@ import contextlib
 import hashlib
 import json
 import math
+import shutil
 import warnings
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
 from .._core.batches import InputUnit
+from .._core.declared import Precision
 from .._core.defaults import SAMPLING_RATE, TRACED_MICRO_BATCHES
 from .._core.files import cache_folder, fingerprint
+from .._core.records import to_json
 from ..errors import AsrConfigError, UnsupportedError
+from ..predict.hardware import HardwareProfile, catalogue, free_shared_memory, known_kernel_profiles
 from ..predict.memory_model import MemoryModel
 from ..predict.memory_settings import MemorySettings, Target, find_calibration
+from ..predict.model_profile import ModelProfile
+from ..predict.predict_records import GPU
 from ..predict.recordings import Recording, TraceCache, code_digest, kernel_class
 from ..trace.model import Model, can_trace
+from .time_estimates import known_calibrations
 from .traced_answers import Answer, TracedAnswers, Wanted
 
 if TYPE_CHECKING:
+    from ..predict.calibration import BatchFunction
     from ..trace.collated_batches import CollatedExamples
-    from .memory_savings import BatchFunction
 
 # At most this many settings are traced: without, with, with some and offloaded checkpointing, and a reserve.
 _ROUNDS = 8
@@ -245,3 +253,34 @@ def _traced(
 def usable(durations: array[float]) -> array[float]:
     """The durations of the clips that can be used."""
     return array("d", (s for s in durations if not math.isnan(s)))
+
+
+def _price_of(gpu: GPU) -> float | None:
+    """Dollars per hour of a GPU, by the built-in table; None where it has none."""
+    for entry in catalogue():
+        sizes = (entry["memory_total_bytes"], *(entry["other_memory_bytes"] or ()))
+        if gpu.name in entry["driver_names"] and gpu.memory_total_bytes in sizes:
+            return next(
+                (row["usd_per_hour"] for row in native.call("timing.prices") if row["gpu"] == entry["key"]), None
+            )
+    return None
+
+
+def measured_values(
+    hardware: HardwareProfile, model: ModelProfile, precision: Precision | None, lora_rank: int, own_kernels: bool
+) -> dict[str, Any]:
+    """The planner's options that no user sets: free space, kernels, earlier step times, and the GPU's price.
+
+    With ``own_kernels``, a table of kernels that the user names, other measurements of the GPU do not count.
+    """
+    values: dict[str, Any] = {
+        "disk_free_bytes": shutil.disk_usage(Path.cwd()).free, "shm_free_bytes": free_shared_memory()
+    }  # fmt: skip
+    if not hardware.gpus:
+        return values
+    values["kernel_profiles"] = known_kernel_profiles()
+    if not own_kernels:
+        calibration = known_calibrations(model, precision, lora_rank).get(hardware.gpus[0].name)
+        values |= {} if calibration is None else {"calibration": to_json(calibration)}
+    price = _price_of(hardware.gpus[0])
+    return values if price is None else {**values, "price_usd_hour": price}

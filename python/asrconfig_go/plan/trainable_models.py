@@ -16,7 +16,7 @@ from ..predict.memory_model import MemoryModel
 from ..predict.model_profile import ModelProfile, known_models, profile_model
 from ..predict.recordings import recorded_models
 from .plan_records import Remedy
-from .step_calibration import usual_precision
+from .time_estimates import usual_precision
 
 
 @dataclass(frozen=True)

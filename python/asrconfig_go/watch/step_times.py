@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch.utils.hooks import RemovableHandle
     from transformers import TrainingArguments
 
-    from ..plan.step_calibration import MeasuredStep, StepRecord, StepSettings
+    from ..plan.time_estimates import MeasuredStep, StepRecord, StepSettings
 
 
 class CPUMoments:
@@ -166,7 +166,7 @@ class StepTimes:
         step.inputs.append({name: _Shaped(named[name].shape) for name in _SHAPING if name in named})
 
     def _finish(self, args: TrainingArguments) -> None:
-        from ..plan.step_calibration import MeasuredStep
+        from ..plan.time_estimates import MeasuredStep
 
         model, clock, noted = self._model, self._clock, self._noted
         clock.wait(noted[-1].end)
@@ -190,7 +190,7 @@ class StepTimes:
             )  # fmt: skip
 
     def _calibrated(self, args: TrainingArguments, model: Module) -> StepRecord:
-        from ..plan.step_calibration import calibrate_steps, store_step_calibration
+        from ..plan.time_estimates import calibrate_steps, store_step_calibration
         from ..predict.model_profile import profile_model
 
         record = calibrate_steps(model, self._gpu(), _settings(args, model), self.steps)
@@ -224,7 +224,7 @@ def _micro_batch(model: Module, inputs: dict[str, _Shaped]) -> tuple[int, float]
 
 def _settings(args: TrainingArguments, model: Module) -> StepSettings:
     from .._core.modules import lora_rank
-    from ..plan.step_calibration import StepSettings
+    from ..plan.time_estimates import StepSettings
     from ..predict.calibration import training_settings
 
     settings = training_settings(args, model)

@@ -15,7 +15,7 @@ import asrconfig_go as ac
 from asrconfig_go._core import native
 from asrconfig_go.errors import InvalidArgumentError, NotFoundError
 from asrconfig_go.plan import find_step_calibration
-from asrconfig_go.plan.step_calibration import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration
+from asrconfig_go.plan.time_estimates import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")
 

@@ -15,7 +15,7 @@ from asrconfig_go.benchmark import kernel_timing
 from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
 from asrconfig_go.plan import find_step_calibration
-from asrconfig_go.plan.step_calibration import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration
+from asrconfig_go.plan.time_estimates import MeasuredStep, StepSettings, calibrate_steps, store_step_calibration
 from asrconfig_go.predict.hardware import kernel_profile, known_kernel_profiles, store_kernel_table
 
 pytestmark = pytest.mark.usefixtures("fresh_cache")

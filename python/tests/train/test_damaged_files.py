@@ -122,7 +122,7 @@ def test_prices(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
     """They are a cache: what cannot be read is measured again."""
-    from asrconfig_go.plan import step_calibration
+    from asrconfig_go.plan import time_estimates
     from asrconfig_go.predict import memory_settings as memory
 
     calibration_record = memory.Calibration(
@@ -141,13 +141,13 @@ def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
     assert found() == calibration_record
 
     described = ac.profile_model("facebook/wav2vec2-base")
-    step = step_calibration.StepRecord("Tesla T4", "fp16", False, 0, 1.1, 1.0, 1.2, 5, 60.0, "2026-01-01", "")
-    assert step_calibration.store_step_calibration(described, step)
+    step = time_estimates.StepRecord("Tesla T4", "fp16", False, 0, 1.1, 1.0, 1.2, 5, 60.0, "2026-01-01", "")
+    assert time_estimates.store_step_calibration(described, step)
 
     def compared() -> str:
         return repr(ac.compare_gpus("facebook/wav2vec2-base", hours=1, mean_s=5, max_s=9, gpus=["T4"]))
 
-    assert refused(step_calibration._file(described), compared) == 0
+    assert refused(time_estimates._file(described), compared) == 0
 
 
 class TestOfARun:

@@ -17,8 +17,8 @@ pytest.importorskip("transformers")
 from transformers import TrainerCallback
 
 import asrconfig_go as ac
-from asrconfig_go.plan import find_step_calibration, step_calibration
-from asrconfig_go.plan.step_calibration import (
+from asrconfig_go.plan import find_step_calibration, time_estimates
+from asrconfig_go.plan.time_estimates import (
     MeasuredStep,
     recorded_step,
 )
@@ -249,7 +249,7 @@ def test_nothing_is_traced_or_awaited_before_the_training_ends(tmp_path: Path, m
         order.append("wait")
 
     monkeypatch.setattr(step_times, "_gpu_name", lambda: "Tesla T4")
-    monkeypatch.setattr(step_calibration, "recorded_step", traced)
+    monkeypatch.setattr(time_estimates, "recorded_step", traced)
     monkeypatch.setattr(CPUMoments, "wait", waits)
     run, times = watched(tmp_path, epochs=20, others=[Steps()])
     noted = SKIPPED + NOTED
