@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ._core.files import storage_error, unanswered
 from ._core.native import package_version
 from ._core.output import forgiving_streams, show
-from ._core.storage import storage_error, unanswered
 from .cli.measure_commands import add_benchmark, add_monitor, add_profile_gpu, add_report
 from .cli.options import Parser, add_quiet, passed_on
 from .cli.plan_commands import add_compare, add_launch, add_memory, add_plan

@@ -13,7 +13,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from ..errors import AsrConfigError, CorruptFileError, InvalidArgumentError, NotFoundError
-from .storage import exception_chain
+from .files import exception_chain
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
-from .._core.files import user_path
-from .._core.storage import from_storage, read_through
+from .._core.files import from_storage, read_through, user_path
 from ..data.segments import split_range
 from ..data.source import is_array, kind
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError

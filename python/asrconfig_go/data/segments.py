@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from .._core.defaults import SAMPLING_RATE
+from .._core.files import from_storage
 from .._core.output import listed
-from .._core.storage import from_storage
 from ..errors import CorruptFileError, InvalidArgumentError
 from .source import is_array
 

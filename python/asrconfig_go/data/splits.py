@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._core import native
 from .._core.defaults import SAMPLING_RATE
-from .._core.files import user_path, utf8
+from .._core.files import from_storage, user_path, utf8
 from .._core.hub import from_hub
 from .._core.output import listed, shortened
 from .._core.render import plural
-from .._core.storage import from_storage
 from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
 from .columns import find_column
 from .scan import scan_audio

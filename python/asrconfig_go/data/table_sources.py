@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._core.files import from_storage
 from .._core.output import listed
-from .._core.storage import from_storage
 from ..errors import AsrConfigError, CorruptFileError, EmptyDatasetError, InvalidArgumentError
 from .columns import arrow_request, audio_column, axes_of_type, is_audio, text, text_column, texts_of
 from .scan_rows import Piece, PreparedRows, ScanInput, Text, input_column, stored_piece

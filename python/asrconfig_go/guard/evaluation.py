@@ -217,7 +217,7 @@ def saving(trainer: Trainer, report: Report, snapshot: Callable[[str, Exception]
     save = trainer._save_checkpoint
 
     def original(*args: object, **kwargs: object) -> Any:
-        from .._core.storage import from_storage
+        from .._core.files import from_storage
 
         if trainer.args.world_size > 1:
             return save(*args, **kwargs)

@@ -93,17 +93,17 @@ class Loading:
 
         ``attempts`` were made before. What this package read has had its pauses.
         """
-        from .._core import storage
+        from .._core import files
 
-        reason = None if isinstance(error, StorageError) else storage.unanswered(error, files_alone=False)
+        reason = None if isinstance(error, StorageError) else files.unanswered(error, files_alone=False)
         if reason is None:
             return False
-        if attempts == len(storage.PAUSES_S):
-            raise storage.storage_error("", reason, len(storage.PAUSES_S) + 1) from error
-        text = storage.reason_of(reason)
-        logger.warning("a batch cannot be read (%s): trying again in %g s", text, storage.PAUSES_S[attempts])
+        if attempts == len(files.PAUSES_S):
+            raise files.storage_error("", reason, len(files.PAUSES_S) + 1) from error
+        text = files.reason_of(reason)
+        logger.warning("a batch cannot be read (%s): trying again in %g s", text, files.PAUSES_S[attempts])
         clear_frames(error)
-        storage.pause_for(storage.PAUSES_S[attempts])
+        files.pause_for(files.PAUSES_S[attempts])
         return True
 
     def ran_short(self, error: Exception) -> bool:

@@ -15,12 +15,11 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._core.files import read_object, write_whole
+from .._core.files import mount_of, read_object, storage_error, unanswered, write_whole
 from .._core.modules import lora_rank
 from .._core.out_of_memory import classify
 from .._core.output import listed
 from .._core.render import exact, plural
-from .._core.storage import mount_of, storage_error, unanswered
 from ..errors import AsrConfigError, LibraryError, NotFoundError
 
 if TYPE_CHECKING:

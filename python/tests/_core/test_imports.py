@@ -1,4 +1,4 @@
-"""Rooms and modules import each other in one direction, imports for types and those inside functions included."""
+"""Rooms and modules import each other in one direction; public names are looked up when they are first used."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pytest
 
 import asrconfig_go
 
@@ -90,3 +92,17 @@ def test_the_callback_loads_few_modules() -> None:
     loaded = [name.removeprefix(PACKAGE.name).removeprefix(".") for name in done.stdout.split()]
     lines = sum(len(MODULES[name].read_text().splitlines()) for name in loaded)
     assert "watch.callback" in loaded and len(loaded) <= 30 and lines <= 3500, (lines, loaded)
+
+
+def test_why_a_module_of_a_name_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that the package has no such name: torch without an operation made that of a whole package."""
+    folder = tmp_path / "lazy_package"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(
+        "from asrconfig_go._core import lazy_names\n"
+        "__getattr__, __dir__, __all__ = lazy_names(__name__, {'broken': ('wanted',)})\n"
+    )
+    (folder / "broken.py").write_text("import math\nmath.no_such_function\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match="importing wanted of lazy_package: module 'math' has no attribute"):
+        from lazy_package import wanted  # type: ignore[import-not-found]  # noqa: F401

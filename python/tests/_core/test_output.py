@@ -1,4 +1,4 @@
-"""What is printed ends nothing: encodings that lack our characters, readers that are gone, closed and full files."""
+"""What is printed ends nothing, whatever the stream, and stays short; progress bars; sizes as people read them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,25 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import asrconfig_go as ac
 from asrconfig_go._core import output
+from asrconfig_go._core.out_of_memory import first_line
+from asrconfig_go._core.output import ProgressBar, first_of, listed, shortened
+from asrconfig_go._core.render import exact, parameter_count
+from asrconfig_go.audio.long_clips import LongClips
+from asrconfig_go.data import LabelReport
 from asrconfig_go.data.source import CLIPS
+from asrconfig_go.guard import BadBatch, BadClip
+from asrconfig_go.guard.training_report import Change, GuardEvent, Restart, TrainingReport
+from asrconfig_go.watch.memory_summary import MemorySummary, RankPeaks
 from locations import HELPERS
 
 PACKAGE = Path(ac.__file__).parent
@@ -180,3 +192,115 @@ def test_nothing_is_printed_by_another_way() -> None:
             if called in ("print", "sys.stdout.write", "sys.stderr.write") and file.name != "_output.py":
                 others.append(f"{file.name}:{node.lineno}")  # type: ignore[attr-defined]
     assert not others
+
+
+MANY = 10_000
+CLIP = BadClip(1, "clips/" + "x" * 480, "word " * 100, 1.0, 5, None, None, "its loss is nan " * 50, ("so " * 9,) * 9)
+BATCH = BadBatch(1, "loss", "the loss is not finite", tuple(replace(CLIP, row=i) for i in range(MANY)), "raised", "out")
+EVENT = GuardEvent("training", 1, 4, 2, "CUDA out of memory", not_restored=("model.buffer",) * MANY)
+REPORT = TrainingReport(
+    5, 5, "", (Restart(2, 1, "training", 4, 2, "x"),) * MANY, (EVENT,) * MANY, 0, (4, 2, 1), 2, None, 1.0, "",
+    changes=(Change("seed", 1, 2, False),), bad_batches=(BATCH,) * MANY,
+)  # fmt: skip
+SUMMARY = MemorySummary(
+    (1,) * MANY, (2,) * MANY, 1, 2, 3, 0, 0, 0, "", tuple(RankPeaks(rank, "", 1, 2, 3) for rank in range(MANY))
+)
+LABELS = LabelReport("m", "tokens", "frames", MANY, (), (), 0, 0, 0, 5, 1.0, 0.5, ("a finding",) * MANY)
+REASONS = {f"why {i}": 1 for i in range(MANY)}
+
+
+def test_the_first_and_how_many_more() -> None:
+    assert listed(range(3)) == "0, 1, 2"
+    assert listed(range(30), "; ", 2) == "0; 1; … and 28 more"
+    assert listed([]) == ""
+    assert first_of("abc", 2) == ["a", "b", "… and 1 more"]
+    assert shortened("abcd", 3) == "ab…"
+    assert shortened("abc", 3) == "abc"
+
+
+@pytest.mark.parametrize(
+    ("make", "limit"),
+    [
+        (lambda: str(CLIP), 2_000),
+        (lambda: str(BATCH), 5_000),
+        (lambda: str(EVENT), 1_000),
+        (lambda: repr(REPORT), 60_000),
+        (lambda: str(SUMMARY), 6_000),
+        (lambda: repr(LongClips(9.0, not_cut=REASONS, lost=REASONS)), 6_000),
+        (lambda: repr(LABELS), 6_000),
+        (lambda: first_line(ValueError("x" * 2_300_000)), 500),
+    ],
+)  # fmt: skip
+def test_messages_stay_short(make: Callable[[], str], limit: int) -> None:
+    message = make()
+    assert len(message) <= limit
+    assert "more" in message or "…" in message
+
+
+class Clock:
+    """The bar's clock; tqdm goes by the real one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, ago_s: float = 0.0) -> None:
+        self.now = time.time() - ago_s
+        monkeypatch.setattr(output, "time", SimpleNamespace(time=lambda: self.now))
+
+
+def test_short_work_shows_nothing_and_imports_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock(monkeypatch)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)  # an import would fail
+    with ProgressBar("Reading", "file", None, True) as advance:
+        clock.now += 0.4
+        advance(3, 10)
+    assert capsys.readouterr().err == ""
+
+
+def test_longer_work_shows_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    clock = Clock(monkeypatch, ago_s=10_000)
+    with ProgressBar("Reading", "file", None, True, note=lambda: "soon") as advance:
+        clock.now += 10_000
+        advance(30_000, 100_000)
+        bar = capsys.readouterr().err
+    assert "Reading" in bar and "30000/100000" in bar and "soon" in bar
+    assert "3.00file/s" in bar, "the rate counts from the start of the work"
+
+
+def test_not_shown_when_not_wanted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock(monkeypatch)
+    with ProgressBar("Reading", "file", 10, False) as advance:
+        clock.now += 9
+        advance(3, 10)
+    assert capsys.readouterr().err == ""
+
+
+def test_without_tqdm_the_work_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock(monkeypatch)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with ProgressBar("Reading", "file", None, True) as advance:
+        clock.now += 9
+        advance(3, 10)
+        advance(4, 10)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, "–"),
+        (1.5e9, "1.40 GiB"),
+        (38e6, "36.2 MiB"),
+        (3e3, "2.9 KiB"),
+        (48, "48 B"),
+        (0, "0 B"),
+        (-3e3, "-2.9 KiB"),
+    ],
+)
+def test_sizes(size: float | None, text: str) -> None:
+    assert exact(size) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(94_395_680, "94.4 M"), (8192, "8.2 k"), (65, "65"), (0, "0")])
+def test_numbers_of_parameters(count: int, text: str) -> None:
+    assert parameter_count(count) == text

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go._core import storage
+from asrconfig_go._core import files
 from asrconfig_go.audio import DecodedCache, load_audio
 from asrconfig_go.data.source import CLIPS
 from asrconfig_go.errors import CorruptFileError, StorageError
@@ -36,7 +36,7 @@ class Drive:
 
         monkeypatch.setattr(soundfile, "SoundFile", decoded)
         monkeypatch.setattr(Path, "open", opened)
-        monkeypatch.setattr(storage, "pause_for", self.pauses.append)
+        monkeypatch.setattr(files, "pause_for", self.pauses.append)
 
     def _fails(self, file: Any) -> bool:
         fails = self.left > 0 and str(file).startswith(str(self.folder))
@@ -56,7 +56,7 @@ def test_a_clip_is_read_once_its_storage_answers(drive: Drive, failures: int) ->
     wanted = load_audio(drive.folder / "0.mp3")
     drive.left = failures
     assert (load_audio(drive.folder / "0.mp3") == wanted).all()
-    assert drive.pauses == list(storage.PAUSES_S[: failures // 2])
+    assert drive.pauses == list(files.PAUSES_S[: failures // 2])
 
 
 def test_a_clip_whose_storage_does_not_answer_is_not_called_corrupt(drive: Drive) -> None:

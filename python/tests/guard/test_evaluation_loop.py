@@ -15,7 +15,7 @@ import pytest
 import torch
 from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 
-from asrconfig_go._core import storage
+from asrconfig_go._core import files
 from asrconfig_go.errors import StorageError
 from asrconfig_go.guard import attach
 from asrconfig_go.guard.loader_retry import ran_out
@@ -292,22 +292,22 @@ def test_a_batch_is_read_again_once_its_storage_answers(
     tmp_path: Path, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(storage, "pause_for", pauses.append)
+    monkeypatch.setattr(files, "pause_for", pauses.append)
     calm, _, _ = order(tmp_path)
     batches, guard, _ = order(tmp_path, LOST, LOST, at=at)
     assert batches == calm
     assert guard.events == [], "nothing ran out of memory"
-    assert pauses == list(storage.PAUSES_S[:2])
+    assert pauses == list(files.PAUSES_S[:2])
 
 
 def test_storage_that_does_not_answer_ends_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "pause_for", lambda _: None)
+    monkeypatch.setattr(files, "pause_for", lambda _: None)
     with pytest.raises(StorageError, match="does not answer after 5 attempts: Input/output error"):
         order(tmp_path, *[LOST] * 9)
 
 
 def test_a_checkpoint_is_saved_once_its_storage_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "pause_for", lambda _: None)
+    monkeypatch.setattr(files, "pause_for", lambda _: None)
     trainer = tiny_trainer(tmp_path, save_strategy="steps", save_steps=2, max_steps=2)
     save, failures = trainer._save_checkpoint, [LOST]
 

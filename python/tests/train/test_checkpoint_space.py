@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from asrconfig_go import ASRConfigManager
-from asrconfig_go._core import storage
+from asrconfig_go._core import files
 from asrconfig_go._core.render import exact
 from asrconfig_go.errors import NotFoundError, StorageError
 from asrconfig_go.train import checkpoints
@@ -58,7 +58,7 @@ def test_a_full_disk_at_a_checkpoint(manager: ASRConfigManager, tmp_path: Path, 
 
 
 def test_storage_that_is_lost_at_a_checkpoint(manager: ASRConfigManager, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(storage, "pause_for", lambda _: None)
+    monkeypatch.setattr(files, "pause_for", lambda _: None)
     failing_at(monkeypatch, 4, OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN)))
     with pytest.raises(StorageError, match="does not answer after 5 attempts: ") as caught:
         manager.train(tiny_trainer(tmp_path, **SAVING), verbose=False)

@@ -1,4 +1,4 @@
-"""Parameter counts: by name and from any config those of the module that the installed transformers builds."""
+"""Parameter counts, by name and from any config: those of the module that the installed transformers builds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from record_models import counts_of_built
 
 from asrconfig_go import known_models, profile_model
+from asrconfig_go._core.modules import class_for, speech_kind
 from asrconfig_go._core.native import call
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.trace.model import Model
@@ -17,6 +18,7 @@ from locations import REPOSITORY
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+
 
 COUNTS: dict[str, dict[str, Any]] = json.loads((REPOSITORY / "core" / "model" / "counts.json").read_text())
 SMALL = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
@@ -100,3 +102,49 @@ def test_adafactor_bytes_are_those_of_the_real_optimizer() -> None:
     ]
     size = sum(value.numel() * value.element_size() for value in moments)
     assert profile_model(config).optimizer_bytes["adafactor"] == size
+
+
+ENTRIES = json.loads((REPOSITORY / "core" / "model" / "catalogue.json").read_text())
+UNITS = {"B": 1e9, "M": 1e6}
+
+
+def built(name: str) -> Any:
+    catalogue = call("model.config", {"name": name})
+    if not hasattr(transformers, catalogue["class_name"]):
+        pytest.skip(f"transformers {transformers.__version__} has no {catalogue['class_name']}")
+    config = transformers.AutoConfig.for_model(**catalogue["config"])
+    with torch.device("meta"):
+        return getattr(transformers, catalogue["class_name"])(config)
+
+
+@pytest.mark.parametrize("name", call("model.names", {}))
+def test_a_known_config_builds_the_module(name: str) -> None:
+    module = built(name)
+    # Older versions of Speech2Text call the fixed sinusoids of positions parameters, newer ones buffers.
+    sinusoids = {
+        id(p)
+        for name, p in module.named_parameters()
+        if "embed_positions" in name and module.config.model_type == "speech_to_text"
+    }
+    parameters = sum(p.numel() for p in module.parameters() if id(p) not in sinusoids)
+    assert parameters == call("model.profile", {"name": name})["total_parameters"]
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.get("published")], ids=lambda entry: entry["id"])
+def test_the_count_is_the_published_one(entry: dict[str, Any]) -> None:
+    """To one unit of the last digit that a card shows; cards count a table of tokens once, or once for each end."""
+    module, published = built(entry["id"]), entry["published"]
+    digits = published[:-1]
+    unit = UNITS[published[-1]] / 10 ** len(digits.partition(".")[2])
+    head = module.get_output_embeddings()
+    table = 0 if head is None else head.weight.numel()
+    total = sum(p.numel() for p in module.parameters())
+    figure = float(digits) * UNITS[published[-1]]
+    assert min(abs(count - figure) for count in (total, total - table, total + table)) <= unit
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.get("class_name")], ids=lambda entry: entry["id"])
+def test_the_class_is_the_one_that_transformers_has_for_speech(entry: dict[str, Any]) -> None:
+    config = built(entry["id"]).config
+    if speech_kind(config) is not None:  # AST classifies
+        assert class_for(config) == entry["class_name"]
