@@ -79,7 +79,7 @@ def processor_examples(dataset: object, processor: ProcessorMixin, model: object
         if not isinstance(first, Mapping) or not usual_columns(first, audio_columns()):
             return None
         text = next(iter(usual_columns(first, text_columns())), None)
-        collate = ProcessorRows(collator_of(processor, model), find_column(list(first), "audio", None), text)
+        collate = ProcessorRows(make_collator(processor, model), find_column(list(first), "audio", None), text)
         collate([first])
     except Exception as error:  # of a processor of any kind
         reason = error.message if isinstance(error, AsrConfigError) else f"{type(error).__name__}: {error}"
@@ -162,7 +162,7 @@ class CollatorSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ProcessorCollator:
-    """Rows to a batch by the processor's own call, for models whose input is more than audio: see ``collator_of``.
+    """Rows to a batch by the processor's own call, for models whose input is more than audio: see ``make_collator``.
 
     A row has ``audio`` (whatever ``load`` takes) and ``text``; rows without ``text`` become the input of ``generate``.
     Transducers and CTC models get the labels that the processor makes of the texts. For others the processor writes the
@@ -214,17 +214,19 @@ class ProcessorCollator:
         return with_transcripts(batch, transcripts, tokenizer.pad_token_id)
 
 
-def collator_of(processor: ProcessorMixin, model: PreTrainedModel, **options: Unpack[CollatorSettings]) -> Any:
-    """The collator of rows with ``audio`` and ``text`` for ``model``, whatever it is wrapped in.
+def make_collator(processor: ProcessorMixin, model: PreTrainedModel, **options: Unpack[CollatorSettings]) -> Any:
+    """The collator of rows with ``audio`` and ``text``, or ``labels``, for ``model``, whatever it is wrapped in.
 
     ``CTCCollator`` for CTC, unless the processor pads its own batches; ``Seq2SeqCollator`` for an encoder and a decoder
-    that starts from one token, such as Whisper; else ``ProcessorCollator``: for transducers, for audio LLMs, and for
-    decoders with a prompt. ``options`` are those of the collator.
+    that starts from one token, such as Whisper; else ``ProcessorCollator``, which has the processor itself make
+    batches: for transducers, for audio LLMs, and for decoders with a prompt. ``options`` are those of the collator, as
+    ``load``; ``language`` and ``prompt`` are what prompts ask for.
 
     >>> from asrconfig_go.recipe import build_processor, load_model
     >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
-    >>> type(collator_of(processor, load_model("tiny-wav2vec2", processor))).__name__
-    'CTCCollator'
+    >>> collate = make_collator(processor, load_model("tiny-wav2vec2", processor))
+    >>> type(collate).__name__, collate([{"audio": CLIPS / "test-000.mp3"}])["input_values"].shape
+    ('CTCCollator', torch.Size([1, 9390]))
     """
     model = bare(model)
     config = model.config

@@ -1,22 +1,46 @@
-"""The options of a fine-tuning, and its result."""
+"""The options of a fine-tuning, the settings of its Trainer that follow from data, model and user, and its result."""
 
 from __future__ import annotations
 
+import dataclasses
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._core.defaults import TARGET_BATCH_SIZE
+from .._core.modules import bare
 from .._core.render import box, plural
 from ..config import TrainingConfig
+from ..errors import InvalidArgumentError
 from ..guard.training_report import TrainingReport
 from ..trace.tiny_models import TINY
 from .processors import family
-from .trainers import length_of_run
+from .speech_data import SpeechData, column
+from .transcription import generates
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_GENERATED = 225  # tokens of a transcript at most, as usual for Whisper's 30 s
+_ROOM = 8  # tokens above twice the longest transcript
+_MAX_STEPS = 500  # between two checkpoints
+_CHECKPOINTS = 4  # of a run, at least
+_LOGS = 25  # steps between two log lines, at most
+
+FROM_RANDOM_WEIGHTS: dict[str, Any] = {
+    "learning_rate": 1.5e-3,
+    "adam_beta2": 0.98,
+    # Sorted by length, few clips would come in nearly the same order in every epoch.
+    "group_by_length": False,
+}
+"""What a tiny model with random weights needs in place of a plan's settings, which are for fine-tuning."""
+RANDOM_WEIGHTS_STEPS = 1000
 _LLM_RANK = 16
 _TINY_BATCH = 8  # with few clips, more and smaller steps learn faster than larger ones
+_SHOWN = 60  # characters of a sample
 
 
 @dataclass(frozen=True)
@@ -46,7 +70,11 @@ class FineTuneOptions:
     verbose: bool
 
     def __post_init__(self) -> None:
-        length_of_run(self.max_steps, self.epochs, self.tiny)
+        if self.max_steps is not None and self.epochs is not None:
+            raise InvalidArgumentError("both max_steps and epochs are given", "give one of them")
+        if (self.max_steps is not None and self.max_steps < 1) or (self.epochs is not None and self.epochs <= 0):
+            option = f"epochs = {self.epochs}" if self.max_steps is None else f"max_steps = {self.max_steps}"
+            raise InvalidArgumentError(f"{option} trains nothing", "give a number of at least 1")
         if self.save_by is not None:
             from ..train.deadline import deadline_of
 
@@ -71,7 +99,7 @@ class FineTuneOptions:
     @property
     def steps(self) -> int | None:
         """Optimizer steps, None for those of the plan's epochs."""
-        return length_of_run(self.max_steps, self.epochs, self.tiny)
+        return RANDOM_WEIGHTS_STEPS if self.tiny and self.max_steps is None and self.epochs is None else self.max_steps
 
     @property
     def batch(self) -> int:
@@ -79,7 +107,38 @@ class FineTuneOptions:
         return self.target_batch_size or (_TINY_BATCH if self.tiny else TARGET_BATCH_SIZE)
 
 
-_SHOWN = 60  # characters of a sample
+def speech_settings(model: PreTrainedModel, data: SpeechData) -> dict[str, Any]:
+    """Settings for ``config.to_training_arguments`` that the data and the model need."""
+    settings: dict[str, Any] = {"remove_unused_columns": False}  # the collator reads audio, which no model knows
+    if generates(model):
+        # A model that repeats itself for ever would only take the evaluation's time.
+        longest = 2 * max(map(len, column(data.train, "labels"))) + _ROOM
+        positions = getattr(bare(model).config, "max_target_positions", None) or _GENERATED
+        settings |= {"predict_with_generate": True, "generation_max_length": min(_GENERATED, positions, longest)}
+    return settings
+
+
+def schedule(steps: int, evaluates: bool, planned: int | None = None) -> dict[str, Any]:
+    """How often a run of ``steps`` optimizer steps saves, evaluates and logs; ``planned``: the plan's interval."""
+    interval = planned or max(1, min(_MAX_STEPS, steps // _CHECKPOINTS))
+    return {
+        "save_strategy": "steps",
+        "save_steps": interval,
+        "save_total_limit": 2,
+        "eval_strategy": "steps" if evaluates else "no",
+        **({"eval_steps": interval} if evaluates else {}),
+        "logging_steps": max(1, min(_LOGS, steps // 10)),
+        "report_to": ["tensorboard"] if find_spec("tensorboard") else [],
+    }
+
+
+def override(plan: TrainingConfig, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Set the fields of ``plan`` among ``settings``; returns the other settings and the intervals."""
+    fields = {field.name for field in dataclasses.fields(plan)} - {"eval_steps", "save_steps"}
+    for name, value in settings.items():
+        if name in fields:
+            setattr(plan, name, value)
+    return {name: value for name, value in settings.items() if name not in fields}
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,12 +28,11 @@ from ..optimal import create_optimal_config
 from ..plan.plan_record import FILE
 from ..predict.recordings import generation_facts
 from ..train.checkpoints import check_room, checkpoints, disk_errors_explained, saved_so_far
-from .fine_tune_options import FineTuneOptions, FineTuneResult
+from .fine_tune_options import FROM_RANDOM_WEIGHTS, FineTuneOptions, FineTuneResult, override, schedule, speech_settings
 from .labelling import load_aligner, prepare
 from .model_building import check_bits, load_model
 from .processors import build_processor, family
 from .speech_data import Notes, SpeechData, column
-from .trainers import FROM_RANDOM_WEIGHTS, arguments_class, make_trainer, override, schedule, speech_settings
 from .transcription import make_collator, transcribe, word_error_rate
 
 if TYPE_CHECKING:
@@ -225,6 +224,8 @@ class FineTuneRun:
     def _make_trainer(self) -> Any:
         """Make the Trainer by the plan and the user's settings, and save the plan with its explanation."""
         from transformers import PrinterCallback
+
+        from .trainers import arguments_class, make_trainer
 
         options, plan, clips = self.options, self.plan, len(self.data.train)
         if options.epochs is not None:

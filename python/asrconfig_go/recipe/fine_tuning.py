@@ -17,9 +17,8 @@ from ..errors import AsrConfigError, NotFoundError
 from ..plan.training_arguments import check_settings
 from .fine_tune_options import FineTuneOptions, FineTuneResult
 from .fine_tune_run import MODEL_FILES, FineTuneRun, output_folder
-from .speech_data import column
+from .speech_data import column, need
 from .speech_sources import load_speech
-from .trainers import need
 
 if TYPE_CHECKING:
     from datasets import Dataset

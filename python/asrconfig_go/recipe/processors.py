@@ -15,7 +15,7 @@ from .._core.modules import SpeechKind, class_for, speech_kind
 from ..errors import CorruptFileError, InvalidArgumentError, UnsupportedError
 from ..trace.model import Model
 from ..trace.tiny_models import AUDIO_TOKENS, CHAT_TEMPLATE, CHAT_TOKENS, MEL_BINS, TINY
-from .trainers import need
+from .speech_data import need
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, ProcessorMixin

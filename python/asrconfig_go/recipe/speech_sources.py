@@ -26,8 +26,7 @@ from ..data.source import open_source
 from ..data.splits import EVALUATION, TRAIN, splits_of
 from ..data.table_sources import dataset_texts
 from ..errors import AsrConfigError, InvalidArgumentError, StorageError, UnsupportedError
-from .speech_data import SpeechData, column, keep_rows, with_column
-from .trainers import need
+from .speech_data import SpeechData, column, keep_rows, need, with_column
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.modules import bare, ends_with_frames, speech_kind
 from .._core.output import ProgressBar
-from ..audio.processor_batches import CollatorSettings, asked_language, collator_of
+from ..audio.processor_batches import (
+    asked_language,
+    make_collator as make_collator,  # a public name of this room
+)
 from ..data.label_rules import IGNORED
 from ..data.source import open_source
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from torch import Tensor
-    from transformers import DataCollator, EvalPrediction, PreTrainedModel, ProcessorMixin
-    from typing_extensions import Unpack
+    from transformers import EvalPrediction, PreTrainedModel, ProcessorMixin
 
 
 _FRAMES = ("_get_feat_extract_output_lengths", "_get_subsampling_output_length")
@@ -108,24 +110,6 @@ def _rate(
     return sum(edit_distance(units(reference), units(hypothesis)) for reference, hypothesis in pairs) / count
 
 
-def make_collator(
-    processor: ProcessorMixin, model: PreTrainedModel | None, **options: Unpack[CollatorSettings]
-) -> DataCollator:
-    """The collator of rows with ``audio`` and ``text``, or ``labels``; ``options`` are its own, as ``load``.
-
-    ``CTCCollator`` for CTC, ``Seq2SeqCollator`` for Whisper and its like; else
-    ``ProcessorCollator``, which has the processor itself make batches: for transducers, for audio LLMs and for decoders
-    with a prompt. ``language`` and ``prompt`` are what those ask for.
-
-    >>> processor = build_processor(["one two", "three"], "tiny-wav2vec2")
-    >>> collate = make_collator(processor, load_model("tiny-wav2vec2", processor))
-    >>> collate([{"audio": CLIPS / "test-000.mp3"}])["input_values"].shape
-    torch.Size([1, 9390])
-    """
-    return collator_of(processor, model, **options)
-
-
-_IGNORED = -100  # what pads labels and predictions
 _BATCH = 8  # clips transcribed at once
 
 
@@ -176,8 +160,8 @@ def _token_rows(outputs: Any, in_batches: bool) -> Iterator[Any]:
     for logits in outputs:  # frames of which even the largest is what pads are of no clip
         tokens = logits.argmax(-1).tolist()
         largest = logits.max(-1)
-        padded = (getattr(largest, "values", largest) == _IGNORED).tolist()
-        yield [_IGNORED if pad else token for token, pad in zip(tokens, padded, strict=True)]
+        padded = (getattr(largest, "values", largest) == IGNORED).tolist()
+        yield [IGNORED if pad else token for token, pad in zip(tokens, padded, strict=True)]
 
 
 def texts_of(processor: ProcessorMixin, rows: Iterable[Any], *, merged: bool = True) -> list[str]:
@@ -188,7 +172,7 @@ def texts_of(processor: ProcessorMixin, rows: Iterable[Any], *, merged: bool = T
     tokenizer = processor.tokenizer
     if getattr(tokenizer, "word_delimiter_token", None) is None:
         return _decoded(processor, rows, merged)
-    dropped = {tokenizer.pad_token_id, _IGNORED} | set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    dropped = {tokenizer.pad_token_id, IGNORED} | set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     letters = {number: token for token, number in tokenizer.get_vocab().items() if number not in dropped}
     letters[tokenizer.word_delimiter_token_id] = " "
     texts = []
@@ -203,7 +187,7 @@ def _decoded(processor: ProcessorMixin, rows: Iterable[Any], merged: bool) -> li
     """Decode by the processor's own functions; its tokenizer may merge repeated tokens by default."""
     tokenizer = processor.tokenizer
     end = getattr(tokenizer, "eos_token_id", None)
-    ids = [list(takewhile(lambda token: token != end, (int(t) for t in row if t != _IGNORED))) for row in rows]
+    ids = [list(takewhile(lambda token: token != end, (int(t) for t in row if t != IGNORED))) for row in rows]
     merges = "group_tokens" in inspect.signature(tokenizer._decode).parameters
     part, options = (processor, {}) if merged or not merges else (tokenizer, {"group_tokens": False})
     texts = [str(text) for text in part.batch_decode(ids, skip_special_tokens=True, **options)]
@@ -217,7 +201,7 @@ def best_tokens(model: PreTrainedModel, inputs: dict[str, Tensor], logits: Tenso
     frames = frames_of(model, inputs)
     if frames is not None:
         places = frames.new_tensor(range(tokens.shape[1]))
-        tokens[places[None, :] >= frames[:, None]] = _IGNORED
+        tokens[places[None, :] >= frames[:, None]] = IGNORED
     return tokens
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.audio.processor_batches import collator_of
+from asrconfig_go.audio.processor_batches import make_collator
 from asrconfig_go.errors import InvalidArgumentError, UnsupportedError
 from asrconfig_go.recipe.transcription import generated, generates, texts_of
 from recipe_data import clips
@@ -32,7 +32,7 @@ def made(request: pytest.FixtureRequest) -> tuple[str, Any, Any]:
 
 def test_the_model_trains_on_the_batch(made: tuple[str, Any, Any]) -> None:
     name, processor, model = made
-    batch = collator_of(processor, model, **ASKED.get(name, {}))(ROWS)
+    batch = make_collator(processor, model, **ASKED.get(name, {}))(ROWS)
     assert all(len(value) == 3 for value in batch.values())
     loss = model(**batch).loss
     assert loss.isfinite()
@@ -42,7 +42,7 @@ def test_the_model_trains_on_the_batch(made: tuple[str, Any, Any]) -> None:
 
 def test_generation_begins_where_the_labels_do(made: tuple[str, Any, Any]) -> None:
     name, processor, model = made
-    collate = collator_of(processor, model, **ASKED.get(name, {}))
+    collate = make_collator(processor, model, **ASKED.get(name, {}))
     prompt = collate([{"audio": row["audio"]} for row in ROWS])
     assert "labels" not in prompt
     if generates(model):
@@ -52,7 +52,7 @@ def test_generation_begins_where_the_labels_do(made: tuple[str, Any, Any]) -> No
 
 def test_collators_go_to_workers(made: tuple[str, Any, Any]) -> None:
     name, processor, model = made
-    collate = collator_of(processor, model, **ASKED.get(name, {}))
+    collate = make_collator(processor, model, **ASKED.get(name, {}))
     ours, theirs = collate(ROWS), pickle.loads(pickle.dumps(collate))(ROWS)
     assert all(torch.equal(ours[key], theirs[key]) for key in ours)
 
@@ -62,8 +62,8 @@ def test_a_processor_that_needs_a_language_says_so() -> None:
         pytest.skip("transformers has no Cohere")
     processor, model = KINDS["cohere"](transformers, ["one two"])
     with pytest.raises(InvalidArgumentError, match="CohereAsrProcessor needs a language"):
-        collator_of(processor, model)(ROWS)
-    assert len(collator_of(processor, model, language="en")(ROWS)["labels"]) == len(ROWS)
+        make_collator(processor, model)(ROWS)
+    assert len(make_collator(processor, model, language="en")(ROWS)["labels"]) == len(ROWS)
 
 
 def test_a_model_that_aligns_text_and_audio_wants_a_collator_of_its_own() -> None:
@@ -71,13 +71,13 @@ def test_a_model_that_aligns_text_and_audio_wants_a_collator_of_its_own() -> Non
         pytest.skip("transformers has no Kyutai STT")
     model = SimpleNamespace(config=transformers.KyutaiSpeechToTextConfig())
     with pytest.raises(UnsupportedError, match="writes no prompt with audio in it"):
-        collator_of(SimpleNamespace(tokenizer=None), model)
+        make_collator(SimpleNamespace(tokenizer=None), model)
 
 
 def test_the_input_is_padded_as_the_processor_pads_it() -> None:
     if not hasattr(transformers, "MoonshineStreamingProcessor"):
         pytest.skip("transformers has no Moonshine Streaming")
     processor, model = KINDS["moonshine_streaming"](transformers, ["one two"])
-    batch = collator_of(processor, model)(ROWS)
+    batch = make_collator(processor, model)(ROWS)
     assert batch["input_values"].shape[1] % 80 == 0
     assert batch["labels"].shape[1] % 80

@@ -18,7 +18,7 @@ datasets = pytest.importorskip("datasets")
 import asrconfig_go as ac
 from asrconfig_go.audio.processor_batches import (
     ProcessorNotUsedWarning,
-    collator_of,
+    make_collator,
     processor_examples,
 )
 from asrconfig_go.data.source import CLIPS
@@ -55,7 +55,7 @@ def test_the_processors_batches_are_traced(kind: str, rows: Any) -> None:
     length, labels = batches.pairs()[-1]
     clips = batches.rows.clips(length, labels)
     renamed = [{"audio": row["audio"], "text": row["sentence"]} for row in clips.rows(3)]
-    own = collator_of(processor, model)(renamed)
+    own = make_collator(processor, model)(renamed)
     batch = batches.batch(3, length, labels)
     assert {name: value.shape for name, value in batch.items()} == {name: value.shape for name, value in own.items()}
 
@@ -75,7 +75,7 @@ def test_a_plan_by_the_processor_is_the_plan_by_its_collator(kind: str, rows: An
     processor, model = made(kind, rows)
     planned = functools.partial(ac.create_optimal_config, rows, model, gpu="T4", target_batch_size=8, verbose=False)
     by_processor, _ = planned(processor=processor)
-    by_collator, _ = planned(collator=collator_of(processor, model))
+    by_collator, _ = planned(collator=make_collator(processor, model))
     assert by_processor.predicted_bytes == by_collator.predicted_bytes
     assert not [warning for warning in by_processor.warnings if "made up" in warning]
 

@@ -23,8 +23,9 @@ from asrconfig_go.recipe import (
     make_trainer,
     prepare,
 )
+from asrconfig_go.recipe.fine_tune_options import speech_settings
 from asrconfig_go.recipe.speech_data import column
-from asrconfig_go.recipe.trainers import arguments_class, speech_settings
+from asrconfig_go.recipe.trainers import arguments_class
 from locations import REPOSITORY
 from recipe_data import digits
 

@@ -15,8 +15,8 @@ from asrconfig_go import TrainingConfig
 from asrconfig_go.__main__ import main
 from asrconfig_go.errors import AsrConfigError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import FineTuneResult, SpeechData, fine_tune, load_speech, push_to_hub
+from asrconfig_go.recipe.fine_tune_options import schedule
 from asrconfig_go.recipe.fine_tune_run import output_folder
-from asrconfig_go.recipe.trainers import schedule
 from recipe_data import digits
 
 torch = pytest.importorskip("torch")
