@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from .plan.argument_check import PlannedTraining
     from .plan.explanation import Explanation
     from .plan.gpu_comparison import CompareSettings, Comparison, Prices
-    from .predict.calibration import BatchFunction
     from .trace.collated_batches import CollatedExamples
+    from .trace.made_up_batches import BatchFunction
     from .train.training_check import TrainingCheck
     from .watch.callback import AdaptiveMemoryCallback
     from .watch.watch import WatchSettings

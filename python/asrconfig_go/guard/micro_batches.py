@@ -22,8 +22,8 @@ from .training_report import GuardEvent
 if TYPE_CHECKING:
     from transformers import Trainer
 
-    from ..predict.calibration import BatchFunction
     from ..predict.memory_model import MemoryModel
+    from ..trace.made_up_batches import BatchFunction
     from .oom_snapshots import Predicted
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
@@ -159,8 +159,7 @@ def traced_for(
     Trainer holds the inputs of all micro-batches that it accumulates; ``whole_steps`` is whether it gets a step in one
     batch, so that there are no others. ``batch_fn`` is what the model was planned with.
     """
-    from ..predict.calibration import training_settings
-    from ..predict.memory_model import MemoryModel
+    from ..predict.memory_model import MemoryModel, training_settings
     from ..predict.memory_settings import allocator_in_force
 
     settings = training_settings(trainer.args, trainer.model)

@@ -97,8 +97,7 @@ class PlannedTraining:
 
         ``planned_precision``: predict the plan's precision, which only this machine cannot train in.
         """
-        from ..predict.calibration import training_settings
-        from ..predict.memory_model import MemoryModel
+        from ..predict.memory_model import MemoryModel, training_settings
 
         config, seconds = self.config, self._longest_trained_s()
         if seconds is None or not config.gpu_name or config.distributed not in ("none", "ddp"):
@@ -135,7 +134,7 @@ def differences(config: PlanRecord, args: TrainingArguments, model: torch.nn.Mod
     Returns:
         The differences in precision, checkpointing, optimizer, batch and allocator.
     """
-    from ..predict.calibration import training_settings
+    from ..predict.memory_model import training_settings
 
     settings = training_settings(args, model)
     return [

@@ -37,7 +37,7 @@ from .traced_answers import Answer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ..predict.calibration import BatchFunction
+    from ..trace.made_up_batches import BatchFunction
 
 _ROUNDS = 12  # at most this many settings are traced for a GPU: those of a plan, for each form of an optimizer
 Prices = Mapping[str, float] | str | os.PathLike[str]

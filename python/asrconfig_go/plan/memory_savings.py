@@ -18,9 +18,8 @@ from .plan_records import Alternative
 if TYPE_CHECKING:
     import torch
 
-    from ..predict.calibration import BatchFunction
     from ..predict.memory_settings import MemorySettings
-    from ..trace.made_up_batches import Point, SpeechBatches
+    from ..trace.made_up_batches import BatchFunction, Point, SpeechBatches
     from .plan_record import PlanRecord
 
 

@@ -33,8 +33,8 @@ from .time_estimates import known_calibrations
 from .traced_answers import Answer, TracedAnswers, Wanted
 
 if TYPE_CHECKING:
-    from ..predict.calibration import BatchFunction
     from ..trace.collated_batches import CollatedExamples
+    from ..trace.made_up_batches import BatchFunction
 
 # At most this many settings are traced: without, with, with some and offloaded checkpointing, and a reserve.
 _ROUNDS = 8

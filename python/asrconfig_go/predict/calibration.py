@@ -19,12 +19,11 @@ import torch
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
-from .._core.modules import checkpointing_depth, offloads_checkpoints
 from .._core.out_of_memory import free_memory
 from ..errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from .estimate import MemoryEstimate
 from .hardware import HardwareProfile
-from .memory_model import MemoryModel
+from .memory_model import MemoryModel, checkpoints, recomputes, training_settings
 from .memory_settings import (
     Calibration,
     MemorySettings,
@@ -37,10 +36,9 @@ from .memory_settings import (
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import Trainer, TrainingArguments
+    from transformers import Trainer
 
-
-BatchFunction = Callable[[int, int, int], dict[str, Any]]
+    from ..trace.made_up_batches import BatchFunction
 
 
 def calibrate(
@@ -237,38 +235,6 @@ def _restored(job: _Job) -> Iterator[None]:
 
 
 _FORWARD = ("forward", "_original_forward")
-
-
-def training_settings(args: TrainingArguments, model: nn.Module) -> dict[str, Any]:
-    """The settings of a trainer with these arguments and this model, as ``MemoryModel.trace`` takes them.
-
-    Which layers are recomputed is read from a prepared model, else from the arguments.
-    """
-    depth, offloads = checkpointing_depth(model), offloads_checkpoints(model)
-    if depth is None:
-        kinds = ("gradient", "activation") if recomputes(args) else ()  # the first is the name before transformers 5
-        options: dict[str, Any] = {}
-        for kind in kinds:
-            options |= getattr(args, f"{kind}_checkpointing_kwargs", None) or {}
-        depth, offloads = int(options.get("every_n_layers", 1)), bool(options.get("offload"))
-    return {
-        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
-        "gradient_checkpointing": recomputes(args) or checkpoints(model),
-        "every_n_layers": depth,
-        "offload_checkpoints": offloads,
-        "optimizer": str(getattr(args.optim, "value", args.optim)),
-        "accumulation": args.gradient_accumulation_steps,
-    }
-
-
-def recomputes(args: TrainingArguments) -> bool:
-    """Whether a trainer's arguments ask for checkpointing."""
-    return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
-
-
-def checkpoints(model: nn.Module) -> bool:
-    """Whether a model's layers are set to recompute."""
-    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
 
 
 def check_settings(trainer: Trainer, settings: MemorySettings) -> None:

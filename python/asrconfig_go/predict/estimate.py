@@ -23,6 +23,8 @@ from .memory_settings import Calibration, MemorySettings, Shape, Target
 from .predict_records import EstimateRecord
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from .opened_trace import OpenedTrace
 
 
@@ -195,7 +197,7 @@ class MemoryEstimate(Shown, EstimateRecord, kind="memory"):
             )
         return self._run.save(file)
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Any:
         """Draw the timeline by component with matplotlib, into ``ax`` or a new figure; returns the axes."""
         if self.timeline is None or len(self.timeline.event) < 2:
             raise InvalidArgumentError("the estimate has no timeline", 'only estimator="trace" has one')

@@ -66,12 +66,6 @@ class HardwareProfile(Shown, HardwareRecord, kind="hardware"):
         return min((g.memory_total_bytes for g in self.gpus), default=None)
 
     @property
-    def available_gpu_memory_bytes(self) -> int | None:
-        """Free memory of the fullest GPU; the total for one from the catalogue; None without a GPU."""
-        free = ((g.memory_total_bytes, g.memory_free_bytes) for g in self.gpus)
-        return min((total if available is None else available for total, available in free), default=None)
-
-    @property
     def usable_memory_bytes(self) -> int:
         """What a plan may use: GPU memory × safety margin, or available RAM × safety margin without a GPU."""
         total = self.total_gpu_memory_bytes

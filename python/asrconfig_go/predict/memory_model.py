@@ -13,6 +13,7 @@ from .._core.checks import Checkpointing
 from .._core.declared import Optimizer, Precision
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
 from .._core.files import fingerprint, user_path
+from .._core.modules import checkpointing_depth, offloads_checkpoints
 from .._core.records import from_json
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError
 from ..predict import run_memory
@@ -24,6 +25,9 @@ from .recordings import Recording, TraceCache, kernel_class
 from .shape_traces import Point, ShapeTraces
 
 if TYPE_CHECKING:
+    from torch import nn
+    from transformers import TrainingArguments
+
     from ..trace.event_log import Trace
 
 
@@ -258,3 +262,35 @@ def _settings_of(about: dict[str, Any], allocator: str) -> MemorySettings:
         offload_checkpoints=bool(about.get("offload_checkpoints")),
         allocator=allocator,
     )
+
+
+def training_settings(args: TrainingArguments, model: nn.Module) -> dict[str, Any]:
+    """The settings of a trainer with these arguments and this model, as ``MemoryModel.trace`` takes them.
+
+    Which layers are recomputed is read from a prepared model, else from the arguments.
+    """
+    depth, offloads = checkpointing_depth(model), offloads_checkpoints(model)
+    if depth is None:
+        kinds = ("gradient", "activation") if recomputes(args) else ()  # the first is the name before transformers 5
+        options: dict[str, Any] = {}
+        for kind in kinds:
+            options |= getattr(args, f"{kind}_checkpointing_kwargs", None) or {}
+        depth, offloads = int(options.get("every_n_layers", 1)), bool(options.get("offload"))
+    return {
+        "precision": "bf16" if args.bf16 else "fp16" if args.fp16 else "fp32",
+        "gradient_checkpointing": recomputes(args) or checkpoints(model),
+        "every_n_layers": depth,
+        "offload_checkpoints": offloads,
+        "optimizer": str(getattr(args.optim, "value", args.optim)),
+        "accumulation": args.gradient_accumulation_steps,
+    }
+
+
+def recomputes(args: TrainingArguments) -> bool:
+    """Whether a trainer's arguments ask for checkpointing."""
+    return bool(getattr(args, "activation_checkpointing", False) or getattr(args, "gradient_checkpointing", False))
+
+
+def checkpoints(model: nn.Module) -> bool:
+    """Whether a model's layers are set to recompute."""
+    return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())

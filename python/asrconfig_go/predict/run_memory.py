@@ -20,6 +20,8 @@ from .predict_records import BatchPeak, RunEstimateRecord, SeedPeak, Spread
 from .step_sampler import cheapest
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from .opened_trace import OpenedTrace
     from .step_sampler import StepSampler
 
@@ -66,7 +68,7 @@ class RunEstimate(Shown, RunEstimateRecord, kind="memory run"):
         target = {**vars(self.target), "limit_bytes": self.target.limit_bytes}
         return {**to_json(self), **fields, "settings_words": self.settings.words(), "target": target}
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the peaks of every order with matplotlib, into ``ax`` or a new figure; returns the axes."""
         return plot("memory run", self._shown(), ax)
 

@@ -122,9 +122,9 @@ class ShapeTraces:
         return next((question for question in questions if self.determined(question)), None)
 
 
-def by_formulas(memory: Any) -> contextlib.AbstractContextManager[Any]:
+def by_formulas(memory: object) -> contextlib.AbstractContextManager[None]:
     """Inside, a memory model traces nothing, as during a training: without a formula it returns bounds, or raises."""
-    inside: contextlib.AbstractContextManager[Any] = getattr(memory, "by_formulas", contextlib.nullcontext)()
+    inside: contextlib.AbstractContextManager[None] = getattr(memory, "by_formulas", contextlib.nullcontext)()
     return inside
 
 

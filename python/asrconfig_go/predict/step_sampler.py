@@ -188,11 +188,6 @@ class StepSampler:
         return int(self._recipe["step_samples"])
 
     @property
-    def batch_samples(self) -> int:
-        """Clips of this process in a full step."""
-        return self._counts[0][self.rank]
-
-    @property
     def even(self) -> bool:
         """Whether all processes have as many clips of a full step."""
         return len(set(self._counts[0])) == 1

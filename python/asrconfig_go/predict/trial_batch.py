@@ -19,7 +19,8 @@ from ..errors import InvalidArgumentError
 from ..trace.event_log import TraceError
 from ..trace.made_up_batches import MadeUp
 from ..trace.step_tracing import made_up_batches, trace_training
-from .calibration import checkpoints, kept, recomputes, training_settings
+from .calibration import kept
+from .memory_model import checkpoints, recomputes, training_settings
 from .memory_settings import positive
 from .worst_batch import longest, seconds_of, worst_batch
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.batches import batch_size, like, pick, time_axis
+from .._core.batches import FRAMES_PER_SECOND, batch_size, like, pick, time_axis
 from .._core.defaults import SAMPLING_RATE
 from .._core.render import box, exact, parameter_count, plural
 from .._core.training_session import override
@@ -30,7 +30,6 @@ Batch = Mapping[str, Any]  # as a collator returns it
 _INPUTS = ("input_values", "input_features")
 _COLUMNS = ("length", "input_length")
 _PADDING = -100
-_FRAMES_PER_SECOND = 100
 _HINT = "give a batch with input_values or input_features, or leave seconds out"
 
 
@@ -146,7 +145,7 @@ def per_second(batch: Batch, model: nn.Module | None) -> float | None:
     batches = known_batches(model)
     if batches is not None:
         return float(batches.length_per_second)
-    return SAMPLING_RATE if "input_values" in batch else _FRAMES_PER_SECOND if "input_features" in batch else None
+    return SAMPLING_RATE if "input_values" in batch else FRAMES_PER_SECOND if "input_features" in batch else None
 
 
 def _length_column(trainer: Trainer, dataset: Dataset) -> tuple[str, list[float]] | None:

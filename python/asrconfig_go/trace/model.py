@@ -257,7 +257,7 @@ def _unknown(model: object, accepted: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"cannot read a model from a {type(model).__name__}", accepted)
 
 
-def _values_of(config: Any) -> dict[str, Any]:
+def _values_of(config: object) -> dict[str, Any]:
     if isinstance(config, dict):
         return config
     if hasattr(config, "to_json_string"):
@@ -314,7 +314,7 @@ def structure_of(module: nn.Module) -> str:
         for named in (module.named_parameters, module.named_buffers)
         for name, t in named(remove_duplicate=False)
     ]
-    config: Any = getattr(module, "config", None)
+    config = getattr(module, "config", None)
     settings = _shaping(config_values(config)) if hasattr(config, "to_json_string") else None
     return fingerprint("module", modules, tensors, settings, _own_code(module))
 

@@ -32,7 +32,7 @@ class Resized:
     place: Place
     axis: int = 0
 
-    def of(self, row: Any, factor: float, folder: str) -> Any:
+    def of(self, row: object, factor: float, folder: str) -> object:
         """The row with this value ``factor`` times as long; the row itself stays as it is."""
         return _replaced(row, self.place, lambda value: _scaled(value, factor, self.axis, folder))
 
@@ -45,17 +45,17 @@ class RowResizer:
     each value of ``row``, not by its name.
     """
 
-    row: Any
-    measure: Callable[[Any], tuple[int, int]]
+    row: object
+    measure: Callable[[object], tuple[int, int]]
 
-    def resized(self, row: Any, length: int, labels: int) -> Any:
+    def resized(self, row: object, length: int, labels: int) -> object:
         """``row`` with an input of about ``length`` and ``labels`` labels."""
         for number, (target, values) in enumerate(((length, self._values[0]), (labels, self._values[1]))):
             if values:
                 row = self._brought(row, values, number, target)
         return row
 
-    def shortened(self, row: Any, share: float, *, fixed: bool = False) -> Any:
+    def shortened(self, row: object, share: float, *, fixed: bool = False) -> object:
         """``row`` with its input and labels cut to a ``share``; ``row`` itself where nothing can be cut.
 
         The input stays where much more of it would go, as a whole piece of several. One of a ``fixed`` length stays,
@@ -72,7 +72,7 @@ class RowResizer:
         texts = self._values[1]
         return self._brought(made, texts, 1, max(1, min(round(share * labels), labels - 1))) if texts else made
 
-    def _brought(self, row: Any, values: list[Resized], number: int, target: int) -> Any:
+    def _brought(self, row: object, values: list[Resized], number: int, target: int) -> object:
         """The row nearest to ``target`` of a few tries, each of which follows from the last two."""
         tries = [(1.0, self.measure(row)[number], row)]
         for _ in range(_TRIES):
@@ -129,7 +129,7 @@ def _next_factor(tries: list[tuple[float, int]], target: int) -> float:
     return max(1e-4, factor + (target - size) * (factor - before) / (size - first))
 
 
-def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+def _leaves(value: object, place: Place = ()) -> Iterator[tuple[Place, object]]:
     """The values of a row that can be cut or repeated, at any depth: texts, arrays, audio."""
     if isinstance(value, str | bytes) or _is_audio(value) or _is_numbers(value):
         yield place, value
@@ -141,7 +141,7 @@ def _leaves(value: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
             yield from _leaves(entry, (*place, number))
 
 
-def _is_numbers(value: Any) -> bool:
+def _is_numbers(value: object) -> bool:
     if isinstance(value, list | tuple) and value:
         if isinstance(value[0], list | tuple):
             same = all(isinstance(entry, list | tuple) and len(entry) == len(value[0]) for entry in value)
@@ -150,14 +150,14 @@ def _is_numbers(value: Any) -> bool:
     return bool(getattr(value, "shape", None)) and hasattr(value, "dtype")
 
 
-def _is_audio(value: Any) -> bool:
+def _is_audio(value: object) -> bool:
     """A clip of ``datasets``, decoded or not, or a decoder of torchcodec."""
     if isinstance(value, Mapping):
         return any(value.get(name) is not None for name in ("array", "bytes")) or _is_file(value.get("path"))
     return hasattr(value, "get_all_samples")
 
 
-def _is_file(value: Any) -> bool:
+def _is_file(value: object) -> bool:
     return isinstance(value, str | os.PathLike) and os.path.isfile(value)  # noqa: PTH113 - a text may be no path
 
 

@@ -225,7 +225,7 @@ def _micro_batch(model: Module, inputs: dict[str, _Shaped]) -> tuple[int, float]
 def _settings(args: TrainingArguments, model: Module) -> StepSettings:
     from .._core.modules import lora_rank
     from ..plan.time_estimates import StepSettings
-    from ..predict.calibration import training_settings
+    from ..predict.memory_model import training_settings
 
     settings = training_settings(args, model)
     names = ("precision", "gradient_checkpointing", "every_n_layers", "offload_checkpoints", "optimizer")
