@@ -2,6 +2,8 @@ package batching
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/units"
@@ -23,10 +25,12 @@ const (
 	// groups of clips, each of one bucket, whose sizes add up to the step's: full micro-batches, of
 	// several lengths
 	Packed = "packed"
+	// any in the first epoch, packed in later ones
+	RandomThenPacked = "random_then_packed"
 )
 
 // Modes are all of them.
-var Modes = []string{Random, Bucketed, Packed}
+var Modes = []string{Random, Bucketed, Packed, RandomThenPacked}
 
 // Options is how the optimizer steps of an epoch are made.
 type Options struct {
@@ -34,7 +38,7 @@ type Options struct {
 	// clips in an optimizer step, of all processes together
 	StepSamples int `json:"step_samples"`
 	Ranks       int `json:"ranks"` // processes
-	// clips of a full step for each of them; null: evenly. Not of packed steps
+	// clips of a full step for each of them; null: evenly. Not of modes that pack
 	Shares   []int  `json:"shares"`
 	Seed     uint64 `json:"seed"`
 	Epoch    uint64 `json:"epoch"`
@@ -56,8 +60,8 @@ func (r Options) Check() error {
 		return fault.New(fault.InvalidArgument, hint, format, args...)
 	}
 	switch {
-	case r.Mode != Random && r.Mode != Bucketed && r.Mode != Packed:
-		return wrong("choose random, bucketed or packed", "mode = %q is not known", r.Mode)
+	case !slices.Contains(Modes, r.Mode):
+		return wrong(`choose "`+strings.Join(Modes, `", "`)+`"`, "mode = %q is not known", r.Mode)
 	case r.StepSamples < 1 || r.StepSamples > MaxStep:
 		return wrong(fmt.Sprintf("choose 1 to %d", MaxStep), "step_samples = %d", r.StepSamples)
 	case r.Ranks < 1 || r.Ranks > maxRanks:
@@ -67,7 +71,7 @@ func (r Options) Check() error {
 			"%d samples a step cannot be shared evenly by %d processes", r.StepSamples, r.Ranks)
 	case r.Buckets < 1 || r.Buckets > maxBuckets:
 		return wrong(fmt.Sprintf("choose 1 to %d", maxBuckets), "buckets = %d", r.Buckets)
-	case r.Mode == Packed && r.Memory == nil:
+	case r.packs() && r.Memory == nil:
 		return wrong("give what fits, or choose bucketed", "packed steps require a memory table")
 	}
 	if err := r.checkShares(); err != nil {
@@ -82,6 +86,20 @@ func checkOverhead(seconds float64) error {
 		return fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds", "overhead_s = %g", seconds)
 	}
 	return nil
+}
+
+// packs reports whether steps are packed, in any epoch.
+func (r Options) packs() bool { return r.Mode == Packed || r.Mode == RandomThenPacked }
+
+// order is that of the steps of this epoch: random, bucketed or packed.
+func (r Options) order() string {
+	switch {
+	case r.Mode != RandomThenPacked:
+		return r.Mode
+	case r.Epoch == 0:
+		return Random
+	}
+	return Packed
 }
 
 // perRank is how many clips of a full step a process gets on average.

@@ -25,7 +25,7 @@ func MakeEpoch(seconds []float64, r Options) (*Epoch, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
-	if r.Mode == Packed && r.Shares != nil {
+	if r.packs() && r.Shares != nil {
 		return nil, fault.New(fault.InvalidArgument,
 			"leave shares out, or choose random or bucketed", "packed steps are shared evenly")
 	}
@@ -61,7 +61,7 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 		behind += size
 	}
 	full := order[:n-behind]
-	switch r.Mode {
+	switch r.order() {
 	case Bucketed:
 		c.bucketed(full, r, boundaries, random)
 	case Packed:

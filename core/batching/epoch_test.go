@@ -9,16 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var modes = []string{Random, Bucketed, Packed}
-
 // TestEveryClipComesOnce over recipes of all kinds, also those with very few clips.
 func TestEveryClipComesOnce(t *testing.T) {
 	random := rand.New(rand.NewPCG(9, 9))
 	for range 400 {
-		r := options(modes[random.IntN(3)], 0, fits(60, 30))
+		r := options(Modes[random.IntN(len(Modes))], 0, fits(60, 30))
 		r.Ranks = 1 + random.IntN(4)
 		r.StepSamples = r.Ranks * (1 + random.IntN(20))
-		if r.Mode != Packed && random.IntN(2) == 0 {
+		if !r.packs() && random.IntN(2) == 0 {
 			r.Shares = FastestShares(r.StepSamples, []float64{1, 0.3, 0.7, 0.1}[:r.Ranks])
 		}
 		r.Buckets, r.DropLast, r.Epoch = 1+random.IntN(12), random.IntN(2) == 0, random.Uint64N(5)
@@ -56,9 +54,33 @@ func TestEveryClipComesOnce(t *testing.T) {
 	}
 }
 
+// TestAFirstEpochInRandomOrder: then each epoch is that of packed steps, by the same seed.
+func TestAFirstEpochInRandomOrder(t *testing.T) {
+	seconds := lognormal(1001, 1)
+	for _, ranks := range []int{1, 2} {
+		for epoch, order := range []string{Random, Packed, Packed, Packed} {
+			r := options(RandomThenPacked, 32, fits(60, 30))
+			r.Ranks, r.Epoch = ranks, uint64(epoch)
+			made, err := MakeEpoch(seconds, r)
+			require.NoError(t, err)
+			notes, buckets := made.Notes, made.Buckets
+			r.Mode = order
+			expected, err := MakeEpoch(seconds, r)
+			require.NoError(t, err)
+			assert.Equal(t, expected.Order, made.Order, "%d ranks, epoch %d", ranks, epoch)
+			assert.Equal(t, expected.Shares, made.Shares)
+			r.Mode = Packed
+			packed, err := MakeEpoch(seconds, r)
+			require.NoError(t, err)
+			assert.Equal(t, packed.Buckets, buckets, "those of the epochs that pack, from the first on")
+			assert.Equal(t, packed.Notes, notes)
+		}
+	}
+}
+
 func TestEpochsAndSeedsDiffer(t *testing.T) {
 	seconds := lognormal(10_000, 1)
-	for _, mode := range modes {
+	for _, mode := range Modes {
 		r := options(mode, 32, fits(60, 30))
 		first, err := MakeEpoch(seconds, r)
 		require.NoError(t, err)
@@ -93,7 +115,7 @@ func alike(a, b *Epoch) (share float64) {
 
 func TestProcessesGetAboutTheSame(t *testing.T) {
 	seconds := lognormal(4000, 1)
-	for _, mode := range modes {
+	for _, mode := range Modes {
 		r := options(mode, 128, fits(60, 30))
 		r.Ranks = 4
 		e, err := MakeEpoch(seconds, r)

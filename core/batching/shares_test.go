@@ -128,6 +128,7 @@ func TestSharesThatCannotBe(t *testing.T) {
 		"shares leave 2 of 32 clips": {Bucketed, []int{2, 28}},
 		"shares of 0 processes":      {Bucketed, []int{}},
 		"packed steps are shared":    {Packed, []int{2, 30}},
+		"are shared evenly":          {RandomThenPacked, []int{2, 30}},
 	} {
 		r := options(test.mode, 32, fits(60, 30))
 		r.Ranks, r.Shares = 2, test.shares

@@ -85,7 +85,7 @@ func TestPackedStepsHaveSeveralLengths(t *testing.T) {
 // as the guard boundaries it.
 func TestNeverOverMemory(t *testing.T) {
 	seconds, memory := heavy(320_000, 5), fits(100, 60)
-	for _, mode := range modes {
+	for _, mode := range Modes {
 		r := options(mode, 32, memory)
 		r.Ranks = 2
 		e, err := MakeEpoch(seconds, r)

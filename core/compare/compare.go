@@ -57,7 +57,7 @@ type Row struct {
 
 	// "fixed", or "memory": the guard splits each step (manager.attach)
 	MicroBatching string `json:"micro_batching"`
-	// the order of clips: "random", "grouped", "bucketed" or "packed"
+	// the order of clips: "random", "grouped", "bucketed", "packed" or "random_then_packed"
 	LengthHandling string `json:"length_handling"`
 
 	// of the mean step, without the loader; absent without published figures

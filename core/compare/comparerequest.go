@@ -43,7 +43,7 @@ type Request struct {
 	Adapted              bool   `json:"adapted"`                // as of plan.Options
 	// rank of adapters; 0, all parameters train
 	LoRARank int64 `json:"lora_rank"`
-	// "random", "grouped", "bucketed" or "packed"; the planner's choice
+	// "random", "grouped", "bucketed", "packed" or "random_then_packed"; the planner's choice
 	LengthHandling string `json:"length_handling"`
 	// share of GPU memory to use, 0.70..0.95; 0.85
 	SafetyMargin float64 `json:"safety_margin"`

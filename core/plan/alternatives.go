@@ -14,8 +14,11 @@ import (
 func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) {
 	for _, b := range f.all {
 		if s.clips.fixed > 0 || b.order == f.chosen.order &&
-			b.microBatching == f.chosen.microBatching {
-			continue // where every clip is as long as the others, orders change nothing
+			b.microBatching == f.chosen.microBatching ||
+			b.order == batching.RandomThenPacked && d.NumTrainEpochs <= 1 {
+			// the plan itself, a run without packed steps, or clips of one length, whose order
+			// changes nothing
+			continue
 		}
 		text := fmt.Sprintf("%.1f %% padding", 100*b.figures.Padding)
 		if b.figures.MicroBatch != nil {
@@ -37,7 +40,8 @@ func (s *search) writeAlternatives(d *draft, f evaluated, ranked []evaluated) {
 
 func batchName(b batches) string {
 	order := map[string]string{"random": "random order", "grouped": "group_by_length",
-		"bucketed": "steps of one length", "packed": "packed steps"}[b.order]
+		"bucketed": "steps of one length", "packed": "packed steps",
+		batching.RandomThenPacked: "random, then packed steps"}[b.order]
 	if b.microBatching == fixedMicro {
 		return order + ", one size"
 	}
@@ -50,7 +54,7 @@ func (s *search) whyNot(f evaluated, b batches) string {
 	switch {
 	case b.microBatching == memoryMicro && s.unsplit(f) != "":
 		return s.unsplit(f)
-	case o.Streamed && (b.order == "grouped" || b.order == "packed"):
+	case o.Streamed && !ofStreams(b.order):
 		return fmt.Sprintf("of a stream one window of %s is known at a time", s.rows().Nouns())
 	case b.order == f.chosen.order:
 		return "too little is gained for steps that the guard splits"
@@ -59,8 +63,10 @@ func (s *search) whyNot(f evaluated, b batches) string {
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length",
 			fault.Plural(b.steps, "step"))
+	case b.order == batching.RandomThenPacked && !s.rows().AreTexts():
+		return s.thenPackedPrice()
 	}
-	return fmt.Sprintf("from steps of similar %s a model learns a little more slowly; it is "+
+	return fmt.Sprintf("from steps of similar %s a model may learn a little more slowly; it is "+
 		"taken with length_handling=%q", s.rows().Nouns(), b.order)
 }
 

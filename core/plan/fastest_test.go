@@ -73,7 +73,8 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 	for _, a := range c.Alternatives[1:] {
 		switch a.Name {
 		case estimate.EightBit: // advice: it is not what was asked for
-		case "group_by_length, one size", "steps of one length, sized by memory", "packed steps, sized by memory":
+		case "group_by_length, one size", "steps of one length, sized by memory", "packed steps, sized by memory",
+			"random, then packed steps, sized by memory":
 			// learned from more slowly
 			similar++
 			assert.GreaterOrEqual(t, *a.Speed, 0.8, "%s: the cut saves most of what they save", a.Name)
@@ -81,7 +82,7 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 			assert.GreaterOrEqual(t, *a.Speed, 1-aboutAsFast, a.Name)
 		}
 	}
-	assert.Equal(t, 3, similar)
+	assert.Equal(t, 4, similar)
 	assert.Contains(t, decision(t, c, "micro_batching").Gain, "faster")
 	assert.Contains(t, decision(t, c, "gradient_checkpointing").Alternative, "off")
 	checkSearched(t, c)
@@ -372,6 +373,7 @@ func TestOnlyKnownLossesAreSplit(t *testing.T) {
 		{"given", func(o *Options) { o.Rule = "token_mean" }, "random", "memory", "the guard splits each step of 32", ""},
 		{"given as a function", func(o *Options) { o.Rule = "given" }, "random", "memory", "the guard splits each step of 32", ""},
 		{"an order of the guard's", func(o *Options) { o.LengthHandling = "packed" }, "random", "fixed", unknown, "packed steps were asked for, and the guard does not make them: " + unknown},
+		{"one of later epochs", func(o *Options) { o.LengthHandling = batching.RandomThenPacked }, "random", "fixed", unknown, "random_then_packed steps were asked for, and the guard does not make them: " + unknown},
 		{"another", func(o *Options) { o.LengthHandling = "bucketed" }, "random", "fixed", unknown, "bucketed steps were asked for, and the guard does not make them: " + unknown},
 		{"the Trainer's order", func(o *Options) { o.LengthHandling = "grouped" }, "grouped", "fixed", "one size is as fast here", "asked for"},
 		{"speed", func(o *Options) { o.Preset = Speed }, "grouped", "fixed", unknown, ""},
@@ -407,7 +409,7 @@ func TestAStreamIsPlannedInWindows(t *testing.T) {
 	checkSearched(t, c)
 	in.Options.Preset = Speed
 	assert.Equal(t, "bucketed", planned(t, in).LengthHandling, "the one order that a window has besides random")
-	for _, order := range []string{"packed", "grouped"} {
+	for _, order := range []string{"packed", "grouped", batching.RandomThenPacked} {
 		in.Options.LengthHandling = order
 		_, err := makePlan(in)
 		requireFault(t, err, fault.InvalidArgument, "of a stream one window of clips is known at a time")

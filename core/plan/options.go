@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/memory/sharding"
@@ -62,8 +63,9 @@ var (
 	LRScalings      = []string{ScaleSqrt, ScaleLinear, ScaleNone}
 	Preprocessings  = []string{LightPreprocessing, HeavyPreprocessing}
 	Precisions      = []string{"fp32", "fp16", "bf16"}
-	LengthHandlings = []string{"random", "grouped", "bucketed", "packed"}
-	MicroBatchings  = []string{fixedMicro, memoryMicro}
+	LengthHandlings = []string{batching.Random, "grouped", batching.Bucketed, batching.Packed,
+		batching.RandomThenPacked}
+	MicroBatchings = []string{fixedMicro, memoryMicro}
 	// what the loss divides by: clips, tokens, tokens but each clip's first, nothing
 	WeightRules = []string{"mean", "token_mean", "shifted_token_mean", "sum"}
 	Rules       = append(WeightRules, "given") // by a function
@@ -112,7 +114,7 @@ type Options struct {
 	OffloadCheckpoints *bool `json:"offload_checkpoints"`
 	// such offloading is there where the plan will run: transformers has it from 5.23 on
 	CanOffload bool `json:"can_offload"`
-	// "random", "grouped", "bucketed" or "packed"
+	// "random", "grouped", "bucketed", "packed", or "random_then_packed": from the second epoch on
 	LengthHandling string `json:"length_handling"`
 	// longer clips are left out, above 0
 	MaxLengthS *float64 `json:"max_length_s"`
@@ -298,7 +300,7 @@ func (o Options) checkCombinations() error {
 			"policy %q does not accept precision, gradient_checkpointing, every_n_layers, "+
 				"offload_checkpoints, length_handling, max_length_s, distributed, lora_rank, "+
 				"workers and options of evaluations", o.Policy)
-	case o.Streamed && (o.LengthHandling == "grouped" || o.LengthHandling == "packed"):
+	case o.Streamed && o.LengthHandling != "" && !ofStreams(o.LengthHandling):
 		return fault.New(fault.InvalidArgument,
 			`choose length_handling="bucketed", or load the dataset without streaming`,
 			"length_handling is %q, but of a stream one window of clips is known at a time",
@@ -321,6 +323,9 @@ func (o Options) checkCombinations() error {
 	}
 	return nil
 }
+
+// ofStreams reports whether clips can come in this order when a window of them is known at a time.
+func ofStreams(order string) bool { return order == batching.Random || order == batching.Bucketed }
 
 // leastPositive is below all sensible values; quotients by it stay finite.
 const leastPositive = 1e-12

@@ -62,7 +62,7 @@ type evaluated struct {
 
 // batches is one strategy of steps and micro-batches, with what an epoch of it takes.
 type batches struct {
-	order         string // "random", "grouped", "bucketed" or "packed"
+	order         string // one of LengthHandlings
 	microBatching string // "fixed" or "memory"
 	figures       batching.Figures
 	epoch         timing.Range // seconds, without the loader
@@ -295,6 +295,7 @@ func (s *search) compare(f *evaluated) error {
 		b.epoch = f.throughput.epoch(b)
 		return b
 	}
+	split := map[string]batches{} // by order, with even shares
 	for i, figures := range c.Strategies {
 		microBatching := memoryMicro
 		switch {
@@ -307,12 +308,18 @@ func (s *search) compare(f *evaluated) error {
 			continue
 		}
 		b := made(figures, microBatching)
+		if figures.Split == batching.Optimal {
+			split[figures.Order] = b
+		}
 		if shared := made(bySpeed.Strategies[i], microBatching); microBatching == memoryMicro &&
 			(1+aboutAsFast)*shared.epoch.Likely < b.epoch.Likely {
 			shared.shares, shared.evenly = options.Shares, b.epoch
 			b = shared
 		}
 		f.all = append(f.all, b)
+	}
+	if s.mixing {
+		f.all = append(f.all, s.thenPacked(f.throughput, split))
 	}
 	return nil
 }
@@ -321,7 +328,7 @@ func (s *search) compare(f *evaluated) error {
 const UsualBuckets = 30
 
 // choose takes random order, cut as is fastest, but for preset speed: from steps of clips of
-// similar length a model learns a little more slowly (docs/batching.md), and the cut saves most of
+// similar length a model may learn more slowly (docs/batching.md), and the cut saves most of
 // what they save. Where padding must stay, so that nothing else saves time, steps of one length are
 // taken when they gain much.
 func (s *search) choose(f evaluated) batches {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
@@ -135,6 +136,7 @@ func TestCardsThatShareEvenly(t *testing.T) {
 		"a stream":        func(in *Inputs) { in.Options.Streamed = true },
 		"divided state":   func(in *Inputs) { in.Options.Distributed = "zero2" },
 		"packed steps":    func(in *Inputs) { in.Options.LengthHandling = "packed" },
+		"packed later":    func(in *Inputs) { in.Options.LengthHandling = batching.RandomThenPacked },
 		"assumed devices": func(in *Inputs) { n := 4; in.Options.DeviceCount = &n },
 		"an unknown loss": func(in *Inputs) { in.Options.LossUnknown = true },
 		"padding matters": func(in *Inputs) { *in = described(t, "facebook/wav2vec2-base", speech(4000, 20, 1), "T4", "V100") },

@@ -34,9 +34,10 @@ type Config struct {
 	// what the loss divides by, where that was given: "mean", "token_mean", "shifted_token_mean",
 	// "sum", or "given" for a function, which is not saved
 	Rule string `json:"rule,omitempty"`
-	// clips of a step: "random", "grouped" (the Trainer's), "bucketed" or "packed"
+	// clips of a step: "random", "grouped" (the Trainer's), "bucketed", "packed", or
+	// "random_then_packed": random in the first epoch
 	LengthHandling string `json:"length_handling"`
-	// of "bucketed" and "packed"; else empty
+	// of steps by length; else empty
 	LengthBuckets []Bucket `json:"length_buckets"`
 	// longer clips are left out; absent when none is
 	MaxLengthS *float64 `json:"max_length_s"`
@@ -236,10 +237,10 @@ type Times struct {
 	StepS Range `json:"step_s"`
 	// of the mean step, without the loader: their likely times add up to it
 	Parts      StepParts `json:"parts"`
-	EpochHours Range     `json:"epoch_hours"`
-	RunHours   Range     `json:"run_hours"`  // of the whole run
-	RunParts   RunParts  `json:"run_parts"`  // hours that add up to them
-	AudioRate  Range     `json:"audio_rate"` // seconds of audio trained on per second
+	EpochHours Range     `json:"epoch_hours"` // of an epoch, on average
+	RunHours   Range     `json:"run_hours"`   // of the whole run
+	RunParts   RunParts  `json:"run_parts"`   // hours that add up to them
+	AudioRate  Range     `json:"audio_rate"`  // seconds of audio trained on per second
 	// the largest part of the time: "compute", "memory", "launches", "optimizer", "exchange",
 	// "overhead" or "loader"
 	Bound      string `json:"bound"`

@@ -120,7 +120,7 @@ class GPUPlanRecord:
     micro_batching: str
     """``"fixed"``, or ``"memory"``: the guard splits each step (manager.attach)."""
     length_handling: str
-    """The order of clips: ``"random"``, ``"grouped"``, ``"bucketed"`` or ``"packed"``."""
+    """The order of clips: ``"random"``, ``"grouped"``, ``"bucketed"``, ``"packed"`` or ``"random_then_packed"``."""
     parts: PlannedStepParts | None
     """Of the mean step, without the loader; None without published figures."""
     step_s: Range | None
@@ -363,6 +363,7 @@ class PlannedTimes:
     parts: PlannedStepParts
     """Of the mean step, without the loader: their likely times add up to it."""
     epoch_hours: Range
+    """Of an epoch, on average."""
     run_hours: Range
     """Of the whole run."""
     run_parts: PlannedRunParts
@@ -430,9 +431,11 @@ class ConfigRecord:
     ``"sum"``, or ``"given"`` for a function, which is not saved.
     """
     length_handling: LengthHandling
-    """Clips of a step: ``"random"``, ``"grouped"`` (the Trainer's), ``"bucketed"`` or ``"packed"``."""
+    """Clips of a step: ``"random"``, ``"grouped"`` (the Trainer's), ``"bucketed"``, ``"packed"``, or
+    ``"random_then_packed"``: random in the first epoch.
+    """
     length_buckets: tuple[PlannedBucket, ...]
-    """Of ``"bucketed"`` and ``"packed"``; else empty."""
+    """Of steps by length; else empty."""
     max_length_s: float | None
     """Longer clips are left out; None when none is."""
     eval_steps: int | None

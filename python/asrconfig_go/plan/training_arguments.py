@@ -308,9 +308,8 @@ def _checkpoints(config: PlanRecord) -> dict[str, Any]:
 
 def _grouped(config: PlanRecord) -> bool:
     """Whether the Trainer groups by length: not where a ``StepSampler`` chooses the clips of a step."""
-    if config.length_handling in ("bucketed", "packed"):
-        return False
-    return config.group_by_length or config.length_handling == "grouped"
+    handling = config.length_handling
+    return handling == "grouped" or (handling == "random" and config.group_by_length)
 
 
 def _report_grouping(config: PlanRecord, planned: dict[str, Any]) -> None:

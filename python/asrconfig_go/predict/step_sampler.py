@@ -120,7 +120,8 @@ class StepSampler:
       least four steps, so that padding is least; a step has shuffled clips of one range. Fewer buckets leave more
       randomness;
     - ``"packed"``: full micro-batches by ``memory``, each of one range of length, whose sizes add up to the step's.
-      Steps have clips of several lengths, and memory is used best.
+      Steps have clips of several lengths, and memory is used best;
+    - ``"random_then_packed"``: the order of ``"random"`` in epoch 0 and that of ``"packed"`` from epoch 1 on.
 
     In every epoch each clip comes once. The last step is shorter where the clips are not a multiple, with any clips, a
     share for every process; with ``drop_last``, that many clips are left out, others in each epoch. (When fewer clips

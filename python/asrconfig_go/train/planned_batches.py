@@ -30,6 +30,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 _GRADIENT_BYTES = 4
 _BY_LENGTH = ("group_by_length", "batch_rebalance")
+_PACKED = ("packed", "random_then_packed")  # modes that need a memory table and even shares
 
 
 class PlanNotFollowedWarning(UserWarning):
@@ -85,7 +86,7 @@ def use_planned_batches(
         return lambda: None
     mode = "random" if config.length_handling == "grouped" else config.length_handling
     table = None
-    if mode == "packed":  # without a memory model the whole share fits at once
+    if mode in _PACKED:  # without a memory model the whole share fits at once
         table = memory_table(memory, max(seconds), limit) if memory is not None else ((max(seconds), share),)
     seed = args.seed if args.data_seed is None else args.data_seed
     use_batch(trainer, (share, 1))
@@ -120,7 +121,7 @@ def planned_shares(trainer: Trainer, config: PlanRecord, mode: str) -> list[int]
         return None
     own = planned_device(config.devices, args.local_process_index)
     gathered = torch.zeros(args.world_size, dtype=torch.int64, device=args.device)
-    gathered[args.process_index] = own.samples if own and mode != "packed" and _knows_rule(trainer) else 0
+    gathered[args.process_index] = own.samples if own and mode not in _PACKED and _knows_rule(trainer) else 0
     torch.distributed.all_reduce(gathered)
     shares, planned = gathered.tolist(), [device.samples for device in config.devices]
     if len(set(planned)) < 2:

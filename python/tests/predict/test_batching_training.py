@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from scripts import batches_in_training
 from scripts.batches_in_training import DURATIONS, SAMPLES, TABLE, sampler, trainer_with
 from tiny_training import Points, tiny_trainer
 
-MODES = ["random", "bucketed", "packed"]
+MODES = ["random", "bucketed", "packed", "random_then_packed"]
 STEPS = 6  # of an epoch: five of four clips and one of one
 
 
@@ -48,6 +49,12 @@ def flat(batches: list[list[int]]) -> list[int]:
     return list(chain.from_iterable(batches))
 
 
+def test_a_first_epoch_in_random_order() -> None:
+    made = expected("random_then_packed")
+    assert made[:STEPS] == expected("random")[:STEPS]
+    assert made[STEPS:] == expected("packed")[STEPS:]
+
+
 def epochs_of(steps_seen: list[list[int]], steps: int = STEPS) -> list[list[int]]:
     return [sorted(flat(steps_seen[at : at + steps])) for at in range(0, len(steps_seen), steps)]
 
@@ -66,12 +73,17 @@ def test_a_training_sees_the_steps_of_the_sampler(tmp_path: Path, mode: str) -> 
     assert again.model.seen == steps, "the sampler's seed alone counts"
 
 
-@pytest.mark.parametrize("step", [2, 6, 9, 12, 17])
-@pytest.mark.parametrize("guarded", [False, True])
-def test_a_resumed_training_goes_on_exactly(tmp_path: Path, step: int, guarded: bool) -> None:
-    uninterrupted = trainer_with(tmp_path, sampler())
+@pytest.mark.parametrize("step", [2, 6, 9, 12, 15])
+@pytest.mark.parametrize(
+    ("mode", "guarded", "epochs"),
+    [("random", False, 3), ("random", True, 3), ("random_then_packed", False, 3), ("random_then_packed", True, 2.75)],
+)
+def test_a_resumed_training_goes_on_exactly(tmp_path: Path, mode: str, step: int, guarded: bool, epochs: float) -> None:
+    """In the first epoch, at its end, in the second, at its end and in the third, whole or not."""
+    uninterrupted = trainer_with(tmp_path, sampler(mode), num_train_epochs=epochs)
     uninterrupted.train()
-    resumed = trainer_with(tmp_path, sampler())
+    assert uninterrupted.model.seen == expected(mode)[: math.ceil(STEPS * epochs)]
+    resumed = trainer_with(tmp_path, sampler(mode), num_train_epochs=epochs)
     if guarded:
         attach(resumed)
     resumed.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}"))
@@ -266,13 +278,13 @@ def test_the_guard_fills_the_micro_batches_that_were_packed(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch was built without processes")
-@pytest.mark.parametrize("mode", ["random", "packed"])
-def test_two_processes(tmp_path: Path, mode: str) -> None:
-    """Shared without loss or repeats, and on from a checkpoint in the middle of the second epoch."""
+@pytest.mark.parametrize(("mode", "step"), [("random", 8), ("packed", 8), ("random_then_packed", 6)])
+def test_two_processes(tmp_path: Path, mode: str, step: int) -> None:
+    """Shared without loss or repeats, and on from a checkpoint in the middle or at the begin of the second epoch."""
     path = os.pathsep.join(p for p in sys.path if p)
     command = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2", batches_in_training.__file__]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", *command, str(tmp_path), "checkpoint-8", mode],
+        [sys.executable, "-W", "ignore", "-m", *command, str(tmp_path), f"checkpoint-{step}", mode],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -287,7 +299,7 @@ def test_two_processes(tmp_path: Path, mode: str) -> None:
     assert epochs_of(together) == [list(range(SAMPLES))] * 3
     for rank in range(2):
         full, resumed = ranks[rank]
-        assert resumed == full[8:]
+        assert resumed == full[step:]
         part, made = sampler(mode).shard(rank, 2), []
         for epoch in range(3):
             part.set_epoch(epoch)

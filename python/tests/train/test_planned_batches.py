@@ -34,7 +34,8 @@ class Clips(torch.utils.data.Dataset):  # type: ignore[misc]
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         self.given.append(index)
-        return {"input_values": torch.randn(int(16_000 * self.seconds[index])), "labels": torch.tensor([1, 2, 3])}
+        wave = torch.randn(int(16_000 * self.seconds[index]), generator=torch.Generator().manual_seed(index))
+        return {"input_values": wave, "labels": torch.tensor([1, 2, 3])}
 
 
 def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -50,9 +51,9 @@ def trained(tmp_path: Path, plan: dict[str, Any], data: Clips, **settings: Any) 
     manager.config = make_plan(**plan)
     manager.durations = array("d", SECONDS)
     args = TrainingArguments(
-        str(tmp_path), per_device_train_batch_size=2, gradient_accumulation_steps=4, num_train_epochs=1, use_cpu=True,
-        report_to="none", disable_tqdm=True, remove_unused_columns=False, logging_steps=1,
-        **{"save_strategy": "no", **settings},
+        str(tmp_path), per_device_train_batch_size=2, gradient_accumulation_steps=4, use_cpu=True, report_to="none",
+        disable_tqdm=True, remove_unused_columns=False, logging_steps=1,
+        **{"num_train_epochs": 1, "save_strategy": "no", **settings},
     )  # fmt: skip
     return Trainer(wav2vec2("mean"), args, train_dataset=data, data_collator=collate), manager
 
@@ -74,7 +75,8 @@ def room() -> None:
 
 
 @pytest.mark.parametrize(
-    "handling", ["packed", *(pytest.param(h, marks=pytest.mark.slow) for h in ("bucketed", "random"))]
+    "handling",
+    ["packed", *(pytest.param(h, marks=pytest.mark.slow) for h in ("bucketed", "random", "random_then_packed"))],
 )
 def test_the_planned_steps_are_trained(tmp_path: Path, handling: str) -> None:
     data = Clips()
@@ -93,7 +95,7 @@ def test_the_planned_steps_are_trained(tmp_path: Path, handling: str) -> None:
     assert len(set(sizes)) > 1 and max(sizes) <= 8, "sized by memory, not one size"
     steps = [data.given[i : i + 8] for i in range(0, len(SECONDS), 8)]
     spread = sum(max(SECONDS[i] for i in step) - min(SECONDS[i] for i in step) for step in steps) / len(steps)
-    assert spread < 1.2 if handling == "bucketed" else spread > (1.5 if handling == "random" else 0)
+    assert spread < 1.2 if handling == "bucketed" else spread > (1.5 if handling.startswith("random") else 0)
     assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (2, 4), "put back"
 
 
@@ -206,28 +208,41 @@ def test_clips_over_the_limit_on_length_are_left_out_of_the_durations(tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_resumed_run_takes_the_steps_that_are_left(tmp_path: Path) -> None:
-    undisturbed = Clips()
-    trainer, manager = trained(tmp_path / "whole", PACKED, undisturbed)
+@pytest.mark.parametrize(
+    ("handling", "epochs", "step"),
+    [("packed", 1, 3), *(("random_then_packed", 1.5, step) for step in (3, 12, 15))],
+)
+def test_a_resumed_run_takes_the_steps_that_are_left(tmp_path: Path, handling: str, epochs: float, step: int) -> None:
+    """Of 12 an epoch: also where the order changes between epochs, before, at and after that."""
+    plan, undisturbed = {**PACKED, "length_handling": handling}, Clips()
+    trainer, manager = trained(tmp_path / "whole", plan, undisturbed, num_train_epochs=epochs)
     manager.train(trainer, verbose=False)
+    assert trainer.state.global_step == 12 * epochs
+    weights = trainer.model.state_dict()
 
     first, second = Clips(), Clips()
-    saving = {"save_strategy": "steps", "save_steps": 1}
-    trainer, manager = trained(tmp_path / "cut", PACKED, first, **saving)
-    trainer.add_callback(Stop())
+    settings = {"save_strategy": "steps", "save_steps": 1, "num_train_epochs": epochs}
+    trainer, manager = trained(tmp_path / "cut", plan, first, **settings)
+    trainer.add_callback(Stop(step))
     with pytest.raises(KeyboardInterrupt):
         manager.train(trainer, verbose=False)
-    trainer, manager = trained(tmp_path / "cut", PACKED, second, **saving)
+    trainer, manager = trained(tmp_path / "cut", plan, second, **settings)
     manager.train(trainer, resume=True, verbose=False)
-    assert first.given[:24] == undisturbed.given[:24]
-    assert second.given[24 - len(SECONDS) :] == undisturbed.given[24:]
+    assert first.given[: 8 * step] == undisturbed.given[: 8 * step]
+    remaining = undisturbed.given[8 * step :]
+    assert second.given[-len(remaining) :] == remaining
+    for name, weight in trainer.model.state_dict().items():
+        assert torch.equal(weight, weights[name]), name
 
 
 class Stop(TrainerCallback):  # type: ignore[misc]
-    """Ctrl-C after three steps."""
+    """Ctrl-C after ``step`` steps."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == 3:
+        if state.global_step == self.step:
             raise KeyboardInterrupt
 
 

@@ -26,8 +26,8 @@ def sampler(mode: str = "random", step: int = 4) -> StepSampler:
 def trainer_with(output: Path, steps: StepSampler, ranks: int = 1, **settings: Any) -> Any:
     """Three epochs on the clips of ``steps``, with a checkpoint after each step."""
     trainer = tiny_trainer(
-        output, samples=SAMPLES, per_device_train_batch_size=steps.step_samples // ranks, num_train_epochs=3,
-        **{"save_strategy": "steps", "save_steps": 1, **settings},
+        output, samples=SAMPLES, per_device_train_batch_size=steps.step_samples // ranks,
+        **{"num_train_epochs": 3, "save_strategy": "steps", "save_steps": 1, **settings},
     )  # fmt: skip
     use_batches(trainer, steps)
     return trainer
