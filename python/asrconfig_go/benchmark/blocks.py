@@ -295,7 +295,7 @@ def profile_side(bench: Bench, side: Side, folder: Path) -> str:
 
     Raises ``BlockFailed`` as ``run_block``.
     """
-    from ..train.step_profile import step_profiler, write_profile
+    from ..train.train_options import step_profiler, write_profile
 
     file = folder / (re.sub(r"[^a-z0-9]+", "-", side.name.lower()).strip("-") + ".pt.trace.json")
     with step_profiler(bench.warm_up - 1, _STEPS, lambda recorded: write_profile(recorded, file)) as profiler:

@@ -75,14 +75,13 @@ class FineTuneOptions:
         if (self.max_steps is not None and self.max_steps < 1) or (self.epochs is not None and self.epochs <= 0):
             option = f"epochs = {self.epochs}" if self.max_steps is None else f"max_steps = {self.max_steps}"
             raise InvalidArgumentError(f"{option} trains nothing", "give a number of at least 1")
-        if self.save_by is not None:
-            from ..train.deadline import deadline_of
+        if self.save_by is not None or self.profile is not None:
+            from ..train.train_options import check_profile, deadline_of
 
-            deadline_of(self.save_by)
-        if self.profile is not None:
-            from ..train.step_profile import check_profile
-
-            check_profile(self.profile)
+            if self.save_by is not None:
+                deadline_of(self.save_by)
+            if self.profile is not None:
+                check_profile(self.profile)
 
     @property
     def tiny(self) -> bool:

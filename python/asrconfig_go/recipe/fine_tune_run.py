@@ -51,10 +51,13 @@ _FIRST_EVALUATION_S = 600  # up to this much audio, a word error rate before the
 
 
 def _plan_and_manager(
-    options: FineTuneOptions, data: SpeechData, model: PreTrainedModel, processor: ProcessorMixin
+    options: FineTuneOptions,
+    saved: TrainingConfig | None,
+    data: SpeechData,
+    model: PreTrainedModel,
+    processor: ProcessorMixin,
 ) -> tuple[TrainingConfig, ASRConfigManager]:
-    """The plan, given or made here, and the manager of the training, which knows data and model."""
-    saved = _given_plan(options)
+    """The plan, ``saved`` or made here, and the manager of the training, which knows data and model."""
     if saved is None:
         config, manager = _new_plan(options, data, model, processor)
     else:
@@ -68,7 +71,7 @@ def _plan_and_manager(
     return config, manager
 
 
-def _given_plan(options: FineTuneOptions) -> TrainingConfig | None:
+def _saved_plan(options: FineTuneOptions) -> TrainingConfig | None:
     """A copy of the plan that the user passed, or the plan of the resumed run; None where a new one is to be made.
 
     Raises ``InvalidArgumentError`` where its adapters differ from the requested ones.
@@ -174,8 +177,9 @@ class FineTuneRun:
         Returns:
             What ``finish`` returns.
         """
-        self._prepare()
-        self.plan, self.manager = _plan_and_manager(self.options, self.data, self.model, self.processor)
+        saved = _saved_plan(self.options)
+        self._prepare(saved)
+        self.plan, self.manager = _plan_and_manager(self.options, saved, self.data, self.model, self.processor)
         self._select()
         self.watch = self.manager.callback()
         self.trainer = self._make_trainer()
@@ -191,21 +195,20 @@ class FineTuneRun:
         """Print what a stage has done, from one process and unless the run is quiet."""
         say(self.options.verbose and (self.trainer is None or self.trainer.is_world_process_zero()), stage, text)
 
-    def _prepare(self) -> None:
-        """Clean the texts, build processor and model, and cut and label the clips for them."""
+    def _prepare(self, saved: TrainingConfig | None) -> None:
+        """Clean the texts, build processor and model, and cut and label the clips for them, by the ``saved`` plan."""
         options, data = self.options, self.data
         self.say("Speech", data)
         cleans = family(options.model) == "ctc" if options.clean is None else options.clean
         cleaned = data.clean(language=options.language) if cleans else data.with_texts(str.strip)
         self.processor = build_processor(column(cleaned.train, "text"), options.model, language=options.language)
-        plan = _given_plan(options)
-        rank = plan.lora_rank if plan else options.rank
+        rank = saved.lora_rank if saved else options.rank
         check_bits(options.bits, bool(rank), options.tiny)
         self.model = load_model(options.model, self.processor, seed=options.seed, bits=options.bits)
         if rank:
             self.model = add_lora(self.model, rank, seed=options.seed)
         aligner = load_aligner(options.align) if options.align else None
-        chunk = plan.chunk_length_s if plan else None
+        chunk = saved.chunk_length_s if saved else None
         self.data = prepare(
             cleaned, self.processor, model=self.model, align=aligner, chunk_length_s=chunk, progress=options.verbose
         )

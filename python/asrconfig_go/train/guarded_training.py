@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import math
 import os
@@ -13,19 +12,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
-from .._core.checks import check_keywords
 from .._core.defaults import MAX_RETRIES
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory, note
 from .._core.output import listed
 from .._core.training_session import sharded, single_process
-from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, LibraryError, StorageError
+from ..errors import AsrConfigError, InfeasiblePlanError, LibraryError, StorageError
 from ..guard.training_report import Restart, TrainingReport
 from .checkpoints import disk_errors_explained, saved_so_far
-from .deadline import DeadlineCallback, deadline_of
 from .restart import AllStepsMade, RunCheckpoints
 from .resume import start_point
 from .run_record import RunLock, folder_of
-from .step_profile import StepProfile
+from .train_options import DeadlineCallback, StepProfile, check_options, deadline_of
 from .trainer_reset import InitialState, release_attempt, renew_accelerator, use_batch
 
 if TYPE_CHECKING:
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
-_OPTIONS = ("resume", "max_retries", "preflight", "save_by", "profile", "verbose")  # of manager.train
-_MAX_RETRIES = 100  # the library's limit
 _EVALUATION = ("evaluation_loop", "prediction_loop")
 
 
@@ -71,7 +66,7 @@ class GuardedTraining:
         """
         from ..guard.guard import guard_of
 
-        _check(trainer, resume, max_retries, train_arguments)
+        check_options(trainer, resume, max_retries, train_arguments)
         self._deadline = deadline_of(save_by) if save_by is not None else None
         self._stop: DeadlineCallback | None = None
         self._profile = None if profile is None else StepProfile(profile)
@@ -316,28 +311,3 @@ class GuardedTraining:
         self._record.restarts.append(replace(restart, since=since))
         self._news()
         logger.warning("%s; continuing from %s", self._record.restarts[-1], self._resume or "the start")
-
-
-def _check(trainer: Trainer, resume: object, max_retries: object, arguments: dict[str, Any]) -> None:
-    if isinstance(max_retries, bool) or not isinstance(max_retries, int) or not 0 <= max_retries <= _MAX_RETRIES:
-        raise InvalidArgumentError(f"max_retries = {max_retries!r} is not a whole number from 0 to 100", "3 is usual")
-    if not isinstance(resume, bool | str | os.PathLike) or resume == "":
-        raise InvalidArgumentError(f"resume = {resume!r} is not True, False or a path", "True takes the newest one")
-    from transformers import Trainer
-
-    parameters = inspect.signature(trainer.train).parameters
-    names = [name for name, parameter in parameters.items() if parameter.kind is not parameter.VAR_KEYWORD]
-    if len(names) == len(parameters) or type(trainer).train is Trainer.train:  # older ones take more, and refuse later
-        check_keywords(arguments, [*_OPTIONS, *names], "manager.train")
-    if "resume_from_checkpoint" in arguments:
-        raise InvalidArgumentError("resume_from_checkpoint is the Trainer's", "pass resume=True, or resume=a path")
-    if arguments.get("trial") is not None:
-        raise InvalidArgumentError(
-            "a trial of a hyperparameter search makes a model and a folder of its own, and is no run to resume",
-            "call manager.attach(trainer), then trainer.hyperparameter_search(): its trials are guarded",
-        )
-    if trainer.args.auto_find_batch_size:
-        raise InvalidArgumentError(
-            "auto_find_batch_size loses the effective batch, and would keep errors from being seen here",
-            "set auto_find_batch_size=False: the guard finds a fitting micro-batch itself",
-        )

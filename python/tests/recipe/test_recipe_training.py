@@ -59,7 +59,7 @@ def at_step(step: int, act: Any) -> Any:
 def test_a_deadline_leaves_a_checkpoint_that_is_resumed_to_the_end(
     speech: SpeechData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = "asrconfig_go.train.deadline.DeadlineCallback._late"
+    late = "asrconfig_go.train.train_options.DeadlineCallback._late"
     uninterrupted = trained(speech, tmp_path / "whole")
     monkeypatch.setattr(late, lambda _, __, state, ___: state.global_step >= 2)
     stopped = trained(speech, tmp_path / "out", save_by="1h")

@@ -12,10 +12,10 @@ import pytest
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go.errors import InvalidArgumentError
-from asrconfig_go.train import deadline
+from asrconfig_go.train import train_options
 from asrconfig_go.train.checkpoints import newest_complete
-from asrconfig_go.train.deadline import deadline_of
 from asrconfig_go.train.guarded_training import GuardedTraining
+from asrconfig_go.train.train_options import deadline_of
 from disturbed_runs import assert_same_run, prepared
 
 NOW = datetime.fromisoformat("2026-03-01T17:50+02:00")
@@ -91,7 +91,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         save_by = None
         if seconds is not None:
             save_by = (datetime.fromtimestamp(clock.now).astimezone() + timedelta(seconds=seconds)).isoformat()
-            monkeypatch.setattr(deadline, "datetime", _at(clock.now))
+            monkeypatch.setattr(train_options, "datetime", _at(clock.now))
         training = GuardedTraining(trainer, resume=resume, save_by=save_by)
         training.train()
         return trainer, training.report(), clock

@@ -13,7 +13,7 @@ from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import InvalidArgumentError
-from asrconfig_go.train import step_profile
+from asrconfig_go.train import train_options
 from asrconfig_go.train.guarded_training import GuardedTraining
 from disturbed_runs import assert_same_run, once_at, prepared, trained, weights
 from tiny_training import tiny_trainer
@@ -40,7 +40,7 @@ def test_the_steps_behind_the_warm_up_are_recorded(tmp_path: Path, capsys: pytes
     assert "Self CPU" in text and "aten::addmm" in text
     assert f"profile for ui.perfetto.dev: {trace}; by operator: {table}" in capsys.readouterr().out
     assert torch.equal(weights(plain), weights(trainer))
-    assert not any(isinstance(callback, step_profile.StepProfile) for callback in trainer.callback_handler.callbacks)
+    assert not any(isinstance(callback, train_options.StepProfile) for callback in trainer.callback_handler.callbacks)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_profile_that_cannot_be_written_does_not_end_the_training(
     def full(*_: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(step_profile, "write_profile", full)
+    monkeypatch.setattr(train_options, "write_profile", full)
     manager = ASRConfigManager()
     with caplog.at_level(logging.WARNING, "asrconfig_go"):
         manager.train(tiny_trainer(tmp_path, num_train_epochs=2), profile=1, verbose=False)

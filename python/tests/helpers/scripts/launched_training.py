@@ -18,7 +18,7 @@ import torch
 from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager
-from asrconfig_go.train.deadline import DeadlineCallback
+from asrconfig_go.train.train_options import DeadlineCallback
 from tiny_training import OUT_OF_MEMORY, Regression, leave, tiny_trainer
 
 
