@@ -21,7 +21,9 @@ from .._core.output import listed
 from ..data.segments import (
     Segment,
     checked_segments,
+    grouped,
     joined,
+    middles,
     part_of,
     plain_text,
     read_segments,
@@ -35,7 +37,6 @@ from ..errors import AsrConfigError, StorageError
 from .ctc_aligner import CTCAligner
 from .decoding import Array, load_audio
 
-_MARGIN_S = 0.5  # how much of a pause stays at either end of a piece that has no room for all of it
 _FRAME_S = 0.02
 _BLOCK_S = 120.0  # audio is decoded in blocks of this length, so that an hour takes no more memory than two minutes
 _SMOOTHED_FRAMES = 5  # a frame's power is the mean over these, so that a stop consonant does not count as a pause
@@ -52,70 +53,6 @@ _TOO_LONG: dict[CutRule, str] = {
     "timestamps": "a single segment over the limit",
     "alignment": "words without a pause, over the limit",
 }
-
-
-@dataclass(frozen=True)
-class Group:
-    """The segments ``[first, last)`` of a recording, and the piece from ``start`` to ``end`` that holds them."""
-
-    start: float
-    end: float
-    first: int
-    last: int
-
-
-def grouped(
-    segments: Sequence[Segment],
-    edges: Sequence[float],
-    limit_s: float,
-    fits: Callable[[int, int], bool] = lambda first, last: True,
-) -> tuple[list[Group], list[int]]:
-    """Group neighbouring segments into pieces of at most ``limit_s``, cut at the widest pause of their second half.
-
-    Neighbouring groups share an edge, so that together they cover the recording. Only where the pauses around a single
-    segment exceed the limit, half a second of each is kept.
-
-    Args:
-        segments: Segments in order of time.
-        edges: Where to cut: the start of the recording, a time between every two segments, and its end.
-        limit_s: The longest piece.
-        fits: Whether the texts of the segments ``[first, last)`` are short enough for one piece.
-
-    Returns:
-        The groups in order, and the indices of segments that are too long for any.
-    """
-    groups: list[Group] = []
-    too_long: list[int] = []
-    first = 0
-    while first < len(segments):
-        if segments[first].end - segments[first].start > limit_s or not fits(first, first + 1):
-            too_long.append(first)
-            first += 1
-            continue
-        last = first + 1
-        while last < len(segments) and edges[last + 1] - edges[first] <= limit_s and fits(first, last + 1):
-            last += 1
-        if last < len(segments):
-            ends = [i for i in range(first + 1, last + 1) if 2 * (edges[i] - edges[first]) >= limit_s]
-            last = max(ends, key=lambda i: (segments[i].start - segments[i - 1].end, i), default=last)
-        groups.append(_group(segments, edges, limit_s, first, last))
-        first = last
-    return groups, too_long
-
-
-def middles(segments: Sequence[Segment], duration: float) -> list[float]:
-    """The edges for ``grouped`` that lie in the middle of the pauses."""
-    between = [round((a.end + b.start) / 2, 6) for a, b in itertools.pairwise(segments)]
-    return [0.0, *between, duration]
-
-
-def _group(segments: Sequence[Segment], edges: Sequence[float], limit_s: float, first: int, last: int) -> Group:
-    start, end = edges[first], edges[last]
-    if end - start > limit_s:
-        spoken_from, spoken_to = segments[first].start, segments[last - 1].end
-        margin = min(_MARGIN_S, (limit_s - (spoken_to - spoken_from)) / 2)
-        start, end = max(start, round(spoken_from - margin, 6)), min(end, round(spoken_to + margin, 6))
-    return Group(start, end, first, last)
 
 
 def levels_of(audio: object, duration: float) -> Array:

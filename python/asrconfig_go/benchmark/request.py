@@ -1,37 +1,47 @@
-"""``benchmark_training``, which checks its arguments before anything is measured."""
+"""``benchmark_training``, which reads the original settings and checks its arguments before anything is measured."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
+import enum
+import importlib
 import os
 import platform
+import warnings
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._core.checks import check_seed, checked
 from .._core.defaults import TARGET_BATCH_SIZE
+from .._core.files import read_object
+from .._core.out_of_memory import first_line
 from ..audio.collators import readable
 from ..config import TrainingConfig
-from ..errors import EmptyDatasetError, InvalidArgumentError, UnsupportedError
+from ..errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError, UnsupportedError
 from ..optimal import create_optimal_config
-from ..plan.training_arguments import named
+from ..plan.training_arguments import arguments_of, named
 from ..predict.hardware import HardwareProfile
 from .benchmark_clips import checked_dataset, draw, durations_of, rows_of_arrays
 from .benchmark_result import BenchmarkResult, Setting
 from .measurements import ENOUGH_ROUNDS
-from .sides import OPTIONS, PLAN, Place, Side, default_side, most_workers, original_side
+from .sides import DEFAULTS, OPTIONS, PLAN, YOURS, Place, Side, batch_settings, most_workers
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from torch.nn import Module
-    from transformers import DataCollator, ProcessorMixin, Trainer
+    from transformers import DataCollator, ProcessorMixin, Trainer, TrainingArguments
 
-    from .sides import Original
+    Original: TypeAlias = "TrainingArguments | TrainingConfig | Mapping[str, Any] | str | os.PathLike[str]"
 
 _ROUNDS_OF_WORKERS = 2  # in a block; before that, each has handed over its first batch, all of which come at once
+_FILE_HINT = "pass a plan's JSON, TrainingArguments.to_json_string in a file, or the training_args.bin of a checkpoint"
+_TRUSTED = ("transformers.", "accelerate.")
+_NOT_COMPARED = ("output_dir", "logging_dir", "overwrite_output_dir", "resume_from_checkpoint", "hub_token")
 _PACKAGES = ("torch", "transformers", "accelerate", "asrconfig-go")
 
 
@@ -186,6 +196,111 @@ def _check_batches(plan: TrainingConfig, original: Side | None) -> None:
             f"a step of {original.name} has {theirs} clips, one of the plan {ours}",
             f"compare equal steps: plan with target_batch_size={theirs}",
         )
+
+
+def default_side(effective_batch: int | None) -> Side:
+    """As the installed Trainer trains unasked, accumulated to ``effective_batch`` where one is given.
+
+    Raises ``InvalidArgumentError`` where only micro-batches of a single clip add up to that batch.
+    """
+    side = Side(DEFAULTS, {})
+    usual, accumulated = side.batch
+    if effective_batch in (None, side.effective_batch):
+        return side
+    batch = max(n for n in range(1, usual + 1) if effective_batch % n == 0)
+    if batch == 1 < effective_batch:
+        raise InvalidArgumentError(
+            f"the Trainer's default batch of {usual} makes no steps of {effective_batch} clips, but one clip at a time",
+            f"choose a multiple of {usual}, or pass the settings that you train with (--args FILE, original=…)",
+        )
+    new = batch_settings(batch, effective_batch // batch)
+    reason = f"{usual} × {accumulated} makes no steps of {effective_batch} clips"
+    return Side(DEFAULTS, new, adapted=reason)
+
+
+def original_side(original: Original) -> Side:
+    """Of TrainingArguments, a plan, a dictionary of either's names, or a file of one (JSON, or ``training_args.bin``).
+
+    Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
+    file and ``CorruptFileError`` for one that holds no settings.
+    """
+    if isinstance(original, str | os.PathLike):
+        original = read_settings(original)
+    if isinstance(original, Mapping) and "schema_version" in original:
+        original = TrainingConfig.from_dict(dict(original))
+    if isinstance(original, TrainingConfig):
+        return Side(YOURS, {}, original)
+    if isinstance(original, Mapping):
+        usual = arguments_of({}, "out").to_dict()  # all of which to_json_string writes, some under two names
+        return Side(YOURS, _changed(original, usual))
+    if not dataclasses.is_dataclass(original) or not hasattr(original, "per_device_train_batch_size"):
+        raise InvalidArgumentError(
+            f"original = {type(original).__name__} holds no training settings",
+            "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a file of one",
+        )
+    return Side(YOURS, _changed_arguments(original), arguments_class=type(original))
+
+
+def _changed_arguments(arguments: TrainingArguments) -> dict[str, Any]:
+    kind = type(arguments)
+    try:
+        usual = arguments_of({}, arguments.output_dir, kind)
+    except TypeError as error:
+        raise InvalidArgumentError(f"a {kind.__name__} cannot be made again: {error}", "pass a dictionary") from error
+    names = [field.name for field in dataclasses.fields(arguments) if field.init and hasattr(arguments, field.name)]
+    return _changed({name: getattr(arguments, name) for name in names}, vars(usual), kind)
+
+
+def _changed(
+    settings: Mapping[str, Any], usual: Mapping[str, Any], kind: type[TrainingArguments] | None = None
+) -> dict[str, Any]:
+    """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
+    changed: dict[str, Any] = {}
+    for name, value in settings.items():
+        if name not in _NOT_COMPARED and (name not in usual or value != usual[name]):
+            changed |= named({name: value}, kind)
+    return changed
+
+
+def read_settings(path: str | os.PathLike[str]) -> Any:
+    """A JSON object, or the TrainingArguments of a ``.bin`` file as the Trainer saves it.
+
+    Raises ``NotFoundError`` for a file that cannot be read, ``CorruptFileError`` for one that holds something else.
+    """
+    if Path(path).suffix.lower() != ".bin":
+        return read_object(path, "settings", _FILE_HINT)
+    if not Path(path).is_file():
+        raise NotFoundError(f"cannot read the settings {os.fspath(path)!r}: there is no such file", _FILE_HINT)
+    return _unpickled(Path(path))
+
+
+def _unpickled(path: Path) -> Any:
+    """Only settings of transformers and accelerate are made of it: a pickle could run anything."""
+    import torch
+
+    if not hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):
+        hint = "save the settings by TrainingArguments.to_json_string"
+        raise UnsupportedError(f"reading {path} requires torch 2.6", hint)
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        with torch.serialization.safe_globals([_settings_class(name) for name in names]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            arguments = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise CorruptFileError(f"{path} holds no TrainingArguments: {first_line(error)}", _FILE_HINT) from error
+    if not is_dataclass(arguments):
+        raise CorruptFileError(f"{path} holds no TrainingArguments, but a {type(arguments).__name__}", _FILE_HINT)
+    return arguments
+
+
+def _settings_class(name: str) -> type:
+    module, _, attribute = name.rpartition(".")
+    kind = getattr(importlib.import_module(module), attribute) if module.startswith(_TRUSTED) else None
+    if isinstance(kind, type) and (
+        is_dataclass(kind) or issubclass(kind, enum.Enum) or name == "accelerate.state.PartialState"
+    ):
+        return kind
+    raise ValueError(f"it names {name}, which holds no settings")
 
 
 def _device(hardware: HardwareProfile) -> str:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 from .._core.checks import checked
 from .._core.output import ProgressBar
@@ -22,91 +20,11 @@ from ..watch.watch_records import Finding
 from .benchmark_clips import measure_loading
 from .benchmark_result import BenchmarkResult, Setting, Watch, bottleneck, seen
 from .blocks import Bench, BlockFailed, profile_side, run_block
-from .measurements import Block, LoaderResult, OptionResult, SideResult, Spread, Turn
-from .sides import Change, Place, Side, changes
+from .measurements import Block, LoaderResult, OptionResult, SideResult, Turn
+from .sides import BenchmarkRun, Change, Place, Side, changes, interleave, mean_turn
 
 LEARNING_STEPS = 8
 """Steps of the plan's first, unmeasured block, in which a guard tests what padding changes."""
-
-
-@dataclass
-class BenchmarkRun:
-    """What was measured of one side.
-
-    Attributes:
-        side: The side, with smaller micro-batches if its own ran out of memory.
-        blocks: Its measured blocks.
-        rounds: The times of its rounds; empty for the plan's side.
-        beside: The times of the plan in the same rounds, each from the blocks before and after it.
-        settings: The arguments that it trained with.
-        notes: Warnings of its trainings.
-        problem: Why it could not be trained; empty if it could.
-    """
-
-    side: Side
-    blocks: list[Block] = field(default_factory=list)
-    rounds: list[Turn] = field(default_factory=list)
-    beside: list[Turn] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    problem: str = ""
-
-    @property
-    def gain(self) -> Spread | None:
-        """How many times faster than the plan it is; None without rounds."""
-        return Spread.ratio([turn.seconds for turn in self.beside], [turn.seconds for turn in self.rounds])
-
-    @property
-    def cpu_gain(self) -> Spread | None:
-        """The same by processor time; None on a GPU."""
-        return Spread.ratio([turn.cpu_s for turn in self.beside], [turn.cpu_s for turn in self.rounds])
-
-
-def interleave(
-    plan: BenchmarkRun, others: Sequence[BenchmarkRun], rounds: int, run: Callable[[BenchmarkRun], Block | None]
-) -> None:
-    """Run a block of the plan, of the first other side, of the plan, of the second other side, and so on.
-
-    Each block of another side is compared with the mean of the plan's blocks before and after it, so that a machine
-    that gets evenly slower changes no ratio.
-
-    Args:
-        plan: The plan's side, whose ``blocks`` grow.
-        others: The other sides, whose ``blocks``, ``rounds`` and ``beside`` grow.
-        rounds: Blocks of each other side.
-        run: Runs one block. It returns None for a side that fails, and sets the side's ``problem``; the side is then
-            not run again.
-    """
-    last: Block | None = None
-    for _ in range(rounds):
-        for other in others:
-            if other.problem:
-                continue
-            last = last or _run_block(plan, run)
-            block = _run_block(other, run)
-            if block is None or last is None:
-                continue
-            following = _run_block(plan, run)
-            if following is None:
-                return
-            other.rounds.append(mean_turn(block))
-            other.beside.append(mean_turn(last, following))
-            last = following
-        if not others:
-            _run_block(plan, run)
-
-
-def mean_turn(*blocks: Block) -> Turn:
-    """The mean times of blocks; without processor time on a GPU, where it means little."""
-    cpu_s = [block.cpu_s for block in blocks if block.peak_allocated_bytes is None]  # a GPU's blocks have a peak
-    return Turn(fmean(block.seconds for block in blocks), fmean(cpu_s) if cpu_s else None)
-
-
-def _run_block(side_run: BenchmarkRun, run: Callable[[BenchmarkRun], Block | None]) -> Block | None:
-    block = run(side_run)
-    if block is not None:
-        side_run.blocks.append(block)
-    return block
 
 
 class OutOfTime(BaseException):

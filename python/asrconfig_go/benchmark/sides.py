@@ -1,31 +1,29 @@
-"""The sides of a benchmark: a plan, your settings, the Trainer's defaults; and single changes to the plan."""
+"""The sides of a benchmark: a plan, your settings, the Trainer's defaults; and single changes to the plan.
+
+Blocks of the sides take turns, and what was measured of each is kept with it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import enum
-import importlib
 import math
-import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
-from .._core.files import read_object
-from .._core.out_of_memory import first_line
 from ..config import TrainingConfig
-from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
+from ..errors import InvalidArgumentError
 from ..plan.training_arguments import arguments_of, named
+from .measurements import Block, Spread, Turn
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
     Kind = type[TrainingArguments]
-    Original: TypeAlias = "TrainingArguments | TrainingConfig | Mapping[str, Any] | str | os.PathLike[str]"
     from torch.nn import Module
 
 # Both sides neither log nor save, so that none of it differs between them.
@@ -136,118 +134,6 @@ def defaults(arguments_class: Kind | None = None) -> dict[str, Any]:
     from transformers import TrainingArguments
 
     return {field.name: field.default for field in dataclasses.fields(arguments_class or TrainingArguments)}
-
-
-_HINT = "pass a plan's JSON, TrainingArguments.to_json_string in a file, or the training_args.bin of a checkpoint"
-_PACKAGES = ("transformers.", "accelerate.")
-
-
-def read_settings(path: str | os.PathLike[str]) -> Any:
-    """A JSON object, or the TrainingArguments of a ``.bin`` file as the Trainer saves it.
-
-    Raises ``NotFoundError`` for a file that cannot be read, ``CorruptFileError`` for one that holds something else.
-    """
-    if Path(path).suffix.lower() != ".bin":
-        return read_object(path, "settings", _HINT)
-    if not Path(path).is_file():
-        raise NotFoundError(f"cannot read the settings {os.fspath(path)!r}: there is no such file", _HINT)
-    return _unpickled(Path(path))
-
-
-def _unpickled(path: Path) -> Any:
-    """Only settings of transformers and accelerate are made of it: a pickle could run anything."""
-    import torch
-
-    if not hasattr(torch.serialization, "get_unsafe_globals_in_checkpoint"):
-        hint = "save the settings by TrainingArguments.to_json_string"
-        raise UnsupportedError(f"reading {path} requires torch 2.6", hint)
-    try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-        with torch.serialization.safe_globals([_settings_class(name) for name in names]), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            arguments = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise CorruptFileError(f"{path} holds no TrainingArguments: {first_line(error)}", _HINT) from error
-    if not is_dataclass(arguments):
-        raise CorruptFileError(f"{path} holds no TrainingArguments, but a {type(arguments).__name__}", _HINT)
-    return arguments
-
-
-def _settings_class(name: str) -> type:
-    module, _, attribute = name.rpartition(".")
-    kind = getattr(importlib.import_module(module), attribute) if module.startswith(_PACKAGES) else None
-    if isinstance(kind, type) and (
-        is_dataclass(kind) or issubclass(kind, enum.Enum) or name == "accelerate.state.PartialState"
-    ):
-        return kind
-    raise ValueError(f"it names {name}, which holds no settings")
-
-
-_PLACE = ("output_dir", "logging_dir", "overwrite_output_dir", "resume_from_checkpoint", "hub_token")
-
-
-def default_side(effective_batch: int | None) -> Side:
-    """As the installed Trainer trains unasked, accumulated to ``effective_batch`` where one is given.
-
-    Raises ``InvalidArgumentError`` where only micro-batches of a single clip add up to that batch.
-    """
-    side = Side(DEFAULTS, {})
-    usual, accumulated = side.batch
-    if effective_batch in (None, side.effective_batch):
-        return side
-    batch = max(n for n in range(1, usual + 1) if effective_batch % n == 0)
-    if batch == 1 < effective_batch:
-        raise InvalidArgumentError(
-            f"the Trainer's default batch of {usual} makes no steps of {effective_batch} clips, but one clip at a time",
-            f"choose a multiple of {usual}, or pass the settings that you train with (--args FILE, original=…)",
-        )
-    new = batch_settings(batch, effective_batch // batch)
-    reason = f"{usual} × {accumulated} makes no steps of {effective_batch} clips"
-    return Side(DEFAULTS, new, adapted=reason)
-
-
-def original_side(original: Original) -> Side:
-    """Of TrainingArguments, a plan, a dictionary of either's names, or a file of one (JSON, or ``training_args.bin``).
-
-    Raises ``InvalidArgumentError`` for anything else and for unknown names, ``NotFoundError`` for a missing
-    file and ``CorruptFileError`` for one that holds no settings.
-    """
-    if isinstance(original, str | os.PathLike):
-        original = read_settings(original)
-    if isinstance(original, Mapping) and "schema_version" in original:
-        original = TrainingConfig.from_dict(dict(original))
-    if isinstance(original, TrainingConfig):
-        return Side(YOURS, {}, original)
-    if isinstance(original, Mapping):
-        usual = arguments_of({}, "out").to_dict()  # all of which to_json_string writes, some under two names
-        return Side(YOURS, _changed(original, usual))
-    if not dataclasses.is_dataclass(original) or not hasattr(original, "per_device_train_batch_size"):
-        raise InvalidArgumentError(
-            f"original = {type(original).__name__} holds no training settings",
-            "pass TrainingArguments, a TrainingConfig, a dictionary of their names, or a file of one",
-        )
-    return Side(YOURS, _changed_arguments(original), arguments_class=type(original))
-
-
-def _changed_arguments(arguments: TrainingArguments) -> dict[str, Any]:
-    kind = type(arguments)
-    try:
-        usual = arguments_of({}, arguments.output_dir, kind)
-    except TypeError as error:
-        raise InvalidArgumentError(f"a {kind.__name__} cannot be made again: {error}", "pass a dictionary") from error
-    names = [field.name for field in dataclasses.fields(arguments) if field.init and hasattr(arguments, field.name)]
-    return _changed({name: getattr(arguments, name) for name in names}, vars(usual), kind)
-
-
-def _changed(
-    settings: Mapping[str, Any], usual: Mapping[str, Any], kind: type[TrainingArguments] | None = None
-) -> dict[str, Any]:
-    """What differs from the defaults, each setting once: newer versions keep some under an older name as well."""
-    changed: dict[str, Any] = {}
-    for name, value in settings.items():
-        if name not in _PLACE and (name not in usual or value != usual[name]):
-            changed |= named({name: value}, kind)
-    return changed
 
 
 _WORKERS = (0, 1, 2, 4, 8)
@@ -374,3 +260,83 @@ def _skipped(option: str, reason: str, value: str = "") -> Change:
 def _toggled(option: str, field: str, plan: TrainingConfig) -> Change:
     value = not getattr(plan, field)
     return Change(option, "on" if value else "off", {field: value})
+
+
+@dataclass
+class BenchmarkRun:
+    """What was measured of one side.
+
+    Attributes:
+        side: The side, with smaller micro-batches if its own ran out of memory.
+        blocks: Its measured blocks.
+        rounds: The times of its rounds; empty for the plan's side.
+        beside: The times of the plan in the same rounds, each from the blocks before and after it.
+        settings: The arguments that it trained with.
+        notes: Warnings of its trainings.
+        problem: Why it could not be trained; empty if it could.
+    """
+
+    side: Side
+    blocks: list[Block] = field(default_factory=list)
+    rounds: list[Turn] = field(default_factory=list)
+    beside: list[Turn] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+    @property
+    def gain(self) -> Spread | None:
+        """How many times faster than the plan it is; None without rounds."""
+        return Spread.ratio([turn.seconds for turn in self.beside], [turn.seconds for turn in self.rounds])
+
+    @property
+    def cpu_gain(self) -> Spread | None:
+        """The same by processor time; None on a GPU."""
+        return Spread.ratio([turn.cpu_s for turn in self.beside], [turn.cpu_s for turn in self.rounds])
+
+
+def interleave(
+    plan: BenchmarkRun, others: Sequence[BenchmarkRun], rounds: int, run: Callable[[BenchmarkRun], Block | None]
+) -> None:
+    """Run a block of the plan, of the first other side, of the plan, of the second other side, and so on.
+
+    Each block of another side is compared with the mean of the plan's blocks before and after it, so that a machine
+    that gets evenly slower changes no ratio.
+
+    Args:
+        plan: The plan's side, whose ``blocks`` grow.
+        others: The other sides, whose ``blocks``, ``rounds`` and ``beside`` grow.
+        rounds: Blocks of each other side.
+        run: Runs one block. It returns None for a side that fails, and sets the side's ``problem``; the side is then
+            not run again.
+    """
+    last: Block | None = None
+    for _ in range(rounds):
+        for other in others:
+            if other.problem:
+                continue
+            last = last or _measured_block(plan, run)
+            block = _measured_block(other, run)
+            if block is None or last is None:
+                continue
+            following = _measured_block(plan, run)
+            if following is None:
+                return
+            other.rounds.append(mean_turn(block))
+            other.beside.append(mean_turn(last, following))
+            last = following
+        if not others:
+            _measured_block(plan, run)
+
+
+def mean_turn(*blocks: Block) -> Turn:
+    """The mean times of blocks; without processor time on a GPU, where it means little."""
+    cpu_s = [block.cpu_s for block in blocks if block.peak_allocated_bytes is None]  # a GPU's blocks have a peak
+    return Turn(fmean(block.seconds for block in blocks), fmean(cpu_s) if cpu_s else None)
+
+
+def _measured_block(side_run: BenchmarkRun, run: Callable[[BenchmarkRun], Block | None]) -> Block | None:
+    block = run(side_run)
+    if block is not None:
+        side_run.blocks.append(block)
+    return block

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from asrconfig_go.audio.cut_rules import grouped, middles
 from asrconfig_go.data import Segment
 from asrconfig_go.data.segments import (
     checked_segments,
+    grouped,
     joined,
+    middles,
     plain_text,
     read_segments,
     read_subtitles,

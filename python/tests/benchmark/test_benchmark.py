@@ -26,13 +26,9 @@ from asrconfig_go.audio import CTCCollator
 from asrconfig_go.benchmark import BenchmarkResult, benchmark_training, runner
 from asrconfig_go.benchmark.benchmark_clips import draw, durations_of
 from asrconfig_go.benchmark.blocks import Bench, run_block
+from asrconfig_go.benchmark.request import default_side, original_side
 from asrconfig_go.benchmark.runner import LEARNING_STEPS
-from asrconfig_go.benchmark.sides import (
-    OPTIONS,
-    Side,
-    default_side,
-    original_side,
-)
+from asrconfig_go.benchmark.sides import OPTIONS, Side
 from asrconfig_go.data.splits import load_split
 from asrconfig_go.errors import CorruptFileError, EmptyDatasetError, InvalidArgumentError, NotFoundError
 from asrconfig_go.recipe import build_processor

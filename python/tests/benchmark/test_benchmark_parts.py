@@ -22,16 +22,17 @@ from asrconfig_go.benchmark.benchmark_clips import draw
 from asrconfig_go.benchmark.benchmark_result import bottleneck, seen
 from asrconfig_go.benchmark.blocks import WarmedUp, warmed_up
 from asrconfig_go.benchmark.measurements import OptionResult, Spread
-from asrconfig_go.benchmark.runner import BenchmarkRun, OutOfTime, TimeBudget, interleave
+from asrconfig_go.benchmark.request import default_side, original_side
+from asrconfig_go.benchmark.runner import OutOfTime, TimeBudget
 from asrconfig_go.benchmark.sides import (
     OPTIONS,
+    BenchmarkRun,
     Place,
     Side,
     batch_settings,
     changes,
-    default_side,
+    interleave,
     most_workers,
-    original_side,
 )
 from asrconfig_go.benchmark.step_phases import cpu_seconds
 from asrconfig_go.cli.measure_commands import _next_command

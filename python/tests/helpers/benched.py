@@ -17,7 +17,7 @@ from asrconfig_go.benchmark import (
     Spread,
     StepParts,
 )
-from asrconfig_go.benchmark.runner import mean_turn
+from asrconfig_go.benchmark.sides import mean_turn
 from asrconfig_go.watch.watch_records import Finding
 
 _NOISE = (0.99, 0.97, 1.04, 1.0, 1.02)
