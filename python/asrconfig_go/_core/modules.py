@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import warnings
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -311,13 +312,13 @@ def speech_kind(config: PretrainedConfig) -> SpeechKind | None:
 
     An audio LLM is a decoder without cross-attention, into whose prompt the audio's features go.
     """
-    kind = next((kind for table, kind in _TABLES.items() if config.model_type in _table(table)), None)
+    kind = next((kind for table, kind in _TABLES.items() if config.model_type in task_classes(table)), None)
     if kind is not None:
         return kind  # type: ignore[return-value]
-    if config.model_type in _table("SPEECH_SEQ_2_SEQ"):
+    if config.model_type in task_classes("SPEECH_SEQ_2_SEQ"):
         return "seq2seq" if getattr(config, "is_encoder_decoder", False) else "audio-llm"
     hears = any(hasattr(config, name) for name in ("audio_config", "encoder_config")) and hasattr(config, "text_config")
-    return "audio-llm" if hears and any(config.model_type in _table(name) for name in _LANGUAGE_MODELS) else None
+    return "audio-llm" if hears and any(config.model_type in task_classes(name) for name in _LANGUAGE_MODELS) else None
 
 
 def ends_with_frames(config: PretrainedConfig) -> bool:
@@ -328,12 +329,13 @@ def ends_with_frames(config: PretrainedConfig) -> bool:
 def class_for(config: PretrainedConfig) -> str:
     """The class that recognises speech with ``config``: the one it names, where that is for it, else its kind's."""
     tables = [*_TABLES, "SPEECH_SEQ_2_SEQ", *_LANGUAGE_MODELS]
-    classes = [_table(name)[config.model_type] for name in tables if config.model_type in _table(name)]
+    classes = [task_classes(name)[config.model_type] for name in tables if config.model_type in task_classes(name)]
     named = (getattr(config, "architectures", None) or [None])[0]
     return str(named if named in classes else classes[0])
 
 
-def _table(head: str) -> dict[str, str]:
+def task_classes(task: str) -> Mapping[str, str | tuple[str, ...]]:
+    """The classes of transformers for a task, such as ``"CTC"``, by the ``model_type`` of their configs."""
     from transformers.models.auto import modeling_auto
 
-    return getattr(modeling_auto, f"MODEL_FOR_{head}_MAPPING_NAMES", {})
+    return getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES", {})

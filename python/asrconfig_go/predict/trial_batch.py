@@ -13,6 +13,7 @@ import torch
 from .._core.checks import checked
 from .._core.declared import Precision
 from .._core.defaults import OPTIMIZER
+from .._core.modules import task_classes
 from .._core.padding import padded_for_masks
 from .._core.training_session import single_process
 from ..errors import InvalidArgumentError
@@ -221,10 +222,7 @@ def _way(model: nn.Module, ways: list[MadeUp], length: int, labels: int) -> Made
 
 def _recognizes(model: nn.Module) -> bool:
     """Whether the labels are those of a speech recognizer, as transformers lists them."""
-    from transformers.models.auto import modeling_auto as auto
-
-    mappings = (auto.MODEL_FOR_CTC_MAPPING_NAMES, auto.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES)
-    return any(type(model).__name__ in mapping.values() for mapping in mappings)
+    return any(type(model).__name__ in task_classes(task).values() for task in ("CTC", "SPEECH_SEQ_2_SEQ"))
 
 
 def _tokens(max_length: int, positions: int | None, tokenizer: PreTrainedTokenizerBase | None) -> int:

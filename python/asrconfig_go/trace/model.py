@@ -21,7 +21,7 @@ from .._core.batches import audio_name
 from .._core.declared import RowKind
 from .._core.files import config_values, fingerprint, read_object, user_path
 from .._core.hub import from_hub
-from .._core.modules import VERSIONED, bare
+from .._core.modules import VERSIONED, bare, task_classes
 from .._core.output import shortened
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
 from .tiny_models import TINY
@@ -283,14 +283,12 @@ def _named(name: str) -> _Config:
 
 def _class_name(values: Mapping[str, Any]) -> str:
     """The class that fine-tuning uses: the config's, unless it has no head or is for pre-training."""
-    from transformers.models.auto import modeling_auto
-
     named = (values.get("architectures") or [""])[0]
     if named and not named.endswith(_UNTUNED):
         return str(named)
     kind = values.get("model_type")
     for task in _TASKS:
-        classes = getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES", {}).get(kind)
+        classes = task_classes(task).get(str(kind))
         if classes is not None:
             return str(classes if isinstance(classes, str) else classes[0])
     raise UnsupportedError(
