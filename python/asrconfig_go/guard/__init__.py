@@ -7,7 +7,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "bad_clips": ("BadClipError",),
         "guard": ("Guard", "attach", "guard_of"),
-        "own_step": ("GuardedStep", "guarded_step"),
+        "own_loop": ("GuardedStep", "guarded_step"),
         "training_report": ("BadBatch", "BadClip", "Change", "GuardEvent", "Restart", "TrainingReport"),
     },
 )

@@ -2,7 +2,7 @@
 
 from .bad_clips import BadClipError as BadClipError
 from .guard import Guard as Guard, attach as attach, guard_of as guard_of
-from .own_step import GuardedStep as GuardedStep, guarded_step as guarded_step
+from .own_loop import GuardedStep as GuardedStep, guarded_step as guarded_step
 from .training_report import (
     BadBatch as BadBatch,
     BadClip as BadClip,

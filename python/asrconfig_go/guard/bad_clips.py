@@ -18,10 +18,11 @@ from .._core.batches import UnsplittableBatchError, batch_size, extent, spoken_l
 from .._core.checks import BadClipPolicy
 from .._core.out_of_memory import clear_frames, first_line, note
 from ..errors import AsrConfigError, InfeasiblePlanError
-from .clip_findings import ClipRows
-from .clip_measurement import RECENT, ClipAlone, ClipMeasurement, GradientNorms, broken, probes
+from .clip_findings import ClipAlone, ClipMeasurement, broken, probes
 from .engine import Engine
+from .loading import ClipRows
 from .loop import Call
+from .optimizer_step import RECENT, GradientNorms
 from .training_report import BadBatch
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")

@@ -1,29 +1,31 @@
-"""What is unusual in the clips of a batch: their rows, texts, audio and labels.
-
-A loader asks its batch sampler for the rows of a batch and delivers batches in that order, however many workers there
-are. What the sampler gave is kept by the batch's number in the epoch, of the newest batches. Each process keeps its
-own: its sampler is the sharded one.
-"""
+"""The clips of a batch: their texts, audio and labels, what is unusual in them, and the loss and gradient of each."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .._core.batches import batch_size, extent, input_name, spoken_lengths, time_axis
-from .._core.random_state import cpu_generators_kept
+from .._core.batches import batch_size, copied, extent, input_name, split, spoken_lengths, time_axis
+from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
+from .._core.padding import trimmed_clips
+from .._core.random_state import cpu_generators_kept, set_cpu_state
 from .._core.render import plural
 from ..data.columns import audio_columns, text_columns, usual_columns
 from ..data.label_faults import faults
 from ..data.label_rules import IGNORED, LabelRules, rules_of
 from ..data.source import open_source
+from ..errors import AsrConfigError
+from ..predict.probe import gradients_aside
 from ..predict.worst_batch import is_mel, per_second
+from .loop import Batch, Call, Loop, Split
+from .rule_measurement import steady, untouched
+from .step_state import StepState
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Trainer
@@ -33,7 +35,7 @@ _TIMES = 4.0  # as long as the median clip of the batch
 _LOUDER = 30.0  # than the median clip of the batch
 _SILENT = 1e-6  # largest difference between two samples
 _LONGEST = 500  # characters
-_NEWEST = 10_000  # batches, more than loaders fetch ahead
+_MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 
 
 @dataclass(frozen=True)
@@ -162,85 +164,108 @@ def _alike(own_labels: Sequence[int] | torch.Tensor, labels: list[int]) -> bool:
     return any(part[: len(labels)] == labels for part in (own, own[1:]))
 
 
-class _Numbered:
-    """Wraps a batch sampler, and keeps the rows of the newest batches."""
+@dataclass
+class ClipAlone:
+    """Clip ``number`` of what is left of the window's batch ``call``; None where it could not be measured."""
 
-    def __init__(self, sampler: torch.utils.data.Sampler) -> None:
-        self.numbered = sampler
-        self.batches: dict[int, Any] = {}
+    call: Call
+    number: int
+    loss: float | None = None
+    gradient_norm: float | None = None
+    error: str = ""
+    """What the model raises on it."""
 
-    def __iter__(self) -> Iterator[Any]:
-        batches = self.batches = {}
-        for number, rows in enumerate(self.numbered):
-            batches[number] = rows
-            batches.pop(number - _NEWEST, None)
-            yield rows
-
-    def __len__(self) -> int:
-        return len(self.numbered)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["numbered"], name)
+    def fails(self) -> bool:
+        """Whether it raises an error, or its loss or gradient is not finite."""
+        values = (self.loss, self.gradient_norm)
+        return bool(self.error) or any(value is not None and not math.isfinite(value) for value in values)
 
 
-class ClipRows:
-    """The rows of each batch that one loader of a Trainer has delivered; ``dataset`` is the one that they are of."""
+class ClipMeasurement:
+    """Computes clips of a loop's window alone, padded as in their batch unless asked otherwise, and leaves no trace.
 
-    def __init__(self, trainer: Trainer, delivered: Callable[[], int]) -> None:
-        """``delivered`` is how many batches of the epoch the loader has delivered."""
-        self.trainer, self._delivered = trainer, delivered
-        self.dataset: torch.utils.data.Dataset | None = None
-        self._sampler: _Numbered | None = None
-        self._undo: list[Callable[[], None]] = []
-        self.unknown: str = "no epoch has begun"
-        """Why rows are not known, "" where they are."""
+    In evaluation mode, where nothing is random; ``training`` computes them as the step did, from its random numbers.
+    """
 
-    def epoch_begins(self) -> None:
-        """The Trainer makes its iterator next."""
-        self.follow(self.trainer.callback_handler.train_dataloader, self.trainer.train_dataset)
+    def __init__(self, loop: Loop, state: StepState, split: Split | None) -> None:
+        self._loop, self._state, self._split = loop, state, split
 
-    def follow(self, loader: torch.utils.data.DataLoader, dataset: torch.utils.data.Dataset) -> None:
-        """Keep the rows that the loader's sampler yields to the next iterator."""
-        base, self.dataset = getattr(loader, "base_dataloader", loader), dataset
-        self.unknown = _unknown(loader, base)
-        if self.unknown or isinstance(base.batch_sampler, _Numbered):
-            return
-        self.remove()
-        self._sampler = _Numbered(base.batch_sampler)
-        for part in (base, loader):
-            if "batch_sampler" in vars(part):  # which DataLoader refuses to have assigned
-                self._undo.append(partial(vars(part).update, batch_sampler=self._sampler.numbered))
-                vars(part)["batch_sampler"] = self._sampler
+    def losses(self, calls: list[Call], training: bool = False, own_padding: bool = False) -> list[ClipAlone]:
+        """The loss of every clip of ``calls``, or the error that it raises.
 
-    def remove(self) -> None:
-        """Leave the loader as it was found."""
-        for undo in self._undo:
-            undo()
-        self._undo, self._sampler = [], None
-
-    def of(self, batch: int, remaining: list[int] | None, clips: int) -> list[int] | None:
-        """The rows of a batch of ``clips`` clips, or of its ``remaining`` ones; None where they are not known.
-
-        ``batch`` counts from the last one that was delivered, which is -1.
+        ``own_padding`` computes each without the padding to the longest clip and text of its batch.
         """
-        batches = {} if self._sampler is None else self._sampler.batches
-        rows = batches.get(self._delivered() + batch, ())
-        fits = len(rows) == clips if remaining is None else len(rows) > max(remaining, default=-1)
-        if not rows or not fits or not all(isinstance(row, int) for row in rows):
-            self.unknown = self.unknown or "a batch has not one clip for each row that its sampler gave"
-            return None
-        return [rows[i] for i in (range(clips) if remaining is None else remaining)]
+        clips = [
+            ClipAlone(call, i) for call in calls if call.inputs is not None for i in range(batch_size(call.inputs))
+        ]
+
+        def measure(clip: ClipAlone, part: Batch) -> None:
+            with torch.no_grad():
+                clip.loss = float(self._loss(clip.call, part, training))
+
+        with untouched(self._loop, self._state):
+            self._measure_all(clips, measure, own_padding)
+        return clips
+
+    def gradients(self, clips: list[ClipAlone], training: bool = False) -> None:
+        """The gradient norm of the first clips, the largest losses first; adds it to them."""
+        weights = [p for p in self._loop.parameters() if p.requires_grad]
+
+        def measure(clip: ClipAlone, part: Batch) -> None:
+            for p in weights:
+                p.grad = None
+            with torch.enable_grad():
+                self._loss(clip.call, part, training).backward()
+            norms = [p.grad.float().norm() for p in weights if p.grad is not None]
+            clip.gradient_norm = float(torch.stack(norms).norm()) if norms else 0.0
+
+        losses = [-math.inf if c.loss is None else c.loss if math.isfinite(c.loss) else math.inf for c in clips]
+        largest = [clips[i] for i in sorted(range(len(clips)), key=lambda i: -losses[i])[:_MOST_GRADIENTS]]
+        with untouched(self._loop, self._state), gradients_aside(weights):
+            self._measure_all(largest, measure)
+
+    def _measure_all(
+        self, clips: list[ClipAlone], measure: Callable[[ClipAlone, Any], None], own_padding: bool = False
+    ) -> None:
+        """Measure clips until a batch cannot be split or memory runs out."""
+        parts: dict[int, list[Any]] = {}
+        for clip in clips:
+            try:
+                if id(clip.call) not in parts:
+                    batch = clip.call.inputs
+                    padded = parts[id(clip.call)] = (self._split or split)(batch, 1)
+                    if own_padding:
+                        parts[id(clip.call)] = trimmed_clips(batch, padded, self._loop.model)
+                measure(clip, parts[id(clip.call)][clip.number])
+            except AsrConfigError:
+                return
+            except Exception as error:  # whatever a model raises on one clip is what is asked
+                clear_frames(error)
+                if classify(error)["class"] != "other":
+                    break
+                clip.error = f"{type(error).__name__}: {first_line(error)}".rstrip(".")
+        free_memory()
+
+    def _loss(self, call: Call, part: Batch, training: bool) -> Any:
+        model = self._loop.model
+        if training:
+            self._loop.prepare()
+            set_cpu_state(call.before.random)
+            return self._loop.loss(call, copied(part))
+        model.eval()
+        with steady(model, 0):
+            return self._loop.loss(call, copied(part))
 
 
-def _unknown(loader: torch.utils.data.DataLoader, base: torch.utils.data.DataLoader) -> str:
-    from torch.utils.data import DataLoader, IterableDataset
-
-    if not isinstance(base, DataLoader):
-        return f"the loader is a {type(base).__name__}, which has no batch sampler"
-    if isinstance(base.dataset, IterableDataset) or base.batch_sampler is None:
-        return "the dataset is a stream, whose rows have no numbers"
-    if type(loader).__name__ == "DataLoaderDispatcher":
-        return "one process dispatches the batches of all"
-    if not getattr(base, "in_order", True):
-        return "the loader's workers deliver batches in any order (in_order=False)"
+def broken(model: torch.nn.Module) -> str:
+    """The first weight that has values which are not finite, "" where all are."""
+    for name, p in model.named_parameters():
+        if p.is_floating_point() and not math.isfinite(float(p.detach().sum(dtype=torch.float32))):  # without a copy
+            return str(name)
     return ""
+
+
+def probes(model: torch.nn.Module) -> Iterator[Any]:
+    """Two trained weights near the input: a gradient that is not finite reaches them from wherever it comes."""
+    trained = [p for p in model.parameters() if p.requires_grad][:16]
+    yield from sorted(trained, key=lambda p: int(p.numel()))[:2]

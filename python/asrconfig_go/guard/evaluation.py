@@ -19,8 +19,7 @@ from .._core.out_of_memory import classify, clear_frames, first_line, free_memor
 from .._core.random_state import cpu_state
 from .._core.render import plural
 from .bad_clips import BadClips
-from .clip_findings import ClipRows
-from .loader_retry import fewer_workers, ran_out
+from .loading import ClipRows, fewer_workers, ran_out
 from .loop import Batch, Before, Call, Split
 from .loss_rule import LossRule, weighted
 from .micro_batches import Attempts, Budget, CannotRetryError, Piece, Step

@@ -123,15 +123,20 @@ def check_trainer(trainer: Trainer) -> None:
 
 def check_own_loop(
     model: torch.nn.Module, optimizer: torch.optim.Optimizer, loss_fn: object,
-    scheduler: torch.optim.lr_scheduler.LRScheduler | None, monitor: object, split: object, max_grad_norm: float | None,
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None, monitor: object, options: GuardOptions,
+    max_grad_norm: float | None,
 ) -> None:  # fmt: skip
     """Raise ``InvalidArgumentError`` for parts of a loop of one's own that are of the wrong kind."""
     if not isinstance(model, torch.nn.Module) or next(model.parameters(), None) is None:
         raise InvalidArgumentError(f"model is {_kind(model)}, which has no parameters", "pass a torch.nn.Module")
     _check_has("optimizer", optimizer, ("step", "zero_grad", "param_groups"), "pass a torch.optim.Optimizer")
-    if not callable(loss_fn) or (split is not None and not callable(split)):
-        name, value = ("split", split) if callable(loss_fn) else ("loss_fn", loss_fn)
-        raise InvalidArgumentError(f"{name} is {_kind(value)}, which cannot be called", "pass a function")
+    split = loss_fn if options.split is None else options.split
+    for name, function in (("loss_fn", loss_fn), ("split", split)):
+        if not callable(function):
+            raise InvalidArgumentError(f"{name} is {_kind(function)}, which cannot be called", "pass a function")
+    if options.micro_batch is not None and options.rule is None:
+        problem = f"micro_batch = {options.micro_batch} requires to know what the loss divides by"
+        raise InvalidArgumentError(problem, 'pass rule="mean", for example')
     if scheduler is not None:
         _check_has("scheduler", scheduler, ("step",), "pass a scheduler of torch.optim.lr_scheduler")
         _check_step("scheduler", scheduler, "leave it out, and call its step() after each evaluation")

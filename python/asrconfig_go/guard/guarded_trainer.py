@@ -23,11 +23,10 @@ from .._core.random_state import cpu_generators_kept
 from .._core.training_session import attached, cannot_retry
 from ..errors import InvalidArgumentError
 from .bad_clips import BadClips
-from .clip_findings import ClipRows
 from .engine import Engine
 from .evaluation import EvaluatedClips, Predictions, evaluating, predictions_back, saving
 from .guard_options import GuardOptions, caveats, check_trainer, check_windows
-from .loader_retry import Loading
+from .loading import ClipRows, Loading
 from .loop import Batch, Call
 from .loss_rule import LossRule
 from .micro_batches import Attempts, Budget

@@ -6,7 +6,7 @@ import logging
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -187,8 +187,7 @@ class Loop(ABC):
     def loss(self, call: Call, part: Batch) -> Any:
         """The loss of ``part`` alone, with its graph where gradients are enabled."""
 
-    @abstractmethod
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027
         """Bring the model into training mode, where the loop's own step does that first."""
 
     def say(self, text: str) -> None:
@@ -197,9 +196,9 @@ class Loop(ABC):
             self.notes += (text,)
             logger.warning(text)
 
-    @abstractmethod
     def measuring(self) -> AbstractContextManager[None]:
         """Inside, nothing that is computed is logged."""
+        return nullcontext()
 
     def parameters(self) -> list[torch.Tensor]:
         """All that the optimizer or autograd touches, each once."""
@@ -214,9 +213,9 @@ class Loop(ABC):
         hooks = ", whose weights have hooks that run in backward," if self.has_hooks() else ""
         return f"the step of {self.name} with {type(self.model).__name__}{hooks}"
 
-    @abstractmethod
     def uncleared(self) -> list[torch.Tensor]:
         """The parameters whose gradients the loop does not clear itself after each optimizer step."""
+        return self.parameters()
 
     def has_hooks(self) -> bool:
         """Whether hooks of weights run in backward, which may change gradients or weights."""

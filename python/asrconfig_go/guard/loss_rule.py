@@ -153,6 +153,14 @@ def _checked(count: object) -> Any:
     raise InvalidArgumentError(f"rule returns {kind}", "return one number: what the loss of the batch divides by")
 
 
+def check_gradient(loss: torch.Tensor) -> None:
+    """Raise ``InvalidArgumentError`` for a loss in which no parameter that is trained has a part."""
+    if not loss.requires_grad:
+        raise InvalidArgumentError(
+            "the loss has no gradient", "unfreeze parameters; do not detach the loss or compute it under no_grad"
+        )
+
+
 def factor(weight: Weight, loss: torch.Tensor) -> Any:
     """A weight in the precision of the loss that it multiplies, 32 bits at least."""
     if not isinstance(weight, torch.Tensor):

@@ -1,4 +1,4 @@
-"""Retries the optimizer's step when it runs out of GPU memory, if that is exact.
+"""Optimizer steps: retried when they run out of GPU memory, if that is exact; and the norms of their gradients.
 
 The first step makes the optimizer's state, twice the weights' memory for Adam; each step with ``foreach`` makes
 temporaries as large as the weights. One that fails before it has written to weights or state can be repeated. The first
@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
+import statistics
 import types
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 
+_FACTOR = 10.0  # times the median of the recent steps
+_HALF_DONE = "the optimizer's step was half done: continue from the last checkpoint, as manager.train does"
+RECENT, LEAST = 50, 20  # steps, and how many of them are needed
 Report = Callable[[str, str, str], None]
 """Called with the place, the error's text, and the file of its memory snapshot."""
 
@@ -72,7 +77,10 @@ class OptimizerSteps:
                         return original(*args, **kwargs)
                     except Exception as error:
                         saved = self._snapshot("optimizer", error)
-                        if not _can_repeat(error, before):
+                        if classify(error)["class"] != "gpu_oom":
+                            raise
+                        if before.was_written() and not before.find_completed():
+                            note(error, _HALF_DONE)
                             raise
                         clear_frames(error)
                         text = first_line(error)
@@ -98,6 +106,84 @@ class OptimizerSteps:
                     p.grad = gradient
 
         return step
+
+
+class GradientNorms:
+    """Keeps the norms that clipping the gradients of a loop returns, once in each optimizer step.
+
+    A norm is copied to the host while the optimizer runs, and read when the next window begins: nothing waits for it.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._least = 0.0  # of them, or below
+        self._host: torch.Tensor | None = None
+        self._event: torch.cuda.Event
+        self._undo: Callable[[], None] = lambda: None
+        self.newest: float | torch.Tensor | None = None
+        """The norm of the newest step, unless it is known to be usual; until ``look``."""
+        self.scaled = False
+        """Whether a loss scaler skips steps whose gradients overflow, as it is meant to."""
+        self.clips_on_cpu = False
+        """Whether gradients are clipped, and their norm is known at once."""
+        self.not_finite: Callable[[], None] = lambda: None
+        """Called when such a norm is not finite, before weights change."""
+
+    def follow(self, trainer: Trainer) -> None:
+        """Note what ``clip_grad_norm_`` of this Trainer's accelerator returns."""
+        self.remove()
+        accelerator = trainer.accelerator
+        scaler = getattr(accelerator, "scaler", None)
+        self.scaled = scaler is not None and bool(scaler.is_enabled())
+        clip = accelerator.clip_grad_norm_
+
+        def clip_grad_norm_(*args: object, **kwargs: object) -> Any:
+            norm = clip(*args, **kwargs)
+            self.note(norm)
+            return norm
+
+        self._undo = replace_method(trainer, "guard", "accelerator.clip_grad_norm_", clip_grad_norm_)
+
+    def remove(self) -> None:
+        """Leave the accelerator as it was found."""
+        self._undo()
+        self._undo, self.newest, self.clips_on_cpu = (lambda: None), None, False
+        self._recent.clear()
+        self._least = 0.0
+
+    def note(self, norm: float | torch.Tensor | None) -> None:
+        """The norm of the optimizer step that is being made."""
+        if isinstance(norm, torch.Tensor) and norm.is_cuda:
+            if self._host is None:
+                self._host, self._event = torch.empty((), pin_memory=True), torch.cuda.Event()
+            self.newest = self._host.copy_(norm.detach().reshape(()), non_blocking=True)
+            self._event.record()
+        elif norm is not None:
+            self.clips_on_cpu, norm = True, float(norm)
+            if norm <= _FACTOR * self._least:  # then it is not far above their median either
+                self._recent.append(norm)
+                self._least = min(norm, self._least)
+                return
+            self.newest = norm
+            if not math.isfinite(norm) and not self.scaled:
+                self.not_finite()
+
+    def look(self) -> tuple[float, float] | None:
+        """The norm of the step that is over, and the median of those before, where that is unusual; else None."""
+        newest, self.newest = self.newest, None
+        if newest is None:
+            return None
+        if self._host is not None and newest is self._host:
+            self._event.synchronize()
+        norm = float(newest)
+        if not math.isfinite(norm):
+            return None if self.scaled else (norm, math.nan)
+        recent, usual = self._recent, math.inf
+        if len(recent) >= LEAST and norm > _FACTOR * min(recent):
+            usual = statistics.median(recent)
+        recent.append(norm)
+        self._least = min(recent)
+        return (norm, usual) if norm > _FACTOR * usual > 0 else None
 
 
 @dataclass
@@ -151,15 +237,6 @@ class WeightUpdate:
         return self.scheduler is not None and bool(self.scaler.get_scale() < before)
 
 
-def _can_repeat(error: Exception, before: _Before) -> bool:
-    if classify(error)["class"] != "gpu_oom":
-        return False
-    if before.was_written() and not before.find_completed():
-        note(error, "the optimizer's step was half done: continue from the last checkpoint, as manager.train does")
-        return False
-    return True
-
-
 class _Before:
     """The state of an optimizer before a step: version counters, and the numbers that steps count with.
 
@@ -191,9 +268,7 @@ class _Before:
         if list(map(version_of, self._tensors)) != self._versions:
             return True
         made = _state_tensors(self._optimizer, self._made())
-        if any(
-            map(version_of, made)
-        ):  # fused steps change weights behind their counters, and count in their state first
+        if any(map(version_of, made)):  # a fused step changes weights behind their counters, and its state first
             return True
         weights = _all_weights(self._optimizer)
         now = set(map(id, [*weights, *_state_tensors(self._optimizer, weights)]))

@@ -1,24 +1,34 @@
-"""A loop of the user's own as the engine computes batches with it."""
+"""``guarded_step``: optimizer steps of a loop of one's own that recover from out-of-memory errors."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from .._core.batches import batch_size
+from .._core.batches import batch_size, entries
+from .._core.checks import BadClipPolicy, TooLong, checked
+from .._core.files import user_path
 from .._core.out_of_memory import classify, clear_frames
+from .._core.output import first_of
 from .._core.random_state import rng_state, set_rng_state
 from ..errors import AsrConfigError, InvalidArgumentError
-from .loop import Batch, Call, Loop, Weight
-from .loss_rule import factor, weighted
+from .bad_clips import BadClips
+from .engine import Engine
+from .guard_options import GuardOptions, check_own_loop, steps_to_accumulate
+from .loop import Batch, Call, Loop, Split, Weight
+from .loss_rule import GivenRule, LossRule, check_gradient, factor, weighted
+from .micro_batches import Attempts, Budget
+from .optimizer_step import OptimizerSteps, WeightUpdate
+from .rule_measurement import without_autocast
+from .training_report import BadBatch, GuardEvent
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
-
 
 _FEWEST = 2  # clips that a measurement needs
 LossFunction = Callable[[Any, Any], torch.Tensor]
@@ -53,28 +63,17 @@ class OwnLoop(Loop):
 
     def is_complete(self, batches: int) -> bool:
         """Whether so many batches make up an optimizer step."""
-        if self._accelerator is not None:
-            return bool(self._accelerator.sync_gradients)
-        return batches >= self.accumulation
+        accelerator = self._accelerator
+        return batches >= self.accumulation if accelerator is None else bool(accelerator.sync_gradients)
 
     def roots(self) -> Mapping[str, Any]:
         """The model and what the loss function holds."""
         return {type(self.model).__name__: self.model, "loss_fn": self._loss_fn}
 
-    def uncleared(self) -> list[torch.Tensor]:
-        """All: the loop may call backward itself between steps, and the optimizer may have a part of the model."""
-        return self.parameters()
-
-    def prepare(self) -> None:
-        """The loop has chosen the mode."""
-
     def compute(self, call: Call, part: Batch, weight: Weight, *, whole_window: bool) -> Any:
         """Of the loss divided by the accumulation steps."""
         loss = self.loss(call, part)
-        if not loss.requires_grad:
-            raise InvalidArgumentError(
-                "the loss has no gradient", "unfreeze parameters; do not detach the loss or compute it under no_grad"
-            )
+        check_gradient(loss)
         share = loss if weight is None else loss * factor(weight, loss)
         if self._accelerator is not None:
             self._accelerator.backward(share)  # divides by its own accumulation steps
@@ -90,7 +89,7 @@ class OwnLoop(Loop):
         random = rng_state()
         if not self._needs_autocast:
             try:
-                with _without_autocast():
+                with without_autocast():
                     return self._backward(call, part, scale)
             except AsrConfigError:
                 raise
@@ -127,22 +126,223 @@ class OwnLoop(Loop):
         kind = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
         raise InvalidArgumentError(f"loss_fn returns {kind}", "return the loss as a tensor of one number")
 
+
+class Monitor(Protocol):
+    """What a loop of one's own tells of each optimizer step, such as a ``MemoryMonitor``."""
+
+    def step(self) -> object:
+        """An optimizer step was made."""
+
+
+class GuardedStep:
+    """``step(batch)``: forward, backward, and the optimizer's step where a window of accumulated batches is complete.
+
+    Made by ``guarded_step``. It changes nothing of the model and the optimizer but what a step changes, and is left by
+    calling it no more.
+    """
+
+    def __init__(
+        self, loop: OwnLoop, engine: Engine, bad: BadClips, update: WeightUpdate, monitor: Monitor | None
+    ) -> None:
+        self._loop, self._engine, self._bad, self._update, self._monitor = loop, engine, bad, update, monitor
+        self._is_over = True  # whether the window's optimizer step was taken: batches are kept until the next one comes
+        self._engine.begin()
+        self._bad.begin()
+
+    def __call__(self, batch: Batch) -> torch.Tensor:
+        """Compute one batch, and take the optimizer's step where it completes an accumulation window.
+
+        Args:
+            batch: What ``loss_fn`` takes: a mapping, tuple, list or tensor with a row for each clip, or anything else,
+                which is then not split.
+
+        Returns:
+            The loss of the batch, detached: not divided by ``accumulation``, and that of the whole batch where it was
+            split.
+
+        Raises:
+            InfeasiblePlanError: No smaller micro-batch is left.
+            BadClipError: A clip is bad, and ``bad_clips="raise"`` was passed; weights have not changed.
+            InvalidArgumentError: The loss is not one number with a gradient, or the labels to count are missing.
+
+        What ``loss_fn`` raises is raised as it is. Gradients of the window are cleared then, and the next batch begins
+        a new one.
+        """
+        with self._cleared():
+            call = self._add(batch)
+            self._bad.compute(call)
+            if len(self._engine.window.calls) == self._engine.window.planned:
+                self._take_step()
+        loss: torch.Tensor = call.loss
+        return loss
+
     @contextlib.contextmanager
-    def measuring(self) -> Iterator[None]:
-        """Such a loop logs what ``step`` returns, and nothing in between."""
-        yield
+    def _cleared(self) -> Iterator[None]:
+        """After an error, clear the gradients of the window; the next batch begins a new one."""
+        try:
+            yield
+        except BaseException:
+            if not self._is_over:
+                self._engine.window.restore_gradients()
+                self._engine.window.begin(())
+                self._is_over = True
+            raise
+
+    def _add(self, batch: Batch) -> Call:
+        window, loop, rule = self._engine.window, self._loop, self._engine.rule
+        if batch is None or isinstance(batch, Iterator):
+            raise InvalidArgumentError(
+                f"a batch of type {type(batch).__name__} cannot be computed again", "pass what the loader returns"
+            )
+        if rule.is_given and str(rule.name).endswith("token_mean") and loop.labels not in entries(batch):
+            raise InvalidArgumentError(
+                f"rule = {rule.name!r} counts the labels of a batch, which has no entry {loop.labels!r}",
+                "name the entry, labels=…, or pass a function from a batch to what its loss divides by as rule",
+            )
+        if self._is_over:
+            self._bad.step_over()
+            window.begin([batch])
+            self._is_over = False
+        call = window.add(batch)
+        is_complete = loop.is_complete(len(window.calls))
+        window.planned = len(window.calls) if is_complete else max(loop.accumulation, len(window.calls) + 1)
+        return call
+
+    def _take_step(self) -> None:
+        self._update()
+        self._loop.step_number += 1
+        self._engine.budget.step_done()
+        self._is_over = True
+        if self._monitor is not None:
+            self._monitor.step()
+
+    def finish(self) -> None:
+        """Call it at the end of an epoch: the optimizer's step of batches that are fewer than ``accumulation``.
+
+        Their loss is divided by ``accumulation``, as that of all others. Does nothing where no batch is left.
+        """
+        window = self._engine.window
+        if not self._is_over:
+            with self._cleared():
+                window.planned = len(window.calls)
+                self._bad.look(window.calls[-1])
+                self._take_step()
+        self._bad.step_over()
+        self._engine.rule.ask_again()
+        window.begin(())
+
+    @property
+    def events(self) -> list[GuardEvent]:
+        """What did not fit, and what was done about it."""
+        return self._engine.attempts.events
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What cannot be kept exact; each was logged once."""
+        return self._loop.notes
+
+    @property
+    def rule(self) -> str | None:
+        """What the loss divides by, as given or as measured; None while it is unknown."""
+        return self._engine.rule.name
+
+    @property
+    def bad_batches(self) -> list[BadBatch]:
+        """Batches that went wrong, or of which a clip does not fit alone, with the clips to blame."""
+        return self._bad.batches
+
+    @property
+    def skipped(self) -> int:
+        """Clips that were left out: too long to fit alone, or bad."""
+        return self._engine.left_out.count + self._bad.count
+
+    def __repr__(self) -> str:
+        events, batches = first_of(self.events), first_of(self.bad_batches)
+        lines = [*events, *batches, *(f"note: {text}" for text in self.notes)]
+        return "\n".join([f"guarded_step after {self._loop.step_number} steps", *(f"  {line}" for line in lines)])
 
 
-@contextlib.contextmanager
-def _without_autocast() -> Iterator[None]:
-    enable = torch.set_autocast_enabled
-    devices = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
-    for device in devices:
-        enable(device, False)
-    torch.set_autocast_enabled = lambda device, _: enable(device, False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_enabled = enable
-        for device in devices:
-            enable(device, True)
+def guarded_step(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss_fn: LossFunction,
+    *,
+    scaler: torch.amp.GradScaler | None = None,
+    scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
+    accumulation: int = 1,
+    max_grad_norm: float | None = None,
+    accelerator: Accelerator | None = None,
+    rule: GivenRule | None = None,
+    labels: str = "labels",
+    split: Split | None = None,
+    micro_batch: int | None = None,
+    max_halvings: int | None = None,
+    too_long: TooLong | Callable[[Any], list[Any]] = "raise",
+    bad_clips: BadClipPolicy = "report",
+    split_batch_statistics: bool = False,
+    monitor: Monitor | None = None,
+    output_dir: str | os.PathLike[str] | None = None,
+) -> GuardedStep:
+    """Optimizer steps of a loop of your own that recover from out-of-memory errors without changing the result.
+
+    While nothing fails, ``step(batch)`` does what such loops do: ``loss_fn``, backward of the loss divided by
+    ``accumulation``, and after so many batches clipping, ``optimizer.step()``, ``scheduler.step()`` and
+    ``zero_grad()``. When memory runs out, the batches since the last optimizer step are computed again, in
+    micro-batches of half the size, with the same random numbers. See docs/own-loop.md.
+
+    Args:
+        model: The model, in the mode that you have chosen.
+        optimizer: Of its parameters, and any others.
+        loss_fn: ``loss_fn(model, batch)`` returns the loss of a batch as a tensor; use ``torch.autocast`` in it.
+        scaler: A ``torch.amp.GradScaler``, for float16.
+        scheduler: Its ``step()`` is called after each optimizer step, but for those that the scaler skips.
+        accumulation: Batches of an optimizer step.
+        max_grad_norm: Gradients of the optimizer's parameters are clipped to this norm, if given.
+        accelerator: accelerate's, for ``with accelerator.accumulate(model): step(batch)``; it then decides when
+            gradients are complete, and its backward, scaler and clipping are used.
+        rule: What the loss of a batch divides by: ``"mean"`` (clips), ``"token_mean"``, ``"shifted_token_mean"``,
+            ``"sum"`` or a function from a batch to a number; measured once memory has run out if not given.
+        labels: The entry of a batch that ``"token_mean"`` counts.
+        split: For batches with entries that do not have a row for each clip, a function from a batch and a size to a
+            list of batches.
+        micro_batch: The most clips of a micro-batch, from the first step on; requires ``rule``.
+        max_halvings: Retries of each step, 3 if not given.
+        too_long: What happens to a clip that does not fit alone: ``"raise"``, ``"skip"``, or a function that gets it as
+            a batch of one and returns a list of shorter batches.
+        bad_clips: What happens to clips that raise an error or whose loss or gradient is not finite: see ``Guard``.
+        split_batch_statistics: Whether batches may be split in spite of batch normalisation.
+        monitor: A ``MemoryMonitor``, whose ``step()`` is called after each optimizer step.
+        output_dir: Where a bad batch is saved, for ``replay_batch``.
+
+    Returns:
+        The step, to be called with each batch; call its ``finish()`` at the end of an epoch whose batches are no
+        multiple of ``accumulation``.
+
+    Raises:
+        InvalidArgumentError: For options that do not go together, and for several processes.
+
+    >>> import torch
+    >>> model = torch.nn.Linear(4, 1)
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> step = guarded_step(model, optimizer, lambda model, batch: model(batch["x"]).square().mean())
+    >>> loss = step({"x": torch.ones(8, 4)})
+    >>> step.events
+    []
+    """
+    options = GuardOptions(
+        max_halvings=max_halvings, micro_batch=micro_batch, rule=rule, split=split, too_long=too_long,
+        bad_clips=bad_clips, split_batch_statistics=split_batch_statistics,
+    )  # fmt: skip
+    checked("labels", labels, str)
+    check_own_loop(model, optimizer, loss_fn, scheduler, monitor, options, max_grad_norm)
+    batches = steps_to_accumulate(accumulation, scaler, accelerator, model)
+    output = None if output_dir is None else user_path(output_dir, "output_dir")
+    loop = OwnLoop(model, optimizer, loss_fn, scaler, batches, accelerator, labels, output)
+    attempts = Attempts(options.halvings, lambda: loop.step_number)
+    engine = Engine(loop, LossRule(labels, rule), Budget(micro_batch), attempts, options, weights_windows=False)
+    bad = BadClips(engine, options.bad_clips)
+    norms, used = bad.norms, scaler if accelerator is None else accelerator.scaler
+    norms.scaled = used is not None and bool(used.is_enabled())
+    steps = OptimizerSteps(lambda place, text, saved: attempts.note(place, 0, 0, text), lambda *_: "")
+    update = WeightUpdate(optimizer, loop.parameters, steps, scaler, scheduler, accelerator, max_grad_norm, norms.note)
+    return GuardedStep(loop, engine, bad, update, monitor)

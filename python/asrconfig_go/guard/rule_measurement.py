@@ -284,6 +284,19 @@ def steady(model: torch.nn.Module, seed: int) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def without_autocast() -> Iterator[None]:
+    """Inside, autocast stays off, whatever a loss function asks for."""
+    enable = torch.set_autocast_enabled
+    with contextlib.ExitStack() as back:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                enable(device, False)
+                back.callback(enable, device, True)
+        back.callback(override(torch, "set_autocast_enabled", lambda device, _: enable(device, False)))
+        yield
+
+
 class _Wave:
     """Replaces a dropout's forward: factors from 0.75 to 1.25 along the features, different in each call."""
 

@@ -21,8 +21,8 @@ from .._core.files import read_object, user_path
 from .._core.modules import bare
 from .._core.records import from_file, to_json
 from ..errors import CorruptFileError, NotFoundError
-from .clip_findings import ClipDetails, ClipRows, findings, look_at
-from .clip_measurement import ClipAlone
+from .clip_findings import ClipAlone, ClipDetails, findings, look_at
+from .loading import ClipRows
 from .loop import Batch, Call, Loop
 from .micro_batches import Budget
 from .training_report import BadBatch, BadClip

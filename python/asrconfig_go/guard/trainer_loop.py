@@ -14,7 +14,7 @@ from .._core.training_session import override, replace_method
 from ..errors import InvalidArgumentError
 from ..predict.probe import changed_tensors, tensor_sums
 from .loop import Batch, Call, Loop, UnfitStepError, Weight
-from .loss_rule import LossRule, factor, weighted
+from .loss_rule import LossRule, check_gradient, factor, weighted
 from .loss_table import Loss, label_smoother_loss, loss_of
 from .process_group import ProcessGroup
 
@@ -209,10 +209,7 @@ class _Weighted:
     def __call__(self, loss: torch.Tensor, **kwargs: object) -> Any:
         self.count += 1
         loss = _one_number(self._trainer, loss)
-        if not loss.requires_grad:
-            raise InvalidArgumentError(
-                "the loss has no gradient", "unfreeze parameters; do not detach the loss or compute it under no_grad"
-            )
+        check_gradient(loss)
         for weight in self._factors:
             if isinstance(weight, torch.Tensor) or weight != 1:
                 loss = loss * factor(weight, loss)

@@ -23,7 +23,7 @@ from .._core.padding import trimmed_clips
 from .._core.random_state import cpu_generators_kept, set_cpu_state
 from .._core.render import box, gib, plural, visible
 from ..errors import AsrConfigError, InvalidArgumentError, NotFoundError, UnsupportedError
-from ..guard.clip_measurement import broken
+from ..guard.clip_findings import broken
 from ..guard.saved_batch import SavedBatch, read_batch, state_of_plain
 from ..guard.training_report import BadClip
 from ..predict.probe import gradients_aside

@@ -15,9 +15,9 @@ from transformers.trainer_callback import TrainerCallback
 
 from asrconfig_go import ASRConfigManager
 from asrconfig_go.errors import CorruptFileError, InfeasiblePlanError, NotFoundError
-from asrconfig_go.guard import BadClipError, attach, bad_clips, clip_measurement, saved_batch
+from asrconfig_go.guard import BadClipError, attach, bad_clips, clip_findings, saved_batch
 from asrconfig_go.guard.clip_findings import ClipDetails
-from asrconfig_go.guard.clip_measurement import LEAST
+from asrconfig_go.guard.optimizer_step import LEAST
 from asrconfig_go.guard.saved_batch import MOST_FOLDERS, read_batch
 from asrconfig_go.predict import StepSampler
 from asrconfig_go.train import use_batches
@@ -298,7 +298,7 @@ def test_a_look_that_fails_does_not_end_the_training(
     def no_memory(*_: Any) -> Any:
         raise torch.cuda.OutOfMemoryError(OUT_OF_MEMORY)
 
-    monkeypatch.setattr(clip_measurement, "untouched", no_memory)
+    monkeypatch.setattr(clip_findings, "untouched", no_memory)
     trainer = bad_trainer(tmp_path)
     guard = attach(trainer)
     trainer.train()

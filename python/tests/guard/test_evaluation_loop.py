@@ -18,7 +18,7 @@ from transformers import Seq2SeqTrainer, Seq2SeqTrainingArguments
 from asrconfig_go._core import files
 from asrconfig_go.errors import StorageError
 from asrconfig_go.guard import attach
-from asrconfig_go.guard.loader_retry import ran_out
+from asrconfig_go.guard.loading import ran_out
 from locations import HELPERS
 from speech_models import Clips, made_own, whisper
 from tiny_training import OUT_OF_MEMORY, Regression, running_short, tiny_trainer
@@ -402,7 +402,7 @@ def test_a_broken_gpu_leaves_a_file_that_says_where_the_training_was(tmp_path: P
 
 
 def test_a_signal_that_comes_late_is_not_raised_once_more() -> None:
-    from asrconfig_go.guard.loader_retry import _late_signals_ignored
+    from asrconfig_go.guard.loading import _late_signals_ignored
 
     heard: list[int] = []
     before = signal.signal(signal.SIGCHLD, lambda number, _: heard.append(number))
@@ -418,7 +418,7 @@ def test_a_signal_that_comes_late_is_not_raised_once_more() -> None:
 
 def test_a_signal_that_waits_already_is_not_raised_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python runs the old handler of a waiting signal when a new one is set, and torch's raises."""
-    from asrconfig_go.guard.loader_retry import _late_signals_ignored
+    from asrconfig_go.guard.loading import _late_signals_ignored
 
     handlers: list[Any] = ["torch's"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from asrconfig_go.guard.clip_measurement import LEAST, GradientNorms
+from asrconfig_go.guard.optimizer_step import LEAST, GradientNorms
 
 
 def norms_of_a_gpu() -> dict[str, Any]:
