@@ -28,10 +28,9 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._arena import SMALL, Arena
-from ._calls import Args, Kwargs
+from ._calls import Args, Kwargs, in_backward
 from ._cudnn import is_torchs_own
 from ._kernels import EFFICIENT_SEEDS_ON_DEVICE, FLASH_SEEDS_ON_DEVICE
-from ._modules import in_backward
 from ._shapes import Lengths, Shapes, spec_of
 from ._workspaces import PRODUCTS, Workspaces, in_rows, needs_workspaces
 from .event_log import EventLog, TraceError

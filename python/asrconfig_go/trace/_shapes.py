@@ -11,8 +11,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
-from ._calls import Args
-from ._modules import in_backward
+from ._calls import Args, in_backward
 
 aten = torch.ops.aten
 
