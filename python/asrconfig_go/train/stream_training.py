@@ -124,7 +124,6 @@ def _epochs(sampler: StepSampler) -> Any:
 def _check_sampler(trainer: Trainer, sampler: StepSampler) -> None:
     args, size = trainer.args, open_source(trainer.train_dataset).length
     share = args.train_batch_size * args.world_size
-    config = getattr(trainer.accelerator, "dataloader_config", None)
     wrong = {
         "the sampler is one process's share": (sampler.ranks > 1, "pass the whole one, without shard()"),
         f"gradient_accumulation_steps is {args.gradient_accumulation_steps}": (
@@ -148,14 +147,8 @@ def _check_sampler(trainer: Trainer, sampler: StepSampler) -> None:
             args.auto_find_batch_size,
             "the guard does that: turn it off",
         ),
-        "accelerate splits or dispatches batches": (
-            bool(getattr(config, "split_batches", False) or getattr(config, "dispatch_batches", False)),
-            "leave split_batches and dispatch_batches of accelerator_config off",
-        ),
     }
-    for problem, (is_wrong, hint) in wrong.items():
-        if is_wrong:
-            raise InvalidArgumentError(problem, hint)
+    _refuse(trainer, wrong)
 
 
 class PassedRows(Dataset):  # type: ignore[misc]
@@ -304,7 +297,7 @@ def use_stream(trainer: Trainer) -> Callable[[], None]:
 
 
 def _check_trainer(trainer: Trainer) -> None:
-    args, config = trainer.args, getattr(trainer.accelerator, "dataloader_config", None)
+    args = trainer.args
     strategy = getattr(args, "train_sampling_strategy", "")
     by_length = strategy == "group_by_length" or getattr(args, "group_by_length", False)
     wrong = {
@@ -317,11 +310,17 @@ def _check_trainer(trainer: Trainer) -> None:
         "a stream cannot be grouped by length by the Trainer": (
             by_length, "leave group_by_length out: StreamBatches(…, mode=\"bucketed\") groups clips",
         ),
-        "accelerate splits or dispatches batches": (
-            bool(getattr(config, "split_batches", False) or getattr(config, "dispatch_batches", False)),
-            "leave split_batches and dispatch_batches of accelerator_config off",
-        ),
     }  # fmt: skip
+    _refuse(trainer, wrong)
+
+
+def _refuse(trainer: Trainer, wrong: dict[str, tuple[bool, str]]) -> None:
+    """Raise ``InvalidArgumentError`` for the first problem that there is, or that every loader of chosen clips has."""
+    config = getattr(trainer.accelerator, "dataloader_config", None)
+    wrong["accelerate splits or dispatches batches"] = (
+        bool(getattr(config, "split_batches", False) or getattr(config, "dispatch_batches", False)),
+        "leave split_batches and dispatch_batches of accelerator_config off",
+    )
     for problem, (is_wrong, hint) in wrong.items():
         if is_wrong:
             raise InvalidArgumentError(problem, hint)

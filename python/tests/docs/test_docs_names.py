@@ -18,7 +18,7 @@ from locations import REPOSITORY
 
 README = REPOSITORY / "README.md"
 PACKAGE = Path(ac.__file__).parent
-PUBLIC_ROOMS = {file.parent.name for file in PACKAGE.glob("*/__init__.py") if "__all__" in file.read_text("utf-8")}
+PUBLIC_ROOMS = {file.parent.name for file in PACKAGE.glob("*/__init__.py") if "__all__ =" in file.read_text("utf-8")}
 
 
 def _documented() -> list[tuple[str, str]]:
