@@ -152,7 +152,6 @@ ClipOrder = Literal["random", "grouped"]
 AttnImplementation = Literal["", "sdpa", "eager", "flash_attention_2"]
 """As transformers takes it; "" leaves the model's own."""
 Estimator = Literal["auto", "trace", "published"]
-OptimizerState = Literal["adamw", "adamw_8bit", "adafactor", "sgd"]
 TooLong = Literal["raise", "skip"]
 BadClipPolicy = Literal["report", "raise", "skip"]
 """What the guard does about clips whose loss or gradient is not finite, once it has saved and named them."""

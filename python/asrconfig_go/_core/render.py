@@ -277,13 +277,6 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"{count} {noun if count == 1 else many or noun + 's'}"
 
 
-def percent(share: float | None) -> str:
-    """``87 %``; a dash for what is not known."""
-    if share is None:
-        return "–"
-    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %"
-
-
 def visible(text: str) -> str:
     """``text`` with unsafe characters escaped: control characters, marks that turn text around."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

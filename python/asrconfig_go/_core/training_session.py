@@ -3,6 +3,8 @@
 A part (the guard, batches of chosen clips, …) takes part in a Trainer's session while it is attached. Whatever it
 replaces is a row of ``REPLACED``; anything else raises. The session is an attribute of the Trainer, and of its
 ``CallbackHandler``, which is what callbacks see; with its last part it is gone.
+
+Here, too: whether a Trainer's processes share one model, so that none of them can retry a step alone.
 """
 
 from __future__ import annotations

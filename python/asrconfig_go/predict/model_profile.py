@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from .._core import native
-from .._core.checks import OptimizerState, checked
+from .._core.checks import checked
 from .._core.files import user_path
 from .._core.records import from_json, to_json
 from .._core.render import Shown
@@ -28,8 +28,8 @@ class ModelProfile(Shown, kind="model"):
     By hand, ``ModelProfile(total_parameters=…)`` is enough: ``profile_model`` derives what is left out with 4 bytes a
     parameter and a gradient, and all parameters trainable.
 
-    >>> ModelProfile(total_parameters=300_000_000).training_bytes("sgd")
-    2400000000
+    >>> profile_model(ModelProfile(total_parameters=300_000_000)).gradient_bytes
+    1200000000
     """
 
     total_parameters: int
@@ -43,21 +43,6 @@ class ModelProfile(Shown, kind="model"):
     gradient_bytes: int | None = None
     optimizer_bytes: dict[str, int] = field(default_factory=dict)
     source: str = "manual"
-
-    def training_bytes(self, optimizer: OptimizerState = "adamw") -> int:
-        """Parameters, gradients and optimizer state: ``"adamw"``, ``"adamw_8bit"``, ``"adafactor"`` or ``"sgd"``."""
-        complete = _completed(self)
-        if optimizer not in complete.optimizer_bytes:
-            names = ", ".join(complete.optimizer_bytes)
-            raise InvalidArgumentError(f"optimizer {optimizer!r} is not known", f"choose one of {names}")
-        return (complete.parameter_bytes or 0) + (complete.gradient_bytes or 0) + complete.optimizer_bytes[optimizer]
-
-
-def _completed(profile: ModelProfile) -> ModelProfile:
-    """A profile with the omitted fields derived."""
-    if profile.optimizer_bytes:
-        return profile
-    return from_json(ModelProfile, native.call("model.profile", {"counts": _counts_by_hand(profile)}))
 
 
 def _counts_by_hand(profile: ModelProfile) -> dict[str, Any]:
@@ -86,8 +71,11 @@ def profile_model(model: object, *, freeze_feature_encoder: bool = False) -> Mod
     94396320
     """
     if isinstance(model, ModelProfile):
-        return _completed(model)
-    request = _request(Model.of(model, freeze_feature_encoder))
+        if model.optimizer_bytes:
+            return model
+        request = {"counts": _counts_by_hand(model)}
+    else:
+        request = _request(Model.of(model, freeze_feature_encoder))
     return from_json(ModelProfile, native.call("model.profile", request))
 
 
