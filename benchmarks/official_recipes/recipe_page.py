@@ -13,7 +13,7 @@ from recipe_runs import Outcome, Recipe, distance, train_plainly, train_with_pla
 from asrconfig_go import MemoryModel, compare_gpus
 from asrconfig_go._core import native
 from asrconfig_go.plan import GPUPlan
-from asrconfig_go.plan.memory_savings import cut_labels, keeps_logits
+from asrconfig_go.plan.model_preparation import cut_labels, keeps_logits
 from asrconfig_go.trace import SpeechBatches
 
 HERE = Path(__file__).parent

@@ -204,7 +204,7 @@ def _comparison(arguments: argparse.Namespace) -> Any:
 
 
 def _largest(arguments: argparse.Namespace) -> Any:
-    from ..plan.trainable_models import largest_models
+    from ..plan.memory_savings import largest_models
 
     names = _names(arguments.gpus) or []
     if len(names) != 1:

@@ -11,8 +11,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "gpu_comparison": ("Comparison", "GPUPlan", "compare_gpus", "gpu_prices"),
         "launch_arguments": ("STRATEGIES", "for_strategy", "layer_classes", "trainer_arguments"),
         "launch_script": ("LaunchFiles", "launch_files"),
-        "memory_savings": ("TextLogitsCollator", "freeze", "text_logits_only"),
-        "model_preparation": ("prepare_model",),
+        "memory_savings": ("LargestModels", "TrainableModel", "largest_models"),
+        "model_preparation": ("TextLogitsCollator", "freeze", "prepare_model", "text_logits_only"),
         "plan_options": ("EvaluationOptions", "EvaluationSettings", "PlanOptions"),
         "plan_record": ("OverrideWarning",),
         "plan_records": (
@@ -35,7 +35,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "planner": ("NotTracedWarning",),
         "selection": ("Selection", "select_clips"),
         "time_estimates": ("estimate_run_time", "estimate_step_time", "find_step_calibration"),
-        "trainable_models": ("LargestModels", "TrainableModel", "largest_models"),
         "training_arguments": ("UnsupportedSettingWarning",),
     },
 )

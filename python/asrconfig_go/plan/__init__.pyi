@@ -17,11 +17,16 @@ from .launch_arguments import (
 )
 from .launch_script import LaunchFiles as LaunchFiles, launch_files as launch_files
 from .memory_savings import (
+    LargestModels as LargestModels,
+    TrainableModel as TrainableModel,
+    largest_models as largest_models,
+)
+from .model_preparation import (
     TextLogitsCollator as TextLogitsCollator,
     freeze as freeze,
+    prepare_model as prepare_model,
     text_logits_only as text_logits_only,
 )
-from .model_preparation import prepare_model as prepare_model
 from .plan_options import (
     EvaluationOptions as EvaluationOptions,
     EvaluationSettings as EvaluationSettings,
@@ -51,10 +56,5 @@ from .time_estimates import (
     estimate_run_time as estimate_run_time,
     estimate_step_time as estimate_step_time,
     find_step_calibration as find_step_calibration,
-)
-from .trainable_models import (
-    LargestModels as LargestModels,
-    TrainableModel as TrainableModel,
-    largest_models as largest_models,
 )
 from .training_arguments import UnsupportedSettingWarning as UnsupportedSettingWarning

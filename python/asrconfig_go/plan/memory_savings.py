@@ -1,24 +1,32 @@
-"""Changes to a training's batches and model that save memory, each with the memory that a trace shows."""
+"""What saves memory: changes to a training, each with what a trace shows of it, and the largest models that fit so."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .._core.defaults import TRACED_MICRO_BATCHES
+from .._core.checks import checked
+from .._core.declared import Precision
+from .._core.defaults import LORA_RANK, SAFETY_MARGIN, TRACED_MICRO_BATCHES
 from .._core.modules import bare
-from .._core.render import gib
-from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, UnsupportedError
-from .plan_records import Alternative
+from .._core.records import to_json
+from .._core.render import Shown, gib
+from ..errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError, NotFoundError
+from ..predict.hardware import HardwareProfile, check_margin
+from ..predict.memory_model import MemoryModel
+from ..predict.memory_settings import MemorySettings
+from ..predict.model_profile import ModelProfile, known_models, profile_model
+from ..predict.recordings import recorded_models
+from .model_preparation import ARGUMENT, cut_labels, freeze, keeps_logits
+from .plan_records import Alternative, Remedy
+from .time_estimates import usual_precision
 
 if TYPE_CHECKING:
     import torch
 
-    from ..predict.memory_settings import MemorySettings
     from ..trace.made_up_batches import BatchFunction, Point, SpeechBatches
     from .plan_record import PlanRecord
 
@@ -39,8 +47,6 @@ def add_savings(model: torch.nn.Module, batches: Any, plan: PlanRecord, gpu: str
     Each is traced with batches of the user's collator; without collated rows, and after one that cannot be traced, none
     is added. ``new_rank`` is the rank of adapters that the model does not have yet.
     """
-    from ..predict.memory_settings import MemorySettings
-
     size = plan.micro_batch_size if plan.micro_batching == "memory" else plan.per_device_train_batch_size
     settings = MemorySettings(
         plan.precision, plan.gradient_checkpointing, plan.optimizer, TRACED_MICRO_BATCHES, plan.freeze_feature_encoder,
@@ -126,8 +132,6 @@ def _eval(part: torch.nn.Module) -> Iterator[None]:
 def _peak(
     model: torch.nn.Module, batches: Any, settings: MemorySettings, gpu: str | None, point: Point, batch: BatchFunction
 ) -> int:
-    from ..predict.memory_model import MemoryModel
-
     per_second = batches.length_per_second
     options = {"gpu": gpu, "points": [point], "length_per_second": per_second, "progress": False}
     with MemoryModel.trace(model, batch, **asdict(settings), **options) as memory:
@@ -135,107 +139,101 @@ def _peak(
         return estimate.peak_device or estimate.peak_reserved
 
 
-def freeze(part: torch.nn.Module) -> torch.nn.Module:
-    """Keep ``part`` of a model as it is for the whole training, and return it: ``freeze(model.encoder)``.
-
-    Its parameters get no gradient, and it stays in evaluation mode when the Trainer puts the model into training mode:
-    no dropout, no masks, no dropped layers, and batch normalisation by its running statistics instead of those of the
-    clips of a batch. So a step that ran out of memory can be computed again in smaller micro-batches, which the guard
-    refuses while batch normalisation is in training mode. Call it before the plan, which then counts what is left.
-
-    Args:
-        part: A module of the model, or all of it before adapters are added.
-
-    Raises:
-        InvalidArgumentError: It is no torch module.
-
-    Example:
-        >>> from asrconfig_go.recipe.model_building import small_model
-        >>> model = small_model(tokens=12, seed=0)
-        >>> freeze(model.wav2vec2.encoder).training, model.train().wav2vec2.encoder.training, model.training
-        (False, False, True)
-    """
-    if not callable(getattr(part, "requires_grad_", None)) or not callable(getattr(part, "eval", None)):
-        raise InvalidArgumentError(
-            f"cannot freeze a {type(part).__name__}", "pass a module of the model, such as model.encoder"
-        )
-    part.requires_grad_(False)
-    part.eval()
-    part.train = functools.partial(_stay, part)  # what model.train() calls for each of its parts; can be pickled
-    return part
-
-
-def _stay(part: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
-    """Replaces ``torch.nn.Module.train`` of a frozen part."""
-    return part
-
-
-ARGUMENT = "logits_to_keep"  # of forward, in transformers
-_IGNORED = -100
-
-
 @dataclass(frozen=True)
-class TextLogitsCollator:
-    """The batches of another collator, whose model computes logits from the first label that counts on: see
-    ``text_logits_only``."""
+class TrainableModel:
+    """What a model takes of a GPU at a micro-batch of one clip with gradient checkpointing."""
 
-    collator: Callable[[Any], Any]
+    name: str
+    parameters: int
+    full: Remedy
+    eight_bit: Remedy
+    lora: Remedy
 
-    def __call__(self, rows: Any) -> Any:
-        """A batch as ``collator`` makes it, with the columns of ``labels`` that count and ``logits_to_keep``."""
-        return cut_labels(self.collator(rows))
+
+@dataclass(frozen=True, repr=False)
+class LargestModels(Shown, kind="largest models"):
+    """The known models on one GPU, the largest first."""
+
+    gpu: str
+    budget_bytes: int
+    seconds: float
+    lora_rank: int
+    models: tuple[TrainableModel, ...]
+
+    def largest(self, method: str = "full") -> TrainableModel | None:
+        """The largest that fits with ``method`` ``"full"``, ``"eight_bit"`` or ``"lora"``; None where none does."""
+        if method not in ("full", "eight_bit", "lora"):
+            raise InvalidArgumentError(f"method = {method!r} is not known", "choose full, eight_bit or lora")
+        return next((model for model in self.models if getattr(model, method).fits), None)
+
+    def to_dict(self) -> dict[str, object]:
+        """Everything as plain data."""
+        return dict(to_json(self))
 
 
-def text_logits_only(collator: Callable[[Any], Any], model: torch.nn.Module) -> TextLogitsCollator:
-    """Wrap a collator so that an audio language model computes logits for its text alone; the loss stays the same.
+def largest_models(
+    gpu: str,
+    family: str = "",
+    *,
+    seconds: float = 15.0,
+    lora_rank: int = LORA_RANK,
+    precision: Precision | None = None,
+    safety_margin: float = SAFETY_MARGIN,
+) -> LargestModels:
+    """Return the known models that can be fine-tuned on ``gpu``: fully, with an 8-bit optimizer, with LoRA.
 
-    A model's logits are as wide as its vocabulary, and take several copies of that in fp32 in the loss. Of a sequence
-    of prompt, audio and text, the labels of the first two are -100, and so their logits are wasted: the wrapped
-    collator cuts these labels off, and passes ``logits_to_keep``. Give the result to the plan and to the Trainer.
+    They are those of which a recording comes with the package. ``family`` is a part of the names to look at, such as
+    ``"whisper"`` or ``"xls-r"``; ``seconds`` the longest clip. What the 8-bit optimizer and LoRA take is about the
+    recorded peak without the state that they do not keep.
 
-    Args:
-        collator: Makes batches with ``labels`` as wide as ``input_ids``, -100 where no label counts.
-        model: The model that is trained, also in PEFT's wrapper.
+    Raises ``NotFoundError`` for an unknown GPU and for a family without a model.
 
-    Returns:
-        A collator; it can be pickled where ``collator`` can.
-
-    Raises:
-        UnsupportedError: The model's ``forward`` takes no ``logits_to_keep``.
-
-    Example:
-        >>> import torch
-        >>> class Decoder(torch.nn.Module):
-        ...     def forward(self, input_ids, labels, logits_to_keep=0): ...
-        >>> batch = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "labels": torch.tensor([[-100, -100, -100, 8]])}
-        >>> text_logits_only(lambda rows: batch, Decoder())([])["logits_to_keep"]
-        2
+    >>> found = largest_models("T4", "whisper-t")
+    >>> [model.name for model in found.models]
+    ['openai/whisper-tiny']
     """
-    if not keeps_logits(model):
-        raise UnsupportedError(
-            f"forward of {type(bare(model)).__name__} takes no {ARGUMENT}: its logits are computed for every token",
-            "leave the collator as it is, or upgrade transformers",
+    for name, value in (("seconds", seconds), ("lora_rank", lora_rank)):
+        if not checked(name, value, float) > 0:
+            raise InvalidArgumentError(f"{name} = {value!r} is too small", "give a number above 0")
+    checked("precision", precision, Precision | None)
+    card = HardwareProfile.detect(checked("gpu", gpu, str)).gpus[0]
+    check_margin(safety_margin)
+    budget = int(safety_margin * card.memory_total_bytes)
+    precision = precision or usual_precision(gpu)
+    models = list(_trainable(gpu, checked("family", family, str), float(seconds), precision, budget))
+    if not models:
+        raise NotFoundError(
+            f"no recorded model has {family!r} in its name", "try whisper, xls-r, wav2vec2, hubert, wavlm or mms"
         )
-    return TextLogitsCollator(collator)
+    models.sort(key=lambda model: -model.parameters)
+    return LargestModels(card.name, budget, float(seconds), lora_rank, tuple(models))
 
 
-def keeps_logits(model: torch.nn.Module) -> bool:
-    """Whether a model's forward computes logits for the last tokens alone, if it is asked to."""
-    forward = getattr(bare(model), "forward", None)
-    return callable(forward) and ARGUMENT in inspect.signature(forward).parameters
+def _trainable(gpu: str, family: str, seconds: float, precision: Precision, budget: int) -> Iterator[TrainableModel]:
+    peaks: dict[str, int] = {}  # by the file of the recording, which equal models share
+    for name, file in recorded_models().items():
+        if family.lower() not in name.lower() or name not in known_models():
+            continue
+        if file not in peaks:
+            recording = MemoryModel.of_known(
+                name, gpu=gpu, record=False, precision=precision, gradient_checkpointing=True,
+                accumulation=TRACED_MICRO_BATCHES,
+            )  # fmt: skip
+            if recording is None:
+                continue
+            with recording as memory:
+                fixed = memory.about.get("fixed_length")
+                longest = min(seconds, fixed / memory.length_per_second) if fixed else seconds
+                peaks[file] = memory.estimate(1, longest, timeline=0).peak_device or 0
+        yield _ways(name, profile_model(name), peaks[file], budget)
 
 
-def cut_labels(batch: Any) -> Any:
-    """A batch without the labels before the first that counts, and with ``logits_to_keep``; others as they are.
-
-    Logits predict the next token, so that those of the token before count, too.
-    """
-    labels = batch.get("labels") if isinstance(batch, Mapping) else None
-    if labels is None or ARGUMENT in batch or labels.dim() != 2:
-        return batch
-    counted = (labels != _IGNORED).any(0).nonzero()
-    first = int(counted[0]) if len(counted) else 0
-    if first < 2:  # nothing to save
-        return batch
-    count = labels.shape[1] - first + 1
-    return {**batch, "labels": labels[:, -count:], ARGUMENT: count}
+def _ways(name: str, model: ModelProfile, peak: int, budget: int) -> TrainableModel:
+    state = model.optimizer_bytes
+    saved = {
+        "every parameter, AdamW": 0,
+        "every parameter, 8-bit AdamW": state["adamw"] - state["adamw_8bit"],
+        "LoRA, AdamW": state["adamw"] + (model.gradient_bytes or 0),
+    }
+    ways = [Remedy(label, peak - less, peak - less <= budget) for label, less in saved.items()]
+    return TrainableModel(name, model.total_parameters, *ways)

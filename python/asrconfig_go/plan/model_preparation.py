@@ -1,16 +1,18 @@
-"""A model as planned: checkpointing, attention, the frozen feature encoder. Weights and random numbers stay.
+"""A model as planned: checkpointing, attention, frozen parts, logits of the text alone. Weights stay as they are.
 
 ``apply`` sets the other settings that the Trainer does not set, too.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .._core.modules import bare, checkpoint_options, checkpointing_depth, lora_rank, offloads_checkpoints
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnsupportedError
 from .environment import DONE, KEPT, NOT_DONE, Applied, AppliedSetting, report, set_backends, set_environment
 from .plan_record import PlanRecord
 from .training_arguments import LACKING, UnsupportedSettingWarning
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 _LACKING = {"every_n_layers": ("every_n_layers", "1"), "offload": ("offload_checkpoints", "False")}
 # transformers 5 renames it; both are there for a while, and the older name then warns.
 _CHECKPOINTING = ("activation_checkpointing", "gradient_checkpointing")
+ARGUMENT = "logits_to_keep"  # of forward, in transformers
+_IGNORED = -100
 
 
 def prepare_model(model: torch.nn.Module, config: PlanRecord) -> Applied:
@@ -192,3 +196,105 @@ def _feature_encoder(model: torch.nn.Module, config: PlanRecord) -> Iterator[App
 
 def _refused(name: str, value: str, reason: str) -> AppliedSetting:
     return AppliedSetting("model", name, value, NOT_DONE, reason, UnsupportedSettingWarning)
+
+
+def freeze(part: torch.nn.Module) -> torch.nn.Module:
+    """Keep ``part`` of a model as it is for the whole training, and return it: ``freeze(model.encoder)``.
+
+    Its parameters get no gradient, and it stays in evaluation mode when the Trainer puts the model into training mode:
+    no dropout, no masks, no dropped layers, and batch normalisation by its running statistics instead of those of the
+    clips of a batch. So a step that ran out of memory can be computed again in smaller micro-batches, which the guard
+    refuses while batch normalisation is in training mode. Call it before the plan, which then counts what is left.
+
+    Args:
+        part: A module of the model, or all of it before adapters are added.
+
+    Raises:
+        InvalidArgumentError: It is no torch module.
+
+    Example:
+        >>> from asrconfig_go.recipe.model_building import small_model
+        >>> model = small_model(tokens=12, seed=0)
+        >>> freeze(model.wav2vec2.encoder).training, model.train().wav2vec2.encoder.training, model.training
+        (False, False, True)
+    """
+    if not callable(getattr(part, "requires_grad_", None)) or not callable(getattr(part, "eval", None)):
+        raise InvalidArgumentError(
+            f"cannot freeze a {type(part).__name__}", "pass a module of the model, such as model.encoder"
+        )
+    part.requires_grad_(False)
+    part.eval()
+    part.train = functools.partial(_stay, part)  # what model.train() calls for each of its parts; can be pickled
+    return part
+
+
+def _stay(part: torch.nn.Module, mode: bool = True) -> torch.nn.Module:
+    """Replaces ``torch.nn.Module.train`` of a frozen part."""
+    return part
+
+
+@dataclass(frozen=True)
+class TextLogitsCollator:
+    """The batches of another collator, whose model computes logits from the first label that counts on: see
+    ``text_logits_only``."""
+
+    collator: Callable[[Any], Any]
+
+    def __call__(self, rows: Any) -> Any:
+        """A batch as ``collator`` makes it, with the columns of ``labels`` that count and ``logits_to_keep``."""
+        return cut_labels(self.collator(rows))
+
+
+def text_logits_only(collator: Callable[[Any], Any], model: torch.nn.Module) -> TextLogitsCollator:
+    """Wrap a collator so that an audio language model computes logits for its text alone; the loss stays the same.
+
+    A model's logits are as wide as its vocabulary, and take several copies of that in fp32 in the loss. Of a sequence
+    of prompt, audio and text, the labels of the first two are -100, and so their logits are wasted: the wrapped
+    collator cuts these labels off, and passes ``logits_to_keep``. Give the result to the plan and to the Trainer.
+
+    Args:
+        collator: Makes batches with ``labels`` as wide as ``input_ids``, -100 where no label counts.
+        model: The model that is trained, also in PEFT's wrapper.
+
+    Returns:
+        A collator; it can be pickled where ``collator`` can.
+
+    Raises:
+        UnsupportedError: The model's ``forward`` takes no ``logits_to_keep``.
+
+    Example:
+        >>> import torch
+        >>> class Decoder(torch.nn.Module):
+        ...     def forward(self, input_ids, labels, logits_to_keep=0): ...
+        >>> batch = {"input_ids": torch.tensor([[5, 6, 7, 8]]), "labels": torch.tensor([[-100, -100, -100, 8]])}
+        >>> text_logits_only(lambda rows: batch, Decoder())([])["logits_to_keep"]
+        2
+    """
+    if not keeps_logits(model):
+        raise UnsupportedError(
+            f"forward of {type(bare(model)).__name__} takes no {ARGUMENT}: its logits are computed for every token",
+            "leave the collator as it is, or upgrade transformers",
+        )
+    return TextLogitsCollator(collator)
+
+
+def keeps_logits(model: torch.nn.Module) -> bool:
+    """Whether a model's forward computes logits for the last tokens alone, if it is asked to."""
+    forward = getattr(bare(model), "forward", None)
+    return callable(forward) and ARGUMENT in inspect.signature(forward).parameters
+
+
+def cut_labels(batch: Any) -> Any:
+    """A batch without the labels before the first that counts, and with ``logits_to_keep``; others as they are.
+
+    Logits predict the next token, so that those of the token before count, too.
+    """
+    labels = batch.get("labels") if isinstance(batch, Mapping) else None
+    if labels is None or ARGUMENT in batch or labels.dim() != 2:
+        return batch
+    counted = (labels != _IGNORED).any(0).nonzero()
+    first = int(counted[0]) if len(counted) else 0
+    if first < 2:  # nothing to save
+        return batch
+    count = labels.shape[1] - first + 1
+    return {**batch, "labels": labels[:, -count:], ARGUMENT: count}

@@ -13,7 +13,7 @@ import transformers
 from asrconfig_go import errors
 from asrconfig_go.guard import attach
 from asrconfig_go.plan import text_logits_only
-from asrconfig_go.plan.memory_savings import cut_labels, keeps_logits
+from asrconfig_go.plan.model_preparation import cut_labels, keeps_logits
 from asrconfig_go.recipe.model_building import small_model
 from tiny_training import OUT_OF_MEMORY
 
