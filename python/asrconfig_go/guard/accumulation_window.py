@@ -1,24 +1,44 @@
-"""The accumulation window: the batches of one optimizer step, the state when it began, and how that is put back.
+"""The accumulation window: the batches of one optimizer step, their micro-batches, and the state when it began.
 
 The engine adds each batch to its ``Window`` before computing it. When memory runs out, it makes a ``Replay``, which
-puts back gradients and state before the batches are computed again. While nothing fails, a window holds references
-only: it copies nothing, and changes neither the model nor its gradients.
+puts back gradients and state before the batches are computed again; ``Splitting`` makes their micro-batches. While
+nothing fails, a window holds references only: it copies nothing, and changes neither the model nor its gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from .._core.batches import shallow, tensors_of
-from .loop import Batch, Before, Call, Loop, version_of
-from .micro_batches import CannotRetryError
+from .._core.batches import (
+    Extent,
+    UnsplittableBatchError,
+    batch_size,
+    check_rows,
+    entries,
+    extent,
+    own_lengths,
+    pick,
+    shallow,
+    split,
+    tensors_of,
+)
+from .._core.padding import min_input_length, trimmed
+from ..errors import InvalidArgumentError
+from ..predict.step_sampler import cheapest
+from .loop import Batch, Before, Call, Loop, Split, version_of
+from .loss_rule import LossRule
+from .micro_batches import Budget, CannotRetryError, Piece
 from .step_state import InPlace, StepState, changed_values, put_values
 
-if TYPE_CHECKING:
-    from .loss_rule import LossRule
+_STATISTICS_HINT = (
+    "freeze the part that holds them by asrconfig_go.plan.freeze, or pass split_batch_statistics=True, which allows "
+    "statistics of smaller micro-batches"
+)
+_GIVE_SPLIT = "pass split=…, a function from a batch and a size to a list of batches"
 
 
 class Window:
@@ -197,3 +217,117 @@ class Replay:
         """The paths of the state that could not be put back; call it after ``rewind``."""
         assert self._began is not None
         return [*self.paths, *self._state.unseen(self._window.calls[0].before, self._began)]
+
+
+class Splitting:
+    """Splits the batches of one loop.
+
+    Attributes:
+        split: The user's function, if there is one.
+        splits_statistics: Whether batches may be split whose clips the model sees together.
+        refused: Why no batch can be split, once a part of one has shown that; "" before.
+        rehearses: Whether a batch is computed that trains nothing.
+        is_shared: Whether other processes take part in every forward: no batch is split, as theirs are not.
+    """
+
+    def __init__(
+        self, loop: Loop, rule: LossRule, budget: Budget, split: Split | None, splits_statistics: bool
+    ) -> None:
+        self._loop, self._rule, self._budget = loop, rule, budget
+        self.split, self.splits_statistics = split, splits_statistics
+        self._requested = f"micro_batch = {budget.samples}" if budget.samples else ""  # for errors
+        self.refused, self.rehearses, self.is_shared = "", False, False
+
+    def is_split(self, call: Call) -> bool:
+        """Whether a batch is computed in micro-batches: it is too large, and may be split."""
+        if not self._budget.is_limited or self.is_shared or self._rule.unfit or call.inputs is None:
+            return False
+        if self._rule.name is None and not (self._budget.has_failed or self.rehearses):
+            return False
+        self._loop.prepare()
+        if not (reason := self.cannot_split(call)):
+            return is_too_large(*call.size(), self._budget)
+        hint = _STATISTICS_HINT if reason == self.depends_on_batch() else _GIVE_SPLIT
+        if self._requested:
+            raise InvalidArgumentError(f"{self._requested} would not train as the whole batch does: {reason}", hint)
+        self._loop.say(f"batches are not split, as that would change the result: {reason}; {hint}")
+        return False
+
+    def cannot_split(self, call: Call) -> str:
+        """Why this batch cannot be split; "" where it can."""
+        if self.refused:
+            return self.refused
+        try:
+            check_rows(call.inputs) if self.split is None else call.size()
+        except UnsplittableBatchError as error:
+            return str(error.message)
+        return self.depends_on_batch()
+
+    def depends_on_batch(self) -> str:
+        """The layers that see which clips a batch holds, in words; "" for none, or where they may see fewer."""
+        if self.splits_statistics:
+            return ""
+        live = [
+            name
+            for name, module in self._loop.model.named_modules()
+            if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats)
+        ]
+        more = f" and {len(live) - 1} more" if len(live) > 1 else ""
+        return f"{live[0]}{more} of the model normalise over the clips of a batch" if live else ""
+
+    def piece(self, call: Call) -> Piece | None:
+        """The micro-batch that is computed first."""
+        if call.inputs is None:
+            return None
+        try:
+            count, clip_extent = call.size()
+        except UnsplittableBatchError as error:
+            return Piece(1, extent(call.inputs), cannot_split=str(error.message))
+        reason = self.cannot_split(call)
+        size = count if reason or not self.is_split(call) else self._budget.size(clip_extent, count)
+        hint = _STATISTICS_HINT if reason and reason == self.depends_on_batch() else ""
+        return Piece(size, clip_extent, cannot_split=reason, hint=hint or (_GIVE_SPLIT if reason else ""))
+
+    def parts(self, call: Call) -> Iterator[tuple[Any, Piece]]:
+        """The micro-batches of a batch, and those that replace its clips."""
+        if call.inputs is not None:
+            if not self.is_split(call):
+                yield shallow(call.inputs), self.piece(call) or Piece(1, extent(call.inputs))
+            elif self.split is None and self._rule.trims:
+                yield from by_length(call.inputs, self._budget, self._loop.model)
+            else:
+                yield from evenly(call.inputs, self._budget, self.split)
+        for part in call.replacements:
+            yield shallow(part), Piece(batch_size(part), extent(part), of_replacement=True)
+
+
+def is_too_large(n: int, clip_extent: Extent, budget: Budget) -> bool:
+    """Whether a batch of ``n`` samples is too large for one micro-batch, or may cost less in several."""
+    return budget.overhead_s is not None or budget.size(clip_extent, n) < n
+
+
+def evenly(inputs: Batch, budget: Budget, by: Split | None) -> Iterator[tuple[Any, Piece]]:
+    """Micro-batches in order, with the batch's padding; copies, as a step may take entries out of them."""
+    n, clip_extent = batch_size(inputs), extent(inputs)
+    size = budget.size(clip_extent, n)
+    parts = (by or split)(inputs, size) if size < n else [shallow(inputs)]
+    for part in parts:
+        yield part, Piece(n if size >= n else batch_size(part), clip_extent)
+
+
+def by_length(inputs: Batch, budget: Budget, model: torch.nn.Module) -> Iterator[tuple[Any, Piece]]:
+    """Micro-batches of clips of similar length, the longest first, without the padding that each does not need."""
+    from ..predict.worst_batch import per_second  # loads the trace
+
+    lengths = own_lengths(inputs)
+    if lengths is None:
+        yield from evenly(inputs, budget, None)
+        return
+    shortest, padded, width = min_input_length(model), extent(inputs).length, extent(inputs).width
+    lengths = [min(max(length, shortest), padded) for length in lengths]  # as they are computed
+    rate = budget.rate or per_second(entries(inputs), model)
+    overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
+    for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):
+        # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
+        longest = lengths[rows[0]]
+        yield trimmed(pick(inputs, sorted(rows)), longest), Piece(len(rows), Extent(longest, width))

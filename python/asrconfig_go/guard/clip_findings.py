@@ -1,8 +1,9 @@
-"""The clips of a batch: their texts, audio and labels, what is unusual in them, and the loss and gradient of each."""
+"""The clips of a batch: texts, audio, labels, what is unusual; each clip's loss and gradient; those that do not fit."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from .._core.batches import batch_size, copied, extent, input_name, split, spoken_lengths, time_axis
+from .._core.checks import TooLong
 from .._core.out_of_memory import classify, clear_frames, first_line, free_memory
 from .._core.padding import trimmed_clips
 from .._core.random_state import cpu_generators_kept, set_cpu_state
@@ -20,21 +22,27 @@ from ..data.columns import audio_columns, text_columns, usual_columns
 from ..data.label_faults import faults
 from ..data.label_rules import IGNORED, LabelRules, rules_of
 from ..data.source import open_source
-from ..errors import AsrConfigError
+from ..errors import AsrConfigError, InfeasiblePlanError
 from ..predict.probe import gradients_aside
 from ..predict.worst_batch import is_mel, per_second
+from .accumulation_window import Window
 from .loop import Batch, Call, Loop, Split
+from .loss_rule import LossRule
+from .micro_batches import Budget, Piece
 from .rule_measurement import steady, untouched
 from .step_state import StepState
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, Trainer
 
+logger: logging.Logger = logging.getLogger("asrconfig_go")
+
 
 _TIMES = 4.0  # as long as the median clip of the batch
 _LOUDER = 30.0  # than the median clip of the batch
 _SILENT = 1e-6  # largest difference between two samples
 _LONGEST = 500  # characters
+_SHORTER = "split or drop long clips before training, enable gradient checkpointing, or use a larger GPU"
 _MOST_GRADIENTS = 64  # clips; each takes a forward and a backward pass
 
 
@@ -269,3 +277,61 @@ def probes(model: torch.nn.Module) -> Iterator[Any]:
     """Two trained weights near the input: a gradient that is not finite reaches them from wherever it comes."""
     trained = [p for p in model.parameters() if p.requires_grad][:16]
     yield from sorted(trained, key=lambda p: int(p.numel()))[:2]
+
+
+class OversizedClips:
+    """Takes clips that are too long out of their batches, if the user allowed it, and counts them.
+
+    The others are then padded to the longest of them, as if the clip had never been in the batch. There is no automatic
+    chunking: where to split a transcript is not known here. A function of the user's may know.
+    """
+
+    def __init__(
+        self, policy: TooLong | Callable[[Any], list[Any]], budget: Budget, window: Window, rule: LossRule
+    ) -> None:
+        self._policy, self._budget, self._window, self._rule = policy, budget, window, rule
+        self.count = 0
+        self.report: Callable[[Call], None] = lambda _: None
+        """Called with a batch whose longest clip is about to be left out, once it has not fitted."""
+
+    def before(self, call: Call) -> None:
+        """Take out what is known not to fit."""
+        limit = self._budget.too_long
+        while limit is not None and call.inputs is not None:
+            lengths = spoken_lengths(call.inputs)
+            if lengths is None or max(lengths) * extent(call.inputs).width < limit:
+                return
+            self._take_longest(call, lengths)
+
+    def take(self, call: Call, piece: Piece) -> bool:
+        """Take out the clip that makes ``piece``, of one sample, too long; False when that may not be."""
+        if self._policy == "raise" or piece.of_replacement or call.inputs is None:
+            return False
+        lengths = spoken_lengths(call.inputs) or [piece.extent.length] * batch_size(call.inputs)
+        longest = max(lengths) * extent(call.inputs).width
+        limit = self._budget.too_long
+        self._budget.too_long = longest if limit is None else min(limit, longest)
+        logger.warning("clips of %d values or more do not fit alone: they are left out from here on", longest)
+        self.report(call)
+        self._take_longest(call, lengths)
+        self.before(call)  # others of the batch that are as long need not be tried
+        return True
+
+    def _take_longest(self, call: Call, lengths: list[int]) -> None:
+        longest = max(range(len(lengths)), key=lambda i: lengths[i])
+        clip = call.take_out(longest, lengths)
+        self._window.leave_out(self._rule.count(clip))
+        self.count += 1
+        if callable(self._policy):
+            made = [call.fit(part) for part in self._policy(clip)]
+            self._window.leave_out(-sum(self._rule.count(part) for part in made))
+            call.replacements = (*call.replacements, *made)
+        elif self._window.is_empty:
+            raise InfeasiblePlanError("every clip of an optimizer step is too long for the GPU", _SHORTER)
+
+
+def every_clip_left_out() -> InfeasiblePlanError:
+    """Nothing is left of an optimizer step, in any process."""
+    return InfeasiblePlanError(
+        "every clip of an optimizer step, in all processes, was left out: too long for the GPU, or bad", _SHORTER
+    )

@@ -17,13 +17,13 @@ from .._core.batches import batch_size
 from .._core.output import listed
 from .._core.padding import padded_for_masks
 from .._core.random_state import cpu_state, seed_cpu, seed_of, set_cpu_state
-from .accumulation_window import Replay, Window
+from .accumulation_window import Replay, Splitting, Window, is_too_large
+from .clip_findings import OversizedClips, every_clip_left_out
 from .guard_options import GuardOptions
 from .loop import Batch, Call, Loop, UnfitStepError
 from .loss_rule import LossRule
 from .micro_batches import Attempts, Budget, CannotRetryError, Step
 from .rule_measurement import NoRuleError, NotMeasuredError, RuleMeasurement, untouched
-from .splitting import OversizedClips, Splitting, every_clip_left_out, is_too_large
 from .step_state import InPlace, StepState, changed_values, interrupted_norm, put_values, same_value
 
 _USE_SMALLER_BATCHES = "use smaller batches"
