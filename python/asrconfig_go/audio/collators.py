@@ -70,11 +70,6 @@ def padded_ids(rows: Sequence[Sequence[int]], value: int, multiple: int | None =
     return padded
 
 
-def without_start(labels: Sequence[list[int]], start: int) -> list[list[int]]:
-    """The labels without the token that the decoder starts with: the model puts it in front again."""
-    return [tokens[1:] if tokens and tokens[0] == start else tokens for tokens in labels]
-
-
 def extractor_of(processor: ProcessorMixin) -> Any:
     """The part of a processor that makes features of audio."""
     for name in ("feature_extractor", "audio_processor"):
@@ -238,7 +233,8 @@ class Seq2SeqCollator:
         batch, labels = _inputs_and_labels(self, rows, ended=True)
         if labels is None:
             return batch
-        labels = without_start(labels, self.decoder_start_token_id)
+        start = [self.decoder_start_token_id]  # which the model puts in front again
+        labels = [tokens[1:] if tokens[:1] == start else tokens for tokens in labels]
         return {**batch, "labels": padded_ids(labels, IGNORED, self.pad_to_multiple_of)}
 
 

@@ -112,12 +112,7 @@ def draw(
     while len(chosen) < wanted:
         chosen += order.sample(usable, min(len(usable), wanted - len(chosen)))
     seconds = None if durations is None else array("d", (durations[i] for i in chosen))
-    return ClipSample(picked(dataset, chosen), steps, effective_batch, len(usable), seconds)
-
-
-def picked(dataset: Dataset, chosen: list[int]) -> Dataset:
-    """Those rows, as the kind of dataset that the Trainer knows."""
-    return open_source(dataset).select(chosen)
+    return ClipSample(open_source(dataset).select(chosen), steps, effective_batch, len(usable), seconds)
 
 
 def with_lengths(sample: ClipSample, plan: TrainingConfig | None) -> Any:
@@ -192,7 +187,7 @@ def _measure(sample: ClipSample, collator: DataCollator, batch: int, fewest: int
             break
     batch_s = (time.perf_counter() - began) / max(1, batches)
     count = batch * max(fewest, min(batches, round(_PASS_S / batch_s)))
-    return picked(sample.dataset, [i % sample.clips for i in range(count)]), count
+    return open_source(sample.dataset).select([i % sample.clips for i in range(count)]), count
 
 
 def _try(clips: Dataset, collator: DataCollator, batch: int, setting: _LoaderSetting, timing: _Timing) -> None:

@@ -11,18 +11,18 @@ import contextlib
 import functools
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from transformers.trainer_callback import TrainerCallback
 
 from .._core.training_session import override
 from ..watch.batch_shapes import BatchShapes
-from ..watch.step_times import CPUMoments, moments_of
+from ..watch.step_times import CPUMoments, Moments, moments_of
 from .measurements import Block, StepParts
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         self._trainer, self._warm_up, self._steps, self._on_step = trainer, warm_up, steps, on_step
         self._step = _Marks()
         self._done: list[_Marks] = []
-        self._moments: Any = CPUMoments()  # whose moments are its own
+        self._moments: Moments = CPUMoments()
         self._inputs: BatchShapes | None = None
         self._ended = self._begun = self._cpu = self._begun_unix = 0.0
         self.block: Block | None = None
@@ -111,7 +111,8 @@ class Phases(TrainerCallback):  # type: ignore[misc]
 
     def _begin(self, now: float) -> None:
         self._begun, self._begun_unix, self._cpu = now, time.time(), cpu_seconds()
-        _forget_peaks()
+        if torch.cuda.is_available():
+            torch.cuda.reset_peak_memory_stats()
         if self._inputs is not None:
             self._inputs.take()
 
@@ -158,14 +159,7 @@ class Phases(TrainerCallback):  # type: ignore[misc]
         return timed
 
 
-def _forget_peaks() -> None:
-    torch: Any = sys.modules["torch"]
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-
-
 def _peaks() -> tuple[int | None, int | None]:
-    torch: Any = sys.modules["torch"]
     if not torch.cuda.is_available():
         return None, None
     return torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()

@@ -11,6 +11,8 @@ from datasets.arrow_dataset import update_metadata_with_features
 from datasets.features.features import generate_from_arrow_type
 from datasets.table import InMemoryTable, concat_tables
 
+from .source import open_source
+
 
 class MeasuredDataset(Dataset):  # type: ignore[misc]
     """A ``Dataset`` that returns its column of lengths as a list.
@@ -96,7 +98,6 @@ class UndecodedAudio(Audio):  # type: ignore[misc]
 
 def stored(dataset: IterableDataset) -> IterableDataset:
     """The stream with audio as it is stored."""
-    for name, feature in dataset.features.items():
-        if type(feature).__name__ == "Audio":
-            dataset = dataset.cast_column(name, UndecodedAudio(decode=False))
+    for name in open_source(dataset).audio_features():
+        dataset = dataset.cast_column(name, UndecodedAudio(decode=False))
     return dataset

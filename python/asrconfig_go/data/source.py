@@ -103,11 +103,14 @@ class Source:
             dataset = dataset.cast_column(name, Audio(decode=False))
         return dataset
 
+    def audio_features(self) -> dict[str, datasets.Audio]:
+        """The ``Audio`` columns of a dataset or a stream, by name."""
+        features = self.data.features if self.kind in ("dataset", "stream") else None
+        return {name: feature for name, feature in (features or {}).items() if type(feature).__name__ == "Audio"}
+
     def decoded_columns(self) -> list[str]:
         """The ``Audio`` columns that the package datasets decodes."""
-        features = self.data.features if self.kind in ("dataset", "stream") else None
-        marked = ((name, feature) for name, feature in (features or {}).items() if type(feature).__name__ == "Audio")
-        return [name for name, feature in marked if feature.decode]
+        return [name for name, feature in self.audio_features().items() if feature.decode]
 
     def stored(self, names: Sequence[str]) -> Any:
         """These columns of a ``datasets.Dataset`` as they are stored, without its format or transform."""

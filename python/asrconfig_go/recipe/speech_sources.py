@@ -205,10 +205,10 @@ def _chosen(splits: dict[str, Any], wanted: str | None, evaluation: str | None) 
 def _speech(dataset: Dataset, audio: str | None, text: str | None) -> Dataset:
     import datasets
 
-    if open_source(dataset).is_stream:
+    source = open_source(dataset)
+    if source.is_stream:
         raise UnsupportedError("a streamed dataset cannot be cleaned and split", "load it without streaming=True")
-    columns = list(dataset.column_names)
-    marked = [name for name, feature in dataset.features.items() if type(feature).__name__ == "Audio"]
+    columns, marked = source.columns, source.audio_features()
     names = {"audio": find_column(columns, "audio", audio, marked)}
     names["text"] = find_column([name for name in columns if name not in marked], "text", text)
     segments = segment_column(columns, *names.values())
