@@ -22,6 +22,16 @@ from ..errors import InvalidArgumentError, UnsupportedError
 from ..plan.environment import backends_kept
 from ..predict.hardware import HardwareProfile
 
+_FORWARD_KERNELS = 5  # norm, product with its bias, GELU, dropout, sum
+_BACKWARD_KERNELS = 9  # dropout, GELU, two products, the bias's sum, three of the norm, the residual's sum
+_TYPES = {"float32": torch.float32, "tf32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+_READINGS = 9  # of each kernel
+_MAX_RUNS = 100  # in a reading: the driver queues about a thousand launches
+_WARM_UP = 3
+_CYCLES = 2e9  # of a GPU in a second, and more: it then waits a little longer than the CPU needs
+_LONGEST_SLEEP_S = 0.1
+_CPU_BYTES = 8e8  # for which kernels are chosen without a GPU
+_LAYERS = 20  # run for one reading of the CPU's dispatch
 Run = Callable[[], object]
 Make = Callable[..., Any]  # a random tensor of these sizes
 
@@ -102,20 +112,6 @@ def training_layer(make: Make, width: int = 64) -> tuple[Run, int]:
             torch.autograd.grad(y, trained, x.detach())
 
     return run, _FORWARD_KERNELS + _BACKWARD_KERNELS
-
-
-_FORWARD_KERNELS = 5  # norm, product with its bias, GELU, dropout, sum
-_BACKWARD_KERNELS = 9  # dropout, GELU, two products, the bias's sum, three of the norm, the residual's sum
-
-
-_TYPES = {"float32": torch.float32, "tf32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-_READINGS = 9  # of each kernel
-_MAX_RUNS = 100  # in a reading: the driver queues about a thousand launches
-_WARM_UP = 3
-_CYCLES = 2e9  # of a GPU in a second, and more: it then waits a little longer than the CPU needs
-_LONGEST_SLEEP_S = 0.1
-_CPU_BYTES = 8e8  # for which kernels are chosen without a GPU
-_LAYERS = 20  # run for one reading of the CPU's dispatch
 
 
 def measure_kernels(

@@ -16,7 +16,7 @@ from .._core.output import Advance, ProgressBar
 from .._core.records import from_json
 from ..errors import InvalidArgumentError
 from .scan_inputs import SourceReader
-from .scan_jobs import scan_cache, scan_job, wait
+from .scan_jobs import read_parts, scan_cache, scan_job, wait
 from .scan_result import Clips, DatasetProfile, ScanResult
 from .scan_rows import PreparedRows, ScanInput, Text, examples_of, stored_piece
 from .source import Source, open_source
@@ -114,8 +114,6 @@ def scan_audio(
         options["row_kind"] = scan_input.unit.row_kind
     with ProgressBar("Scanning audio", "file", scan_input.total, progress) as advance:
         if cluster is not None:
-            from .scan_jobs import read_parts
-
             checked("cluster", cluster, Cluster)
             scan_input = read_parts(scan_input, cluster, {**options, "sample_size": sample_size})
         if scan_input.request is not None:
