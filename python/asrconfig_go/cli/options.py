@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from .._core import declared
 from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.output import show, show_json
+from .._core.render import Shown
 from ..errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -38,11 +40,11 @@ def add_choice(
     among: object,
     default: str | None = None,
     help: str = "",
-    **more: Any,
+    dest: str | None = None,
 ) -> None:
     """An option with a closed set of values, which its help and its errors list."""
     help += f" (default {default})" if default else ""
-    command.add_argument(name, choices=get_args(among), default=default, help=help, **more)
+    command.add_argument(name, choices=get_args(among), default=default, help=help, dest=dest)
 
 
 def add_training_options(command: argparse.ArgumentParser) -> None:
@@ -101,7 +103,9 @@ def passed_on(arguments: argparse.Namespace, *own: str) -> dict[str, Any]:
     return {name: value for name, value in vars(arguments).items() if name not in (*_EVERY_COMMAND, *own)}
 
 
-def show_result(arguments: argparse.Namespace, result: Any, record: Any, next_command: str = "", **page: Any) -> None:
+def show_result(
+    arguments: argparse.Namespace, result: Shown, record: Callable[[], object], next_command: str = "", **page: object
+) -> None:
     """Print ``result``, in short unless ``--full`` asks for all of it; ``record()`` is its JSON."""
     if arguments.html:
         result.to_html(arguments.html, **page)

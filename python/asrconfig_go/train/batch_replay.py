@@ -272,7 +272,9 @@ def _plain(value: Any) -> Any:
 class Replays:
     """Runs parts of saved batches through ``model``, with the random numbers that the training had before each."""
 
-    def __init__(self, model: torch.nn.Module, device: Any, precision: Precision, random: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, model: torch.nn.Module, device: torch.device, precision: Precision, random: list[dict[str, Any]]
+    ) -> None:
         self._model, self._device, self._precision = model, device, precision
         self._random = [state_of_plain(state) for state in random]
 

@@ -37,7 +37,7 @@ class PlanNotFollowedWarning(UserWarning):
     """A part of the plan cannot be carried out by this Trainer; what is done instead."""
 
 
-def memory_limit(memory: Any, trainer: Trainer, config: PlanRecord | None, margin: float) -> int | None:
+def memory_limit(memory: MemoryModel, trainer: Trainer, config: PlanRecord | None, margin: float) -> int | None:
     """Bytes that the allocator may reserve: the margin of what is available, without the memory outside of it.
 
     DDP's buckets, a second copy of the gradients, are outside of it, too. Of unequal cards each process takes its own.

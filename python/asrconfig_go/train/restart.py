@@ -113,7 +113,13 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         return step_of(self._source)
 
     def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        optimizer: torch.optim.Optimizer | None = None,
+        lr_scheduler: torch.optim.lr_scheduler.LRScheduler | None = None,
+        **_: object,
     ) -> None:
         """Begin the record; let later checkpoints hold the batch size really used.
 
@@ -129,7 +135,7 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
                 for change in self._changes:
                     logger.warning("%s", f"{change.difference}: without effect" if self.nothing_left else change)
                 warn_of_little_space(self._trainer)
-            self._go_by(args, state, **kwargs)
+            self._go_by(args, state, optimizer, lr_scheduler)
             if not self.nothing_left:
                 self._record.settings |= {change.name: change.now for change in self._changes if change.in_force}
             self._record.max_steps = state.max_steps
@@ -141,7 +147,13 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         if self._resuming and 0 < state.max_steps <= state.global_step and not _between_epochs(state):
             raise AllStepsMade  # within an epoch the Trainer would make one step more before it looks
 
-    def _go_by(self, args: TrainingArguments, state: TrainerState, **kwargs: Any) -> None:
+    def _go_by(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        optimizer: torch.optim.Optimizer | None,
+        scheduler: torch.optim.lr_scheduler.LRScheduler | None,
+    ) -> None:
         """Let the first step have the new schedule's learning rate, too, where the schedule is another now.
 
         The Trainer loads the old schedule's rate with the optimizer, and asks the new schedule from the second step on.
@@ -149,8 +161,8 @@ class RunCheckpoints(TrainerCallback):  # type: ignore[misc]
         planned = self._record.max_steps if self._has_record else 0
         if self.nothing_left or not (planned not in (0, state.max_steps) or changes_schedule(self._changes)):
             return
-        rates = _rates_of_schedule(kwargs.get("lr_scheduler"))
-        groups = kwargs["optimizer"].param_groups if self._resuming and rates else []
+        rates = _rates_of_schedule(scheduler)
+        groups = optimizer.param_groups if optimizer is not None and self._resuming and rates else []
         before = [float(group["lr"]) for group in groups]
         for group, rate in zip(groups, rates, strict=False):
             group["lr"] = torch.as_tensor(rate).to(group["lr"]) if isinstance(group["lr"], torch.Tensor) else rate

@@ -192,7 +192,7 @@ class WindowReader:
         return [sorted(step, key=lambda i: -seconds[i]) for step in steps]
 
 
-def _feed(digest: hashlib.blake2b, value: Any) -> None:
+def _feed(digest: hashlib.blake2b, value: object) -> None:
     """Hash a row: bytes and texts completely, lists of numbers by their beginning and length."""
     if isinstance(value, dict):
         for name in sorted(value):
@@ -210,7 +210,7 @@ def _feed(digest: hashlib.blake2b, value: Any) -> None:
         digest.update(repr(value).encode())
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     """The approximate size of a value in memory."""
     if isinstance(value, dict):
         return sum(map(_bytes, value.values()))

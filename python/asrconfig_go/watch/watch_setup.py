@@ -43,9 +43,7 @@ def equip(
     if handler is not None:
         undo += leave_out_of_print(handler)
     if _can_be_hooked(args, model):
-        check = None
-        if guard is None and (options.memory is not None or config is not None):
-            check = next_batch_check(options.memory, config, managed, watch.tell)
+        check = None if guard is not None else next_batch_check(options.memory, config, managed, watch.tell)
         inputs = BatchShapes(model, check, useful_work(config, getattr(args, "device", None)))
         undo.append(inputs.leave)
     watch.follow(wait, inputs)

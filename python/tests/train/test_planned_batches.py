@@ -276,7 +276,7 @@ def test_each_of_unequal_cards_takes_its_own_budget(monkeypatch: pytest.MonkeyPa
         {"index": 1, "uuid": "GPU-a", "name": "A100", "budget_bytes": 34_000},
     ]
     cards = [{**card, "samples": 4, "micro_batch_size": 1, "peak_bytes": 1} for card in cards]
-    memory = SimpleNamespace(target=SimpleNamespace(available_bytes=16_000, context_bytes=1_000))
+    memory: Any = SimpleNamespace(target=SimpleNamespace(available_bytes=16_000, context_bytes=1_000))
     weights = torch.nn.Linear(10, 9)  # DDP's buckets: 99 gradients of 4 bytes
     cuda_has(monkeypatch, ("A100", "a", 40_000), ("Tesla T4", "t", 16_000))
     limits = []
