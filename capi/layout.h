@@ -86,7 +86,6 @@ typedef struct ac_step {
 	double reserved;
 	double peak_allocated; /* since the step before */
 	double peak_reserved;
-	double largest_free; /* largest free block of PyTorch's cache */
 } ac_step;
 
 static_assert(offsetof(ac_step, number) == 0, "ac_step.number");
@@ -103,7 +102,6 @@ static_assert(offsetof(ac_step, allocated) == 80, "ac_step.allocated");
 static_assert(offsetof(ac_step, reserved) == 88, "ac_step.reserved");
 static_assert(offsetof(ac_step, peak_allocated) == 96, "ac_step.peak_allocated");
 static_assert(offsetof(ac_step, peak_reserved) == 104, "ac_step.peak_reserved");
-static_assert(offsetof(ac_step, largest_free) == 112, "ac_step.largest_free");
-static_assert(sizeof(ac_step) == 120, "ac_step");
+static_assert(sizeof(ac_step) == 112, "ac_step");
 
 #endif

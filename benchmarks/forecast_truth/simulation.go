@@ -160,7 +160,7 @@ func (t *simulation) record(kind string, number uint64, took float64, b batch) {
 	step := runlog.Step{
 		Number: number, AtS: t.at, Kind: kind, SpentS: took, WaitedS: 0.02 * took, AudioS: b.audio, PaddedS: b.padded(), LongestS: b.longest,
 		Allocated: float64(s.Allocated), Reserved: t.card.reserved(), PeakAllocated: float64(s.PeakAllocated),
-		PeakReserved: float64(s.PeakReserved) + t.card.stranded, LargestFree: float64(s.LargestFree), DriverFree: t.card.lastFree, Total: t.card.total,
+		PeakReserved: float64(s.PeakReserved) + t.card.stranded, DriverFree: t.card.lastFree, Total: t.card.total,
 	}
 	if took > 0.1 || t.rng.IntN(3) > 0 { // the driver is read ten times a second, sometimes before the step reserved what it needed
 		step.DriverFree = t.card.free()

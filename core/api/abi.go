@@ -60,7 +60,6 @@ type Step struct {
 	Reserved      float64
 	PeakAllocated float64 // since the step before
 	PeakReserved  float64
-	LargestFree   float64 // largest free block of PyTorch's cache
 }
 
 // KindKnown reports whether the kind is one of StepKinds.
@@ -72,7 +71,7 @@ func (s *Step) logged() runlog.Step {
 		SpentS: s.SpentS, WaitedS: s.WaitedS, AudioS: s.AudioS, PaddedS: s.PaddedS,
 		LongestS: s.LongestS, ArithmeticS: s.ArithmeticS,
 		Allocated: s.Allocated, Reserved: s.Reserved, PeakAllocated: s.PeakAllocated,
-		PeakReserved: s.PeakReserved, LargestFree: s.LargestFree,
+		PeakReserved: s.PeakReserved,
 	}
 }
 

@@ -185,7 +185,7 @@ func TestHostileNumbersNeitherPanicNorComeOut(t *testing.T) {
 		w.Step(runlog.Step{
 			Number: rng.Uint64() >> rng.IntN(64), AtS: pick(), Kind: []string{"train", "evaluation", "checkpoint", "?"}[rng.IntN(4)],
 			SpentS: pick(), PaddedS: pick(), LongestS: pick(), GPU: rng.IntN(6) - 2, Allocated: pick(), Reserved: pick(), PeakAllocated: pick(),
-			PeakReserved: pick(), LargestFree: pick(), DriverFree: pick(), Total: pick(),
+			PeakReserved: pick(), DriverFree: pick(), Total: pick(),
 		})
 		w.Second(runlog.Second{
 			AtS: pick(), HostTotal: pick(), HostAvailable: pick(), SwapUsed: pick(), TreeRSS: pick(), WorkersRSS: pick(), ShmTotal: pick(),

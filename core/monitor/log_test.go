@@ -21,7 +21,7 @@ const gib = 1 << 30
 // step is a train step with PyTorch's counters on GPU 0.
 func step(number uint64, allocated, reserved float64) runlog.Step {
 	return runlog.Step{Number: number, Kind: runlog.KindTrain, Allocated: allocated, Reserved: reserved, PeakAllocated: allocated,
-		PeakReserved: reserved, SpentS: 1, WaitedS: math.NaN(), AudioS: math.NaN(), PaddedS: math.NaN(), LongestS: math.NaN(), LargestFree: math.NaN()}
+		PeakReserved: reserved, SpentS: 1, WaitedS: math.NaN(), AudioS: math.NaN(), PaddedS: math.NaN(), LongestS: math.NaN()}
 }
 
 func headroomOf(m *Monitor) float64 { return float64(statsOf(m).GPU[0].Headroom) / gib }

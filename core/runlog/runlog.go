@@ -173,9 +173,7 @@ type Step struct {
 	SpentS, WaitedS, AudioS, PaddedS, LongestS, ArithmeticS float64
 	GPU                                                     int // -1: none
 	Allocated, Reserved, PeakAllocated, PeakReserved        float64
-	// largest free block of PyTorch's cache
-	LargestFree       float64
-	DriverFree, Total float64 // of the GPU, newest sample
+	DriverFree, Total                                       float64 // of the GPU, newest sample
 }
 
 // Headroom is what the training can still allocate: what the driver has free and what PyTorch's

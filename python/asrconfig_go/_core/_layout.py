@@ -63,5 +63,4 @@ class Step(ctypes.Structure):
         ("reserved", ctypes.c_double),
         ("peak_allocated", ctypes.c_double),
         ("peak_reserved", ctypes.c_double),
-        ("largest_free", ctypes.c_double),
     ]

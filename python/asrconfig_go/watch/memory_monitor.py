@@ -142,7 +142,7 @@ class MemoryMonitor:
             for name, value in zip(_STEP_FIELDS, values, strict=True):
                 setattr(step, name, _NAN if value is None else value)
             step.ago_s, step.gpu = now - ended, -1
-            step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = step.largest_free = _NAN
+            step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = _NAN
             if later or not counters:
                 self._hot(self._put)
         for i, reading in enumerate(counters):

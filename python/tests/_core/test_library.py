@@ -205,7 +205,7 @@ def test_a_step_arrives_field_by_field() -> None:
     }
     with MemoryMonitor(5) as monitor:
         step = _layout.Step(number=7, kind=_layout.STEP_KINDS.index("evaluation"), gpu=-1, **seconds)
-        step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = step.largest_free = math.nan
+        step.allocated = step.reserved = step.peak_allocated = step.peak_reserved = math.nan
         assert native.step_putter(monitor._handle or 0, step)() == _layout.OK
         steps = monitor._ask("monitor.run_log")["steps"]
     assert (steps["number"], steps["kind"], steps["gpu"]) == ([7], ["evaluation"], [-1])
