@@ -11,7 +11,7 @@ import pytest
 import asrconfig_go as ac
 from asrconfig_go.audio import LoaderNotMeasuredWarning
 from asrconfig_go.errors import AsrConfigError, UnsupportedError
-from asrconfig_go.plan import gpu_comparison, planner
+from asrconfig_go.plan import planner
 from asrconfig_go.plan.plan_options import PlanOptions
 from asrconfig_go.plan.plan_records import StepCalibration
 from asrconfig_go.plan.planner import NotTracedWarning, Tracer
@@ -154,7 +154,7 @@ def test_steps_that_were_measured_replace_the_assumed_rates(monkeypatch: pytest.
     manager = manager_for()
     assumed = manager.plan(trace=False)
     measured = StepCalibration(factor=2.0, low=1.9, high=2.1, steps=30)
-    monkeypatch.setattr(gpu_comparison, "known_calibrations", lambda *_: {"Tesla T4": measured})
+    monkeypatch.setattr(planner, "known_calibrations", lambda *_: {"Tesla T4": measured})
     config = manager.plan(trace=False)
     assert config.times is not None and assumed.times is not None
     assert config.times.calibrated and not assumed.times.calibrated
