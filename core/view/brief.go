@@ -11,9 +11,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// briefLines are the most lines of a short form: a command adds one, what to do next, and a screen
-// of 15 lines is full.
-const briefLines = 14
+// briefLines are the most lines of a short form. Usual ones have half as many, those of plans 15 to
+// 22: with what to do next a terminal of 24 lines is full.
+const briefLines = 30
 
 // brief is a document's short form: what to do and what it gives, what matters most, what to look
 // out for.
@@ -22,21 +22,11 @@ func (d Document) brief(width int) []string {
 		return d.lines(width)
 	}
 	lines := linesOf(d.Brief, width)
+	if len(lines) > 0 && lines[0] == "" { // before the title of a section
+		lines = lines[1:]
+	}
 	if surplus := len(lines) - briefLines + 1; surplus > 1 {
 		lines = append(lines[:briefLines-1], fmt.Sprintf("… and %d more lines", surplus))
-	}
-	return lines
-}
-
-// oneLine are texts of a line each, cut where they are longer.
-type oneLine []string
-
-func (oneLine) templateName() string { return "facts" }
-
-func (o oneLine) lines(width int) []string {
-	lines := make([]string, len(o))
-	for i, text := range o {
-		lines[i] = clipped(text, width)
 	}
 	return lines
 }
@@ -60,63 +50,19 @@ func (r planRecord) shortCautions() facts {
 	return few(lines, 2)
 }
 
-// deciding are the settings that make most of a plan's speed, where the reader has not changed
-// others.
-var deciding = []string{"gradient_checkpointing", "micro_batching", "length_handling",
-	"per_device_train_batch_size", "fp16", "bf16"}
-
-// shortDecisions are what was changed, what gains most, and the batch: three lines.
-func (r planRecord) shortDecisions() oneLine {
-	var lines []string
-	take := func(matters func(decision) bool) {
-		for _, setting := range deciding {
-			for _, d := range r.Decisions {
-				if line := d.short(); d.Setting == setting && matters(d) && len(lines) < 3 &&
-					!slices.Contains(lines, line) {
-					lines = append(lines, line)
-				}
-			}
-		}
-	}
-	take(func(d decision) bool { return d.Overridden })
-	take(func(d decision) bool { return d.Gain != "" })
-	take(func(d decision) bool { return d.Value != "false" })
-	return lines
-}
-
-// short is "gradient_checkpointing = false, 1.30× faster than on: 3 clips of 25 s fit with it off,
-// 7 with it on".
-func (d decision) short() string {
-	text := fmt.Sprintf("  %s = %s", d.Setting, or(d.Value, unknown))
-	switch {
-	case d.Overridden:
-		return text + fmt.Sprintf(", overridden; planned: %s", d.Planned)
-	case d.Gain != "" && d.Alternative != "":
-		text += fmt.Sprintf(", %s than %s", d.Gain, d.Alternative)
-	}
-	return text + ": " + d.Reason
-}
-
 // inputs are what the plan was made from, a line each.
-func (r planRecord) inputs() (blocks []Block) {
+func (r planRecord) inputs() facts {
+	var lines []string
 	if r.Hardware != nil {
-		blocks = append(blocks, oneLine{machineLine(*r.Hardware)})
+		lines = append(lines, machineLine(*r.Hardware))
 	}
-	if d := r.Dataset; d != nil {
-		line := datasetFacts(*d)[0]
-		if d.MeasuredCount > 0 {
-			r := d.RowKind
-			line = fmt.Sprintf("%s, %s, %s–%s %s, mean %s %s (%s)", r.Count(d.SampleCount),
-				r.Amount(d.TotalHours), r.Figure("%.2f", d.MinS), r.Figure("%.2f", d.MaxS),
-				r.Unit(),
-				r.Figure("%.2f", d.MeanS), r.Unit(), d.Source)
-		}
-		blocks = append(blocks, oneLine{line})
+	if r.Dataset != nil {
+		lines = append(lines, datasetLine(*r.Dataset))
 	}
 	if r.Model != nil {
-		blocks = append(blocks, oneLine(modelLines(*r.Model)[:1]))
+		lines = append(lines, modelLines(*r.Model)[0])
 	}
-	return blocks
+	return allFacts(lines...)
 }
 
 // machineLine is "2 × Tesla T4, 15.0 GiB; CPU 2 cores, RAM 20.3 GiB available of 23.5 GiB".
@@ -133,14 +79,8 @@ func machineLine(h profile.Hardware) string {
 }
 
 func (r planRecord) brief() []Block {
-	gives := r.gives()
-	if t := r.Config.Times; t != nil {
-		gives += fmt.Sprintf("; %s in %s", epochs(r.Config.NumTrainEpochs), hours(t.RunHours))
-		if t.CostUSD != nil {
-			gives += fmt.Sprintf(", %s US$", rough(t.CostUSD.Likely))
-		}
-	}
-	return append(r.inputs(), allFacts(r.what(), gives), r.shortDecisions(), r.shortCautions())
+	return []Block{r.inputs(), section{Title: settingsTitle, Body: []Block{r.settings()}},
+		r.shortCautions()}
 }
 
 const shownRows = 8 // of a table in a short form
@@ -182,9 +122,9 @@ func (r comparisonRecord) brief(title string) []Block {
 	if unfit := len(r.Rows) - len(t.Rows); unfit > 0 {
 		others = append(others, fmt.Sprintf("%d on which it does not fit", unfit))
 	}
-	blocks := []Block{oneLine{title}, oneLine{strings.Join(r.best(), "; ")}, t}
+	blocks := []Block{allFacts(title, strings.Join(r.best(), "; ")), t}
 	if others != nil {
-		blocks = append(blocks, oneLine{"… and " + strings.Join(others, ", ")})
+		blocks = append(blocks, allFacts("… and "+strings.Join(others, ", ")))
 	}
 	return blocks
 }
@@ -206,27 +146,23 @@ func (r memoryRecord) brief(title string) []Block {
 
 // briefDataset is how much there is, its lengths in a line, what padding costs, and what is wrong
 // with it.
-func briefDataset(d profile.Dataset, facts []string) []Block {
-	blocks := []Block{oneLine(facts)}
+func briefDataset(d profile.Dataset) []Block {
+	blocks := []Block{allFacts(append([]string{datasetLine(d)}, datasetFacts(d)...)...)}
 	if drawable(d) {
 		edges, r := d.Histogram.EdgesS, d.RowKind
-		blocks = append(blocks, oneLine{fmt.Sprintf("%s: %s %s %s %s %s", byLength(r),
+		blocks = append(blocks, allFacts(fmt.Sprintf("%s: %s %s %s %s %s", byLength(r),
 			r.Figure("%.3g", edges[0]), r.Unit(), heights(d.Histogram.Counts),
-			r.Figure("%.3g", edges[len(edges)-1]), r.Unit())})
+			r.Figure("%.3g", edges[len(edges)-1]), r.Unit())))
 	}
 	if d.MeasuredCount > 1 && len(d.Padding) > 0 {
-		blocks = append(blocks, oneLine{paddingWords(d)})
+		blocks = append(blocks, allFacts(paddingWords(d)))
 	}
 	var wrong []string
 	for _, warning := range d.Warnings {
 		wrong = append(wrong, marks["warning"]+" "+warning)
 	}
-	if d.BadCount > 0 {
-		wrong = append(wrong, fmt.Sprintf("%s %s left out", marks["warning"],
-			count(d.BadCount, badNoun(d))))
-		for _, bad := range d.BadFiles[:min(len(d.BadFiles), 3)] {
-			wrong = append(wrong, fmt.Sprintf("   %s: %s", bad.Path, bad.Error))
-		}
+	for _, bad := range d.BadFiles[:min(len(d.BadFiles), 3)] {
+		wrong = append(wrong, fmt.Sprintf("%s %s: %s", marks["warning"], bad.Path, bad.Error))
 	}
 	return append(blocks, few(wrong, 7))
 }

@@ -262,6 +262,6 @@ func largest(r largestRecord) Document {
 	doc := Document{Title: fmt.Sprintf("%s, %s to use, clips up to %.6g s, gradient checkpointing",
 		name(r.GPU), inGiB(r.Budget), r.Seconds), Blocks: []Block{allFacts(first...), t}}
 	t.Brief = shownRows
-	doc.Brief = []Block{oneLine{doc.Title}, oneLine(first), t}
+	doc.Brief = []Block{allFacts(append([]string{doc.Title}, first...)...), t}
 	return doc
 }

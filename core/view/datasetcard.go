@@ -18,9 +18,8 @@ var orders = map[string]string{"random": "random", "grouped": "grouped by length
 	"bucketed": "in 10 buckets", "sorted": "sorted"}
 
 func dataset(d profile.Dataset) Document {
-	facts := datasetFacts(d)
-	doc := Document{Title: facts[0], Blocks: []Block{allFacts(facts[1:]...)},
-		Brief: briefDataset(d, facts)}
+	doc := Document{Title: datasetLine(d), Blocks: []Block{allFacts(datasetFacts(d)...)},
+		Brief: briefDataset(d)}
 	if drawable(d) {
 		h := durations(d, nil, nil)
 		h.Note = paddingWords(d)
@@ -50,41 +49,39 @@ func drawable(d profile.Dataset) bool {
 		len(d.Histogram.EdgesS) == len(d.Histogram.Counts)+1
 }
 
-// datasetFacts are how much there is, how long it is, and of what kind.
+// datasetLine is "4300 clips, 9.81 h, 1.50–25.00 s, mean 8.22 s (folder clips)", with what cannot
+// be used.
+func datasetLine(d profile.Dataset) string {
+	r, bad := d.RowKind, ""
+	if d.BadCount > 0 {
+		bad = ", " + count(d.BadCount, badNoun(d)) + " left out"
+	}
+	if d.MeasuredCount == 0 {
+		return fmt.Sprintf("no usable %s (%s)%s", r.Noun(), d.Source, bad)
+	}
+	return fmt.Sprintf("%s, %s, %s–%s %s, mean %s %s (%s)%s", r.Count(d.SampleCount),
+		r.Amount(d.TotalHours), r.Figure("%.2f", d.MinS), r.Figure("%.2f", d.MaxS), r.Unit(),
+		r.Figure("%.2f", d.MeanS), r.Unit(), d.Source, bad)
+}
+
+// datasetFacts are how long the clips are, of what size and of what kind.
 func datasetFacts(d profile.Dataset) []string {
 	if d.MeasuredCount == 0 {
-		return []string{fmt.Sprintf("no usable %s (%s)", d.RowKind.Noun(), d.Source)}
+		return nil
 	}
-	lines := audioFacts(d)
-	if d.RowKind.AreTexts() {
-		lines = textFacts(d)
+	r, p := d.RowKind, d.PercentilesS
+	lines := []string{fmt.Sprintf("median %s %s, 95 %% under %s %s", r.Figure("%.2f", p["p50"]),
+		r.Unit(), r.Figure("%.2f", p["p95"]), r.Unit())}
+	if !r.AreTexts() {
+		lines[0] += fmt.Sprintf("; %s on disk, %s decoded", units.Size(float64(d.SizeBytes)),
+			units.Size(float64(d.DecodedBytes)))
+		lines = append(lines, fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s",
+			100*d.ShareOver30S, mix(d.SampleRates, " Hz"), mix(d.Codecs, "")))
 	}
 	if d.Sampled {
 		lines = append(lines, sampled(d)...)
 	}
 	return lines
-}
-
-func audioFacts(d profile.Dataset) []string {
-	p := d.PercentilesS
-	return []string{
-		fmt.Sprintf("%s, %.2f h, %s on disk, %s decoded (%s)", count(d.SampleCount, "clip"),
-			d.TotalHours, units.Size(float64(d.SizeBytes)), units.Size(float64(d.DecodedBytes)),
-			d.Source),
-		fmt.Sprintf("durations %.2f–%.2f s, mean %.2f s, median %.2f s, 95 %% under %.2f s", d.MinS,
-			d.MaxS, d.MeanS, p["p50"], p["p95"]),
-		fmt.Sprintf("%.1f%% over 30 s; sample rates %s; codecs %s", 100*d.ShareOver30S,
-			mix(d.SampleRates, " Hz"), mix(d.Codecs, "")),
-	}
-}
-
-func textFacts(d profile.Dataset) []string {
-	r, p := d.RowKind, d.PercentilesS
-	return []string{
-		fmt.Sprintf("%s, %s (%s)", r.Count(d.SampleCount), r.Amount(d.TotalHours), d.Source),
-		fmt.Sprintf("lengths %s to %s, mean %s, median %s, 95 %% under %s", r.Figure("", d.MinS),
-			r.Length(d.MaxS), r.Figure("", d.MeanS), r.Figure("", p["p50"]), r.Length(p["p95"])),
-	}
 }
 
 // sampled says how far the figures of a sample may be off.

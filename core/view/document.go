@@ -22,6 +22,8 @@ type Document struct {
 	Untitled bool // text leaves the title out
 	Blocks   []Block
 	Brief    []Block // what commands print unless asked for everything; nil: Blocks
+	// columns of the short form where a request names none; 0: as many as of the text
+	BriefWidth int
 }
 
 // lines are the title and the blocks.
@@ -194,7 +196,7 @@ func (p pairs) lines(width int) []string {
 	var lines []string
 	for _, entry := range p {
 		lines = append(lines, wrap(padded(entry[0], min(nameWidth, longName))+"  "+entry[1], width,
-			strings.Repeat(" ", min(nameWidth, 20)+2))...)
+			strings.Repeat(" ", min(nameWidth, longName)+2))...)
 	}
 	return lines
 }

@@ -65,7 +65,7 @@ type modelRecord struct {
 func model(m modelRecord) Document {
 	lines := modelLines(m)
 	return Document{Title: "Model", Untitled: true, Blocks: []Block{preformatted(lines)},
-		Brief: []Block{oneLine(lines[:1])}}
+		Brief: []Block{allFacts(lines[0])}}
 }
 
 func modelLines(m modelRecord) []string {
@@ -73,8 +73,10 @@ func modelLines(m modelRecord) []string {
 	if m.TrainableParameters != nil {
 		trainable = *m.TrainableParameters
 	}
-	lines := []string{fmt.Sprintf("%s: %s parameters, %s trainable", m.label(),
-		parameters(m.TotalParameters), parameters(trainable))}
+	lines := []string{fmt.Sprintf("%s: %s parameters", m.label(), parameters(m.TotalParameters))}
+	if trainable != m.TotalParameters {
+		lines[0] += fmt.Sprintf(", %s trainable", parameters(trainable))
+	}
 	if m.ParameterBytes == nil {
 		return lines
 	}

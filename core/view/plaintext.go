@@ -10,6 +10,9 @@ import (
 // defaultWidth is that of text, in columns, where a request names none.
 const defaultWidth = 110
 
+// terminalWidth is that of the short form of a plan, which is to fit any terminal.
+const terminalWidth = 80
+
 const columnGap = 2 // between a table's columns
 
 func columns(text string) int { return utf8.RuneCountInString(text) }

@@ -54,8 +54,8 @@ type caution struct {
 }
 
 func plan(r planRecord) Document {
-	doc := Document{Title: r.what() + "; " + r.gives(), Blocks: []Block{r.badges()},
-		Brief: r.brief()}
+	doc := Document{Title: r.title(), Blocks: []Block{r.settings(), r.badges()}, Brief: r.brief(),
+		BriefWidth: terminalWidth}
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
 	add(r.cautions(true)...)
 	var machine []string
@@ -76,55 +76,15 @@ func plan(r planRecord) Document {
 	return doc
 }
 
-// what is "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing off".
-func (r planRecord) what() string {
-	c := r.Config
-	return fmt.Sprintf("%s on %s, %s, checkpointing %s", r.step(), device(c), c.Precision(),
-		c.Checkpointing())
+// title is "Optimized Settings for facebook/wav2vec2-xls-r-300m".
+func (r planRecord) title() string {
+	if r.Model == nil || r.Model.Name == "" {
+		return settingsTitle
+	}
+	return settingsTitle + " for " + name(r.Model.Name)
 }
 
-// gives is "peak 11.9 of 15.0 GiB; an epoch in about 7.2 min (5–9)".
-func (r planRecord) gives() string {
-	m := r.Memory
-	peak := inGiB(m.Peak)
-	if m.Total != nil {
-		peak = part(m.Peak, *m.Total)
-	}
-	if len(r.Stale) > 0 {
-		peak += " before your changes"
-	}
-	gives := "peak " + peak
-	if t := r.Config.Times; t != nil {
-		gives += "; an epoch in about " + hours(t.EpochHours)
-	}
-	return gives
-}
-
-// step is "8 × 4 = 32 clips a step", or the unequal shares of the GPUs.
-func (r planRecord) step() string {
-	c := r.Config
-	text := r.unequal()
-	if text == "" {
-		factors := fmt.Sprintf("%d", c.PerDeviceTrainBatchSize)
-		if c.GradientAccumulationSteps > 1 || c.DeviceCount > 1 {
-			factors += fmt.Sprintf(" × %d", c.GradientAccumulationSteps)
-		}
-		if c.DeviceCount > 1 {
-			factors += fmt.Sprintf(" × %d", c.DeviceCount)
-		}
-		total := c.PerDeviceTrainBatchSize * c.GradientAccumulationSteps * max(1, c.DeviceCount)
-		if strings.Contains(factors, " ") {
-			factors += fmt.Sprintf(" = %d", total)
-		}
-		text = fmt.Sprintf("%s %s a step", factors, c.RowKind.Nouns())
-	}
-	if c.MicroBatching == "memory" {
-		text += fmt.Sprintf(", micro-batches sized by memory (at least %d)", c.MicroBatchSize)
-	}
-	return text
-}
-
-// unequal is "22 + 10 = 32 clips a step" where GPUs differ, and nobody has changed that.
+// unequal is "22 + 10 = 32" where GPUs differ, and nobody has changed that.
 func (r planRecord) unequal() string {
 	total, same := 0, true
 	var parts []string
@@ -142,7 +102,7 @@ func (r planRecord) unequal() string {
 	if same {
 		return ""
 	}
-	return fmt.Sprintf("%s = %s a step", strings.Join(parts, " + "), r.Config.RowKind.Count(total))
+	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), total)
 }
 
 // device is "Tesla T4", "2 × Tesla T4", "NVIDIA L4 + Tesla T4", "the CPU".
@@ -299,14 +259,8 @@ func (r planRecord) times() []Block {
 	if t == nil {
 		return nil
 	}
-	figures := tiles{
-		spread("epoch", hours(t.EpochHours)), spread("run of "+epochs(r.Config.NumTrainEpochs),
-			hours(t.RunHours)), spread("step", ranged(t.StepS, " s")),
-		pace(r.Config.RowKind, t.AudioRate), spread("bound by", t.Bound),
-	}
-	if t.CostUSD != nil {
-		figures = append(figures, spread("cost of run", ranged(*t.CostUSD, " US$")))
-	}
+	figures := tiles{spread("step", ranged(t.StepS, " s")), pace(r.Config.RowKind, t.AudioRate),
+		spread("bound by", t.Bound)}
 	if t.EnergyKWh != nil {
 		figures = append(figures, spread("energy of run", ranged(*t.EnergyKWh, " kWh")))
 	}

@@ -17,7 +17,8 @@ func (r planRecord) data() []Block {
 		return []Block{section{Title: "Data", Body: buckets}}
 	}
 	var body []Block
-	lines, limits := datasetFacts(*d), limitsOf(r.Config)
+	lines := append([]string{datasetLine(*d)}, datasetFacts(*d)...)
+	limits := limitsOf(r.Config)
 	if drawable(*d) {
 		body = append(body, durations(*d, limits, r.ranges()))
 	}

@@ -17,7 +17,7 @@ import (
 type Request struct {
 	Kind   string          `json:"kind"`   // the name of a view, such as "plan" or "memory run"
 	Format string          `json:"format"` // text, brief, html, page, title, csv or charts
-	Width  int             `json:"width"`  // of text, in columns; 0 is 110
+	Width  int             `json:"width"`  // of text, in columns; 0 is 110, of a plan's short form 80
 	Record json.RawMessage `json:"record"` // as to_json of what is shown gives it
 }
 
@@ -105,11 +105,11 @@ type Shown struct {
 }
 
 func (d Document) as(r Request) (Shown, error) {
-	width := cmp.Or(r.Width, defaultWidth)
 	switch r.Format {
 	case "text":
-		return Shown{Text: strings.Join(d.lines(width), "\n")}, nil
+		return Shown{Text: strings.Join(d.lines(cmp.Or(r.Width, defaultWidth)), "\n")}, nil
 	case "brief":
+		width := cmp.Or(r.Width, d.BriefWidth, defaultWidth)
 		return Shown{Text: strings.Join(d.brief(width), "\n")}, nil
 	case "title":
 		return Shown{Text: d.Title}, nil

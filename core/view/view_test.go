@@ -64,7 +64,7 @@ var golden = map[string]struct {
 	figures  []string
 	pictures int
 }{
-	"plan":           {[]string{"22 + 10 = 32 clips a step", "NVIDIA L4 + Tesla T4", "peak 11.9 of 15.0 GiB", "17.6 GiB", "12.75 GiB", "7.2 min", "90 % training, 7.5 % evaluation, 1 % checkpoints, 1.5 % start", "longer than 20 s: left out", "48 % slower", "gradient_checkpointing", "1.3× faster", "2 bad files left out"}, 2},
+	"plan":           {[]string{"22 + 10 = 32", "per_device_train_batch_size=16", "from 3 of 19 s to 22 of 6.1 s", "11.9 of 15.0 GiB (79 %) on Tesla T4", "1.92× as long", "17.6 GiB", "12.75 GiB", "7.2 min", "90 % training, 7.5 % evaluation, 1 % checkpoints, 1.5 % start", "longer than 20 s: left out", "48 % slower", "gradient_checkpointing", "1.3× faster", "2 bad files left out"}, 2},
 	"hardware":       {[]string{"GPU 0", "GiB", "compute capability"}, 0},
 	"model":          {[]string{"M parameters", "optimizer state", "GiB"}, 0},
 	"dataset":        {[]string{"clips, ", " h, ", "median", "sample rates 16000 Hz", "padding in batches of", "random", "sorted"}, 5},
@@ -278,7 +278,7 @@ func asTexts(t *testing.T, kind string) []byte {
 }
 
 func TestViewsOfTextsCountTokens(t *testing.T) {
-	for kind, figure := range map[string]string{"dataset": " tokens", "plan": " texts a step", "comparison": " tokens; effective batch", "memory run": " tokens, ", "benchmark": " texts"} {
+	for kind, figure := range map[string]string{"dataset": " tokens", "plan": "Texts a step ", "comparison": " tokens; effective batch", "memory run": " tokens, ", "benchmark": " texts"} {
 		raw := asTexts(t, kind)
 		for _, format := range []string{"text", "brief", "html", "page"} {
 			shown := rendered(t, kind, format, raw).Text
@@ -295,7 +295,7 @@ func TestViewsOfTextsCountTokens(t *testing.T) {
 
 // What the short forms must say of the records in testdata.
 var inBrief = map[string][]string{
-	"plan":           {"22 + 10 = 32 clips a step", "peak 11.9 of 15.0 GiB", "3 epochs in", "US$", "  gradient_checkpointing = "},
+	"plan":           {"\nOptimized Settings\n", "22 + 10 = 32", "11.9 of 15.0 GiB (79 %)", "3 epochs 22 min", "US$", "gradient_checkpointing=False"},
 	"hardware":       {"NVIDIA L4, 22.5 GiB", "CPU "},
 	"model":          {"M parameters"},
 	"dataset":        {"clips by duration: ", "█", "padding in batches of"},
@@ -333,4 +333,57 @@ func TestShortFormsStayShort(t *testing.T) {
 	lines := strings.Split(rendered(t, "dataset", "brief", raw).Text, "\n")
 	require.LessOrEqual(t, len(lines), briefLines)
 	require.Contains(t, lines[len(lines)-1], "more")
+}
+
+// plans are the record in testdata, changed to what users plan.
+var plans = map[string]func(c *profile.Config){
+	"several GPUs": func(*profile.Config) {},
+	"one clip at once": func(c *profile.Config) {
+		c.Devices, c.DeviceCount, c.LengthHandling = nil, 1, "random"
+		c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, c.MicroBatchSize = 1, 32, 1
+		c.MicroBatches = []profile.MicroBatch{{Clips: 1, Seconds: 20}, {Clips: 11, Seconds: 1.73}}
+		c.FP16, c.BF16, c.TF32, c.GradientCheckpointing, c.EveryNLayers = false, true, true, true, 8
+		c.ByHand.What = "1 × 32, bf16, with offloaded checkpointing of every 8th layer, random order"
+	},
+	"one size": func(c *profile.Config) {
+		*c.ByHand.Speed, c.MicroBatching = 1, "fixed"
+		c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps = 1, 1
+		c.MicroBatches = []profile.MicroBatch{{Clips: 1, Seconds: 30}}
+	},
+	"a CPU": func(c *profile.Config) {
+		c.GPUName, c.GPUMemoryBytes, c.Devices, c.Times, c.DeviceCount = "", nil, nil, nil, 1
+		c.FP16, c.ByHand.EpochHours = false, nil
+	},
+	"long names": func(c *profile.Config) {
+		c.GPUName, c.LoRARank = strings.Repeat("NVIDIA RTX PRO 6000 Blackwell ", 3), 32
+		c.Times.RunHours = profile.Range{Low: 12345, Likely: 23456, High: 34567}
+	},
+	"no search": func(c *profile.Config) { c.ByHand, c.Times, c.MicroBatches = nil, nil, nil },
+}
+
+// TestTheFirstScreenOfAPlanFitsATerminal: 80 columns, nothing cut, the step and its micro-batches
+// instead of a batch size.
+func TestTheFirstScreenOfAPlanFitsATerminal(t *testing.T) {
+	for title, change := range plans {
+		t.Run(title, func(t *testing.T) {
+			var r planRecord
+			require.NoError(t, json.Unmarshal(record(t, "plan"), &r))
+			change(&r.Config)
+			lines := plan(r).brief(terminalWidth)
+			require.LessOrEqual(t, len(lines), briefLines)
+			for _, line := range lines {
+				require.LessOrEqual(t, columns(line), terminalWidth, line)
+			}
+			shown := strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
+			require.NotContains(t, shown, "…")
+			require.NotRegexp(t, `(?i)batch size\W+1\b`, shown)
+			require.Contains(t, shown, fmt.Sprintf("(per_device_train_batch_size=%d, gradient_accumulation_steps=%d",
+				r.Config.PerDeviceTrainBatchSize, r.Config.GradientAccumulationSteps))
+			for _, setting := range r.settings() {
+				require.Contains(t, shown, setting[0]+" "+setting[1])
+			}
+			_, card := sound(t, rendered(t, "plan", "html", record(t, "plan")).Text)
+			require.Contains(t, card, "Optimized Settings")
+		})
+	}
 }

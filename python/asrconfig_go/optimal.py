@@ -64,8 +64,9 @@ def create_optimal_config(
     (32, 'fp16')
     """
     from ._core.checks import check_keywords
-    from ._core.records import json_fields
-    from ._core.render import say
+    from ._core.output import show
+    from ._core.records import json_fields, to_json
+    from ._core.render import say, title
     from .data.source import open_source
     from .manager import ASRConfigManager
     from .plan.plan_options import PlanOptions, PlanSettings
@@ -96,7 +97,7 @@ def create_optimal_config(
     measured = manager.profile_dataset(
         dataset, sample_size, sampling_rate=sampling_rate, progress=bars, collator=batches
     )
-    say(verbose, "Dataset", measured)
+    say(verbose, "Dataset", title("dataset", to_json(measured)))
     manager._training_check.plan(opened.data, model, processor, collator, manager.durations)
     say(verbose, "Model", profile)
     searched = options.policy == "fastest" and bool(manager.hardware.gpus)
@@ -105,5 +106,6 @@ def create_optimal_config(
             opened.data, processor=processor, remember=True, seconds=_LOADER_S, sampling_rate=sampling_rate
         )
     config = manager.plan(options, trace=trace, batch_fn=batch_fn, progress=bars)
-    say(verbose, "Planning", config)
+    if verbose:
+        show(f"\n{manager.explain().brief(profiles=False)}")
     return config, manager

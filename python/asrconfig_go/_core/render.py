@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import textwrap
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-WIDTH, NARROWEST, WIDEST = 110, 20, 1000
-"""Columns of text, where a caller names none; the fewest and the most."""
+WIDTH, NARROWEST, WIDEST, TERMINAL = 110, 20, 1000, 80
+"""Columns of text, where a caller names none; the fewest and the most; those of a terminal."""
 _BLUE, _RED, _INK = "#4e79a7", "#c62828", "#59636e"
 _LEVELS = {"serious": "#c62828", "warning": "#9a6700"}
 _SPANS = {"evaluation": 0.1, "checkpoint": 0.25, "gap": 0.06}
@@ -38,9 +39,9 @@ def text(kind: str, record: Record, width: int = 0) -> str:
     return _shown(kind, "text", record, width)
 
 
-def brief(kind: str, record: Record) -> str:
-    """The same in at most 14 lines: what to do, what it gives, what matters most."""
-    return _shown(kind, "brief", record)
+def brief(kind: str, record: Record, width: int = 0) -> str:
+    """The same on one screen, a plan in 80 columns: what to do, what it gives, what matters most."""
+    return _shown(kind, "brief", record, width)
 
 
 def html(kind: str, record: Record) -> str:
@@ -95,9 +96,9 @@ class Shown:
         """What the view shows."""
         return dict(to_json(self))
 
-    def brief(self) -> str:
-        """At most 14 lines: what to do, what it gives, and what matters most."""
-        return brief(self._kind, self._shown())
+    def brief(self, width: int = 0) -> str:
+        """One screen, at most ``width`` columns wide (0: 110, a plan 80): what to do, what matters most."""
+        return brief(self._kind, self._shown(), width)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained page.
@@ -282,8 +283,14 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+_STAGE = 10
+"""Columns of a stage's name."""
+
+
 def say(verbose: bool, stage: str, value: object) -> None:
-    """Print one stage: its name, then ``value``, in its short form if it has one, aligned."""
+    """Print one stage: its name, then ``value``, a text or in its short form if it has one, aligned."""
     if verbose:
-        first, *others = (value.brief() if hasattr(value, "brief") else repr(value)).splitlines()
-        show("\n".join([f"{stage + ':':<10} {first}", *(f"{'':<10} {line}" for line in others)]))
+        width = TERMINAL - _STAGE - 1
+        shown = value.brief(width) if isinstance(value, Shown) else repr(value)
+        first, *others = textwrap.wrap(value, width) if isinstance(value, str) else shown.splitlines()
+        show("\n".join([f"{stage + ':':<{_STAGE}} {first}", *(f"{'':<{_STAGE}} {line}" for line in others)]))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, get_args
 from .._core import declared
 from .._core.defaults import OPTIMIZER, SAFETY_MARGIN, TARGET_BATCH_SIZE
 from .._core.output import show, show_json
-from .._core.render import Shown
+from .._core.render import TERMINAL, Shown
 from ..errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ def show_result(
         show(result)
     else:
         show(result.brief())
-        show(f"all of it: --full{f'; next: {next_command}' if next_command else ''}")
+        show(f"all of it: --full{'; next:' if next_command else ''}")
+        if next_command:
+            show(next_command if len(next_command) <= TERMINAL else next_command.replace(" --", " \\\n    --"))
 
 
 def command_line(*words: str, **options: object) -> str:

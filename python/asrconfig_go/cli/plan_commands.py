@@ -198,6 +198,11 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         raise InvalidArgumentError("no model to compare for", "give --model, or --largest with a family")
     if arguments.data is None and arguments.hours is None and arguments.texts is None:
         raise InvalidArgumentError("nothing to train on", "give --data, --hours, or --texts of a model of text")
+    for option, amount in (("--hours", arguments.hours), ("--texts", arguments.texts)):
+        if arguments.data is not None and amount is not None:
+            gpus = ("--gpus", arguments.gpus) if arguments.gpus else ()
+            hint = command_line("compare", "--model", arguments.model, "--data", arguments.data, *gpus)
+            raise InvalidArgumentError(f"--data with {option} {amount:g}: what --data holds is measured", hint)
     options = passed_on(arguments, "model", "data", "largest", "gpus", "prices")
     gpus, prices = _names(arguments.gpus), _prices(arguments.prices)
     return compare_gpus(arguments.model, arguments.data, gpus=gpus, prices=prices, **options)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .._core import native
 from .._core.records import from_json, to_json
-from .._core.render import Record, Shown, save_page, save_text, text, title
+from .._core.render import Record, Shown, brief, save_page, save_text, text
 from ..data.label_rules import Limits, limits_of
 from ..data.labels import LabelReport
 from ..data.scan_result import DatasetProfile
@@ -60,11 +60,6 @@ class Explanation(Shown, kind="plan"):
         object.__setattr__(self, "config", copy.copy(self.config))
 
     @property
-    def headline(self) -> str:
-        """The plan in one sentence: the step, the device, memory and time, as far as they are known."""
-        return title("plan", self._shown())
-
-    @property
     def cautions(self) -> tuple[Caution, ...]:
         """What to look out for, the most serious first."""
         return tuple(from_json(Caution, caution) for caution in self._answer["cautions"])
@@ -72,14 +67,19 @@ class Explanation(Shown, kind="plan"):
     def to_json(self) -> Record:
         """A JSON object with the keys of docs/reference/plan.md; what is not known is None or empty."""
         record = self._shown()
-        headline = title("plan", record)
         del record["stale"]
-        return {"explanation_version": VERSION, "headline": headline, **record}
+        return {"explanation_version": VERSION, **record}
 
     def text(self, *, profiles: bool = True) -> str:
         """Lines of at most 110 columns; without ``profiles`` the hardware, the audio and the model are left out."""
-        left_out = {} if profiles else dict.fromkeys(("hardware", "dataset", "model"))
-        return text("plan", self._shown() | left_out)
+        return text("plan", self._shown(profiles))
+
+    def brief(self, width: int = 0, *, profiles: bool = True) -> str:
+        """The first screen, at most ``width`` columns wide (0: 80): the settings and what they take, worst cautions.
+
+        Without ``profiles`` the lines about the hardware, the audio and the model are left out.
+        """
+        return brief("plan", self._shown(profiles), width)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a self-contained page (``.html``), the JSON object (``.json``) or the text (``.txt``).
@@ -116,8 +116,9 @@ class Explanation(Shown, kind="plan"):
         }
         return dict(native.call("plan.explain", request))
 
-    def _shown(self) -> Record:
+    def _shown(self, profiles: bool = True) -> Record:
         c = self.config
+        left_out = {} if profiles else dict.fromkeys(("hardware", "dataset", "model"))
         return {
             "step": {
                 "samples": c.effective_batch_size,
@@ -139,6 +140,7 @@ class Explanation(Shown, kind="plan"):
             "alternatives": to_json(c.alternatives),
             "config": c.to_dict(),
             **self._answer,
+            **left_out,
         }
 
     def _loss_facts(self) -> Record:
