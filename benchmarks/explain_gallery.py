@@ -66,7 +66,7 @@ def main() -> None:
         for kind in ("html", "json", "txt"):
             explanation.save(arguments.out / f"{name}.{kind}")
         size = (arguments.out / f"{name}.html").stat().st_size
-        print(f"{name:<18} {size / 1000:5.1f} kB  {explanation.headline}")
+        print(f"{name:<18} {size / 1000:5.1f} kB")
         for scheme in ("light", "dark") if browser else ():
             for width in WIDTHS:
                 picture(browser, arguments.out / f"{name}.html", scheme, width)

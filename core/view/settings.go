@@ -27,7 +27,7 @@ func (r planRecord) settings() pairs {
 	if t := c.Times; t != nil && t.CostUSD != nil {
 		rows = append(rows, [2]string{"Cost", ranged(*t.CostUSD, " US$")})
 	}
-	if c.ByHand != nil && c.ByHand.Speed != nil {
+	if c.ByHand != nil && c.ByHand.Speed != nil && len(r.Stale) == 0 {
 		rows = append(rows, [2]string{"By hand", byHand(c)})
 	}
 	return rows
@@ -52,7 +52,7 @@ func (r planRecord) step() string {
 		clips, alike, c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, devices)
 }
 
-// microBatches are "from 1 of 20 s to 11 of 1.7 s, sized by memory", or "8 of up to 30 s".
+// microBatches are "from 1 of 20 s to 11 of 1.7 s, sized by manager.train", or "8 of up to 30 s".
 func microBatches(c profile.Config) string {
 	made := c.MicroBatches
 	of := func(m profile.MicroBatch) string {
@@ -68,9 +68,9 @@ func microBatches(c profile.Config) string {
 	case c.MicroBatching != "memory":
 		return of(profile.MicroBatch{Clips: c.PerDeviceTrainBatchSize, Seconds: made[0].Seconds})
 	case len(made) == 1:
-		return of(made[0]) + ", sized by memory"
+		return of(made[0]) + ", sized by manager.train"
 	}
-	return fmt.Sprintf("from %s to %s, sized by memory", of(made[0]), of(made[1]))
+	return fmt.Sprintf("from %s to %s, sized by manager.train", of(made[0]), of(made[1]))
 }
 
 // precision is "float16 (fp16=True)".

@@ -64,7 +64,7 @@ var golden = map[string]struct {
 	figures  []string
 	pictures int
 }{
-	"plan":           {[]string{"22 + 10 = 32", "per_device_train_batch_size=16", "from 3 of 19 s to 22 of 6.1 s", "11.9 of 15.0 GiB (79 %) on Tesla T4", "1.92× as long", "17.6 GiB", "12.75 GiB", "7.2 min", "90 % training, 7.5 % evaluation, 1 % checkpoints, 1.5 % start", "longer than 20 s: left out", "48 % slower", "gradient_checkpointing", "1.3× faster", "2 bad files left out"}, 2},
+	"plan":           {[]string{"22 + 10 = 32", "per_device_train_batch_size=16", "from 3 of 19 s to 22 of 6.1 s, sized by manager.train", "11.9 of 15.0 GiB (79 %) on Tesla T4", "1.92× as long", "17.6 GiB", "12.75 GiB", "7.2 min", "90 % training, 7.5 % evaluation, 1 % checkpoints, 1.5 % start", "longer than 20 s: left out", "48 % slower", "gradient_checkpointing", "1.3× faster", "2 bad files left out"}, 2},
 	"hardware":       {[]string{"GPU 0", "GiB", "compute capability"}, 0},
 	"model":          {[]string{"M parameters", "optimizer state", "GiB"}, 0},
 	"dataset":        {[]string{"clips, ", " h, ", "median", "sample rates 16000 Hz", "padding in batches of", "random", "sorted"}, 5},

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._core.checks import StartMethod, checked
-from ._core.declared import WORDS
 from .errors import InvalidArgumentError, LibraryError
 from .plan.plan_record import PlanRecord
 

@@ -75,7 +75,7 @@ def add_lora_option(command: argparse.ArgumentParser) -> None:
 
 def add_output_options(command: argparse.ArgumentParser) -> None:
     """Add the options that decide how the result is shown."""
-    command.add_argument("--full", action="store_true", help="print everything, not the first 15 lines")
+    command.add_argument("--full", action="store_true", help="print everything, not the first screen")
     command.add_argument("--html", metavar="FILE", type=html_file, help="also write it as a self-contained HTML page")
     command.add_argument("--json", action="store_true", help="print JSON")
     add_quiet(command)
@@ -115,9 +115,14 @@ def show_result(
         show(result)
     else:
         show(result.brief())
-        show(f"all of it: --full{'; next:' if next_command else ''}")
-        if next_command:
-            show(next_command if len(next_command) <= TERMINAL else next_command.replace(" --", " \\\n    --"))
+        show("all of it: --full" + (f"; next:{_on_lines(next_command)}" if next_command else ""))
+
+
+def _on_lines(command: str) -> str:
+    """``command`` behind ``next:``: where it fits, else on a line of its own, or on several that a shell takes."""
+    if len(f"all of it: --full; next: {command}") <= TERMINAL:
+        return f" {command}"
+    return "\n" + (command if len(command) <= TERMINAL else command.replace(" --", " \\\n    --"))
 
 
 def command_line(*words: str, **options: object) -> str:

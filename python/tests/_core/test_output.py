@@ -61,7 +61,7 @@ def needs_torch() -> None:
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        (["plan", *PLAN], "clips a step on"),
+        (["plan", *PLAN], "Clips a step "),
         (["plan", *PLAN, "--json"], '"learning_rate"'),
         (["scan", str(CLIPS)], "clips"),
         (["compare", "--help"], "--gpus"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,11 +26,13 @@ def test_plan_prints_profile_plan_and_reasons(
     arguments = ["--data", str(tmp_path / "data"), "--model", "xls-r-300m", "--gpu", "T4", "--output", str(saved)]
     assert main(["plan", *arguments]) == 0
     short = capsys.readouterr().out
-    assert len(short.splitlines()) <= 15
-    for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "clips a step on", "gradient_checkpointing = "):
+    assert len(short.splitlines()) <= 26
+    for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "Clips a step ", "gradient_checkpointing="):
         assert part in short
-    command = f"asrconfig train --data {tmp_path / 'data'} --model facebook/wav2vec2-xls-r-300m --config {saved}"
-    assert f"next: {command}\n" in short
+    _, command = short.split("next:\n")
+    assert max(map(len, short.removesuffix(command).splitlines())) <= 80
+    trained = ["--data", str(tmp_path / "data"), "--model", "facebook/wav2vec2-xls-r-300m", "--config", str(saved)]
+    assert shlex.split(command.replace("\\\n", "")) == ["asrconfig", "train", *trained]
     assert main(["plan", *arguments, "--full"]) == 0
     full = capsys.readouterr().out
     for part in ("Tesla T4", "1 clip,", "315.5 M parameters", "per_device_train_batch_size =", "Alternatives"):
@@ -168,7 +171,7 @@ def test_bundled_names_are_known_to_every_command(capsys: pytest.CaptureFixture[
         ["memory", "--model", "tiny-whisper", "--batch", "4", "--seconds", "5", "--estimator", "published"],
     ):
         assert main(command) == 0
-        assert len(capsys.readouterr().out.splitlines()) <= 15
+        assert len(capsys.readouterr().out.splitlines()) <= 26
 
 
 def test_wrong_settings_of_a_training_are_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

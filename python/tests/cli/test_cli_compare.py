@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -63,3 +64,13 @@ def test_largest(capsys: pytest.CaptureFixture[str]) -> None:
 def test_mistakes_are_explained(line: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *line]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_hours_of_measured_data_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["compare", "--model", "whisper-tiny", "--data", "demo", "--gpus", "T4"]
+    assert main([*line, "--hours", "10"]) == 1
+    message, hint = capsys.readouterr().err.splitlines()
+    assert "--data with --hours 10: what --data holds is measured" in message
+    command = shlex.split(hint.strip().removeprefix("→ "))
+    assert command == ["asrconfig", *line]
+    assert main(command[1:]) == 0

@@ -105,4 +105,4 @@ def test_what_load_refuses(plan: ac.TrainingConfig, tmp_path: Path) -> None:
 def test_a_long_warning_is_marked_once_and_indented(plan: ac.TrainingConfig) -> None:
     plan.warnings = ("first " * 30, "second")
     lines = [line for line in repr(plan).splitlines() if "first" in line or "second" in line]
-    assert [line[:4] for line in lines] == ["  ! ", "    ", "  ! "]
+    assert [line[:2] for line in lines] == ["! ", "  ", "  ", "! "]

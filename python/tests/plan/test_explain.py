@@ -37,30 +37,47 @@ def explanation(plan: ac.TrainingConfig, speech: DatasetProfile) -> Explanation:
     return Explanation(whole_plan(plan), HardwareProfile.detect("T4"), speech, ac.profile_model("xls-r-300m"))
 
 
-def test_headline_says_only_what_is_known(plan: ac.TrainingConfig, explanation: Explanation) -> None:
-    assert Explanation(plan).headline == (
-        "8 × 4 = 32 clips a step on Tesla T4, fp16, checkpointing on; peak 8.1 of 15.0 GiB"
-    )
-    assert explanation.headline == (
-        "32 clips a step, micro-batches sized by memory (at least 3) on Tesla T4, fp16, checkpointing off; "
-        "peak 11.9 of 15.0 GiB; an epoch in about 7.2 min (4.3–13)"
-    )
-    cpu = dataclasses.replace(plan, gpu_name="", gpu_memory_bytes=None, devices=(), fp16=False)
-    assert Explanation(cpu).headline.startswith(
-        "8 × 4 = 32 clips a step on the CPU, fp32, checkpointing on; peak 8.1 GiB"
-    )
+def first_screen(explanation: Explanation) -> dict[str, str]:
+    """The settings by their names."""
+    _, _, screen = explanation.brief(300).partition("Optimized Settings\n")
+    rows = [line.strip().split("  ", 1) for line in screen.splitlines() if line.startswith("  ")]
+    return {name: value.strip() for name, value in rows}
+
+
+def test_the_first_screen_says_only_what_is_known(plan: ac.TrainingConfig, explanation: Explanation) -> None:
+    assert first_screen(Explanation(plan)) == {
+        "Clips a step": "32 (per_device_train_batch_size=8, gradient_accumulation_steps=4)",
+        "Micro-batches": "8 of 8 s",
+        "Precision": "float16 (fp16=True)",
+        "Gradient checkpointing": "on (gradient_checkpointing=True)",
+        "Memory": "8.1 of 15.0 GiB (54 %) on Tesla T4",
+        "Time": "not predicted for this plan",
+    }
+    whole = first_screen(explanation)
+    assert whole["Clips a step"].startswith("32 of similar length (per_device_train_batch_size=32,")
+    assert whole["Time"] == "an epoch 7.2 min (4.3–13), 3 epochs 22 min (13–38)"
+    assert whole["Cost"] == "0.13 US$ (0.078–0.23)"
+    cpu = first_screen(Explanation(dataclasses.replace(plan, gpu_name="", gpu_memory_bytes=None, fp16=False)))
+    assert cpu["Precision"] == "float32 (fp16=False, bf16=False)"
+    assert cpu["Memory"] == "8.1 GiB of RAM, before your changes" and cpu["Time"] == "not predicted for a CPU"
+
+
+def test_the_first_screen_fits_a_terminal(explanation: Explanation) -> None:
+    lines = explanation.brief().splitlines()
+    assert max(map(len, lines)) <= 80 and lines[0].startswith("Tesla T4")
+    assert explanation.brief(profiles=False).splitlines()[0] == "Optimized Settings"
+    assert repr(explanation.config) == explanation.config.explain().brief()
 
 
 def test_unequal_gpus_have_their_shares(plan: ac.TrainingConfig) -> None:
     shared = Explanation(two_gpus(plan))
-    assert shared.headline.startswith(
-        "22 + 10 = 32 clips a step, micro-batches sized by memory (at least 3) on NVIDIA L4 + Tesla T4,"
-    )
+    assert first_screen(shared)["Clips a step"].startswith("22 + 10 = 32 of similar length (")
     text = str(shared)
     assert "  0    NVIDIA L4  22            7            17.6 GiB  19.1 GiB" in text.splitlines()
-    assert shared._repr_html_().count("NVIDIA L4") >= 2
+    assert "NVIDIA L4" in shared._repr_html_()
     equal = dataclasses.replace(plan, device_count=2, devices=(plan.devices[0], plan.devices[0]))
-    assert Explanation(equal).headline.startswith("8 × 4 × 2 = 64 clips a step on 2 × Tesla T4,")
+    step = first_screen(Explanation(equal))["Clips a step"]
+    assert step == "64 (per_device_train_batch_size=8, gradient_accumulation_steps=4, on 2 GPUs)"
 
 
 def test_text_tells_all_sections_within_110_columns(explanation: Explanation) -> None:
@@ -78,7 +95,7 @@ def test_text_tells_all_sections_within_110_columns(explanation: Explanation) ->
     assert any(line.startswith("published") and line.endswith("48 % slower") for line in lines)
     assert any(line.startswith("float32") and " no " in line for line in lines)
     assert any(line.startswith("worst order") and "12.40 GiB" in line for line in lines)
-    assert ["run", "of", "3", "epochs", "22", "min", "13–38"] in [line.split() for line in lines]
+    assert "Time                    an epoch 7.2 min (4.3–13), 3 epochs 22 min (13–38)" in lines
 
 
 def test_memory_without_parts_and_with_others_on_the_gpu(plan: ac.TrainingConfig) -> None:
@@ -161,7 +178,7 @@ def test_save_by_suffix_whole_or_not_at_all(explanation: Explanation, tmp_path: 
     for name in ("plan.html", "plan.json", "plan.txt"):
         explanation.save(tmp_path / name)
     page = (tmp_path / "plan.html").read_text(encoding="utf-8")
-    assert page.startswith('<!DOCTYPE html><meta charset="utf-8">') and "<title>32 clips a step" in page
+    assert page.startswith('<!DOCTYPE html><meta charset="utf-8">') and "<title>Optimized Settings for " in page
     tags(page)
     assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8")) == json.loads(
         json.dumps(explanation.to_json())

@@ -182,7 +182,7 @@ def test_overrides_and_what_they_leave_behind(plain: Explanation) -> None:
     assert codes(plain) == ["overrides", "changed"]
     assert found(plain, "overrides").what == "gradient_checkpointing changed since the plan was made."
     assert found(plain, "changed").what == "Changed since the plan was made: seed = 7 (planned: 42)."
-    assert "before your changes" in plain.headline
+    assert "GiB (54 %) on Tesla T4, before your changes" in plain.brief(300)
     plain.config.per_device_train_batch_size = 16
     names = "per_device_train_batch_size, gradient_accumulation_steps, gradient_checkpointing"
     assert f"{names} changed since the plan was made." in found(plain, "overrides").what, "a step keeps its clips"

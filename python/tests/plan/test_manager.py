@@ -93,10 +93,11 @@ def test_stages_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.warns(LoaderNotMeasuredWarning, match="sampling_rate = 100"):
         plan(verbose=True)
     printed = capsys.readouterr().out
-    stages = [printed.index(stage) for stage in ("Hardware:", "Dataset:", "Model:", "Planning:")]
+    stages = [printed.index(stage) for stage in ("Hardware:", "Dataset:", "Model:", "Optimized Settings")]
     assert stages == sorted(stages)
-    for line in ("Optimized Settings", "Batch size", "Gradient accumulation", "Effective batch", "Precision"):
-        assert line in printed
+    for name in ("Clips a step", "Micro-batches", "Precision", "Gradient checkpointing", "Memory", "Time"):
+        assert f"  {name} " in printed
+    assert max(map(len, printed.splitlines())) <= 80
     with pytest.warns(LoaderNotMeasuredWarning, match="sampling_rate = 100"):
         plan()
     assert capsys.readouterr().out == ""

@@ -38,9 +38,9 @@ def test_nothing_that_a_plan_says_is_about_speech(name: str, capsys: pytest.Capt
     for view in (printed.out, warned, *views):
         assert speech_words(view) == []
     assert f"{ROWS} texts" in printed.out
-    assert f"4 to {LONGEST} tokens" in printed.out
+    assert f"4–{LONGEST} tokens" in printed.out
     assert f"8 × {LONGEST} tokens, the longest texts, by a traced step" in repr(explained)
-    assert "8 texts a step on Tesla T4" in explained.brief()
+    assert "Texts a step            8 (per_device_train_batch_size=8," in explained.brief()
     saved = json.dumps(explained.to_dict() if hasattr(explained, "to_dict") else config.to_dict())
     assert '"row_kind": "texts"' in saved
 
