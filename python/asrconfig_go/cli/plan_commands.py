@@ -200,8 +200,8 @@ def _comparison(arguments: argparse.Namespace) -> Any:
         raise InvalidArgumentError("nothing to train on", "give --data, --hours, or --texts of a model of text")
     for option, amount in (("--hours", arguments.hours), ("--texts", arguments.texts)):
         if arguments.data is not None and amount is not None:
-            gpus = ("--gpus", arguments.gpus) if arguments.gpus else ()
-            hint = command_line("compare", "--model", arguments.model, "--data", arguments.data, *gpus)
+            cards = ["--gpus", arguments.gpus] if arguments.gpus else []
+            hint = command_line("compare", "--model", arguments.model, "--data", arguments.data, *cards)
             raise InvalidArgumentError(f"--data with {option} {amount:g}: what --data holds is measured", hint)
     options = passed_on(arguments, "model", "data", "largest", "gpus", "prices")
     gpus, prices = _names(arguments.gpus), _prices(arguments.prices)

@@ -66,7 +66,7 @@ def test_the_first_screen_fits_a_terminal(explanation: Explanation) -> None:
     lines = explanation.brief().splitlines()
     assert max(map(len, lines)) <= 80 and lines[0].startswith("Tesla T4")
     assert explanation.brief(profiles=False).splitlines()[0] == "Optimized Settings"
-    assert repr(explanation.config) == explanation.config.explain().brief()
+    assert repr(explanation.config) == Explanation(explanation.config).brief()
 
 
 def test_unequal_gpus_have_their_shares(plan: ac.TrainingConfig) -> None:
