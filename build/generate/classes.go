@@ -51,6 +51,7 @@ var pythonClasses = map[string]pythonClass{
 	"profile.Bucket":      {Room: "plan", Name: "PlannedBucket"},
 	"profile.MicroBatch":  {Room: "plan", Name: "PlannedMicroBatch"},
 	"profile.Device":      {Room: "plan", Name: "PlannedDevice"},
+	"profile.Unguarded":   {Room: "plan", Name: "Unguarded"},
 	"profile.Part":        {Room: "plan", Name: "MemoryPart"},
 	"profile.StepParts":   {Room: "plan", Name: "PlannedStepParts"},
 	"profile.RunParts":    {Room: "plan", Name: "PlannedRunParts"},

@@ -52,6 +52,8 @@ type Options struct {
 
 	// of a comparison: how long each process takes, the slowest 1; nil: alike
 	Paces []float64 `json:"-"`
+	// of a comparison: those that micro-batches of one size may have; nil: the largest that fits
+	Sizes []int `json:"-"`
 }
 
 // Check returns what is wrong with the options themselves.

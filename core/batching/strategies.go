@@ -113,8 +113,8 @@ func (c *sortedClips) everyStrategy(r Options) []Figures {
 	even := r // as packed steps are shared
 	even.Shares = nil
 	return inParallel(
-		func() []Figures { return []Figures{c.trainerDefault(Random, r)} },
-		func() []Figures { return []Figures{c.trainerDefault("grouped", r)} },
+		func() []Figures { return c.trainerDefaults(Random, r) },
+		func() []Figures { return c.trainerDefaults("grouped", r) },
 		func() []Figures { return c.simulate(Random, r, Optimal) },
 		func() []Figures { return c.simulate(Bucketed, r, Fixed, Optimal) },
 		func() []Figures { return c.simulate(Packed, even, Optimal) },
@@ -168,12 +168,9 @@ func (c *sortedClips) oneSize(share int) int {
 	return size
 }
 
-// trainerDefault is one micro-batch size for all, and batches given to the processes in turns, as
-// the Trainer does.
-func (c *sortedClips) trainerDefault(order string, r Options) Figures {
-	size := c.oneSize(r.perRank())
-	t := epochFigures{Figures: Figures{Order: order, Split: Fixed, MicroBatch: &size},
-		overhead: r.OverheadS}
+// trainerDefaults is one micro-batch size for all, of each that it may have, and batches given to
+// the processes in turns, as the Trainer does.
+func (c *sortedClips) trainerDefaults(order string, r Options) (all []Figures) {
 	var clips []uint32
 	if order == Random {
 		clips = shuffled(len(c.sorted), rand.New(rand.NewPCG(r.Seed, r.Epoch)))
@@ -183,6 +180,19 @@ func (c *sortedClips) trainerDefault(order string, r Options) Figures {
 	if r.DropLast {
 		clips = clips[:len(clips)/r.StepSamples*r.StepSamples]
 	}
+	sizes := r.Sizes
+	if sizes == nil {
+		sizes = []int{c.oneSize(r.perRank())}
+	}
+	for _, size := range sizes {
+		all = append(all, c.trainerDefault(order, clips, size, r))
+	}
+	return all
+}
+
+func (c *sortedClips) trainerDefault(order string, clips []uint32, size int, r Options) Figures {
+	t := epochFigures{Figures: Figures{Order: order, Split: Fixed, MicroBatch: &size},
+		overhead: r.OverheadS}
 	for start := 0; start < len(clips); start += r.StepSamples {
 		step := clips[start:min(start+r.StepSamples, len(clips))]
 		for rank := range r.Ranks {

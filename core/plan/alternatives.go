@@ -115,7 +115,7 @@ func (s *search) byHand(d *draft, f evaluated, published *profile.Alternative,
 	if published != nil && published.Speed != nil {
 		return published
 	}
-	b, fits := s.trainerBatches(f), true
+	b, fits := f.oneSize(batching.Random), true
 	speed, size := s.timesAsLong(d, f, b), *b.figures.MicroBatch
 	a := &profile.Alternative{Name: "one size", What: handSettings(size, s.perDevice/size,
 		f.candidate), Fits: &fits, Speed: &speed}
@@ -131,14 +131,24 @@ func handSettings(micro, accumulation int, w candidate) string {
 		w.checkpointing.With())
 }
 
-// published is what the published rule would take, by its own formula, and what that really needs,
-// where its settings were traced; nil where the formula finds no plan.
-func (s *search) published(d *draft, f evaluated) *profile.Alternative {
+// byPublishedRule is what the published rule would take, by its own formula; nil where it finds no
+// plan.
+func (s *search) byPublishedRule() *profile.Config {
 	in := s.in
 	in.Options.Policy, in.Options.Precision, in.Options.GradientCheckpointing =
 		PublishedRule, "", nil
 	c, err := planPublished(in)
 	if err != nil {
+		return nil
+	}
+	return &c
+}
+
+// published is what the published rule would take, and what that really needs, where its settings
+// were traced; nil where the formula finds no plan.
+func (s *search) published(d *draft, f evaluated, ranked []evaluated) *profile.Alternative {
+	c := s.formula
+	if c == nil {
 		return nil
 	}
 	w := candidate{c.Precision(), c.Checkpointing(), f.optimizer}
@@ -153,34 +163,18 @@ func (s *search) published(d *draft, f evaluated) *profile.Alternative {
 		peak = entry.Bytes
 	}
 	fits := peak <= int64(s.budget.bytes)
-	if a.Fits, a.PeakBytes = &fits, &peak; !fits {
+	a.Fits, a.PeakBytes = &fits, &peak
+	b := fixedOf(ranked, w, c.PerDeviceTrainBatchSize)
+	if !fits || b == nil {
 		return a
 	}
-	p, err := s.throughput(other, c.PerDeviceTrainBatchSize)
-	if err != nil {
-		return a
-	}
-	b := s.trainerCost(p, c.PerDeviceTrainBatchSize)
-	speed := s.timesAsLong(d, f, b)
+	speed := s.timesAsLong(d, f, b[0])
 	if a.Speed = &speed; speed < 1 && speed > 1-aboutAsFast {
 		a.Why = "too little to take it"
 	}
-	if p.timed {
-		epoch := s.epochHours(d, b)
+	if f.throughput.timed {
+		epoch := s.epochHours(d, b[0])
 		a.EpochHours = &epoch
 	}
 	return a
-}
-
-// trainerCost is an epoch in random order with one size of micro-batch.
-func (s *search) trainerCost(p throughput, size int) batches {
-	sample := s.clips.sample(s.perDevice*s.pool.count, s.pool.count)
-	scale := float64(s.clips.count) / float64(len(sample)) / float64(s.pool.count)
-	micro := scale * float64(len(sample)) / float64(size)
-	steps := max(1, (s.clips.count+s.perDevice*s.pool.count-1)/(s.perDevice*s.pool.count))
-	cost := scale*batching.Expected(sample, size) + p.overheadS*micro
-	b := batches{order: "random", microBatching: fixedMicro, costS: cost, steps: steps,
-		microBatches: micro / float64(steps)}
-	b.epoch = p.epoch(b)
-	return b
 }

@@ -123,10 +123,14 @@ func (x *explainer) ctcPath() *Caution {
 // alone the reduction is what the user will load it with.
 func (x *explainer) accumulation() *Caution {
 	c, class, reduction := x.Config, x.Loss.ClassName, x.Loss.Reduction
-	whisper, several := strings.HasPrefix(class, "Whisper"), []string{}
+	whisper, several, steps := strings.HasPrefix(class, "Whisper"), []string{},
+		c.GradientAccumulationSteps
+	if c.Unguarded != nil {
+		steps = c.Unguarded.GradientAccumulationSteps
+	}
 	means := whisper || strings.HasSuffix(class, "ForCTC") && profile.Or(reduction, "mean") == "mean"
-	if c.GradientAccumulationSteps > 1 {
-		several = append(several, fmt.Sprintf("%d accumulation steps", c.GradientAccumulationSteps))
+	if steps > 1 {
+		several = append(several, fmt.Sprintf("%d accumulation steps", steps))
 	}
 	if c.DeviceCount > 1 {
 		several = append(several, fmt.Sprintf("%d processes", c.DeviceCount))
@@ -140,7 +144,7 @@ func (x *explainer) accumulation() *Caution {
 	}
 	return &Caution{warning, "accumulation", fmt.Sprintf("With %s the Trainer alone makes "+
 		"gradients up to %d times too large.", strings.Join(several, " and "),
-		c.GradientAccumulationSteps*c.DeviceCount), whose + " over the micro-batch; it accepts " +
+		steps*c.DeviceCount), whose + " over the micro-batch; it accepts " +
 		"num_items_in_batch without dividing by it, and the Trainer then does not divide by the " +
 		"steps either, and version 5 multiplies by the processes (transformers issue 47688).",
 		attachGuard}
@@ -151,17 +155,21 @@ func (x *explainer) needsGuard() *Caution {
 	if c.MicroBatching != memoryMicro {
 		return nil
 	}
-	level, outcome := warning, "they may not fit."
+	level, outcome, batches := warning, "they may not fit.", fmt.Sprintf("%d × %d",
+		c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps)
 	if x.Guarded {
 		level = note
 	}
-	if c.PerDeviceTrainBatchSize <= c.MicroBatchSize {
+	if u := c.Unguarded; u != nil {
+		batches = fmt.Sprintf("%d × %d %s", u.PerDeviceTrainBatchSize,
+			u.GradientAccumulationSteps, u.Checkpointing().With())
+		outcome = fmt.Sprintf("an epoch takes %.2f times as long.", u.TimesLonger)
+	} else if c.PerDeviceTrainBatchSize <= c.MicroBatchSize {
 		outcome = "they fit, but take longer than predicted."
 	}
 	return &Caution{level, "guard", fmt.Sprintf("The guard makes this plan's steps: %s %s, "+
 		"micro-batches sized by predicted memory.", c.LengthHandling, x.kind().Nouns()),
-		fmt.Sprintf("The Trainer alone computes batches of %d × %d: %s", c.PerDeviceTrainBatchSize,
-			c.GradientAccumulationSteps, outcome), attachGuard}
+		fmt.Sprintf("The Trainer alone computes batches of %s: %s", batches, outcome), attachGuard}
 }
 
 func (x *explainer) overBudget() *Caution {

@@ -27,7 +27,7 @@ func (s *search) evalClips() (clips int, source string) {
 
 // writeEvalBatch decides how many clips an evaluation takes at once.
 func (s *search) writeEvalBatch(d *draft, f evaluated) {
-	batch, reason := d.MicroBatchSize,
+	batch, reason := max(d.MicroBatchSize, s.sizes(f)[0]),
 		fmt.Sprintf("as many of the longest %s as in training, which needs more memory",
 			s.rows().Nouns())
 	if f.traced.EvalBatch != nil {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -113,7 +114,7 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 		Preset:    s.in.Options.Preset,
 		Decisions: []profile.Decision{}, Warnings: append([]string{}, s.pool.warnings...)}}
 	setMemory(d, s.in, s.pool)
-	s.writeBatches(d, best)
+	s.writeBatches(d, best, ranked)
 	s.writeKernels(d, best, ranked)
 	d.warn(s.pinnedWarning(best))
 	s.writeData(d, best)
@@ -126,7 +127,7 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 	}
 	s.writeTimes(d, best, extras)
 	d.Arithmetic = s.arithmetic(d, best)
-	published := s.published(d, best)
+	published := s.published(d, best, ranked)
 	d.ByHand = s.byHand(d, best, published)
 	d.Alternatives = []profile.Alternative{}
 	if !s.in.WithoutAlternatives {
@@ -145,27 +146,27 @@ func (s *search) write(ranked []evaluated) (profile.Config, error) {
 }
 
 // writeBatches decides how many clips are computed at once, and how a step is made of them.
-func (s *search) writeBatches(d *draft, f evaluated) {
-	o, b := s.in.Options, f.chosen
+func (s *search) writeBatches(d *draft, f evaluated, ranked []evaluated) {
+	o, b, micro := s.in.Options, f.chosen, *f.byTrainer().figures.MicroBatch
 	d.TargetBatchSize, d.DeviceCount = o.TargetBatchSize, s.pool.count
 	d.because("target_batch_size", "asked for")
 	d.because("device_count", s.pool.reason)
-	micro, peak := s.oneSize(f)
 	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.perDevice/micro
 	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.microBatching, b.order, micro
 	d.MicroBatches = []profile.MicroBatch{{Clips: micro, Seconds: s.clips.longest()}}
 	d.MicroBatchOverheadS = math.Round(100*f.throughput.overheadS) / 100
 	if b.microBatching == memoryMicro {
-		d.MicroBatchSize = max(1, f.memory.Largest(s.clips.longest()))
-		peak = s.peak(f, d.MicroBatchSize)
+		d.MicroBatchSize = f.memory.Largest(s.clips.longest())
 		d.MicroBatches = slices.Compact([]profile.MicroBatch{
 			profile.MicroBatch(b.figures.Longest), profile.MicroBatch(b.figures.Largest)})
+		d.Unguarded = s.unguarded(f, unguarded(ranked))
 	}
+	peak := s.peak(f, d.MicroBatchSize)
 	d.PredictedBytes, d.MemoryParts, d.BudgetBytes = peak.Bytes, peak.Parts, int64(s.budget.bytes)
 	d.ModelMemoryBytes = s.modelBytes()
 	d.PredictedHighBytes = f.traced.HighBytes
 	d.Warnings = append(d.Warnings, f.traced.Warnings()...)
-	s.explainBatches(d, f)
+	s.explainBatches(d, f, ranked)
 	d.warn(effectiveWarning(o.TargetBatchSize, micro, d.GradientAccumulationSteps, d.DeviceCount))
 	d.warn(fewClipsWarning(s.rows(), s.clips.count, d.Effective()))
 }
@@ -176,13 +177,12 @@ func (s *search) modelBytes() int64 {
 		m.OptimizerBytes[optimizers[s.in.Options.Optimizer].state]
 }
 
-func (s *search) explainBatches(d *draft, f evaluated) {
+func (s *search) explainBatches(d *draft, f evaluated, ranked []evaluated) {
 	const source = "by a traced step"
 	rows, longest, share := s.rows(), s.clips.longest(),
 		100*float64(d.PredictedBytes)/float64(d.BudgetBytes)
-	d.because("per_device_train_batch_size",
-		fmt.Sprintf("the largest divisor of %d, a device's share of a step, of which %s of %s "+
-			"fit (%s)", s.perDevice, rows.Nouns(), rows.Length(longest), source))
+	d.because("per_device_train_batch_size", s.batchReason(d, f, ranked)+
+		fmt.Sprintf(" (%s)", source))
 	d.because("gradient_accumulation_steps", fmt.Sprintf("%d / (%d × %s); effective batch %d",
 		s.in.Options.TargetBatchSize, d.PerDeviceTrainBatchSize,
 		fault.Plural(d.DeviceCount, "device"), d.Effective()))
@@ -199,12 +199,12 @@ func (s *search) explainBatches(d *draft, f evaluated) {
 			d.MicroBatchSize, rows.Length(longest), rows.Nouns(), source, share))
 	d.because("budget_bytes", fmt.Sprintf("%s × %v on %s", units.Size(s.pool.planned),
 		s.in.Options.SafetyMargin, s.pool.where()))
-	plain := s.trainerBatches(f)
+	plain := f.oneSize(batching.Random)
 	d.because("micro_batching", s.microBatchReason(f))
 	if f.chosen.order == plain.order {
 		d.compareLast(plain, f)
 	}
-	d.because("length_handling", s.orderReason(f))
+	d.because("length_handling", s.orderReason(f)+s.groupingGain(ranked))
 	if f.chosen.order != plain.order {
 		d.compareLast(plain, f)
 	}
@@ -242,7 +242,7 @@ func (s *search) microBatchReason(f evaluated) string {
 		return fmt.Sprintf("the %s of a device's share of a step fit at once, also of the "+
 			"longest; the guard splits where that saves padding: %.1f %% instead of %.1f %%",
 			rows.Count(s.perDevice), 100*f.chosen.figures.Padding,
-			100*s.trainerBatches(f).figures.Padding)
+			100*f.oneSize(batching.Random).figures.Padding)
 	}
 	return fmt.Sprintf("the guard splits each step of %d by length and predicted memory: short "+
 		"%s form larger micro-batches (up to %d of %s, %d of %s), and %.1f %% are padding "+
@@ -250,7 +250,7 @@ func (s *search) microBatchReason(f evaluated) string {
 		s.perDevice, rows.Nouns(), f.memory.Largest(s.clips.longest()),
 		rows.Length(s.clips.longest()), f.memory.Largest(s.clips.mean()),
 		rows.Length(s.clips.mean()),
-		100*f.chosen.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
+		100*f.chosen.figures.Padding, 100*f.oneSize(batching.Random).figures.Padding)
 }
 
 func (s *search) orderReason(f evaluated) string {
@@ -270,7 +270,7 @@ func (s *search) orderReason(f evaluated) string {
 	case s.in.Options.Preset == Speed && b.steps >= fewSteps:
 		return fmt.Sprintf("preset speed: the fastest order; %.1f %% of what is computed is "+
 			"padding, %.1f %% in random order, from which a model may learn a little faster",
-			100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding)
+			100*b.figures.Padding, 100*f.oneSize(batching.Random).figures.Padding)
 	case b.steps < fewSteps:
 		return fmt.Sprintf("%s an epoch are too few to sort by length without losing randomness",
 			fault.Plural(b.steps, "step"))
@@ -280,17 +280,7 @@ func (s *search) orderReason(f evaluated) string {
 	}
 	return fmt.Sprintf("%.1f %% of what is computed is padding, %.1f %% in random order; from "+
 		"steps of similar %s a model may learn a little more slowly",
-		100*b.figures.Padding, 100*s.trainerBatches(f).figures.Padding, s.rows().Nouns())
-}
-
-// trainerBatches are those of the Trainer by itself: random order, one size.
-func (s *search) trainerBatches(f evaluated) batches {
-	for _, b := range f.all {
-		if b.order == "random" && b.microBatching == fixedMicro {
-			return b
-		}
-	}
-	return f.all[0]
+		100*b.figures.Padding, 100*f.oneSize(batching.Random).figures.Padding, s.rows().Nouns())
 }
 
 // compareLast holds the last decision against what the Trainer does by itself.
@@ -300,17 +290,6 @@ func (d *draft) compareLast(plain batches, f evaluated) {
 	}
 	d.comparedWith("random order, one size", fmt.Sprintf("%.2f× faster",
 		plain.epoch.Likely/f.chosen.epoch.Likely))
-}
-
-// oneSize is the largest micro-batch of the longest clips that divides a device's share and is
-// proved to fit, with its peak.
-func (s *search) oneSize(f evaluated) (int, TracedPeak) {
-	for size := min(max(1, f.memory.Largest(s.clips.longest())), s.perDevice); size > 1; size-- {
-		if peak := s.peak(f, size); s.perDevice%size == 0 && peak.Bytes <= int64(s.budget.bytes) {
-			return size, peak
-		}
-	}
-	return 1, s.peak(f, 1)
 }
 
 // epochSeconds is the range of an epoch with the loader's part.

@@ -114,7 +114,7 @@ func checkDecisions(t *testing.T, c profile.Config) {
 		missing = append(missing, name)
 	}
 	require.ElementsMatch(t, []string{"schema_version", "row_kind", "policy", "preset", "gpu_name", "decisions", "warnings",
-		"length_buckets", "micro_batches", "by_hand", "devices", "predicted_high_bytes", "memory_parts", "times", "arithmetic", "alternatives"}, missing)
+		"length_buckets", "micro_batches", "by_hand", "devices", "unguarded", "predicted_high_bytes", "memory_parts", "times", "arithmetic", "alternatives"}, missing)
 }
 
 func TestUnknownSettingIsADefect(t *testing.T) {

@@ -36,6 +36,8 @@ type search struct {
 	// step's cut
 	mixing bool
 	notes  []string
+	// what the published rule would take; nil where it finds no plan
+	formula *profile.Config
 }
 
 // budget is where a micro-batch is to fit.
@@ -54,7 +56,8 @@ type evaluated struct {
 	memory     batching.Limits
 	throughput throughput
 	buckets    []batching.Bucket
-	simulated  int // clips
+	simulated  int       // clips
+	fixed      []batches // random order, of each size that one for all may have
 	all        []batches
 	chosen     batches
 	pinned     float64 // bytes of host memory of all devices, for offloaded checkpoints
@@ -97,6 +100,7 @@ func newSearch(in Inputs, p pool) (*search, error) {
 	if err := s.shardState(); err != nil {
 		return nil, err
 	}
+	s.formula = s.byPublishedRule()
 	var err error
 	s.clips, err = readDurations(in, fixed)
 	return s, err
@@ -204,21 +208,23 @@ func (s *search) run() ([]evaluated, error) {
 			all = append(all, f)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b evaluated) int { return cmp.Compare(a.rank(), b.rank()) })
+	slices.SortStableFunc(all, func(a, b evaluated) int {
+		return cmp.Compare(a.rank(a.chosen), b.rank(b.chosen))
+	})
 	return all, nil
 }
 
-// rank is what candidates are compared by: the time of an epoch, a little longer where settings are
-// not the usual ones, which must gain something, and shorter where it is guessed, as larger
-// micro-batches may also compute faster.
-func (f evaluated) rank() float64 {
+// rank is what candidates are compared by: the time of an epoch of some batches, a little longer
+// where settings are not the usual ones, which must gain something, and shorter where it is
+// guessed, as larger micro-batches may also compute faster.
+func (f evaluated) rank(b batches) float64 {
 	switch {
 	case f.checkpointing.Partly() || f.checkpointing.Offload:
-		return f.chosen.epoch.Likely * (1 + aboutAsFast)
+		return b.epoch.Likely * (1 + aboutAsFast)
 	case f.guessed:
-		return f.chosen.epoch.Likely * (1 - guessedFaster)
+		return b.epoch.Likely * (1 - guessedFaster)
 	}
-	return f.chosen.epoch.Likely
+	return b.epoch.Likely
 }
 
 // evaluate finds the batches of a candidate, if the longest clip fits.
@@ -234,7 +240,7 @@ func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
 	if s.clips.fits(f.memory) < len(s.clips.sorted) {
 		return f, false, nil
 	}
-	if f.throughput, err = s.throughput(f, s.usual(f.memory)); err != nil {
+	if f.throughput, err = s.throughput(f); err != nil {
 		return f, false, err
 	}
 	if err = s.compare(&f); err != nil {
@@ -243,11 +249,6 @@ func (s *search) evaluate(w candidate) (f evaluated, fits bool, err error) {
 	f.chosen = s.choose(f)
 	f.pinned = s.pinnedBytes(f)
 	return f, s.fitsHost(f), nil
-}
-
-// usual is the clips of a micro-batch of the mean length.
-func (s *search) usual(memory batching.Limits) int {
-	return max(1, min(s.perDevice, memory.Largest(s.clips.mean())))
 }
 
 // traced is what was traced of a candidate for this budget.
@@ -274,7 +275,7 @@ func (s *search) compare(f *evaluated) error {
 	sample := s.clips.sample(step, s.pool.count)
 	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
 		Seed: 1, Buckets: UsualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory,
-		Paces: f.throughput.paces}
+		Paces: f.throughput.paces, Sizes: s.sizes(*f)}
 	c, err := batching.Compare(sample, options)
 	if err != nil {
 		return err
@@ -295,24 +296,24 @@ func (s *search) compare(f *evaluated) error {
 		b.epoch = f.throughput.epoch(b)
 		return b
 	}
-	split := map[string]batches{} // by order, with even shares
+	split, oneSize := map[string]batches{}, map[string][]batches{} // by order, with even shares
 	for i, figures := range c.Strategies {
-		microBatching := memoryMicro
 		switch {
 		case figures.Split == batching.Fixed && figures.Order != batching.Bucketed:
-			microBatching = fixedMicro
+			oneSize[figures.Order] = append(oneSize[figures.Order], made(figures, fixedMicro))
+			continue
 		case figures.Split == batching.Fixed && s.mixing, figures.Split == batching.Optimal &&
 			!s.mixing:
 			// the guard takes the cheapest cut; where padding must stay, one size for the longest
 			// of the step
 			continue
 		}
-		b := made(figures, microBatching)
+		b := made(figures, memoryMicro)
 		if figures.Split == batching.Optimal {
 			split[figures.Order] = b
 		}
-		if shared := made(bySpeed.Strategies[i], microBatching); microBatching == memoryMicro &&
-			(1+aboutAsFast)*shared.epoch.Likely < b.epoch.Likely {
+		if shared := made(bySpeed.Strategies[i], memoryMicro); (1+aboutAsFast)*
+			shared.epoch.Likely < b.epoch.Likely {
 			shared.shares, shared.evenly = options.Shares, b.epoch
 			b = shared
 		}
@@ -321,6 +322,9 @@ func (s *search) compare(f *evaluated) error {
 	if s.mixing {
 		f.all = append(f.all, s.thenPacked(f.throughput, split))
 	}
+	f.fixed = oneSize[batching.Random]
+	f.all = append([]batches{s.largestAsFast(f.candidate, f.fixed),
+		s.largestAsFast(f.candidate, oneSize["grouped"])}, f.all...)
 	return nil
 }
 

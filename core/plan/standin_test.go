@@ -36,6 +36,7 @@ var standIns = map[string]standIn{
 	"facebook/hubert-large-ll60k": {parameters: 315_471_520, kept: 300e6, checkpointed: 40e6, flops: 42e9, square: 0.25e9, layers: 24},
 	"microsoft/wavlm-base-plus":   {parameters: 94_406_544, kept: 90e6, checkpointed: 30e6, flops: 18e9, square: 0.2e9, layers: 12, overTime: true},
 	"facebook/w2v-bert-2.0":       {parameters: 580_525_920, kept: 420e6, checkpointed: 18e6, flops: 62e9, square: 0.4e9, layers: 24},
+	parakeet:                      {parameters: 608_799_745, kept: 34e6, checkpointed: 5e6, flops: 16e9, square: 0.02e9, layers: 24},
 	"openai/whisper-tiny":         {parameters: 37_760_640, kept: 12e6, checkpointed: 4e6, flops: 1e9, layers: 8, fixed: 30, decoder: 0.5},
 	whisperSmall:                  {parameters: 241_734_912, kept: 60e6, checkpointed: 10e6, flops: 11e9, layers: 24, fixed: 30, decoder: 0.5},
 	"openai/whisper-medium":       {parameters: 763_857_920, kept: 160e6, checkpointed: 20e6, flops: 40e9, layers: 48, fixed: 30, decoder: 0.5},

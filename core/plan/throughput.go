@@ -44,7 +44,7 @@ func unknownThroughput(w candidate, onCPU bool) throughput {
 
 // throughput is measured between a micro-batch of one short clip and one of usual size, both by the
 // time model; without a trace's work candidates are compared by the seconds that they compute.
-func (s *search) throughput(f evaluated, usual int) (throughput, error) {
+func (s *search) throughput(f evaluated) (throughput, error) {
 	ends := f.traced.Work
 	if len(ends) == 0 || len(s.timers) == 0 {
 		p := unknownThroughput(f.candidate, s.pool.onCPU())

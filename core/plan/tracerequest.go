@@ -35,8 +35,8 @@ type TraceRequest struct {
 }
 
 // Next returns the candidate to trace before planning. First the one without checkpointing; then,
-// while they are not traced, those that existing traces suggest as the fastest; and where nothing
-// fits, all others, which take less memory. It returns nil when a plan needs no further trace.
+// while they are not traced, those that existing traces suggest as the fastest, with the guard and
+// without it; and where nothing fits, all others, which take less memory. It returns nil when a plan needs no further trace.
 // Errors: those of Make except Infeasible.
 func Next(in Inputs) (*TraceRequest, error) {
 	options, err := in.Options.Normalized()
@@ -62,7 +62,7 @@ func Next(in Inputs) (*TraceRequest, error) {
 			return nil, err
 		}
 		if len(ranked) > 0 {
-			s, queue = shorter, []candidate{ranked[0].candidate}
+			s, queue = shorter, []candidate{ranked[0].candidate, unguarded(ranked).candidate}
 		} else {
 			queue = append(queue, s.offloaded()...)
 		}

@@ -111,6 +111,8 @@ type Config struct {
 	BudgetBytes int64 `json:"budget_bytes"`
 	// of PredictedBytes at its highest moment, in the order in which they are drawn
 	MemoryParts []Part `json:"memory_parts"`
+	// what a Trainer without the guard is told instead; absent where the guard splits nothing
+	Unguarded *Unguarded `json:"unguarded"`
 
 	// absent where nothing is known of the device's speed
 	Times *Times `json:"times"`
@@ -144,6 +146,26 @@ func (c Config) Precision() string {
 // Checkpointing is which layers are computed again.
 func (c Config) Checkpointing() Checkpointing {
 	return CheckpointingOf(c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints)
+}
+
+// Unguarded is the fixed batch that is fastest by `trainer.train()` without the guard, in place of
+// the plan's settings.
+type Unguarded struct {
+	PerDeviceTrainBatchSize   int  `json:"per_device_train_batch_size"`
+	GradientAccumulationSteps int  `json:"gradient_accumulation_steps"`
+	GradientCheckpointing     bool `json:"gradient_checkpointing"`
+	EveryNLayers              int  `json:"every_n_layers"`
+	OffloadCheckpoints        bool `json:"offload_checkpoints"`
+	// clips of the longest length that fit at once
+	MicroBatchSize int   `json:"micro_batch_size"`
+	PredictedBytes int64 `json:"predicted_bytes"` // peak of the tightest device
+	// how many times as long as with the guard an epoch takes
+	TimesLonger float64 `json:"times_longer"`
+}
+
+// Checkpointing is which layers are computed again.
+func (u Unguarded) Checkpointing() Checkpointing {
+	return CheckpointingOf(u.GradientCheckpointing, u.EveryNLayers, u.OffloadCheckpoints)
 }
 
 // Decision is one setting with the reason for its value, numbers and units included.

@@ -300,6 +300,7 @@ class ASRConfigManager:
         from .guard.micro_batches import traced_for
         from .train.planned_batches import group_by_durations, memory_limit, use_planned_batches
         from .train.stream_training import use_stream
+        from .train.trainer_reset import use_planned_checkpointing
         from .watch.watch_setup import check_arguments
 
         check_keywords(options, GuardSettings.__annotations__, "attach")
@@ -309,18 +310,22 @@ class ASRConfigManager:
             options.setdefault("rule", rule)
         memory = options.pop("memory", None)
         split = config if memory is None and first and config and config.micro_batching == "memory" else None
-        if memory is True or (split is not None and not split.fits_whole(trainer.args)):
-            options["memory"] = traced_for(trainer, self._gpu, whole_steps=split is not None, batch_fn=self._batch_fn)
-            limit = memory_limit(options["memory"], trainer, config, self.hardware.safety_margin)
-            options.setdefault("memory_limit_bytes", limit)
-        elif memory:
-            options["memory"] = memory
         if "preflight" in options:
             options["preflight"] = self._longest(options["preflight"])
-        if split is not None:
-            options.setdefault("overhead_s", split.micro_batch_overhead_s)
-            options.setdefault("split_batch_statistics", True)  # as planned; the guard names the layers
-        guard = attach(trainer, **options)
+        with ExitStack() as undo:
+            if split is not None:
+                undo.callback(use_planned_checkpointing(trainer, split))
+                options.setdefault("overhead_s", split.micro_batch_overhead_s)
+                options.setdefault("split_batch_statistics", True)  # as planned; the guard names the layers
+            if memory is True or (split is not None and not split.fits_whole(trainer.args)):
+                memory = traced_for(trainer, self._gpu, whole_steps=split is not None, batch_fn=self._batch_fn)
+                limit = memory_limit(memory, trainer, config, self.hardware.safety_margin)
+                options.setdefault("memory_limit_bytes", limit)
+            if memory:
+                options["memory"] = memory
+            guard = attach(trainer, **options)
+            if guard.knows_rule:  # else the Trainer's own batches stay, which may not fit with other checkpointing
+                guard.on_detach(undo.pop_all().close)
         self._training_check.trainer(trainer, config, self.durations, strict=False)
         guard.on_detach(check_arguments(self._planned_training(), trainer))
         if split is not None:

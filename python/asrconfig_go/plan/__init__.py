@@ -31,6 +31,7 @@ __getattr__, __dir__, __all__ = lazy_names(
             "RunTime",
             "StepCalibration",
             "StepTime",
+            "Unguarded",
         ),
         "planner": ("NotTracedWarning",),
         "selection": ("Selection", "select_clips"),

@@ -49,6 +49,7 @@ from .plan_records import (
     RunTime as RunTime,
     StepCalibration as StepCalibration,
     StepTime as StepTime,
+    Unguarded as Unguarded,
 )
 from .planner import NotTracedWarning as NotTracedWarning
 from .selection import Selection as Selection, select_clips as select_clips

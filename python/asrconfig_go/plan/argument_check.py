@@ -73,7 +73,9 @@ class PlannedTraining:
         unsupported, overridden = getattr(args, REPORTED, ((), ()))
         # Made for another machine: what its GPU supports and this machine does not is no difference.
         missing_here = () if _has_cuda() else unsupported
-        present = [d for d in differences(self.config, args, model) if not d.fields <= set(missing_here)]
+        forms = (self.config, self.config.without_guard())
+        nearest = min((differences(form, args, model) for form in forms), key=len)
+        present = [d for d in nearest if not d.fields <= set(missing_here)]
         unreported = [d for d in present if not d.fields <= {*unsupported, *overridden}]
         if not present or (splits and not unreported):
             return ""

@@ -12,7 +12,7 @@ from .._core.checks import checked
 from .._core.declared import LIVE_PARAMETERS, PREFETCH_BUCKET, REDUCE_BUCKET, Strategy
 from .._core.modules import find_unused_parameters
 from ..errors import InvalidArgumentError
-from .plan_record import PlanRecord
+from .plan_record import RECOMPUTING, PlanRecord
 from .plan_records import Decision
 from .training_arguments import default_class
 
@@ -140,10 +140,13 @@ def _checked_strategy(config: PlanRecord, strategy: Strategy) -> Strategy:
 
 
 def _fixed_batches(config: PlanRecord) -> dict[str, Any]:
-    share = config.per_device_train_batch_size * config.gradient_accumulation_steps
-    fits = config.micro_batch_size if config.micro_batching == "memory" else config.per_device_train_batch_size
-    # A device whose whole share fits may fit more than that.
-    fits = min([fits, share, *(d.micro_batch_size for d in config.devices if d.micro_batch_size < d.samples)])
+    alone = config.without_guard()
+    recomputing = {name: getattr(alone, name) for name in RECOMPUTING}
+    share = alone.per_device_train_batch_size * alone.gradient_accumulation_steps
+    fits = min(alone.micro_batch_size, alone.per_device_train_batch_size)
+    if all(getattr(config, name) == value for name, value in recomputing.items()):
+        # A device whose whole share fits may fit more than that.
+        fits = min([fits, *(d.micro_batch_size for d in config.devices if d.micro_batch_size < d.samples)])
     batch = max(size for size in range(1, fits + 1) if share % size == 0)
     if (batch, config.micro_batching) == (config.per_device_train_batch_size, "fixed"):
         return {}
@@ -152,6 +155,8 @@ def _fixed_batches(config: PlanRecord) -> dict[str, Any]:
         "gradient_accumulation_steps": share // batch,
         "micro_batch_size": batch,
         "micro_batching": "fixed",
+        **recomputing,
+        "unguarded": None,
         "devices": tuple(replace(d, samples=share, micro_batch_size=batch) for d in config.devices),
     }
 
@@ -257,11 +262,11 @@ def trainer_arguments(
     >>> trainer_arguments(config, "ddp")["ddp_find_unused_parameters"]
     True
     """
-    settled = for_strategy(config, strategy)
+    settled, alone = for_strategy(config, strategy), config.without_guard()
     settings: dict[str, Any] = {
         name: getattr(settled, name)
         for name in ("per_device_train_batch_size", "gradient_accumulation_steps")
-        if getattr(settled, name) != getattr(config, name)
+        if settled.distributed in SHARDED and getattr(settled, name) != getattr(alone, name)
     }
     if not settled.gpu_name and settled.device_count > 1:
         settings |= {"use_cpu": True, "ddp_backend": "gloo"}

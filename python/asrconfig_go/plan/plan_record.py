@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -27,6 +28,8 @@ PREDICTED_FOR = frozenset(get_args(PredictedFor))
 """Predicted memory or times no longer hold once one of these is overridden."""
 _BATCH, _STEPS, _RATE = "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate"
 _OF_A_STEP = (_BATCH, _STEPS, "device_count")
+RECOMPUTING = ("gradient_checkpointing", "every_n_layers", "offload_checkpoints")
+"""Which layers are computed again."""
 _MAX_STEPS = 65_536
 _CHECK = "plan again with what create_optimal_config takes of it, or check with estimate_memory before you train"
 
@@ -156,11 +159,21 @@ class PlanRecord(ConfigRecord):
             followed = self.overrides.followers(self, {name: value})
             self.overrides.warn(self, {name: value}, followed, stacklevel=2)
             self.overrides.chosen.add(name)
+            if name in PREDICTED_FOR and value != getattr(self, name):
+                followed["unguarded"] = None  # it was predicted for the settings before
             vars(self).update(followed)
         object.__setattr__(self, name, value)
 
     def __post_init__(self) -> None:
         vars(self)["_overrides"] = Overrides(self.effective_batch_size)
+
+    def without_guard(self: P) -> P:
+        """The plan as a Trainer without the guard carries it out: with the fixed batch that is fastest there."""
+        alone = copy.copy(self)
+        if self.unguarded is not None:
+            names = (_BATCH, _STEPS, "micro_batch_size", *RECOMPUTING)
+            vars(alone).update({name: getattr(self.unguarded, name) for name in names}, unguarded=None)
+        return alone
 
     def fits_whole(self, args: TrainingArguments) -> bool:
         """Whether each process's share of a step, by these ``TrainingArguments``, fits at once."""

@@ -355,6 +355,23 @@ class MemoryPart:
 
 
 @dataclass(frozen=True)
+class Unguarded:
+    """The fixed batch that is fastest by `trainer.train()` without the guard, in place of the plan's settings."""
+
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    gradient_checkpointing: bool
+    every_n_layers: int
+    offload_checkpoints: bool
+    micro_batch_size: int
+    """Clips of the longest length that fit at once."""
+    predicted_bytes: int
+    """Peak of the tightest device."""
+    times_longer: float
+    """How many times as long as with the guard an epoch takes."""
+
+
+@dataclass(frozen=True)
 class PlannedTimes:
     """What training takes: estimates, each a range."""
 
@@ -512,6 +529,8 @@ class ConfigRecord:
     """What the plan may use of the tightest device: available memory with the margin."""
     memory_parts: tuple[MemoryPart, ...]
     """Of ``predicted_bytes`` at its highest moment, in the order in which they are drawn."""
+    unguarded: Unguarded | None
+    """What a Trainer without the guard is told instead; None where the guard splits nothing."""
     times: PlannedTimes | None
     """None where nothing is known of the device's speed."""
     arithmetic: Arithmetic | None

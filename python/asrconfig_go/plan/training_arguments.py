@@ -46,6 +46,7 @@ _FIELDS = {name: name for name in _SAME_NAME if name in PREDICTED_FOR or name ==
     "gradient_checkpointing": "gradient_checkpointing",
     "activation_checkpointing": "gradient_checkpointing",
 }
+_RECOMPUTING = {"gradient_checkpointing", "activation_checkpointing"}
 _OF_A_STEP = {"per_device_train_batch_size", "gradient_accumulation_steps"}
 LACKING = {
     "every_n_layers": "this transformers checkpoints every layer: a step takes longer, and less memory",
@@ -113,7 +114,7 @@ def build(
     arguments_class: type[TrainingArguments] | None = None,
     model: torch.nn.Module | None = None,
 ) -> TrainingArguments:
-    """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan.
+    """Build ``arguments_class`` (default ``transformers.TrainingArguments``) from the plan, for a Trainer alone.
 
     Overrides that only ``Seq2SeqTrainingArguments`` knows, as ``predict_with_generate``, choose that class.
     ``overrides`` are TrainingArguments' own names, older and newer ones, and win over the plan. A name that the
@@ -122,6 +123,8 @@ def build(
     """
     fields = _Fields(arguments_class or _class_for(overrides))
     chosen = fields.resolve(overrides)
+    if not _RECOMPUTING & chosen.keys():  # whose batch may not fit with other checkpointing
+        config = config.without_guard()
     overridden = _override(config, chosen)
     planned = _planned(config, fields, chosen, model)
     wanted = set(planned)

@@ -23,7 +23,7 @@ from .._core.out_of_memory import free_memory
 from ..errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from .estimate import MemoryEstimate
 from .hardware import HardwareProfile
-from .memory_model import MemoryModel, checkpoints, recomputes, training_settings
+from .memory_model import MemoryModel, checkpoints, recomputes, switch_off_checkpointing, training_settings
 from .memory_settings import (
     Calibration,
     MemorySettings,
@@ -284,10 +284,8 @@ def kept(trainer: Trainer) -> Iterator[None]:
         for name in _FORWARD:
             vars(trainer.model).pop(name, None)
         vars(trainer.model).update(patched)
-        if not checkpointing and checkpoints(trainer.model):
-            # The second name is that of transformers before 5.
-            disable = getattr(trainer.model, "activation_checkpointing_disable", None)
-            (disable or trainer.model.gradient_checkpointing_disable)()
+        if not checkpointing:
+            switch_off_checkpointing(trainer.model)
         if cached is not None:
             trainer.model.config.use_cache = cached
         # Optimizer and schedule refer to each other: their memory would stay until the next garbage collection.

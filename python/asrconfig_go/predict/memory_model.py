@@ -294,3 +294,11 @@ def recomputes(args: TrainingArguments) -> bool:
 def checkpoints(model: nn.Module) -> bool:
     """Whether a model's layers are set to recompute."""
     return any(getattr(module, "gradient_checkpointing", False) for module in model.modules())
+
+
+def switch_off_checkpointing(model: nn.Module) -> None:
+    """Let a model's layers keep what they compute."""
+    if checkpoints(model):
+        # The second name is that of transformers before 5.
+        disable = getattr(model, "activation_checkpointing_disable", None)
+        (disable or model.gradient_checkpointing_disable)()

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,11 @@ import torch
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState, TrainerCallback
 
-from .._core.modules import all_tensors, changing_tensors
+from .._core.modules import all_tensors, changing_tensors, checkpoint_options
 from .._core.output import listed
 from .._core.random_state import rng_state, set_rng_state
+from ..plan.plan_record import RECOMPUTING, PlanRecord
+from ..predict.memory_model import recomputes, switch_off_checkpointing
 
 logger: logging.Logger = logging.getLogger("asrconfig_go")
 
@@ -225,6 +227,30 @@ def use_batch(trainer: Trainer, batch: tuple[int, ...]) -> None:
     if (args.per_device_train_batch_size, args.gradient_accumulation_steps) != batch:
         args.per_device_train_batch_size, args.gradient_accumulation_steps = batch
         renew_accelerator(trainer)
+
+
+def use_planned_checkpointing(trainer: Trainer, config: PlanRecord) -> Callable[[], None]:
+    """Let ``trainer`` recompute as the plan does with the guard, where its arguments are those for a Trainer alone.
+
+    Returns the function that puts the arguments back.
+    """
+    args, alone = trainer.args, config.without_guard()
+    batch = (args.per_device_train_batch_size, args.gradient_accumulation_steps, recomputes(args))
+    as_alone = (alone.per_device_train_batch_size, alone.gradient_accumulation_steps, alone.gradient_checkpointing)
+    if batch != as_alone or all(getattr(alone, name) == getattr(config, name) for name in RECOMPUTING):
+        return lambda: None
+    options: dict[str, Any] = checkpoint_options(config.every_n_layers, config.offload_checkpoints)
+    settings = {
+        "checkpointing": config.gradient_checkpointing,
+        "checkpointing_kwargs": {"use_reentrant": False, **options} if config.gradient_checkpointing else None,
+    }
+    # Of the two names the first is that before transformers 5.
+    named = {f"{kind}_{name}": value for kind in ("gradient", "activation") for name, value in settings.items()}
+    before = {name: getattr(args, name) for name in named if hasattr(args, name)}
+    vars(args).update({name: named[name] for name in before})
+    if not config.gradient_checkpointing:
+        switch_off_checkpointing(trainer.model)  # an earlier training by the Trainer alone has switched it on
+    return lambda: vars(args).update(before)
 
 
 def release_attempt(trainer: Trainer) -> None:

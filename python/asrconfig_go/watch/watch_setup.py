@@ -123,8 +123,8 @@ def without_guard(args: TrainingArguments, model: torch.nn.Module, config: PlanR
             "(transformers issue 47688)"
         )
     if config is not None and config.micro_batching == "memory":
-        batch = args.train_batch_size
-        as_planned = batch <= config.micro_batch_size and not differences(config, args, model)
+        batch, forms = args.train_batch_size, (config, config.without_guard())
+        as_planned = any(batch <= form.micro_batch_size and not differences(form, args, model) for form in forms)
         fits = "take longer than planned" if as_planned else "may not fit"
         batches = f"{batch} × {args.gradient_accumulation_steps}"
         losses.append(

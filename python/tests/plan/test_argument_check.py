@@ -20,7 +20,7 @@ from asrconfig_go._core.training_session import SESSION_KEY
 from asrconfig_go.plan.argument_check import PlannedTraining
 from speech_models import wav2vec2
 from tiny_training import Points, Regression
-from training_fixtures import make_plan
+from training_fixtures import UNGUARDED, make_plan
 
 L4: dict[str, Any] = {"gpu_name": "NVIDIA L4", "bf16": True, "gradient_checkpointing": True}
 # As large as XLS-R-1B, in few layers, which are traced sooner.
@@ -135,6 +135,15 @@ def test_each_difference_is_named_with_its_argument(changes: dict[str, Any], wor
     mended = {name: getattr(config, field) for name, field in re.findall(r"(\w+)=config\.(\w+)", message)}
     assert mended.keys() == changes.keys()
     assert check(arguments(config, **mended), model) == "", "as it says"
+
+
+def test_settings_with_the_guard_and_without_it_are_as_planned() -> None:
+    plan = {**L4, "gradient_checkpointing": False, "micro_batching": "memory", "unguarded": UNGUARDED}
+    config, model = make_plan(**plan), wav2vec2("mean")
+    for form in (config, config.without_guard()):
+        assert PlannedTraining(config, 2.0).check(arguments(form), model) == ""
+    mixed = arguments(config, gradient_checkpointing=True)
+    assert "gradient checkpointing on" in PlannedTraining(config, 2.0).check(mixed, model)
 
 
 def test_without_lengths_or_a_gpu_nothing_is_predicted() -> None:

@@ -28,7 +28,7 @@ from asrconfig_go.plan import (
     layer_classes,
     trainer_arguments,
 )
-from training_fixtures import make_plan
+from training_fixtures import UNGUARDED, make_plan
 
 pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
@@ -162,6 +162,17 @@ def test_shares_by_speed_become_even_ones_where_processes_are_sharded() -> None:
     settled = for_strategy(plan, "zero2")
     assert (settled.per_device_train_batch_size, settled.gradient_accumulation_steps) == (6, 2), "six fit the T4, too"
     assert [(d.samples, d.micro_batch_size) for d in settled.devices] == [(12, 6), (12, 6)]
+
+
+def test_sharded_processes_get_what_is_fastest_without_the_guard() -> None:
+    plan = gpus(
+        micro_batching="memory", per_device_train_batch_size=1, gradient_accumulation_steps=8, unguarded=UNGUARDED
+    )
+    for strategy in ("zero2", "fsdp"):
+        settled = for_strategy(plan, strategy)
+        assert (settled.per_device_train_batch_size, settled.gradient_accumulation_steps) == (4, 2)
+        assert settled.gradient_checkpointing and settled.unguarded is None
+    assert for_strategy(plan) is plan
 
 
 def test_notes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go.plan import OverrideWarning
-from training_fixtures import make_plan
+from training_fixtures import UNGUARDED, make_plan
 
 
 def overridden(config: ac.TrainingConfig, **changes: Any) -> list[str]:
@@ -105,3 +105,27 @@ def test_nothing_is_said_of_what_no_prediction_rests_on(tmp_path: Path) -> None:
     assert by_arguments(make_plan(), learning_rate=1e-4, save_steps=5, seed=3)[1] == []
     config.save(tmp_path / "plan.json")
     assert ac.TrainingConfig.load(tmp_path / "plan.json") == config
+
+
+def test_arguments_are_those_for_a_trainer_without_the_guard() -> None:
+    plan = {"micro_batching": "memory", "target_batch_size": 8, "unguarded": UNGUARDED}
+    batch = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}
+    names = [*batch, "gradient_checkpointing"]
+
+    def settings(source: Any) -> list[Any]:
+        return [getattr(source, name) for name in names]
+
+    config = make_plan(**plan, **batch)
+    args, texts = by_arguments(config)
+    assert settings(args) == settings(config.without_guard()) == [4, 2, True] and not texts
+    assert settings(config) == [1, 8, False]
+    args, _ = by_arguments(config, gradient_checkpointing=False)
+    assert settings(args) == [1, 8, False], "four may not fit without checkpointing"
+    args, (text,) = by_arguments(config, per_device_train_batch_size=2)
+    assert settings(args) == [2, 4, True] and "instead of 4" in text
+    assert ac.TrainingConfig.from_dict(config.to_dict()).unguarded == config.unguarded
+    overridden(config, learning_rate=1e-5, bf16=config.bf16)
+    assert config.unguarded is not None
+    overridden(config, optimizer="adafactor")
+    args, _ = by_arguments(config)
+    assert config.unguarded is None and settings(args) == [1, 8, False]

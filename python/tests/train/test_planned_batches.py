@@ -13,11 +13,13 @@ from transformers import Trainer, TrainingArguments
 from transformers.trainer_callback import TrainerCallback
 
 import asrconfig_go as ac
+from asrconfig_go.guard.guard import Guard
 from asrconfig_go.manager import ASRConfigManager
+from asrconfig_go.predict.memory_model import checkpoints, recomputes
 from asrconfig_go.train.planned_batches import PlanNotFollowedWarning, memory_limit
 from cuda_fakes import cuda_has
 from speech_models import wav2vec2
-from training_fixtures import make_plan
+from training_fixtures import UNGUARDED, make_plan
 
 # Of its few clips.
 pytestmark = pytest.mark.filterwarnings("ignore:an epoch has only:asrconfig_go.predict.BatchingWarning")
@@ -97,6 +99,38 @@ def test_the_planned_steps_are_trained(tmp_path: Path, handling: str) -> None:
     spread = sum(max(SECONDS[i] for i in step) - min(SECONDS[i] for i in step) for step in steps) / len(steps)
     assert spread < 1.2 if handling == "bucketed" else spread > (1.5 if handling.startswith("random") else 0)
     assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (2, 4), "put back"
+
+
+TWO = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4}  # of the Trainer above
+
+
+@pytest.mark.parametrize("knows_rule", [True, False])
+def test_the_guard_recomputes_as_planned_for_it(
+    tmp_path: Path, knows_rule: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8}
+    plan = {**PACKED, "length_handling": "random", **batches, "unguarded": {**UNGUARDED, **TWO}}
+    trainer, manager = trained(tmp_path, plan, Clips(), gradient_checkpointing=True, max_steps=1)
+    trainer.model.gradient_checkpointing_enable()
+    monkeypatch.setattr(Guard, "knows_rule", knows_rule)
+    if knows_rule:
+        manager.train(trainer, verbose=False)
+        assert not checkpoints(trainer.model)
+        guard = manager.attach(trainer)
+    else:
+        with pytest.warns(PlanNotFollowedWarning, match="what the loss divides by"):
+            guard = manager.attach(trainer)
+    assert recomputes(trainer.args) != knows_rule
+    guard.detach()
+    assert recomputes(trainer.args)
+    assert (trainer.args.per_device_train_batch_size, trainer.args.gradient_accumulation_steps) == (2, 4)
+
+
+def test_checkpointing_of_one_s_own_stays(tmp_path: Path) -> None:
+    plan = {**PACKED, "unguarded": UNGUARDED}
+    trainer, manager = trained(tmp_path, plan, Clips(), gradient_checkpointing=True)
+    manager.attach(trainer)
+    assert recomputes(trainer.args), "in batches of 2 × 4, which are not the plan's"
 
 
 def test_a_plan_of_fixed_batches_changes_nothing(tmp_path: Path) -> None:
