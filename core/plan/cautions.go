@@ -124,10 +124,7 @@ func (x *explainer) ctcPath() *Caution {
 func (x *explainer) accumulation() *Caution {
 	c, class, reduction := x.Config, x.Loss.ClassName, x.Loss.Reduction
 	whisper, several, steps := strings.HasPrefix(class, "Whisper"), []string{},
-		c.GradientAccumulationSteps
-	if c.Unguarded != nil {
-		steps = c.Unguarded.GradientAccumulationSteps
-	}
+		c.WithoutGuard().GradientAccumulationSteps
 	means := whisper || strings.HasSuffix(class, "ForCTC") && profile.Or(reduction, "mean") == "mean"
 	if steps > 1 {
 		several = append(several, fmt.Sprintf("%d accumulation steps", steps))
@@ -155,21 +152,21 @@ func (x *explainer) needsGuard() *Caution {
 	if c.MicroBatching != memoryMicro {
 		return nil
 	}
-	level, outcome, batches := warning, "they may not fit.", fmt.Sprintf("%d × %d",
-		c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps)
+	alone := c.WithoutGuard()
+	level, outcome := warning, "they may not fit."
 	if x.Guarded {
 		level = note
 	}
-	if u := c.Unguarded; u != nil {
-		batches = fmt.Sprintf("%d × %d %s", u.PerDeviceTrainBatchSize,
-			u.GradientAccumulationSteps, u.Checkpointing().With())
-		outcome = fmt.Sprintf("an epoch takes %.2f times as long.", u.TimesLonger)
+	if c.Unguarded != nil {
+		outcome = fmt.Sprintf("an epoch takes %.2f times as long.", c.Unguarded.TimesLonger)
 	} else if c.PerDeviceTrainBatchSize <= c.MicroBatchSize {
 		outcome = "they fit, but take longer than predicted."
 	}
 	return &Caution{level, "guard", fmt.Sprintf("The guard makes this plan's steps: %s %s, "+
 		"micro-batches sized by predicted memory.", c.LengthHandling, x.kind().Nouns()),
-		fmt.Sprintf("The Trainer alone computes batches of %s: %s", batches, outcome), attachGuard}
+		fmt.Sprintf("The Trainer alone computes batches of %d × %d %s: %s",
+			alone.PerDeviceTrainBatchSize, alone.GradientAccumulationSteps,
+			alone.Checkpointing().With(), outcome), attachGuard}
 }
 
 func (x *explainer) overBudget() *Caution {

@@ -75,10 +75,8 @@ func must[T any](value T, err error) T {
 // alone is the epoch with what a Trainer without the guard is told.
 func (p plainTimes) alone(t *testing.T, c profile.Config) (seconds float64, settings string) {
 	t.Helper()
+	c = c.WithoutGuard()
 	w, micro, steps := c.Checkpointing(), c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps
-	if u := c.Unguarded; u != nil {
-		w, micro, steps = u.Checkpointing(), u.PerDeviceTrainBatchSize, u.GradientAccumulationSteps
-	}
 	require.Equal(t, c.TargetBatchSize, micro*steps*c.DeviceCount)
 	b := fixedOf(p.all, candidate{c.Precision(), w, c.Optimizer}, micro)
 	require.Len(t, b, 1, "%d %s fit", micro, w.With())
@@ -120,7 +118,7 @@ func TestTheTrainerAloneIsNoSlowerThanOtherFixedBatches(t *testing.T) {
 				if named {
 					cases["grouped is faster"]++
 				}
-				if u := c.Unguarded; u != nil && u.Checkpointing() != c.Checkpointing() {
+				if c.WithoutGuard().Checkpointing() != c.Checkpointing() {
 					cases["other checkpointing than with the guard"]++
 				}
 			}

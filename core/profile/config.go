@@ -163,9 +163,15 @@ type Unguarded struct {
 	TimesLonger float64 `json:"times_longer"`
 }
 
-// Checkpointing is which layers are computed again.
-func (u Unguarded) Checkpointing() Checkpointing {
-	return CheckpointingOf(u.GradientCheckpointing, u.EveryNLayers, u.OffloadCheckpoints)
+// WithoutGuard is the configuration as a Trainer without the guard carries it out.
+func (c Config) WithoutGuard() Config {
+	if u := c.Unguarded; u != nil {
+		c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, c.MicroBatchSize =
+			u.PerDeviceTrainBatchSize, u.GradientAccumulationSteps, u.MicroBatchSize
+		c.GradientCheckpointing, c.EveryNLayers, c.OffloadCheckpoints =
+			u.GradientCheckpointing, u.EveryNLayers, u.OffloadCheckpoints
+	}
+	return c
 }
 
 // Decision is one setting with the reason for its value, numbers and units included.

@@ -48,8 +48,9 @@ func (r planRecord) step() string {
 	if c.DeviceCount > 1 {
 		devices = fmt.Sprintf(", on %d GPUs", c.DeviceCount)
 	}
+	alone := c.WithoutGuard()
 	return fmt.Sprintf("%s%s (per_device_train_batch_size=%d, gradient_accumulation_steps=%d%s)",
-		clips, alike, c.PerDeviceTrainBatchSize, c.GradientAccumulationSteps, devices)
+		clips, alike, alone.PerDeviceTrainBatchSize, alone.GradientAccumulationSteps, devices)
 }
 
 // microBatches are "from 1 of 20 s to 11 of 1.7 s, sized by manager.train", or "8 of up to 30 s".
@@ -88,12 +89,17 @@ func precision(c profile.Config) string {
 	return "float32 (fp16=False, bf16=False" + arguments + ")"
 }
 
-// checkpointing is "off (gradient_checkpointing=False)".
+// checkpointing is "off (gradient_checkpointing=False)", or also what manager.train makes of it.
 func checkpointing(c profile.Config) string {
-	if c.GradientCheckpointing {
-		return fmt.Sprintf("%s (gradient_checkpointing=True)", c.Checkpointing())
+	alone, argument := c.WithoutGuard().Checkpointing(), "False"
+	if alone.On() {
+		argument = "True"
 	}
-	return "off (gradient_checkpointing=False)"
+	text := fmt.Sprintf("%s (gradient_checkpointing=%s)", alone, argument)
+	if alone != c.Checkpointing() {
+		text += fmt.Sprintf("; manager.train: %s", c.Checkpointing())
+	}
+	return text
 }
 
 // peak is "12.0 of 15.0 GiB (80 %) on Tesla T4".

@@ -387,3 +387,13 @@ func TestTheFirstScreenOfAPlanFitsATerminal(t *testing.T) {
 		})
 	}
 }
+
+// TestSettingsAreTheTrainersArguments: those of a Trainer without the guard, and what the guard
+// makes of them.
+func TestSettingsAreTheTrainersArguments(t *testing.T) {
+	c := profile.Config{PerDeviceTrainBatchSize: 1, GradientAccumulationSteps: 32}
+	require.Equal(t, "off (gradient_checkpointing=False)", checkpointing(c))
+	c.Unguarded = &profile.Unguarded{PerDeviceTrainBatchSize: 4, GradientAccumulationSteps: 8, GradientCheckpointing: true}
+	require.Equal(t, "on (gradient_checkpointing=True); manager.train: off", checkpointing(c))
+	require.Equal(t, "32 (per_device_train_batch_size=4, gradient_accumulation_steps=8)", planRecord{Config: c}.step())
+}
