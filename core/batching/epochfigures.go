@@ -15,7 +15,7 @@ func (t *epochFigures) add(c *sortedClips, batch []uint32) {
 		longest = max(longest, p)
 	}
 	size, fits := len(batch), int(c.largest[longest])
-	t.compare(MicroBatch{size, c.sorted[longest]})
+	t.compare(MicroBatch{size, c.sorted[longest]}, c.sorted[len(c.sorted)-1])
 	padded := float64(size) * c.sorted[longest]
 	use := float64(size) / float64(fits)
 	t.MicroBatches++
@@ -28,13 +28,18 @@ func (t *epochFigures) add(c *sortedClips, batch []uint32) {
 	}
 }
 
-// compare keeps a micro-batch that has longer or more clips than all before it.
-func (t *epochFigures) compare(m MicroBatch) {
-	if m.Seconds > t.Longest.Seconds || m.Seconds == t.Longest.Seconds &&
-		m.Clips > t.Longest.Clips {
+// aboutLongest is the share of the longest clip's length that counts as about as long.
+const aboutLongest = 0.9
+
+// compare keeps a micro-batch that has more clips than all before it, or as many longer ones.
+func (t *epochFigures) compare(m MicroBatch, longest float64) {
+	fuller := func(other MicroBatch) bool {
+		return m.Clips > other.Clips || m.Clips == other.Clips && m.Seconds > other.Seconds
+	}
+	if m.Seconds >= aboutLongest*longest && fuller(t.Longest) {
 		t.Longest = m
 	}
-	if m.Clips > t.Largest.Clips || m.Clips == t.Largest.Clips && m.Seconds > t.Largest.Seconds {
+	if fuller(t.Largest) {
 		t.Largest = m
 	}
 }

@@ -38,7 +38,7 @@ type Figures struct {
 	// how many times faster than random order with one size
 	Speed float64 `json:"speed"`
 
-	// the micro-batches that hold the longest clips, and the most
+	// the micro-batches with the most clips: of those with about the longest clips, and of all
 	Longest MicroBatch `json:"-"`
 	Largest MicroBatch `json:"-"`
 }

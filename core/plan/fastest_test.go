@@ -519,7 +519,7 @@ func TestWhatSettingsByHandTake(t *testing.T) {
 	assert.Greater(t, *hand.Speed, 1.05)
 	assert.InEpsilon(t, *hand.Speed, hand.EpochHours.Likely/c.Times.EpochHours.Likely, 1e-9)
 	require.Len(t, c.MicroBatches, 2)
-	assert.Equal(t, 20.0, c.MicroBatches[0].Seconds)
+	assert.GreaterOrEqual(t, c.MicroBatches[0].Seconds, 18.0, "of about the longest clips")
 	assert.LessOrEqual(t, c.MicroBatches[0].Clips, c.MicroBatchSize)
 	assert.Greater(t, c.MicroBatches[1].Clips, c.MicroBatchSize)
 

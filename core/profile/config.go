@@ -27,7 +27,8 @@ type Config struct {
 	MicroBatching string `json:"micro_batching"`
 	// clips of the longest length that are computed at once
 	MicroBatchSize int `json:"micro_batch_size"`
-	// those of an epoch: with the longest clips, and with the most; one where all have one size
+	// the fullest of an epoch: of those with about the longest clips, and of all; one where all
+	// have one size
 	MicroBatches []MicroBatch `json:"micro_batches"`
 	// what a micro-batch takes besides its padded audio, in seconds of audio
 	MicroBatchOverheadS float64 `json:"micro_batch_overhead_s"`

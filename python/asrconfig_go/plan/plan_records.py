@@ -440,7 +440,7 @@ class ConfigRecord:
     micro_batch_size: int
     """Clips of the longest length that are computed at once."""
     micro_batches: tuple[PlannedMicroBatch, ...]
-    """Those of an epoch: with the longest clips, and with the most; one where all have one size."""
+    """The fullest of an epoch: of those with about the longest clips, and of all; one where all have one size."""
     micro_batch_overhead_s: float
     """What a micro-batch takes besides its padded audio, in seconds of audio."""
     rule: PlannedRule | None
