@@ -187,7 +187,7 @@ def pick(inputs: B, rows: list[int]) -> B:
     """The clips of these numbers, in their order, as the same kind of batch."""
 
     def chosen(value: Any) -> Any:
-        return value[rows] if hasattr(value, "shape") else type(value)(value[i] for i in rows)
+        return value[rows].contiguous() if hasattr(value, "shape") else type(value)(value[i] for i in rows)
 
     return _selected(inputs, chosen)
 
@@ -300,10 +300,14 @@ def own_lengths(inputs: object) -> list[int] | None:
     if mask.shape[1] != entries(inputs)[name].shape[time_axis(inputs, name)]:
         return None
     is_used: Tensor = mask != 0
-    ones = is_used.int()
-    if bool((ones.diff(dim=1) > 0).any()):
+    start = is_used.new_ones(len(mask), 1)
+    # Where a row of ones and zeros changes, read at once: adding up a mask, or each number that a GPU is asked for,
+    # takes longer than all else that is done to split a batch.
+    changes = is_used.diff(dim=1, prepend=start).nonzero().tolist()
+    ends = dict(changes)
+    if len(ends) < len(changes):
         return None
-    return [max(1, int(n)) for n in ones.sum(1)]
+    return [max(1, ends.get(row, mask.shape[1])) for row in range(len(mask))]
 
 
 def spoken_lengths(inputs: object) -> list[int] | None:

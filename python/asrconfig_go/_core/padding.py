@@ -14,18 +14,20 @@ from __future__ import annotations
 import bisect
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 
-from .batches import B, entries, extent, input_name, like, spoken_lengths, time_axis
+from .batches import B, entries, extent, input_name, like, pick, spoken_lengths, time_axis
 from .modules import bare
 
 _MASK_METHODS = ("_mask_hidden_states", "_mask_input_features")  # by which transformers' models apply SpecAugment
 _LONGEST_INPUT = 1 << 20  # where the search for the input of a mask's frames ends: 65 s of samples at 16 kHz
 _IGNORED_LABEL = -100
+
+Layout: TypeAlias = dict[str, Literal["input", "labels"]]
 
 
 class _TimeMasks:
@@ -115,19 +117,52 @@ def trimmed(inputs: B, length: int) -> B:
     returned unchanged.
     """
     measures = layout(inputs)
-    if measures is None:
+    label_ends = [] if measures is None else _label_ends(inputs, measures)
+    narrowed = _narrowed(inputs, measures, length, max(label_ends, default=0))
+    if narrowed is inputs:
         return inputs
-    tensors = entries(inputs)
-    if measures.get("labels") == "input" and _used_columns(tensors["labels"]) > length:
+    tensors = entries(narrowed)
+    return like(inputs, {**tensors, **{name: tensors[name].contiguous() for name in measures or {}}})
+
+
+def micro_batches(inputs: B, groups: Iterable[tuple[list[int], int]]) -> Iterator[B]:
+    """The clips of each group, in their order, trimmed as ``trimmed`` does.
+
+    Labels are read once for all groups, and only what is left after trimming is copied.
+
+    Args:
+        inputs: A batch.
+        groups: The rows of each micro-batch, and the length to which its input is truncated.
+    """
+    measures = layout(inputs)
+    label_ends = [] if measures is None else _label_ends(inputs, measures)
+    for rows, length in groups:
+        label_length = max(label_ends[row] for row in rows) if label_ends else 0
+        yield pick(_narrowed(inputs, measures, length, label_length), rows)
+
+
+def _narrowed(inputs: B, measures: Layout | None, length: int, label_length: int) -> B:
+    """Views of the input's first ``length`` values and of the first ``label_length`` labels."""
+    if measures is None or (measures.get("labels") == "input" and label_length > length):
         return inputs  # the labels are as long as the input by chance, and label something else than its values
-    label_length = _used_columns(tensors["labels"]) if "labels" in measures.values() else 0
-    input_entry = str(input_name(inputs))
+    tensors, input_entry = entries(inputs), str(input_name(inputs))
     axis = time_axis(inputs, input_entry)
     values = dict(tensors)
     for name, measure in measures.items():
         stop = length if measure == "input" else label_length
-        values[name] = tensors[name].narrow(axis if name == input_entry else 1, 0, stop).contiguous()
+        values[name] = tensors[name].narrow(axis if name == input_entry else 1, 0, stop)
     return like(inputs, values)
+
+
+def _label_ends(inputs: object, measures: Layout) -> list[int]:
+    """For each clip the columns up to its last label that is not ignored, at least 1; nothing without such labels."""
+    if "labels" not in measures.values() and "labels" not in measures:
+        return []
+    is_used = entries(inputs)["labels"] != _IGNORED_LABEL
+    is_used = is_used.flatten(2).any(-1) if len(is_used.shape) > 2 else is_used
+    columns = torch.arange(1, is_used.shape[1] + 1, device=is_used.device)
+    ends: list[int] = (columns * is_used).amax(1).clamp(min=1).tolist()
+    return ends
 
 
 def trimmed_clips(batch: object, clips: list[B], model: torch.nn.Module) -> list[B]:
@@ -145,7 +180,7 @@ def trimmed_clips(batch: object, clips: list[B], model: torch.nn.Module) -> list
     ]
 
 
-def layout(inputs: object) -> dict[str, Literal["input", "labels"]] | None:
+def layout(inputs: object) -> Layout | None:
     """Which entries are as long as the input, and which as long as the labels; None where that is unknown.
 
     Entries with one value for each clip, and values that are no tensors, are not listed.
@@ -155,7 +190,7 @@ def layout(inputs: object) -> dict[str, Literal["input", "labels"]] | None:
         return None
     input_length, labels = tensors[name].shape[time_axis(inputs, name)], tensors.get("labels")
     label_length = labels.shape[1] if labels is not None and len(labels.shape) == 2 else None
-    measures: dict[str, Literal["input", "labels"]] = {name: "input"}
+    measures: Layout = {name: "input"}
     for entry, value in tensors.items():
         shape: tuple[int, ...] = getattr(value, "shape", ())
         if entry == name or len(shape) < 2:
@@ -167,10 +202,3 @@ def layout(inputs: object) -> dict[str, Literal["input", "labels"]] | None:
         elif entry != "labels":
             return None  # such as frames of another rate, or positions in the batch
     return measures
-
-
-def _used_columns(labels: torch.Tensor) -> int:
-    """The columns up to the last label that is not ignored, at least 1."""
-    is_used = labels != _IGNORED_LABEL
-    columns = is_used.flatten(2).any(-1).any(0) if len(labels.shape) > 2 else is_used.any(0)
-    return int(columns.nonzero().max()) + 1 if bool(columns.any()) else 1

@@ -7,6 +7,7 @@ nothing fails, a window holds references only: it copies nothing, and changes ne
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -21,12 +22,11 @@ from .._core.batches import (
     entries,
     extent,
     own_lengths,
-    pick,
     shallow,
     split,
     tensors_of,
 )
-from .._core.padding import min_input_length, trimmed
+from .._core.padding import micro_batches, min_input_length
 from ..errors import InvalidArgumentError
 from ..predict.step_sampler import cheapest
 from .loop import Batch, Before, Call, Loop, Split, version_of
@@ -219,6 +219,16 @@ class Replay:
         return [*self.paths, *self._state.unseen(self._window.calls[0].before, self._began)]
 
 
+_batch_norms: weakref.WeakKeyDictionary[torch.nn.Module, list[tuple[str, _BatchNorm]]] = weakref.WeakKeyDictionary()
+
+
+def _batch_norms_of(model: torch.nn.Module) -> list[tuple[str, _BatchNorm]]:
+    """The layers that normalise over the clips of a batch, searched once for each model."""
+    if model not in _batch_norms:
+        _batch_norms[model] = [(name, m) for name, m in model.named_modules() if isinstance(m, _BatchNorm)]
+    return _batch_norms[model]
+
+
 class Splitting:
     """Splits the batches of one loop.
 
@@ -244,7 +254,6 @@ class Splitting:
             return False
         if self._rule.name is None and not (self._budget.has_failed or self.rehearses):
             return False
-        self._loop.prepare()
         if not (reason := self.cannot_split(call)):
             return is_too_large(*call.size(), self._budget)
         hint = _STATISTICS_HINT if reason == self.depends_on_batch() else _GIVE_SPLIT
@@ -267,11 +276,10 @@ class Splitting:
         """The layers that see which clips a batch holds, in words; "" for none, or where they may see fewer."""
         if self.splits_statistics:
             return ""
-        live = [
-            name
-            for name, module in self._loop.model.named_modules()
-            if isinstance(module, _BatchNorm) and (module.training or not module.track_running_stats)
-        ]
+        if not (norms := _batch_norms_of(self._loop.model)):
+            return ""
+        self._loop.prepare()  # they normalise over the batch in training only
+        live = [name for name, norm in norms if norm.training or not norm.track_running_stats]
         more = f" and {len(live) - 1} more" if len(live) > 1 else ""
         return f"{live[0]}{more} of the model normalise over the clips of a batch" if live else ""
 
@@ -327,7 +335,11 @@ def by_length(inputs: Batch, budget: Budget, model: torch.nn.Module) -> Iterator
     lengths = [min(max(length, shortest), padded) for length in lengths]  # as they are computed
     rate = budget.rate or per_second(entries(inputs), model)
     overhead = None if budget.overhead_s is None or rate is None else budget.overhead_s * rate
-    for rows in cheapest(lengths, lambda longest, left: budget.size(Extent(int(longest), width), left), overhead):
-        # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
-        longest = lengths[rows[0]]
-        yield trimmed(pick(inputs, sorted(rows)), longest), Piece(len(rows), Extent(longest, width))
+
+    def size(longest: int, left: int) -> int:
+        return budget.size(Extent(longest, width), left)
+
+    # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
+    groups = [(sorted(rows), lengths[rows[0]]) for rows in cheapest(lengths, size, overhead)]
+    for (rows, longest), part in zip(groups, micro_batches(inputs, groups), strict=True):
+        yield part, Piece(len(rows), Extent(longest, width))

@@ -130,7 +130,7 @@ class Engine:
             self.left_out.before(call)
         # Most batches pass this test, which is faster than ``_is_plain``.
         is_usual = not budget.is_limited and call.rows is None and window.planned == 1 and self._processes == 1
-        if not is_usual and not self._is_plain(call):
+        if not is_usual and not self._is_plain(call, self.splitting.is_split(call)):
             return self._with_retries(call, lambda: self.run_once(call))
         try:
             call.loss = self.loop.compute(call, call.batch, None, whole_window=False)
@@ -171,11 +171,9 @@ class Engine:
         self.state.learn(call.before)
         return call.loss
 
-    def _is_plain(self, call: Call) -> bool:
+    def _is_plain(self, call: Call, is_split: bool) -> bool:
         """Whether the loop's own step computes a batch: no clip was left out, and it is neither weighted nor split."""
-        if self.budget.is_limited and self.splitting.is_split(call):
-            return False
-        return call.rows is None and not self._is_weighted()
+        return not is_split and call.rows is None and not self._is_weighted()
 
     def _stop_splitting(self, error: Exception) -> bool:
         """Split no more batches where a micro-batch cannot be weighted; return whether that was the error."""
@@ -188,9 +186,10 @@ class Engine:
     def run_once(self, call: Call) -> Any:
         """Compute forward and backward of a batch as ``run`` does, without retries."""
         self.attempts.running = lambda: self.splitting.piece(call)
-        if self._is_plain(call):
+        is_split = self.splitting.is_split(call)
+        if self._is_plain(call, is_split):
             return self.loop.compute(call, call.batch, None, whole_window=False)
-        if self.splitting.is_split(call) and self.rule.is_due():
+        if is_split and self.rule.is_due():
             try:
                 self._measure_rule(call)
             except NoRuleError as error:
