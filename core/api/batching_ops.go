@@ -57,8 +57,8 @@ func orderSteps(a batchingArgs) (attachment[batching.Epoch], error) {
 
 type splitArgs struct {
 	durations
-	Memory    batching.Limits `json:"memory"`
-	OverheadS float64         `json:"overhead_s"`
+	Memory batching.Limits `json:"memory"`
+	batching.Cost
 }
 
 type split struct {
@@ -68,7 +68,7 @@ type split struct {
 // splitStep splits the clips of one step into micro-batches that fit the memory, and that take the
 // least time.
 func splitStep(a splitArgs) (split, error) {
-	batches, err := batching.Split(a.Seconds, a.Memory, a.OverheadS)
+	batches, err := batching.Split(a.Seconds, a.Memory, a.Cost)
 	return split{batches}, err
 }
 

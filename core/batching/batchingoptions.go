@@ -44,9 +44,8 @@ type Options struct {
 	Epoch    uint64 `json:"epoch"`
 	Buckets  int    `json:"buckets"` // at most; fewer leave more randomness
 	DropLast bool   `json:"drop_last"`
-	// what a micro-batch costs besides its padded seconds, in seconds of audio
-	OverheadS float64 `json:"overhead_s"`
-	Memory    Limits  `json:"memory"` // null: not known
+	Cost
+	Memory Limits `json:"memory"` // null: not known
 
 	RowKind units.RowKind `json:"row_kind"` // what a step is made of; "": clips
 
@@ -79,15 +78,7 @@ func (r Options) Check() error {
 	if err := r.checkShares(); err != nil {
 		return err
 	}
-	return checkOverhead(r.OverheadS)
-}
-
-// checkOverhead refuses what is not a number of seconds.
-func checkOverhead(seconds float64) error {
-	if !(seconds >= 0 && seconds <= MaxSeconds) {
-		return fault.New(fault.InvalidArgument, "give 0 to 1e7 seconds", "overhead_s = %g", seconds)
-	}
-	return nil
+	return r.Cost.Check()
 }
 
 // packs reports whether steps are packed, in any epoch.

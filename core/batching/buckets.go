@@ -42,19 +42,20 @@ func (c *sortedClips) cells() []int {
 }
 
 // cost of a clip in a bucket whose longest clip is at a position: its padding to that one, and its
-// part in the overhead of the micro-batches that a process's share of a step needs.
-func (c *sortedClips) cost(last, share int, overhead float64) float64 {
+// part in what the micro-batches that a process's share of a step needs cost besides.
+func (c *sortedClips) cost(last, share int, of Cost) float64 {
 	if c.largest == nil {
 		return c.sorted[last]
 	}
 	size := min(share, int(c.largest[last]))
-	return c.sorted[last] + overhead*float64((share+size-1)/size)/float64(share)
+	perMicroBatch := float64(share) / float64((share+size-1)/size)
+	return of.Of(perMicroBatch*c.sorted[last]) / perMicroBatch
 }
 
 // buckets divides the clips into at most k ranges of the lowest total cost, by dynamic programming
 // over the histogram, and returns the ends as positions. A bucket that ends at last has at least
 // minClips(last) clips.
-func (c *sortedClips) buckets(k, share int, overhead float64, minClips func(last int) int) []int {
+func (c *sortedClips) buckets(k, share int, cost Cost, minClips func(last int) int) []int {
 	ends := c.cells()
 	h := len(ends)
 	begins := func(i int) int { // of bin i
@@ -75,14 +76,14 @@ func (c *sortedClips) buckets(k, share int, overhead float64, minClips func(last
 			costs[j] = math.Inf(1)
 		}
 		for j := 1; j <= h; j++ {
-			perClip, enough := c.cost(ends[j-1]-1, share, overhead), minClips(ends[j-1]-1)
+			perClip, enough := c.cost(ends[j-1]-1, share, cost), minClips(ends[j-1]-1)
 			for i := 0; i < j; i++ {
 				count := ends[j-1] - begins(i)
 				if count < enough && !(i == 0 && j == h) {
 					break // and the buckets that begin later are smaller still
 				}
-				if cost := before[i] + float64(count)*perClip; cost < costs[j] {
-					costs[j], link[j] = cost, int32(i)
+				if total := before[i] + float64(count)*perClip; total < costs[j] {
+					costs[j], link[j] = total, int32(i)
 				}
 			}
 		}

@@ -26,8 +26,9 @@ func TestBucketsAreTheBestOfAll(t *testing.T) {
 		}
 		c, err := sortClips(seconds, table)
 		require.NoError(t, err)
-		k, share, overhead, enough := 1+random.IntN(4), 1+random.IntN(8), float64(random.IntN(6)), 1+random.IntN(3)
-		boundaries := c.buckets(k, share, overhead, func(int) int { return enough })
+		k, share, enough := 1+random.IntN(4), 1+random.IntN(8), 1+random.IntN(3)
+		price := Cost{OverheadS: float64(random.IntN(6)), HostS: float64(random.IntN(20))}
+		boundaries := c.buckets(k, share, price, func(int) int { return enough })
 		n := len(seconds)
 		require.LessOrEqual(t, len(boundaries), k)
 		require.Equal(t, n, boundaries[len(boundaries)-1])
@@ -40,11 +41,11 @@ func TestBucketsAreTheBestOfAll(t *testing.T) {
 				}
 			}
 			if ends = append(ends, n); len(ends) <= k && allowed(c, ends, enough) {
-				best = min(best, bucketCost(c, ends, share, overhead))
+				best = min(best, bucketCost(c, ends, share, price))
 			}
 		}
 		require.True(t, allowed(c, boundaries, enough), "%v: %v", c.sorted, boundaries)
-		assert.InDelta(t, best, bucketCost(c, boundaries, share, overhead), 1e-9, "%v in %d: %v", c.sorted, k, boundaries)
+		assert.InDelta(t, best, bucketCost(c, boundaries, share, price), 1e-9, "%v in %d: %v", c.sorted, k, boundaries)
 	}
 }
 
@@ -60,15 +61,17 @@ func allowed(c *sortedClips, ends []int, enough int) bool {
 }
 
 // bucketCost is written out: padding of every clip to its bucket's longest, and for every share of
-// clips its micro-batches.
-func bucketCost(c *sortedClips, ends []int, share int, overhead float64) (cost float64) {
+// clips its micro-batches, which are as full as each other.
+func bucketCost(c *sortedClips, ends []int, share int, price Cost) (cost float64) {
 	from := 0
 	for _, to := range ends {
 		longest, count := c.sorted[to-1], float64(to-from)
-		cost += count * longest
+		perClip := longest
 		if c.memory != nil {
-			cost += count / float64(share) * overhead * math.Ceil(float64(share)/float64(min(share, c.memory.Largest(longest))))
+			microBatches := math.Ceil(float64(share) / float64(min(share, c.memory.Largest(longest))))
+			perClip = max(longest+price.OverheadS*microBatches/float64(share), price.HostS*microBatches/float64(share))
 		}
+		cost += count * perClip
 		from = to
 	}
 	return cost
@@ -79,8 +82,8 @@ func TestMoreBucketsHoldLessPadding(t *testing.T) {
 	require.NoError(t, err)
 	last := math.Inf(1)
 	for _, k := range []int{1, 2, 5, 10, 30} {
-		boundaries := c.buckets(k, 32, 0, func(int) int { return 96 })
-		cost := bucketCost(c, boundaries, 32, 0)
+		boundaries := c.buckets(k, 32, Cost{}, func(int) int { return 96 })
+		cost := bucketCost(c, boundaries, 32, Cost{})
 		assert.Less(t, cost, last)
 		last = cost
 		for _, b := range c.describe(boundaries) {
@@ -91,5 +94,5 @@ func TestMoreBucketsHoldLessPadding(t *testing.T) {
 	equal := slices.Repeat([]float64{3}, 1000)
 	c, err = sortClips(equal, fits(60, 30))
 	require.NoError(t, err)
-	assert.Equal(t, []int{1000}, c.buckets(10, 32, 1, func(int) int { return 1 }), "clips of one length are one bucket")
+	assert.Equal(t, []int{1000}, c.buckets(10, 32, Cost{OverheadS: 1}, func(int) int { return 1 }), "clips of one length are one bucket")
 }

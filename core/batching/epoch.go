@@ -53,7 +53,7 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 	random := rand.New(rand.NewPCG(r.Seed, r.Epoch))
 	boundaries := []int{n}
 	if r.Mode != Random {
-		boundaries = c.buckets(r.Buckets, r.perRank(), r.OverheadS, r.leastIn(c))
+		boundaries = c.buckets(r.Buckets, r.perRank(), r.Cost, r.leastIn(c))
 	}
 	order := shuffled(n, random)
 	behind := 0

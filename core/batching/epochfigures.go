@@ -3,7 +3,7 @@ package batching
 // epochFigures adds up micro-batches.
 type epochFigures struct {
 	Figures
-	overhead       float64
+	price          Cost
 	uses, weighted float64
 	cost, slowest  float64 // of the process at hand, and of the slowest of its step so far
 }
@@ -21,8 +21,9 @@ func (t *epochFigures) add(c *sortedClips, batch []uint32) {
 	t.MicroBatches++
 	t.PaddedS += padded
 	t.uses += use
-	t.weighted += use * (padded + t.overhead)
-	t.cost += padded + t.overhead
+	cost := t.price.Of(padded)
+	t.weighted += use * cost
+	t.cost += cost
 	if size > fits {
 		t.OverMemory++
 	}

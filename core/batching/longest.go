@@ -108,8 +108,8 @@ type priceOfOrder struct{ padded, time float64 }
 // allows.
 func (c *sortedClips) inOneSize(n int, r Options) priceOfOrder {
 	size := min(r.perRank(), int(c.largest[n-1]))
-	padded := Expected(c.sorted[:n], size)
-	return priceOfOrder{padded, padded + r.OverheadS*math.Ceil(float64(n)/float64(size))}
+	padded, microBatches := Expected(c.sorted[:n], size), math.Ceil(float64(n)/float64(size))
+	return priceOfOrder{padded, microBatches * r.Of(padded/microBatches)}
 }
 
 // cutInOrder is the least that the first clips cost in micro-batches of neighbours in length, none
@@ -119,7 +119,7 @@ func (c *sortedClips) cutInOrder(n int, r Options) float64 {
 	for i := range n {
 		largest[i], order[i] = min(int32(r.perRank()), c.largest[i]), uint32(n-1-i)
 	}
-	s := splitter{sorted: c.sorted, largest: largest, overhead: r.OverheadS}
+	s := splitter{sorted: c.sorted, largest: largest, price: r.Cost}
 	return s.cost(order, s.optimal(order))
 }
 

@@ -49,7 +49,7 @@ func (c *sortedClips) balance(shares [][]uint32, r Options, random *rand.Rand) {
 	if r.Ranks == 1 {
 		return
 	}
-	s := splitter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
+	s := splitter{sorted: c.sorted, largest: c.largest, price: r.Cost}
 	type priced struct {
 		cost  float64
 		share []uint32

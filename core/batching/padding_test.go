@@ -39,7 +39,7 @@ func fits(seconds, longest float64) Limits {
 }
 
 func options(mode string, step int, memory Limits) Options {
-	return Options{Mode: mode, StepSamples: step, Ranks: 1, Seed: 7, Buckets: 30, OverheadS: 4, Memory: memory}
+	return Options{Mode: mode, StepSamples: step, Ranks: 1, Seed: 7, Buckets: 30, Cost: Cost{OverheadS: 4}, Memory: memory}
 }
 
 // lasting is how many seconds the batches of an order hold.

@@ -6,16 +6,16 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// splitter splits clips, the longest first, into micro-batches of neighbours. A micro-batch costs
-// its padded seconds, clips × longest, and overhead seconds besides.
+// splitter splits clips, the longest first, into micro-batches of neighbours. A micro-batch has
+// clips × longest padded seconds.
 type splitter struct {
-	sorted   []float64 // of all clips
-	largest  []int32   // that fits for each of them
-	overhead float64
-	sizes    []int
-	best     []float64
-	chosen   []int32
-	audio    []float64
+	sorted  []float64 // of all clips
+	largest []int32   // that fits for each of them
+	price   Cost
+	sizes   []int
+	best    []float64
+	chosen  []int32
+	audio   []float64
 }
 
 // split returns the sizes of the micro-batches of a share.
@@ -48,15 +48,15 @@ func (c *splitter) optimal(clips []uint32) []int {
 	for i := n - 1; i >= 0; i-- {
 		longest := c.sorted[clips[i]]
 		c.audio[i] = c.audio[i+1] + longest
-		c.best[i], c.chosen[i] = c.overhead+longest+c.best[i+1], 1
+		c.best[i], c.chosen[i] = c.price.Of(longest)+c.best[i+1], 1
 		for size := 2; size <= min(n-i, int(c.largest[clips[i]])); size++ {
-			padded := c.overhead + float64(size)*longest
+			padded := float64(size) * longest
 			// No split of the rest costs less than its audio, and with the size this bound only
 			// grows.
-			if padded+c.audio[i+size] > c.best[i] {
+			if c.price.OverheadS+padded+c.audio[i+size] > c.best[i] {
 				break
 			}
-			if cost := padded + c.best[i+size]; cost <= c.best[i] {
+			if cost := c.price.Of(padded) + c.best[i+size]; cost <= c.best[i] {
 				c.best[i], c.chosen[i] = cost, int32(size)
 			}
 		}
@@ -69,14 +69,14 @@ func (c *splitter) optimal(clips []uint32) []int {
 }
 
 // Split is the cheapest way to split these clips into micro-batches: each as the numbers of its
-// clips, the longest first. A micro-batch costs clips × longest + overhead, in seconds of audio.
-func Split(seconds []float64, memory Limits, overhead float64) ([][]int, error) {
+// clips, the longest first. A micro-batch has clips × longest padded seconds.
+func Split(seconds []float64, memory Limits, cost Cost) ([][]int, error) {
 	if memory == nil {
 		return nil, fault.New(fault.InvalidArgument,
 			"give what fits: rows of seconds and the largest micro-batch",
 			"splitting steps requires a memory table")
 	}
-	if err := checkOverhead(overhead); err != nil {
+	if err := cost.Check(); err != nil {
 		return nil, err
 	}
 	c, err := sortClips(seconds, memory)
@@ -87,7 +87,7 @@ func Split(seconds []float64, memory Limits, overhead float64) ([][]int, error) 
 	for i := range positions {
 		positions[i] = uint32(len(seconds) - 1 - i)
 	}
-	s, batches := splitter{sorted: c.sorted, largest: c.largest, overhead: overhead}, [][]int{}
+	s, batches := splitter{sorted: c.sorted, largest: c.largest, price: cost}, [][]int{}
 	for _, size := range s.optimal(positions) {
 		batch := make([]int, size)
 		for i, p := range positions[:size] {
@@ -101,7 +101,7 @@ func Split(seconds []float64, memory Limits, overhead float64) ([][]int, error) 
 // cost is what a split costs.
 func (c *splitter) cost(clips []uint32, sizes []int) (cost float64) {
 	for _, size := range sizes {
-		cost += c.overhead + float64(size)*c.sorted[clips[0]]
+		cost += c.price.Of(float64(size) * c.sorted[clips[0]])
 		clips = clips[size:]
 	}
 	return cost

@@ -29,7 +29,7 @@ func eachPartition(n int, do func(groups [][]int)) {
 }
 
 // priceOf is infinite for a split that does not fit.
-func priceOf(seconds []float64, groups [][]int, memory Limits, overhead float64) (cost float64) {
+func priceOf(seconds []float64, groups [][]int, memory Limits, price Cost) (cost float64) {
 	for _, group := range groups {
 		longest := 0.0
 		for _, i := range group {
@@ -38,7 +38,7 @@ func priceOf(seconds []float64, groups [][]int, memory Limits, overhead float64)
 		if len(group) > memory.Largest(longest) {
 			return math.Inf(1)
 		}
-		cost += overhead + float64(len(group))*longest
+		cost += max(price.HostS, price.OverheadS+float64(len(group))*longest)
 	}
 	return cost
 }
@@ -51,12 +51,12 @@ func TestCutIsTheCheapestOfAllPartitions(t *testing.T) {
 		for i := range seconds {
 			seconds[i] = float64(random.IntN(120)) / 10
 		}
-		overhead := []float64{0, 0.5, 3, 50}[round%4]
+		price := Cost{OverheadS: []float64{0, 0.5, 3, 50}[round%4], HostS: []float64{0, 9, 30}[round%3]}
 		best := math.Inf(1)
-		eachPartition(len(seconds), func(groups [][]int) { best = min(best, priceOf(seconds, groups, memory, overhead)) })
-		got, err := Split(seconds, memory, overhead)
+		eachPartition(len(seconds), func(groups [][]int) { best = min(best, priceOf(seconds, groups, memory, price)) })
+		got, err := Split(seconds, memory, price)
 		require.NoError(t, err)
-		assert.InDelta(t, best, priceOf(seconds, got, memory, overhead), 1e-9, "%v, overhead %g: %v", seconds, overhead, got)
+		assert.InDelta(t, best, priceOf(seconds, got, memory, price), 1e-9, "%v, %+v: %v", seconds, price, got)
 		all := slices.Concat(got...)
 		slices.Sort(all)
 		for i := range seconds {
@@ -71,7 +71,7 @@ func TestCutOfAShare(t *testing.T) {
 	clips := []uint32{5, 4, 3, 2, 1, 0}
 	for _, overhead := range []float64{0.5, 1000} {
 		// three micro-batches at least: those with the least padding
-		s := splitter{sorted: c.sorted, largest: c.largest, overhead: overhead}
+		s := splitter{sorted: c.sorted, largest: c.largest, price: Cost{OverheadS: overhead}}
 		sizes := s.split(Optimal, clips)
 		assert.Equal(t, []int{1, 2, 3}, sizes, "overhead %g", overhead)
 		assert.Equal(t, 7.0+2*4+3*1+3*overhead, s.cost(clips, sizes))
@@ -79,8 +79,29 @@ func TestCutOfAShare(t *testing.T) {
 	}
 	equal, err := sortClips([]float64{3, 3, 3, 3, 3, 3, 3, 3}, Limits{{3, 3}})
 	require.NoError(t, err)
-	s := splitter{sorted: equal.sorted, largest: equal.largest, overhead: 2}
+	s := splitter{sorted: equal.sorted, largest: equal.largest, price: Cost{OverheadS: 2}}
 	assert.Equal(t, []int{3, 3, 2}, s.split(Optimal, []uint32{7, 6, 5, 4, 3, 2, 1, 0}), "the first ones are full")
+}
+
+func TestMicroBatchesThatTheCPUHidesBehindAreNotSplit(t *testing.T) {
+	seconds, memory := []float64{8, 8, 4, 4, 2, 2, 2, 2}, Limits{{8, 8}}
+	for _, row := range []struct {
+		price Cost
+		want  [][]int
+	}{
+		{Cost{}, [][]int{{1, 0}, {3, 2}, {7, 6, 5, 4}}},
+		{Cost{HostS: 16}, [][]int{{1, 0}, {7, 6, 5, 4, 3, 2}}},                // 24 s cost less than 2 × 16
+		{Cost{HostS: 8}, [][]int{{1, 0}, {3, 2}, {7, 6, 5, 4}}},               // no more than each computes
+		{Cost{HostS: 40}, [][]int{{7, 6, 5, 4, 3, 2, 1, 0}}},                  // 64 s, twice 40 is more
+		{Cost{OverheadS: 1, HostS: 9}, [][]int{{1, 0}, {3, 2}, {7, 6, 5, 4}}}, // overheads come on top
+	} {
+		got, err := Split(seconds, memory, row.price)
+		require.NoError(t, err)
+		for _, clips := range append(got, row.want...) {
+			slices.Sort(clips)
+		}
+		assert.Equal(t, row.want, got, "%+v", row.price)
+	}
 }
 
 func TestMemory(t *testing.T) {
@@ -96,7 +117,7 @@ func TestMemory(t *testing.T) {
 		"more of longer ones": {{1, 1}, {2, 2}}, "long": make(Limits, maxRows+1),
 	} {
 		require.Error(t, wrong.Check(), name)
-		_, err := Split([]float64{1}, wrong, 0)
+		_, err := Split([]float64{1}, wrong, Cost{})
 		require.Error(t, err, name)
 	}
 }
@@ -104,16 +125,18 @@ func TestMemory(t *testing.T) {
 func TestClipsThatCannotBeUsed(t *testing.T) {
 	memory := Limits{{4, 3}, {7, 1}}
 	for name, wrong := range map[string][]float64{"none": {}, "unknown": {1, math.NaN()}, "endless": {math.Inf(1)}, "sums to infinity": {1e308, 1e308}, "less than nothing": {-1}} {
-		_, err := Split(wrong, memory, 0)
+		_, err := Split(wrong, memory, Cost{})
 		require.Error(t, err, name)
 	}
-	_, err := Split([]float64{1, 2}, nil, 0)
+	_, err := Split([]float64{1, 2}, nil, Cost{})
 	require.EqualError(t, err, "splitting steps requires a memory table")
 	for _, wrong := range []float64{-1, math.NaN(), math.Inf(1), 1e308} {
-		_, err = Split([]float64{1, 2}, memory, wrong)
+		_, err = Split([]float64{1, 2}, memory, Cost{OverheadS: wrong})
 		require.ErrorContains(t, err, "overhead_s = ")
+		_, err = Split([]float64{1, 2}, memory, Cost{HostS: wrong})
+		require.ErrorContains(t, err, "host_s = ")
 	}
-	_, err = Split([]float64{1, 8, 9, 2}, memory, 0)
+	_, err = Split([]float64{1, 8, 9, 2}, memory, Cost{})
 	require.EqualError(t, err, "2 of 4 clips are too long to fit even alone; the shortest of them lasts 8 s")
 }
 

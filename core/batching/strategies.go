@@ -81,7 +81,7 @@ func compare(seconds []float64, r Options) (*Comparison, error) {
 		}
 	}
 	r.Mode = Bucketed
-	boundaries := c.buckets(r.Buckets, r.perRank(), r.OverheadS, r.leastIn(c))
+	boundaries := c.buckets(r.Buckets, r.perRank(), r.Cost, r.leastIn(c))
 	out := &Comparison{len(seconds), 0, c.sorted[len(seconds)-1], figures, c.describe(boundaries),
 		r.notes(len(seconds), len(boundaries))}
 	for _, s := range c.sorted {
@@ -192,7 +192,7 @@ func (c *sortedClips) trainerDefaults(order string, r Options) (all []Figures) {
 
 func (c *sortedClips) trainerDefault(order string, clips []uint32, size int, r Options) Figures {
 	t := epochFigures{Figures: Figures{Order: order, Split: Fixed, MicroBatch: &size},
-		overhead: r.OverheadS}
+		price: r.Cost}
 	for start := 0; start < len(clips); start += r.StepSamples {
 		step := clips[start:min(start+r.StepSamples, len(clips))]
 		for rank := range r.Ranks {
@@ -216,8 +216,8 @@ func (c *sortedClips) simulate(order string, r Options, splits ...string) []Figu
 	random := rand.New(rand.NewPCG(r.Seed, r.Epoch^1<<63))
 	figures := make([]Figures, len(splits))
 	for i, split := range splits {
-		t := epochFigures{Figures: Figures{Order: order, Split: split}, overhead: r.OverheadS}
-		s := splitter{sorted: c.sorted, largest: c.largest, overhead: r.OverheadS}
+		t := epochFigures{Figures: Figures{Order: order, Split: split}, price: r.Cost}
+		s := splitter{sorted: c.sorted, largest: c.largest, price: r.Cost}
 		epoch.eachRank(func(rank int, share []uint32, last bool) {
 			sizes := s.split(split, share)
 			if split == Fixed { // within a bucket's step, clips come as they are

@@ -96,7 +96,7 @@ func TestNeverOverMemory(t *testing.T) {
 			for i, number := range share {
 				lengths[i] = seconds[number]
 			}
-			batches, err := Split(lengths, memory, r.OverheadS)
+			batches, err := Split(lengths, memory, r.Cost)
 			require.NoError(t, err)
 			for _, batch := range batches {
 				longest := 0.0
@@ -133,7 +133,7 @@ func TestASampleStandsForAll(t *testing.T) {
 
 // TestFiguresByHand: four clips in steps of two, one process, two of up to 2 s fit.
 func TestFiguresByHand(t *testing.T) {
-	r := Options{StepSamples: 2, Ranks: 1, Buckets: 4, OverheadS: 1, Memory: Limits{{2, 2}, {4, 1}}}
+	r := Options{StepSamples: 2, Ranks: 1, Buckets: 4, Cost: Cost{OverheadS: 1}, Memory: Limits{{2, 2}, {4, 1}}}
 	c, err := Compare([]float64{4, 1, 3, 2}, r)
 	require.NoError(t, err)
 	plain := find(t, c, Random, Fixed)

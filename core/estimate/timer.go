@@ -107,6 +107,17 @@ func (t *Timer) Micro(w kernel.Work) (timing.Parts, error) {
 	return p, err
 }
 
+// Host is how long the CPU takes for a micro-batch: the launches of its kernels, and the Trainer's
+// own work. Errors: as of Micro.
+func (t *Timer) Host(w kernel.Work) (seconds float64, err error) {
+	step, err := t.kernels.Step(w.Operations, nil)
+	seconds = microTime.Likely
+	for _, phase := range kernel.Phases {
+		seconds += step[phase].Host
+	}
+	return seconds, err
+}
+
 // Forward is how much of a micro-batch's time on the GPU its forward pass takes, as an evaluation
 // runs it: without dropout.
 func (t *Timer) Forward(w kernel.Work) (share float64, err error) {

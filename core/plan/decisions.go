@@ -190,7 +190,7 @@ func (s *search) maxLength() *float64 {
 func (s *search) costOfLongest(f evaluated) string {
 	step := s.perDevice * s.pool.count
 	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
-		Buckets: UsualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory,
+		Buckets: UsualBuckets, Cost: f.throughput.micro, Memory: f.memory,
 		RowKind: s.rows()}
 	costs, err := batching.CostOfLongest(s.clips.sample(step, s.pool.count), options, nil)
 	if err != nil || len(costs) == 0 || len(s.clips.sorted) > simulated {

@@ -65,8 +65,8 @@ func (s *search) evaluating(d *draft, f evaluated, clips int) timing.Range {
 		min(batch, len(sample)))/float64(len(sample)))
 	loader := s.loadingOf(s.clips.seconds()*float64(clips)/float64(s.clips.count),
 		d.DataloaderNumWorkers)
-	forward := f.throughput.paddedSecond.Times(f.throughput.forward * (float64(batch)*padded +
-		f.throughput.overheadS))
+	forward := f.throughput.paddedSecond.Times(f.throughput.forward *
+		f.throughput.micro.Of(float64(batch)*padded))
 	return s.withLoader(d, estimate.Evaluation(forward, float64(share)/float64(batch),
 		s.generation(f)), loader)
 }

@@ -114,7 +114,7 @@ var groups = []struct {
 }{
 	{"Batch and memory", []string{"per_device_train_batch_size", "gradient_accumulation_steps",
 		"gradient_checkpointing", "every_n_layers", "offload_checkpoints", "micro_batching",
-		"micro_batch_size", "micro_batch_overhead_s", "rule", "target_batch_size",
+		"micro_batch_size", "micro_batch_overhead_s", "micro_batch_host_s", "rule", "target_batch_size",
 		"freeze_feature_encoder", "lora_rank", "per_device_eval_batch_size",
 		"eval_accumulation_steps", "device_count", "distributed", "devices", "safety_margin",
 		"gpu_memory_bytes", "budget_bytes", "model_memory_bytes", "predicted_bytes",

@@ -154,7 +154,8 @@ func (s *search) writeBatches(d *draft, f evaluated, ranked []evaluated) {
 	d.PerDeviceTrainBatchSize, d.GradientAccumulationSteps = micro, s.perDevice/micro
 	d.MicroBatching, d.LengthHandling, d.MicroBatchSize = b.microBatching, b.order, micro
 	d.MicroBatches = []profile.MicroBatch{{Clips: micro, Seconds: s.clips.longest()}}
-	d.MicroBatchOverheadS = math.Round(100*f.throughput.overheadS) / 100
+	d.MicroBatchOverheadS = math.Round(100*f.throughput.micro.OverheadS) / 100
+	d.MicroBatchHostS = math.Round(100*f.throughput.micro.HostS) / 100
 	if b.microBatching == memoryMicro {
 		d.MicroBatchSize = f.memory.Largest(s.clips.longest())
 		d.MicroBatches = slices.Compact([]profile.MicroBatch{
@@ -189,8 +190,11 @@ func (s *search) explainBatches(d *draft, f evaluated, ranked []evaluated) {
 	d.because("micro_batch_size", fmt.Sprintf("that many %s of %s, the longest, fit at once",
 		rows.Nouns(), rows.Length(longest)))
 	d.because("micro_batch_overhead_s",
-		fmt.Sprintf("the time of a micro-batch besides its padded %s, by the same time model; "+
-			"the guard splits by it", rows.Content()))
+		fmt.Sprintf("what the GPU takes for a micro-batch besides its padded %s, by the same time "+
+			"model; the guard splits by it", rows.Content()))
+	d.because("micro_batch_host_s",
+		fmt.Sprintf("as much %s takes the GPU as long as the CPU needs to launch a micro-batch's "+
+			"kernels: it takes no less", rows.Content()))
 	d.because("model_memory_bytes",
 		fmt.Sprintf("parameters, gradients and optimizer state (%d of %d parameters trained)",
 			s.in.Model.TrainableParameters, s.in.Model.TotalParameters))

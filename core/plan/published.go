@@ -44,6 +44,7 @@ func (d *draft) trainerDefaults(in Inputs, p pool) {
 	d.because("micro_batch_size", "as the batch of a device")
 	d.MicroBatchOverheadS = UnknownOverheadS
 	d.because("micro_batch_overhead_s", "assumed; not used to split steps")
+	d.because("micro_batch_host_s", "not used to split steps")
 	d.because("length_handling",
 		fmt.Sprintf("the published rules shuffle %s of all lengths together",
 			in.Dataset.RowKind.Nouns()))

@@ -274,7 +274,7 @@ func (s *search) compare(f *evaluated) error {
 	step := s.perDevice * s.pool.count
 	sample := s.clips.sample(step, s.pool.count)
 	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
-		Seed: 1, Buckets: UsualBuckets, OverheadS: f.throughput.overheadS, Memory: f.memory,
+		Seed: 1, Buckets: UsualBuckets, Cost: f.throughput.micro, Memory: f.memory,
 		Paces: f.throughput.paces, Sizes: s.sizes(*f)}
 	c, err := batching.Compare(sample, options)
 	if err != nil {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
@@ -14,8 +15,8 @@ type throughput struct {
 	slowest      *estimate.Timer // of the GPU that the others wait for
 	fastest      *estimate.Timer
 	paces        []float64    // of each GPU, where they differ: how long it takes, the slowest 1
-	paddedSecond timing.Range // of one padded second in a micro-batch of usual size
-	overheadS    float64      // of one micro-batch, in seconds of audio
+	paddedSecond timing.Range // of one padded second on the GPU
+	micro        batching.Cost
 	parts        timing.Parts // of a usual micro-batch
 	finish       func(accumulation float64) timing.Parts
 	calibration  *timing.Calibration // of whole steps
@@ -33,23 +34,24 @@ const (
 // unknownThroughput compares candidates by the seconds that they compute.
 func unknownThroughput(w candidate, onCPU bool) throughput {
 	p := throughput{paddedSecond: timing.Range{Low: 1, Likely: 1, High: 1},
-		overheadS: UnknownOverheadS,
-		finish:    func(float64) timing.Parts { return timing.Parts{} }}
+		micro:  batching.Cost{OverheadS: UnknownOverheadS},
+		finish: func(float64) timing.Parts { return timing.Parts{} }}
 	if onCPU {
-		p.overheadS = cpuOverheadS
+		p.micro.OverheadS = cpuOverheadS
 	}
 	p.paddedSecond = p.paddedSecond.Times(1 + w.checkpointing.Share()/passes)
 	return p
 }
 
 // throughput is measured between a micro-batch of one short clip and one of usual size, both by the
-// time model; without a trace's work candidates are compared by the seconds that they compute.
+// time model: what the GPU takes for each, and what the CPU does, which the larger one may hide.
+// Without a trace's work candidates are compared by the seconds that they compute.
 func (s *search) throughput(f evaluated) (throughput, error) {
 	ends := f.traced.Work
 	if len(ends) == 0 || len(s.timers) == 0 {
 		p := unknownThroughput(f.candidate, s.pool.onCPU())
 		if len(ends) > 0 && s.pool.onCPU() {
-			p.overheadS = estimate.HostOverhead(ends[1].Work, ends[1].paddedSeconds(),
+			p.micro.OverheadS = estimate.HostOverhead(ends[1].Work, ends[1].paddedSeconds(),
 				s.in.Hardware.CPU.UsableCores)
 		}
 		return p, nil
@@ -71,10 +73,15 @@ func (s *search) throughput(f evaluated) (throughput, error) {
 		return max(b-a, 0.01*b) / max(full.paddedSeconds()-short.paddedSeconds(),
 			0.5*full.paddedSeconds())
 	}
-	low, high := small.Sum(), p.parts.Sum()
+	low, high := small.OnGPU(), p.parts.OnGPU()
 	p.paddedSecond = timing.Range{Low: slope(low.Low, high.Low),
 		Likely: slope(low.Likely, high.Likely), High: slope(low.High, high.High)}
-	p.overheadS = max(0, low.Likely/p.paddedSecond.Likely-short.paddedSeconds())
+	host, err := p.slowest.Host(full.Work)
+	if err != nil {
+		return throughput{}, err
+	}
+	p.micro = batching.Cost{HostS: host / p.paddedSecond.Likely,
+		OverheadS: max(0, low.Likely/p.paddedSecond.Likely-short.paddedSeconds())}
 	p.finish = func(accumulation float64) timing.Parts {
 		return update.After(int(accumulation + 0.5))
 	}

@@ -30,8 +30,10 @@ type Config struct {
 	// the fullest of an epoch: of those with about the longest clips, and of all; one where all
 	// have one size
 	MicroBatches []MicroBatch `json:"micro_batches"`
-	// what a micro-batch takes besides its padded audio, in seconds of audio
+	// what a micro-batch takes on the GPU besides its padded audio, in seconds of audio
 	MicroBatchOverheadS float64 `json:"micro_batch_overhead_s"`
+	// what the CPU takes to launch its kernels, likewise: a micro-batch takes no less
+	MicroBatchHostS float64 `json:"micro_batch_host_s"`
 	// what the loss divides by, where that was given: "mean", "token_mean", "shifted_token_mean",
 	// "sum", or "given" for a function, which is not saved
 	Rule string `json:"rule,omitempty"`

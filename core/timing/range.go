@@ -126,6 +126,12 @@ func (p Parts) Sum() Range {
 		p.Launches).Plus(p.Optimizer).Plus(p.Exchange).Plus(p.Overhead)
 }
 
+// OnGPU is what the step takes without waiting for launches.
+func (p Parts) OnGPU() Range {
+	p.Launches = Range{}
+	return p.Sum()
+}
+
 // Bound names the largest part.
 func (p Parts) Bound() string {
 	name, largest := "compute", p.Compute.Likely

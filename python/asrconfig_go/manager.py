@@ -316,6 +316,7 @@ class ASRConfigManager:
             if split is not None:
                 undo.callback(use_planned_checkpointing(trainer, split))
                 options.setdefault("overhead_s", split.micro_batch_overhead_s)
+                options.setdefault("host_s", split.micro_batch_host_s)
                 options.setdefault("split_batch_statistics", True)  # as planned; the guard names the layers
             if memory is True or (split is not None and not split.fits_whole(trainer.args)):
                 memory = traced_for(trainer, self._gpu, whole_steps=split is not None, batch_fn=self._batch_fn)

@@ -340,6 +340,8 @@ def by_length(inputs: Batch, budget: Budget, model: torch.nn.Module) -> Iterator
         return budget.size(Extent(longest, width), left)
 
     # In the batch's order, so that the micro-batches of a batch of equal clips do not depend on sorting.
-    groups = [(sorted(rows), lengths[rows[0]]) for rows in cheapest(lengths, size, overhead)]
+    groups = [
+        (sorted(rows), lengths[rows[0]]) for rows in cheapest(lengths, size, overhead, budget.host_s * (rate or 0.0))
+    ]
     for (rows, longest), part in zip(groups, micro_batches(inputs, groups), strict=True):
         yield part, Piece(len(rows), Extent(longest, width))

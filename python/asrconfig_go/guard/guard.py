@@ -43,6 +43,7 @@ class Guard:
         memory_limit_bytes: What the allocator may reserve, for ``memory``.
         overhead_s: What a micro-batch costs besides its padded length, in seconds of audio, 4 by default. Without
             ``memory`` batches are split wherever that saves more padding.
+        host_s: What a micro-batch costs at least, likewise: that long the CPU launches its kernels.
         rule: What the loss of a batch divides by, where it is none of the table in docs/guard.md: ``"mean"`` (clips),
             ``"token_mean"``, ``"shifted_token_mean"``, ``"sum"``, or a function from a batch to a number. Without one,
             the loss is measured once memory has run out.

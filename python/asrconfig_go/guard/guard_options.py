@@ -38,6 +38,7 @@ class GuardSettings(TypedDict, total=False):
     memory: Any
     memory_limit_bytes: int | None
     overhead_s: float | None
+    host_s: float
     rule: GivenRule | None
     split: Split | None
     too_long: TooLong | Callable[[Any], list[Any]]
@@ -56,6 +57,7 @@ class GuardOptions:
     memory: Any = None
     memory_limit_bytes: int | None = None
     overhead_s: float | None = None
+    host_s: float = 0.0
     rule: GivenRule | None = None
     split: Split | None = None
     too_long: TooLong | Callable[[Any], list[Any]] = "raise"
@@ -65,10 +67,11 @@ class GuardOptions:
     bad_clips: BadClipPolicy = "report"
 
     def __post_init__(self) -> None:
-        if self.overhead_s is not None and not 0 <= checked("overhead_s", self.overhead_s, float) <= 1e6:
-            raise InvalidArgumentError(
-                f"overhead_s = {self.overhead_s!r} is out of range", "pass seconds of audio, 4 is usual"
-            )
+        for name, seconds in (("overhead_s", self.overhead_s), ("host_s", self.host_s)):
+            if seconds is not None and not 0 <= checked(name, seconds, float) <= 1e6:
+                raise InvalidArgumentError(
+                    f"{name} = {seconds!r} is out of range", "pass seconds of audio, 4 is usual for overhead_s"
+                )
         for name, value, minimum in (("max_halvings", self.max_halvings, 0), ("micro_batch", self.micro_batch, 1)):
             is_int = isinstance(value, int) and not isinstance(value, bool)
             if value is not None and not (is_int and minimum <= value <= _MOST_CLIPS):

@@ -66,12 +66,14 @@ class GuardedTrainer:
     def __init__(self, trainer: Trainer, options: GuardOptions) -> None:
         check_trainer(trainer)
         self.trainer, self._options = trainer, options
-        training = Budget(options.micro_batch, options.overhead_s)
+        training = Budget(options.micro_batch, options.overhead_s, options.host_s)
         if options.memory is not None:
             from .micro_batches import MemoryBudget
 
             cost = OVERHEAD_S if options.overhead_s is None else options.overhead_s
-            training = MemoryBudget(options.memory, options.memory_limit_bytes, options.micro_batch, cost)
+            training = MemoryBudget(
+                options.memory, options.memory_limit_bytes, options.micro_batch, cost, options.host_s
+            )
         self.budgets: dict[str, Budget] = {"training": training, "evaluation": Budget()}
         self.preflight: PreflightReport | None = None
         ranks = self.ranks = ProcessGroup(trainer)

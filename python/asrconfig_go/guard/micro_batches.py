@@ -41,11 +41,12 @@ class Budget:
     should. ``MemoryBudget`` does.
     """
 
-    def __init__(self, samples: int | None = None, overhead_s: float | None = None) -> None:
+    def __init__(self, samples: int | None = None, overhead_s: float | None = None, host_s: float = 0.0) -> None:
         self.samples = samples
-        self.overhead_s = overhead_s
-        """What a micro-batch costs besides its padded length, in seconds of audio; batches are then split wherever that
-        costs less. None: only batches that are too large, into as few micro-batches as can be."""
+        self.overhead_s, self.host_s = overhead_s, host_s
+        """What a micro-batch costs besides its padded length, and what it costs at least, in seconds of audio; batches
+        are then split wherever that costs less. None: only batches that are too large, into as few micro-batches as can
+        be."""
         self.rate: float | None = None
         """Units of length in a second of audio; None: the model's own."""
         self.values: int | None = None
@@ -101,8 +102,9 @@ class MemoryBudget(Budget):
         limit_bytes: int | None = None,
         samples: int | None = None,
         overhead_s: float = OVERHEAD_S,
+        host_s: float = 0.0,
     ) -> None:
-        super().__init__(samples, overhead_s)
+        super().__init__(samples, overhead_s, host_s)
         if limit_bytes is None and memory.target.limit_bytes is None:
             raise InvalidArgumentError(
                 "the memory model has no GPU given", 'trace it with gpu="L4", or pass memory_limit_bytes'

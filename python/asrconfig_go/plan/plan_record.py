@@ -115,7 +115,7 @@ _RULES: dict[str, Callable[[Any], str]] = {
     "safety_margin": _between(*MARGIN_RANGE),
     "lora_rank": _between(0, 65536),
     **dict.fromkeys(("warmup_ratio", "weight_decay"), _between(0, 1)),
-    **dict.fromkeys(("max_grad_norm", "micro_batch_overhead_s"), _between(0, 1e6)),
+    **dict.fromkeys(("max_grad_norm", "micro_batch_overhead_s", "micro_batch_host_s"), _between(0, 1e6)),
     **dict.fromkeys(("chunk_length_s", "max_length_s"), _between(0.1, 86400)),
     **dict.fromkeys(("eval_steps", "save_steps", "eval_samples"), _between(1, 2**31)),
     **dict.fromkeys(

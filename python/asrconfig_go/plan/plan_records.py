@@ -442,7 +442,9 @@ class ConfigRecord:
     micro_batches: tuple[PlannedMicroBatch, ...]
     """The fullest of an epoch: of those with about the longest clips, and of all; one where all have one size."""
     micro_batch_overhead_s: float
-    """What a micro-batch takes besides its padded audio, in seconds of audio."""
+    """What a micro-batch takes on the GPU besides its padded audio, in seconds of audio."""
+    micro_batch_host_s: float
+    """What the CPU takes to launch its kernels, likewise: a micro-batch takes no less."""
     rule: PlannedRule | None
     """What the loss divides by, where that was given: ``"mean"``, ``"token_mean"``, ``"shifted_token_mean"``,
     ``"sum"``, or ``"given"`` for a function, which is not saved.

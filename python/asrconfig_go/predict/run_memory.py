@@ -187,6 +187,7 @@ def simulate_steps(
     count: int = 1000,
     limit_bytes: int | None = None,
     overhead_s: float = OVERHEAD_S,
+    host_s: float = 0.0,
     trim: bool = True,
 ) -> StepsEstimate:
     """The memory of a run of optimizer steps with micro-batches of varying size, played one after the other.
@@ -211,7 +212,7 @@ def simulate_steps(
         )
     if table is None and limit is not None and clips.seconds:
         table = memory_table(memory, max(clips.seconds), limit)
-    by = None if table is None else _Cut(table, overhead_s, trim)
+    by = None if table is None else _Cut(table, overhead_s, host_s, trim)
     windows = [clips.cut(number, step, by, trim) for number, step in enumerate(islice(_endless(steps), count))]
     if not windows:
         raise InvalidArgumentError("there are no steps to simulate", "pass a StepSampler, or lists of clip numbers")
@@ -269,12 +270,14 @@ class _Cut:
 
     table: Table
     overhead_s: float
+    host_s: float
     trim: bool
 
     def __call__(self, clips: list[int], seconds: list[float]) -> list[list[int]]:
         lengths = [seconds[clip] for clip in clips]
         if self.trim:
-            return [[clips[row] for row in rows] for rows in cheapest(lengths, self._fits, self.overhead_s)]
+            groups = cheapest(lengths, self._fits, self.overhead_s, self.host_s)
+            return [[clips[row] for row in rows] for rows in groups]
         size = self._fits(max(lengths), len(clips))
         return [clips[at : at + size] for at in range(0, len(clips), size)]
 

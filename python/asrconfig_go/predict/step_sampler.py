@@ -59,13 +59,15 @@ def compare_batching(
     seed: int = 0,
     buckets: int = BUCKETS,
     overhead_s: float = OVERHEAD_S,
+    host_s: float = 0.0,
     drop_last: bool = False,
 ) -> BatchingReport:
     """Simulate an epoch with every batching strategy: every clip, or 262 144 of more, evenly chosen by length.
 
     ``durations`` are the seconds of every clip, ``step_samples`` the clips of an optimizer step over all ``ranks``
     processes. ``memory`` is what fits: a ``MemoryModel`` traced for a GPU, or rows of increasing seconds, each with the
-    largest micro-batch of clips of up to that length. A micro-batch costs its padded seconds and ``overhead_s``.
+    largest micro-batch of clips of up to that length. A micro-batch costs its padded seconds and ``overhead_s``, but no
+    less than ``host_s``, in which the CPU launches its kernels.
     Raises ``InvalidArgumentError``, and ``InfeasiblePlanError`` for clips that do not fit alone (see
     ``cost_of_longest``).
 
@@ -76,7 +78,7 @@ def compare_batching(
     seconds = seconds_of(durations)
     request = _recipe_of(
         seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=seed, buckets=buckets,
-        overhead_s=overhead_s, drop_last=drop_last,
+        overhead_s=overhead_s, host_s=host_s, drop_last=drop_last,
     )  # fmt: skip
     return from_json(BatchingReport, native.call("batching.compare", {"options": request}, seconds.tobytes()))
 
@@ -89,6 +91,7 @@ def cost_of_longest(
     *,
     ranks: int = 1,
     overhead_s: float = OVERHEAD_S,
+    host_s: float = 0.0,
 ) -> list[LongestClips]:
     """What the clips over each of the lengths ``over_s`` cost: "9 clips over 30 s force a micro-batch of 4; …".
 
@@ -103,7 +106,7 @@ def cost_of_longest(
     seconds = seconds_of(durations)
     request = _recipe_of(
         seconds, memory, mode="packed", step_samples=step_samples, ranks=ranks, seed=0, buckets=BUCKETS,
-        overhead_s=overhead_s, drop_last=False,
+        overhead_s=overhead_s, host_s=host_s, drop_last=False,
     )  # fmt: skip
     limits = None if over_s is None else checked_list("over_s", over_s, float)
     answer = native.call("batching.longest", {"options": request, "limits_s": limits}, seconds.tobytes())
@@ -150,11 +153,12 @@ class StepSampler:
         seed: int = 0,
         drop_last: bool = False,
         overhead_s: float = OVERHEAD_S,
+        host_s: float = 0.0,
     ) -> None:
         self._seconds = seconds_of(durations)
         self._recipe = _recipe_of(
             self._seconds, memory, mode=mode, step_samples=step_samples, ranks=1, seed=seed, buckets=buckets,
-            overhead_s=overhead_s, drop_last=drop_last,
+            overhead_s=overhead_s, host_s=host_s, drop_last=drop_last,
         )  # fmt: skip
         self.epoch: int = 0
         self.rank: int = 0
@@ -239,13 +243,14 @@ class StepSampler:
 
 
 def cheapest(
-    lengths: Sequence[float], size: Callable[[Any, int], int], overhead: float | None = None
+    lengths: Sequence[float], size: Callable[[Any, int], int], overhead: float | None = None, host: float = 0.0
 ) -> Iterator[list[int]]:
     """The guard's split of a step into micro-batches of neighbours in length, the longest first.
 
-    A micro-batch of n clips, the longest of length s, costs n · s + ``overhead``; without that, as few micro-batches
-    as possible are made, and those with the least padding. ``size(longest, left)`` returns how many fit, 1 to ``left``.
-    Of splits that cost the same, the first micro-batches are largest. Yields the clips' places in ``lengths``.
+    A micro-batch of n clips, the longest of length s, costs n · s + ``overhead``, but no less than ``host``; without
+    ``overhead`` as few as possible are made, and those with the least padding. ``size(longest, left)`` returns how
+    many fit, 1 to ``left``. Of splits that cost the same, the first micro-batches are largest. Yields the clips' places
+    in ``lengths``.
 
     Same as ``split_by_memory``, which calls the library: a training step may run in a forked process, where that must
     not be called.
@@ -253,7 +258,7 @@ def cheapest(
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     seconds = [lengths[i] for i in order]
     if overhead is None:
-        overhead = sum(seconds) * len(seconds) + 1.0  # more than any padding
+        overhead, host = sum(seconds) * len(seconds) + 1.0, 0.0  # more than any padding
     n = len(order)
     best, take, audio = [0.0] * (n + 1), [0] * n, [0.0] * (n + 1)
     for i in range(n - 1, -1, -1):
@@ -263,6 +268,7 @@ def cheapest(
             cost = overhead + count * seconds[i]
             if cost + audio[i + count] > best[i]:  # no split of the rest costs less than its audio
                 break
+            cost = max(host, cost)
             if cost + best[i + count] <= best[i]:
                 best[i], take[i] = cost + best[i + count], count
     at = 0
@@ -272,18 +278,26 @@ def cheapest(
 
 
 def split_by_memory(
-    durations: Iterable[float], memory: Sequence[tuple[float, int]], *, overhead_s: float = OVERHEAD_S
+    durations: Iterable[float],
+    memory: Sequence[tuple[float, int]],
+    *,
+    overhead_s: float = OVERHEAD_S,
+    host_s: float = 0.0,
 ) -> list[list[int]]:
     """The cheapest split of a step's clips into micro-batches that fit.
 
-    A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``; it fits when ``memory``, rows of
-    seconds and the largest micro-batch, has n or more for s. Gives the clips' numbers, longest first. Raises
-    ``InfeasiblePlanError`` when a clip does not fit alone.
+    A micro-batch of n clips, the longest of s seconds, costs n · s + ``overhead_s``, but no less than ``host_s``; it
+    fits when ``memory``, rows of seconds and the largest micro-batch, has n or more for s. Gives the clips' numbers,
+    longest first. Raises ``InfeasiblePlanError`` when a clip does not fit alone.
 
     >>> split_by_memory([2.0, 3.0, 9.0, 4.0], [(5.0, 3), (10.0, 1)])
     [[2], [3, 1, 0]]
     """
-    request = {"memory": _rows(memory), "overhead_s": checked("overhead_s", overhead_s, float)}
+    request = {
+        "memory": _rows(memory),
+        "overhead_s": checked("overhead_s", overhead_s, float),
+        "host_s": checked("host_s", host_s, float),
+    }
     answer = native.call("batching.split", request, seconds_of(durations).tobytes())
     return [list(batch) for batch in answer["micro_batches"]]
 
@@ -325,6 +339,7 @@ def _recipe_of(
     seed: int,
     buckets: int,
     overhead_s: float,
+    host_s: float,
     drop_last: bool,
 ) -> dict[str, Any]:
     """The options of steps for the library, which checks their ranges."""
@@ -340,5 +355,6 @@ def _recipe_of(
         "buckets": checked("buckets", buckets, int),
         "drop_last": checked("drop_last", drop_last, bool),
         "overhead_s": checked("overhead_s", overhead_s, float),
+        "host_s": checked("host_s", host_s, float),
         "memory": None if table is None else _rows(table),
     }

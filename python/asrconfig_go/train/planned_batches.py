@@ -94,7 +94,7 @@ def use_planned_batches(
         step = args.train_batch_size * args.world_size
         sampler = StepSampler(
             seconds, step, mode=mode, memory=table, seed=seed, drop_last=args.dataloader_drop_last,
-            overhead_s=config.micro_batch_overhead_s,
+            overhead_s=config.micro_batch_overhead_s, host_s=config.micro_batch_host_s,
         )  # fmt: skip
         leave = use_batches(trainer, sampler, planned_shares(trainer, config, mode))
     except AsrConfigError as error:

@@ -89,6 +89,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
         "step_samples": np.int64(4),
         "ranks": np.int32(1),
         "overhead_s": np.float32(4),
+        "host_s": np.float32(0),
         "seed": np.uint8(0),
     }
     assert ac.compare_batching(**table).strategies == ac.compare_batching(**LENGTHS).strategies

@@ -41,6 +41,7 @@ OPERATIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("batching.compare", {"options.step_samples": 0}, "choose 1 to", {}),
     ("batching.compare", {"options.ranks": 3}, "a multiple of the number of processes", {"options.ranks": 2}),
     ("batching.split", {"overhead_s": -1}, "give 0 to 1e7 seconds", {}),
+    ("batching.split", {"host_s": -1}, "give 0 to 1e7 seconds", {}),
     ("batching.split", {"seconds": [1, -1]}, "drop those that cannot be read", {"seconds": [1]}),
     ("batching.split", {"seconds": [1, 90]}, "drop or shorten them", {"seconds": [1]}),
     ("memory.device", {"torch": "two"}, 'write it as "2.15.0"', {"torch": "2.15.0"}),

@@ -49,6 +49,7 @@ PLAN: dict[str, Any] = {
     "row_kind": "clips",
     "micro_batching": "fixed",
     "micro_batch_overhead_s": 4.0,
+    "micro_batch_host_s": 0.0,
     "attn_implementation": "",
     "freeze_feature_encoder": False,
     "lora_rank": 0,

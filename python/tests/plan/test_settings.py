@@ -236,6 +236,7 @@ HANDED_OVER = {
     "micro_batch_size": "`per_device_train_batch_size`",
     "micro_batch_overhead_s": "the guard",
     "unguarded": "`to_training_arguments`",
+    "micro_batch_host_s": "the guard",
     "rule": "the guard",
     "length_buckets": "`manager.train`",
     "target_batch_size": "`manager.train`",

@@ -122,16 +122,18 @@ def test_comparison() -> None:
     assert "! an epoch has only 3 steps" in repr(compare_batching(clips(100), 32, TABLE))
 
 
-def test_the_figures_are_those_of_the_sampler() -> None:
+@pytest.mark.parametrize("host_s", [0.0, 60.0])
+def test_the_figures_are_those_of_the_sampler(host_s: float) -> None:
     """Counted from the sampler's own batches, cut by the library and as the guard cuts."""
     durations = clips(5000)
     for mode in ("random", "bucketed", "packed"):
-        figures = compare_batching(durations, 32, TABLE, seed=9).find(mode, "optimal")
+        figures = compare_batching(durations, 32, TABLE, seed=9, host_s=host_s).find(mode, "optimal")
         padded, micro_batches = 0.0, 0
-        for step in StepSampler(durations, 32, mode=mode, memory=TABLE, seed=9):
+        for step in StepSampler(durations, 32, mode=mode, memory=TABLE, seed=9, host_s=host_s):
             lengths = [durations[i] for i in step]
-            cut = list(cheapest(lengths, lambda longest, left: min(left, fits_in(TABLE, longest)), OVERHEAD_S))
-            assert [len(batch) for batch in cut] == [len(batch) for batch in split_by_memory(lengths, TABLE)]
+            cut = list(cheapest(lengths, lambda longest, left: min(left, fits_in(TABLE, longest)), OVERHEAD_S, host_s))
+            by_library = split_by_memory(lengths, TABLE, host_s=host_s)
+            assert [len(batch) for batch in cut] == [len(batch) for batch in by_library]
             padded += sum(len(batch) * lengths[batch[0]] for batch in cut)
             micro_batches += len(cut)
         assert figures.micro_batches == micro_batches
@@ -149,12 +151,14 @@ def test_the_fewest_micro_batches_have_the_least_padding() -> None:
     assert list(cheapest([3] * 8, lambda _, left: min(left, 3))) == [[0, 1, 2], [3, 4, 5], [6, 7]]
     assert list(cheapest(lengths, lambda _, left: left, 0)) == [[5], [3, 4], [0, 1, 2]], "nothing for a micro-batch"
     assert list(cheapest(lengths, lambda _, left: left, 100)) == [[5, 3, 4, 0, 1, 2]]
+    assert list(cheapest([8, 8, 4, 4, 2, 2, 2, 2], lambda _, left: left, 0, 16)) == [[0, 1], [2, 3, 4, 5, 6, 7]]
     assert list(cheapest([], fits)) == []
 
 
 def test_cut_by_memory() -> None:
     assert split_by_memory([1, 7, 4, 1.5], [(2, 4), (4, 2), (8, 1)], overhead_s=1) == [[1], [2], [3, 0]]
     assert split_by_memory([1, 7, 4, 1.5], [(8, 4)], overhead_s=100) == [[1, 2, 3, 0]]
+    assert split_by_memory([1, 7, 4, 1.5], [(8, 4)], overhead_s=0, host_s=7) == [[1], [2, 3, 0]]
     with pytest.raises(InfeasiblePlanError, match="1 of 2 clips are too long to fit even alone"):
         split_by_memory([1, 9], [(8, 4)])
 
@@ -181,6 +185,7 @@ def test_cost_of_longest() -> None:
         ({"memory": [(1, 2, 3)]}, "is not a table"),
         ({"memory": [(2, 1), (1, 1)]}, "memory row 1"),
         ({"overhead_s": -1}, "overhead_s = -1"),
+        ({"host_s": -1}, "host_s = -1"),
         ({"durations": ["a"]}, "durations are not numbers"),
         ({"durations": [math.nan]}, "clip 0 lasts NaN s"),
         ({"step_samples": 0}, "step_samples = 0"),
