@@ -4,13 +4,15 @@ import "github.com/asrconfig/asrconfig-go/core/timing/kernel"
 
 // What a CPU does per second in float32, for each core, and what PyTorch takes for one operation:
 // assumptions, chosen so that a micro-batch of a small wav2vec2 costs about what was measured
-// (docs/timing.md). They weigh micro-batches against their audio and do not predict times.
+// (docs/timing.md), apart from oneDNN, which prepares a convolution again for each new length. They
+// weigh micro-batches against their audio and do not predict times.
 const (
 	hostProducts     = 40e9 // operations
 	hostConvolutions = 20e9
 	hostBandwidth    = 8e9 // bytes, of all cores
 	hostDispatch     = 15e-6
-	addedBytes       = 12 // adding a gradient to what is there reads both and writes one
+	hostLoop         = 0.3e-3 // of the Trainer: measured with a model of one parameter
+	addedBytes       = 12     // adding a gradient to what is there reads both and writes one
 )
 
 // HostOverhead is what a micro-batch takes on a CPU besides its audio, in seconds of audio:
@@ -21,7 +23,7 @@ func HostOverhead(w kernel.Work, seconds, cores float64) float64 {
 	computing := (all.Products+all.WideProducts)/(hostProducts*usable) +
 		(all.Convolutions+all.WideConvolutions)/(hostConvolutions*usable) +
 		all.MovedBytes/hostBandwidth
-	fixed := microTime.Likely + hostDispatch*all.Kernels +
+	fixed := hostLoop + hostDispatch*all.Kernels +
 		addedBytes*float64(w.TrainedParameters)/hostBandwidth
 	if !(computing > 0) || !(seconds > 0) {
 		return 0
