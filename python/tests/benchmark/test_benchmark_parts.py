@@ -417,7 +417,7 @@ def test_the_command_passes_on_what_it_is_told(
     assert (requests[0].args, requests[0].steps, requests[0].sweep, requests[0].minutes) == ("a.bin", 7, "all", 2)
     assert main(begin) == 130 and main([*begin, "--full"]) == 130
     short, full = capsys.readouterr().out.split("3.00× your settings")[1:]
-    assert "next: asrconfig train --model m --data d --target-batch-size 32\n" in short
+    assert "next:\nasrconfig train --model m --data d --target-batch-size 32\n" in short
     assert "Loading data alone" in full and "Loading data alone" not in short
     assert (tmp_path / "b.csv").exists() and (tmp_path / "b.html").exists()
 
