@@ -157,7 +157,7 @@ func (x *explainer) needsGuard() *Caution {
 	if x.Guarded {
 		level = note
 	}
-	if c.Unguarded != nil {
+	if c.Unguarded != nil && len(x.Stale) == 0 {
 		outcome = fmt.Sprintf("an epoch takes %.2f times as long.", c.Unguarded.TimesLonger)
 	} else if c.PerDeviceTrainBatchSize <= c.MicroBatchSize {
 		outcome = "they fit, but take longer than predicted."

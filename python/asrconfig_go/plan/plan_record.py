@@ -159,8 +159,11 @@ class PlanRecord(ConfigRecord):
             followed = self.overrides.followers(self, {name: value})
             self.overrides.warn(self, {name: value}, followed, stacklevel=2)
             self.overrides.chosen.add(name)
-            if name in PREDICTED_FOR and value != getattr(self, name):
-                followed["unguarded"] = None  # it was predicted for the settings before
+            if self.unguarded is not None and name in PREDICTED_FOR and value != getattr(self, name):
+                changed = {name: value, **followed}
+                step = {key: changed.get(key, getattr(self, key)) for key in (_BATCH, _STEPS)}
+                # Other settings than the batch may need another one there.
+                followed["unguarded"] = dataclasses.replace(self.unguarded, **step) if name in step else None
             vars(self).update(followed)
         object.__setattr__(self, name, value)
 

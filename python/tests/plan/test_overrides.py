@@ -126,6 +126,9 @@ def test_arguments_are_those_for_a_trainer_without_the_guard() -> None:
     assert ac.TrainingConfig.from_dict(config.to_dict()).unguarded == config.unguarded
     overridden(config, learning_rate=1e-5, bf16=config.bf16)
     assert config.unguarded is not None
+    overridden(config, per_device_train_batch_size=2)
+    args, _ = by_arguments(config)
+    assert settings(args) == [2, 4, True] and settings(config) == [2, 4, False]
     overridden(config, optimizer="adafactor")
     args, _ = by_arguments(config)
-    assert config.unguarded is None and settings(args) == [1, 8, False]
+    assert config.unguarded is None and settings(args) == [2, 4, False]
