@@ -36,11 +36,12 @@ func unguarded(ranked []evaluated) evaluated {
 	}), ranked[0].byTrainer().order)
 }
 
-// fastestInOneSize is the fastest candidate of the first one's precision in an order and one size.
+// fastestInOneSize is the fastest candidate in an order and one size, of those in the first one's
+// precision that recompute all layers, none, or as the first one does.
 func fastestInOneSize(ranked []evaluated, order string) evaluated {
 	best := ranked[0]
 	for _, f := range ranked[1:] {
-		if f.precision == best.precision &&
+		if f.precision == best.precision && !f.checkpointing.Partly() &&
 			f.rank(f.oneSize(order)) < best.rank(best.oneSize(order)) {
 			best = f
 		}
