@@ -222,7 +222,7 @@ def test_batches_that_are_cut_need_the_guard(plain: Explanation) -> None:
     cut = dataclasses.replace(plain, config=whole_plan(plain.config))
     assert codes(cut) == ["guard"]
     assert "bucketed clips" in found(cut, "guard").what
-    assert found(cut, "guard").why == "The Trainer alone computes batches of 32 × 1 without checkpointing: they may not fit."
+    assert "batches of 32 × 1 without checkpointing: they may not fit." in found(cut, "guard").why
     fitting = whole_plan(plain.config, per_device_train_batch_size=2, gradient_accumulation_steps=16)
     assert "longer than predicted" in found(dataclasses.replace(plain, config=fitting), "guard").why
     assert codes(dataclasses.replace(plain, config=whole_plan(plain.config, micro_batching="fixed"))) == []
