@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/asrconfig/asrconfig-go/core/batching"
 	"github.com/asrconfig/asrconfig-go/core/estimate"
@@ -119,6 +120,10 @@ func (s *search) byHand(d *draft, f evaluated, published *profile.Alternative,
 	speed, size := s.timesAsLong(d, f, b), *b.figures.MicroBatch
 	a := &profile.Alternative{Name: "one size", What: handSettings(size, s.perDevice/size,
 		f.candidate), Fits: &fits, Speed: &speed}
+	if published != nil && !profile.Or(published.Fits, true) {
+		batch, _, _ := strings.Cut(published.What, ",")
+		a.Why = fmt.Sprintf("the published rule's %s does not fit", batch)
+	}
 	if f.throughput.timed {
 		epoch := s.epochHours(d, b)
 		a.EpochHours = &epoch

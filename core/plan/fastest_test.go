@@ -69,6 +69,7 @@ func TestTheFastestPlanIsNoSlowerThanItsAlternatives(t *testing.T) {
 	published := c.Alternatives[0]
 	assert.Equal(t, "published", published.Name)
 	assert.False(t, *published.Fits, "8 × 4 with checkpointing takes more than a T4 has at 30 s")
+	assert.Equal(t, "the published rule's 8 × 4 does not fit", c.ByHand.Why)
 	similar := 0
 	for _, a := range c.Alternatives[1:] {
 		switch a.Name {

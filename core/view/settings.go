@@ -55,23 +55,24 @@ func (r planRecord) step() string {
 
 // microBatches are "from 1 of 20 s to 11 of 1.7 s, sized by manager.train", or "8 of up to 30 s".
 func microBatches(c profile.Config) string {
-	made := c.MicroBatches
-	of := func(m profile.MicroBatch) string {
-		length := rough(m.Seconds) + " s"
+	if len(c.MicroBatches) == 0 {
+		return fmt.Sprintf("%d of the longest %s", c.MicroBatchSize, c.RowKind.Nouns())
+	}
+	long, full := c.MicroBatches[0], c.MicroBatches[len(c.MicroBatches)-1]
+	length := func(m profile.MicroBatch) string {
 		if c.RowKind.AreTexts() {
-			length = c.RowKind.Length(m.Seconds)
+			return c.RowKind.Length(m.Seconds)
 		}
-		return fmt.Sprintf("%d of %s", m.Clips, length)
+		return rough(m.Seconds) + " s"
 	}
 	switch {
-	case len(made) == 0:
-		return fmt.Sprintf("%d of the longest %s", c.MicroBatchSize, c.RowKind.Nouns())
 	case c.MicroBatching != "memory":
-		return of(profile.MicroBatch{Clips: c.PerDeviceTrainBatchSize, Seconds: made[0].Seconds})
-	case len(made) == 1:
-		return of(made[0]) + ", sized by manager.train"
+		return fmt.Sprintf("%d of up to %s", c.PerDeviceTrainBatchSize, length(long))
+	case long == full:
+		return fmt.Sprintf("%d of %s, sized by manager.train", long.Clips, length(long))
 	}
-	return fmt.Sprintf("from %s to %s, sized by manager.train", of(made[0]), of(made[1]))
+	return fmt.Sprintf("from %d of %s to %d of %s, sized by manager.train", long.Clips,
+		length(long), full.Clips, length(full))
 }
 
 // precision is "float16 (fp16=True)".
@@ -139,24 +140,34 @@ func (r planRecord) time() string {
 	return "not predicted for this plan"
 }
 
-// byHand is "2 × 16, fp16, without checkpointing, random order: 1.33× as long, 8.5 min an epoch".
+// byHand is "2 × 16, fp16, without checkpointing, random order: 1.33× as long, an epoch 8.5 min".
 func byHand(c profile.Config) string {
+	hand := *c.ByHand
+	words := hand.What + ": " + slowdown(c)
+	switch {
+	case hand.Name == "published":
+		words = hand.What + " (published rule): " + slowdown(c)
+	case c.MicroBatching == "fixed" && c.LengthHandling == "random":
+		words = "the same settings, if found: one size in random order"
+	}
+	if hand.Why != "" {
+		words += "; " + hand.Why
+	}
+	return words
+}
+
+// slowdown is "1.33× as long, an epoch 8.5 min": by hand, against the plan.
+func slowdown(c profile.Config) string {
 	hand, long := *c.ByHand, fmt.Sprintf("%.3g× as long", *c.ByHand.Speed)
 	if math.Abs(*hand.Speed-1) < 0.005 {
 		long = "as long"
-	}
-	words := hand.What
-	switch {
-	case hand.Name == "published":
-		words += " (published rule)"
-	case c.MicroBatching == "fixed" && c.LengthHandling == "random":
-		return "the same settings, if found: one size in random order"
-	case long == "as long" && c.Times != nil && c.Times.Bound == "loader":
-		return words + ": as long, as both wait for the data loader"
+		if c.Times != nil && c.Times.Bound == "loader" {
+			return long + ", as both wait for the data loader"
+		}
 	}
 	if hand.EpochHours == nil {
-		return words + ": " + long
+		return long
 	}
 	epoch, _, _ := strings.Cut(hours(*hand.EpochHours), " (")
-	return fmt.Sprintf("%s: %s, an epoch %s", words, long, epoch)
+	return long + ", an epoch " + epoch
 }

@@ -47,7 +47,7 @@ def first_screen(explanation: Explanation) -> dict[str, str]:
 def test_the_first_screen_says_only_what_is_known(plan: ac.TrainingConfig, explanation: Explanation) -> None:
     assert first_screen(Explanation(plan)) == {
         "Clips a step": "32 (per_device_train_batch_size=8, gradient_accumulation_steps=4)",
-        "Micro-batches": "8 of 8 s",
+        "Micro-batches": "8 of up to 8 s",
         "Precision": "float16 (fp16=True)",
         "Gradient checkpointing": "on (gradient_checkpointing=True)",
         "Memory": "8.1 of 15.0 GiB (54 %) on Tesla T4",
