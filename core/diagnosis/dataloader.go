@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -18,6 +19,8 @@ const (
 	shortStep   = 0.5 // seconds
 	fullPCIe    = 5e9 // bytes/s both ways on average; PCIe 3.0 × 16 carries 12 to 13
 	mostWorkers = 8
+	// of the run's time, in which the alert held: a shorter while is not worth a finding
+	contendedShare = 0.1
 )
 
 // busy is the utilisation of the card that works least.
@@ -29,6 +32,28 @@ func (f *figures) busy() float64 {
 		}
 	}
 	return slowest
+}
+
+// contended reports that other processes used the cores that threads of the training waited for, as
+// alerts of the running training told.
+func contended(f *figures, _ Run) *Finding {
+	var last runlog.Alert
+	openS := 0.0
+	for _, a := range f.log.Alerts {
+		if a.Kind == runlog.AlertCPU {
+			last, openS = a, openS+*cmp.Or(a.ClearedS, &f.log.DurationS)-orElse(a.SinceS, a.AtS)
+		}
+	}
+	open := share(openS, f.log.DurationS)
+	if !(open >= contendedShare) {
+		return nil
+	}
+	return &Finding{
+		Kind: runlog.AlertCPU, Severity: runlog.SeverityWarn,
+		Title:    "The training's threads waited for CPU cores that other processes used",
+		Evidence: fmt.Sprintf("%s of the time; then: %s", units.Percent(min(1, open)), last.Text),
+		Change:   last.Advice, lost: min(1, open),
+	}
 }
 
 // starved reports a GPU that waits for data. The remedy depends on what the CPU does.

@@ -51,7 +51,7 @@ type rule func(f *figures, run Run) *Finding
 // comparison with it fails.
 var rules = []rule{
 	leak, outOfMemory, failingGPU, nearlyOutOfMemory, lowRAM, fullShm, swapping,
-	starved, notPersistent, littlePrefetch, idleBoth, smallBatch, overPCIe,
+	contended, starved, notPersistent, littlePrefetch, idleBoth, smallBatch, overPCIe,
 	heat, power, brake, heldClock, checkpoints, evaluations, logging, otherProcesses, gaps,
 	headroomForMore, halfPrecision,
 }

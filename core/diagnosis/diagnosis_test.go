@@ -144,6 +144,10 @@ func TestEveryRule(t *testing.T) {
 		{"RAM", func(s *runlog.Log) { s.Activity.HostAvailable[100] = 2 * gb }, Run{}, "host_ram", "halve dataloader_num_workers", "3.1 %"},
 		{"shm", func(s *runlog.Log) { s.Activity.ShmUsed[7] = 7.8 * gb }, Run{}, "shm", "--shm-size=16g", "98 %"},
 		{"others", func(s *runlog.Log) { fill(gpu(s).Others, 3*gb) }, Run{}, "other_process", "CUDA_VISIBLE_DEVICES", "2.79 GiB (19 %) of GPU 0"},
+		{"others' CPU", func(s *runlog.Log) {
+			s.Alerts = []runlog.Alert{{Kind: runlog.AlertCPU, AtS: 60, SinceS: pointer(30.0), ClearedS: pointer(52.0)},
+				{Kind: runlog.AlertCPU, AtS: 190, SinceS: pointer(176.0), Text: "Other processes use 0.8 of 2 CPU cores", Advice: "stop them"}}
+		}, Run{}, "cpu_contention", "stop them", "30 % of the time; then: Other processes use 0.8 of 2"},
 		{"near the end", func(s *runlog.Log) { s.Steps.Headroom[50] = 8.3 * gb }, Run{PerDeviceBatch: pointer(8), Accumulation: pointer(4)},
 			"near_out_of_memory", "per_device_train_batch_size=4 and gradient_accumulation_steps=8", "0.6 %"},
 		{"out of memory", func(s *runlog.Log) { s.Events = []runlog.Event{{Kind: runlog.EventOOM}} }, Run{PerDeviceBatch: pointer(1)},
@@ -170,6 +174,12 @@ func TestEveryRule(t *testing.T) {
 			t.Fatalf("%s is not in %v", row.kind, kinds(Of(s, row.run)))
 		})
 	}
+}
+
+func TestAMomentOfContentionIsNoFinding(t *testing.T) {
+	s := healthyLog()
+	s.Alerts = []runlog.Alert{{Kind: runlog.AlertCPU, AtS: 60, SinceS: pointer(30.0), ClearedS: pointer(51.0)}}
+	assert.Equal(t, []string{"healthy"}, kinds(Of(s, Run{})))
 }
 
 func TestOrderIsByGravityThenByWhatIsLost(t *testing.T) {

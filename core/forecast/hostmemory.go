@@ -36,6 +36,7 @@ type host struct {
 	used, shm        *multires
 	swapped          ring
 	ram, shared      growth
+	cpu              contention
 }
 
 func newHost() host {
@@ -55,6 +56,9 @@ func (h *host) second(atS float64, s runlog.Second, b *alertTable) {
 	if total, used := orNaN(s.ShmTotal), orNaN(s.ShmUsed); total > 0 && used >= 0 {
 		h.shm.push(point{atS, atS, used, math.NaN()})
 		h.watchShm(atS, total, used, b)
+	}
+	if h.started {
+		h.cpu.watch(atS, s.CPU, b)
 	}
 }
 

@@ -11,8 +11,13 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/runlog"
 )
 
-// treeEvery is how many readings pass between two looks at which processes belong to this one.
-const treeEvery = 5
+const (
+	// treeEvery is how many readings pass between two looks at which processes belong to this one.
+	treeEvery = 5
+	// crowdedShare is the use of the processors from which on threads may wait for a core; below it
+	// their queues, a small file for each thread, are not read.
+	crowdedShare = 0.9
+)
 
 // HostWatch reads what the host does, again and again: rates are those since the reading before.
 // One goroutine uses it.
@@ -23,8 +28,10 @@ type HostWatch struct {
 	now      func() time.Time
 	cpus     map[int]bool // that this process may use; nil: all
 	quota    cpuQuota     // +Inf cores: no quota
+	launched bool         // a launcher started this process, perhaps with others of the same training
 	readings int
 	workers  []int
+	cpu      runlog.CPUUse
 	before   hostCounters
 	unread   []runlog.Event
 }
@@ -34,6 +41,7 @@ type hostCounters struct {
 	at            time.Time
 	cpus          map[int]cpuTime
 	ticks         map[int]uint64 // that processes of the tree have used
+	queued        map[int]uint64 // nanoseconds for which each thread waited for a core; nil: not read
 	quotaUsed     time.Duration  // processor time that the container's group has used
 	disks, net    traffic
 	hasDisks      bool
@@ -45,6 +53,7 @@ func WatchHost(root string) *HostWatch {
 	tree := newTree(root)
 	w := &HostWatch{tree: tree, pid: os.Getpid(), own: "/proc/self", now: time.Now,
 		quota: tree.cpuQuota()}
+	_, w.launched = os.LookupEnv("LOCAL_RANK")
 	if list, ok := statusField(tree.read("/proc/self/status", sizeStat), "Cpus_allowed_list"); ok {
 		cpus := map[int]bool{}
 		if eachCPU(list, func(number int) { cpus[number] = true }) {
@@ -76,6 +85,7 @@ func (w *HostWatch) Properties() runlog.Host {
 func (w *HostWatch) Activity() (runlog.HostReading, []runlog.Event) {
 	r, counters := runlog.NoHostReading(), hostCounters{at: w.now()}
 	w.unread = nil
+	w.cpu = runlog.CPUUse{Cores: math.NaN(), Others: math.NaN(), Waiting: math.NaN()}
 	w.memory(&r)
 	w.processes(&r, &counters)
 	w.count(&counters)
@@ -168,6 +178,7 @@ func (w *HostWatch) rates(r *runlog.HostReading, counters *hostCounters) {
 	if counters.quota && w.before.quota && counters.quotaUsed >= w.before.quotaUsed {
 		r.CPUShare = min(1, (counters.quotaUsed-w.before.quotaUsed).Seconds()/passed/w.quota.cores)
 	}
+	w.share(r, counters, min(counted, w.quota.cores), passed)
 	if counters.hasDisks && w.before.hasDisks {
 		r.DiskRead, r.DiskWritten = rate(counters.disks.in, w.before.disks.in, passed),
 			rate(counters.disks.out, w.before.disks.out, passed)
@@ -176,6 +187,51 @@ func (w *HostWatch) rates(r *runlog.HostReading, counters *hostCounters) {
 		r.Received, r.Sent = rate(counters.net.in, w.before.net.in, passed),
 			rate(counters.net.out, w.before.net.out, passed)
 	}
+}
+
+// CPUUse is how the processors were shared at the newest Activity.
+func (w *HostWatch) CPUUse() runlog.CPUUse { return w.cpu }
+
+// share is who used the cores, and how many threads of the watched process waited for one. Of a
+// process that a launcher started nothing is said: what others use may be the same training's.
+func (w *HostWatch) share(r *runlog.HostReading, counters *hostCounters, cores, passed float64) {
+	if w.launched {
+		return
+	}
+	w.cpu.Cores, w.cpu.Others = cores, max(0, r.CPUShare-r.TreeCPU)*cores
+	if r.CPUShare < crowdedShare {
+		w.cpu.Waiting = 0
+		return
+	}
+	if counters.queued = w.queues(); counters.queued == nil || w.before.queued == nil {
+		return
+	}
+	waited := uint64(0)
+	for thread, ns := range counters.queued {
+		if before, ok := w.before.queued[thread]; ok && ns >= before {
+			waited += ns - before
+		}
+	}
+	w.cpu.Waiting = float64(waited) / 1e9 / passed
+}
+
+// queues is for how long each thread of the watched process waited for a core so far, in
+// nanoseconds: the second figure of schedstat, which gopsutil does not read. Nil where the kernel
+// does not count it.
+func (w *HostWatch) queues() map[int]uint64 {
+	queued, threads := map[int]uint64{}, path.Join(w.own, "task")
+	for _, thread := range w.tree.numbersIn(threads, maxThreads) {
+		text := w.tree.read(path.Join(threads, strconv.Itoa(thread), "schedstat"), sizeStat)
+		if fields := strings.Fields(text); len(fields) == 3 {
+			if ns, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
+				queued[thread] = ns
+			}
+		}
+	}
+	if len(queued) == 0 {
+		return nil
+	}
+	return queued
 }
 
 // tree is the part of the processors' ticks that processes known in both readings used, 0 to 1; NaN

@@ -84,6 +84,50 @@ func TestTheHostByItsFiles(t *testing.T) {
 	assert.True(t, math.IsNaN(r.Sent), "a counter that fell has no rate")
 }
 
+func TestThreadsThatWaitForACore(t *testing.T) {
+	const began, full, most = "cpu0 0 0 0 900\ncpu2 0 0 0 1000\n", "cpu0 100 0 0 900\ncpu2 100 0 0 1000\n", "cpu0 170 0 0 930\ncpu2 200 0 0 1000\n"
+	for _, row := range []struct {
+		name            string
+		stat            string // after the second second
+		rank            bool   // a launcher started the process
+		others, waiting float64
+	}{
+		{"all cores are busy", "cpu0 200 0 0 900\ncpu2 200 0 0 1000\n", false, 0.8, 0.75},
+		{"cores are free", most, false, 0.5, 0},
+		{"one of several ranks", most, true, math.NaN(), math.NaN()},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			if row.rank {
+				t.Setenv("LOCAL_RANK", "0")
+			}
+			root := machineOf(t, idleMachine())
+			watch := WatchHost(root)
+			at := time.Unix(100, 0)
+			watch.now = func() time.Time { return at }
+			for i, stat := range []string{began, full, row.stat} {
+				put(t, root, map[string]string{
+					"proc/stat": stat, "proc/self/stat": processStat(1, 120*i, 100), // of 200 ticks a second
+					"proc/self/task/70/schedstat":                  fmt.Sprintf("9 %d 5", 500_000_000*i),
+					"proc/self/task/71/schedstat":                  fmt.Sprintf("9 %d 5", 250_000_000*i),
+					fmt.Sprintf("proc/self/task/8%d/schedstat", i): "9 7000000000 5", // new each time
+				})
+				watch.Activity()
+				at = at.Add(time.Second)
+				require.NoError(t, os.RemoveAll(filepath.Join(root, "proc/self/task", fmt.Sprintf("8%d", i))))
+				if i == 1 {
+					assert.True(t, math.IsNaN(watch.CPUUse().Waiting), "two readings make a rate")
+				}
+			}
+			use := watch.CPUUse()
+			if row.rank {
+				assert.True(t, math.IsNaN(use.Others) && math.IsNaN(use.Waiting))
+				return
+			}
+			assert.InDeltaSlice(t, []float64{2, row.others, row.waiting}, []float64{use.Cores, use.Others, use.Waiting}, 1e-9)
+		})
+	}
+}
+
 func TestAnotherProcessTree(t *testing.T) {
 	files := idleMachine()
 	files["proc/4001/task/4001/children"] = "4004 "

@@ -58,9 +58,11 @@ func (m *Monitor) recordOnce(kind string, gpu int, text string) {
 // hear of it.
 func (m *Monitor) second() {
 	host := runlog.NoHostReading()
+	cpu := runlog.CPUUse{Cores: math.NaN(), Others: math.NaN(), Waiting: math.NaN()}
 	if m.watcher != nil {
 		var events []runlog.Event
 		host, events = m.watcher.Activity()
+		cpu = m.watcher.CPUUse()
 		for _, e := range events {
 			m.recordOnce(e.Kind, -1, e.Text)
 		}
@@ -74,7 +76,9 @@ func (m *Monitor) second() {
 	gpus := m.keep(atS, host)
 	m.activityTable.add(atS, &host, gpus)
 	if m.forecast != nil {
-		m.forecast.Second(m.forecastInput(atS, &stats, &host, gpus))
+		second := m.forecastInput(atS, &stats, &host, gpus)
+		second.CPU = cpu
+		m.forecast.Second(second)
 	}
 }
 

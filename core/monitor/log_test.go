@@ -278,13 +278,14 @@ func TestAnUnreadableHostIsNamedOnce(t *testing.T) {
 func TestForecastsHearOfSecondsAndSteps(t *testing.T) {
 	w := newWorking(2)
 	m, clock := played(t, w, w)
-	w.host.ShmUsed, w.gpus[1].Others = 5, 7
+	w.host.ShmUsed, w.gpus[1].Others, w.cpu = 5, 7, runlog.CPUUse{Cores: 2, Others: 1, Waiting: 0.5}
 	clock.since = time.Second
 	m.sampleGPUs(w)
 	m.second()
 	require.Len(t, w.seconds, 1)
 	s := w.seconds[0]
 	assert.Equal(t, []float64{1, 64, 40, 5, 64}, []float64{s.AtS, s.HostTotal, s.HostAvailable, s.ShmUsed, s.ShmTotal})
+	assert.Equal(t, w.cpu, s.CPU)
 	assert.Equal(t, runlog.GPUSecond{Total: 80 * gib, Free: 80 * gib, Others: 7}, s.GPUs[1])
 	assert.True(t, math.IsNaN(s.GPUs[0].Others) && math.IsNaN(s.SwapUsed))
 	w.raised = make([]runlog.Alert, 3)

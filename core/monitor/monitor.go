@@ -52,6 +52,7 @@ type HostReader func() (profile.Memory, error)
 type HostWatcher interface {
 	Properties() runlog.Host
 	Activity() (runlog.HostReading, []runlog.Event)
+	CPUUse() runlog.CPUUse // at the newest Activity
 }
 
 // Forecaster hears of everything and raises alerts. *forecast.Forecaster is one.

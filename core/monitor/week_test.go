@@ -30,6 +30,7 @@ type working struct {
 	used    []uint64
 	total   uint64
 	host    runlog.HostReading
+	cpu     runlog.CPUUse
 	gpus    []runlog.GPUReading
 	events  []runlog.Event
 	seconds []runlog.Second
@@ -63,6 +64,7 @@ func (h workingHost) Properties() runlog.Host { return runlog.Host{CPUs: 8, ShmT
 func (h workingHost) Activity() (runlog.HostReading, []runlog.Event) {
 	return h.w.host, nil
 }
+func (h workingHost) CPUUse() runlog.CPUUse { return h.w.cpu }
 
 func (w *working) Second(s runlog.Second) { w.seconds = append(w.seconds, s) }
 func (w *working) Step(s runlog.Step)     { w.steps = append(w.steps, s) }

@@ -159,7 +159,15 @@ type Second struct {
 	WorkersRSS    float64
 	ShmTotal      float64
 	ShmUsed       float64
+	CPU           CPUUse
 	GPUs          []GPUSecond
+}
+
+// CPUUse is how the processor cores were shared since the reading before. NaN: not known.
+type CPUUse struct {
+	Cores   float64 // that this process may use
+	Others  float64 // of them, used by other processes than this one and its descendants
+	Waiting float64 // threads of this process that were ready and waited for a core, on average
 }
 
 // GPUSecond is the memory of one GPU in a Second.
@@ -249,6 +257,8 @@ const (
 	AlertShm           = "shm"         // /dev/shm
 	AlertSwap          = "swap"
 	AlertOthers        = "other_process" // another process takes memory of the card
+	// threads wait for cores that other processes use
+	AlertCPU = "cpu_contention"
 )
 
 // Check refuses a run log that does not hold together, as its file may have been changed: what

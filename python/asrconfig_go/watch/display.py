@@ -17,6 +17,7 @@ from .._core.training_session import override
 
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle
+    from tqdm import tqdm
     from transformers.trainer_callback import CallbackHandler
 
     from .memory_monitor import MemoryMonitor
@@ -104,33 +105,60 @@ def in_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def one_line(fullest: MemoryUse | None, waited: float | None, useful: float | None) -> str:
-    """``gpu 12.3/15.0 GiB 82 % · wait 3 % · MFU 38 %``, as far as it is known; unused cache counts as free."""
-    parts = []
+def one_line(
+    fullest: MemoryUse | None,
+    activity: Activity,
+    waited: float | None,
+    useful: float | None,
+    columns: float = math.inf,
+) -> str:
+    """``GPU 93% · mem 82% 12.3/15.0 GiB · CPU 61% · wait 3% · MFU 38%`` as far as it is known, in so many columns.
+
+    Of the GPU whose memory is the fullest, unused cache counted as free; without a GPU ``RAM 41% … · CPU 61%``. Where
+    columns are few, GiB, MFU and the wait are left out, in this order.
+    """
+    busy, share, sizes = None, "", ""
     if fullest is not None:
-        name = "ram" if fullest.gpu < 0 else "gpu" if fullest.gpu == 0 else f"gpu{fullest.gpu}"
         used, total = (fullest.total_bytes - fullest.headroom_bytes) / GIB, fullest.total_bytes / GIB
-        parts.append(f"{name} {used:.1f}/{total:.1f} GiB {used / total:.0%}".replace("%", " %"))
-    if waited is not None:
-        parts.append(f"wait {100 * waited:.0f} %")
-    if useful is not None:
-        parts.append(f"MFU {100 * useful:.0f} %")
-    return " · ".join(parts)
+        share, sizes = f"{'RAM' if fullest.gpu < 0 else 'mem'} {used / total:.0%}", f" {used:.1f}/{total:.1f} GiB"
+        if 0 <= fullest.gpu < len(activity.gpus):
+            busy = activity.gpus[fullest.gpu].utilization
+    gpu = _percent(f"GPU{fullest.gpu or ''}" if fullest is not None else "GPU", busy)
+    cpu, wait, mfu = _percent("CPU", activity.cpu_share), _percent("wait", waited), _percent("MFU", useful)
+    lines = [
+        " · ".join(filter(None, (gpu, memory, cpu, *others)))
+        for memory, others in ((share + sizes, (wait, mfu)), (share, (wait, mfu)), (share, (wait,)), (share, ()))
+    ]
+    return next((line for line in lines if len(line) <= columns), lines[-1])
 
 
-class ProgressPostfix:
-    """Puts the line behind the bar of a Trainer's ``ProgressCallback``, which draws it with its next step."""
+def _percent(name: str, share: float | None) -> str:
+    return "" if share is None else f"{name} {share:.0%}"
+
+
+class ProgressLine:
+    """Puts the line behind the bar of a Trainer's ``ProgressCallback``, or before a notebook's, with its next step."""
 
     def __init__(self, handler: CallbackHandler | None) -> None:
         self._handler = handler
 
-    def show(self, fullest: MemoryUse | None, waited: float | None, useful: float | None) -> None:
+    def show(self, fullest: MemoryUse | None, activity: Activity, waited: float | None, useful: float | None) -> None:
         """Nothing where the Trainer has no such bar."""
-        line = one_line(fullest, waited, useful)
         for callback in self._handler.callbacks if self._handler is not None else ():
-            bar = getattr(callback, "training_bar", None)
+            bar, tracker = getattr(callback, "training_bar", None), getattr(callback, "training_tracker", None)
             if bar is not None and hasattr(bar, "set_postfix_str"):
-                bar.set_postfix_str(line, refresh=False)
+                bar.set_postfix_str(one_line(fullest, activity, waited, useful, _columns_left(bar)), refresh=False)
+            elif tracker is not None:
+                tracker.prefix = f"{one_line(fullest, activity, waited, useful)}<br>"
+
+
+def _columns_left(bar: tqdm) -> float:
+    """How many a short tqdm bar leaves in its terminal: tqdm would cut what is longer."""
+    figures = bar.format_dict
+    if not isinstance(figures["ncols"], int):  # no terminal
+        return math.inf
+    without = bar.format_meter(**{**figures, "ncols": 0, "postfix": ""})
+    return figures["ncols"] - len(without) - len("|██████|, ")
 
 
 PREFIX = "asrconfig/"

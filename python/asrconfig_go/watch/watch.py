@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..guard.training_report import GuardEvent
     from ..predict.memory_model import MemoryModel
     from .batch_shapes import BatchShapes, LoaderWait
-    from .display import Panel, ProgressPostfix, RunFile
+    from .display import Panel, ProgressLine, RunFile
     from .memory_monitor import MemoryMonitor
     from .watch_records import Activity
 
@@ -103,7 +103,7 @@ class Watch:
     """Reports the training to ``monitor``, warns at thresholds and of forecasts, cleans up, and draws.
 
     A monitor that fails is logged once, and the training continues unwatched; a part that fails is switched off.
-    ``file``, ``postfix``, ``panel`` and ``met`` (the guard's growing list of events) are set from outside.
+    ``file``, ``line``, ``panel`` and ``met`` (the guard's growing list of events) are set from outside.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Watch:
     ) -> None:
         self.monitor, self._clock = monitor, clock
         self.file: RunFile | None = None
-        self.postfix: ProgressPostfix | None = None
+        self.line: ProgressLine | None = None
         self.panel: Panel | None = None
         self.met: Sequence[GuardEvent] = ()
         self.problem = ""
@@ -211,9 +211,12 @@ class Watch:
     def _scalars(self) -> dict[str, float]:
         from .display import scalars
 
+        return scalars(self.monitor.read(), self._newest_activity(), *(share() for share in self._logged))
+
+    def _newest_activity(self) -> Activity:
         if self._activity is None or self._clock() >= self._activity[0]:
             self._activity = self._clock() + _EVERY_S, self.monitor.activity()  # the monitor reads no faster
-        return scalars(self.monitor.read(), self._activity[1], *(share() for share in self._logged))
+        return self._activity[1]
 
     def give_up(self, error: Exception) -> None:
         """Go on without a monitor: a training run is worth more than its curves."""
@@ -261,11 +264,11 @@ class Watch:
             give_back_memory()
 
     def _show(self, number: int, steps: int, now: float, stopped: bool = False) -> None:
-        if self.postfix is None and self.panel is None:
+        if self.line is None and self.panel is None:
             return
         waited, useful = (share() for share in self._shown)
-        if self.postfix is not None:
-            self.postfix.show(self.checked.fullest, waited, useful)
+        if self.line is not None:
+            self.line.show(self.checked.fullest, self._newest_activity(), waited, useful)
         if self.panel is not None:
             done = number - self._first
             going_on = not stopped and done > 0 and steps > number

@@ -172,7 +172,7 @@ def test_only_the_training_loss_of_the_world_s_first_process_gets_scalars() -> N
 def test_scalars_that_fail_are_left_out_and_said_once(logged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monitor = FakeMonitor([gpu(5)])
     callback = steps(monitor, 1)
-    monkeypatch.setattr(monitor, "activity", lambda: 1 / 0)
+    monkeypatch.setattr(monitor, "read", lambda: 1 / 0)
     for _ in range(2):
         logs = {"loss": 1.0}
         callback.on_log(None, state(1), None, logs=logs)

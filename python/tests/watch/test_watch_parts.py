@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from asrconfig_go.watch.batch_shapes import BatchShapes, Excess, LoaderWait, Nex
 from asrconfig_go.watch.display import (
     Panel,
     PanelState,
-    ProgressPostfix,
+    ProgressLine,
     RunFile,
     one_line,
 )
@@ -226,20 +227,44 @@ def fullest(used: float, gpu: int = 0) -> MemoryUse:
     return MemoryUse(gpu, (10 - used) * GIB, 10 * GIB)
 
 
-def test_the_bar_s_last_words() -> None:
-    assert one_line(fullest(8.2), 0.034, 0.381) == "gpu 8.2/10.0 GiB 82 % · wait 3 % · MFU 38 %"
-    assert one_line(fullest(8.2, gpu=2), None, None) == "gpu2 8.2/10.0 GiB 82 %"
-    assert one_line(fullest(8.2, gpu=-1), None, None).startswith("ram ")
-    assert one_line(None, None, None) == ""
+BUSY = activity({"utilization": 0.934}, {"utilization": 0.5}, {"utilization": 0.7}, cpu_share=0.61)
 
-    postfixes: list[str] = []
-    bar = SimpleNamespace(set_postfix_str=lambda text, refresh: postfixes.append(text))
-    handler = SimpleNamespace(callbacks=[SimpleNamespace(), SimpleNamespace(training_bar=None)])
-    ProgressPostfix(handler).show(None, 0.5, None)
-    handler.callbacks.append(SimpleNamespace(training_bar=bar))
-    ProgressPostfix(handler).show(None, 0.03, None)
-    ProgressPostfix(None).show(None, 0.5, None)
-    assert postfixes == ["wait 3 %"]
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (200, "GPU 93% · mem 82% 8.2/10.0 GiB · CPU 61% · wait 3% · MFU 38%"),
+        (59, "GPU 93% · mem 82% · CPU 61% · wait 3% · MFU 38%"),
+        (46, "GPU 93% · mem 82% · CPU 61% · wait 3%"),
+        (36, "GPU 93% · mem 82% · CPU 61%"),
+        (9, "GPU 93% · mem 82% · CPU 61%"),
+    ],
+)
+def test_the_progress_line_leaves_out_what_has_no_room(columns: int, line: str) -> None:
+    assert one_line(fullest(8.2), BUSY, 0.034, 0.381, columns) == line
+
+
+def test_the_progress_line_has_what_is_known() -> None:
+    assert one_line(fullest(8.2, gpu=2), BUSY, None, None) == "GPU2 70% · mem 82% 8.2/10.0 GiB · CPU 61%"
+    assert one_line(fullest(8.2), activity(), 0.5, None) == "mem 82% 8.2/10.0 GiB · wait 50%"
+    assert one_line(fullest(8.2, gpu=-1), BUSY, None, None) == "RAM 82% 8.2/10.0 GiB · CPU 61%"
+    assert one_line(None, activity(), None, None) == ""
+
+
+def test_the_line_is_in_the_bar_of_a_terminal_and_of_a_notebook() -> None:
+    tqdm = pytest.importorskip("tqdm")
+    handler: Any = SimpleNamespace(callbacks=[SimpleNamespace(), SimpleNamespace(training_bar=None)])
+    ProgressLine(handler).show(fullest(8.2), BUSY, 0.03, 0.4)
+    ProgressLine(None).show(fullest(8.2), BUSY, 0.03, 0.4)
+    tracker = SimpleNamespace(prefix="")
+    handler.callbacks.append(SimpleNamespace(training_tracker=tracker))
+    short, full = "GPU 93% · mem 82% · CPU 61% · wait 3%]", "10.0 GiB · CPU 61% · wait 3% · MFU 40%]"
+    for columns, words in ((80, short), (None, full)):
+        with tqdm.tqdm(total=400, ncols=columns, file=io.StringIO()) as bar:
+            handler.callbacks[1].training_bar = bar
+            ProgressLine(handler).show(fullest(8.2), BUSY, 0.03, 0.4)
+            assert str(bar).endswith(words) and len(str(bar)) <= (columns or 200)
+    assert tracker.prefix == "GPU 93% · mem 82% 8.2/10.0 GiB · CPU 61% · wait 3% · MFU 40%<br>"
 
 
 def panel_state(**changes: Any) -> PanelState:

@@ -141,7 +141,7 @@ def test_the_trainer_s_bar_ends_with_memory(tmp_path: Path, monkeypatch: pytest.
     for progress in (True, False):
         callback = AdaptiveMemoryCallback(monitor=makes(FakeMonitor([gpu(8.2)])), progress=progress)
         tiny_trainer(tmp_path, callbacks=[callback], disable_tqdm=False).train()
-        assert ("gpu 8.2/10.0 GiB 82 %" in drawn.getvalue()) is progress
+        assert ("mem 82% 8.2/10.0 GiB" in drawn.getvalue()) is progress
         drawn.truncate(0)
 
 
