@@ -5,10 +5,9 @@ Their configs, too: the kind of speech recognition; and what the installed trans
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
@@ -296,15 +295,24 @@ def _says(module: str, text: str) -> bool:
     return source.exists() and text in source.read_text(encoding="utf-8")
 
 
-def versions(*further: str) -> dict[str, str]:
-    """Versions of the installed ones of the packages whose code determines a trace, and of ``further`` ones."""
+def installed_version(package: str) -> str:
+    """The installed version, "" where it is not installed; the package is not imported for the answer."""
+    try:
+        return _read_version(package)
+    except ModuleNotFoundError:  # not cached: a notebook may install it
+        return ""
+
+
+@functools.cache
+def _read_version(package: str) -> str:
     from importlib import metadata  # costs more than the rest of this package's import
 
-    installed = {}
-    for name in (*VERSIONED, *further):
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            installed[name] = metadata.version(name)
-    return installed
+    return metadata.version(package)
+
+
+def versions(packages: Iterable[str] = VERSIONED) -> dict[str, str]:
+    """Versions of the installed ones of the packages: when not given, of those whose code determines a trace."""
+    return {name: version for name in packages if (version := installed_version(name))}
 
 
 def speech_kind(config: PretrainedConfig) -> SpeechKind | None:

@@ -20,6 +20,7 @@ from typing import Any, TypedDict
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import cache_folder, read_object, user_path, write_whole
+from .._core.modules import versions
 from .._core.output import first_of, shortened
 from .._core.records import from_json, to_json
 from ..data.scan_result import DatasetProfile
@@ -286,15 +287,22 @@ class Measured:
 
     @cached_property
     def _file(self) -> Path | None:
-        """Only for a path, whose clips this package reads: other datasets may run code of their own."""
-        identity = _identity(self.processor)
-        if self.source.kind != "path" or identity is None or not self.durations:
+        where, identity = _place(self.source), _identity(self.processor)
+        if where is None or identity is None or not self.durations:
             return None
-        where = str(user_path(self.source.data, "dataset").absolute())
-        parts = [where, to_json(self.profile), to_json(self.machine), identity, self.options, _versions()]
+        parts = [where, to_json(self.profile), to_json(self.machine), identity, self.options, versions(_READERS)]
         text = json.dumps(parts, sort_keys=True, default=str).encode()
         digest = hashlib.sha256(text + self.durations.tobytes()).hexdigest()[:32]
         return cache_folder("loader") / f"{digest}.json"
+
+
+def _place(source: Source) -> str | None:
+    """Identifies a path, and rows of the package datasets; None for other datasets, which may run code of their own."""
+    if source.kind == "path":
+        return str(user_path(source.data, "dataset").absolute())
+    if source.kind == "dataset" and source.data.format["type"] != "custom":  # of a transform
+        return f"{source.data._fingerprint} {source.data.format}"
+    return None
 
 
 def _identity(processor: object) -> str | list[str] | None:
@@ -304,13 +312,3 @@ def _identity(processor: object) -> str | list[str] | None:
     extractor = getattr(processor, "feature_extractor", processor)
     to_json_string = getattr(extractor, "to_json_string", None)
     return None if to_json_string is None else [type(extractor).__qualname__, to_json_string()]
-
-
-def _versions() -> dict[str, str]:
-    from importlib import metadata
-
-    versions = {}
-    for name in _READERS:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions

@@ -12,13 +12,13 @@ import warnings
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .._core.checks import check_seed, checked
 from .._core.defaults import TARGET_BATCH_SIZE
 from .._core.files import read_object
+from .._core.modules import versions
 from .._core.out_of_memory import first_line
 from ..audio.collators import readable
 from ..config import TrainingConfig
@@ -129,7 +129,8 @@ def benchmark_training(
     options = processor_option(trainer_class, processor)
     bench = Bench(model, sample, collator, trainer_class, options, seed, warm_up)
     setting = Setting(
-        model=name or type(model).__name__, device=_device(hardware), versions=_versions(),
+        model=name or type(model).__name__, device=_device(hardware),
+        versions={"python": platform.python_version(), **versions(_PACKAGES)},
         date=datetime.datetime.now(tz=datetime.timezone.utc).strftime("%Y-%m-%d %H:%M"), epoch_clips=sample.population,
         effective_batch=sample.effective_batch, steps=steps, rounds=rounds, warm_up=warm_up, seed=seed,
         minutes=minutes,
@@ -308,13 +309,3 @@ def _device(hardware: HardwareProfile) -> str:
         return hardware.gpu_name
     model = hardware.cpu.model or platform.machine()
     return f"CPU {model}, {hardware.cpu.usable_cores:g} cores"
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions

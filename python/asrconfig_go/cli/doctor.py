@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import platform
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._core import native
+from .._core.modules import installed_version
 from .._core.render import exact, gib
 from ..errors import LibraryError, VersionMismatchError
 from ..predict.hardware import HardwareProfile, free_shared_memory
@@ -52,18 +52,10 @@ print(json.dumps(told))
 """
 
 
-def version(package: str) -> str:
-    """The installed version, "" where it is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
 def imported(*packages: str) -> dict[str, dict[str, Any]]:
     """By package ``error``, "" where it can be imported; of torch ``cuda``, ``hip`` and ``architectures``, too, and of
     soundfile the version of its ``library``. Packages that are not installed are left out."""
-    there = [package for package in packages if version(package)]
+    there = [package for package in packages if installed_version(package)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     try:
         done = subprocess.run(
@@ -198,20 +190,20 @@ def _packages(hardware: HardwareProfile | None) -> list[Finding]:
     probes = imported("torch", *_AUDIO)
     findings = [_package(name) for name in _PACKAGES]
     if "torch" in probes:
-        findings[_PACKAGES.index("torch")] = torch_finding(version("torch"), probes["torch"], hardware)
+        findings[_PACKAGES.index("torch")] = torch_finding(installed_version("torch"), probes["torch"], hardware)
     findings += [_audio(name, probes.get(name)) for name in _AUDIO]
     ffmpeg = shutil.which("ffmpeg")
     missing = "not installed: it converts audio of rare formats, and torchcodec needs its libraries"
     missing_finding = Finding("note", "FFmpeg", missing, "apt-get install -y ffmpeg")
     findings.append(Finding("ok", "FFmpeg", ffmpeg) if ffmpeg else missing_finding)
-    if torchaudio := version("torchaudio"):
+    if torchaudio := installed_version("torchaudio"):
         advice = "if transformers cannot import its speech models: pip uninstall -y torchaudio (nothing here needs it)"
         findings.append(Finding("note", "torchaudio", f"{torchaudio}; it must match torch exactly", advice))
     return findings
 
 
 def _package(name: str) -> Finding:
-    if installed := version(name):
+    if installed := installed_version(name):
         return Finding("ok", name, installed)
     use = "training" if name in _NEEDED_TO_TRAIN else "some features"
     return Finding("note", name, f"not installed (needed for {use})", f"pip install {name}")
@@ -222,9 +214,9 @@ def _audio(name: str, probe: dict[str, Any] | None) -> Finding:
         advice = "" if name == "torchcodec" else f"pip install {name}"
         return Finding("note" if advice else "ok", name, f"not installed: it {_AUDIO[name]}", advice)
     if probe["error"]:
-        return Finding("note", name, f"{version(name)} does not work: {probe['error']}", _REPAIRS[name])
+        return Finding("note", name, f"{installed_version(name)} does not work: {probe['error']}", _REPAIRS[name])
     library = f", libsndfile {probe['library']}" if "library" in probe else ""
-    return Finding("ok", name, f"{version(name)}{library}")
+    return Finding("ok", name, f"{installed_version(name)}{library}")
 
 
 def report(findings: list[Finding]) -> str:

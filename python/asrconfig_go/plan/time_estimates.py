@@ -15,12 +15,12 @@ from .._core.checks import check_keywords, check_seconds, checked, checked_list,
 from .._core.declared import Optimizer, Precision
 from .._core.defaults import ACCUMULATION, OPTIMIZER, TRACED_MICRO_BATCHES
 from .._core.files import read_json
-from .._core.modules import lora_rank as rank_of
+from .._core.modules import installed_version, lora_rank as rank_of
 from .._core.records import from_json, to_json
 from ..errors import AsrConfigError
 from ..predict.hardware import HardwareProfile, known_kernel_profiles, read_kernel_profile
 from ..predict.memory_model import MemoryModel
-from ..predict.memory_settings import MAX_BATCH, calibration_file, positive, torch_version, write_calibration
+from ..predict.memory_settings import MAX_BATCH, calibration_file, positive, write_calibration
 from ..predict.model_profile import ModelProfile, profile_model
 from ..trace.model import Model
 from .plan_options import EvaluationOptions, EvaluationSettings
@@ -343,7 +343,7 @@ def _file(model: ModelProfile) -> Path:
     trainable = model.total_parameters if model.trainable_parameters is None else model.trainable_parameters
     trained = round(trainable / max(1, model.total_parameters), 2)
     size = json.dumps([model.architecture, model.hidden_size, model.layers, trained])
-    return calibration_file("step", size, torch_version())
+    return calibration_file("step", size, installed_version("torch"))
 
 
 def _card(gpu: str) -> str:

@@ -19,6 +19,7 @@ import torch
 from torch.utils.data import DataLoader
 from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
 
+from .._core.modules import installed_version
 from .._core.out_of_memory import free_memory
 from ..errors import InfeasiblePlanError, InvalidArgumentError, UnsupportedError
 from .estimate import MemoryEstimate
@@ -31,7 +32,6 @@ from .memory_settings import (
     allocator_in_force,
     positive,
     store_calibration,
-    torch_version,
 )
 
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ def calibrate(
         peak = _measure(job, made, shape, steps)
     predicted = _predicted(memory_model, shape)
     calibration = Calibration(
-        memory_model.name, gpu, torch_version(), datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(),
-        batch, seconds, peak.reserved / predicted.peak_reserved, measured_allocated=peak.allocated,
+        memory_model.name, gpu, installed_version("torch"),
+        datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(), batch, seconds,
+        peak.reserved / predicted.peak_reserved, measured_allocated=peak.allocated,
         measured_reserved=peak.reserved, predicted_allocated=predicted.peak_allocated,
         predicted_reserved=predicted.peak_reserved, context_bytes=peak.context,
     )  # fmt: skip

@@ -15,6 +15,7 @@ from .._core.checks import Checkpointing, check_seconds, checked
 from .._core.declared import WORDS, Precision, RowKind
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION
 from .._core.files import cache_folder, fingerprint, read_object, write_whole
+from .._core.modules import installed_version
 from .._core.records import from_json, to_json
 from ..errors import AsrConfigError, InvalidArgumentError
 from .hardware import HardwareProfile
@@ -52,7 +53,7 @@ def find_calibration(model_key: str | None, gpu: str) -> Calibration | None:
     if model_key is None or not gpu:
         return None
     try:
-        content = read_object(calibration_file(model_key, gpu, torch_version()), "calibration", "")
+        content = read_object(calibration_file(model_key, gpu, installed_version("torch")), "calibration", "")
         calibration = from_json(Calibration, content)
     except AsrConfigError:
         return None
@@ -70,16 +71,6 @@ def write_calibration(path: Path, content: object) -> None:
     """Replace the file's content. Raises ``OSError`` where it cannot be written."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps(content, indent=2).encode())
-
-
-def torch_version() -> str:
-    """The installed torch, "" without one; torch is not imported for the answer."""
-    from importlib import metadata
-
-    try:
-        return metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def calibration_file(*key: str) -> Path:
@@ -272,7 +263,7 @@ class Target:
         if not gpus:
             return cls()
         index, card = min(enumerate(gpus), key=lambda item: _available(item[1], 0))
-        request = {"gpu": to_json(card), "torch": torch_version(), "nccl": len(gpus) > 1, "gpus": len(gpus)}
+        request = {"gpu": to_json(card), "torch": installed_version("torch"), "nccl": len(gpus) > 1, "gpus": len(gpus)}
         device = native.call("memory.device", request)
         context = device["context_bytes"] + device["nccl_bytes"]
         available = _available(card, _torch_bytes(index, context))

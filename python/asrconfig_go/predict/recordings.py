@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from .._core.checks import checked
 from .._core.defaults import OPTIMIZER, SAMPLING_RATE
 from .._core.files import cache_folder, fingerprint, write_whole
-from .._core.modules import versions
+from .._core.modules import VERSIONED, versions
 from .._core.output import ProgressBar
 from ..errors import AsrConfigError, InvalidArgumentError, UnsupportedError
 from ..trace.model import Model, can_trace
@@ -47,7 +47,7 @@ MAX_BYTES = 512 * 2**20
 @functools.cache
 def code_versions() -> dict[str, str]:
     """Versions of the installed packages whose code decides what a training step allocates, and of the recorder."""
-    return {**versions("bitsandbytes"), "recorder": code_digest("trace")}
+    return {**versions((*VERSIONED, "bitsandbytes")), "recorder": code_digest("trace")}
 
 
 @functools.cache

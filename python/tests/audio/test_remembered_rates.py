@@ -62,7 +62,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def rate(folder: Path, processor: Any = None, remember: bool = True, seconds: float = 0.05) -> Any:
+def rate(folder: Any, processor: Any = None, remember: bool = True, seconds: float = 0.05) -> Any:
     manager = ac.ASRConfigManager(gpu="T4")
     manager.profile_dataset(folder, progress=False)
     return manager.measure_loader(folder, processor=processor, remember=remember, seconds=seconds)
@@ -89,6 +89,21 @@ def test_processors_are_told_apart(folder: Path, measured: list[Any]) -> None:
         (Silent(), 4),
     ):
         rate(folder, processor)
+        assert len(measured) == runs
+
+
+def test_rows_of_the_package_datasets_are_read_once(folder: Path, measured: list[Any]) -> None:
+    datasets = pytest.importorskip("datasets")
+    files = {"audio": [str(path) for path in sorted(folder.iterdir())]}
+    rows = datasets.Dataset.from_dict(files).cast_column("audio", datasets.Audio(sampling_rate=16_000))
+    for dataset, runs in (
+        (rows, 1),
+        (rows, 1),
+        (rows.cast_column("audio", datasets.Audio(sampling_rate=8_000)), 2),
+        (rows.with_transform(lambda batch: batch), 3),
+        (rows.with_transform(lambda batch: batch), 4),
+    ):
+        rate(dataset)
         assert len(measured) == runs
 
 

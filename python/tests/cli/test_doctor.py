@@ -75,7 +75,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Finding]]:
     def findings(ffmpeg: str | None = None, **packages: str) -> dict[str, Finding]:
         answers = {name: {"error": error} for name, error in packages.items()}
         monkeypatch.setattr(doctor, "imported", lambda *_: answers)
-        monkeypatch.setattr(doctor, "version", lambda name: "1.0" if name in answers else "")
+        monkeypatch.setattr(doctor, "installed_version", lambda name: "1.0" if name in answers else "")
         monkeypatch.setattr(shutil, "which", lambda _: ffmpeg)
         return {finding.subject: finding for finding in examine()}
 
@@ -112,7 +112,7 @@ def test_packages_are_imported_in_a_process_that_may_fail(tmp_path: Path, monkey
     (tmp_path / "works.py").write_text("")
     (tmp_path / "ends.py").write_text("import os; os._exit(3)")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(doctor, "version", lambda name: "" if name == "absent" else "1.0")
+    monkeypatch.setattr(doctor, "installed_version", lambda name: "" if name == "absent" else "1.0")
     probes = imported("breaks", "works", "absent")
     assert probes == {"breaks": {"error": "libbreaks.so is missing"}, "works": {"error": ""}}
     assert "its import ends the process" in imported("ends")["ends"]["error"]

@@ -18,6 +18,7 @@ import pytest
 
 import asrconfig_go as ac
 from asrconfig_go._core import native
+from asrconfig_go._core.modules import installed_version
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InvalidArgumentError, UnsupportedError
 from asrconfig_go.predict import ModelProfile
 from asrconfig_go.predict.memory_model import MemoryModel
@@ -28,7 +29,6 @@ from asrconfig_go.predict.memory_settings import (
     Target,
     find_calibration,
     store_calibration,
-    torch_version,
 )
 from asrconfig_go.predict.question import EstimatorWarning, changes_that_fit, estimate_memory
 from asrconfig_go.predict.recordings import Recording
@@ -229,7 +229,9 @@ def test_a_generation_cache_is_that_of_whisper(library: FakeLibrary) -> None:
 
 
 def _calibration(factor: float) -> Calibration:
-    return Calibration("Fake", "NVIDIA L4", torch_version(), "2026-01-02", 8, 10.0, factor, 1, 1, 1, 1, 2 * CONTEXT)
+    return Calibration(
+        "Fake", "NVIDIA L4", installed_version("torch"), "2026-01-02", 8, 10.0, factor, 1, 1, 1, 1, 2 * CONTEXT
+    )
 
 
 def test_a_calibration_corrects_reserved_memory(traced: MemoryModel) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import asrconfig_go as ac
+from asrconfig_go._core.modules import installed_version
 from asrconfig_go.errors import AsrConfigError, CorruptFileError, InternalError
 
 Json = Any
@@ -126,7 +127,7 @@ def test_calibrations_that_are_broken_count_as_none(tmp_path: Path) -> None:
     from asrconfig_go.predict import memory_settings as memory
 
     calibration_record = memory.Calibration(
-        "m", "g", memory.torch_version(), "2026-01-01", 1, 1.0, 1.1, 1, 1, 1, 1, None
+        "m", "g", installed_version("torch"), "2026-01-01", 1, 1.0, 1.1, 1, 1, 1, 1, None
     )
     path = memory.store_calibration("m", calibration_record)
 
