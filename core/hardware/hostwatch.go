@@ -32,6 +32,7 @@ type HostWatch struct {
 	readings int
 	workers  []int
 	cpu      runlog.CPUUse
+	crowded  bool // at the newest reading
 	before   hostCounters
 	unread   []runlog.Event
 }
@@ -41,6 +42,7 @@ type hostCounters struct {
 	at            time.Time
 	cpus          map[int]cpuTime
 	ticks         map[int]uint64 // that processes of the tree have used
+	ended         uint64         // ticks that ended children had used
 	queued        map[int]uint64 // nanoseconds for which each thread waited for a core; nil: not read
 	quotaUsed     time.Duration  // processor time that the container's group has used
 	disks, net    traffic
@@ -121,7 +123,7 @@ func (w *HostWatch) memory(r *runlog.HostReading) {
 
 // processes adds up the tree. A worker that ended meanwhile counts nothing.
 func (w *HostWatch) processes(r *runlog.HostReading, counters *hostCounters) {
-	if w.readings%treeEvery == 0 {
+	if w.readings%treeEvery == 0 || w.crowded { // workers may live for less than an epoch's seconds
 		w.workers = w.tree.descendants(w.pid)
 	}
 	own, ok := w.tree.process(w.own)
@@ -130,7 +132,7 @@ func (w *HostWatch) processes(r *runlog.HostReading, counters *hostCounters) {
 		return
 	}
 	var workers uint64
-	counters.ticks = map[int]uint64{w.pid: own.ticks}
+	counters.ticks, counters.ended = map[int]uint64{w.pid: own.ticks}, own.ended
 	for _, pid := range w.workers {
 		if worker, ok := w.tree.process(procOf(pid)); ok {
 			workers += worker.resident
@@ -170,15 +172,20 @@ func (w *HostWatch) rates(r *runlog.HostReading, counters *hostCounters) {
 			r.BusiestCore = share
 		}
 	}
+	all := float64(sum.all-sumBefore.all) * min(1, w.quota.cores/counted)
 	if share, ok := sum.share(sumBefore); ok {
-		r.CPUShare = share
-		r.TreeCPU = counters.tree(&w.before, float64(sum.all-sumBefore.all)*min(1,
-			w.quota.cores/counted))
+		r.CPUShare, r.TreeCPU = share, counters.tree(&w.before, all)
 	}
 	if counters.quota && w.before.quota && counters.quotaUsed >= w.before.quotaUsed {
 		r.CPUShare = min(1, (counters.quotaUsed-w.before.quotaUsed).Seconds()/passed/w.quota.cores)
 	}
-	w.share(r, counters, min(counted, w.quota.cores), passed)
+	w.crowded = r.CPUShare >= crowdedShare
+	if !w.launched {
+		w.cpu.Cores = min(counted, w.quota.cores)
+		ended := float64(counters.ended-min(counters.ended, w.before.ended)) / all
+		w.cpu.Others = w.cpu.Cores * max(0, r.CPUShare-r.TreeCPU-ended)
+		w.cpu.Waiting = w.waiting(counters, passed)
+	}
 	if counters.hasDisks && w.before.hasDisks {
 		r.DiskRead, r.DiskWritten = rate(counters.disks.in, w.before.disks.in, passed),
 			rate(counters.disks.out, w.before.disks.out, passed)
@@ -189,22 +196,19 @@ func (w *HostWatch) rates(r *runlog.HostReading, counters *hostCounters) {
 	}
 }
 
-// CPUUse is how the processors were shared at the newest Activity.
+// CPUUse is how the processors were shared at the newest Activity. Of a process that a launcher
+// started nothing is known: what others use may be the same training's. Children that ended are no
+// others: workers that start anew in each epoch may have lived between two readings.
 func (w *HostWatch) CPUUse() runlog.CPUUse { return w.cpu }
 
-// share is who used the cores, and how many threads of the watched process waited for one. Of a
-// process that a launcher started nothing is said: what others use may be the same training's.
-func (w *HostWatch) share(r *runlog.HostReading, counters *hostCounters, cores, passed float64) {
-	if w.launched {
-		return
-	}
-	w.cpu.Cores, w.cpu.Others = cores, max(0, r.CPUShare-r.TreeCPU)*cores
-	if r.CPUShare < crowdedShare {
-		w.cpu.Waiting = 0
-		return
+// waiting is how many threads of the watched process waited for a core on average: none while cores
+// are free, NaN where the kernel does not tell, and at the first crowded reading.
+func (w *HostWatch) waiting(counters *hostCounters, passed float64) float64 {
+	if !w.crowded {
+		return 0
 	}
 	if counters.queued = w.queues(); counters.queued == nil || w.before.queued == nil {
-		return
+		return math.NaN()
 	}
 	waited := uint64(0)
 	for thread, ns := range counters.queued {
@@ -212,7 +216,7 @@ func (w *HostWatch) share(r *runlog.HostReading, counters *hostCounters, cores, 
 			waited += ns - before
 		}
 	}
-	w.cpu.Waiting = float64(waited) / 1e9 / passed
+	return float64(waited) / 1e9 / passed
 }
 
 // queues is for how long each thread of the watched process waited for a core so far, in

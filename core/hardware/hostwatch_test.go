@@ -90,11 +90,13 @@ func TestThreadsThatWaitForACore(t *testing.T) {
 		name            string
 		stat            string // after the second second
 		rank            bool   // a launcher started the process
+		ended           int    // ticks of children that ended in the second second
 		others, waiting float64
 	}{
-		{"all cores are busy", "cpu0 200 0 0 900\ncpu2 200 0 0 1000\n", false, 0.8, 0.75},
-		{"cores are free", most, false, 0.5, 0},
-		{"one of several ranks", most, true, math.NaN(), math.NaN()},
+		{"all cores are busy", "cpu0 200 0 0 900\ncpu2 200 0 0 1000\n", false, 0, 0.8, 0.75},
+		{"workers of a short epoch", "cpu0 200 0 0 900\ncpu2 200 0 0 1000\n", false, 70, 0.1, 0.75},
+		{"cores are free", most, false, 0, 0.5, 0},
+		{"one of several ranks", most, true, 0, math.NaN(), math.NaN()},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.rank {
@@ -106,7 +108,9 @@ func TestThreadsThatWaitForACore(t *testing.T) {
 			watch.now = func() time.Time { return at }
 			for i, stat := range []string{began, full, row.stat} {
 				put(t, root, map[string]string{
-					"proc/stat": stat, "proc/self/stat": processStat(1, 120*i, 100), // of 200 ticks a second
+					"proc/stat": stat,
+					// of 200 ticks a second
+					"proc/self/stat":                               strings.Replace(processStat(1, 120*i, 100), " 0 0 20 ", fmt.Sprintf(" %d 0 20 ", 500+i/2*row.ended), 1),
 					"proc/self/task/70/schedstat":                  fmt.Sprintf("9 %d 5", 500_000_000*i),
 					"proc/self/task/71/schedstat":                  fmt.Sprintf("9 %d 5", 250_000_000*i),
 					fmt.Sprintf("proc/self/task/8%d/schedstat", i): "9 7000000000 5", // new each time

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path"
@@ -90,11 +91,11 @@ func (t tree) numbersIn(folder string, limit int) []int {
 	return numbers
 }
 
-// process is what /proc/<pid>/stat tells: processor time of all threads in ticks, resident memory
-// in bytes.
+// process is what /proc/<pid>/stat tells: processor time of all threads in ticks, and that of ended
+// children; resident memory in bytes.
 type process struct {
-	parent          int
-	ticks, resident uint64
+	parent                 int
+	ticks, ended, resident uint64
 }
 
 func (t tree) process(folder string) (process, bool) {
@@ -112,9 +113,11 @@ func parseProcess(text string, page uint64) (p process, ok bool) {
 	parent, err := strconv.Atoi(fields[1])
 	user, err2 := strconv.ParseUint(fields[11], 10, 63)
 	system, err3 := strconv.ParseUint(fields[12], 10, 63)
-	pages, err4 := strconv.ParseUint(fields[21], 10, 64)
-	ok = err == nil && err2 == nil && err3 == nil && err4 == nil && pages < maxHostMemory/page
-	return process{parent, user + system, pages * page}, ok
+	childUser, err4 := strconv.ParseUint(fields[13], 10, 63)
+	childSystem, err5 := strconv.ParseUint(fields[14], 10, 63)
+	pages, err6 := strconv.ParseUint(fields[21], 10, 64)
+	ok = errors.Join(err, err2, err3, err4, err5, err6) == nil && pages < maxHostMemory/page
+	return process{parent, user + system, childUser + childSystem, pages * page}, ok
 }
 
 const (
