@@ -41,6 +41,7 @@ var kinds = map[string]view{
 
 	"memory":         of(memory),
 	"memory run":     of(runMemory),
+	"batch table":    of(batchTable),
 	"comparison":     of(comparison),
 	"largest models": of(largest),
 	"benchmark":      {document: of(benchmark).document, csv: read(benchmarkCSV)},

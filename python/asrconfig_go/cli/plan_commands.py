@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from .options import Commands
 
 
+_OF_ONE_BATCH = ("estimator", "evaluation_batch", "snapshot", "plot")  # options of memory
+
+
 def add_plan(commands: Commands) -> None:
     """Add the command to argparse's ``commands``."""
     plan = commands.add_parser("plan", help="plan a training run")
@@ -106,8 +109,8 @@ def add_memory(commands: Commands) -> None:
     memory = commands.add_parser("memory", help="estimate the GPU memory of a training, without a GPU")
     add = memory.add_argument
     add("--model", required=True, help=MODEL)
-    add("--batch", type=int, required=True, help="micro-batch: clips in one forward pass")
-    add("--seconds", type=float, required=True, help="longest clip of the batch, in seconds")
+    add("--batch", type=int, help="micro-batch: clips in one forward pass (default: a table of batches and lengths)")
+    add("--seconds", type=float, help="longest clip of the batch, in seconds (of the table: 30)")
     add("--labels", type=int, help="longest text of the batch, in tokens (default: usual for --seconds)")
     add_choice(memory, "--precision", declared.Precision, PRECISION)
     toggle = argparse.BooleanOptionalAction
@@ -135,6 +138,10 @@ def _memory(arguments: argparse.Namespace) -> int:
     from ..predict.estimate import snapshot_path
     from ..predict.question import EstimatorWarning, estimate_memory
 
+    if arguments.batch is None:
+        return _batch_table(arguments)
+    if arguments.seconds is None:
+        raise InvalidArgumentError("no length of the batch's longest clip", "give --seconds")
     if arguments.snapshot:
         snapshot_path(arguments.snapshot)  # a wrong name is an error before the step is traced
     with warnings.catch_warnings():
@@ -148,6 +155,21 @@ def _memory(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         save_plot(estimate.plot().figure, arguments.plot)
     show_result(arguments, estimate, estimate.to_dict)
+    return 0
+
+
+def _batch_table(arguments: argparse.Namespace) -> int:
+    from ..predict.question import batch_table
+
+    one_batch = [name for name in _OF_ONE_BATCH if getattr(arguments, name) not in (None, "auto", "trace")]
+    if one_batch:
+        option = one_batch[0].replace("_", "-")
+        raise InvalidArgumentError(f"--{option} is for one batch", "give --batch and --seconds")
+    options = passed_on(arguments, "model", "batch", *_OF_ONE_BATCH)
+    table = batch_table(arguments.model, progress=with_progress(arguments), **options)
+    longest = table.rows[-1]
+    one = {"gpu": arguments.gpu, "batch": longest.largest_batch or 1, "seconds": f"{longest.seconds:g}"}
+    show_result(arguments, table, lambda: to_json(table), command_line("memory", model=arguments.model, **one))
     return 0
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .._core.checks import Checkpointing, Estimator, checked, one_of
-from .._core.declared import Optimizer, Precision
+from .._core.declared import Optimizer, Precision, RowKind
 from .._core.defaults import ACCUMULATION, ALLOCATOR, OPTIMIZER, PRECISION, SAMPLING_RATE
-from .._core.render import gib
+from .._core.records import to_json
+from .._core.render import Record, Shown, gib
 from ..errors import AsrConfigError, UnsupportedError
 from ..trace.model import Model
 from .estimate import MemoryEstimate
@@ -22,6 +24,8 @@ from .predict_records import PeakMoment, PhasePeak
 
 _SAMPLE_BYTES = SAMPLING_RATE * 4  # one second of audio
 _SHARE_PER_SAMPLE = 0.1
+_LENGTHS_S = (5.0, 10.0, 20.0, 30.0)  # of a table's rows
+_LARGEST_SHOWN = 64  # batch of a table: seven columns are as many as 80 characters take
 _STATES = {
     "adamw_torch": "adamw",
     "adamw_torch_fused": "adamw",
@@ -99,19 +103,15 @@ def estimate_memory(
     )  # fmt: skip
     shape, notes = Shape(batch, seconds, labels), list[str]()
 
-    def opened(settings: MemorySettings) -> MemoryModel:
-        source = Model.of(model, settings.freeze_feature_encoder)
-        shipped = MemoryModel.of_known(source.label, gpu=gpu, record=None, **vars(settings))
-        return shipped or MemoryModel.trace(source, **vars(settings), gpu=gpu, cache=cache, progress=progress)
-
     def changed(settings: MemorySettings) -> MemoryEstimate:
-        with opened(settings) as memory:
+        with _opened(model, settings, gpu, cache, progress) as memory:
             return memory.estimate(batch, seconds, labels, timeline=0)
 
     if estimator != "published":
         try:
             # The trace stays open as long as the estimate, which can save a snapshot.
-            estimate = opened(settings).estimate(batch, seconds, labels, evaluation_batch=evaluation_batch)
+            memory = _opened(model, settings, gpu, cache, progress)
+            estimate = memory.estimate(batch, seconds, labels, evaluation_batch=evaluation_batch)
             if estimate.fits is not False:
                 return estimate
             return dataclasses.replace(estimate, remedies=estimate.remedies + changes_that_fit(settings, changed))
@@ -123,6 +123,97 @@ def estimate_memory(
     if evaluation_batch is not None:
         notes.append("evaluation is estimated from traces only, not by 'published'")
     return dataclasses.replace(_published(model, shape, settings, Target.find(gpu)), warnings=tuple(notes))
+
+
+def _opened(model: object, settings: MemorySettings, gpu: str | None, cache: bool, progress: bool) -> MemoryModel:
+    source = Model.of(model, settings.freeze_feature_encoder)
+    shipped = MemoryModel.of_known(source.label, gpu=gpu, record=None, **vars(settings))
+    return shipped or MemoryModel.trace(source, **vars(settings), gpu=gpu, cache=cache, progress=progress)
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """Micro-batches whose longest clip has these ``seconds``: the largest that fits, and the peak of each batch.
+
+    Attributes:
+        largest_batch: None without a GPU in mind.
+        peaks: Bytes on the device, with the driver's context where a GPU is in mind. None where the trace does not
+            tell, and beyond the first batch that does not fit.
+    """
+
+    seconds: float
+    largest_batch: int | None
+    peaks: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class BatchTable(Shown, kind="batch table"):
+    """The memory of micro-batches of several lengths and sizes, as ``asrconfig memory`` shows without ``--batch``."""
+
+    model: str
+    settings: MemorySettings
+    target: Target
+    row_kind: RowKind
+    batches: tuple[int, ...]
+    rows: tuple[BatchRow, ...]
+
+    def _shown(self) -> Record:
+        target = {**vars(self.target), "limit_bytes": self.target.limit_bytes}
+        return {**to_json(self), "settings_words": self.settings.words(), "target": target}
+
+
+def batch_table(
+    model: object,
+    *,
+    seconds: float | None = None,
+    labels: int | None = None,
+    gpu: str | None = None,
+    cache: bool = True,
+    progress: bool = True,
+    **settings: Any,
+) -> BatchTable:
+    """Peaks and the largest micro-batch for clips of 5, 10, 20 and 30 s, and up to ``seconds`` where it is given.
+
+    ``settings`` are those of ``estimate_memory``; a model whose input has one length has one row. Raises as
+    ``MemoryModel.trace`` does.
+    """
+    with _opened(model, MemorySettings(**settings), gpu, cache, progress) as memory:
+        lengths = _table_lengths(memory, seconds)
+        shapes = [Shape(1, length, labels) for length in lengths]
+        has_gpu = memory.target.limit_bytes is not None
+        fits: Sequence[int | None] = memory.largest_batches(shapes) if has_gpu else [None] * len(shapes)
+        largest_of_all = max((max(1, size) for size in fits if size is not None), default=_LARGEST_SHOWN)
+        highest = min(_LARGEST_SHOWN, 2 * largest_of_all)
+        batches = tuple(2**power for power in range(highest.bit_length()))
+        with memory.by_formulas():
+            rows = [
+                BatchRow(shape.seconds, largest, tuple(_peaks(memory, shape, batches, largest)))
+                for shape, largest in zip(shapes, fits, strict=True)
+            ]
+        return BatchTable(memory.name, memory.settings, memory.target, memory.row_kind, batches, tuple(rows))
+
+
+def _table_lengths(memory: MemoryModel, seconds: float | None) -> list[float]:
+    about, rate = memory.about, memory.length_per_second
+    if fixed := about.get("fixed_length"):
+        return [fixed / rate]
+    longest = _LENGTHS_S[-1] if seconds is None else seconds
+    if (limit := about.get("max_length")) and seconds is None:
+        longest = min(longest, limit / rate)
+    return [length for length in _LENGTHS_S if length < longest] + [longest]
+
+
+def _peaks(memory: MemoryModel, shape: Shape, batches: Sequence[int], largest: int | None) -> Iterator[int | None]:
+    """The peak of each batch up to the first that does not fit; simulating the others would tell nothing more."""
+    unfit = False
+    for batch in batches:
+        peak = None
+        if not unfit:
+            with contextlib.suppress(UnsupportedError):
+                estimate = memory.estimate(batch, shape.seconds, shape.labels, timeline=0)
+                peak = estimate.peak_reserved if estimate.peak_device is None else estimate.peak_device
+        unfit = largest is not None and batch > largest
+        yield peak
 
 
 def _published(model: object, shape: Shape, settings: MemorySettings, target: Target) -> MemoryEstimate:

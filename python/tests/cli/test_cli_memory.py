@@ -126,3 +126,32 @@ def test_wrong_choices_list_the_right_ones(
         main([*QUESTION, *options])
     err = capsys.readouterr().err
     assert stopped.value.code == 2 and accepted in err and len(err.splitlines()) == 2
+
+
+def test_without_a_batch_it_is_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    library: FakeLibrary = native.call  # type: ignore[assignment]
+    assert main(["memory", "--model", "xls-r-300m", "--gpu", "T4", "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert library.count("memory.largest") == 1, "one question for all lengths"
+    assert table["batches"] == [1, 2, 4, 8, 16, 32, 64]
+    assert [row["seconds"] for row in table["rows"]] == [5, 10, 20, 30]
+    largest = [row["largest_batch"] for row in table["rows"]]
+    assert largest == sorted(largest, reverse=True) and largest[0] > 1
+    assert main(["memory", "--model", "xls-r-300m", "--gpu", "T4", "--seconds", "600"]) == 0
+    printed = capsys.readouterr().out
+    assert "600" in printed and "✗" in printed and all(len(line) <= 80 for line in printed.splitlines())
+    assert main(["memory", "--model", "xls-r-300m"]) == 0
+    assert "name a GPU" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--batch", "8"], "no length of the batch's longest clip"),
+        (["--snapshot", "run.pickle"], "--snapshot is for one batch"),
+        (["--estimator", "published"], "--estimator is for one batch"),
+    ],
+)
+def test_what_belongs_to_one_batch(options: list[str], problem: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["memory", "--model", "xls-r-300m", *options]) == 1
+    assert problem in capsys.readouterr().err
