@@ -1,4 +1,4 @@
-"""Writes the tables of benchmarks/gpu_tables.md and docs/guard.md, and the figures of all pages.
+"""Writes the tables of benchmarks/gpu_tables.md, docs/by-hand.md and docs/guard.md, and the figures of all pages.
 
     python docs/make_tables.py [--check]
 
@@ -18,13 +18,15 @@ import figures
 
 import asrconfig_go as ac
 from asrconfig_go._core.training_session import REPLACED
-from asrconfig_go.plan import gpu_prices
+from asrconfig_go.plan import gpu_prices, published_scenarios
 from asrconfig_go.plan.gpu_comparison import GPUPlan
-from asrconfig_go.plan.plan_records import Range
+from asrconfig_go.plan.plan_records import HandCase, HandSettings, Origin, Range
 from asrconfig_go.predict.hardware import catalogue
 
 TABLES_PAGE = Path(__file__).resolve().parent.parent / "benchmarks" / "gpu_tables.md"
 GUARD_PAGE = Path(__file__).resolve().with_name("guard.md")
+BY_HAND_PAGE = Path(__file__).resolve().with_name("by-hand.md")
+PAGES_WITH_TABLES = (TABLES_PAGE, GUARD_PAGE, BY_HAND_PAGE)
 END = "<!-- end of table -->"
 GIB = 2**30
 
@@ -138,6 +140,89 @@ def prices() -> str:
     return table(["GPU", "$ an hour", "who", "month", "source"], rows)
 
 
+@cache
+def scenarios() -> tuple[HandCase, ...]:
+    """The published scenarios, with settings by hand and with the plan's."""
+    return published_scenarios(calibrations={}).cases
+
+
+def scenario_settings() -> str:
+    rows = []
+    for case in scenarios():
+        scenario = f"{case.gpu}, {case.model.partition('/')[2]}"
+        for settings in case.rows:
+            rate = spread(settings.samples_per_second) if settings.fits else "**out of memory**"
+            rows.append([scenario, settings.settings, by_hand_batch(settings), by_hand_peak(case, settings), rate])
+    return table(["scenario", "settings", "batch", "peak", "samples/s"], rows)
+
+
+def scenario_costs() -> str:
+    rows = []
+    for case in scenarios():
+        for settings in case.rows:
+            totals = [figure for t in settings.totals for figure in (spread(t.hours), spread(t.cost_usd))]
+            if totals:
+                speed = "" if settings.settings == "plan" else f"{settings.plan_speed:.2f}×"
+                rows.append([case.gpu, settings.settings, *totals, speed])
+    return table(["GPU", "settings", "1 run, hours", "1 run, $", "10 runs, hours", "10 runs, $", "the plan is"], rows)
+
+
+def origins() -> str:
+    """Where the figures are from: those of all scenarios once."""
+    first, *others = ({*case.origins} for case in scenarios())
+    shared = first.intersection(*others)
+    rows = [origin_row("all", origin) for origin in scenarios()[0].origins if origin in shared]
+    for case in scenarios():
+        rows += [origin_row(case.gpu, origin) for origin in case.origins if origin not in shared]
+    return table(["scenario", "figure", "origin", "source"], rows)
+
+
+def origin_row(scenario: str, origin: Origin) -> list[str]:
+    return [scenario, origin.figure, origin.origin, origin.source]
+
+
+def by_hand_cards() -> str:
+    scenario, rows = scenarios()[0], []
+    mean_s = 3600 * scenario.hours / scenario.clips
+    for name, model in (("XLS-R-300M", "xls-r-300m"), ("XLS-R-1B", "xls-r-1b")):
+        found = ac.compare_gpus(
+            model, gpus=list(PRICED), hours=scenario.hours, mean_s=mean_s, max_s=scenario.longest_s, by_hand=True,
+            trace=False, calibrations={},
+        )  # fmt: skip
+        for case in found.by_hand:
+            settings = {row.settings: row for row in case.rows}
+            batches = [by_hand_cell(settings.get(each)) for each in ("aggressive", "published", "safe", "plan")]
+            costs = [ten_runs(settings.get(each)) for each in ("safe", "plan")]
+            rows.append([f"{name}, {case.gpu}", *batches, *costs])
+    heads = ["training", "aggressive", "published", "safe", "plan", "10 runs safe, $", "10 runs planned, $"]
+    return table(heads, rows)
+
+
+def by_hand_batch(settings: HandSettings) -> str:
+    marks = ["checkpointing"] * settings.gradient_checkpointing + ["split"] * (settings.micro_batching == "memory")
+    batch = f"{settings.per_device_train_batch_size} × {settings.gradient_accumulation_steps}"
+    return ", ".join([batch, settings.precision, *marks])
+
+
+def by_hand_peak(case: HandCase, settings: HandSettings) -> str:
+    return f"{settings.peak_bytes / GIB:.1f} of {case.memory_bytes / GIB:.1f} GiB"
+
+
+def by_hand_cell(settings: HandSettings | None) -> str:
+    """The batch with its speed; or what it would take, where it does not fit."""
+    if settings is None:
+        return "–"
+    batch = f"{settings.per_device_train_batch_size} × {settings.gradient_accumulation_steps}"
+    if settings.samples_per_second is None:
+        return f"{batch}: {settings.peak_bytes / GIB:.1f} GiB, **out of memory**"
+    optimizer = ", 8-bit" * ("8bit" in settings.optimizer)
+    return f"{batch}{optimizer}: {number(settings.samples_per_second.likely)}/s"
+
+
+def ten_runs(settings: HandSettings | None) -> str:
+    return spread(settings.totals[-1].cost_usd) if settings is not None and settings.totals else "–"
+
+
 def replaced() -> str:
     rows = [[f"`{row.method}`", row.part, row.span, row.reason] for row in REPLACED]
     return table(["method", "replaced by", "while", "what for"], rows)
@@ -149,6 +234,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "lengths": lengths,
     "costs": costs,
     "prices": prices,
+    "scenario settings": scenario_settings,
+    "scenario costs": scenario_costs,
+    "origins": origins,
+    "by hand, other cards": by_hand_cards,
     "replaced": replaced,
 }
 
@@ -171,7 +260,7 @@ def main() -> int:
     stale = []
     for page in (TABLES_PAGE, *figures.PAGES):
         before = page.read_text("utf-8")
-        after = filled(before) if page in (TABLES_PAGE, GUARD_PAGE) else before
+        after = filled(before) if page in PAGES_WITH_TABLES else before
         after = after if page == TABLES_PAGE else figures.filled(after, known)
         if after != before:
             stale.append(page.name)

@@ -71,6 +71,10 @@ var pythonClasses = map[string]pythonClass{
 	"estimate.Remedy":        {Room: "plan", Name: "Remedy"},
 	"compare.Row":            {Room: "plan", Name: "GPUPlanRecord"},
 	"compare.Comparison":     {Room: "plan", Name: "ComparisonRecord"},
+	"compare.HandCase":       {Room: "plan", Name: "HandCase"},
+	"compare.HandRow":        {Room: "plan", Name: "HandSettings"},
+	"compare.HandTotal":      {Room: "plan", Name: "HandTotal"},
+	"compare.Origin":         {Room: "plan", Name: "Origin"},
 	"compare.RunAnswer":      {Room: "plan", Name: "RunTime"},
 	"compare.StepAnswer":     {Room: "plan", Name: "StepTime"},
 

@@ -83,6 +83,7 @@ var table = map[string]operation{
 	"timing.calibrate":    withArgs(compare.Calibrate),
 	"timing.compare":      withArgs(compareGPUs),
 	"timing.prices":       withoutArgs(gpuPrices),
+	"timing.scenarios":    withoutArgs(compare.Scenarios),
 	"timing.kernels":      withArgs(kernelSuite),
 	"timing.profile":      withArgs(profileKernels),
 	"monitor.start":       withArgs(startMonitor),

@@ -26,6 +26,8 @@ type Comparison struct {
 	Epochs      float64       `json:"epochs"`
 	Rows        []Row         `json:"rows"`        // in the order asked for
 	Assumptions []string      `json:"assumptions"` // what the figures rest on
+	// of each machine, where settings by hand were asked for
+	ByHand []HandCase `json:"by_hand"`
 }
 
 // Row is the plan for one GPU, or for several of them; sizes are bytes of one. The settings are
@@ -95,8 +97,15 @@ func Make(r Request) (Answer, error) {
 		return Answer{}, err
 	}
 	rows, traces := make([]Row, len(machines)), make([]*plan.TraceRequest, len(machines))
+	cases := []HandCase{}
+	if r.ByHand != nil {
+		cases = make([]HandCase, len(machines))
+	}
 	if err := parallel.Do(len(machines), func(i int) (err error) {
 		rows[i], traces[i], err = p.row(machines[i])
+		if err == nil && traces[i] == nil && r.ByHand != nil {
+			cases[i], traces[i], err = p.byHand(machines[i], rows[i])
+		}
 		return err
 	}); err != nil {
 		return Answer{}, err
@@ -104,7 +113,9 @@ func Make(r Request) (Answer, error) {
 	if wanted := p.wanted(machines, traces); wanted != nil {
 		return Answer{Wanted: wanted}, nil
 	}
-	return Answer{Comparison: p.comparison(machines, rows)}, nil
+	c := p.comparison(machines, rows)
+	c.ByHand = cases
+	return Answer{Comparison: c}, nil
 }
 
 // comparison is the rows with what they have in common.

@@ -17,7 +17,8 @@ import (
 type Request struct {
 	Model profile.Model `json:"model"`
 	Data  timing.Data   `json:"data"`
-	GPUs  []string      `json:"gpus"` // "T4", "2xT4", "A100-40GB", at most 256; the whole catalogue
+	// "T4", "2xT4", "A100-40GB", at most 256; the whole catalogue, by hand the published ones
+	GPUs []string `json:"gpus"`
 
 	// dollars per hour and GPU by card, before those of the table
 	Prices map[string]float64 `json:"prices"`
@@ -29,6 +30,8 @@ type Request struct {
 	AnyDepth    bool `json:"any_depth"`    // as of plan.Options
 	CanOffload  bool `json:"can_offload"`  // as of plan.Options
 	LossUnknown bool `json:"loss_unknown"` // as of plan.Options
+	// compares with settings by hand, too; no
+	ByHand *Scenario `json:"by_hand"`
 	// of cards whose kernels were measured, from timing.profile; the first of each counts
 	KernelProfiles []kernel.Profile `json:"kernel_profiles"`
 
@@ -76,6 +79,9 @@ func (r Request) completed() (Request, error) {
 	r.TargetBatchSize, r.Epochs = or(r.TargetBatchSize, usualTarget), or(r.Epochs, usualEpochs)
 	r.SafetyMargin, r.Optimizer =
 		or(r.SafetyMargin, usualMargin), or(r.Optimizer, estimate.DefaultOptimizer)
+	if len(r.GPUs) == 0 && r.ByHand != nil {
+		r.GPUs = scenarioGPUs()
+	}
 	if r.Workers == nil && r.Hardware == nil {
 		workers := usualWorkers
 		r.Workers = &workers
@@ -119,6 +125,9 @@ func (r Request) prices() (map[string]timing.Price, error) {
 	out := make(map[string]timing.Price, len(hourly))
 	for _, p := range timing.Prices() {
 		out[p.GPU] = p
+	}
+	if r.ByHand != nil {
+		out[publishedPrice.GPU] = publishedPrice
 	}
 	for key, hour := range hourly {
 		if out[key], err = timing.GivenPrice(key, hour); err != nil {

@@ -109,6 +109,9 @@ func (m standIn) trace(t *testing.T, r Request, machine MachineTrace, durations 
 	for size := 1; size <= max(1, fits(longest)); size++ {
 		out.Peaks = append(out.Peaks, plan.TracedPeak{Batch: size, Bytes: modelBytes + int64(perSecond*longest*float64(size))})
 	}
+	for _, size := range w.Sizes {
+		out.SizePeaks = append(out.SizePeaks, plan.TracedPeak{Batch: size, Bytes: modelBytes + int64(perSecond*longest*float64(size))})
+	}
 	work := func(batch int, s float64) plan.TracedWork {
 		return plan.TracedWork{Batch: batch, Seconds: s, Labels: int64(4 * s), Work: m.work(w.Precision, trained, int64(batch), s, again)}
 	}

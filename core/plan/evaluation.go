@@ -106,8 +106,13 @@ func (o EvaluationOptions) generates(t *Traced) bool {
 	return t.Decoder != nil && profile.Or(o.PredictWithGenerate, true)
 }
 
-// CheckGeneration refuses to generate with a model that does not. Errors: InvalidArgument.
+// CheckGeneration refuses to generate with a model that does not, and a decoder that is larger than
+// its model. Errors: InvalidArgument.
 func (o EvaluationOptions) CheckGeneration(decoder *TracedDecoder, model string) error {
+	if decoder != nil && !(decoder.Share >= 0 && decoder.Share <= 1) {
+		return fault.New(fault.InvalidArgument, "trace again",
+			"the decoder of %s has a share of %v of its layers", model, decoder.Share)
+	}
 	if decoder != nil || o.NumBeams == nil && o.GenerationMaxLength == nil &&
 		!profile.Or(o.PredictWithGenerate, false) {
 		return nil

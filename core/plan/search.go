@@ -271,11 +271,8 @@ func capped(m batching.Limits, limit int) batching.Limits {
 
 // compare simulates an epoch with each strategy of batches.
 func (s *search) compare(f *evaluated) error {
-	step := s.perDevice * s.pool.count
-	sample := s.clips.sample(step, s.pool.count)
-	options := batching.Options{Mode: batching.Packed, StepSamples: step, Ranks: s.pool.count,
-		Seed: 1, Buckets: UsualBuckets, Cost: f.throughput.micro, Memory: f.memory,
-		Paces: f.throughput.paces, Sizes: s.sizes(*f)}
+	sample, options := s.epoch(*f)
+	options.Sizes = s.sizes(*f)
 	c, err := batching.Compare(sample, options)
 	if err != nil {
 		return err
@@ -287,14 +284,8 @@ func (s *search) compare(f *evaluated) error {
 		}
 	}
 	f.buckets, f.simulated = c.Buckets, len(sample)
-	scale := float64(s.clips.count) / float64(len(sample))
-	steps := max(1, (s.clips.count+step-1)/step)
 	made := func(figures batching.Figures, microBatching string) batches {
-		b := batches{order: figures.Order, microBatching: microBatching, figures: figures,
-			costS: figures.SlowestS * scale, steps: steps}
-		b.microBatches = float64(figures.MicroBatches) * scale / float64(s.pool.count*steps)
-		b.epoch = f.throughput.epoch(b)
-		return b
+		return s.batchesOf(*f, figures, microBatching)
 	}
 	split, oneSize := map[string]batches{}, map[string][]batches{} // by order, with even shares
 	for i, figures := range c.Strategies {

@@ -134,6 +134,9 @@ func (m standIn) answer(in Inputs, w TraceRequest) Traced {
 				Parts: []profile.Part{{Name: "parameters", Bytes: modelBytes}, {Name: "activations", Bytes: clips}}})
 		}
 	}
+	for _, size := range w.Sizes {
+		t.SizePeaks = append(t.SizePeaks, TracedPeak{Batch: size, Bytes: modelBytes + int64(perSecond*longest*float64(size))})
+	}
 	t.EvalBatch = pointer(min(w.Share, 2*largest))
 	t.Work = []TracedWork{m.work(in, w, 1, min(estimate.Shortest, mean/2)), m.work(in, w, max(1, fits(mean)), mean), m.work(in, w, 1, max(longest, 2*mean))}
 	if m.decoder > 0 {

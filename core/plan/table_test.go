@@ -109,7 +109,7 @@ func TestTheFirstTraceComputesNothingAgain(t *testing.T) {
 	w := next(t, in)
 	require.NotNil(t, w)
 	assert.Equal(t, TraceRequest{Precision: "fp16", EveryNLayers: 1, Optimizer: "adamw_torch_fused", Allocator: estimate.AllocatorSettings, Share: 32,
-		BudgetBytes: int64(in.Hardware.GPUs[0].MemoryTotalBytes) * 85 / 100, LongestS: 15, High: true, Generates: true, Beams: 1, Tokens: usualGeneration}, *w)
+		BudgetBytes: int64(in.Hardware.GPUs[0].MemoryTotalBytes) * 85 / 100, LongestS: 15, High: true, Generates: true, Beams: 1, Tokens: usualGeneration, Sizes: []int{}}, *w)
 	in.Traced = []Traced{trace(w, 0)}
 	other := next(t, in)
 	require.NotNil(t, other, "a way that does not fit leaves the next one")

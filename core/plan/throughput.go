@@ -101,6 +101,25 @@ func (f evaluated) recomputed() float64 {
 	return (passes + f.checkpointing.Share()) / (passes + from.Share())
 }
 
+// epoch is the clips of which an epoch is simulated, and how.
+func (s *search) epoch(f evaluated) ([]float64, batching.Options) {
+	step := s.perDevice * s.pool.count
+	return s.clips.sample(step, s.pool.count), batching.Options{Mode: batching.Packed,
+		StepSamples: step, Ranks: s.pool.count, Seed: 1, Buckets: UsualBuckets,
+		Cost: f.throughput.micro, Memory: f.memory, Paces: f.throughput.paces}
+}
+
+// batchesOf are those of an epoch of all clips, by the figures of those that were simulated.
+func (s *search) batchesOf(f evaluated, figures batching.Figures, microBatching string) batches {
+	step := s.perDevice * s.pool.count
+	scale := float64(s.clips.count) / float64(f.simulated)
+	b := batches{order: figures.Order, microBatching: microBatching, figures: figures,
+		costS: figures.SlowestS * scale, steps: max(1, (s.clips.count+step-1)/step)}
+	b.microBatches = float64(figures.MicroBatches) * scale / float64(s.pool.count*b.steps)
+	b.epoch = f.throughput.epoch(b)
+	return b
+}
+
 // epoch is how long an epoch takes, the loader's time not counted.
 func (p throughput) epoch(b batches) timing.Range {
 	predicted := p.paddedSecond.Times(

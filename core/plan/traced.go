@@ -25,6 +25,8 @@ type Traced struct {
 	Memory batching.Limits `json:"memory"`
 	// of micro-batches of the longest clips, by rising size; none where no clip fits
 	Peaks []TracedPeak `json:"peaks"`
+	// of the micro-batches that were asked for by their sizes
+	SizePeaks []TracedPeak `json:"size_peaks"`
 	// of one more of the longest clips; absent: as the last two peaks rise
 	RiseBytes *int64 `json:"rise_bytes"`
 	// largest evaluation batch of the longest clips; absent when not asked for
@@ -181,6 +183,16 @@ func (t Traced) rise() int64 {
 func (t Traced) bytes(batch int) int64 {
 	last := t.Peaks[len(t.Peaks)-1]
 	return last.Bytes + max(0, t.rise())*int64(batch-last.Batch)
+}
+
+// sizePeak is that of a micro-batch that was asked for; nil for others.
+func (t Traced) sizePeak(batch int) *TracedPeak {
+	for i, p := range t.SizePeaks {
+		if p.Batch == batch && p.Bytes > 0 {
+			return &t.SizePeaks[i]
+		}
+	}
+	return nil
 }
 
 // peak is that of a micro-batch, or of the next larger one that was traced.

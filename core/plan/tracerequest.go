@@ -32,6 +32,8 @@ type TraceRequest struct {
 	Generates bool `json:"generates"`
 	Beams     int  `json:"beams"`  // of a generation
 	Tokens    int  `json:"tokens"` // of a text at most
+	// micro-batches of the longest clips whose peaks are asked for, whether they fit or not
+	Sizes []int `json:"sizes"`
 }
 
 // Next returns the candidate to trace before planning. First the one without checkpointing; then,
@@ -88,7 +90,7 @@ func (s *search) traceRequest(w candidate) *TraceRequest {
 		LongestS: s.clips.longest(), High: !s.in.WithoutAlternatives,
 		Beams:     profile.Or(s.in.Options.NumBeams, 1),
 		Tokens:    profile.Or(s.in.Options.GenerationMaxLength, usualGeneration),
-		Generates: profile.Or(s.in.Options.PredictWithGenerate, true)}
+		Generates: profile.Or(s.in.Options.PredictWithGenerate, true), Sizes: []int{}}
 	if !s.pool.onCPU() {
 		out.Allocator = estimate.AllocatorSettings
 	}

@@ -43,6 +43,7 @@ var kinds = map[string]view{
 	"memory run":     of(runMemory),
 	"batch table":    of(batchTable),
 	"comparison":     of(comparison),
+	"by hand":        of(handComparison),
 	"largest models": of(largest),
 	"benchmark":      {document: of(benchmark).document, csv: read(benchmarkCSV)},
 	"run":            of(run),

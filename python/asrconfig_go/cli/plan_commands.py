@@ -202,15 +202,37 @@ def add_compare(commands: Commands) -> None:
     add("--epochs", type=float, default=EPOCHS, help="default %(default)s")
     add_training_options(compare)
     add("--workers", type=int, help=f"workers of the loader for each GPU (default {LOADER_WORKERS})")
+    add(
+        "--by-hand",
+        action="store_true",
+        help="compare settings by hand with the plan's: of --model, or the published scenarios",
+    )
     add("--largest", metavar="FAMILY", help="list models of whisper, xls-r, … that fit one GPU instead")
     add_output_options(compare)
     compare.set_defaults(run=_compare)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    result = _comparison(arguments) if arguments.largest is None else _largest(arguments)
+    if arguments.by_hand:
+        arguments.full, result = True, _by_hand(arguments)
+    else:
+        result = _comparison(arguments) if arguments.largest is None else _largest(arguments)
     show_result(arguments, result, result.to_dict)
     return 0
+
+
+def _by_hand(arguments: argparse.Namespace) -> Any:
+    from ..plan.by_hand import HandComparison, published_scenarios
+    from ..plan.gpu_comparison import CompareSettings
+
+    if arguments.model is not None:
+        return HandComparison(_comparison(arguments).by_hand)
+    options = passed_on(arguments, "model", "largest", "by_hand", "prices")
+    settings = {name: options.pop(name) for name in CompareSettings.__annotations__ if name in options}
+    own = [name for name, value in options.items() if value not in (None, False)]
+    if own:
+        raise InvalidArgumentError(f"--by-hand with {own[0]} and no model", "give --model, or --by-hand alone")
+    return published_scenarios(prices=_prices(arguments.prices), **settings)
 
 
 def _comparison(arguments: argparse.Namespace) -> Any:

@@ -6,6 +6,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "._core.modules": ("add_lora",),
+        "by_hand": ("HandComparison", "published_scenarios"),
         "environment": ("Applied", "AppliedSetting", "TooLateWarning"),
         "explanation": ("Explanation",),
         "gpu_comparison": ("Comparison", "GPUPlan", "compare_gpus", "gpu_prices"),

@@ -1,6 +1,7 @@
 """Types of the public names in __init__.py; written by build/stubs.py."""
 
 from .._core.modules import add_lora as add_lora
+from .by_hand import HandComparison as HandComparison, published_scenarios as published_scenarios
 from .environment import Applied as Applied, AppliedSetting as AppliedSetting, TooLateWarning as TooLateWarning
 from .explanation import Explanation as Explanation
 from .gpu_comparison import (

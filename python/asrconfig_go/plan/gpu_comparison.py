@@ -94,6 +94,7 @@ def compare_gpus(
     trace: bool | None = None,
     batch_fn: BatchFunction | None = None,
     collator: Callable[[list[Any]], Any] | None = None,
+    by_hand: bool = False,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
     """Plan one training on each of ``gpus``, and return its memory, time and cost there.
@@ -107,8 +108,9 @@ def compare_gpus(
     ``mean_s`` seconds on average (8) and ``max_s`` at most (3 times that) are assumed; of a model of text, so many
     ``texts`` of ``max_tokens`` at most (128) and ``mean_tokens`` on average (as many: all are padded). ``gpus``: names
     of the catalogue such as ``"T4"`` and ``"2xT4"``; None takes all of it. ``prices``: dollars per hour and GPU by
-    name, or a JSON file of them; they replace those of the built-in table. ``options`` are the fields of
-    ``CompareOptions``.
+    name, or a JSON file of them; they replace those of the built-in table. ``by_hand`` also judges settings that are
+    chosen without a planner (``comparison.by_hand``), by default on the GPUs of the published scenarios. ``options``
+    are the fields of ``CompareOptions``.
 
     Raises ``NotFoundError`` for an unknown GPU or model, ``UnsupportedError`` for a model of which no step is recorded
     or can be, and ``InvalidArgumentError`` for values out of range.
@@ -126,7 +128,7 @@ def compare_gpus(
         model, trace, batch_fn or collated, freeze=freeze_feature_encoder, lora_rank=options.get("lora_rank", 0)
     )
     return compare_described(
-        counted, tracer, rows, gpus=gpus, prices=prices,
+        counted, tracer, rows, gpus=gpus, prices=prices, scenario={} if by_hand else None,
         measured={"loss_unknown": not knows_loss(model)}, **options,
     )  # fmt: skip
 
@@ -199,12 +201,14 @@ def compare_described(
     prices: Prices | None = None,
     measured: Mapping[str, Any] | None = None,
     durations: array[float] | None = None,
+    scenario: Mapping[str, Any] | None = None,
     **options: Unpack[CompareSettings],
 ) -> Comparison:
     """``compare_gpus`` for a model that was counted, and how it is traced.
 
     ``data``: the rows, as ``timing.compare`` takes them; ``durations``: seconds of every clip of a profile.
     ``measured``: what is known of the hardware around the GPUs, the loader and the loss, by the request's names.
+    ``scenario``: one of ``timing.scenarios``, or empty, to compare with settings by hand, too.
     """
     check_keywords(options, CompareSettings.__annotations__, "compare_gpus")
     settings = CompareOptions(**options)
@@ -221,6 +225,7 @@ def compare_described(
         "any_depth": tracer.records and has_any_depth(), "can_offload": tracer.records and can_offload_checkpoints()
     }  # fmt: skip
     request |= {"model": to_json(model), "gpus": _names(gpus), "prices": _prices(prices), "data": data}
+    request |= {} if scenario is None else {"by_hand": dict(scenario)}
     request = {**(measured or {}), **request}
     return from_json(Comparison, _compared(request, durations, tracer))
 

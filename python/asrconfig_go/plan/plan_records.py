@@ -154,6 +154,86 @@ class GPUPlanRecord:
 
 
 @dataclass(frozen=True)
+class HandTotal:
+    """What runs take, one after another."""
+
+    runs: int
+    hours: Range
+    cost_usd: Range | None
+    """On all GPUs; None without a price."""
+
+
+@dataclass(frozen=True)
+class HandSettings:
+    """The training with one set of settings. Rates, hours and dollars are None where it does not fit."""
+
+    settings: str
+    """``"aggressive"``, ``"published"``, ``"safe"`` or ``"plan"``."""
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
+    precision: str
+    gradient_checkpointing: bool
+    every_n_layers: int
+    """With checkpointing: one of so many layers is computed again; 1, each."""
+    offload_checkpoints: bool
+    """Of what checkpointed layers save."""
+    optimizer: str
+    micro_batching: str
+    """``"fixed"``, or ``"memory"``: the guard splits each step."""
+    peak_bytes: int
+    """Predicted for one GPU, context included, for a batch of the longest clips."""
+    fits: bool
+    """Into all memory of the GPU, without a margin."""
+    samples_per_second: Range | None
+    """Clips trained on per second."""
+    plan_speed: float | None
+    """How many times faster the plan's run is."""
+    totals: tuple[HandTotal, ...]
+    """Of one run and of ten."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a figure comes from."""
+
+    figure: str
+    origin: str
+    """``"predicted"``, ``"measured"``, ``"assumed"``, ``"published"`` or ``"given"``."""
+    source: str
+
+
+@dataclass(frozen=True)
+class HandCase:
+    """One training on one machine, with settings by hand and with the plan's.
+
+    Seconds, hours of audio, bytes, dollars.
+    """
+
+    gpu: str
+    """Key of the catalogue."""
+    count: int
+    """GPUs."""
+    memory_bytes: int
+    """Of one GPU."""
+    model: str
+    row_kind: RowKind
+    """``"texts"``: 50 tokens count as a second."""
+    clips: int
+    hours: float
+    """What the clips last."""
+    longest_s: float
+    """Seconds of the clip that memory is planned for."""
+    target_batch_size: int
+    epochs: float
+    price: Price | None
+    """None where none is known."""
+    rows: tuple[HandSettings, ...]
+    """The plan's the last; None where none fits."""
+    origins: tuple[Origin, ...]
+    """Of the figures."""
+
+
+@dataclass(frozen=True)
 class ComparisonRecord:
     """What one training takes on each of several machines. Seconds, hours of audio, bytes, dollars."""
 
@@ -171,6 +251,8 @@ class ComparisonRecord:
     """In the order asked for."""
     assumptions: tuple[str, ...]
     """What the figures rest on."""
+    by_hand: tuple[HandCase, ...]
+    """Of each machine, where settings by hand were asked for."""
 
 
 @dataclass(frozen=True)
@@ -266,6 +348,8 @@ class TraceRequestRecord:
     """Of a generation."""
     tokens: int
     """Of a text at most."""
+    sizes: tuple[int, ...]
+    """Micro-batches of the longest clips whose peaks are asked for, whether they fit or not."""
 
 
 @dataclass(frozen=True)

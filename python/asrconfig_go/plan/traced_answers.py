@@ -179,6 +179,7 @@ class TracedAnswers:
             "budget_bytes": self._wanted.budget_bytes,
             "memory": [{"seconds": max(SHORTEST_S, seconds), "batch": batch} for seconds, batch in rows],
             "peaks": peaks,
+            "size_peaks": [self._peak(size) for size in self._wanted.sizes],
             "note": note if made_up else "",
             "work": work,
         }

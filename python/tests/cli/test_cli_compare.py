@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 import shlex
+import wave
+from pathlib import Path
 
 import pytest
 
 from asrconfig_go.__main__ import main
 
 QUESTION = ["compare", "--model", "xls-r-300m", "--hours", "10", "--gpus", "T4, 2xL4"]
+
+
+@pytest.fixture
+def clips(tmp_path: Path) -> str:
+    """A folder of recordings of 1 to 6 s."""
+    for second in range(1, 7):
+        with wave.open(str(tmp_path / f"{second}.wav"), "wb") as clip:
+            clip.setparams((1, 2, 16_000, 0, "NONE", ""))
+            clip.writeframes(bytes(2 * 16_000 * second))
+    return str(tmp_path)
 
 
 def test_it_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,6 +67,8 @@ def test_largest(capsys: pytest.CaptureFixture[str]) -> None:
         (["--gpus", "T4", "--hours", "1"], "no model to compare for"),
         (["--model", "whisper-tiny"], "nothing to train on"),
         (["--largest", "whisper"], "--largest with 0 GPUs"),
+        (["--by-hand", "--hours", "1"], "--by-hand with hours and no model"),
+        (["--by-hand", "--model", "whisper-tiny"], "nothing to train on"),
         ([*QUESTION[1:], "--price", "T4=cheap"], "'T4=cheap' is not a price"),
         ([*QUESTION[1:], "--price", "T4=-1"], "the price of T4 is -1"),
         (["--model", "whisper-tiny", "--hours", "1", "--gpus", "T44"], "did you mean T4"),
@@ -74,3 +88,33 @@ def test_hours_of_measured_data_are_refused(capsys: pytest.CaptureFixture[str]) 
     command = shlex.split(hint.strip().removeprefix("→ "))
     assert command == ["asrconfig", *line]
     assert main(command[1:]) == 0
+
+
+def test_settings_by_hand_of_the_published_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--by-hand"]) == 0
+    printed = capsys.readouterr().out
+    assert max(len(line) for line in printed.splitlines()) <= 80
+    for part in (
+        "L4, 22.5 GiB: facebook/wav2vec2-xls-r-1b", "A100-40GB SXM, 40.0 GiB", "T4, 15.0 GiB", "out of memory",
+        "published   4 × 8, checkpointing", "safe        1 × 32, checkpointing", "10 runs, $",
+        "dollars (published): L4, 0.40 an hour and GPU", "clips (assumed): 45000 clips",
+    ):  # fmt: skip
+        assert part in printed
+
+
+def test_settings_by_hand_of_your_own_data(clips: str, capsys: pytest.CaptureFixture[str]) -> None:
+    own = ["--data", clips, "--model", "wav2vec2-base", "--gpus", "L4, 2xT4", "--price", "L4=0.5"]
+    assert main(["compare", "--by-hand", *own]) == 0
+    printed = capsys.readouterr().out
+    assert max(len(line) for line in printed.splitlines()) <= 80
+    assert "dollars (given): L4, 0.50 an hour and GPU" in printed and "clips (measured): " in printed
+    assert main(["compare", "--by-hand", *own, "--json"]) == 0
+    cases = json.loads(capsys.readouterr().out)["cases"]
+    assert [(case["gpu"], case["count"]) for case in cases] == [("L4", 1), ("T4", 2)]
+    for case in cases:
+        assert [row["settings"] for row in case["rows"]] == ["aggressive", "published", "safe", "plan"]
+        for row in case["rows"]:
+            assert row["fits"] == (row["peak_bytes"] <= case["memory_bytes"]) == bool(row["totals"])
+            for total in row["totals"]:
+                cost = total["hours"]["likely"] * case["price"]["usd_per_hour"] * case["count"]
+                assert total["cost_usd"]["likely"] == pytest.approx(cost)
