@@ -227,7 +227,7 @@ def _by_hand(arguments: argparse.Namespace) -> Any:
 
     if arguments.model is not None:
         return HandComparison(_comparison(arguments).by_hand)
-    options = passed_on(arguments, "model", "largest", "by_hand", "prices")
+    options = passed_on(arguments, "model", "by_hand", "prices")
     settings = {name: options.pop(name) for name in CompareSettings.__annotations__ if name in options}
     own = [name for name, value in options.items() if value not in (None, False)]
     if own:
