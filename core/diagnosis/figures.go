@@ -69,7 +69,7 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 	spent := map[string]float64{}
 	waited, waitedOf, untold := 0.0, 0.0, false
 	for i, kind := range m.Kind {
-		took := entry(m.SpentS, i)
+		took := m.SpentS.At(i)
 		if took >= 0 {
 			spent[kind] += took
 		} else {
@@ -79,7 +79,7 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 			continue
 		}
 		f.steps += covered(m.Covers, i)
-		if wait := entry(m.WaitedS, i); wait >= 0 && took > 0 {
+		if wait := m.WaitedS.At(i); wait >= 0 && took > 0 {
 			waited, waitedOf = waited+min(wait, took), waitedOf+took
 		}
 		if i < len(m.Number) {
@@ -98,7 +98,7 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 		f.spanS = max(0, m.TimesS[n-1]-m.TimesS[0])
 	}
 	if !untold {
-		f.outside = 1 - share(all-max(0, entry(m.SpentS, 0)), f.spanS)
+		f.outside = 1 - share(all-max(0, m.SpentS.At(0)), f.spanS)
 	}
 	if f.steps < leastSteps {
 		f.waited, f.saving, f.evaluating, f.outside, f.pace =
@@ -107,8 +107,7 @@ func (f *figures) measureSteps(m *runlog.StepSeries) {
 	f.minHeadroom = headroomLeft(m, f.log)
 }
 
-// headroomLeft is the least that a step left free at its peak: headroom counts what was allocated
-// after it.
+// headroomLeft is the least that a step left free at its peak.
 func headroomLeft(m *runlog.StepSeries, s *runlog.Log) float64 {
 	smallest := math.NaN()
 	for i := range m.Headroom {
@@ -116,9 +115,8 @@ func headroomLeft(m *runlog.StepSeries, s *runlog.Log) float64 {
 			s.GPUs[m.GPU[i]].TotalBytes == 0 {
 			continue
 		}
-		room := entry(m.Headroom, i) - max(0, entry(m.PeakAllocated, i)-entry(m.Allocated, i))
-		if free := max(0, room) / float64(s.GPUs[m.GPU[i]].TotalBytes); !math.IsNaN(free) &&
-			!(free >= smallest) {
+		free := m.HeadroomAtPeak(i) / float64(s.GPUs[m.GPU[i]].TotalBytes)
+		if !math.IsNaN(free) && !(free >= smallest) {
 			smallest = free
 		}
 	}

@@ -10,14 +10,6 @@ import (
 
 func finite(value float64) bool { return !math.IsNaN(value) && !math.IsInf(value, 0) }
 
-// entry is NaN where a column ends too early: run logs come from files, too.
-func entry(column runlog.Column, i int) float64 {
-	if i < 0 || i >= len(column) || !finite(column[i]) {
-		return math.NaN()
-	}
-	return column[i]
-}
-
 func covered(covers []int, i int) int {
 	if i < len(covers) {
 		return max(covers[i], 1)

@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	nearShare   = 0.03 // of the card: less was left at a peak
 	roomShare   = 0.60 // of the card: less was used at most
 	aimedShare  = 0.85 // of the card, for a larger micro-batch
 	lowRAMShare = 0.08
@@ -33,7 +32,7 @@ func outOfMemory(f *figures, run Run) *Finding {
 }
 
 func nearlyOutOfMemory(f *figures, run Run) *Finding {
-	if !(f.minHeadroom < nearShare) || f.events[runlog.EventOOM] > 0 {
+	if !(f.minHeadroom < runlog.LowHeadroom) || f.events[runlog.EventOOM] > 0 {
 		return nil
 	}
 	setting, value, change := smaller(f, run)

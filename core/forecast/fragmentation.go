@@ -15,9 +15,8 @@ const (
 	fragmentationReach = 0.5
 	fragmentationRest  = 500 // steps
 	// of the card: reserved above the highest peak ever; less is no fragmentation
-	fragmentationGap = 0.10
-	lowHeadroom, enoughHeadroom,
-	fullLook = 0.03, 0.05, 32 // little headroom, enough again, steps that must have it
+	fragmentationGap         = 0.10
+	enoughHeadroom, fullLook = 0.05, 32 // again after little, and steps that must have it
 )
 
 // watchFragmentation looks for reserved memory that grows while peaks do not: the free blocks do
@@ -117,5 +116,5 @@ func (g *gpu) watchFull(atS float64, b *alertTable) {
 
 // tight reports whether one of the newest steps left little headroom at its peak.
 func (g *gpu) tight() bool {
-	return g.headrooms.n >= fullLook/4 && g.headrooms.min() < lowHeadroom*g.total
+	return g.headrooms.n >= fullLook/4 && g.headrooms.min() < runlog.LowHeadroom*g.total
 }

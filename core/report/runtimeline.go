@@ -3,7 +3,6 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -182,9 +181,8 @@ func (g *gpu) addSteps(places []place) {
 		steps := &p.RunLog.Steps
 		for i, number := range steps.GPU {
 			if number == p.gpu {
-				headroom := atPeak(steps.Headroom[i], steps.Allocated[i], steps.PeakAllocated[i])
 				points = append(points, point{steps.TimesS[i] + p.offset, steps.PeakAllocated[i],
-					steps.PeakReserved[i], headroom})
+					steps.PeakReserved[i], steps.HeadroomAtPeak(i)})
 			}
 		}
 	}
@@ -195,15 +193,6 @@ func (g *gpu) addSteps(places []place) {
 		g.reserved.add(moments, runlog.Column{p.reserved})
 		g.headroom.add(moments, runlog.Column{p.headroom})
 	}
-}
-
-// atPeak is what was left at the peak of a step: less than at its end, when most of it has been
-// freed again.
-func atPeak(end, allocated, peak float64) float64 {
-	if math.IsNaN(allocated) || math.IsNaN(peak) {
-		return end
-	}
-	return max(0, end-max(0, peak-allocated))
 }
 
 // steps is something of each step of a kind, of the leading run logs.

@@ -118,6 +118,14 @@ func named(names []string, values []float64) map[string]any {
 // up to 8 PiB.
 type Column []float64
 
+// At is NaN where a column ends too early: run logs come from files, too.
+func (c Column) At(i int) float64 {
+	if i < 0 || i >= len(c) || math.IsInf(c[i], 0) {
+		return math.NaN()
+	}
+	return c[i]
+}
+
 // most is beyond every figure of a run, and sums, products and squares of figures up to it are
 // finite.
 const largest = 1e30

@@ -184,9 +184,18 @@ type Step struct {
 	DriverFree, Total                                       float64 // of the GPU, newest sample
 }
 
-// Headroom is what the training can still allocate: what the driver has free and what PyTorch's
-// cache holds unused.
-func (s Step) Headroom() float64 { return s.DriverFree + max(0, s.Reserved-s.Allocated) }
+// LowHeadroom is the share of a card of which less is little, where a step leaves it at its peak.
+const LowHeadroom = 0.03
+
+// HeadroomAtPeak is what the i-th entry left at its peak: less than at its end, when most of the
+// memory has been freed again.
+func (s *StepSeries) HeadroomAtPeak(i int) float64 {
+	freed, headroom := s.PeakAllocated.At(i)-s.Allocated.At(i), s.Headroom.At(i)
+	if math.IsNaN(freed) {
+		return headroom
+	}
+	return max(0, headroom-max(0, freed))
+}
 
 // Event is something that happened once.
 type Event struct {

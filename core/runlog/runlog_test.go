@@ -33,9 +33,16 @@ func TestColumnKeepsWhatIsNotKnown(t *testing.T) {
 	assert.Nil(t, back.C)
 }
 
-func TestHeadroomCountsTheCache(t *testing.T) {
-	assert.Equal(t, 7.0, Step{DriverFree: 2, Reserved: 9, Allocated: 4}.Headroom())
-	assert.Equal(t, 2.0, Step{DriverFree: 2, Reserved: 4, Allocated: 9}.Headroom(), "counters of different moments")
+func TestHeadroomAtThePeakOfAStep(t *testing.T) {
+	steps := StepSeries{
+		Headroom:      Column{9, 9, 9, 2, 9},
+		Allocated:     Column{4, 4, math.NaN(), 4, 4},
+		PeakAllocated: Column{7, 3, 7, 8},
+	}
+	for i, want := range []float64{6, 9, 9, 0, 9} {
+		assert.Equal(t, want, steps.HeadroomAtPeak(i), i)
+	}
+	assert.True(t, math.IsNaN(steps.HeadroomAtPeak(5)), "a column that ends too early")
 }
 
 // whole is a run log of two points of one GPU.

@@ -20,6 +20,7 @@ from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, listed
 from .._core.render import exact, plural
+from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column
 from ..data.scan import scan_audio
 from ..data.segments import split_range
@@ -41,28 +42,19 @@ def clip_key(source: object) -> Key | None:
     Files are identified by path, size and modification time; bytes by their digest; pieces by their times, too.
     Missing files have no key.
     """
-    if isinstance(source, dict):
-        if source.get("array") is not None:
-            return None
-        if source.get("bytes") is not None:
-            _, part = split_range(os.fsdecode(source.get("path") or ""), file=False)
-            digest, size, _ = _bytes_key(source["bytes"])
-            return f"{digest}{part or ''}", size, 0
-        source = source.get("path")
-    if isinstance(source, bytes | bytearray | memoryview):
-        return _bytes_key(source)
-    if not isinstance(source, str | os.PathLike):
+    clip = StoredClip.of(source)
+    if clip.kind == "bytes":
+        _, part = split_range(clip.path, file=False)
+        digest = hashlib.blake2b(clip.value, digest_size=16).hexdigest()
+        return f"{digest}{part or ''}", len(clip.value), 0
+    if clip.kind != "path":
         return None
-    path = os.path.abspath(os.fsdecode(source))  # noqa: PTH100 (a Path for each clip costs more than the lookup)
+    path = os.path.abspath(clip.path)  # noqa: PTH100 (a Path for each clip costs more than the lookup)
     try:
         status = os.stat(split_range(path)[0])  # noqa: PTH116
     except (OSError, ValueError):
         return None
     return path, status.st_size, status.st_mtime_ns
-
-
-def _bytes_key(data: bytes | bytearray | memoryview) -> Key:
-    return hashlib.blake2b(data, digest_size=16).hexdigest(), len(data), 0
 
 
 def name_of_load(load: Any) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from .._core.checks import CutRule
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
+from .._core.stored_clip import StoredClip
 from ..data.segments import (
     Segment,
     checked_segments,
@@ -240,10 +241,8 @@ def _timed(audio: object, duration: float, text: str, segments: Any) -> list[Seg
 
 def _subtitles_of(audio: object) -> Path | None:
     """The subtitles beside a file; None without any, and for a piece of a file, whose times they do not have."""
-    path = audio.get("path") if isinstance(audio, dict) else audio
-    if not isinstance(path, str | Path) or split_range(str(path))[1] is not None:
-        return None
-    return subtitles_beside(path)
+    path = StoredClip.of(audio).path
+    return None if not path or split_range(path)[1] is not None else subtitles_beside(path)
 
 
 def _texts(text: str, timed: Sequence[Segment]) -> list[str] | None:

@@ -16,6 +16,7 @@ import numpy as np
 from .._core.checks import checked
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import from_storage, read_through, user_path
+from .._core.stored_clip import StoredClip
 from ..data.segments import split_range
 from ..data.source import is_array, kind
 from ..errors import CorruptFileError, InvalidArgumentError, NotFoundError, UnsupportedError
@@ -203,9 +204,9 @@ def _soundfile(name: str) -> Any:
     return soundfile
 
 
-def check_rate(sample_rate: int) -> None:
-    """Raise ``InvalidArgumentError`` outside 1000 to 1 000 000 Hz."""
-    check_count("sample_rate", sample_rate, *RATES, "16000 is usual")
+def check_rate(sample_rate: int, name: str = "sample_rate") -> None:
+    """Raise ``InvalidArgumentError`` outside 1000 to 1 000 000 Hz; ``name`` is the argument's."""
+    check_count(name, sample_rate, *RATES, "16000 is usual")
 
 
 def check_count(name: str, value: object, low: int, high: int, usual: str) -> int:
@@ -253,38 +254,30 @@ def load_clip(source: object, sample_rate: int = SAMPLING_RATE) -> Decoded:
     return Decoded(clip, sample_rate, one_channel)
 
 
-def name_of(source: Any) -> str:
+def name_of(source: object) -> str:
     """What to call a clip in messages: its path, or what it is."""
-    if isinstance(source, dict):
-        path = source.get("path")
-        if source.get("bytes") is not None:
-            return f"{path} (bytes in the dataset)" if path else name_of(source["bytes"])
-        return os.fsdecode(path) if path else "an audio entry"
-    if isinstance(source, str | os.PathLike):
-        return os.fsdecode(source)
-    if isinstance(source, bytes | bytearray | memoryview):
-        return f"an audio buffer of {len(source)} bytes"
-    return f"an array of shape {tuple(source.shape)}" if is_array(source) else kind(source)
+    clip = StoredClip.of(source)
+    if clip.kind == "bytes":
+        return f"{clip.path} (bytes in the dataset)" if clip.path else f"an audio buffer of {len(clip.value)} bytes"
+    if clip.path or clip.kind in ("path", "missing"):
+        return clip.path or "an audio entry"
+    return f"an array of shape {tuple(clip.value.shape)}" if is_array(clip.value) else kind(clip.value)
 
 
 def decode_source(source: object, name: str, rate: int) -> Decoded:
     """The samples of a clip in mono at the rate at which it is stored; ``rate`` is that of arrays without one."""
-    if isinstance(source, dict):
-        if source.get("array") is not None:
-            return _array(source["array"], name, _rate(source.get("sampling_rate", rate), name))
-        if source.get("bytes") is not None:
-            return decode_bytes(source["bytes"], name, os.fsdecode(source.get("path") or ""))
-        source = source.get("path")
-        if source is None:
+    clip = StoredClip.of(source)
+    match clip.kind:
+        case "path":
+            return decode_file(clip.path)
+        case "bytes":
+            return decode_bytes(clip.value, name, clip.path)
+        case "decoder":  # of torchcodec, which datasets returns from version 4 on
+            samples = clip.value.get_all_samples()
+            return _array(samples.data, name, _rate(samples.sample_rate, name))
+        case "missing":
             raise InvalidArgumentError(f"{name} has neither bytes nor a path nor an array", _ACCEPTED)
-    if isinstance(source, str | os.PathLike):
-        return decode_file(os.fsdecode(source))
-    if isinstance(source, bytes | bytearray | memoryview):
-        return decode_bytes(source, name)
-    if hasattr(source, "get_all_samples"):  # of torchcodec, which datasets returns from version 4 on
-        samples = source.get_all_samples()
-        return _array(samples.data, name, _rate(samples.sample_rate, name))
-    return _array(source, name, rate)
+    return _array(clip.value, name, rate if clip.rate is None else _rate(clip.rate, name))
 
 
 def _array(values: Any, name: str, rate: int) -> Decoded:

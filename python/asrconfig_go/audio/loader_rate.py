@@ -26,7 +26,7 @@ from .._core.records import from_json, to_json
 from ..data.scan_result import DatasetProfile
 from ..data.source import Source, open_source
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
-from .decoding import find_resampler
+from .decoding import check_rate, find_resampler
 from .loader_sources import Reading, loader_items
 
 _FIRST = 0.6  # of the time for the first pass; the same clips are read again in the remaining time
@@ -135,8 +135,7 @@ def measure_loader(
     budget = checked("seconds", seconds, float)
     if not 0.05 <= budget <= 60:
         raise InvalidArgumentError(f"seconds = {budget:g} is not between 0.05 and 60", "1.0 is enough")
-    if not 1000 <= checked("sampling_rate", sampling_rate, int) <= 1_000_000:
-        raise InvalidArgumentError(f"sampling_rate = {sampling_rate} is not a rate in hertz", "16000 is usual")
+    check_rate(sampling_rate, "sampling_rate")
     source = loader_items(open_source(dataset), sampling_rate=sampling_rate, seed=seed, row_seconds=row_seconds)
     if source.in_memory and processor is None:
         return None

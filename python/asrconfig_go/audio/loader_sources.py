@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
+from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column
 from ..data.scan import scan_audio
 from ..data.scan_result import Clip
@@ -218,10 +219,8 @@ def _table_rows(table: pa.Table, drawn: random.Random) -> LoaderItems:
 
 def _table_row(column: pa.ChunkedArray, row: int) -> Reading:
     value = column[row].as_py()
-    size, name = 0, value if isinstance(value, str) else ""
-    if isinstance(value, dict):
-        size, name = len(value.get("bytes") or b""), value.get("path") or ""
-    return _decoded(value, size, _suffix(name))
+    clip = StoredClip.of(value)
+    return _decoded(value, len(clip.value) if clip.kind == "bytes" else 0, _suffix(clip.path))
 
 
 def _prepared(dataset: Sequence[object], drawn: random.Random, row_seconds: Callable[[object], float]) -> LoaderItems:

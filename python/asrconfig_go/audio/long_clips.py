@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.files import cache_folder, write_whole
 from .._core.output import ProgressBar, first_of, listed
 from .._core.render import plural
+from .._core.stored_clip import StoredClip
 from ..data.columns import audio_column, audio_columns, text_columns, usual_columns
 from ..data.label_rules import Limits
 from ..data.segments import SEGMENT_COLUMNS, named_range, part_of
@@ -180,18 +181,16 @@ def _audio(dataset: Dataset, column: str, rows: list[tuple[int, Piece]], struct:
     return [{"bytes": None, "path": path} for path in paths] if struct else paths
 
 
-def _file_of(audio: Any) -> str:
+def _file_of(audio: object) -> str:
     """The path of a recording; one that is embedded is written to the cache, once."""
-    if isinstance(audio, str):
-        return audio
-    data, path = audio.get("bytes"), audio.get("path") or ""
-    if data is None:
-        return str(path)
-    name = hashlib.blake2b(data, digest_size=16).hexdigest()
-    file = cache_folder("recordings") / f"{name}{PurePath(path).suffix}"
+    clip = StoredClip.of(audio)
+    if clip.kind != "bytes":
+        return clip.path
+    name = hashlib.blake2b(clip.value, digest_size=16).hexdigest()
+    file = cache_folder("recordings") / f"{name}{PurePath(clip.path).suffix}"
     if not file.is_file():
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, data)
+        write_whole(file, clip.value)
     return str(file)
 
 

@@ -11,6 +11,7 @@ from datasets.arrow_dataset import update_metadata_with_features
 from datasets.features.features import generate_from_arrow_type
 from datasets.table import InMemoryTable, concat_tables
 
+from .._core.stored_clip import StoredClip
 from .source import open_source
 
 
@@ -88,10 +89,9 @@ class UndecodedAudio(Audio):  # type: ignore[misc]
 
     def encode_example(self, value: object) -> dict[str, object]:
         """The stored form of a path, of bytes, or of a dictionary of both."""
-        if isinstance(value, str):
-            return {"bytes": None, "path": value}
-        if isinstance(value, dict) and value.get("bytes") is not None:
-            return {"bytes": value["bytes"], "path": value.get("path")}
+        clip = StoredClip.of(value)
+        if clip.kind in ("path", "bytes"):
+            return {"bytes": clip.value if clip.kind == "bytes" else None, "path": clip.path or None}
         encoded: dict[str, object] = super().encode_example(value)
         return encoded
 

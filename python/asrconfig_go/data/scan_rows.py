@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .._core.batches import INPUTS, TOKENS_PER_SECOND, InputUnit
 from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
+from .._core.stored_clip import StoredClip
 from ..errors import InvalidArgumentError
 from ..trace.model import Model
 from .source import is_array, kind, open_source
@@ -75,17 +76,16 @@ def stored_piece(rows: Iterable[tuple[int, object]]) -> Piece:
     buffers: list[tuple[int, str, pa.Buffer]] = []
     paths: list[tuple[int, str]] = []
     for row, value in rows:
-        value = {"path": value} if isinstance(value, str) else {"bytes": value} if isinstance(value, bytes) else value
-        if not (value is None or (isinstance(value, dict) and "array" not in value)):
-            clips.append((row, array_clip(value, row, SAMPLING_RATE)))
-            continue
-        value = with_bytes(value or {})
-        if value.get("bytes") is not None:
-            buffers.append((row, value.get("path") or f"[{row}]", pa.py_buffer(value["bytes"])))
-        elif value.get("path"):
-            paths.append((row, value["path"]))
-        else:
-            clips.append((row, known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes")))
+        clip = StoredClip.of(with_bytes({} if value is None else value))
+        match clip.kind:
+            case "bytes":
+                buffers.append((row, clip.path or f"[{row}]", pa.py_buffer(clip.value)))
+            case "path" if clip.path:
+                paths.append((row, clip.path))
+            case "path" | "missing":
+                clips.append((row, known_clip(f"[{row}]", None, 0, 0, "has neither a path nor bytes")))
+            case _:
+                clips.append((row, array_clip(value, row, SAMPLING_RATE)))
     request = {
         **clips_piece(clips).request,
         "buffers": [{"name": name, "address": buffer.address, "size": buffer.size} for _, name, buffer in buffers],
@@ -98,24 +98,23 @@ def stored_piece(rows: Iterable[tuple[int, object]]) -> Piece:
 
 def with_bytes(value: Any) -> Any:
     """A stored clip with its bytes, where only a remote file's address is stored."""
-    path = value.get("path") if isinstance(value, dict) else None
-    if path is None or value.get("bytes") is not None or "array" in value or "://" not in path:
+    clip = StoredClip.of(value)
+    if clip.kind != "path" or "://" not in clip.path:
         return value
     import fsspec
 
-    with fsspec.open(path, "rb") as file:
-        return {**value, "bytes": file.read()}
+    with fsspec.open(clip.path, "rb") as file:
+        return {"path": clip.path, "bytes": file.read()}
 
 
 def array_clip(item: Any, row: int, sampling_rate: int) -> dict[str, object]:
     """The clip of a decoded array: its length over its rate. Samples are not looked at."""
-    rate = sampling_rate
-    if isinstance(item, dict):
-        item, rate = item.get("array"), item.get("sampling_rate", sampling_rate)
-    problem = _array_problem(item, rate)
+    clip = StoredClip.of(item)
+    rate: Any = sampling_rate if clip.rate is None else clip.rate
+    problem = _array_problem(clip.value, rate)
     if problem:
         return known_clip(f"[{row}]", None, 0, 0, problem)
-    return known_clip(f"[{row}]", len(item) / rate, rate, 4 * len(item), "")
+    return known_clip(f"[{row}]", len(clip.value) / rate, rate, 4 * len(clip.value), "")
 
 
 def _array_problem(array: Any, rate: object) -> str:

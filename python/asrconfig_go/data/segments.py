@@ -20,6 +20,7 @@ from typing import Any, TypeGuard
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import from_storage
 from .._core.output import listed
+from .._core.stored_clip import StoredClip
 from ..errors import CorruptFileError, InvalidArgumentError
 from .source import is_array
 
@@ -298,20 +299,19 @@ def named_range(path: str, start: float, end: float, *, file: bool = True) -> st
 
 def part_of(audio: object, start: float, end: float) -> Any:
     """Select ``start`` to ``end`` in seconds of ``audio``, which is decoded by ``load_audio`` only later."""
-    if isinstance(audio, str | os.PathLike):
-        return named_range(os.fsdecode(audio), start, end)
-    if isinstance(audio, bytes | bytearray | memoryview):
-        return {"bytes": audio, "path": named_range("", start, end, file=False)}
-    if isinstance(audio, dict) and audio.get("array") is not None:
-        rate = audio.get("sampling_rate", SAMPLING_RATE)
-        return {**audio, "array": _samples(audio["array"], start, end, rate)}
-    if isinstance(audio, dict):
-        in_memory = audio.get("bytes") is not None
-        return {**audio, "path": named_range(os.fsdecode(audio.get("path") or ""), start, end, file=not in_memory)}
-    return _samples(audio, start, end, SAMPLING_RATE)
+    clip = StoredClip.of(audio)
+    if clip.kind in ("array", "decoder"):
+        part = {"array": _samples(clip.value, start, end, clip.rate or SAMPLING_RATE)}
+    else:
+        in_memory = clip.kind == "bytes"
+        part = {clip.kind: clip.value} if in_memory else {}
+        part["path"] = named_range(clip.path, start, end, file=not in_memory)
+    if isinstance(audio, Mapping):
+        return {**audio, **part}
+    return part if clip.kind == "bytes" else next(iter(part.values()))
 
 
-def _samples(array: Any, start: float, end: float, rate: float) -> Any:
+def _samples(array: Any, start: float, end: float, rate: Any) -> Any:
     if is_array(array) and len(array.shape) == 2 and array.shape[0] < array.shape[1]:
         return array[:, round(start * rate) : round(end * rate)]
     return array[round(start * rate) : round(end * rate)]

@@ -18,6 +18,7 @@ from .._core.out_of_memory import classify, clear_frames, first_line, free_memor
 from .._core.padding import trimmed_clips
 from .._core.random_state import cpu_generators_kept, set_cpu_state
 from .._core.render import plural
+from .._core.stored_clip import StoredClip
 from ..data.columns import audio_columns, text_columns, usual_columns
 from ..data.label_faults import faults
 from ..data.label_rules import IGNORED, LabelRules, rules_of
@@ -132,8 +133,7 @@ class ClipDetails:
         own_labels = example.get("labels")
         if own_labels is not None and not _alike(own_labels, labels):
             return False, "", self._decoded(labels)
-        audio = [example[name] for name in usual_columns(example, audio_columns())]
-        paths = [value.get("path") if isinstance(value, dict) else value for value in audio]
+        paths = [StoredClip.of(example[name]).path for name in usual_columns(example, audio_columns())]
         texts = [example[name] for name in usual_columns(example, text_columns())]
         path, text = (next((v for v in values if isinstance(v, str) and v), "") for values in (paths, texts))
         return True, path[:_LONGEST], (text or self._decoded(labels))[:_LONGEST]

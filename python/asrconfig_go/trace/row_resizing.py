@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from .._core.stored_clip import StoredClip
+
 Array = np.ndarray[Any, Any]
 Place = tuple[Any, ...]  # the keys and indices that lead to a value of a row
 _VALUES = 24  # of a row that are tried
@@ -152,9 +154,10 @@ def _is_numbers(value: object) -> bool:
 
 def _is_audio(value: object) -> bool:
     """A clip of ``datasets``, decoded or not, or a decoder of torchcodec."""
+    kind = StoredClip.of(value).kind
     if isinstance(value, Mapping):
-        return any(value.get(name) is not None for name in ("array", "bytes")) or _is_file(value.get("path"))
-    return hasattr(value, "get_all_samples")
+        return kind in ("array", "bytes") or _is_file(value.get("path"))
+    return kind == "decoder"
 
 
 def _is_file(value: object) -> bool:
@@ -162,8 +165,8 @@ def _is_file(value: object) -> bool:
 
 
 def _size(value: Any, axis: int) -> int:
-    if isinstance(value, Mapping) and value.get("array") is not None:
-        value = value["array"]
+    if isinstance(value, Mapping):
+        value = StoredClip.of(value).value
     return int(np.shape(value)[axis]) if _is_numbers(value) else 0
 
 
@@ -194,8 +197,8 @@ def _scaled(value: Any, factor: float, axis: int, folder: str) -> Any:
     if isinstance(value, bytes):
         return _longer(io.BytesIO(value), factor)
     if isinstance(value, Mapping):
-        name = next((name for name in ("array", "bytes") if value.get(name) is not None), "path")
-        return {**value, name: _scaled(value[name], factor, axis, folder)}
+        clip = StoredClip.of(value)
+        return {**value, clip.kind: _scaled(clip.value, factor, axis, folder)}
     if hasattr(value, "get_all_samples"):
         from datasets import Audio
 
