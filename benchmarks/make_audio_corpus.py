@@ -3,7 +3,7 @@
     python benchmarks/make_audio_corpus.py FOLDER [--only speed even rows odd million] [--missing]
 
 speed    35 000 small files, each different on disk: 20k WAV, 5k FLAC, 3k MP3, 3k Vorbis, 3k Opus, 1k M4A (3 GB)
-even     6 240 small files, as many of WAV, FLAC, Vorbis and MP3, of 1 to 1.5 s (200 MB)
+even     6 240 small files, as many of WAV, FLAC, Vorbis and MP3, of 1 to 8 s (about 400 MB)
 rows     200 000 rows with embedded bytes as Arrow and as Parquet (6 GB)
 odd      files that break readers, of every format, with their true lengths by a decoder (20 MB)
 million  a tree of a million names, hard links to a few files: for the scan's memory, not for its speed

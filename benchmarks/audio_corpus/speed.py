@@ -27,7 +27,7 @@ COUNTS = {
     "m4a/moov_first": 500,
 }
 EVEN_COUNTS = {"wav/plain": 1_560, "flac": 1_560, "vorbis": 1_560, "mp3/xing": 780, "mp3/cbr": 780}
-EVEN_LONGEST_S = 1.5
+EVEN_LONGEST_S = 8.0
 PER_FOLDER = 200
 ORIGINALS = 150  # encoded ones of a kind; the files are copies with another number in their tags
 _MARK = b"copy-000000"

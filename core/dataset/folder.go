@@ -86,31 +86,39 @@ func (w *walker) enter(folder string) error {
 	if err != nil {
 		return err
 	}
+	before := prefixOf(folder)
+	w.entries = slices.Grow(w.entries, len(items))
 	for i := range items {
 		it := &items[i]
-		isFolder, isFile := it.kind.IsDir(), it.kind.IsRegular()
+		path, isFolder, isFile := before+it.name, it.kind.IsDir(), it.kind.IsRegular()
 		if i%namesAtOnce == 0 || !isFile {
 			if err := w.alive(); err != nil {
 				return err
 			}
 		}
 		if !isFolder && !isFile { // a link, or a junction to a folder, which Go calls irregular
-			st, err := os.Stat(it.path)
+			st, err := os.Stat(path)
 			isFolder = err == nil && st.IsDir()
 			if media.Unanswered(err) {
-				w.entries = append(w.entries, stray(it.path, "%v", err))
+				w.entries = append(w.entries, stray(path, "%v", err))
 				continue
 			}
 		}
 		if isFolder {
-			if err := w.enter(it.path); err != nil {
+			if err := w.enter(path); err != nil {
 				return err
 			}
-		} else if w.wanted(it.path) {
-			w.entries = append(w.entries, entry{path: it.path})
+		} else if isFile || w.wanted(path) {
+			w.entries = append(w.entries, entry{path: path})
 		}
 	}
 	return nil
+}
+
+// prefixOf is what filepath.Join writes before the names of a folder's members.
+func prefixOf(folder string) string {
+	path := filepath.Join(folder, "x")
+	return path[:len(path)-1]
 }
 
 // alive returns an error once the context has ended.
@@ -132,8 +140,8 @@ func bare(err error) error {
 
 // item is a member of a folder: what may be audio, or lead to it.
 type item struct {
-	path string
-	kind fs.FileMode // its type bits
+	name string
+	kind fs.FileMode // its type bits; a regular file is wanted
 }
 
 // read lists one folder in the order of names, without what is hidden and what cannot be wanted.
@@ -158,7 +166,7 @@ func (w *walker) read(folder string) ([]item, error) {
 		for _, member := range members {
 			name, kind := member.Name(), member.Type()
 			if name[0] != '.' && (!kind.IsRegular() || w.wanted(name)) {
-				items = append(items, item{filepath.Join(folder, name), kind})
+				items = append(items, item{name, kind})
 			}
 		}
 	}
@@ -166,7 +174,7 @@ func (w *walker) read(folder string) ([]item, error) {
 		w.entries = append(w.entries, stray(folder, "folder cannot be read to its end: %v",
 			bare(err)))
 	}
-	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.path, b.path) })
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.name, b.name) })
 	return items, nil
 }
 

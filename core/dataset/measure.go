@@ -192,10 +192,10 @@ func (c *reader) cached(e *entry, r *row) {
 
 // found takes what the file says.
 func (c *reader) found(info *media.Info, err error, r *row) {
-	if fault.Is(err, fault.Storage) {
-		c.lose(err)
-	}
 	if err != nil {
+		if fault.Is(err, fault.Storage) {
+			c.lose(err)
+		}
 		r.bad(why(err))
 		return
 	}

@@ -48,6 +48,9 @@ func simulated(path string) error {
 // Unanswered reports whether err comes from storage that does not answer, which says nothing about
 // the file.
 func Unanswered(err error) bool {
+	if err == nil { // of nearly all files: what errors.As is given lies on the heap
+		return false
+	}
 	var number syscall.Errno
 	return errors.As(err, &number) && (slices.Contains(unanswered, number) ||
 		runtime.GOOS == "linux" && number == remoteIO)
