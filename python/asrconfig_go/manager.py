@@ -19,7 +19,7 @@ from ._core.modules import IN_32_BIT, adapter_options, check_planned_adapters, h
 from ._core.records import to_json
 from .config import TrainingConfig
 from .data.scan import DurationSettings, ScanSettings, add_durations, scan_audio
-from .data.scan_result import DatasetProfile, ScanResult
+from .data.scan_result import DatasetProfile, ScanResult, usable_seconds
 from .data.scan_rows import examples_of, row_seconds
 from .data.source import open_source
 from .errors import AsrConfigError, InfeasiblePlanError, InvalidArgumentError
@@ -164,7 +164,7 @@ class ASRConfigManager:
         """
         from .guard.loss_table import knows_loss
         from .plan.memory_savings import add_savings, savings_in_hint
-        from .plan.planner import Tracer, measured_values, plan, records_steps, traced_batches, tracer_for, usable
+        from .plan.planner import Tracer, measured_values, plan, records_steps, traced_batches, tracer_for
 
         dataset, model = self._profiles("plan from")
         options = options or PlanOptions(safety_margin=self.hardware.safety_margin)
@@ -184,7 +184,7 @@ class ASRConfigManager:
         records = {"hardware": to_json(self.hardware), "dataset": to_json(dataset), "model": to_json(model)}
         self._batch_fn = batches
         try:
-            planned = plan({**records, "options": settings}, usable(self.durations), tracer, self._gpu)
+            planned = plan({**records, "options": settings}, usable_seconds(self.durations), tracer, self._gpu)
         except InfeasiblePlanError as error:
             if isinstance(tracer, Tracer) and (traced := tracer.last_settings):
                 savings_in_hint(error, self._model, batches, traced, self._gpu)
@@ -218,7 +218,7 @@ class ASRConfigManager:
         """
         from .guard.loss_table import knows_loss
         from .plan.gpu_comparison import compare_described
-        from .plan.planner import Tracer, usable
+        from .plan.planner import Tracer
 
         dataset, model = self._profiles("compare")
         rank = lora_rank(self._model)
@@ -236,7 +236,7 @@ class ASRConfigManager:
         tracer = Tracer(self._model, trace, self._batch_fn, freeze=self._frozen, lora_rank=new_rank)
         return compare_described(
             model, tracer, {"profile": to_json(dataset)}, gpus=gpus, prices=prices, measured=measured,
-            durations=usable(self.durations), **options,
+            durations=usable_seconds(self.durations), **options,
         )  # fmt: skip
 
     def _planned_training(self) -> PlannedTraining | None:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .._core.defaults import SAMPLING_RATE
 from .._core.out_of_memory import first_line
 from ..config import TrainingConfig
 from ..data.scan import scan_audio
+from ..data.scan_result import clips_by_use, lengths_of
 from ..data.source import open_source
 from ..errors import AsrConfigError, EmptyDatasetError, InvalidArgumentError
 from .measurements import LoaderResult, Spread
@@ -99,10 +99,7 @@ def draw(
     seed: int,
 ) -> ClipSample:
     """Choose clips at random, none twice unless there are too few; bad ones and those over ``longest_s`` are out."""
-    limit = math.inf if longest_s is None else longest_s
-    usable = list(range(len(dataset)))
-    if durations is not None:
-        usable = [i for i in usable if durations[i] <= limit]  # not a number is not
+    usable = list(range(len(dataset)) if durations is None else clips_by_use(durations, longest_s)[0])
     if not usable:
         raise EmptyDatasetError(
             f"none of {len(dataset)} clips can be trained on", "check that they can be read, and max_length_s"
@@ -121,7 +118,7 @@ def with_lengths(sample: ClipSample, plan: TrainingConfig | None) -> Any:
     grouped = plan is not None and (plan.length_handling == "grouped" or plan.group_by_length)
     if not grouped or sample.seconds is None or source.kind != "dataset" or "length" in source.columns:
         return rows
-    return rows.add_column("length", [round(SAMPLING_RATE * s) for s in sample.seconds])
+    return rows.add_column("length", lengths_of(sample.seconds))
 
 
 _PASS_S = 1.0  # that a pass without workers lasts, about

@@ -17,7 +17,7 @@ from .._core.records import from_json
 from ..errors import InvalidArgumentError
 from .scan_inputs import SourceReader
 from .scan_jobs import read_parts, scan_cache, scan_job, wait
-from .scan_result import Clips, DatasetProfile, ScanResult
+from .scan_result import Clips, DatasetProfile, ScanResult, lengths_of
 from .scan_rows import PreparedRows, ScanInput, Text, examples_of, stored_piece
 from .source import Source, open_source
 
@@ -217,10 +217,11 @@ def _with_lengths(source: Source, column: str, unit: str, options: DurationSetti
     _check(source, column)
     from .hf_datasets import with_column
 
-    rate = options["sampling_rate"] if unit == "samples" else 1
     result = scan_audio(source.data, allow_empty=True, **options)
-    seconds = [0.0 if math.isnan(s) else s * rate for s in result.durations]
-    lengths: list[Any] = [round(s) for s in seconds] if unit == "samples" else seconds
+    seconds = result.durations
+    lengths: list[Any] = [0.0 if math.isnan(s) else s for s in seconds]
+    if unit == "samples":
+        lengths = lengths_of(seconds, options["sampling_rate"])
     profile = result.profile
     if profile.bad_count:
         first = profile.bad_files[0]

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, overload
 
 from .._core.batches import InputUnit
+from .._core.defaults import SAMPLING_RATE
 from .._core.records import to_json
 from .._core.render import Shown, plot
 from ..errors import EmptyDatasetError
@@ -213,3 +214,24 @@ class ScanResult:
     def plot(self, ax: Axes | None = None) -> Any:
         """Draw the histogram of durations: ``profile.plot(ax)``."""
         return self.profile.plot(ax)
+
+
+def clips_by_use(
+    durations: Iterable[float], longest_s: float | None = None
+) -> tuple[array[int], array[int], array[int]]:
+    """The rows of clips to train on, of those over ``longest_s``, and of those that cannot be read (NaN)."""
+    limit = math.inf if longest_s is None else longest_s
+    usable, too_long, unreadable = array("q"), array("q"), array("q")
+    for row, seconds in enumerate(durations):
+        (unreadable if math.isnan(seconds) else too_long if seconds > limit else usable).append(row)
+    return usable, too_long, unreadable
+
+
+def usable_seconds(durations: Sequence[float], longest_s: float | None = None) -> array[float]:
+    """The durations of the clips to train on."""
+    return array("d", (durations[row] for row in clips_by_use(durations, longest_s)[0]))
+
+
+def lengths_of(durations: Iterable[float], rate: int = SAMPLING_RATE) -> list[int]:
+    """Clips' lengths in samples, 0 of those that cannot be read: what the Trainer's column of lengths holds."""
+    return [0 if math.isnan(seconds) else round(seconds * rate) for seconds in durations]

@@ -250,11 +250,6 @@ def _traced(
     return traced, None
 
 
-def usable(durations: array[float]) -> array[float]:
-    """The durations of the clips that can be used."""
-    return array("d", (s for s in durations if not math.isnan(s)))
-
-
 def _price_of(gpu: GPU) -> float | None:
     """Dollars per hour of a GPU, by the built-in table; None where it has none."""
     for entry in catalogue():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._core.checks import checked
 from .._core.declared import WORDS, RowKind
+from ..data.scan_result import clips_by_use
 from ..data.source import Source, open_source
 from ..errors import EmptyDatasetError, InvalidArgumentError
 from .plan_record import PlanRecord
@@ -78,17 +79,14 @@ def select_clips(durations: Sequence[float], config: PlanRecord) -> Selection:
             f"config = {config!r:.80} is not a TrainingConfig", "create_optimal_config gives one"
         )
     seconds = _seconds(durations)
-    longest = math.inf if config.max_length_s is None else config.max_length_s
     chunk = math.inf if config.chunk_length_s is None else config.chunk_length_s
-    usable, too_long, unreadable, to_cut = (array("q") for _ in range(4))
-    for i, s in enumerate(seconds):
-        (unreadable if math.isnan(s) else too_long if s > longest else usable).append(i)
-        if chunk < s <= longest:
-            to_cut.append(i)
+    usable, too_long, unreadable = clips_by_use(seconds, config.max_length_s)
+    to_cut = array("q", (row for row in usable if seconds[row] > chunk))
     rows = WORDS[config.row_kind]
     if not usable:
+        longest = rows.length(config.max_length_s or math.inf)
         raise EmptyDatasetError(
-            f"no {rows.noun} is left of {len(seconds)}: {len(too_long)} are over {rows.length(longest)}, "
+            f"no {rows.noun} is left of {len(seconds)}: {len(too_long)} are over {longest}, "
             f"{len(unreadable)} unreadable",
             "raise config.max_length_s, or set chunk_length_s and split the clips",
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from ..audio.clip_cache import usable_cores
 from ..audio.decoding import is_silent, load_clip
 from ..data.columns import find_column
 from ..data.scan import scan_audio
-from ..data.scan_result import ScanResult
+from ..data.scan_result import ScanResult, lengths_of
 from ..data.scan_rows import Text
 from ..data.segments import SEGMENTS, as_json, plain_text, segment_column, whisper_segments
 from ..data.source import open_source
@@ -43,7 +42,7 @@ def measured(dataset: Dataset, noun: str, check_audio: bool | None, progress: bo
     Clips that are silent, or whose channels cancel each other, are then noted.
     """
     result = scan_audio(dataset, allow_empty=True, progress=progress)
-    lengths = [0 if math.isnan(s) else round(s * SAMPLING_RATE) for s in result.durations]
+    lengths = lengths_of(result.durations)
     bad = {row: f"{result.clips[row].path}: {result.clips[row].error or 'it holds no audio'}"
            for row, length in enumerate(lengths) if length <= 0}  # fmt: skip
     with_lengths, heard = with_column(dataset, "length", lengths), dict[int, _Heard]()

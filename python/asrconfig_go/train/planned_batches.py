@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._core.declared import WORDS
-from .._core.defaults import SAMPLING_RATE
 from .._core.output import listed
 from .._core.training_session import attached, override, session_of
+from ..data.scan_result import clips_by_use, lengths_of, usable_seconds
 from ..data.source import open_source
 from ..errors import AsrConfigError, InvalidArgumentError
 from ..plan.plan_record import PlanRecord
@@ -153,7 +153,7 @@ def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float])
         return seconds
     words = WORDS[config.row_kind]
     if len(durations) == size:
-        rows = [row for row, s in enumerate(durations) if math.isnan(s)]
+        rows = clips_by_use(durations)[2]
         unreadable = f"{len(rows)} of {size} {words.nouns} are not known, as of files that cannot be read"
         reason = f"{words.lengths} of {unreadable}: row{'s' * (len(rows) > 1)} {listed(rows)}"
         advice = "train on config.select(dataset), which leaves them out"
@@ -166,8 +166,7 @@ def _clip_seconds(trainer: Trainer, config: PlanRecord, durations: array[float])
 
 def known_seconds(clips: int, config: PlanRecord | None, durations: array[float]) -> array[float] | None:
     """The durations that are those of so many clips: all that were measured, or those that the plan keeps."""
-    limit = math.inf if config is None or config.max_length_s is None else config.max_length_s
-    for seconds in (durations, array("d", (s for s in durations if s <= limit))):
+    for seconds in (durations, usable_seconds(durations, None if config is None else config.max_length_s)):
         if len(seconds) == clips and not any(math.isnan(s) for s in seconds):
             return seconds
     return None
@@ -261,7 +260,7 @@ def _measured(clips: int, config: PlanRecord | None, durations: array[float]) ->
     """The measured lengths as ``add_durations`` writes them; None unless they are of this training set."""
     readable = array("d", (0.0 if math.isnan(s) else s for s in durations))
     seconds = known_seconds(clips, config, readable)
-    return None if seconds is None else [round(s * SAMPLING_RATE) for s in seconds]
+    return None if seconds is None else lengths_of(seconds)
 
 
 def _by_lengths(trainer: Trainer, lengths: list[Any], make: Callable[[Any], Any]) -> Any:

@@ -21,6 +21,7 @@ from torch.utils.data import IterableDataset
 from .._core.checks import StreamMode, check_seed, checked
 from ..data.columns import audio_column
 from ..data.scan import clip_seconds
+from ..data.scan_result import clips_by_use
 from ..data.scan_rows import axes_of, input_unit, with_bytes
 from ..data.source import open_source
 from ..data.table_sources import no_rows, prepared_column, resolved, schema_of
@@ -155,13 +156,14 @@ class WindowReader:
         counts = [at.too_long, at.unreadable]
         while not stop.is_set():
             rows_of_step = list(rows.take(self.share - len(clips) % self.share))
-            for row, length in zip(rows_of_step, self.seconds(rows_of_step), strict=True):
+            lengths = self.seconds(rows_of_step)
+            usable, *left_out = clips_by_use(lengths, self.longest_s)
+            counts = [count + len(numbers) for count, numbers in zip(counts, left_out, strict=True)]
+            for number, row in enumerate(rows_of_step):
                 _feed(digest, row)
-                if math.isnan(length) or length > self.longest_s:
-                    counts[math.isnan(length)] += 1
-                else:
+                if number in usable:
                     clips.append(row)
-                    seconds.append(length)
+                    seconds.append(lengths[number])
                     size += _bytes(row)
             if not clips and rows.epoch > at.epoch + 1:
                 long = f"{counts[0]} are over {self.longest_s:g} s, " if counts[0] else ""
