@@ -100,9 +100,11 @@ docs: $(VENV)/.docs
 docs-linkcheck: $(VENV)/.docs
 	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/linkcheck
 
-# Editable installs: the library is rebuilt when the Go sources are newer.
+# Editable installs: the library is rebuilt when the Go sources are newer. Go compiles while pip downloads, and pip
+# leaves it to Python to compile what is imported: both are slow the first time.
 $(VENV)/.train: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install -q -e '.[train]'
+	@go build -buildmode=c-shared -trimpath -buildvcs=false -o /dev/null ./capi 2>/dev/null & \
+		$(BIN)/pip install -q --no-compile -e '.[train]'; status=$$?; wait; exit $$status
 	@touch $@
 
 $(VENV)/.dev: $(SOURCES) | $(BIN)/python
