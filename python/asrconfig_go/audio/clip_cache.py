@@ -21,7 +21,7 @@ from .._core.defaults import SAMPLING_RATE
 from .._core.output import ProgressBar, listed
 from .._core.render import exact, plural
 from .._core.stored_clip import StoredClip
-from ..data.columns import audio_column
+from ..data.columns import audio_column, audio_key
 from ..data.scan import scan_audio
 from ..data.segments import split_range
 from ..data.source import open_source
@@ -132,7 +132,7 @@ def _items(sources: object) -> tuple[Iterable[object], int | None]:
         raise InvalidArgumentError(
             f"cannot prepare a {type(sources).__name__}", "pass a folder, a manifest, a dataset, or a list of clips"
         )
-    audio = (item["audio"] if isinstance(item, dict) and "audio" in item else item for item in source.data)
+    audio = (item if (name := audio_key(item)) is None else item[name] for item in source.data)
     return audio, source.length
 
 

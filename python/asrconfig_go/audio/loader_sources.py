@@ -15,7 +15,7 @@ from .._core import native
 from .._core.defaults import SAMPLING_RATE
 from .._core.files import user_path
 from .._core.stored_clip import StoredClip
-from ..data.columns import audio_column
+from ..data.columns import audio_column, audio_key
 from ..data.scan import scan_audio
 from ..data.scan_result import Clip
 from ..data.segments import named_range
@@ -246,10 +246,8 @@ def _own_row(dataset: Sequence[Any], row: int, sampling_rate: int) -> Reading:
     item = dataset[row]
     if isinstance(item, dict) and "input_values" in item:
         return Reading(None, sampling_rate, _length(item["input_values"]) / sampling_rate, 0, "prepared", sampling_rate)
-    value = item
-    if isinstance(item, dict) and "array" not in item:
-        value = item.get("audio", item.get("speech", item.get("waveform")))
-    rate = sampling_rate
+    name = audio_key(item)
+    value, rate = item if name is None else item[name], sampling_rate
     if isinstance(item, tuple) and len(item) > 1 and isinstance(item[1], int):
         value, rate = item[:2]  # as in torchaudio's datasets
     return _decoded(value, 0, "array", rate)

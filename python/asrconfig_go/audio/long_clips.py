@@ -11,15 +11,14 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from .._core.files import cache_folder, write_whole
-from .._core.output import ProgressBar, first_of, listed
+from .._core.output import ProgressBar, first_of
 from .._core.render import plural
 from .._core.stored_clip import StoredClip
-from ..data.columns import audio_column, audio_columns, text_columns, usual_columns
+from ..data.columns import audio_column, audio_key, text_columns, usual_columns
 from ..data.label_rules import Limits
 from ..data.segments import SEGMENT_COLUMNS, named_range, part_of
 from ..data.source import open_source
 from ..data.table_sources import schema_of
-from ..errors import InvalidArgumentError
 from .ctc_aligner import CTCAligner
 from .cut_rules import CutClip, CutSettings, Piece, cut_clip
 
@@ -209,26 +208,22 @@ class _Clips:
 
     def clip(self, row: int, duration: float) -> tuple[Any, float, str, Any]:
         item = self._rows[row]
-        if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
+        audio = self._audio or audio_key(item)
+        if audio is None:
             return item, duration, "", None
-        audio = item[self._audio or _first(item, ("audio", *audio_columns())) or _no_audio(item)]
         text, segments = _first(item, text_columns()), _first(item, SEGMENT_COLUMNS)
-        return audio, duration, str((item[text] if text else None) or ""), item[segments] if segments else None
+        return item[audio], duration, str((item[text] if text else None) or ""), item[segments] if segments else None
 
 
 def _first(row: Mapping[str, Any], names: Iterable[str]) -> str | None:
     return next(iter(usual_columns(row, names)), None)
 
 
-def _no_audio(row: Mapping[str, Any]) -> str:
-    raise InvalidArgumentError(f"a row of {listed(row)} has no audio", 'rows need "audio"')
-
-
 def _piece(item: Any, piece: Piece) -> Any:
-    if not isinstance(item, Mapping) or "array" in item or "bytes" in item:
+    audio = audio_key(item)
+    if audio is None:
         return part_of(item, piece.start, piece.end)
     row = {name: value for name, value in item.items() if name not in SEGMENT_COLUMNS}
-    audio = _first(row, ("audio", *audio_columns())) or _no_audio(row)
     row[audio] = part_of(row[audio], piece.start, piece.end)
     text = _first(row, text_columns())
     return row if text is None else {**row, text: piece.text}

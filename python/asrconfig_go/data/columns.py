@@ -10,7 +10,7 @@ import difflib
 import functools
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._core import native
@@ -44,6 +44,18 @@ def usual_columns(columns: Iterable[str], usual: Iterable[str]) -> list[str]:
     there = list(columns)
     lower = {str(name).lower(): name for name in reversed(there)}
     return [name if name in there else lower[name] for name in usual if name in lower]
+
+
+def audio_key(row: object) -> str | None:
+    """The key of a row's audio; None of what is a clip itself, as a dictionary of samples or of bytes is.
+
+    Raises ``InvalidArgumentError`` for a row that has none.
+    """
+    if not isinstance(row, Mapping) or "array" in row or "bytes" in row:
+        return None
+    for name in usual_columns(row, ("audio", *audio_columns(), "waveform")):
+        return name
+    raise InvalidArgumentError(f"a row of {listed(row)} has no audio", 'rows need "audio"')
 
 
 def find_column(columns: Sequence[str], kind: str, wanted: str | None, first: Iterable[str] = ()) -> str:
