@@ -1,4 +1,4 @@
-"""Small trainings on the CPU for the benchmarks of batches and plans: clips, a wav2vec2, its loss, its overhead."""
+"""Small trainings on the CPU for the benchmarks of batches and plans: clips, two models, their loss, the overhead."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 TONES, LONGEST_S = 5, 32
+FRAMES_A_SECOND, MEL_BINS = 100, 80  # of Whisper's features
 
 
 def cpu_s() -> float:
@@ -20,7 +21,8 @@ def cpu_s() -> float:
 class Names:
     """Tells the Trainer's grouping where lengths are."""
 
-    model_input_names = ("input_values",)
+    def __init__(self, name: str) -> None:
+        self.model_input_names = (name,)
 
 
 class Spoken:
@@ -45,10 +47,28 @@ class Spoken:
         return {"input_values": wave, "labels": [3 + tone for tone in labels]}
 
 
+class Heard(Spoken):
+    """The same as Whisper's features of one length: each tone is a mel bin in noise, and silence follows."""
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        import torch
+
+        frames, number = round(FRAMES_A_SECOND * self.durations[i]), self.first + i
+        features = torch.zeros(MEL_BINS, round(FRAMES_A_SECOND * max(self.durations)))
+        features[:, :frames] = self.noise[: MEL_BINS * frames].view(MEL_BINS, frames)
+        labels = [number % TONES, number // TONES % TONES]
+        for k, tone in enumerate(labels):
+            features[10 * tone, k * frames // 2 : (k + 1) * frames // 2] += 1.0
+        return {"input_features": features, "labels": [3 + tone for tone in labels]}
+
+
 def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
+    if "input_features" in rows[0]:
+        features = torch.stack([row["input_features"] for row in rows])
+        return {"input_features": features, "labels": torch.tensor([row["labels"] for row in rows])}
     audio = pad_sequence([row["input_values"] for row in rows], batch_first=True)
     lengths = torch.tensor([len(row["input_values"]) for row in rows])
     mask = (torch.arange(audio.shape[1]) < lengths[:, None]).long()
@@ -70,6 +90,21 @@ def small_model(seed: int = 0, **changed: Any) -> Any:
     return Wav2Vec2ForCTC(Wav2Vec2Config(**{**settings, **changed}))
 
 
+def small_whisper(seed: int, longest_s: float) -> Any:
+    """A Whisper for inputs of one length."""
+    import torch
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    torch.manual_seed(seed)
+    config = WhisperConfig(
+        vocab_size=16, d_model=96, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=192, decoder_ffn_dim=192, num_mel_bins=MEL_BINS,
+        max_source_positions=round(FRAMES_A_SECOND * longest_s / 2), max_target_positions=16, pad_token_id=0,
+        bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, dropout=0.0,
+    )  # fmt: skip
+    return WhisperForConditionalGeneration(config)
+
+
 def grouped_by_length() -> dict[str, Any]:
     """The Trainer's length grouping, as the installed transformers calls it."""
     from transformers import TrainingArguments
@@ -82,7 +117,14 @@ def silent_trainer(model: Any, arguments: Any, clips: Spoken, **more: Any) -> An
     """A Trainer that keeps its log to itself."""
     from transformers import Trainer
 
-    trainer = Trainer(model, arguments, train_dataset=clips, data_collator=collate, processing_class=Names(), **more)
+    trainer = Trainer(
+        model,
+        arguments,
+        train_dataset=clips,
+        data_collator=collate,
+        processing_class=Names(model.main_input_name),
+        **more,
+    )
     trainer.log = lambda entry, *_: trainer.state.log_history.append(entry)
     return trainer
 
