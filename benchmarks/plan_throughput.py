@@ -24,7 +24,8 @@ The strategies:
 The order of the strategies turns from round to round, and each round has a seed of its own for weights and orders. Time
 is that of the CPU, all threads, as other work on the machine would count otherwise. Ratios are means of those within
 rounds, with 95 % confidence intervals by Student's t. The loss is that of 128 other clips afterwards, in one batch size
-for all. oneDNN is off for all: it prepares every convolution again for each new length, 10 to 35 ms in these models,
+for all. A worker loads the clips, as on a machine with a GPU, beside the training, whose time alone counts. oneDNN is
+off for all: it prepares every convolution again for each new length, 10 to 35 ms in these models,
 which makes small micro-batches several times as slow, and which a GPU does not do.
 
 Exit status 1 when an aim is missed: no slower than the best length grouping and, where clips have lengths, 1.5 times
@@ -74,7 +75,8 @@ BODY: dict[str, Any] = {
 WARM_UP_CLIPS = 1920  # of the body, in steps of random clips
 T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}  # by rounds
 COMMON: dict[str, Any] = {
-    "save_strategy": "no", "report_to": "none", "use_cpu": True, "disable_tqdm": True, "logging_steps": 1000,
+    "save_strategy": "no", "report_to": "none", "use_cpu": True, "dataloader_num_workers": 1,
+    "disable_tqdm": True, "logging_steps": 1000,
     "remove_unused_columns": False, "learning_rate": 2e-3, "warmup_steps": 5, "weight_decay": 0.0, "max_grad_norm": 1.0,
 }  # fmt: skip
 TASKS = ["new head", "continued", "whisper"]
