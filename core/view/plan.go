@@ -105,24 +105,6 @@ func (r planRecord) unequal() string {
 	return fmt.Sprintf("%s = %d", strings.Join(parts, " + "), total)
 }
 
-// device is "Tesla T4", "2 × Tesla T4", "NVIDIA L4 + Tesla T4", "the CPU".
-func device(c profile.Config) string {
-	if c.GPUName == "" {
-		return "the CPU"
-	}
-	var names []string
-	for _, d := range c.Devices {
-		names = append(names, d.Name)
-	}
-	if len(names) != c.DeviceCount {
-		names = nil
-		for range min(max(1, c.DeviceCount), 1024) {
-			names = append(names, c.GPUName)
-		}
-	}
-	return several(names)
-}
-
 // several is "NVIDIA L4 + 2 × Tesla T4": each name once, in the order of the first.
 func several(names []string) string {
 	counts := map[string]int{}
