@@ -121,7 +121,7 @@ CLAIMS = (
         environment="memory_truth",
     ),
     Claim(
-        "python benchmarks/plan_throughput.py --rounds 1 --tasks \"new head\"",
+        "python benchmarks/plan_throughput.py --rounds 1 --tasks new-head",
         "python benchmarks/plan_throughput.py",
         6,
         text("", "plan_rounds")

@@ -1,6 +1,6 @@
 """Clips a second of small models trained by the plan and by other strategies of the same effective batch size.
 
-    OMP_NUM_THREADS=1 python benchmarks/plan_throughput.py [--rounds 5] [--tasks "new head" continued whisper]
+    OMP_NUM_THREADS=1 python benchmarks/plan_throughput.py [--rounds 5] [--tasks new-head continued whisper]
 
 Every strategy trains the same weights on the same clips (log-normal durations of up to 12 s, 16 kHz, two tones in noise
 whose labels are the tones) for as many epochs, 32 clips an optimizer step, and may use the same memory: as much as four
@@ -8,7 +8,7 @@ of the longest clips take by a traced step, the batch of the published scenario 
 more clips than the trace's table allows for their length raises torch.OutOfMemoryError, the Trainer's and ours alike.
 The tasks:
 
-- new head: a wav2vec2 whose body was trained on other clips, with a new head;
+- new-head: a wav2vec2 whose body was trained on other clips, with a new head;
 - continued: the same with its head;
 - whisper: a tiny Whisper from random weights. All its inputs are as long, so that no order saves anything.
 
@@ -79,7 +79,7 @@ COMMON: dict[str, Any] = {
     "disable_tqdm": True, "logging_steps": 1000,
     "remove_unused_columns": False, "learning_rate": 2e-3, "warmup_steps": 5, "weight_decay": 0.0, "max_grad_norm": 1.0,
 }  # fmt: skip
-TASKS = ["new head", "continued", "whisper"]
+TASKS = ["new-head", "continued", "whisper"]
 OURS, SAFE, FIXED = "the plan", "batch 1 × 32", f"random order, {PUBLISHED} × {STEP // PUBLISHED}"
 
 
