@@ -27,7 +27,16 @@ import tempfile
 import time
 from array import array
 
-from cpu_training import Spoken, cpu_s, grouped_by_length, loss_of, overhead_of, silent_trainer, small_model
+from cpu_training import (
+    Spoken,
+    cpu_s,
+    grouped_by_length,
+    loss_of,
+    overhead_of,
+    silent_trainer,
+    small_model,
+    use_one_thread,
+)
 
 import asrconfig_go as ac
 from asrconfig_go.predict import cost_of_longest
@@ -134,9 +143,7 @@ def training(
 
 
 def trainings(rounds: int) -> None:
-    import torch
-
-    torch.set_num_threads(1)
+    use_one_thread()
     source = random.Random(2)
     durations = [min(16.0, source.lognormvariate(1.2, 0.7)) for _ in range(40 * STEP)]
     rows = table(LIMIT_S, 16.0)

@@ -18,6 +18,18 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def use_one_thread() -> None:
+    """Compute on one thread, and without oneDNN.
+
+    oneDNN prepares every convolution again for each new length, 10 to 35 ms in these models. That makes small
+    micro-batches several times as slow, and a GPU does not do it.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    torch.backends.mkldnn.set_flags(False)
+
+
 class Names:
     """Tells the Trainer's grouping where lengths are."""
 

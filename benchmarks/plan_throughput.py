@@ -25,8 +25,7 @@ The order of the strategies turns from round to round, and each round has a seed
 is that of the CPU, all threads, as other work on the machine would count otherwise. Ratios are means of those within
 rounds, with 95 % confidence intervals by Student's t. The loss is that of 128 other clips afterwards, in one batch size
 for all. A worker loads the clips, as on a machine with a GPU, beside the training, whose time alone counts. oneDNN is
-off for all: it prepares every convolution again for each new length, 10 to 35 ms in these models,
-which makes small micro-batches several times as slow, and which a GPU does not do.
+off for all (cpu_training.use_one_thread).
 
 Exit status 1 when an aim is missed: no slower than the best length grouping and, where clips have lengths, 1.5 times
 random order at the published batch; a loss that differs from theirs by no more than the seeds do.
@@ -58,6 +57,7 @@ from cpu_training import (
     silent_trainer,
     small_model,
     small_whisper,
+    use_one_thread,
 )
 
 import asrconfig_go as ac
@@ -358,8 +358,7 @@ def main() -> None:
     import torch
     import transformers
 
-    torch.set_num_threads(1)
-    torch.backends.mkldnn.set_flags(False)
+    use_one_thread()
     transformers.logging.set_verbosity_error()
     warnings.simplefilter("ignore")
     print(f"{torch.get_num_threads()} thread, torch {torch.__version__}, without oneDNN")

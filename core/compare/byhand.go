@@ -7,7 +7,6 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/plan"
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
-	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
 // Scenario is a published example of a training; of a training of the user's own it is empty.
@@ -15,7 +14,7 @@ type Scenario struct {
 	GPU        string      `json:"gpu"`        // of the catalogue
 	Model      string      `json:"model"`      // of the catalogue
 	Parameters int64       `json:"parameters"` // that its batch was published for; 0: the model's
-	Data       timing.Data `json:"data"`       //
+	Data       timing.Data `json:"data"`       // clips that it trains on
 	Published  []string    `json:"published"`  // what was published of it
 }
 
@@ -52,37 +51,22 @@ var publishedPrice = timing.Price{GPU: "L4", Hour: 0.40, Provider: "published"}
 // HandCase is one training on one machine, with settings by hand and with the plan's. Seconds,
 // hours of audio, bytes, dollars.
 type HandCase struct {
-	GPU         string        `json:"gpu"`          // key of the catalogue
-	Count       int           `json:"count"`        // GPUs
-	MemoryBytes uint64        `json:"memory_bytes"` // of one GPU
-	Model       string        `json:"model"`
-	RowKind     units.RowKind `json:"row_kind"` // "texts": 50 tokens count as a second
-	Clips       int           `json:"clips"`
-	Hours       float64       `json:"hours"`     // what the clips last
-	LongestS    float64       `json:"longest_s"` // seconds of the clip that memory is planned for
-	Target      int           `json:"target_batch_size"`
-	Epochs      float64       `json:"epochs"`
-	Price       *timing.Price `json:"price"`   // absent where none is known
-	Rows        []HandRow     `json:"rows"`    // the plan's the last; absent where none fits
-	Origins     []Origin      `json:"origins"` // of the figures
+	GPU         string `json:"gpu"`          // key of the catalogue
+	Count       int    `json:"count"`        // GPUs
+	MemoryBytes uint64 `json:"memory_bytes"` // of one GPU
+	Model       string `json:"model"`
+	Workload
+	Price   *timing.Price `json:"price"`   // absent where none is known
+	Rows    []HandRow     `json:"rows"`    // the plan's the last; absent where none fits
+	Origins []Origin      `json:"origins"` // of the figures
 }
 
 // HandRow is the training with one set of settings. Rates, hours and dollars are absent where it
 // does not fit.
 type HandRow struct {
-	Settings      string `json:"settings"` // "aggressive", "published", "safe" or "plan"
-	Batch         int    `json:"per_device_train_batch_size"`
-	Accumulation  int    `json:"gradient_accumulation_steps"`
-	Precision     string `json:"precision"`
-	Checkpointing bool   `json:"gradient_checkpointing"`
-	// with checkpointing: one of so many layers is computed again; 1, each
-	EveryNLayers  int    `json:"every_n_layers"`
-	Offload       bool   `json:"offload_checkpoints"` // of what checkpointed layers save
-	Optimizer     string `json:"optimizer"`
-	MicroBatching string `json:"micro_batching"` // "fixed", or "memory": the guard splits each step
-	// predicted for one GPU, context included, for a batch of the longest clips
-	PeakBytes uint64 `json:"peak_bytes"`
-	Fits      bool   `json:"fits"` // into all memory of the GPU, without a margin
+	Name string `json:"settings"` // "aggressive", "published", "safe" or "plan"
+	Settings
+	Fits bool `json:"fits"` // into all memory of the GPU, without a margin
 	// clips trained on per second
 	SampleRate *profile.Range `json:"samples_per_second"`
 	// how many times faster the plan's run is
@@ -109,9 +93,7 @@ var totalRuns = []int{1, 10}
 // byHand compares settings by hand with the planned row; or names what to trace first.
 func (p *planner) byHand(m machine, planned Row) (HandCase, *plan.TraceRequest, error) {
 	c := HandCase{GPU: m.card.Key, Count: m.count, MemoryBytes: planned.MemoryBytes,
-		Model: cmp.Or(p.Model.Name, p.Model.ClassName), RowKind: cmp.Or(p.dataset.RowKind, units.Clips),
-		Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS,
-		Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: []HandRow{}}
+		Model: cmp.Or(p.Model.Name, p.Model.ClassName), Workload: p.workload(), Rows: []HandRow{}}
 	if price, ok := p.prices[m.card.Key]; ok {
 		c.Price = &price
 	}
@@ -144,11 +126,8 @@ func (s Scenario) sized(m profile.Model) *profile.Model {
 	return &m
 }
 
-func (p *planner) handRow(settings string, row, planned Row) HandRow {
-	h := HandRow{Settings: settings, Batch: row.Batch, Accumulation: row.Accumulation,
-		Precision: row.Precision, Checkpointing: row.Checkpointing, EveryNLayers: row.EveryNLayers,
-		Offload: row.Offload, Optimizer: row.Optimizer, MicroBatching: row.MicroBatching,
-		PeakBytes: row.PeakBytes, Fits: row.Fits, Totals: []HandTotal{}}
+func (p *planner) handRow(name string, row, planned Row) HandRow {
+	h := HandRow{Name: name, Settings: row.Settings, Fits: row.Fits, Totals: []HandTotal{}}
 	if !row.Fits || row.RunHours == nil {
 		return h
 	}

@@ -13,12 +13,12 @@ import (
 // requireHandRow checks that the figures of a row agree with each other.
 func requireHandRow(t *testing.T, c HandCase, row HandRow) {
 	t.Helper()
-	require.Equal(t, c.Target, row.Batch*row.Accumulation*c.Count, row.Settings)
-	require.Equal(t, row.PeakBytes <= c.MemoryBytes, row.Fits, row.Settings)
+	require.Equal(t, c.Target, row.Batch*row.Accumulation*c.Count, row.Name)
+	require.Equal(t, row.PeakBytes <= c.MemoryBytes, row.Fits, row.Name)
 	if !row.Fits {
-		require.Nil(t, row.SampleRate, row.Settings)
-		require.Nil(t, row.PlanSpeed, row.Settings)
-		require.Empty(t, row.Totals, row.Settings)
+		require.Nil(t, row.SampleRate, row.Name)
+		require.Nil(t, row.PlanSpeed, row.Name)
+		require.Empty(t, row.Totals, row.Name)
 		return
 	}
 	require.Less(t, row.SampleRate.Low, row.SampleRate.High)
@@ -51,7 +51,7 @@ func TestScenariosByHand(t *testing.T) {
 		require.Len(t, hand.Rows, 4)
 		for i, settings := range []string{"aggressive", "published", "safe", "plan"} {
 			row := hand.Rows[i]
-			require.Equal(t, settings, row.Settings)
+			require.Equal(t, settings, row.Name)
 			if i < 3 {
 				require.Equal(t, batches[s.GPU][i], row.Batch, "%s %s", s.GPU, settings)
 				require.True(t, row.Checkpointing, "of models above 100 M parameters")
@@ -76,7 +76,7 @@ func TestOwnTrainingByHand(t *testing.T) {
 	for i, optimizer := range []string{estimate.DefaultOptimizer, estimate.DefaultOptimizer, estimate.DefaultOptimizer, estimate.EightBit} {
 		row := c.ByHand[2].Rows[i]
 		require.Equal(t, optimizer, row.Optimizer, "XLS-R-1B fits a T4 with the plan's lighter optimizer alone")
-		require.Equal(t, row.Settings == "plan", row.Fits)
+		require.Equal(t, row.Name == "plan", row.Fits)
 	}
 
 	r.GPUs, r.Prices, r.Precision = []string{"2xA100-40GB", "K80"}, map[string]float64{"A100-40GB": 3, "K80": 1}, "fp16"

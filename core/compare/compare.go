@@ -14,20 +14,41 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// Comparison is what one training takes on each of several machines. Seconds, hours of audio,
-// bytes, dollars.
+// Workload is what is trained, whatever the machine. Seconds, hours of audio.
+type Workload struct {
+	RowKind  units.RowKind `json:"row_kind"` // "texts": 50 tokens count as a second
+	Clips    int           `json:"clips"`
+	Hours    float64       `json:"hours"`     // what the clips last
+	LongestS float64       `json:"longest_s"` // seconds of the clip that memory is planned for
+	Target   int           `json:"target_batch_size"`
+	Epochs   float64       `json:"epochs"`
+}
+
+// Comparison is what one training takes on each of several machines. Bytes, dollars.
 type Comparison struct {
-	Model       profile.Model `json:"model"`
-	RowKind     units.RowKind `json:"row_kind"` // "texts": 50 tokens count as a second
-	Clips       int           `json:"clips"`
-	Hours       float64       `json:"hours"`     // what the clips last
-	LongestS    float64       `json:"longest_s"` // seconds of the clip that memory is planned for
-	Target      int           `json:"target_batch_size"`
-	Epochs      float64       `json:"epochs"`
-	Rows        []Row         `json:"rows"`        // in the order asked for
-	Assumptions []string      `json:"assumptions"` // what the figures rest on
+	Model profile.Model `json:"model"`
+	Workload
+	Rows        []Row    `json:"rows"`        // in the order asked for
+	Assumptions []string `json:"assumptions"` // what the figures rest on
 	// of each machine, where settings by hand were asked for
 	ByHand []HandCase `json:"by_hand"`
+}
+
+// Settings are those of one training on one machine.
+type Settings struct {
+	Precision     string `json:"precision"`
+	Checkpointing bool   `json:"gradient_checkpointing"`
+	// with checkpointing: one of so many layers is computed again; 1, each
+	EveryNLayers int `json:"every_n_layers"`
+	// what checkpointed layers save lies in pinned host memory
+	Offload      bool   `json:"offload_checkpoints"`
+	Optimizer    string `json:"optimizer"`
+	Batch        int    `json:"per_device_train_batch_size"`
+	Accumulation int    `json:"gradient_accumulation_steps"`
+	// "fixed", or "memory": the guard splits each step (manager.attach)
+	MicroBatching string `json:"micro_batching"`
+	// predicted for one GPU, context included, for a batch of the longest clips
+	PeakBytes uint64 `json:"peak_bytes"`
 }
 
 // Row is the plan for one GPU, or for several of them; sizes are bytes of one. The settings are
@@ -41,24 +62,12 @@ type Row struct {
 	Unverified bool `json:"unverified"`
 	Fits       bool `json:"fits"`
 
-	Precision     string `json:"precision"`
-	Checkpointing bool   `json:"gradient_checkpointing"`
-	// with checkpointing: one of so many layers is computed again; 1, each
-	EveryNLayers int `json:"every_n_layers"`
-	// what checkpointed layers save lies in pinned host memory
-	Offload      bool   `json:"offload_checkpoints"`
-	Optimizer    string `json:"optimizer"`
-	LoRARank     int64  `json:"lora_rank"`
-	Batch        int    `json:"per_device_train_batch_size"`
-	Accumulation int    `json:"gradient_accumulation_steps"`
-	Effective    int    `json:"effective_batch_size"`
+	Settings
+	LoRARank  int64 `json:"lora_rank"`
+	Effective int   `json:"effective_batch_size"`
 	// about the most clips, all of the longest, that fit in such a micro-batch
 	LargestBatch int `json:"largest_batch"`
-	// predicted for one GPU, context included, for a batch of the longest clips
-	PeakBytes uint64 `json:"peak_bytes"`
 
-	// "fixed", or "memory": the guard splits each step (manager.attach)
-	MicroBatching string `json:"micro_batching"`
 	// the order of clips: "random", "grouped", "bucketed", "packed" or "random_then_packed"
 	LengthHandling string `json:"length_handling"`
 
@@ -118,11 +127,15 @@ func Make(r Request) (Answer, error) {
 	return Answer{Comparison: c}, nil
 }
 
+func (p *planner) workload() Workload {
+	return Workload{RowKind: cmp.Or(p.dataset.RowKind, units.Clips),
+		Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS,
+		Target: p.TargetBatchSize, Epochs: p.Epochs}
+}
+
 // comparison is the rows with what they have in common.
 func (p *planner) comparison(machines []machine, rows []Row) *Comparison {
-	c := Comparison{Model: p.Model, RowKind: cmp.Or(p.dataset.RowKind, units.Clips),
-		Clips: p.dataset.SampleCount, Hours: p.dataset.TotalHours, LongestS: p.dataset.MaxS,
-		Target: p.TargetBatchSize, Epochs: p.Epochs, Rows: rows}
+	c := Comparison{Model: p.Model, Workload: p.workload(), Rows: rows}
 	c.Assumptions = p.assumptions(machines)
 	if fixed := fixedS(machines); fixed > 0 {
 		c.LongestS = min(c.LongestS, fixed)

@@ -17,7 +17,7 @@ func (p *planner) row(m machine) (row Row, wanted *plan.TraceRequest, err error)
 	row = Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes,
 		Unverified: m.card.Unverified, LoRARank: p.LoRARank,
 		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)),
-		Precision:   or(p.precision(g), estimate.Precision(g)),
+		Settings:    Settings{Precision: or(p.precision(g), estimate.Precision(g))},
 		Notes:       []string{}, Remedies: []estimate.Remedy{}}
 	for _, optimizer := range append([]string{p.Optimizer}, estimate.Lighter(p.Optimizer)...) {
 		in := p.inputs(m, optimizer)

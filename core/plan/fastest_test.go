@@ -514,9 +514,12 @@ func TestWhatSettingsByHandTake(t *testing.T) {
 		require.True(t, *c.ByHand.Fits)
 		return c, *c.ByHand
 	}
-	c, hand := byHand(described(t, xlsr, speech(4000, 20, 1), "T4"))
+	_, hand := byHand(described(t, xlsr, speech(4000, 20, 1), "T4"))
+	assert.Equal(t, PublishedRule, hand.Name)
+	assert.Equal(t, "8 × 4, fp16, with checkpointing, random order", hand.What)
+	c, hand := byHand(described(t, xlsr, speech(4000, 20, 1), "L4"))
 	assert.Equal(t, "one size", hand.Name)
-	assert.Equal(t, "1 × 32, fp16, without checkpointing, random order", hand.What)
+	assert.Equal(t, "1 × 32, bf16, without checkpointing, random order", hand.What)
 	assert.Greater(t, *hand.Speed, 1.05)
 	assert.InEpsilon(t, *hand.Speed, hand.EpochHours.Likely/c.Times.EpochHours.Likely, 1e-9)
 	require.Len(t, c.MicroBatches, 2)
@@ -524,7 +527,7 @@ func TestWhatSettingsByHandTake(t *testing.T) {
 	assert.LessOrEqual(t, c.MicroBatches[0].Clips, c.MicroBatchSize)
 	assert.Greater(t, c.MicroBatches[1].Clips, c.MicroBatchSize)
 
-	in := described(t, xlsr, speech(4000, 20, 1), "T4")
+	in := described(t, xlsr, speech(4000, 20, 1), "L4")
 	in.Options.LoaderRate, in.Options.Workers = pointer(20.0), pointer(1)
 	_, hand = byHand(in)
 	assert.Equal(t, 1.0, *hand.Speed, "both wait for the loader")

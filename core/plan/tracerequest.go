@@ -38,7 +38,8 @@ type TraceRequest struct {
 
 // Next returns the candidate to trace before planning. First the one without checkpointing; then,
 // while they are not traced, those that existing traces suggest as the fastest, with the guard and
-// without it; and where nothing fits, all others, which take less memory. It returns nil when a plan needs no further trace.
+// without it, and sorted by length where a plan would else not name that gain; and where nothing
+// fits, all others, which take less memory. It returns nil when a plan needs no further trace.
 // Errors: those of Make except Infeasible.
 func Next(in Inputs) (*TraceRequest, error) {
 	options, err := in.Options.Normalized()
@@ -65,6 +66,9 @@ func Next(in Inputs) (*TraceRequest, error) {
 		}
 		if len(ranked) > 0 {
 			s, queue = shorter, []candidate{ranked[0].candidate, unguarded(ranked).candidate}
+			if s.mayMissGrouping(ranked) {
+				queue = append(queue, fastestInOneSize(ranked, "grouped").candidate)
+			}
 		} else {
 			queue = append(queue, s.offloaded()...)
 		}

@@ -131,12 +131,24 @@ func (s *search) groupingGain(ranked []evaluated) string {
 		without = "without the guard "
 		gain = unguarded(ranked).oneSize(batching.Random).epoch.Likely / b.epoch.Likely
 	}
-	if gain < worthNaming || s.in.Options.LengthHandling != "" || s.in.Options.Streamed {
+	if gain < worthNaming || !s.namesGrouping() {
 		return ""
 	}
 	return fmt.Sprintf("; %slength_handling=\"grouped\", the Trainer's group_by_length, in %d × %d "+
 		"%s is %.2f× faster than random order, for steps of similar %s", without, size,
 		s.perDevice/size, grouped.checkpointing.With(), gain, s.rows().Nouns())
+}
+
+// mayMissGrouping reports whether candidates that were traced gain nothing by sorting, so that only
+// the trace of another one can tell.
+func (s *search) mayMissGrouping(ranked []evaluated) bool {
+	traced := slices.DeleteFunc(slices.Clone(ranked), func(f evaluated) bool { return f.guessed })
+	return s.namesGrouping() && len(traced) > 0 && s.groupingGain(traced) == ""
+}
+
+// namesGrouping reports whether a plan says what sorting by length would gain.
+func (s *search) namesGrouping() bool {
+	return s.in.Options.LengthHandling == "" && !s.in.Options.Streamed
 }
 
 const worthNaming = 1.01 // times faster

@@ -66,7 +66,7 @@ func (c handCase) section(shared []string) section {
 	if len(totals.Rows) > 0 {
 		s.Body = append(s.Body, totals)
 	}
-	if len(c.Rows) == 0 || c.Rows[len(c.Rows)-1].Settings != "plan" {
+	if len(c.Rows) == 0 || c.Rows[len(c.Rows)-1].Name != "plan" {
 		s.Body = append(s.Body, notice{Level: "warning",
 			What: "no plan fits; asrconfig compare without --by-hand says what would"})
 	}
@@ -111,12 +111,12 @@ func (c handCase) taken(h compare.HandRow) row {
 	if h.Fits {
 		rate = shortRange(h.SampleRate)
 	}
-	if h.PlanSpeed != nil && h.Settings != "plan" {
+	if h.PlanSpeed != nil && h.Name != "plan" {
 		speed = fmt.Sprintf("%.2f×", *h.PlanSpeed)
 	}
 	peak := fmt.Sprintf("%.1f GiB, %d %%", float64(h.PeakBytes)/units.GiB,
 		int(100*float64(h.PeakBytes)/max(float64(c.MemoryBytes), 1)))
-	return row{Cells: []cell{{Text: h.Settings, Class: "tight"}, {Text: c.short(h)},
+	return row{Cells: []cell{{Text: h.Name, Class: "tight"}, {Text: c.short(h)},
 		{Text: peak, Class: "tight"}, {Text: rate, Class: "tight"}, {Text: speed, Class: "tight"}}}
 }
 
@@ -149,7 +149,7 @@ func totalsHead(totals []compare.HandTotal) (heads []string) {
 }
 
 func handTotals(h compare.HandRow) row {
-	cells := []cell{{Text: h.Settings, Class: "tight"}}
+	cells := []cell{{Text: h.Name, Class: "tight"}}
 	for _, t := range h.Totals {
 		cells = append(cells, cell{Text: shortRange(&t.Hours), Class: "tight"},
 			cell{Text: shortRange(t.CostUSD), Class: "tight"})

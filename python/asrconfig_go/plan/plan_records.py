@@ -109,16 +109,16 @@ class GPUPlanRecord:
     offload_checkpoints: bool
     """What checkpointed layers save lies in pinned host memory."""
     optimizer: str
-    lora_rank: int
     per_device_train_batch_size: int
     gradient_accumulation_steps: int
+    micro_batching: str
+    """``"fixed"``, or ``"memory"``: the guard splits each step (manager.attach)."""
+    peak_bytes: int
+    """Predicted for one GPU, context included, for a batch of the longest clips."""
+    lora_rank: int
     effective_batch_size: int
     largest_batch: int
     """About the most clips, all of the longest, that fit in such a micro-batch."""
-    peak_bytes: int
-    """Predicted for one GPU, context included, for a batch of the longest clips."""
-    micro_batching: str
-    """``"fixed"``, or ``"memory"``: the guard splits each step (manager.attach)."""
     length_handling: str
     """The order of clips: ``"random"``, ``"grouped"``, ``"bucketed"``, ``"packed"`` or ``"random_then_packed"``."""
     parts: PlannedStepParts | None
@@ -169,17 +169,17 @@ class HandSettings:
 
     settings: str
     """``"aggressive"``, ``"published"``, ``"safe"`` or ``"plan"``."""
-    per_device_train_batch_size: int
-    gradient_accumulation_steps: int
     precision: str
     gradient_checkpointing: bool
     every_n_layers: int
     """With checkpointing: one of so many layers is computed again; 1, each."""
     offload_checkpoints: bool
-    """Of what checkpointed layers save."""
+    """What checkpointed layers save lies in pinned host memory."""
     optimizer: str
+    per_device_train_batch_size: int
+    gradient_accumulation_steps: int
     micro_batching: str
-    """``"fixed"``, or ``"memory"``: the guard splits each step."""
+    """``"fixed"``, or ``"memory"``: the guard splits each step (manager.attach)."""
     peak_bytes: int
     """Predicted for one GPU, context included, for a batch of the longest clips."""
     fits: bool
@@ -235,7 +235,7 @@ class HandCase:
 
 @dataclass(frozen=True)
 class ComparisonRecord:
-    """What one training takes on each of several machines. Seconds, hours of audio, bytes, dollars."""
+    """What one training takes on each of several machines. Bytes, dollars."""
 
     model: ModelProfile
     row_kind: RowKind
