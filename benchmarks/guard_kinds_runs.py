@@ -199,6 +199,8 @@ class Pad:
 class Ordered(Watched):
     """Notes the samples of each optimizer step as the Trainer fetches them."""
 
+    memory: Script
+
     def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
         result = super().get_batch_samples(*args, **kwargs)
         self.memory.order.append(sorted(fingerprint for batch in result[0] for fingerprint in _fingerprints(batch)))

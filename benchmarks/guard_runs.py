@@ -151,7 +151,8 @@ class Memory:
         self.evaluating = False
         self.applied: list[list[int]] = []
         self.pending: list[list[int]] = []
-        self.weight, self.measures = None, False
+        self.weight: Any = None
+        self.measures = False
         self.values = 0
         self.ids = {float(row["input"].flatten()[0]): i for i, row in enumerate(data.items)}
 

@@ -149,8 +149,8 @@ def calls(folder: Path) -> dict[str, float]:
         return {
             "ac_stats_read from C": from_c(core.ac_stats_read, monitor._stats) * 1e6,
             "ac_stats_read through ctypes": from_python(monitor._refresh) * 1e6,
-            "ac_step_put from C": from_c(core.ac_step_put, monitor._slots[0][0]) * 1e6,
-            "ac_step_put through ctypes": from_python(monitor._slots[0][1]) * 1e6,
+            "ac_step_put from C": from_c(core.ac_step_put, monitor._step) * 1e6,
+            "ac_step_put through ctypes": from_python(monitor._put) * 1e6,
             "MemoryMonitor.step": from_python(monitor.step) * 1e6,
         }
 
