@@ -4,14 +4,14 @@ The first four are NVIDIA's, of a training loop with a loader that keeps up; not
 tokens per second are letters of the transcripts: fine-tuning counts ``target_lengths`` (add_target_dataset.py and
 logging.py of theirs). Read as frames of 20 ms, 320 000 steps on eight cards would have taken 21 hours and not 6.5.
 
-The others are whole runs of 2021 and 2022. Their attention ran in separate kernels; the estimate is of one kernel, which
-is faster. Their scripts prepare features once and keep them in
-Arrow tables, which the training process unpacks as lists of Python floats, without workers. ``FLOAT_S`` is what that
-takes: 0.23 us a float with pyarrow 10, and 0.02 us to make an array of it, on a core of an AMD EPYC of 2024 (72 000
-floats 16 + 2 ms, 80 x 3000 floats 55 + 6 ms); cores of the Xeons beside V100 and in Colab are half as fast. Newer
-versions of pyarrow take 0.02 us. Evaluations are as the commands say: every 100 steps with the 1647 clips of Common
-Voice's Turkish test split, every 1000 with the 2894 of the Hindi one, whose texts are generated; 40 tokens of usual
-speech of 10 s are assumed, which is little for Hindi. Splits' sizes are from memory.
+The others are whole runs of 2021 and 2022. Their attention ran in separate kernels; the estimate is of one, which is
+faster. Their scripts prepare features once and keep them in Arrow tables, which the training process unpacks as lists
+of Python floats, without workers. ``FLOAT_S`` is what that takes: 0.23 us a float with pyarrow 10, and 0.02 us to make
+an array of it, on a core of an AMD EPYC of 2024 (72 000 floats 16 + 2 ms, 80 x 3000 floats 55 + 6 ms); cores of the
+Xeons beside V100 and in Colab are half as fast. Newer versions of pyarrow take 0.02 us. Evaluations are as the commands
+say: every 100 steps with the 1647 clips of Common Voice's Turkish test split, every 1000 with the 2894 of the Hindi
+one, whose texts are generated; 40 tokens of usual speech of 10 s are assumed, which is little for Hindi. Splits' sizes
+are from memory.
 """
 
 from __future__ import annotations
