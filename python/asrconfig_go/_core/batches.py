@@ -296,21 +296,15 @@ def time_axis(inputs: object, name: str) -> int:
 def own_lengths(inputs: object) -> list[int] | None:
     """The length of every sample without its padding, from an attention mask of ones, then zeros; None if unknown."""
     mask: Tensor = entries(inputs).get("attention_mask")
-    name = input_name(inputs)
-    if name is None or not hasattr(mask, "shape") or len(mask.shape) != 2:
+    if input_name(inputs) is None or len(getattr(mask, "shape", ())) != 2 or mask.shape[1] != extent(inputs).length:
         return None
-    if mask.shape[1] != entries(inputs)[name].shape[time_axis(inputs, name)]:
-        return None
-    import torch
-
-    # Most of a mask is padding, and reading it takes longer than all else that is done to split a batch. So it is added
-    # up once: where a row begins with as many ones as there are in all of it, zeros follow.
+    # Reading a mask, most of it padding, takes longer than all else that is done to split a batch: it is added up once.
+    # Where a row begins with as many ones as there are in all of it, zeros follow.
     is_used = mask != 0 if mask.is_floating_point() else mask
-    counts = is_used.sum(1)
-    lengths = counts.tolist()
-    if not torch.stack([row[:length].sum() for row, length in zip(is_used, lengths, strict=True)]).equal(counts):
+    lengths: list[int] = is_used.sum(1).tolist()
+    if int(sum(row[:length].sum() for row, length in zip(is_used, lengths, strict=True))) < sum(lengths):
         return None
-    return [max(1, length) for length in lengths]
+    return [min(max(1, length), mask.shape[1]) for length in lengths]
 
 
 def spoken_lengths(inputs: object) -> list[int] | None:

@@ -292,7 +292,7 @@ class Engine:
         """
         self.attempts.running = lambda: self.splitting.piece(call)  # counting tokens may run out of memory, too
         loss, copies, changes = None, list[InPlace](), dict[str, Any]()
-        random_after = None  # the state of the CPU's generator after the first micro-batch
+        random_after, seed = None, 0  # the state of the CPU's generator after the first micro-batch
         clips = 0 if call.inputs is None or self.splitting.cannot_split(call) else batch_size(call.inputs)
         is_weighted, total = self._is_weighted(), self._total(call)
         before = call.before if self._replay is None else self.state.before(full=True)
@@ -306,7 +306,8 @@ class Engine:
                 self.state.between(before)
                 self.state.draw_again(before)
                 random_after = random_after or cpu_state()
-                seed_cpu((seed_of(random_after) + number) % _MAX_SEED)
+                seed = seed or seed_of(random_after)
+                seed_cpu((seed + number) % _MAX_SEED)
             weight = self._weight(part, total, is_weighted) if is_part or is_weighted else None
             if is_part and isinstance(weight, torch.Tensor) and not bool(weight != 0):
                 continue  # a mean over no tokens is NaN
