@@ -22,8 +22,7 @@ const (
 const (
 	Random   = "random"   // any
 	Bucketed = "bucketed" // of one bucket, that is of similar length
-	// groups of clips, each of one bucket, whose sizes add up to the step's: full micro-batches, of
-	// several lengths
+	// groups of clips of similar length, from all parts of the lengths of a few random steps
 	Packed = "packed"
 	// any in the first epoch, packed in later ones
 	RandomThenPacked = "random_then_packed"
@@ -98,9 +97,6 @@ func (r Options) order() string {
 // perRank is how many clips of a full step a process gets on average.
 func (r Options) perRank() int { return r.StepSamples / r.Ranks }
 
-// group is the most clips of one bucket that lie together in a share of a packed step.
-func (r Options) group() int { return max(1, r.perRank()/lengthsAStep) }
-
 // tail returns the sizes of the steps behind the full ones: the remaining clips make up a shorter
 // step, of which every process gets some. When they are fewer than the processes, they share the
 // clips of one more step, in two shorter ones.
@@ -126,7 +122,11 @@ func (r Options) tail(n int) ([]int, error) {
 // notes warns of too little data.
 func (r Options) notes(n, buckets int) []string {
 	steps, notes := n/r.StepSamples, []string{}
-	if r.Mode == Random {
+	if r.packs() && steps < 2*minPools {
+		notes = append(notes, fmt.Sprintf("an epoch has only %d steps of %s, not %d: they are not "+
+			"packed, and their order is random", steps, r.RowKind.Count(r.StepSamples), 2*minPools))
+	}
+	if r.Mode != Bucketed {
 		return notes
 	}
 	if steps < fewSteps {

@@ -53,9 +53,8 @@ func (c *sortedClips) cost(last, share int, of Cost) float64 {
 }
 
 // buckets divides the clips into at most k ranges of the lowest total cost, by dynamic programming
-// over the histogram, and returns the ends as positions. A bucket that ends at last has at least
-// minClips(last) clips.
-func (c *sortedClips) buckets(k, share int, cost Cost, minClips func(last int) int) []int {
+// over the histogram, and returns the ends as positions. A bucket has at least so many clips.
+func (c *sortedClips) buckets(k, share int, cost Cost, minClips int) []int {
 	ends := c.cells()
 	h := len(ends)
 	begins := func(i int) int { // of bin i
@@ -76,10 +75,10 @@ func (c *sortedClips) buckets(k, share int, cost Cost, minClips func(last int) i
 			costs[j] = math.Inf(1)
 		}
 		for j := 1; j <= h; j++ {
-			perClip, enough := c.cost(ends[j-1]-1, share, cost), minClips(ends[j-1]-1)
+			perClip := c.cost(ends[j-1]-1, share, cost)
 			for i := 0; i < j; i++ {
 				count := ends[j-1] - begins(i)
-				if count < enough && !(i == 0 && j == h) {
+				if count < minClips && !(i == 0 && j == h) {
 					break // and the buckets that begin later are smaller still
 				}
 				if total := before[i] + float64(count)*perClip; total < costs[j] {

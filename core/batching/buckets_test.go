@@ -28,7 +28,7 @@ func TestBucketsAreTheBestOfAll(t *testing.T) {
 		require.NoError(t, err)
 		k, share, enough := 1+random.IntN(4), 1+random.IntN(8), 1+random.IntN(3)
 		price := Cost{OverheadS: float64(random.IntN(6)), HostS: float64(random.IntN(20))}
-		boundaries := c.buckets(k, share, price, func(int) int { return enough })
+		boundaries := c.buckets(k, share, price, enough)
 		n := len(seconds)
 		require.LessOrEqual(t, len(boundaries), k)
 		require.Equal(t, n, boundaries[len(boundaries)-1])
@@ -82,7 +82,7 @@ func TestMoreBucketsHoldLessPadding(t *testing.T) {
 	require.NoError(t, err)
 	last := math.Inf(1)
 	for _, k := range []int{1, 2, 5, 10, 30} {
-		boundaries := c.buckets(k, 32, Cost{}, func(int) int { return 96 })
+		boundaries := c.buckets(k, 32, Cost{}, 96)
 		cost := bucketCost(c, boundaries, 32, Cost{})
 		assert.Less(t, cost, last)
 		last = cost
@@ -94,5 +94,5 @@ func TestMoreBucketsHoldLessPadding(t *testing.T) {
 	equal := slices.Repeat([]float64{3}, 1000)
 	c, err = sortClips(equal, fits(60, 30))
 	require.NoError(t, err)
-	assert.Equal(t, []int{1000}, c.buckets(10, 32, Cost{OverheadS: 1}, func(int) int { return 1 }), "clips of one length are one bucket")
+	assert.Equal(t, []int{1000}, c.buckets(10, 32, Cost{OverheadS: 1}, 1), "clips of one length are one bucket")
 }

@@ -52,8 +52,8 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 	}
 	random := rand.New(rand.NewPCG(r.Seed, r.Epoch))
 	boundaries := []int{n}
-	if r.Mode != Random {
-		boundaries = c.buckets(r.Buckets, r.perRank(), r.Cost, r.leastIn(c))
+	if r.Mode == Bucketed {
+		boundaries = c.buckets(r.Buckets, r.perRank(), r.Cost, bucketSteps*r.StepSamples)
 	}
 	order := shuffled(n, random)
 	behind := 0
@@ -65,7 +65,7 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 	case Bucketed:
 		c.bucketed(full, r, boundaries, random)
 	case Packed:
-		c.packed(full, r, boundaries, random)
+		packed(full, r, random)
 	default:
 		to := places(r.counts(r.StepSamples))
 		eachStep(full, r.StepSamples, func(step []uint32) { distribute(step, to) })
@@ -81,15 +81,6 @@ func (c *sortedClips) epoch(r Options) (*Epoch, error) {
 	}
 	return &Epoch{len(full) / r.StepSamples, tail, shares, c.describe(boundaries),
 		r.notes(n, len(boundaries)), order}, nil
-}
-
-// leastIn is the fewest clips of a bucket by its last position: enough for its clips to meet others
-// in another epoch.
-func (r Options) leastIn(c *sortedClips) func(int) int {
-	if r.Mode == Bucketed {
-		return func(int) int { return bucketSteps * r.StepSamples }
-	}
-	return func(last int) int { return bucketSteps * min(r.group(), int(c.largest[last])) }
 }
 
 func eachStep(order []uint32, size int, do func(step []uint32)) {

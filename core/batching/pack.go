@@ -1,131 +1,63 @@
 package batching
 
-import (
-	"cmp"
-	"math/rand/v2"
-	"slices"
+import "math/rand/v2"
+
+const (
+	// poolSteps is how many steps share out their clips by length: half as many leave twice the
+	// padding, and twice as many save 1 % more (docs/batching.md).
+	poolSteps = 8
+	// minPools is how many pools an epoch has at least. Neighbours in length are others in each
+	// epoch, then.
+	minPools = 4
+	// groupsAStep is how many groups of similar clips a process's share has at least, each from
+	// another range of lengths, with four clips and more.
+	groupsAStep = 4
+	// maxGroup is the most clips of a group for a process. What only clips of some lengths have in
+	// common weighs more in the gradient's noise the larger groups are.
+	maxGroup = 8
 )
 
-// lengthsAStep is how many lengths a process's share of a packed step has at least, four clips and
-// more provided. Steps of one or two lengths learn more slowly than steps of any clips; with four
-// no difference was seen (docs/batching.md).
-const lengthsAStep = 4
-
-// packer makes shares, what one process gets of a step, of groups of clips of similar length: full
-// micro-batches, where those are not too large a part of the share.
-type packer struct {
-	buckets   [][]uint32 // shuffled clips that are left
-	sizes     []int      // of a group of each; all of a bucket's clips when they are fewer
-	remaining int
-	// least share of groups left empty, in all, when so many clips are to be added
-	waste  []float64
-	random *rand.Rand
-}
-
-// packed puts shuffled clips into steps of such groups. Each step has clips of several lengths.
-func (c *sortedClips) packed(order []uint32, r Options, boundaries []int, random *rand.Rand) {
-	p := packer{buckets: byBucket(order, boundaries), remaining: len(order), random: random}
-	p.sizes = make([]int, len(boundaries))
-	for b, to := range boundaries {
-		p.sizes[b] = min(r.group(), int(c.largest[to-1]))
-	}
-	shares := make([][]uint32, 0, len(order)/r.perRank())
-	for p.remaining > 0 {
-		share := p.fill(r.perRank())
-		longestFirst(share)
-		shares = append(shares, share)
-	}
-	c.balance(shares, r, random)
-	n := 0
-	for _, share := range shares {
-		n += copy(order[n:], share)
+// packed shares out the clips of every few random steps, a pool, once more: each step gets a group
+// of neighbours in length from each part of the pool in order of length, at random. So a step has
+// clips of all lengths, about as many of each as another step, and little padding in micro-batches
+// of neighbours.
+func packed(order []uint32, r Options, random *rand.Rand) {
+	steps, to := len(order)/r.StepSamples, places(r.counts(r.StepSamples))
+	pools := r.pools(steps)
+	for i := range pools {
+		from, end := i*steps/pools*r.StepSamples, (i+1)*steps/pools*r.StepSamples
+		pool := order[from:end]
+		deal(pool, r, random)
+		eachStep(pool, r.StepSamples, func(step []uint32) { distribute(step, to) })
 	}
 }
 
-// balance puts shares that take about as long side by side, one for each process, and shuffles the
-// steps that they make.
-func (c *sortedClips) balance(shares [][]uint32, r Options, random *rand.Rand) {
-	shuffle(shares, random)
-	if r.Ranks == 1 {
-		return
+// pools is in how many parts the steps of an epoch share out their clips.
+func (r Options) pools(steps int) int {
+	if steps == 0 {
+		return 0
 	}
-	s := splitter{sorted: c.sorted, largest: c.largest, price: r.Cost}
-	type priced struct {
-		cost  float64
-		share []uint32
-	}
-	all := make([]priced, len(shares))
-	for i, share := range shares {
-		all[i] = priced{s.cost(share, s.optimal(share)), share}
-	}
-	slices.SortStableFunc(all, func(a, b priced) int { return cmp.Compare(a.cost, b.cost) })
-	steps := slices.Collect(slices.Chunk(all, r.Ranks))
-	shuffle(steps, random)
-	for i, step := range steps {
-		shuffle(step, random)
-		for j, one := range step {
-			shares[i*r.Ranks+j] = one.share
+	size := max(1, min(poolSteps, steps/minPools))
+	return (steps + size - 1) / size
+}
+
+// groups is of how many groups a step consists.
+func (r Options) groups() int {
+	size := max(1, min(maxGroup, r.perRank()/groupsAStep)) * r.Ranks
+	return (r.StepSamples + size - 1) / size
+}
+
+// deal makes the steps of a pool of such groups.
+func deal(pool []uint32, r Options, random *rand.Rand) {
+	longestFirst(pool)
+	dealt, steps, groups := make([]uint32, len(pool)), len(pool)/r.StepSamples, r.groups()
+	for g := range groups {
+		at, end := g*r.StepSamples/groups, (g+1)*r.StepSamples/groups // places in each step
+		clips := pool[at*steps : end*steps]
+		for _, step := range random.Perm(steps) {
+			copy(dealt[step*r.StepSamples+at:], clips[:end-at])
+			clips = clips[end-at:]
 		}
 	}
-}
-
-// fill takes clips for one share. Among the buckets whose group leaves the room that others fill
-// best, it draws one in proportion to its remaining clips, so that all buckets last equally long.
-func (p *packer) fill(size int) []uint32 {
-	share := make([]uint32, 0, size)
-	for len(share) < size {
-		p.measure(size)
-		room := size - len(share)
-		limit, weight, chosen := p.waste[room]+1e-9, 0, -1
-		for b, clips := range p.buckets {
-			if len(clips) == 0 || p.after(b, room) > limit {
-				continue
-			}
-			weight += len(clips)
-			if p.random.IntN(weight) < len(clips) {
-				chosen = b
-			}
-		}
-		share = append(share, p.takeFrom(chosen, min(room, p.sizes[chosen]))...)
-	}
-	return share
-}
-
-// takeFrom takes the next clips of a bucket.
-func (p *packer) takeFrom(bucket, count int) []uint32 {
-	clips := p.buckets[bucket]
-	count = min(count, len(clips))
-	p.buckets[bucket] = clips[count:]
-	p.remaining -= count
-	if len(clips)-count < p.sizes[bucket] {
-		p.waste = nil // a full one is no longer to be had of it
-	}
-	return clips[:count]
-}
-
-// after is the waste of filling the room when the next group is of a bucket.
-func (p *packer) after(bucket, room int) float64 {
-	size := p.sizes[bucket]
-	filled := min(size, room, len(p.buckets[bucket]))
-	return 1 - float64(filled)/float64(size) + p.waste[room-filled]
-}
-
-// measure works out what filling any room wastes, from the buckets that have clips.
-func (p *packer) measure(size int) {
-	if p.waste != nil {
-		return
-	}
-	p.waste = make([]float64, size+1)
-	for room := 1; room <= size; room++ {
-		lowest := -1.0
-		for b, clips := range p.buckets {
-			if len(clips) == 0 {
-				continue
-			}
-			if waste := p.after(b, room); lowest < 0 || waste < lowest {
-				lowest = waste
-			}
-		}
-		p.waste[room] = lowest
-	}
+	copy(pool, dealt)
 }

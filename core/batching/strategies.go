@@ -81,7 +81,7 @@ func compare(seconds []float64, r Options) (*Comparison, error) {
 		}
 	}
 	r.Mode = Bucketed
-	boundaries := c.buckets(r.Buckets, r.perRank(), r.Cost, r.leastIn(c))
+	boundaries := c.buckets(r.Buckets, r.perRank(), r.Cost, bucketSteps*r.StepSamples)
 	out := &Comparison{len(seconds), 0, c.sorted[len(seconds)-1], figures, c.describe(boundaries),
 		r.notes(len(seconds), len(boundaries))}
 	for _, s := range c.sorted {

@@ -202,7 +202,7 @@ func (s *search) costOfLongest(f evaluated) string {
 // buckets are the ranges of length that the steps are made of.
 func (s *search) buckets(f evaluated) []profile.Bucket {
 	out := []profile.Bucket{}
-	if f.chosen.order == batching.Random || f.chosen.order == "grouped" {
+	if f.chosen.order != batching.Bucketed {
 		return out
 	}
 	scale := float64(s.clips.count) / float64(f.simulated)

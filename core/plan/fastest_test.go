@@ -211,6 +211,10 @@ func TestATraceWithoutWorkTellsNoTimes(t *testing.T) {
 	c, err = Make(in)
 	require.NoError(t, err)
 	assert.Equal(t, "packed", c.LengthHandling)
+	assert.Empty(t, c.LengthBuckets, "those are ranges of bucketed steps")
+	in.Options.LengthHandling = "bucketed"
+	c, err = Make(in)
+	require.NoError(t, err)
 	assert.NotEmpty(t, c.LengthBuckets)
 }
 

@@ -35,7 +35,6 @@ func TestARunIsOneRandomEpochAndPackedOnes(t *testing.T) {
 		c := planned(t, in)
 		checkSearched(t, c)
 		assert.Equal(t, []string{"random_then_packed", "memory"}, []string{c.LengthHandling, c.MicroBatching})
-		assert.Equal(t, packed.LengthBuckets, c.LengthBuckets)
 		assert.Equal(t, "asked for", decision(t, c, "length_handling").Reason)
 		first := min(1, epochs)
 		run := first*random.Times.EpochHours.Likely + (epochs-first)*packed.Times.EpochHours.Likely
@@ -56,8 +55,8 @@ func TestPackedStepsBehindARandomEpochAreOfferedWhereTheyAreSafe(t *testing.T) {
 	}{
 		"one source":     {func(*Inputs) {}, "it is safe only where length says nothing of a clip's content", true},
 		"preset speed":   {func(in *Inputs) { in.Options.Preset = Speed }, "", false},
-		"several codecs": {func(in *Inputs) { in.Dataset.Codecs = map[string]int{"flac": 1000, "mp3": 3000} }, "7.7 % higher than in random order", false},
-		"several rates":  {func(in *Inputs) { in.Dataset.SampleRates = map[string]int{"8000": 1, "16000": 3999} }, "7.7 % higher than in random order", false},
+		"several codecs": {func(in *Inputs) { in.Dataset.Codecs = map[string]int{"flac": 1000, "mp3": 3000} }, "3.5 % higher than in random order", false},
+		"several rates":  {func(in *Inputs) { in.Dataset.SampleRates = map[string]int{"8000": 1, "16000": 3999} }, "3.5 % higher than in random order", false},
 		"another order":  {func(in *Inputs) { in.Options.LengthHandling = "random" }, "another order was asked for", false},
 		"few steps":      {func(in *Inputs) { *in = described(t, xlsr, speech(19*32, 30, 1), "T4") }, "19 steps an epoch are too few", false},
 	} {

@@ -122,8 +122,8 @@ class StepSampler:
     - ``"bucketed"``: clips of similar length. They are grouped into at most ``buckets`` ranges of length, each of at
       least four steps, so that padding is least; a step has shuffled clips of one range. Fewer buckets leave more
       randomness;
-    - ``"packed"``: full micro-batches by ``memory``, each of one range of length, whose sizes add up to the step's.
-      Steps have clips of several lengths, and memory is used best;
+    - ``"packed"``: random steps whose clips are shared out once more, those of eight steps at a time: of each range of
+      lengths, a step gets a group of neighbours. So it has clips of all lengths, and little padding in micro-batches;
     - ``"random_then_packed"``: the order of ``"random"`` in epoch 0 and that of ``"packed"`` from epoch 1 on.
 
     In every epoch each clip comes once. The last step is shorter where the clips are not a multiple, with any clips, a

@@ -111,8 +111,6 @@ def test_comparison() -> None:
     assert (plain.order, plain.split, plain.micro_batch, plain.speed) == ("random", "fixed", 2, 1.0)
     assert packed.padding < 0.05 < 0.2 < plain.padding
     assert packed.use > plain.use
-    large = compare_batching(clips(20_000), 1024, TABLE, ranks=2)  # room for four full micro-batches
-    assert large.find("packed", "optimal").use > 0.87 > 0.5 > large.strategies[0].use
     assert packed.speed == pytest.approx(plain.slowest_s / packed.slowest_s)
     assert not any(s.over_memory for s in report.strategies)
     assert {s.steps for s in report.strategies} == {math.ceil(20_000 / 64)}
