@@ -20,7 +20,7 @@ import (
 const maxClipS = 1e9
 
 // maxStep is how many entries a worker takes at a time: few enough that all end together.
-const maxStep = 16
+const maxStep = 64
 
 // countedAtOnce is how many entries a worker measures before it counts them as done: the counters
 // are shared.

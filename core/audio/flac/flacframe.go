@@ -1,10 +1,6 @@
 package flac
 
-import (
-	"math/bits"
-
-	"github.com/mewkiz/flac/meta"
-)
+import "github.com/mewkiz/flac/meta"
 
 // Frame is the position of one frame, in samples per channel.
 type Frame struct{ first, Samples int64 }
@@ -175,29 +171,18 @@ var crc16Tables = func() (t [8][256]uint16) {
 	return t
 }()
 
-// crc16 is 0 over a whole frame, its footer included. Modulo the 64th power of the polynomial, and so
-// modulo the polynomial, x^1024 is x^960 + x^128 + 1: a word is taken away by adding it to the ones
-// that lie 1, 14 and 16 words behind it, until 16 are left.
+// crc16 is 0 over a whole frame, its footer included.
 func crc16(b []byte) (sum uint16) {
-	var words [16]uint64 // that were taken away last
-	last := uint64(0)
-	for i := uint(0); len(b) >= 8; i, b = i+1, b[8:] {
-		last ^= le.Uint64(b) ^ words[(i+2)%16] ^ words[i%16]
-		if len(b) < 8*len(words)+8 {
-			sum = crc16Word(sum, bits.ReverseBytes64(last))
-			last = 0
-		}
-		words[i%16] = last
+	t := &crc16Tables
+	for ; len(b) >= 8; b = b[8:] {
+		x := be.Uint64(b)
+		low := t[5][byte(x>>40)] ^ t[4][byte(x>>32)] ^ t[3][byte(x>>24)] ^
+			t[2][byte(x>>16)] ^ t[1][byte(x>>8)] ^ t[0][byte(x)]
+		sum ^= uint16(x >> 48)
+		sum = low ^ t[7][sum>>8] ^ t[6][byte(sum)]
 	}
 	for _, x := range b {
-		sum = sum<<8 ^ crc16Tables[0][byte(sum>>8)^x]
+		sum = sum<<8 ^ t[0][byte(sum>>8)^x]
 	}
 	return sum
-}
-
-func crc16Word(sum uint16, x uint64) uint16 {
-	t := &crc16Tables
-	sum ^= uint16(x >> 48)
-	return t[7][sum>>8] ^ t[6][byte(sum)] ^ t[5][byte(x>>40)] ^ t[4][byte(x>>32)] ^
-		t[3][byte(x>>24)] ^ t[2][byte(x>>16)] ^ t[1][byte(x>>8)] ^ t[0][byte(x)]
 }

@@ -12,10 +12,6 @@ import (
 // MaxFrameSamples is the most samples that a FLAC frame holds.
 const MaxFrameSamples = 65535
 
-// tailSlack is read beside the last frame: for what a short one has beside its samples, and for a
-// tag behind it.
-const tailSlack = 512
-
 // Bounds of the search for the last frame, which hostile files would make long.
 const (
 	maxSyncs      = 1 << 12 // places that begin as a frame does
@@ -59,14 +55,11 @@ func (f *flacStream) readFirstFrame(b []byte) error {
 
 // endSample returns the number of the sample behind the last whole frame, 0 when the file has none.
 // ok is false when there is none in the last media.MaxRead bytes of a longer file. It reads the end
-// of the file, first as much as a last frame of so many samples as are left for it may have, then
-// four times as much, and so on.
+// of the file, first as much as the longest frame has, then four times as much, and so on.
 func (f *flacStream) endSample() (sample int64, ok bool) {
 	window := int64(16 << 10)
 	if f.si.FrameSizeMax > 0 {
-		block := int64(f.si.BlockSizeMax)
-		left := (int64(f.si.NSamples)+block-1)%block + 1 // samples; block where all are not told
-		window = int64(f.si.FrameSizeMax)*left/block + tailSlack
+		window = int64(f.si.FrameSizeMax) + 256 // for a tag behind it
 	}
 	for ; ; window *= 4 {
 		off := max(f.start, f.s.Size-min(window, media.MaxRead))

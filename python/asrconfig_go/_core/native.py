@@ -222,7 +222,7 @@ def exchange(op: str, args: Mapping[str, object] | None = None, attached: bytes 
     library = _load()
     try:
         request = json.dumps({"v": 1, "op": op, "args": args or {}}, allow_nan=False, default=_plain).encode()
-        request = b"\0".join((request, attached)) if attached else request
+        request += b"\0" + attached if attached else b""
     except ValueError as error:
         raise InvalidArgumentError(f"{op}: the arguments hold a value that is not finite ({error})") from error
     except TypeError as error:

@@ -47,7 +47,7 @@ def _split(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     paths = request.get("paths")
     if not paths:
         return request, b""
-    return {**request, "paths": []}, os.fsencode("\0".join([*paths, ""]))
+    return {**request, "paths": []}, os.fsencode("\0".join(paths) + "\0")
 
 
 def wait(job: int, advance: Advance = lambda done, total: None, total: int | None = None) -> None:
