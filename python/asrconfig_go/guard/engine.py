@@ -292,7 +292,7 @@ class Engine:
         """
         self.attempts.running = lambda: self.splitting.piece(call)  # counting tokens may run out of memory, too
         loss, copies, changes = None, list[InPlace](), dict[str, Any]()
-        random_after, seed = None, 0  # the state of the CPU's generator after the first micro-batch
+        random_after, seed = None, 0  # the CPU's generator after the first micro-batch, and a seed of that state
         clips = 0 if call.inputs is None or self.splitting.cannot_split(call) else batch_size(call.inputs)
         is_weighted, total = self._is_weighted(), self._total(call)
         before = call.before if self._replay is None else self.state.before(full=True)
