@@ -23,7 +23,8 @@ def train(case: Case, model: Any, place: Callable[[Any], Any], after_step: Calla
     length, labels = round(case.seconds * models.units(about)), round(case.seconds * about.labels_per_second)
     model.to("cuda").train()
     optimizer = _OPTIMIZERS[case.optimizer]([p for p in model.parameters() if p.requires_grad])
-    scaler = torch.amp.GradScaler("cuda", enabled=case.precision == "fp16")
+    # From the usual scale random weights overflow, and no step is taken.
+    scaler = torch.amp.GradScaler("cuda", init_scale=1.0, enabled=case.precision == "fp16")
     dtype = DTYPES.get(case.precision)
     for _ in range(STEPS):
         for _ in range(case.accumulation):

@@ -5,8 +5,9 @@
 
 XLS-R-300M and Whisper-small from their configs with random weights, dropout off, fp16 and bf16 with gradient
 checkpointing, batches of 16. Each run is a process of its own. It trains once with all the memory there is, and then
-again with ``torch.cuda.set_per_process_memory_fraction``: what weights, gradients and AdamW take, and a share of the
-rest of the first training's peak. A run is good when
+again with ``torch.cuda.set_per_process_memory_fraction``: what micro-batches of one clip take and a twentieth of it,
+and a share of what the whole batch takes beyond that. fp16 begins with so small a scale that no gradient overflows: a
+smaller micro-batch overflows later, so that another step would be skipped. A run is good when
 
 - it met an error and took all its steps;
 - after each error no more was allocated than when the step began, up to 64 MiB, gradients not counted;
@@ -24,6 +25,7 @@ import gc
 import itertools
 import json
 import logging
+import os
 import subprocess
 import sys
 import tempfile
@@ -31,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 MIB = 2**20
-STEPS, BATCH, SLACK = 8, 16, 64 * MIB
+STEPS, BATCH, SLACK, FRAGMENTS, SCALE = 8, 16, 64 * MIB, 1.05, 16.0
 SHARES = (0.9, 0.7, 0.5, 0.35, 0.25)
 NAMES = {"XLS-R-300M": "facebook/wav2vec2-xls-r-300m", "Whisper-small": "openai/whisper-small"}
 TINY = {"XLS-R-300M": "ctc mean", "Whisper-small": "whisper"}
@@ -39,7 +41,7 @@ TINY = {"XLS-R-300M": "ctc mean", "Whisper-small": "whisper"}
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One training. ``share``: of the memory beyond weights, gradients and optimizer that it is given."""
+    """One training. ``share``: of the memory that a batch takes beyond one clip, given to it."""
 
     model: str
     precision: str
@@ -68,7 +70,8 @@ def build(run: Run) -> Any:
         return MODELS[TINY[run.model]]()
     from asrconfig_go.trace.model import Model
 
-    model = Model.of(NAMES[run.model]).build()
+    with torch.device("meta"):
+        model = Model.of(NAMES[run.model]).build()
     config = model.config
     for name in list(vars(config)):
         if name.endswith(("dropout", "layerdrop")) or name in ("mask_time_prob", "mask_feature_prob"):
@@ -159,11 +162,15 @@ def train(run: Run, short: bool) -> dict[str, Any]:
             data_collator=lambda _: batch_of(run, model, next(numbers)),
             callbacks=[Begin()],
         )
+        scaler = getattr(trainer.accelerator, "scaler", None)
+        if scaler is not None:
+            scaler._init_scale = SCALE
         guard = attach(trainer)
         logging.getLogger("asrconfig_go").addHandler(watch)
         trainer.train()
         logging.getLogger("asrconfig_go").removeHandler(watch)
-    scaler = getattr(trainer.accelerator, "scaler", None)
+        peak = torch.cuda.max_memory_allocated() if run.device == "cuda" else 0
+        one_clip = peak if short or not peak else peak_of_one_clip(trainer, batch_of(run, model, 0))
     state = scaler.state_dict() if scaler is not None else {}
     return {
         "errors": len(guard.events),
@@ -172,9 +179,20 @@ def train(run: Run, short: bool) -> dict[str, Any]:
         "scaler": [state.get("scale"), state.get("_growth_tracker")],
         "start": start,
         "end": flat(model),
-        "static": 16 * sum(p.numel() for p in model.parameters()),  # float32: weights, gradients, two of AdamW
-        "peak": torch.cuda.max_memory_reserved() if run.device == "cuda" else 0,
+        "one_clip": one_clip,
+        "peak": peak,
     }
+
+
+def peak_of_one_clip(trainer: Any, batch: dict[str, Any]) -> int:
+    """The peak of allocated memory while a second micro-batch of one clip adds to gradients."""
+    import torch
+
+    one = {name: tensor[:1] for name, tensor in batch.items()}
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(2):
+        trainer.training_step(trainer.model, dict(one), torch.tensor(1, device="cuda"))
+    return int(torch.cuda.max_memory_allocated())
 
 
 def flat(model: Any) -> Any:
@@ -203,13 +221,15 @@ def measure(run: Run) -> dict[str, Any]:
     gc.collect()
     if run.device == "cuda":
         torch.cuda.empty_cache()
-        limit = calm["static"] + run.share * (calm["peak"] - calm["static"])
+        least = FRAGMENTS * calm["one_clip"]
+        limit = least + run.share * (calm["peak"] - least)
         torch.cuda.set_per_process_memory_fraction(limit / torch.cuda.get_device_properties(0).total_memory)
     got = train(run, short=True)
     apart = float((got["end"] - calm["end"]).norm() / (calm["end"] - calm["start"]).norm())
     good = got["errors"] > 0 and got["steps"] == calm["steps"] == STEPS
     good = good and got["kept"] <= SLACK and got["scaler"] == calm["scaler"] and apart == apart
     found = {name: got[name] for name in ("errors", "steps", "kept", "scaler")}
+    found |= {name: calm[name] for name in ("one_clip", "peak")}
     return {**found, "calm_scaler": calm["scaler"], "apart": apart, "good": good}
 
 
@@ -217,7 +237,8 @@ def in_a_process(run: Run, timeout: float = 900) -> dict[str, Any]:
     """``measure`` in a process of its own; one that dies is not good."""
     command = [sys.executable, __file__, "--one", json.dumps(dataclasses.asdict(run))]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        threads = {**os.environ, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=threads)
     except subprocess.TimeoutExpired:
         return {"good": False, "died": f"no end after {timeout:.0f} s"}
     if done.returncode:

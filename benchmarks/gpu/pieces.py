@@ -1,4 +1,8 @@
-"""What a GPU must confirm, in pieces of at most a few minutes, each in processes of its own."""
+"""What a GPU must confirm, in pieces of at most a few minutes, each in processes of its own.
+
+Pieces that measure no time run beside each other, as many as the GPU's memory holds. Of those that do, the next ones
+are prepared while one has the GPU.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +26,55 @@ sys.path[:0] = [str(HERE), str(CUDA_TRUTH)]
 
 MODEL, BATCH, SECONDS = "facebook/wav2vec2-base", 4, 10.0
 IDLE_S = 10.0  # how long the monitor is watched
+CONTEXT_BYTES = 2**30  # of a process, more than any card's
+TRACING = threading.Lock()  # a process traces one model at a time
+OUT_OF_MEMORY_BYTES = 20 * 2**30  # of a training of 16 clips with checkpointing
 
 
 @dataclasses.dataclass(frozen=True)
 class Piece:
-    """``run(timeout)`` gives its figures as JSON has them, or raises what ``subprocess`` raises."""
+    """``run(timeout)`` gives its figures as JSON has them, or raises what ``subprocess`` raises.
+
+    ``timed`` pieces measure a time, or what the whole card holds.
+    """
 
     name: str
     run: Callable[[float], dict[str, Any]]
+    timed: bool = False
 
 
-def pieces(gpu: str) -> list[Piece]:
-    """All of them, the shortest kinds first."""
-    return [*_small(), *_allocator(), *_memory(gpu), *_out_of_memory(), *_times(gpu)]
+class GpuMemory:
+    """What the processes that run beside each other may take together, in bytes."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self._free, self._changed = total, total, threading.Condition()
+
+    @contextmanager
+    def taken(self, wanted: int) -> Iterator[None]:
+        """Wait until so much is free; all of it where a process wants more than there is."""
+        size = min(wanted + CONTEXT_BYTES, self.total)
+        with self._changed:
+            self._changed.wait_for(lambda: self._free >= size)
+            self._free -= size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._free += size
+                self._changed.notify_all()
+
+
+def pieces(gpu: str, memory: GpuMemory) -> list[Piece]:
+    """All of them, those that are timed last."""
+    return [*_allocator(memory), *_out_of_memory(memory), *_memory(gpu, memory), *_small(), *_times(gpu)]
 
 
 def _small() -> Iterator[Piece]:
     for kind in ("monitor", "calibration", "batch search"):
-        yield Piece(kind, lambda timeout, kind=kind: _answer([__file__, kind], timeout))  # type: ignore[misc]
+        yield Piece(kind, lambda timeout, kind=kind: _answer([__file__, kind], timeout), timed=True)  # type: ignore[misc]
 
 
-def _memory(gpu: str) -> Iterator[Piece]:
+def _memory(gpu: str, memory: GpuMemory) -> Iterator[Piece]:
     """Every training of speech models in cuda_truth, on this GPU."""
     from cases import cases
     from models import MODELS
@@ -48,59 +82,67 @@ def _memory(gpu: str) -> Iterator[Piece]:
     for case in cases():
         if MODELS[case.model].kind == "transformer" and "LoRA" not in case.model:
             here = dataclasses.asdict(dataclasses.replace(case, gpu=gpu))
-            yield Piece(f"memory: {dataclasses.replace(case, gpu='')}", lambda timeout, c=here: _trained(c, timeout))  # type: ignore[misc]
+            name = f"memory: {dataclasses.replace(case, gpu='')}"
+            yield Piece(name, lambda timeout, c=here: _trained(c, memory, timeout))  # type: ignore[misc]
 
 
-def _trained(case: dict[str, Any], timeout: float) -> dict[str, Any]:
+def _trained(case: dict[str, Any], memory: GpuMemory, timeout: float) -> dict[str, Any]:
     """A prediction, and the training."""
     script, found = str(CUDA_TRUTH / "child.py"), {}
-    for what, gpu in (("predict", ""), ("train", "here")):
-        request = json.dumps({"what": what, "gpu": gpu, "cases": [case]})
-        environment = {"PYTORCH_ALLOC_CONF": case["allocator"]} if case["allocator"] and what == "train" else {}
-        found[what] = _answer([script, request], timeout, "answer: ", environment)
-    predicted, measured = found["predict"], found["train"]
+    request, environment = {"what": "predict", "gpu": "", "cases": [case]}, {"OMP_NUM_THREADS": "1"}
+    predicted = found["predict"] = _answer([script, json.dumps(request)], timeout, "answer: ", environment)
+    request = {**request, "what": "train", "gpu": "here"}
+    environment |= {"PYTORCH_ALLOC_CONF": case["allocator"]} if case["allocator"] else {}
+    with memory.taken(predicted.get("reserved", memory.total)):
+        measured = found["train"] = _answer([script, json.dumps(request)], timeout, "answer: ", environment)
     if measured.get("fits") and "reserved" in predicted:
         found["off"] = {name: predicted[name] / measured[name] - 1 for name in ("allocated", "reserved")}
     return found
 
 
-def _allocator() -> Iterator[Piece]:
+def _allocator(memory: GpuMemory) -> Iterator[Piece]:
     from replay_snapshot import SETTINGS, WORKLOADS
 
     for workload in WORKLOADS:
         for settings in SETTINGS:
             name = f"allocator: {workload}, {settings or 'usual settings'}"
-            yield Piece(name, lambda timeout, w=workload, s=settings: _replayed(w, s, timeout))  # type: ignore[misc]
+            yield Piece(name, lambda timeout, w=workload, s=settings: _replayed(w, s, memory, timeout))  # type: ignore[misc]
 
 
-def _replayed(workload: str, settings: str, timeout: float) -> dict[str, Any]:
+def _replayed(workload: str, settings: str, memory: GpuMemory, timeout: float) -> dict[str, Any]:
     """torch's reserved memory after each event, beside the simulated allocator's."""
-    from replay_snapshot import first_difference
+    from replay_snapshot import ROOM, first_difference
 
     from asrconfig_go._core import native
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recording.json"
         command = [str(HERE / "replay_snapshot.py"), "case", workload, settings, str(path)]
-        _process(command, timeout, {"PYTORCH_CUDA_ALLOC_CONF": settings})
+        with memory.taken(ROOM):
+            _process(command, timeout, {"PYTORCH_CUDA_ALLOC_CONF": settings})
         recording = json.loads(path.read_text())
     request = {name: recording[name] for name in ("events", "empty_cache", "settings", "device_total_bytes")}
-    differs = first_difference(recording, native.call("memory.replay", request))
-    return {"events": len(recording["events"]), "first_difference": differs}
+    replayed = native.call("memory.replay", request)
+    peaks = {"peak": max(recording["reserved"]), "simulated_peak": max(replayed["reserved"])}
+    return {"events": len(recording["events"]), "first_difference": first_difference(recording, replayed), **peaks}
 
 
-def _out_of_memory() -> Iterator[Piece]:
+def _out_of_memory(memory: GpuMemory) -> Iterator[Piece]:
     import guard_oom
 
+    def guarded(run: guard_oom.Run, timeout: float) -> dict[str, Any]:
+        with memory.taken(OUT_OF_MEMORY_BYTES):
+            return guard_oom.in_a_process(run, timeout)
+
     for run in guard_oom.runs("cuda"):
-        yield Piece(f"out of memory: {run}", lambda timeout, run=run: guard_oom.in_a_process(run, timeout))  # type: ignore[misc]
+        yield Piece(f"out of memory: {run}", lambda timeout, run=run: guarded(run, timeout))  # type: ignore[misc]
 
 
 def _times(gpu: str) -> Iterator[Piece]:
     import speech_time
 
     for run in speech_time.runs():
-        yield Piece(f"time: {run}", lambda timeout, run=run: _timed(run, gpu, timeout))  # type: ignore[misc]
+        yield Piece(f"time: {run}", lambda timeout, run=run: _timed(run, gpu, timeout), timed=True)  # type: ignore[misc]
 
 
 def _timed(run: Any, gpu: str, timeout: float) -> dict[str, Any]:
@@ -109,7 +151,8 @@ def _timed(run: Any, gpu: str, timeout: float) -> dict[str, Any]:
     import asrconfig_go as ac
 
     measured = statistics.median(speech_time.in_a_process(run, "cuda", timeout))
-    said = ac.estimate_step_time(gpu=gpu, **dataclasses.asdict(run)).step_s
+    with TRACING:
+        said = ac.estimate_step_time(gpu=gpu, **dataclasses.asdict(run)).step_s
     estimated = {"low": said.low, "likely": said.likely, "high": said.high}
     return {"measured_s": measured, "estimated_s": estimated, "ratio": said.likely / measured}
 
@@ -188,4 +231,8 @@ def _trainer(folder: str) -> tuple[Any, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"monitor": monitor, "calibration": calibration, "batch search": batch_search}[sys.argv[1]]()))
+    from speech_time import gpu_alone
+
+    measure = {"monitor": monitor, "calibration": calibration, "batch search": batch_search}[sys.argv[1]]
+    with gpu_alone():
+        print(json.dumps(measure()))

@@ -4,13 +4,15 @@
     python benchmarks/gpu/speech_time.py --device cpu       # tries the measuring itself, on the smallest model
 
 Each run is a process of its own. Models are built from their configs with random weights; nothing is downloaded. All
-clips of a batch last equally long and are made once, so that no loader is in the time.
+clips of a batch last equally long and are made once, so that no loader is in the time. Processes that run at the same
+time train in turn.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import fcntl
 import itertools
 import json
 import statistics
@@ -18,6 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 WARM_UP, STEPS = 4, 12
@@ -88,8 +93,17 @@ def measure(run: Run, device: str) -> list[float]:
         trainer = Trainer(
             model, arguments, train_dataset=items, data_collator=lambda _: dict(batch), callbacks=[Clock()]
         )  # type: ignore[arg-type]
-        trainer.train()
+        with gpu_alone():
+            trainer.train()
     return [end - begin for begin, end in itertools.pairwise(ends[WARM_UP - 1 :])]
+
+
+@contextmanager
+def gpu_alone() -> Iterator[None]:
+    """Wait until no other process of these benchmarks measures a time."""
+    with (Path(tempfile.gettempdir()) / "asrconfig-gpu-times.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def in_a_process(run: Run, device: str, timeout: float = 900) -> list[float]:

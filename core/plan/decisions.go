@@ -42,6 +42,8 @@ func (s *search) writeKernels(d *draft, f evaluated, ranked []evaluated) {
 				"length; here nearly every batch has its own and would be timed again", preset)
 	}
 	d.because("cudnn_benchmark", reason)
+	d.CudnnAttention, reason = cudnnAttention(gpus, s.clips.oneLength())
+	d.because("cudnn_attention", reason)
 	d.Deterministic, reason = deterministic(preset)
 	d.because("deterministic", reason)
 	d.because("attn_implementation",

@@ -120,7 +120,7 @@ var groups = []struct {
 		"gpu_memory_bytes", "budget_bytes", "model_memory_bytes", "predicted_bytes",
 		"predicted_high_bytes", "memory_parts", "alloc_conf"}},
 	{"Precision and kernels", []string{"fp16", "bf16", "tf32", "attn_implementation",
-		"torch_compile", "cudnn_benchmark", "deterministic"}},
+		"torch_compile", "cudnn_benchmark", "cudnn_attention", "deterministic"}},
 	{"Data and loader", []string{"length_handling", "length_buckets", "group_by_length",
 		"max_length_s", "chunk_length_s", "streaming", "cache_dataset", "dataloader_num_workers",
 		"dataloader_prefetch_factor", "dataloader_pin_memory", "dataloader_persistent_workers"}},

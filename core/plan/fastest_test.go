@@ -352,6 +352,21 @@ func TestAModelThatPadsEverythingNeedsNoOrder(t *testing.T) {
 	assert.Equal(t, 30.0, *c.ChunkLengthS)
 }
 
+func TestCudnnAttentionIsAvoidedWhereShapesChange(t *testing.T) {
+	for _, row := range []struct {
+		model, gpu, reason string
+		on                 bool
+	}{
+		{"facebook/wav2vec2-xls-r-300m", "H100", "as each has a shape of its own", false},
+		{"facebook/wav2vec2-xls-r-300m", "A100-40GB", "does not prefer it on this GPU", true},
+		{"openai/whisper-small", "H100", "all batches have one length", true},
+	} {
+		c := planned(t, described(t, row.model, speech(2000, 50, 1), row.gpu))
+		assert.Equal(t, row.on, c.CudnnAttention, "%s on %s", row.model, row.gpu)
+		assert.Contains(t, decision(t, c, "cudnn_attention").Reason, row.reason)
+	}
+}
+
 func TestLittleDataKeepsItsRandomness(t *testing.T) {
 	for _, clips := range []int{1, 2, 40, 19 * 32} {
 		c := planned(t, described(t, xlsr, speech(clips, 20, 1), "T4"))

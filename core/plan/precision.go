@@ -15,6 +15,7 @@ const (
 	// compute capability; also the oldest that torch.compile's Triton supports
 	tensorCores = 7.0
 	ampere      = 8.0 // compute capability; the first with TF32
+	hopper      = 9.0 // the first where PyTorch prefers cuDNN's attention
 )
 
 // oldest returns the GPU with the lowest compute capability: what it lacks, all must do without.
@@ -118,6 +119,22 @@ func cudnnBenchmark(gpus []profile.GPU, preset string) (on bool, reason string) 
 		return false, "preset reproducible: the choice of kernels must not depend on timing"
 	}
 	return true, fmt.Sprintf("preset %s; each new input shape is timed once", preset)
+}
+
+// cudnnAttention is whether PyTorch may choose cuDNN's attention. On a Hopper and later it prefers
+// it, and cuDNN compiles a graph for each shape of a batch (pytorch/pytorch#155958): on an H100
+// the first micro-batch of a shape took 0.2 to 1.2 s more (benchmarks/gpu).
+func cudnnAttention(gpus []profile.GPU, oneLength bool) (on bool, reason string) {
+	switch {
+	case len(gpus) == 0:
+		return true, "no GPU"
+	case timing.Capability(oldest(gpus)) < hopper:
+		return true, "PyTorch does not prefer it on this GPU"
+	case oneLength:
+		return true, "all batches have one length, for which cuDNN prepares it once"
+	}
+	return false, "cuDNN would prepare its attention again for nearly every batch, as each has a " +
+		"shape of its own; PyTorch's other kernels need no preparation"
 }
 
 func deterministic(preset string) (on bool, reason string) {

@@ -165,6 +165,8 @@ func planPrecision(d *draft, in Inputs, p pool) {
 	d.because("torch_compile", reason)
 	d.CudnnBenchmark, reason = cudnnBenchmark(p.gpus, preset)
 	d.because("cudnn_benchmark", reason)
+	d.CudnnAttention = true
+	d.because("cudnn_attention", "the published rules leave the choice to PyTorch")
 	d.Deterministic, reason = deterministic(preset)
 	d.because("deterministic", reason)
 }

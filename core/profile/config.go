@@ -63,7 +63,9 @@ type Config struct {
 	OffloadCheckpoints bool `json:"offload_checkpoints"`
 	TorchCompile       bool `json:"torch_compile"`
 	CudnnBenchmark     bool `json:"cudnn_benchmark"`
-	Deterministic      bool `json:"deterministic"` // the Trainer's full_determinism
+	// whether PyTorch may choose cuDNN's attention, which it prepares again for each new shape
+	CudnnAttention bool `json:"cudnn_attention"`
+	Deterministic  bool `json:"deterministic"` // the Trainer's full_determinism
 
 	// "sdpa", "eager"; "" leaves the model's
 	AttnImplementation string `json:"attn_implementation"`

@@ -559,6 +559,8 @@ class ConfigRecord:
     """What checkpointed layers save for computing them again lies in pinned host memory."""
     torch_compile: bool
     cudnn_benchmark: bool
+    cudnn_attention: bool
+    """Whether PyTorch may choose cuDNN's attention, which it prepares again for each new shape."""
     deterministic: bool
     """The Trainer's full_determinism."""
     attn_implementation: AttnImplementation

@@ -24,6 +24,7 @@ PLAN: dict[str, Any] = {
     "offload_checkpoints": False,
     "torch_compile": False,
     "cudnn_benchmark": True,
+    "cudnn_attention": True,
     "deterministic": False,
     "dataloader_num_workers": 0,
     "dataloader_prefetch_factor": None,

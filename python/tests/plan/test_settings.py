@@ -155,6 +155,12 @@ def cudnn_benchmark() -> None:
         assert torch.backends.cudnn.benchmark is on
 
 
+def cudnn_attention() -> None:
+    for allowed in (True, False):
+        list(set_backends(make_plan(cudnn_attention=allowed)))
+        assert torch.backends.cuda.cudnn_sdp_enabled() is allowed, "true leaves PyTorch's default"
+
+
 def deterministic() -> None:
     make_plan(deterministic=True).apply()
     assert torch.are_deterministic_algorithms_enabled()
@@ -168,7 +174,7 @@ def tf32() -> None:
         assert torch.backends.cuda.matmul.allow_tf32 is on
 
 
-APPLY: list[Callable[[], None]] = [alloc_conf, cudnn_benchmark, deterministic, tf32]
+APPLY: list[Callable[[], None]] = [alloc_conf, cudnn_benchmark, cudnn_attention, deterministic, tf32]
 # What prepare_model does: test_model_preparation.py.
 PREPARED = {
     *("gradient_checkpointing", "every_n_layers", "offload_checkpoints", "attn_implementation"),
