@@ -192,6 +192,13 @@ CLAIMS = (
         1,
         text("%", "times_loops", "times_loops_range", "times_runs", "times_runs_range"),
     ),
+    always(
+        "python benchmarks/gpu_results.py",
+        1,
+        numbers("clips/s", 1, "gpu_plan", "gpu_grouping", "gpu_published")
+        | numbers("%", 2, "gpu_memory")
+        | text("", "gpu_peaks"),
+    ),
     Claim(
         "",
         "python benchmarks/cuda_truth/run.py",

@@ -11,8 +11,8 @@ smaller card would, and tells the planner so. By hand, sizes are tried with and 
 - random order at 8, 16 and 32 clips;
 - the Trainer's group_by_length at 4, 8, 16 and 32 clips, timed over as many micro-batches as it sorts at once.
 
-The plan is run with the guard and without, and with packed steps. Time begins after the first step. Padding is a share of
-the audio that was computed. Four workers prepare the noise.
+The plan is run with the guard and without, and with packed steps. Time begins after the first step. Padding is a share
+of the audio that was computed. Four workers prepare the noise.
 """
 
 from __future__ import annotations
@@ -268,18 +268,18 @@ def main() -> int:
 
     gpu = torch.cuda.get_device_name(0)
     print(f"## {options.model} in {options.memory_gib or 'all'} GiB of {gpu}, torch {torch.__version__}\n", flush=True)
-    print("| | clips a second | micro-batches a step | padding | reserved, GiB | steps |")
-    print("| --- | --- | --- | --- | --- | --- |", flush=True)
+    print("| | clips a second | micro-batches a step | padding | reserved, GiB | steps | out of memory |")
+    print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     runs: dict[str, Run] = {}
 
     def run(name: str) -> None:
         got = in_a_process(name, options)
         if isinstance(got, str):
-            print(f"| {name} | {got} | | | | |", flush=True)
+            print(f"| {name} | {got} | | | | | |", flush=True)
             return
         runs[name] = got
         cells = f"{got.speed:.1f} | {got.micro_batches:.1f} | {got.padding:.1%} | {got.peak_gib:.1f} | {got.steps}"
-        print(f"| {name} | {cells} |", flush=True)
+        print(f"| {name} | {cells} | {got.errors} |", flush=True)
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         list(pool.map(run, [name for name in strategies() if re.search(options.only, name)]))

@@ -208,7 +208,7 @@ def set_backends(config: PlanRecord) -> Iterator[AppliedSetting]:
 
 
 def training_switches(config: PlanRecord) -> list[Switch]:
-    """cuDNN's benchmark and attention, and what makes results repeatable. TF32 is not among them: the Trainer sets it by itself.
+    """cuDNN's benchmark and attention, and what makes results repeatable. TF32 is not among them: the Trainer sets it.
 
     Deterministic kernels are requested with ``warn_only``: CUDA has none for the gradient of the CTC loss, and the
     Trainer's ``full_determinism``, which asks without, ends every CTC training at its first step.
@@ -219,7 +219,7 @@ def training_switches(config: PlanRecord) -> list[Switch]:
     # Timing decides between kernels, and they round differently.
     switches = [_attribute("cudnn.benchmark", cudnn, "benchmark", config.cudnn_benchmark and not config.deterministic)]
     cuda = torch.backends.cuda
-    if not config.cudnn_attention and hasattr(cuda, "enable_cudnn_sdp"):  # from torch 2.5 on
+    if not config.cudnn_attention and hasattr(cuda, "enable_cudnn_sdp"):
         switches.append(("cudnn attention", False, cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp))
     if config.deterministic:
         switches.append(_attribute("cudnn.deterministic", cudnn, "deterministic", True))

@@ -12,10 +12,15 @@ import pytest
 
 from cuda_tests.process import REPOSITORY, stand_in, torch_version  # noqa: F401
 
+GPU_BENCHMARKS = REPOSITORY / "benchmarks" / "gpu"
+
 
 def run_all(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    script = REPOSITORY / "benchmarks" / "gpu" / "run_all.py"
-    command = [sys.executable, "-m", "cuda_standin", "--gpu", "T4", str(script), "--results", str(folder), *more]
+    return on_stand_in("T4", "run_all.py", "--results", str(folder), *more)
+
+
+def on_stand_in(gpu: str, script: str, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cuda_standin", "--gpu", gpu, str(GPU_BENCHMARKS / script), *more]
     paths = os.pathsep.join(str(REPOSITORY / name) for name in ("build", "python"))
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": paths})
 
@@ -38,8 +43,22 @@ def test_all_pieces_go_on_where_they_stopped(tmp_path: Path) -> None:
     assert (again.returncode, again.stdout.count("\n")) == (0, 1), "nothing is run twice"
 
 
+@pytest.mark.slow
+def test_a_plan_is_trained_and_timed() -> None:
+    done = on_stand_in("H100", "throughput.py", "--one", "the plan", "--model", "openai/whisper-tiny")
+    assert done.returncode == 0, done.stderr
+    speed, peak_gib, micro_batches, padding, steps, errors = json.loads(done.stdout.splitlines()[-1])
+    assert speed > 0 and steps > 0 and peak_gib > 1
+    assert (micro_batches, padding, errors) == (1, 0, 0), "all clips of Whisper have one length"
+
+
+def test_the_page_of_results_is_what_was_measured() -> None:
+    done = subprocess.run([sys.executable, str(REPOSITORY / "benchmarks" / "gpu_results.py"), "--check"], timeout=60)
+    assert done.returncode == 0, "run benchmarks/gpu_results.py"
+
+
 def test_without_a_gpu(tmp_path: Path) -> None:
-    script = REPOSITORY / "benchmarks" / "gpu" / "run_all.py"
+    script = GPU_BENCHMARKS / "run_all.py"
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python"), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
