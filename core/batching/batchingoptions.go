@@ -71,8 +71,6 @@ func (r Options) Check() error {
 			"%d samples a step cannot be shared evenly by %d processes", r.StepSamples, r.Ranks)
 	case r.Buckets < 1 || r.Buckets > maxBuckets:
 		return wrong(fmt.Sprintf("choose 1 to %d", maxBuckets), "buckets = %d", r.Buckets)
-	case r.packs() && r.Memory == nil:
-		return wrong("give what fits, or choose bucketed", "packed steps require a memory table")
 	}
 	if err := r.checkShares(); err != nil {
 		return err

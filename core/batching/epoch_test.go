@@ -206,7 +206,6 @@ func TestRecipesThatCannotBe(t *testing.T) {
 		"no buckets": func(r *Options) { r.Buckets = 0 },
 		"overhead":   func(r *Options) { r.OverheadS = -1 },
 		"no step":    func(r *Options) { r.StepSamples, r.DropLast = 128, true },
-		"no memory":  func(r *Options) { r.Memory = nil },
 		"too long":   func(r *Options) { r.Memory = Limits{{0.1, 1}} },
 	} {
 		r := options(Packed, 32, fits(60, 30))

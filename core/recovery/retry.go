@@ -2,6 +2,7 @@ package recovery
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
@@ -113,9 +114,9 @@ func (s State) stop(limit int) (hint string) {
 	case s.Class != GPUOOM && s.Class != Maybe:
 		return "stop: " + advice[s.Class]
 	case s.Retries >= limit:
-		return fmt.Sprintf("stop: %d of %d retries are used up at a micro-batch of %d; plan with "+
-			"a lower safety_margin, "+
-			"an 8-bit optimizer, shorter inputs or a smaller model", s.Retries, limit, s.MicroBatch)
+		return fmt.Sprintf("stop: %d of %d retries are used up at a micro-batch of %d; %splan with "+
+			"a lower safety_margin, an 8-bit optimizer, shorter inputs or a smaller model",
+			s.Retries, limit, s.MicroBatch, s.more(limit))
 	case s.MicroBatch == 1:
 		return "stop: the micro-batch is 1 already; enable gradient checkpointing, use an 8-bit " +
 			"optimizer, split long inputs, " +
@@ -123,6 +124,14 @@ func (s State) stop(limit int) (hint string) {
 	case s.Class == Maybe && s.MaybeRetries > 0:
 		return fmt.Sprintf("stop: a smaller micro-batch (%d) did not help, so GPU memory is not "+
 			"the cause; look at the error itself", s.MicroBatch)
+	}
+	return ""
+}
+
+// more is the number of halvings that end with single clips.
+func (s State) more(limit int) string {
+	if enough := limit + bits.Len(uint(s.MicroBatch)) - 1; limit < enough && enough <= maxRetries {
+		return fmt.Sprintf("attach(trainer, max_halvings=%d) tries down to one clip, or ", enough)
 	}
 	return ""
 }

@@ -27,7 +27,8 @@ func TestNextSequenceEndsAfterThreeRetries(t *testing.T) {
 		d, err := Next(s)
 		require.NoError(t, err)
 		if d.Action == GiveUp {
-			assert.Contains(t, d.Reason, "3 of 3 retries are used up at a micro-batch of 8")
+			assert.Contains(t, d.Reason, "3 of 3 retries are used up at a micro-batch of 8; "+
+				"attach(trainer, max_halvings=6) tries down to one clip, or plan")
 			break
 		}
 		sizes = append(sizes, d.MicroBatch)

@@ -330,8 +330,7 @@ class ASRConfigManager:
         self._training_check.trainer(trainer, config, self.durations, strict=False)
         guard.on_detach(check_arguments(self._planned_training(), trainer))
         if split is not None:
-            traced, limit = options.get("memory"), options.get("memory_limit_bytes")
-            guard.on_detach(use_planned_batches(trainer, split, self.durations, traced, limit))
+            guard.on_detach(use_planned_batches(trainer, split, self.durations))
         guard.on_detach(use_stream(trainer))
         guard.on_detach(group_by_durations(trainer, config, self.durations))
         return guard

@@ -30,7 +30,7 @@ logger: logging.Logger = logging.getLogger(__name__)
 
 _GRADIENT_BYTES = 4
 _BY_LENGTH = ("group_by_length", "batch_rebalance")
-_PACKED = ("packed", "random_then_packed")  # modes that need a memory table and even shares
+_PACKED = ("packed", "random_then_packed")  # modes whose steps are shared evenly
 
 
 class PlanNotFollowedWarning(UserWarning):
@@ -57,16 +57,13 @@ def memory_limit(memory: MemoryModel, trainer: Trainer, config: PlanRecord | Non
     return max(1, allowed)
 
 
-def use_planned_batches(
-    trainer: Trainer, config: PlanRecord, durations: array[float], memory: MemoryModel | None, limit: int | None
-) -> Callable[[], None]:
-    """Let ``trainer`` take the plan's steps: a process's whole share at once, split by ``memory``, if any.
+def use_planned_batches(trainer: Trainer, config: PlanRecord, durations: array[float]) -> Callable[[], None]:
+    """Let ``trainer`` take the plan's steps: a process's whole share at once.
 
     ``durations`` are the seconds of the clips of the training set, in its order. Without them, where the Trainer cannot
     take chosen clips, or where the guard does not know what the loss divides by, steps stay in random order with the
     Trainer's own batches, and a warning says why. Returns the function that undoes it.
     """
-    from ..predict.opened_trace import memory_table
     from ..predict.step_sampler import StepSampler
     from .stream_batches import StreamBatches
     from .stream_training import use_batches
@@ -85,15 +82,12 @@ def use_planned_batches(
     if seconds is None:
         return lambda: None
     mode = "random" if config.length_handling == "grouped" else config.length_handling
-    table = None
-    if mode in _PACKED:  # without a memory model the whole share fits at once
-        table = memory_table(memory, max(seconds), limit) if memory is not None else ((max(seconds), share),)
     seed = args.seed if args.data_seed is None else args.data_seed
     use_batch(trainer, (share, 1))
     try:
         step = args.train_batch_size * args.world_size
         sampler = StepSampler(
-            seconds, step, mode=mode, memory=table, seed=seed, drop_last=args.dataloader_drop_last,
+            seconds, step, mode=mode, seed=seed, drop_last=args.dataloader_drop_last,
             overhead_s=config.micro_batch_overhead_s, host_s=config.micro_batch_host_s,
         )  # fmt: skip
         leave = use_batches(trainer, sampler, planned_shares(trainer, config, mode))

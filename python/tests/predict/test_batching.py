@@ -175,7 +175,6 @@ def test_cost_of_longest() -> None:
     ("wrong", "message"),
     [
         ({"mode": "sorted"}, "mode = 'sorted'|mode = \"sorted\""),
-        ({"mode": "packed"}, "packed steps require a memory table"),
         ({"seed": -1}, "seed = -1"),
         ({"buckets": 0}, "buckets = 0"),
         ({"buckets": 2.5}, "buckets = 2.5"),
