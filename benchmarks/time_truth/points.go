@@ -93,7 +93,7 @@ func (t transformers) predict() (results, error) {
 			return nil, err
 		}
 		point := result{group: p.GPU, model: p.Model, name: fmt.Sprintf("%s %s %d×%d", p.Model, p.Mode, p.Batch, p.Sequence), truth: p.MS / 1e3, ours: step.Seconds(), detail: fmt.Sprintf(
-			"forward %.0f of %.0f ms (GPU %.0f, CPU %.0f), backward %.0f of %.0f", 1e3*step[kernel.Forward].Seconds().Likely, p.ForwardMS, 1e3*step[kernel.Forward].GPU().Likely, 1e3*step[kernel.Forward].Host, 1e3*step[kernel.Backward].Seconds().Likely, p.BackwardMS),
+			"forward %.0f of %.0f ms (GPU %.0f, CPU %.0f), backward %.0f of %.0f", 1e3*step[kernel.Forward].Seconds().Likely, p.ForwardMS, 1e3*step[kernel.Forward].GPU().Likely, 1e3*step[kernel.Forward].Host.Likely, 1e3*step[kernel.Backward].Seconds().Likely, p.BackwardMS),
 			others: map[string]float64{"NeuSight": p.NeuSightMS / 1e3, "Habitat": p.HabitatMS / 1e3, "roofline": p.RooflineMS / 1e3}}
 		if train {
 			point.backward = &result{group: p.GPU, model: p.Model, truth: p.BackwardMS / 1e3, ours: step[kernel.Backward].Seconds()}

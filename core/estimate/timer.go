@@ -113,7 +113,7 @@ func (t *Timer) Host(w kernel.Work) (seconds float64, err error) {
 	step, err := t.kernels.Step(w.Operations, nil)
 	seconds = microTime.Likely
 	for _, phase := range kernel.Phases {
-		seconds += step[phase].Host
+		seconds += step[phase].Host.Likely
 	}
 	return seconds, err
 }

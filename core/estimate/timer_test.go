@@ -42,7 +42,7 @@ func TestMicroIsTheKernelModelsStep(t *testing.T) {
 	}
 	assert.InDelta(t, seconds(product), p.Compute.Likely, 1e-12)
 	assert.InDelta(t, seconds(gelu)+seconds(tiny), p.Memory.Likely, 1e-12)
-	assert.InDelta(t, 1000*kernel.Dispatch-seconds(tiny), p.Launches.Likely, 1e-12, "only small kernels are waited for")
+	assert.InDelta(t, 1000*kernel.AutocastDispatch.Likely-seconds(tiny), p.Launches.Likely, 1e-12, "only small kernels are waited for")
 	assert.Equal(t, microTime, p.Overhead)
 	sum := p.Sum()
 	assert.True(t, sum.Low < sum.Likely && sum.Likely < sum.High)

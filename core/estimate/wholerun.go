@@ -3,6 +3,7 @@ package estimate
 import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 	"github.com/asrconfig/asrconfig-go/core/timing"
+	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
 // What a run takes besides its optimizer steps: assumptions, in seconds except for the rate;
@@ -18,8 +19,6 @@ var (
 	summaryTime = timing.Range{Low: 0.5, Likely: 2, High: 8}
 	// bytes of a checkpoint a second: a local NVMe disk, a cloud's disk, a network share
 	diskRate = timing.Range{Low: 1.5e9, Likely: 4e8, High: 1e8}
-	// of the CPU for a kernel of a generated token
-	dispatchTime = timing.Range{Low: 9e-6, Likely: 18e-6, High: 30e-6}
 	// of the loop around it: scores, stopping, the cache
 	tokenTime = timing.Range{Low: 1e-3, Likely: 2e-3, High: 5e-3}
 )
@@ -81,7 +80,7 @@ func Evaluation(forward timing.Range, batches float64, g *Generation) timing.Ran
 // seconds of a batch's texts: a token of a decoder waits for the CPU, which launches its kernels
 // one after the other.
 func (g Generation) seconds() timing.Range {
-	perToken := dispatchTime.Times(g.Kernels).Plus(tokenTime)
+	perToken := kernel.AutocastDispatch.Times(g.Kernels).Plus(tokenTime)
 	return timing.Range{Low: float64(g.Tokens), Likely: float64(g.Tokens),
 		High: float64(g.MaxTokens)}.Product(perToken)
 }

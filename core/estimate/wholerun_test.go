@@ -38,7 +38,7 @@ func TestTokensWaitForTheCPU(t *testing.T) {
 	forward := timing.Range{Low: 0.1, Likely: 0.2, High: 0.4}
 	seconds := func(g *Generation) timing.Range { return Evaluation(forward, 1, g) }
 	short, long := seconds(&Generation{Tokens: 50, MaxTokens: 100, Kernels: 300}), seconds(&Generation{Tokens: 100, MaxTokens: 100, Kernels: 300})
-	assert.InDelta(t, 50*(300*dispatchTime.Likely+tokenTime.Likely), long.Likely-short.Likely, 1e-9)
+	assert.InDelta(t, 50*(300*kernel.AutocastDispatch.Likely+tokenTime.Likely), long.Likely-short.Likely, 1e-9)
 	assert.Greater(t, short.Likely, seconds(nil).Likely)
 	assert.Equal(t, long.High, short.High, "a text that does not end")
 }

@@ -140,8 +140,9 @@ func (m *Model) Corrected(p Profile) (*Model, error) {
 			fault.Shorten(p.GPU), m.card.Key)
 	}
 	corrected := *m
-	corrected.launch, corrected.dispatch, corrected.factors =
-		p.LaunchS, p.DispatchS, make(map[groupKey]timing.Calibration, len(p.Factors))
+	corrected.launch, corrected.factors =
+		p.LaunchS, make(map[groupKey]timing.Calibration, len(p.Factors))
+	corrected.dispatch = &timing.Range{Low: p.DispatchS, Likely: p.DispatchS, High: p.DispatchS}
 	for _, f := range p.Factors {
 		corrected.factors[groupKey{f.Group, f.DType}] = f.Calibration
 	}

@@ -15,7 +15,8 @@ type Model struct {
 	memory                  Fit
 	residuals               Fit  // those that tell how far off its times are
 	measured                bool // in tables of its own
-	launch, dispatch        float64
+	launch                  float64
+	dispatch                *timing.Range // measured on this machine; nil
 	// by kernels that were measured on this very card; nil
 	factors map[groupKey]timing.Calibration
 }
@@ -32,7 +33,7 @@ const tensorPrologue, tensorBandwidth = 48, 0.8
 
 // New is the model of a card.
 func New(card Card) *Model {
-	model := &Model{card: card, launch: launchGap, dispatch: Dispatch}
+	model := &Model{card: card, launch: launchGap}
 	own, measured := fitted().Cards[card.Key]
 	model.single, model.batched, model.memory = own.Single, own.Batched, own
 	switch {

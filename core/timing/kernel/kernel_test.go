@@ -180,7 +180,7 @@ func TestStepIsWhatTheSlowerSideTakes(t *testing.T) {
 	large.Phase = Backward
 	step, err := m.Step([]Operation{tiny, large}, map[Phase]float64{Forward: 0.5})
 	require.NoError(t, err)
-	assert.InDelta(t, 0.5+1000*Dispatch, step[Forward].Seconds().Likely, 1e-12, "small kernels wait for the CPU")
+	assert.InDelta(t, 0.5+1000*Dispatch.Likely, step[Forward].Seconds().Likely, 1e-12, "small kernels wait for the CPU")
 	assert.Equal(t, step[Backward].GPU(), step[Backward].Seconds(), "large ones hide it")
 	assert.InDelta(t, step[Forward].Seconds().Likely+step[Backward].Seconds().Likely, step.Seconds().Likely, 1e-12)
 }

@@ -96,7 +96,7 @@ func TestAProfileIsMeasuredOverPredicted(t *testing.T) {
 	require.NoError(t, err)
 	width := func(s Step) float64 { return s.Seconds().High / s.Seconds().Low }
 	assert.Less(t, width(after), width(before), "the bounds are those of the table")
-	assert.InDelta(t, 7e-6, after[Forward].Host, 1e-12)
+	assert.InDelta(t, 7e-6, after[Forward].Host.Likely, 1e-12)
 	assert.Equal(t, Dispatch, before[Forward].Host)
 }
 

@@ -2,20 +2,26 @@ package kernel
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/timing"
 )
 
 // Dispatch is what PyTorch takes on the CPU for one kernel in eager mode: Python, autograd,
-// dispatcher and driver. Published profiles of eager transformers have 5 to 12 µs (docs/timing.md).
-const Dispatch = 9e-6
+// dispatcher and driver. Published profiles of eager transformers have 5 to 12 µs. Autocast looks at
+// every operation, and casts weights: XLS-R-300M in bf16 took 27 µs a kernel on a virtual machine
+// with an H100 (benchmarks/gpu/results.md).
+var (
+	Dispatch         = timing.Range{Low: 5e-6, Likely: 9e-6, High: 30e-6}
+	AutocastDispatch = timing.Range{Low: 9e-6, Likely: 18e-6, High: 30e-6}
+)
 
 // Span is a part of a step on both sides. The GPU works while the CPU dispatches ahead, so that the
 // slower side counts.
 type Span struct {
 	Products timing.Range // matrix products, convolutions and fused attention
 	Others   timing.Range // what reads, changes and writes tensors
-	Host     float64
+	Host     timing.Range
 }
 
 // GPU is what its kernels take together.
@@ -23,7 +29,7 @@ func (s Span) GPU() timing.Range { return s.Products.Plus(s.Others) }
 
 // Seconds is what the part takes.
 func (s Span) Seconds() timing.Range {
-	return s.GPU().AtLeast(timing.Range{Low: s.Host, Likely: s.Host, High: s.Host})
+	return s.GPU().AtLeast(s.Host)
 }
 
 // Step is an iteration by its parts.
@@ -42,7 +48,7 @@ func (s Step) Seconds() (sum timing.Range) {
 // waits are further seconds of the CPU by phase, such as those of cudaMalloc. Errors:
 // InvalidArgument from Operation.Check.
 func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, error) {
-	step := Step{}
+	step, dispatch := Step{}, m.dispatchOf(operations)
 	for _, o := range operations {
 		took, err := m.Seconds(o)
 		if err != nil {
@@ -54,15 +60,31 @@ func (m *Model) Step(operations []Operation, waits map[Phase]float64) (Step, err
 			part = &span.Products
 		}
 		*part = part.Plus(around(took, m.spreadOf(o)))
-		span.Host += m.dispatch * o.launches() * cmp.Or(o.Times, 1)
+		span.Host = span.Host.Plus(dispatch.Times(o.launches() * cmp.Or(o.Times, 1)))
 		step[o.Phase] = span
 	}
 	for phase, wait := range waits {
 		span := step[phase]
-		span.Host += wait
+		span.Host = span.Host.Plus(timing.Range{Low: wait, Likely: wait, High: wait})
 		step[phase] = span
 	}
 	return step, nil
+}
+
+// dispatchOf is what the CPU takes for a kernel: what was measured, or by whether autocast runs.
+func (m *Model) dispatchOf(operations []Operation) timing.Range {
+	switch {
+	case m.dispatch != nil:
+		return *m.dispatch
+	case slices.ContainsFunc(operations, Operation.isHalf):
+		return AutocastDispatch
+	}
+	return Dispatch
+}
+
+// isHalf reports whether it is a product of 16 bits, which speech models have under autocast.
+func (o Operation) isHalf() bool {
+	return o.product() && (o.DType == Float16 || o.DType == BFloat16)
 }
 
 // around is a time with the bounds of its kind.
