@@ -218,3 +218,13 @@ func TestRecipesThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+func TestStepsAreNotSplitWithoutAMemoryTable(t *testing.T) {
+	r := options(Packed, 32, nil)
+	_, err := Compare(lognormal(100, 1), r)
+	require.ErrorContains(t, err, "requires a memory table")
+	_, err = CostOfLongest(lognormal(100, 1), r, nil)
+	require.ErrorContains(t, err, "requires a memory table")
+	_, err = MakeEpoch(lognormal(100, 1), r)
+	require.NoError(t, err)
+}

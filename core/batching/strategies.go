@@ -61,8 +61,8 @@ type Comparison struct {
 
 // compare is Compare, worked out.
 func compare(seconds []float64, r Options) (*Comparison, error) {
-	r.Mode = Packed // the one that asks for most
-	if err := r.Check(); err != nil {
+	r.Mode = Packed // whatever the caller has: all are compared
+	if err := r.checkWithMemory(); err != nil {
 		return nil, err
 	}
 	c, err := sortClips(seconds, r.Memory)
