@@ -123,7 +123,7 @@ func cudnnBenchmark(gpus []profile.GPU, preset string) (on bool, reason string) 
 
 // cudnnAttention is whether PyTorch may choose cuDNN's attention. On a Hopper and later it prefers
 // it, and cuDNN compiles a graph for each shape of a batch (pytorch/pytorch#155958): on an H100
-// the first micro-batch of a shape took 0.2 to 1.2 s more (benchmarks/gpu).
+// the first micro-batch of a shape took 0.3 to 3 s more (benchmarks/gpu/results.md).
 func cudnnAttention(gpus []profile.GPU, oneLength bool) (on bool, reason string) {
 	switch {
 	case len(gpus) == 0:
