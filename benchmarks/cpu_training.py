@@ -6,7 +6,11 @@ import resource
 import statistics
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asrconfig_go import ASRConfigManager
+    from asrconfig_go.predict import HardwareProfile
 
 TONES, LONGEST_S = 5, 32
 FRAMES_A_SECOND, MEL_BINS = 100, 80  # of Whisper's features
@@ -78,13 +82,13 @@ def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
+    labels = pad_sequence([torch.tensor(row["labels"]) for row in rows], batch_first=True, padding_value=-100)
     if "input_features" in rows[0]:
-        features = torch.stack([row["input_features"] for row in rows])
-        return {"input_features": features, "labels": torch.tensor([row["labels"] for row in rows])}
+        return {"input_features": torch.stack([row["input_features"] for row in rows]), "labels": labels}
     audio = pad_sequence([row["input_values"] for row in rows], batch_first=True)
     lengths = torch.tensor([len(row["input_values"]) for row in rows])
     mask = (torch.arange(audio.shape[1]) < lengths[:, None]).long()
-    return {"input_values": audio, "attention_mask": mask, "labels": torch.tensor([row["labels"] for row in rows])}
+    return {"input_values": audio, "attention_mask": mask, "labels": labels}
 
 
 def small_model(seed: int = 0, **changed: Any) -> Any:
@@ -139,6 +143,20 @@ def silent_trainer(model: Any, arguments: Any, clips: Spoken, **more: Any) -> An
     )
     trainer.log = lambda entry, *_: trainer.state.log_history.append(entry)
     return trainer
+
+
+def profiled(hardware: HardwareProfile, durations: Sequence[float], rate: int, model: Any) -> ASRConfigManager:
+    """A manager that knows a machine, clips of these durations, and a model."""
+    import numpy
+
+    from asrconfig_go import ASRConfigManager
+
+    manager, silence = ASRConfigManager(), numpy.zeros(round(rate * max(durations)), dtype=numpy.float32)
+    manager.hardware = hardware
+    arrays = [{"array": silence[: round(rate * seconds)], "sampling_rate": rate} for seconds in durations]
+    manager.profile_dataset(arrays, progress=False)
+    manager.profile_model(model)
+    return manager
 
 
 def loss_of(model: Any, clips: Spoken, batch: int = 1) -> float:

@@ -60,8 +60,7 @@ def _cards() -> Iterator[str]:
 
 
 def _pieces(found: Mapping[str, Any]) -> Iterator[str]:
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    yield f"## {found['gpu']}\n\nDriver {found['driver']}, CUDA {found['cuda']}, {versions}, {found['date']}.\n"
+    yield f"## {found['gpu']}\n\n{_setting(found)}\n"
     yield from _notes(found)
     pieces: dict[str, dict[str, Any]] = {}
     for name, figures in found["pieces"].items():
@@ -77,6 +76,11 @@ def _pieces(found: Mapping[str, Any]) -> Iterator[str]:
     if failed:
         yield "### What failed\n"
         yield from [*failed, ""]
+
+
+def _setting(found: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+    return f"Driver {found['driver']}, CUDA {found['cuda']}, {versions}, {found['date']}."
 
 
 def _notes(found: Mapping[str, Any]) -> Iterator[str]:
@@ -137,9 +141,7 @@ def _allocator(pieces: Mapping[str, Any]) -> Iterator[str]:
 
 def _throughput(found: Mapping[str, Any]) -> Iterator[str]:
     memory = f"{found['memory_gib']:g} GiB" if found["memory_gib"] else "all its memory"
-    yield f"## Clips a second: {found['model']} in {memory} of {found['gpu']}\n"
-    about = [f"Driver {found['driver']}" if "driver" in found else "", f"torch {found['torch']}"]
-    yield ", ".join(filter(None, [*about, f"transformers {found['transformers']}", found.get("date", "")])) + ".\n"
+    yield f"## Clips a second: {found['model']} in {memory} of {found['gpu']}\n\n{_setting(found)}\n"
     yield from _notes(found)
     ours = found["runs"]["the plan"]["speed"]
     yield "| | clips a second | the plan's speed | micro-batches a step | padding | reserved, GiB |"

@@ -54,6 +54,7 @@ from cpu_training import (
     cpu_s,
     grouped_by_length,
     loss_of,
+    profiled,
     silent_trainer,
     small_model,
     small_whisper,
@@ -206,13 +207,7 @@ def by_the_plan(task: Task, epochs: int, seed: int) -> Run:
 
 
 def planned(task: Task, start: Any, epochs: int, policy: str = "fastest") -> ac.ASRConfigManager:
-    import numpy
-
-    manager, silence = ac.ASRConfigManager(), numpy.zeros(round(RATE * LONGEST_S), dtype=numpy.float32)
-    manager.hardware = task.hardware
-    arrays = [{"array": silence[: round(RATE * s)], "sampling_rate": RATE} for s in task.clips.durations]
-    manager.profile_dataset(arrays, progress=False)
-    manager.profile_model(start)
+    manager = profiled(task.hardware, task.clips.durations, RATE, start)
     manager.plan(ac.PlanOptions(target_batch_size=STEP, num_train_epochs=float(epochs), policy=policy))
     return manager
 

@@ -37,10 +37,12 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=12, metavar="N", help="pieces beside each other, default 12")
     options = parser.parse_args()
     end = time.monotonic() + options.minutes * 60
-    about = _about()
-    if about is None:
+    import torch
+
+    if not torch.cuda.is_available():
         print("no CUDA GPU was found: run this on a machine with one", file=sys.stderr)
         return 1
+    about = about_gpu()
     path = options.results / f"{re.sub('[^A-Za-z0-9]+', '-', about['gpu'])}.json"
     results = Results(path, about)
     found = [piece for piece in pieces(about["gpu"], GpuMemory(_memory_bytes())) if options.only in piece.name]
@@ -57,8 +59,9 @@ class Results:
     """The figures of each piece by its name, in a file."""
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
-        self._path, self._about, self._writing = path, about, threading.Lock()
-        self._pieces: dict[str, Any] = json.loads(path.read_text())["pieces"] if path.exists() else {}
+        self._path, self._writing = path, threading.Lock()
+        before = json.loads(path.read_text()) if path.exists() else {}
+        self._about, self._pieces = {**before, **about}, before.get("pieces", {})
 
     def has(self, piece: Piece) -> bool:
         """Whether there are figures, or it failed as often as it is tried."""
@@ -74,7 +77,9 @@ class Results:
         with self._writing:
             self._pieces[piece.name] = figures
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text(json.dumps({**self._about, "pieces": self._pieces}, indent=1) + "\n")
+            self._path.write_text(
+                json.dumps({**self._about, "pieces": self._pieces}, indent=1, ensure_ascii=False) + "\n"
+            )
             print(piece.name, json.dumps(figures), flush=True)
 
 
@@ -93,14 +98,12 @@ def _memory_bytes() -> int:
     return int(free)
 
 
-def _about() -> dict[str, Any] | None:
-    """The GPU as CUDA names it, and the versions; None without one."""
+def about_gpu() -> dict[str, Any]:
+    """The GPU as CUDA names it, its driver, and the versions."""
     import torch
 
     from asrconfig_go.predict import HardwareProfile
 
-    if not torch.cuda.is_available():
-        return None
     names = ("asrconfig-go", "torch", "transformers")
     return {
         "gpu": torch.cuda.get_device_name(0),

@@ -64,22 +64,6 @@ class Clips:
         return {"input_values": self.noise[: round(RATE * seconds)], "labels": labels}
 
 
-def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
-    labels = pad_sequence([torch.tensor(row["labels"]) for row in rows], batch_first=True, padding_value=-100)
-    if "input_features" in rows[0]:
-        return {"input_features": torch.stack([row["input_features"] for row in rows]), "labels": labels}
-    audio = pad_sequence([row["input_values"] for row in rows], batch_first=True)
-    lengths = torch.tensor([len(row["input_values"]) for row in rows])
-    return {
-        "input_values": audio,
-        "attention_mask": (torch.arange(audio.shape[1]) < lengths[:, None]).long(),
-        "labels": labels,
-    }
-
-
 class Run(NamedTuple):
     """Clips a second by the speech in them; the peak of reserved memory; micro-batches a step; their padding."""
 
@@ -96,14 +80,13 @@ class Computed:
 
     def __init__(self, model: Any) -> None:
         self.calls, self.length, self.spoken = 0, 0, 0
-        self._hook = model.register_forward_pre_hook(self, with_kwargs=True)
+        model.register_forward_pre_hook(self, with_kwargs=True)
 
     def __call__(self, model: Any, _: Any, inputs: dict[str, Any]) -> None:
         values = inputs[model.main_input_name]
         self.calls, self.length = self.calls + 1, self.length + values.numel()
-        if (mask := inputs.get("attention_mask")) is not None:
-            values = mask.sum()  # stays on the GPU: nothing waits for it
-        self.spoken = self.spoken + (values if mask is not None else values.numel())
+        mask = inputs.get("attention_mask")
+        self.spoken = self.spoken + (values.numel() if mask is None else mask.sum())  # stays on the GPU: nothing waits
 
 
 class Task:
@@ -115,7 +98,7 @@ class Task:
         from asrconfig_go.predict import HardwareProfile
         from asrconfig_go.trace.model import Model
 
-        self.name, draw = name, random.Random(2)
+        draw = random.Random(2)
         durations = [max(0.5, min(LONGEST_S, draw.lognormvariate(1.6, 0.6))) for _ in range(CLIPS - 1)]
         self.model = Model.of(name).build()
         self.clips = Clips([LONGEST_S, *durations], self.model.main_input_name == "input_features")
@@ -127,16 +110,9 @@ class Task:
             card = dataclasses.replace(self.hardware.gpus[0], memory_total_bytes=limit, memory_free_bytes=limit)
             self.hardware = dataclasses.replace(self.hardware, gpus=(card,))
 
-    def trainer(self, model: Any, arguments: Any) -> Any:
-        from cpu_training import Names
-        from transformers import Trainer
-
-        names: Any = Names(model.main_input_name)
-        return Trainer(model, arguments, train_dataset=self.clips, data_collator=collate, processing_class=names)
-
 
 def by_hand(task: Task, size: int, grouped: bool, checkpointing: bool) -> Run:
-    from cpu_training import grouped_by_length
+    from cpu_training import grouped_by_length, silent_trainer
     from transformers import TrainingArguments
 
     arguments = TrainingArguments(
@@ -145,34 +121,23 @@ def by_hand(task: Task, size: int, grouped: bool, checkpointing: bool) -> Run:
         gradient_checkpointing_kwargs={"use_reentrant": False} if checkpointing else None,
         **COMMON, **(grouped_by_length() if grouped else {}),
     )  # fmt: skip
-    trainer = task.trainer(task.model, arguments)
+    trainer = silent_trainer(task.model, arguments, task.clips)
     return measured(trainer, trainer.train, MEGABATCH * size // STEP if grouped else None)
 
 
 def by_the_plan(task: Task, guarded: bool = True, **options: Any) -> Run:
-    manager = planned(task, **options)
-    assert manager.config is not None
-    manager.config.apply(task.model, environment=False)
-    trainer = task.trainer(task.model, manager.config.to_training_arguments(tempfile.mkdtemp(), **COMMON))
+    from cpu_training import profiled, silent_trainer
+
+    import asrconfig_go as ac
+
+    manager = profiled(task.hardware, task.clips.durations, RATE, task.model)
+    plan = manager.plan(ac.PlanOptions(target_batch_size=STEP, num_train_epochs=1.0, precision="bf16", **options))
+    plan.apply(task.model, environment=False)
+    trainer = silent_trainer(task.model, plan.to_training_arguments(tempfile.mkdtemp(), **COMMON), task.clips)
     if not guarded:
         return measured(trainer, trainer.train)
     guard = manager.attach(trainer)
     return measured(trainer, lambda: manager.train(trainer, verbose=False))._replace(errors=len(guard.events))
-
-
-def planned(task: Task, **options: Any) -> Any:
-    """A manager with its plan."""
-    import numpy
-
-    import asrconfig_go as ac
-
-    manager, silence = ac.ASRConfigManager(), numpy.zeros(round(RATE * LONGEST_S), dtype=numpy.float32)
-    manager.hardware = task.hardware
-    arrays = [{"array": silence[: round(RATE * s)], "sampling_rate": RATE} for s in task.clips.durations]
-    manager.profile_dataset(arrays, progress=False)
-    manager.profile_model(task.model)
-    manager.plan(ac.PlanOptions(target_batch_size=STEP, num_train_epochs=1.0, precision="bf16", **options))
-    return manager
 
 
 def measured(trainer: Any, train: Callable[[], Any], steps: int | None = None) -> Run:
@@ -264,10 +229,11 @@ def main() -> int:
     if options.one:
         print(json.dumps(strategies()[options.one](Task(options.model, options.memory_gib))))
         return 0
-    import transformers
+    from run_all import about_gpu
 
-    gpu = torch.cuda.get_device_name(0)
-    print(f"## {options.model} in {options.memory_gib or 'all'} GiB of {gpu}, torch {torch.__version__}\n", flush=True)
+    about = about_gpu()
+    setting = f"{about['gpu']}, torch {about['versions']['torch']}"
+    print(f"## {options.model} in {options.memory_gib or 'all'} GiB of {setting}\n", flush=True)
     print("| | clips a second | micro-batches a step | padding | reserved, GiB | steps | out of memory |")
     print("| --- | --- | --- | --- | --- | --- | --- |", flush=True)
     runs: dict[str, Run] = {}
@@ -286,11 +252,9 @@ def main() -> int:
     print()
     show(runs)
     if options.json:
-        versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-        about = {"model": options.model, "memory_gib": options.memory_gib, "gpu": gpu, **versions}
-        options.json.parent.mkdir(parents=True, exist_ok=True)
+        task = {"model": options.model, "memory_gib": options.memory_gib}
         rows = {name: run._asdict() for name, run in runs.items()}
-        options.json.write_text(json.dumps({**about, "runs": rows}, indent=1) + "\n")
+        options.json.write_text(json.dumps({**task, **about, "runs": rows}, indent=1, ensure_ascii=False) + "\n")
     return 0
 
 

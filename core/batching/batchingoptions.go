@@ -78,16 +78,6 @@ func (r Options) Check() error {
 	return r.Cost.Check()
 }
 
-// checkWithMemory is Check where micro-batches are made.
-func (r Options) checkWithMemory() error {
-	if r.Memory == nil {
-		return fault.New(fault.InvalidArgument,
-			"give what fits: rows of seconds and the largest micro-batch",
-			"splitting steps requires a memory table")
-	}
-	return r.Check()
-}
-
 // packs reports whether steps are packed, in any epoch.
 func (r Options) packs() bool { return r.Mode == Packed || r.Mode == RandomThenPacked }
 

@@ -222,9 +222,9 @@ func TestRecipesThatCannotBe(t *testing.T) {
 func TestStepsAreNotSplitWithoutAMemoryTable(t *testing.T) {
 	r := options(Packed, 32, nil)
 	_, err := Compare(lognormal(100, 1), r)
-	require.ErrorContains(t, err, "requires a memory table")
+	require.ErrorContains(t, err, "memory has 0 rows")
 	_, err = CostOfLongest(lognormal(100, 1), r, nil)
-	require.ErrorContains(t, err, "requires a memory table")
+	require.ErrorContains(t, err, "memory has 0 rows")
 	_, err = MakeEpoch(lognormal(100, 1), r)
 	require.NoError(t, err)
 }

@@ -32,7 +32,7 @@ const fewClips = 0.01
 // the clips, or without part of it; the fewest clips first.
 func CostOfLongest(seconds []float64, r Options, limits []float64) ([]Longest, error) {
 	r.Mode = Packed
-	if err := r.checkWithMemory(); err != nil {
+	if err := r.Check(); err != nil {
 		return nil, err
 	}
 	c, err := sortClips(seconds, nil)

@@ -62,7 +62,10 @@ type Comparison struct {
 // compare is Compare, worked out.
 func compare(seconds []float64, r Options) (*Comparison, error) {
 	r.Mode = Packed // whatever the caller has: all are compared
-	if err := r.checkWithMemory(); err != nil {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	if err := r.Memory.Check(); err != nil { // steps are split, so that a table must be there
 		return nil, err
 	}
 	c, err := sortClips(seconds, r.Memory)

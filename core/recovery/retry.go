@@ -128,7 +128,7 @@ func (s State) stop(limit int) (hint string) {
 	return ""
 }
 
-// more is the number of halvings that end with single clips.
+// more is a hint at as many halvings as end with single clips; "" where none is needed.
 func (s State) more(limit int) string {
 	if enough := limit + bits.Len(uint(s.MicroBatch)) - 1; limit < enough && enough <= maxRetries {
 		return fmt.Sprintf("attach(trainer, max_halvings=%d) tries down to one clip, or ", enough)

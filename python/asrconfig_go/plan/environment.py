@@ -218,9 +218,8 @@ def training_switches(config: PlanRecord) -> list[Switch]:
     cudnn = torch.backends.cudnn
     # Timing decides between kernels, and they round differently.
     switches = [_attribute("cudnn.benchmark", cudnn, "benchmark", config.cudnn_benchmark and not config.deterministic)]
-    cuda = torch.backends.cuda
-    if not config.cudnn_attention and hasattr(cuda, "enable_cudnn_sdp"):
-        switches.append(("cudnn attention", False, cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp))
+    if not config.cudnn_attention:
+        switches += _cudnn_attention()
     if config.deterministic:
         switches.append(_attribute("cudnn.deterministic", cudnn, "deterministic", True))
         switches.append(("use_deterministic_algorithms", "warn", _determinism, _set_determinism))
@@ -257,7 +256,8 @@ def backends_kept() -> Iterator[None]:
     import torch
 
     cudnn = torch.backends.cudnn
-    switches = [_attribute(name, cudnn, name, None) for name in ("benchmark", "deterministic")] + _tf32(False)
+    switches = [_attribute(name, cudnn, name, None) for name in ("benchmark", "deterministic")]
+    switches += [*_cudnn_attention(), *_tf32(False)]
     switches.append(("use_deterministic_algorithms", None, _determinism, _set_determinism))
     switches.append(("threads", None, torch.get_num_threads, torch.set_num_threads))
     before = [(write, read()) for _, _, read, write in switches]
@@ -267,6 +267,15 @@ def backends_kept() -> Iterator[None]:
         for write, value in before:
             if value is not None:  # TF32 in some parts of cuDNN alone is not one value
                 write(value)
+
+
+def _cudnn_attention() -> list[Switch]:
+    import torch
+
+    cuda = torch.backends.cuda
+    if not hasattr(cuda, "enable_cudnn_sdp"):
+        return []
+    return [("cudnn attention", False, cuda.cudnn_sdp_enabled, cuda.enable_cudnn_sdp)]
 
 
 def _attribute(name: str, owner: object, attribute: str, wanted: object) -> Switch:

@@ -82,6 +82,14 @@ def test_switches_of_a_training_are_put_back() -> None:
     TrainingSwitches(None).set()
 
 
+def test_cudnn_attention_is_off_while_such_a_plan_trains() -> None:
+    switches = TrainingSwitches(make_plan(cudnn_attention=False))
+    switches.set()
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+    switches.put_back()
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
 # Each in a process of its own, forked from one with torch: TF32's interfaces remember how they were used.
 
 TF32 = """
