@@ -76,13 +76,17 @@ class Run(NamedTuple):
 
 
 class Computed:
-    """Counts what a model computes."""
+    """Counts what a model computes to train: neither evaluation nor the clips that the guard looks at alone."""
 
     def __init__(self, model: Any) -> None:
         self.calls, self.length, self.spoken = 0, 0, 0
         model.register_forward_pre_hook(self, with_kwargs=True)
 
     def __call__(self, model: Any, _: Any, inputs: dict[str, Any]) -> None:
+        import torch
+
+        if not (model.training and torch.is_grad_enabled()):
+            return
         values = inputs[model.main_input_name]
         self.calls, self.length = self.calls + 1, self.length + values.numel()
         mask = inputs.get("attention_mask")
