@@ -293,11 +293,13 @@ class ASRConfigManager:
         the first step on, within the safety margin. A plan whose ``micro_batching`` is ``"memory"`` does so
         automatically, with the steps of its ``length_handling`` (see ``StepSampler``); ``memory=False`` keeps the
         Trainer's own batches, as does a loss whose rule is not known. The guard takes the plan's ``rule``, unless one
-        is passed. A second call returns the same guard; its ``detach()`` leaves the Trainer as it was.
+        is passed. The plan's switches of cuDNN and of determinism are set. A second call returns the same guard; its
+        ``detach()`` leaves the Trainer and the switches as they were.
         """
         from .guard.guard import attach, guard_of
         from .guard.guard_options import GuardSettings
         from .guard.micro_batches import traced_for
+        from .plan.environment import TrainingSwitches
         from .train.planned_batches import group_by_durations, memory_limit, use_planned_batches
         from .train.stream_training import use_stream
         from .train.trainer_reset import use_planned_checkpointing
@@ -327,6 +329,10 @@ class ASRConfigManager:
             guard = attach(trainer, **options)
             if guard.knows_rule:  # else the Trainer's own batches stay, which may not fit with other checkpointing
                 guard.on_detach(undo.pop_all().close)
+        if first:
+            switches = TrainingSwitches(config)
+            switches.set()
+            guard.on_detach(switches.put_back)
         self._training_check.trainer(trainer, config, self.durations, strict=False)
         guard.on_detach(check_arguments(self._planned_training(), trainer))
         if split is not None:

@@ -47,6 +47,7 @@ def test_a_deterministic_plan() -> None:
 
 def test_other_plans_leave_determinism_to_the_user() -> None:
     torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
     assert states(cudnn_benchmark=True)["cudnn.benchmark"] == "done"
     assert in_force() == (True, False, True, False)
 

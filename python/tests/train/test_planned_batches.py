@@ -140,6 +140,17 @@ def test_a_plan_of_fixed_batches_changes_nothing(tmp_path: Path) -> None:
     assert type(guard.budgets["training"]).__name__ == "Budget"
 
 
+def test_planned_switches_hold_from_attach_to_detach(tmp_path: Path) -> None:
+    cuda = torch.backends.cuda
+    trainer, manager = trained(tmp_path, {"cudnn_attention": False}, Clips(), max_steps=1)
+    guard = manager.attach(trainer)
+    assert not cuda.cudnn_sdp_enabled()
+    manager.train(trainer, verbose=False)
+    assert not cuda.cudnn_sdp_enabled(), "the guard is still attached"
+    guard.detach()
+    assert cuda.cudnn_sdp_enabled()
+
+
 def test_memory_false_keeps_the_batches_of_the_trainer(tmp_path: Path) -> None:
     trainer, manager = trained(tmp_path, PACKED, Clips())
     manager.attach(trainer, memory=False)
