@@ -102,19 +102,27 @@ docs: $(VENV)/.docs
 docs-linkcheck: $(VENV)/.docs
 	$(BIN)/sphinx-build -q -b linkcheck docs docs/_build/linkcheck
 
-# Editable installs: the library is rebuilt when the Go sources are newer. Go compiles while pip downloads, and pip
-# leaves it to Python to compile what is imported: both are slow the first time.
+# Editable installs: the library is rebuilt when the Go sources are newer. uv installs torch in a fourth of pip's time;
+# pip installs where uv cannot, as behind an index that only pip is set up for. Go compiles meanwhile.
+define install
+@go build -buildmode=c-shared -trimpath -buildvcs=false -o /dev/null ./capi 2>/dev/null & \
+	$(BIN)/uv pip install -q --python $(BIN)/python -e '.[$(EXTRAS)]' || \
+	$(BIN)/pip install -q --no-compile -e '.[$(EXTRAS)]'; status=$$?; wait; exit $$status
+endef
+
+$(VENV)/.train: EXTRAS = train
 $(VENV)/.train: $(SOURCES) | $(BIN)/python
-	@go build -buildmode=c-shared -trimpath -buildvcs=false -o /dev/null ./capi 2>/dev/null & \
-		$(BIN)/pip install -q --no-compile -e '.[train]'; status=$$?; wait; exit $$status
+	$(install)
 	@touch $@
 
+$(VENV)/.dev: EXTRAS = train,plot,dev,docs
 $(VENV)/.dev: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install -q -e '.[train,plot,dev,docs]'
+	$(install)
 	@touch $@ $(VENV)/.train $(VENV)/.docs
 
+$(VENV)/.docs: EXTRAS = docs
 $(VENV)/.docs: $(SOURCES) | $(BIN)/python
-	$(BIN)/pip install -q -e '.[docs]'
+	$(install)
 	@touch $@
 
 # Environments of their own on top of .venv: peers to compare with, and the transformers that memory_truth needs.
@@ -132,7 +140,7 @@ $(VENV)/.bench: benchmarks/requirements.txt benchmarks/memory_truth/requirements
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --upgrade pip
+	$(BIN)/pip install -q --upgrade pip uv
 
 # Runs the notebooks without a network and keeps what they give.
 notebooks: $(VENV)/.dev

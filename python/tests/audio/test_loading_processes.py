@@ -111,6 +111,7 @@ def test_workers(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_workers_of_a_data_loader_augment_alike_for_a_seed_and_unlike_each_other(tmp_path: Path) -> None:
     pytest.importorskip("transformers")

@@ -229,6 +229,7 @@ def test_a_change_that_fails_is_a_result(digits: Digits, error: Exception, probl
     assert result.original is None and result.speedup is None
 
 
+@pytest.mark.slow
 def test_a_compiled_model_warms_up_on_every_shape(
     digits: Digits, plan: ac.TrainingConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def test_the_layer_counts_kernels_of_both_passes() -> None:
     assert kernels == 14
 
 
+@pytest.mark.slow
 def test_kernels_are_measured_within_the_time() -> None:
     state = torch.random.get_rng_state()
     torch.backends.cudnn.benchmark = False

@@ -90,6 +90,7 @@ def test_hours_of_measured_data_are_refused(capsys: pytest.CaptureFixture[str]) 
     assert main(command[1:]) == 0
 
 
+@pytest.mark.slow
 def test_settings_by_hand_of_the_published_scenarios(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", "--by-hand"]) == 0
     printed = capsys.readouterr().out

@@ -14,6 +14,9 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 OUT_OF_MEMORY = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 14.75 GiB"
 _left: list[int] = []
 
+# Seconds that a loader waits for each worker when an error has ended its epoch. PyTorch's 5 are mostly waited out.
+torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.2
+
 
 def running_short(times: int, most: int, after: int = 0, error: Exception | None = None) -> Any:
     """A ``fail`` of ``Regression``: memory runs out ``times`` times for more than ``most`` samples.

@@ -317,6 +317,7 @@ def parsed_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return parsed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STAGES)
 def test_the_trainer_s_parser_reads_deepspeed_s_file(parsed_files: dict[str, Any], strategy: str) -> None:
     parsed = parsed_files[strategy]

@@ -40,6 +40,7 @@ def measured(factor: float, settings: StepSettings = HOW, model: str = MODEL) ->
     return record
 
 
+@pytest.mark.slow
 def test_comparisons_use_what_was_measured_here() -> None:
     options: dict[str, Any] = {"gpus": ["T4", "L4"], "hours": 10, "mean_s": 8, "max_s": 20}
     before = ac.compare_gpus(MODEL, **options)

@@ -22,6 +22,7 @@ torch = pytest.importorskip("torch")
 def put_back() -> Iterator[None]:
     """Leaves torch as it was, but for TF32, whose two interfaces cannot be put back; other tests use no GPU."""
     cudnn = torch.backends.cudnn
+    torch.backends.cuda.enable_cudnn_sdp(True)
     before = cudnn.benchmark, cudnn.deterministic
     yield
     cudnn.benchmark, cudnn.deterministic = before

@@ -82,6 +82,7 @@ def test_every_row_is_the_plan(model: Any, clips: Any, monkeypatch: pytest.Monke
     assert len({settings(row) for row in comparison.rows}) > 1, "cards differ"
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_says_so(model: Any) -> None:
     comparison = ac.compare_gpus(model, gpus=["T4"], batch_fn=features, hours=10, mean_s=600, max_s=6000)
     (row,) = comparison.rows

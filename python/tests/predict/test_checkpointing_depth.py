@@ -36,6 +36,7 @@ def whisper() -> Any:
     return transformers.WhisperForConditionalGeneration(config)
 
 
+@pytest.mark.slow
 @needs_depth
 @pytest.mark.parametrize("make", [w2v_bert, whisper])
 def test_offloaded_checkpoints_lie_on_the_host_at_every_depth(make: Any) -> None:

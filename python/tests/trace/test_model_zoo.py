@@ -23,6 +23,7 @@ NEEDED = {
     "Parakeet TDT": "ParakeetForTDT",
     "SpeechT5, text to speech": "SpeechT5ForTextToSpeech",
 }
+SLOW = {"Granite Speech", "Parakeet TDT"}
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,9 @@ def material() -> Any:
     return importlib.import_module("material")
 
 
-@pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in NEEDED]
+)
 def test_a_row_trains_on_its_collators_batch_and_is_planned_by_a_trace(material: Any, name: str) -> None:
     subject = material.ROWS[name].build(material.TINY)
     clips = material.rows(longest=1.2)  # losses of transducers loop over frames

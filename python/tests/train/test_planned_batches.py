@@ -142,6 +142,7 @@ def test_a_plan_of_fixed_batches_changes_nothing(tmp_path: Path) -> None:
 
 def test_planned_switches_hold_from_attach_to_detach(tmp_path: Path) -> None:
     cuda = torch.backends.cuda
+    cuda.enable_cudnn_sdp(True)
     trainer, manager = trained(tmp_path, {"cudnn_attention": False}, Clips(), max_steps=1)
     guard = manager.attach(trainer)
     assert not cuda.cudnn_sdp_enabled()
