@@ -159,8 +159,8 @@ func files(entries []entry) (n int) {
 
 func (c *Collection) sum(ctx context.Context, source string, sample *Subsample, allowEmpty,
 	byLine bool) (Result, error) {
-	if ctx.Err() != nil {
-		return Result{}, cancelled(ctx, "summing up")
+	if err := cancelled(ctx, "summing up"); err != nil {
+		return Result{}, err
 	}
 	sum := Summarize(c.clips, fault.Printable(source), sample, c.options)
 	if sum.MeasuredCount == 0 && !allowEmpty {

@@ -15,20 +15,23 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// namesAtOnce is how many files are listed between two looks at the context: well under a
-// millisecond's worth.
+// namesAtOnce is how many names are listed between two checks of the context. They take well under a
+// millisecond.
 const namesAtOnce = 1024
 
-// walker collects the wanted files of folders.
+// listingFiles is what a walk was doing when its context ends.
+const listingFiles = "listing files"
+
+// walker lists the wanted files of folders and their subfolders.
 type walker struct {
 	ctx     context.Context
 	wanted  func(name string) bool
 	entries []entry
-	seen    map[string]bool // folders that were entered, by their paths without links
+	visited map[string]bool // folders that were entered, by their absolute paths without links
 }
 
-// listFolder finds the audio files under root. A subfolder that cannot be read is a stray; root
-// itself must be readable.
+// listFolder lists the audio files of root and its subfolders. A subfolder that cannot be read
+// becomes a stray; root itself must be readable.
 func listFolder(ctx context.Context, root string) ([]entry, error) {
 	st, err := os.Stat(root)
 	switch {
@@ -40,35 +43,34 @@ func listFolder(ctx context.Context, root string) ([]entry, error) {
 			"pass a single file as a list of paths, or as a manifest", "%s is not a folder",
 			fault.Printable(root))
 	}
-	w := &walker{ctx: ctx, wanted: audio.HasExtension, seen: make(map[string]bool)}
-	if err := w.enter(filepath.Clean(root)); err != nil {
+	root = filepath.Clean(root)
+	w := &walker{ctx: ctx, wanted: audio.HasExtension, visited: make(map[string]bool)}
+	if err := w.enter(root); err != nil {
 		return nil, err
 	}
 	if err := unlisted(w.entries); err != nil {
 		return nil, err
 	}
-	if len(w.entries) == 1 && w.entries[0].stray && w.entries[0].clip.Path == filepath.Clean(root) {
+	if len(w.entries) == 1 && w.entries[0].stray && w.entries[0].clip.Path == root {
 		return nil, fault.New(fault.NotFound, "check its permissions", "folder %s: %s",
 			fault.Printable(root), w.entries[0].clip.Error)
 	}
 	return w.entries, nil
 }
 
-// listPaths takes files as they are and searches folders.
+// listPaths returns files in the order of paths, with the audio files of a folder in its place.
 func listPaths(ctx context.Context, paths []string) ([]entry, error) {
 	w := &walker{ctx: ctx, wanted: audio.HasExtension, entries: make([]entry, 0, len(paths))}
 	for i, path := range paths {
-		if i%namesAtOnce == 0 {
-			if err := w.alive(); err != nil {
+		isAudio := audio.HasExtension(path)
+		if i%namesAtOnce == 0 || !isAudio {
+			if err := cancelled(ctx, listingFiles); err != nil {
 				return nil, err
 			}
 		}
-		if path != "" && !audio.HasExtension(path) {
-			if err := w.alive(); err != nil {
-				return nil, err
-			}
+		if !isAudio {
 			if st, err := os.Stat(path); err == nil && st.IsDir() {
-				w.seen = make(map[string]bool) // a folder that is listed twice counts twice
+				w.visited = make(map[string]bool) // a folder that is passed twice counts twice
 				if err := w.enter(filepath.Clean(path)); err != nil {
 					return nil, err
 				}
@@ -80,23 +82,23 @@ func listPaths(ctx context.Context, paths []string) ([]entry, error) {
 	return w.entries, nil
 }
 
-// enter adds the files of one folder and its subfolders. The error is cancellation.
+// enter adds the files of a folder and its subfolders. It returns an error only when the context
+// ends.
 func (w *walker) enter(folder string) error {
-	items, err := w.read(folder)
+	members, err := w.read(folder)
 	if err != nil {
 		return err
 	}
-	before := prefixOf(folder)
-	w.entries = slices.Grow(w.entries, len(items))
-	for i := range items {
-		it := &items[i]
-		path, isFolder, isFile := before+it.name, it.kind.IsDir(), it.kind.IsRegular()
+	w.entries = slices.Grow(w.entries, len(members))
+	for i, member := range members {
+		path, kind := filepath.Join(folder, member.name), member.kind
+		isFolder, isFile := kind.IsDir(), kind.IsRegular()
 		if i%namesAtOnce == 0 || !isFile {
-			if err := w.alive(); err != nil {
+			if err := cancelled(w.ctx, listingFiles); err != nil {
 				return err
 			}
 		}
-		if !isFolder && !isFile { // a link, or a junction to a folder, which Go calls irregular
+		if !isFolder && !isFile { // a symbolic link, or a junction of Windows
 			st, err := os.Stat(path)
 			isFolder = err == nil && st.IsDir()
 			if media.Unanswered(err) {
@@ -115,58 +117,34 @@ func (w *walker) enter(folder string) error {
 	return nil
 }
 
-// prefixOf is what filepath.Join writes before the names of a folder's members.
-func prefixOf(folder string) string {
-	path := filepath.Join(folder, "x")
-	return path[:len(path)-1]
-}
-
-// alive returns an error once the context has ended.
-func (w *walker) alive() error {
-	if w.ctx.Err() != nil {
-		return cancelled(w.ctx, "listing files")
-	}
-	return nil
-}
-
-// bare takes the path out of a file error: it stands beside it.
-func bare(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err
-	}
-	return err
-}
-
-// item is a member of a folder: what may be audio, or lead to it.
-type item struct {
+// member is a file, folder or link in a folder.
+type member struct {
 	name string
-	kind fs.FileMode // its type bits; a regular file is wanted
+	kind fs.FileMode // its type bits
 }
 
-// read lists one folder in the order of names, without what is hidden and what cannot be wanted.
-// A folder that was entered before is empty; one that cannot be read leaves a stray.
-func (w *walker) read(folder string) ([]item, error) {
+// read returns the members of a folder that are wanted or may lead to wanted files, by name. Hidden
+// ones are skipped. A folder that was visited before is empty; one that cannot be read adds a stray.
+func (w *walker) read(folder string) (members []member, err error) {
 	file, err := os.Open(folder)
 	if err != nil {
 		w.entries = append(w.entries, stray(folder, "folder cannot be read: %v", bare(err)))
 		return nil, nil
 	}
 	defer file.Close()
-	if w.entered(folder) {
+	if w.visit(folder) {
 		return nil, nil
 	}
-	var items []item
 	for err == nil {
-		if err := w.alive(); err != nil {
+		if err := cancelled(w.ctx, listingFiles); err != nil {
 			return nil, err
 		}
-		var members []fs.DirEntry
-		members, err = file.ReadDir(namesAtOnce)
-		for _, member := range members {
-			name, kind := member.Name(), member.Type()
+		var listed []fs.DirEntry
+		listed, err = file.ReadDir(namesAtOnce)
+		for _, item := range listed {
+			name, kind := item.Name(), item.Type()
 			if name[0] != '.' && (!kind.IsRegular() || w.wanted(name)) {
-				items = append(items, item{name, kind})
+				members = append(members, member{name, kind})
 			}
 		}
 	}
@@ -174,20 +152,29 @@ func (w *walker) read(folder string) ([]item, error) {
 		w.entries = append(w.entries, stray(folder, "folder cannot be read to its end: %v",
 			bare(err)))
 	}
-	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.name, b.name) })
-	return items, nil
+	slices.SortFunc(members, func(a, b member) int { return strings.Compare(a.name, b.name) })
+	return members, nil
 }
 
-// entered reports whether the folder was entered before, under whatever name, and marks it.
-func (w *walker) entered(folder string) bool {
+// visit marks a folder as visited and reports whether it was before, perhaps by another path.
+func (w *walker) visit(folder string) (again bool) {
 	target, err := filepath.EvalSymlinks(folder)
 	if err == nil {
 		target, err = filepath.Abs(target)
 	}
 	if err != nil {
-		return false // reading it fails, too, and says why
+		return false // reading it fails, too, and reports the reason
 	}
-	before := w.seen[target]
-	w.seen[target] = true
-	return before
+	again = w.visited[target]
+	w.visited[target] = true
+	return again
+}
+
+// bare returns the cause of a file error without its path, which the message names already.
+func bare(err error) error {
+	var withPath *fs.PathError
+	if errors.As(err, &withPath) {
+		return withPath.Err
+	}
+	return err
 }

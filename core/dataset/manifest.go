@@ -37,14 +37,14 @@ type manifest struct {
 	path    string
 	folder  string // of the manifest
 	in      *bufio.Reader
-	texts   bool                 // transcripts are wanted
-	field   string               // with the transcript, "" for any of textColumns
-	audio   string               // the field with the path, "" for any of audioColumns
-	listing *Table               // gets the columns that are asked for; nil unless rows are listed
-	entries []entry              // one for each line that is not blank, the bad ones too
-	good    int                  // how many entries are clips
-	files   map[string]*measured // files that rows cut pieces out of, by path
-	tables  kaldiTables
+	texts   bool                         // transcripts are wanted
+	field   string                       // with the transcript, "" for any of textColumns
+	audio   string                       // the field with the path, "" for any of audioColumns
+	listing *Table                       // gets the columns that are asked for; nil unless rows are listed
+	entries []entry                      // one for each line that is not blank, the bad ones too
+	good    int                          // how many entries are clips
+	files   map[string]*measuredFile     // files that rows cut pieces out of, by path
+	tables  map[string]map[string]string // of a Kaldi folder that were read, by name
 }
 
 // usualFolders are those in a manifest's own folder that its clips may lie in, and usualEndings
@@ -121,7 +121,8 @@ func openManifest(ctx context.Context, path string) (m *manifest, closeFile func
 		return nil, nil, fault.Wrap(bare(err), fault.NotFound, "check its permissions",
 			"manifest %s", fault.Printable(path))
 	}
-	m = &manifest{ctx: ctx, path: path, folder: filepath.Dir(path), files: map[string]*measured{}}
+	m = &manifest{ctx: ctx, path: path, folder: filepath.Dir(path),
+		files: map[string]*measuredFile{}, tables: map[string]map[string]string{}}
 	var in io.Reader = f
 	if strings.EqualFold(filepath.Ext(path), ".gz") {
 		if in, err = gzip.NewReader(f); err != nil {
@@ -213,7 +214,7 @@ func (m *manifest) add(r mention) {
 	if r.cut {
 		file := m.files[r.path]
 		if file == nil {
-			file = new(measured)
+			file = new(measuredFile)
 			m.files[r.path] = file
 		}
 		e.more.by = &segment{file, r.offset, r.seconds}

@@ -272,7 +272,7 @@ func TestTextOfANamedField(t *testing.T) {
 
 func TestAFileIsMeasuredOnceForAllItsPieces(t *testing.T) {
 	root := tree(t, map[string][]byte{"a.wav": wavOf(16000 * 3)})
-	m := manifest{folder: root, files: map[string]*measured{}}
+	m := manifest{folder: root, files: map[string]*measuredFile{}}
 	for i := range 3 {
 		m.add(mention{path: root + "/a.wav", cut: true, offset: float64(i), seconds: 1})
 	}

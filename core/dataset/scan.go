@@ -158,11 +158,7 @@ func Scan(ctx context.Context, r Request, p *Progress) (Result, error) {
 // paths there are only the names of a manifest's columns.
 func (r Request) listed(ctx context.Context) (Result, error) {
 	r.Texts, r.table = true, &Table{wanted: r.Columns}
-	var entries []entry
-	err := media.Answered(cmp.Or(r.Folder, r.Manifest), func() (err error) {
-		entries, _, err = r.list(ctx)
-		return err
-	})
+	entries, _, err := r.answered(ctx)
 	if err != nil && !errors.Is(err, errNoColumn) {
 		return Result{}, err
 	}
@@ -189,8 +185,11 @@ func nothingUsable(sum *profile.Dataset, byLine bool) error {
 		sum.Source, fault.Plural(sum.BadCount, "file"))
 }
 
-// cancelled is the error after ctx has ended.
+// cancelled returns the error of a scan whose context has ended, nil before.
 func cancelled(ctx context.Context, doing string) error {
+	if ctx.Err() == nil {
+		return nil
+	}
 	return fault.Wrap(ctx.Err(), fault.Cancelled, "", "scan stopped while %s", doing)
 }
 

@@ -95,7 +95,7 @@ func shardsIn(ctx context.Context, folder string) ([]string, error) {
 // containersIn finds the archives and the Parquet files of a folder and its subfolders, in the order
 // of names.
 func containersIn(ctx context.Context, folder string) (shards, tables []string, err error) {
-	w := &walker{ctx: ctx, seen: make(map[string]bool), wanted: func(name string) bool {
+	w := &walker{ctx: ctx, visited: make(map[string]bool), wanted: func(name string) bool {
 		return isShard(name) || strings.HasSuffix(name, ".parquet")
 	}}
 	err = w.enter(filepath.Clean(folder))

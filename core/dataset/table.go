@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,6 +111,17 @@ func (t *Table) fill(entries []entry) {
 			row.Error = "it lies in an archive of Kaldi's, which is not decoded"
 		}
 	}
+}
+
+// tableOf returns the table of an audio folder (huggingface.co/docs/datasets/audio_dataset), "" for
+// another folder.
+func tableOf(folder string) string {
+	for _, name := range []string{"metadata.csv", "metadata.jsonl", "metadata.tsv"} {
+		if path := filepath.Join(folder, name); isRegular(path) {
+			return path
+		}
+	}
+	return ""
 }
 
 // audioColumns are the names of the column that holds the path, the first that is there. Case does
