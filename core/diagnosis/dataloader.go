@@ -172,6 +172,19 @@ func smallBatch(f *figures, run Run) *Finding {
 	}
 }
 
+// halfPrecision reports a busy GPU that trains in float32 and would be faster in 16 bits.
+func halfPrecision(f *figures, run Run) *Finding {
+	if orElse(run.Precision, "") != "fp32" || !(f.busy() >= aimedGPU) {
+		return nil
+	}
+	return &Finding{
+		Kind: "precision", Severity: Info, Title: "The training computes in float32", lost: 0.04,
+		Evidence: fmt.Sprintf("precision fp32, GPU busy %s %s", units.Percent(f.busy()), f.over()),
+		Change:   "set bf16=True (fp16=True on cards before Ampere)", Setting: "bf16",
+		Value: "True",
+	}
+}
+
 // overPCIe reports a saturated PCIe link with a card that is not busy.
 func overPCIe(f *figures, run Run) *Finding {
 	for _, c := range f.gpus {

@@ -79,7 +79,7 @@ func kinds(findings []Finding) (names []string) {
 func TestATrainingInOrderIsHealthy(t *testing.T) {
 	findings := Of(healthyLog(), Run{})
 	require.Equal(t, []string{"healthy"}, kinds(findings))
-	assert.Equal(t, "GPU busy 90 % (aim 75 to 95 %), GPU memory 82 % (80 to 95 %), CPU 60 % (50 to 80 %), waiting for data 2.0 % over steps 1 to 200 (3.57 min)",
+	assert.Equal(t, "GPU busy 90 % (target 75 to 95 %), GPU memory 82 % (target 80 to 95 %), CPU 60 % (target 50 to 80 %), waiting for data 2.0 % over steps 1 to 200 (3.57 min)",
 		findings[0].Evidence)
 }
 
@@ -158,7 +158,7 @@ func TestEveryRule(t *testing.T) {
 		{"gap", func(s *runlog.Log) { s.Events = []runlog.Event{{Kind: runlog.EventGap}, {Kind: runlog.EventGap}} }, Run{}, "gaps", "systemd-inhibit", "2 times"},
 		{"precision", func(*runlog.Log) {}, Run{Precision: pointer("fp32")}, "precision", "bf16=True", "fp32"},
 		{"full CPU", func(s *runlog.Log) { fill(gpu(s).Utilization, 0.6); fill(s.Activity.CPUShare, 1) }, Run{}, "cpu_bound", "dataset.map", "CPU 100 %, GPU busy 60 %"},
-		{"full CPU and GPU", func(s *runlog.Log) { fill(s.Activity.CPUShare, 1) }, Run{}, "healthy", "nothing", "CPU 100 % (the GPU is busy all the same)"},
+		{"full CPU and GPU", func(s *runlog.Log) { fill(s.Activity.CPUShare, 1) }, Run{}, "healthy", "nothing", "CPU 100 % (the GPU is busy nevertheless)"},
 		{"unexplained", func(s *runlog.Log) { fill(gpu(s).Utilization, 0.4) }, Run{}, "low_gpu", "torch.profiler", "GPU busy 40 %"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -9,23 +9,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/units"
 )
 
-// halfPrecision reports a busy GPU that trains in float32 and would be faster in 16 bits. It is a
-// rule of the list in diagnosis.go.
-func halfPrecision(f *figures, run Run) *Finding {
-	if orElse(run.Precision, "") != "fp32" || !(f.busy() >= aimedGPU) {
-		return nil
-	}
-	return &Finding{
-		Kind: "precision", Severity: Info, Title: "The training computes in float32", lost: 0.04,
-		Evidence: fmt.Sprintf("precision fp32, GPU busy %s %s", units.Percent(f.busy()), f.over()),
-		Change:   "set bf16=True (fp16=True on cards before Ampere)", Setting: "bf16",
-		Value: "True",
-	}
-}
-
-// noFinding is the first finding of a run in which no rule found a severe one: that there are too
-// few readings, that the CPU is the limit, that the GPU is not busy for an unknown reason, or that
-// nothing held the training back.
+// noFinding returns the finding that comes first when no rule has a severe one: there are too few
+// readings, the CPU is the limit, the GPU is not busy for an unknown reason, or nothing held the
+// training back.
 func noFinding(f *figures) Finding {
 	if f.steps < leastSteps && !finite(f.cpu) {
 		return Finding{
@@ -59,8 +45,8 @@ func noFinding(f *figures) Finding {
 	}
 }
 
-// cpuBound reports a CPU that is always busy, while the GPU is not or there is none, and the loader
-// keeps up.
+// cpuBound reports a CPU that is always busy although the loader keeps up, while the GPU is not busy
+// or there is none.
 func cpuBound(f *figures) Finding {
 	finding := Finding{
 		Kind: "cpu_bound", Severity: Info,
@@ -74,39 +60,36 @@ func cpuBound(f *figures) Finding {
 		finding.Title = "The CPU is busy, and the GPU waits for it"
 		finding.Evidence = fmt.Sprintf("CPU %s, GPU busy %s, waiting for data %s %s",
 			units.Percent(f.cpu), units.Percent(f.busy()), units.Percent(f.waited), f.over())
-		finding.Change = "look which process takes the CPU (top), and give it less: features " +
+		finding.Change = "see in top which process uses the CPU, and give it less to do: features " +
 			"computed once with dataset.map(...), fewer workers, fewer callbacks"
 	}
 	return finding
 }
 
-// healthyEvidence lists the figures that were measured, each with its target, as in the package's
+// healthyEvidence lists the figures that were measured, with the targets of the package's
 // documentation.
 func healthyEvidence(f *figures) string {
-	var parts []string
-	cpu := "50 to 80 %"
-	if f.cpu > fullCPU {
-		cpu = "the GPU is busy all the same" // otherwise the finding is cpuBound's
+	cpuTarget := "target 50 to 80 %"
+	if f.cpu > fullCPU { // then the GPU is busy: otherwise the finding is cpuBound's
+		cpuTarget = "the GPU is busy nevertheless"
 	}
+	var parts []string
 	for _, figure := range []struct {
-		name, aim string
-		share     float64
-	}{{"GPU busy", "75 to 95 %", f.busy()}, {"GPU memory", "80 to 95 %", f.peak()},
-		{"CPU", cpu, f.cpu}} {
-		if !finite(figure.share) {
-			continue
+		name   string
+		share  float64
+		target string
+	}{{"GPU busy", f.busy(), "target 75 to 95 %"}, {"GPU memory", f.peak(), "target 80 to 95 %"},
+		{"CPU", f.cpu, cpuTarget}} {
+		if finite(figure.share) {
+			parts = append(parts, fmt.Sprintf("%s %s (%s)", figure.name,
+				units.Percent(figure.share), figure.target))
 		}
-		if len(parts) == 0 {
-			figure.aim = "aim " + figure.aim
-		}
-		parts = append(parts, fmt.Sprintf("%s %s (%s)", figure.name, units.Percent(figure.share),
-			figure.aim))
 	}
 	if finite(f.waited) {
 		parts = append(parts, "waiting for data "+units.Percent(f.waited))
 	}
 	if len(parts) == 0 {
-		parts = append(parts, "only steps and pauses are known,")
+		return "only steps and pauses are known, " + f.over()
 	}
 	return strings.Join(parts, ", ") + " " + f.over()
 }

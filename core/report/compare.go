@@ -70,13 +70,13 @@ func Compare(r CompareRequest) (comparison view.RunComparison, err error) {
 }
 
 func newSide(run Compared) (*side, error) {
-	start, err := placed(run.Sources)
+	if len(run.Sources) == 0 {
+		return nil, fault.New(fault.InvalidArgument, "pass the run logs of its monitors",
+			"comparing runs: %q has no run logs", fault.Shorten(run.Name))
+	}
+	start, err := align(run.Sources)
 	if err != nil {
 		return nil, err
-	}
-	if len(run.Sources) == 0 {
-		return nil, fault.New(fault.InvalidArgument, "pass what its monitors saw",
-			"comparing runs: %q has no run logs", fault.Shorten(run.Name))
 	}
 	s := &side{Compared: run, timeline: newTimeline(run.Sources), errors: run.Guard}
 	s.all = s.timeline.figures(float64(start)/1e9, run.Guard)

@@ -19,7 +19,7 @@ import (
 // Export writes what the monitors of a run saw, for other programs: "csv", "jsonl" or "chrome".
 // Errors: Corrupt, InvalidArgument.
 func Export(sources []Source, format string) ([]byte, error) {
-	start, err := placed(sources)
+	start, err := align(sources)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,5 @@
-// Package report says what became of a run: its figures, alerts and charts, and its series for
-// other programs. It is pure. Package report says what became of a run: its figures, alerts and
-// charts, and its series for other programs. It is pure.
+// Package report makes reports of runs from the logs of their monitors: figures, alerts, findings and
+// charts, comparisons, and the series for other programs. It does no I/O.
 package report
 
 import (
@@ -23,29 +22,30 @@ type Request struct {
 	History  []Logged      `json:"history"` // log_history of trainer_state.json
 	// the axis of the charts, "time" or "steps"; "" for no charts
 	By string `json:"by"`
-	// whose charts are shown; null: the four with the least headroom, the others behind a fold
+	// numbers of the GPUs whose charts are shown; null: the four with the least headroom are, and
+	// the others are behind a fold
 	GPUs []int `json:"gpus"`
 }
 
-// Report is what became of a run.
+// Report is the report of a run.
 type Report struct {
 	Figures  view.RunFigures     `json:"figures"`
 	Findings []diagnosis.Finding `json:"findings"`
 	Charts   *view.RunCharts     `json:"charts"`
 }
 
-const openGPUs = 4 // whose charts are not behind a fold
+const shownGPUs = 4 // GPUs whose charts are not behind a fold
 
-// Make returns the figures of a run by its monitors' logs, what held it back, and its charts.
+// Make returns the figures of a run from its monitors' logs, what held it back, and its charts.
 // Errors: Corrupt, InvalidArgument.
 func Make(r Request) (report Report, err error) {
-	start, err := placed(r.Sources)
+	if len(r.Sources) == 0 {
+		return report, fault.New(fault.InvalidArgument, "pass the run logs of its monitors",
+			"reporting a run: it has no run logs")
+	}
+	start, err := align(r.Sources)
 	if err != nil {
 		return report, err
-	}
-	if len(r.Sources) == 0 {
-		return report, fault.New(fault.InvalidArgument, "pass what its monitors saw",
-			"reporting a run: it has no run logs")
 	}
 	t := newTimeline(r.Sources)
 	report = Report{Figures: t.figures(float64(start)/1e9, r.Guard),
@@ -57,14 +57,15 @@ func Make(r Request) (report Report, err error) {
 	if err != nil {
 		return report, err
 	}
-	gpus, others, err := t.chosen(r.GPUs)
+	shown, folded, err := t.divide(r.GPUs)
 	if err == nil {
 		a.mark(&report.Figures)
-		report.Charts = t.charts(a, r.By, report.Figures.Bands, r.History, gpus, others)
+		report.Charts = t.charts(a, r.By, report.Figures.Bands, r.History, shown, folded)
 	}
 	return report, err
 }
 
+// figures returns the figures of the run; start is its begin in Unix seconds.
 func (t *timeline) figures(start float64, guard []GuardEvent) view.RunFigures {
 	f := view.RunFigures{Start: start, Duration: t.duration,
 		Interval: t.sources[0].RunLog.IntervalS, Steps: t.stepFigures(), GPUs: []view.GPUFigures{},
@@ -80,22 +81,26 @@ func (t *timeline) figures(start float64, guard []GuardEvent) view.RunFigures {
 			f.Gaps, f.GapS = f.Gaps+1, f.GapS+b.EndS-b.BeginS
 		}
 	}
+	energyWh, measured := 0.0, false
 	for _, g := range t.gpus {
-		f.GPUs = append(f.GPUs, g.figures())
-		if wh := f.GPUs[len(f.GPUs)-1].EnergyWh; wh != nil {
-			f.EnergyWh = when(true, *cmp.Or(f.EnergyWh, new(float64))+*wh)
+		figures := g.figures()
+		f.GPUs = append(f.GPUs, figures)
+		if figures.EnergyWh != nil {
+			energyWh, measured = energyWh+*figures.EnergyWh, true
 		}
 	}
+	f.EnergyWh = when(measured, energyWh)
 	for _, h := range t.hosts {
-		f.Hosts = append(f.Hosts, h.figures())
+		figures := h.figures()
 		if len(t.hosts) > 1 {
-			f.Hosts[len(f.Hosts)-1].Label = h.name
+			figures.Label = h.name
 		}
+		f.Hosts = append(f.Hosts, figures)
 	}
 	return f
 }
 
-// unfinished reports whether a training began, and nothing is known of its end.
+// unfinished reports whether a training began whose end is not in the log.
 func (s *Source) unfinished() bool {
 	has := func(word string) bool {
 		return slices.ContainsFunc(s.RunLog.Events, func(e runlog.Event) bool {
@@ -105,62 +110,63 @@ func (s *Source) unfinished() bool {
 	return has("begins") && !has("ends")
 }
 
-// findings are of all leading run logs, each once. Where one part of a run has more to say, it is
-// not said of another that nothing was found.
+// findings returns the findings of all leading run logs, those with the same text once.
 func (t *timeline) findings(settings diagnosis.Run) []diagnosis.Finding {
 	var findings []diagnosis.Finding
-	reported := map[[7]string]bool{}
+	reported := map[string]bool{}
 	for _, s := range t.leads {
 		for _, f := range diagnosis.Of(&s.RunLog, settings) {
-			if key := [7]string{f.Kind, f.Severity, f.Title, f.Evidence, f.Change, f.Setting,
-				f.Value}; !reported[key] {
-				reported[key], findings = true, append(findings, f)
+			if text := f.Title + f.Evidence; !reported[text] {
+				reported[text], findings = true, append(findings, f)
 			}
 		}
 	}
 	diagnosis.Sort(findings)
-	return weightiest(findings)
+	return conclusive(findings)
 }
 
-func weightiest(findings []diagnosis.Finding) []diagnosis.Finding {
-	for _, silent := range [][]string{{"healthy", "too_short"}, {"too_short"}} {
-		spoken := slices.DeleteFunc(slices.Clone(findings), func(f diagnosis.Finding) bool {
-			return slices.Contains(silent, f.Kind)
-		})
-		if len(spoken) > 0 {
-			return spoken
-		}
+// inconclusive are the kinds of findings that name no cause, and how little they say: of a run with a
+// cause in one of its parts, it is not reported that another part was healthy or too short.
+var inconclusive = map[string]int{"healthy": 1, "too_short": 2}
+
+// conclusive returns the findings that say the most.
+func conclusive(findings []diagnosis.Finding) []diagnosis.Finding {
+	least := len(inconclusive)
+	for _, f := range findings {
+		least = min(least, inconclusive[f.Kind])
 	}
-	return findings
+	return slices.DeleteFunc(findings, func(f diagnosis.Finding) bool {
+		return inconclusive[f.Kind] > least
+	})
 }
 
-// chosen are the GPUs whose charts are shown, and those that are behind a fold.
-func (t *timeline) chosen(numbers []int) (chosen, others []*gpu, err error) {
+// divide returns the GPUs whose charts are shown, and those whose charts are behind a fold.
+func (t *timeline) divide(numbers []int) (shown, folded []*gpu, err error) {
 	if numbers != nil {
 		for _, i := range numbers {
 			if i < 0 || i >= len(t.gpus) {
 				return nil, nil, fault.New(fault.InvalidArgument, "count from 0",
 					"gpus: %d is not one of %d GPUs", i, len(t.gpus))
 			}
-			chosen = append(chosen, t.gpus[i])
+			shown = append(shown, t.gpus[i])
 		}
-		return chosen, nil, nil
+		return shown, nil, nil
 	}
-	unknown, order := math.Inf(1), slices.Clone(t.gpus)
-	slices.SortStableFunc(order, func(a, b *gpu) int {
+	unknown, byHeadroom := math.Inf(1), slices.Clone(t.gpus)
+	slices.SortStableFunc(byHeadroom, func(a, b *gpu) int {
 		return cmp.Compare(*cmp.Or(a.least(), &unknown), *cmp.Or(b.least(), &unknown))
 	})
 	for _, g := range t.gpus {
-		if slices.Index(order, g) < openGPUs {
-			chosen = append(chosen, g)
+		if slices.Index(byHeadroom, g) < shownGPUs {
+			shown = append(shown, g)
 		} else {
-			others = append(others, g)
+			folded = append(folded, g)
 		}
 	}
-	return chosen, others, nil
+	return shown, folded, nil
 }
 
-// mark places alerts and events on the axis.
+// mark sets the places of alerts and events on the axis.
 func (a *axis) mark(f *view.RunFigures) {
 	for i := range f.Alerts {
 		alert := &f.Alerts[i]
@@ -174,17 +180,17 @@ func (a *axis) mark(f *view.RunFigures) {
 	}
 }
 
-// Source is what one monitor of a run saw.
+// Source is the run log of one monitor.
 type Source struct {
-	Name   string     `json:"name"` // "" is the first, else what its file's name adds
+	Name   string     `json:"name"` // what its file's name adds to the first one's; "" for the first
 	RunLog runlog.Log `json:"run_log"`
 
 	offset float64 // seconds from the run's start to that of the run log
 }
 
-// placed checks the run logs and places them on one timeline, which begins with the earliest.
-// Errors: Corrupt.
-func placed(sources []Source) (start int64, err error) {
+// align checks the run logs and sets their offsets from the earliest of them, whose start it returns
+// in nanoseconds of Unix time. Errors: Corrupt.
+func align(sources []Source) (start int64, err error) {
 	for i := range sources {
 		log := &sources[i].RunLog
 		if err := log.Check(); err != nil {
@@ -195,7 +201,7 @@ func placed(sources []Source) (start int64, err error) {
 		}
 	}
 	for i := range sources {
-		sources[i].offset = float64(uint64(sources[i].RunLog.StartUnixNanos)-uint64(start)) / 1e9
+		sources[i].offset = float64(sources[i].RunLog.StartUnixNanos-start) / 1e9
 	}
 	return start, nil
 }

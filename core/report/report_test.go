@@ -22,7 +22,7 @@ func TestAPartInOrderIsNotReportedBesideAPartWithACause(t *testing.T) {
 		{[]diagnosis.Finding{short}, []diagnosis.Finding{short}},
 		{nil, nil},
 	} {
-		assert.Equal(t, row.want, weightiest(row.found))
+		assert.Equal(t, row.want, conclusive(row.found))
 	}
 }
 

@@ -62,7 +62,7 @@ OPERATIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("plan.make", {"dataset.sample_count": 0}, "check the path or the split", {}),
     ("plan.make", {"hardware.gpus.0.memory_total_bytes": 2147483648}, "take a smaller model", {}),
     ("recovery.next", {"class": "oom"}, "pass the class that classify returned", {"class": "gpu_oom"}),
-    ("report.compare", {"a.sources": []}, "pass what its monitors saw", {}),
+    ("report.compare", {"a.sources": []}, "pass the run logs of its monitors", {}),
     ("report.run", {"by": "epochs"}, 'pass "time" or "steps"', {"by": "steps"}),
     ("runlog.check", {"run_log.duration_s": -1}, "take another copy of the file", {}),
     ("timing.calibrate", {"steps": []}, "give the seconds of some optimizer steps", {}),
