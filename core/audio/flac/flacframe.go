@@ -24,45 +24,29 @@ const (
 // ParseFrameHeader reads a frame header that fits the stream info. The checksum and the fields that
 // must agree make it practically certain: of random bytes, less than one in 10^9 passes.
 func ParseFrameHeader(b []byte, si *meta.StreamInfo) (Frame, bool) {
-	if len(b) < 6 || b[0] != 0xff || b[1]&0xfe != frameSync || b[3]&1 != 0 {
-		return Frame{}, false
-	}
-	if !sameShape(b, si) {
-		return Frame{}, false
-	}
-	number, n := codedNumber(b[4:])
-	if n == 0 {
-		return Frame{}, false
-	}
-	coded, used := b[4+n:], 0
-	samples, k := blockSamples(b[2]>>4, coded)
-	used += k
-	rate, k := sampleRate(b[2]&15, coded[min(used, len(coded)):])
-	used += k
-	if samples == 0 || rate < 0 || rate != 0 && rate != int(si.SampleRate) || len(coded) <= used {
-		return Frame{}, false
-	}
-	if head := 4 + n + used; head >= MaxFrameHead || crc8(b[:head]) != b[head] {
+	f, rate, ok := parseAnyHeader(b)
+	if !ok || f.Samples == 0 || rate != 0 && rate != int(si.SampleRate) || !sameShape(b, si) {
 		return Frame{}, false
 	}
 	if b[1]&1 == 0 { // a fixed block size: the number counts frames
-		number *= int64(si.BlockSizeMax)
+		f.first *= int64(si.BlockSizeMax)
 	}
-	return Frame{number, samples}, true
+	return f, true
 }
 
-// frameRate returns the sample rate that a frame names, 0 for the stream's own, when b starts with
-// a frame header of any stream.
-func frameRate(b []byte) (rate int, ok bool) {
+// parseAnyHeader reads a frame header of any stream: first is its coded number, and rate is 0 where
+// it refers to the stream info.
+func parseAnyHeader(b []byte) (f Frame, rate int, ok bool) {
 	if len(b) < 6 || b[0] != 0xff || b[1]&0xfe != frameSync || b[3]&1 != 0 {
-		return 0, false
+		return Frame{}, 0, false
 	}
-	_, n := codedNumber(b[4:])
-	coded := b[4+n:]
-	_, k := blockSamples(b[2]>>4, coded)
-	rate, m := sampleRate(b[2]&15, coded[min(k, len(coded)):])
-	head := 4 + n + k + m
-	return rate, n > 0 && rate >= 0 && head < len(b) && crc8(b[:head]) == b[head]
+	number, numberLen := codedNumber(b[4:])
+	coded := b[4+numberLen:]
+	samples, samplesLen := blockSamples(b[2]>>4, coded)
+	rate, rateLen := sampleRate(b[2]&15, coded[min(samplesLen, len(coded)):])
+	head := 4 + numberLen + samplesLen + rateLen
+	return Frame{number, samples}, rate, numberLen > 0 && rate >= 0 && head < len(b) &&
+		crc8(b[:head]) == b[head]
 }
 
 // sameShape reports whether channels and sample size are those of the stream.

@@ -14,9 +14,9 @@ const MaxFrameSamples = 65535
 
 // Bounds of the search for the last frame, which hostile files would make long.
 const (
-	maxSyncs      = 1 << 12 // places that begin as a frame does
-	maxTried      = 32      // of them, with a valid frame header
-	maxSummed     = 8 << 20 // bytes of which checksums are computed
+	maxSyncs      = 1 << 12 // places that start with the sync code
+	maxHeaders    = 32      // valid frame headers among them
+	maxSummed     = 8 << 20 // bytes whose checksums are computed
 	maxDecoded    = 3       // frames, as decoding takes long
 	maxDecodedLen = 1 << 18 // bytes of one frame
 )
@@ -28,15 +28,14 @@ type flacStream struct {
 	si    *meta.StreamInfo
 	start int64  // offset of the first frame in the file
 	first int64  // number of its first sample: not 0 in a piece cut from a longer file
-	sync  string // the bytes that every frame of the file begins with
+	sync  string // the sync code of its frames
 }
 
-// readFirstFrame reads the header of the first frame, which b starts with. Its sample rate must be
-// that of the stream info. A file whose frames have one size numbers frames instead of samples:
-// their size is taken from the first frame, also where the stream info has another. Source: RFC
-// 9639, 9.1.
+// readFirstFrame reads the header of the first frame, with which b starts. Its sample rate must be
+// that of the stream info. A file with a fixed block size numbers frames instead of samples (RFC
+// 9639, 9.1.5): the block size is then the first frame's, whatever the stream info says.
 func (f *flacStream) readFirstFrame(b []byte) error {
-	if rate, ok := frameRate(b); ok && rate != 0 && rate != int(f.si.SampleRate) {
+	if _, rate, ok := parseAnyHeader(b); ok && rate != 0 && rate != int(f.si.SampleRate) {
 		return media.Corrupt("has frames of %d Hz, though its header says %d Hz", rate,
 			f.si.SampleRate)
 	}
@@ -54,8 +53,8 @@ func (f *flacStream) readFirstFrame(b []byte) error {
 }
 
 // endSample returns the number of the sample behind the last whole frame, 0 when the file has none.
-// ok is false when there is none in the last media.MaxRead bytes of a longer file. It reads the end
-// of the file, first as much as the longest frame has, then four times as much, and so on.
+// ok is false when there is none in the last media.MaxRead bytes of a longer file. It reads as many
+// bytes of the end of the file as the longest frame has, then four times as many, and so on.
 func (f *flacStream) endSample() (sample int64, ok bool) {
 	window := int64(16 << 10)
 	if f.si.FrameSizeMax > 0 {
@@ -80,7 +79,7 @@ func (f *flacStream) endSample() (sample int64, ok bool) {
 // truncated last frame does not count, as no decoder plays it.
 func (f *flacStream) lastFrame(b []byte) (sample int64, ok bool) {
 	next, summed, decoded := len(b), 0, 0
-	for i, tried, syncs := len(b), 0, 0; tried < maxTried && syncs < maxSyncs &&
+	for i, headers, syncs := len(b), 0, 0; headers < maxHeaders && syncs < maxSyncs &&
 		summed < maxSummed; syncs++ {
 		if i = media.LastIndex(b[:i], f.sync); i < 0 {
 			break
@@ -89,7 +88,7 @@ func (f *flacStream) lastFrame(b []byte) (sample int64, ok bool) {
 		if !ok {
 			continue
 		}
-		tried++
+		headers++
 		summed += next - i
 		if crc16(b[i:next]) == 0 {
 			return head.end(), true
@@ -108,10 +107,10 @@ func (f *flacStream) lastFrame(b []byte) (sample int64, ok bool) {
 	return 0, false
 }
 
-// decodes reports whether a whole frame starts b.
+// decodes reports whether b starts with a whole frame.
 func (f *flacStream) decodes(b []byte) (ok bool) {
 	defer func() {
-		if recover() != nil { // the decoder is not made for hostile bytes
+		if recover() != nil { // the decoder may panic on malformed frames
 			ok = false
 		}
 	}()
@@ -125,8 +124,8 @@ func (f *flacStream) decodes(b []byte) (ok bool) {
 	return decoder.Parse() == nil
 }
 
-// tagLen is the length of the ID3v1 or APEv2 tag that some taggers append. It looks at bytes that
-// were read already, which saves a system call per file over the search in core/audio/mpeg.
+// tagLen returns the length of an ID3v1 or APEv2 tag at the end of tail, which some taggers append.
+// tail was read for the last frame: the search of core/audio/mpeg would read the file once more.
 func tagLen(tail []byte) int {
 	n := len(tail)
 	if n >= 128 && string(tail[n-128:n-125]) == "TAG" {
@@ -134,7 +133,7 @@ func tagLen(tail []byte) int {
 	}
 	if n >= 32 && string(tail[n-32:n-24]) == "APETAGEX" {
 		size := int64(le.Uint32(tail[n-20:])) // of items and footer
-		if tail[n-9]&0x80 != 0 {              // and of a header
+		if tail[n-9]&0x80 != 0 {              // has a header, too
 			size += 32
 		}
 		return int(min(size, int64(n)))
