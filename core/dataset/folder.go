@@ -15,8 +15,8 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/fault"
 )
 
-// namesAtOnce is how many names are listed between two checks of the context. They take well under a
-// millisecond.
+// namesAtOnce is how many names are listed between two checks of the context. They take well under
+// a millisecond.
 const namesAtOnce = 1024
 
 // listingFiles is what a walk was doing when its context ends.
@@ -124,7 +124,8 @@ type member struct {
 }
 
 // read returns the members of a folder that are wanted or may lead to wanted files, by name. Hidden
-// ones are skipped. A folder that was visited before is empty; one that cannot be read adds a stray.
+// ones are skipped. A folder that was visited before is empty; one that cannot be read adds a
+// stray.
 func (w *walker) read(folder string) (members []member, err error) {
 	file, err := os.Open(folder)
 	if err != nil {

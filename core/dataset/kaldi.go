@@ -12,9 +12,9 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/profile"
 )
 
-// Kaldi's data folders (kaldi-asr.org/doc/data_prep.html) hold keyed tables: wav.scp has the file of
-// each recording, segments the utterances within recordings, utt2dur and reco2dur their seconds, and
-// text their transcripts.
+// Kaldi's data folders (kaldi-asr.org/doc/data_prep.html) hold keyed tables: wav.scp has the file
+// of each recording, segments the utterances within recordings, utt2dur and reco2dur their seconds,
+// and text their transcripts.
 
 // kaldiList returns the file of a Kaldi data folder that lists its clips, "" for another folder.
 func kaldiList(folder string) string {
@@ -165,8 +165,8 @@ func clipSeconds(text string) (seconds float64, ok bool) {
 	return seconds, err == nil && seconds > 0 && seconds <= maxClipS
 }
 
-// transcript returns what the table text has for a key; nil when it has nothing, or when transcripts
-// are not wanted.
+// transcript returns what the table text has for a key; nil when it has nothing, or when
+// transcripts are not wanted.
 func (m *manifest) transcript(key string) (*string, error) {
 	if !m.texts {
 		return nil, nil

@@ -40,11 +40,11 @@ type manifest struct {
 	texts   bool                         // transcripts are wanted
 	field   string                       // with the transcript, "" for any of textColumns
 	audio   string                       // the field with the path, "" for any of audioColumns
-	listing *Table                       // gets the columns that are asked for; nil unless rows are listed
+	listing *Table                       // gets the rows of a listing; nil without one
 	entries []entry                      // one for each line that is not blank, the bad ones too
 	good    int                          // how many entries are clips
 	files   map[string]*measuredFile     // files that rows cut pieces out of, by path
-	tables  map[string]map[string]string // of a Kaldi folder that were read, by name
+	tables  map[string]map[string]string // keyed tables that were read, by name (Kaldi)
 }
 
 // usualFolders are those in a manifest's own folder that its clips may lie in, and usualEndings

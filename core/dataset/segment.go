@@ -34,9 +34,9 @@ func (c *segment) measure(e entry) profile.Clip {
 	return cut(c.file.clip, c.offset, c.seconds)
 }
 
-// cut returns the piece of a clip from offset on, to its end where seconds is 0. A piece that exceeds
-// the clip lasts as long as the clip does, with the seconds as its claim; one that starts behind the
-// clip is bad.
+// cut returns the piece of a clip from offset on, to its end where seconds is 0. A piece that
+// exceeds the clip lasts as long as the clip does, with the seconds as its claim; one that starts
+// behind the clip is bad.
 func cut(clip profile.Clip, offset, seconds float64) profile.Clip {
 	if clip.Error != "" {
 		return clip
@@ -99,8 +99,8 @@ func fragment(e *entry) (file string, start, end float64, ok bool) {
 	return e.path[:hash], start, end, true
 }
 
-// recording is the file that a worker measured last for a piece of it: the pieces of one file mostly
-// follow each other.
+// recording is the file that a worker measured last for a piece of it: the pieces of one file
+// mostly follow each other.
 type recording struct {
 	path string
 	data *[]byte

@@ -92,8 +92,8 @@ func shardsIn(ctx context.Context, folder string) ([]string, error) {
 	return shards, err
 }
 
-// containersIn finds the archives and the Parquet files of a folder and its subfolders, in the order
-// of names.
+// containersIn finds the archives and the Parquet files of a folder and its subfolders, in the
+// order of names.
 func containersIn(ctx context.Context, folder string) (shards, tables []string, err error) {
 	w := &walker{ctx: ctx, visited: make(map[string]bool), wanted: func(name string) bool {
 		return isShard(name) || strings.HasSuffix(name, ".parquet")

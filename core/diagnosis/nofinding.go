@@ -45,8 +45,8 @@ func noFinding(f *figures) Finding {
 	}
 }
 
-// cpuBound reports a CPU that is always busy although the loader keeps up, while the GPU is not busy
-// or there is none.
+// cpuBound reports a CPU that is always busy although the loader keeps up, while the GPU is not
+// busy or there is none.
 func cpuBound(f *figures) Finding {
 	finding := Finding{
 		Kind: "cpu_bound", Severity: Info,
@@ -60,8 +60,8 @@ func cpuBound(f *figures) Finding {
 		finding.Title = "The CPU is busy, and the GPU waits for it"
 		finding.Evidence = fmt.Sprintf("CPU %s, GPU busy %s, waiting for data %s %s",
 			units.Percent(f.cpu), units.Percent(f.busy()), units.Percent(f.waited), f.over())
-		finding.Change = "see in top which process uses the CPU, and give it less to do: features " +
-			"computed once with dataset.map(...), fewer workers, fewer callbacks"
+		finding.Change = "see in top which process uses the CPU, and give it less to do: " +
+			"features computed once with dataset.map(...), fewer workers, fewer callbacks"
 	}
 	return finding
 }

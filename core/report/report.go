@@ -1,5 +1,5 @@
-// Package report makes reports of runs from the logs of their monitors: figures, alerts, findings and
-// charts, comparisons, and the series for other programs. It does no I/O.
+// Package report makes reports of runs from the logs of their monitors: figures, alerts, findings
+// and charts, comparisons, and the series for other programs. It does no I/O.
 package report
 
 import (
@@ -125,8 +125,8 @@ func (t *timeline) findings(settings diagnosis.Run) []diagnosis.Finding {
 	return conclusive(findings)
 }
 
-// inconclusive are the kinds of findings that name no cause, and how little they say: of a run with a
-// cause in one of its parts, it is not reported that another part was healthy or too short.
+// inconclusive are the kinds of findings that name no cause, and how little they say: of a run with
+// a cause in one of its parts, it is not reported that another part was healthy or too short.
 var inconclusive = map[string]int{"healthy": 1, "too_short": 2}
 
 // conclusive returns the findings that say the most.
@@ -182,14 +182,14 @@ func (a *axis) mark(f *view.RunFigures) {
 
 // Source is the run log of one monitor.
 type Source struct {
-	Name   string     `json:"name"` // what its file's name adds to the first one's; "" for the first
+	Name   string     `json:"name"` // what its file's name adds to the first's; "" for that
 	RunLog runlog.Log `json:"run_log"`
 
 	offset float64 // seconds from the run's start to that of the run log
 }
 
-// align checks the run logs and sets their offsets from the earliest of them, whose start it returns
-// in nanoseconds of Unix time. Errors: Corrupt.
+// align checks the run logs and sets their offsets from the earliest of them, whose start it
+// returns in nanoseconds of Unix time. Errors: Corrupt.
 func align(sources []Source) (start int64, err error) {
 	for i := range sources {
 		log := &sources[i].RunLog

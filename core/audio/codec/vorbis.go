@@ -10,25 +10,25 @@ const (
 	vorbisHeadLen = 30
 	maxModes      = 64
 	modeBits      = 41 // block flag 1, window type 16, transform type 16, mapping 8
-	// VorbisSetupLen is how many of the last bytes of a setup header hold every mode: 6 bits of
-	// count, 64 modes and the framing bit, in bytes.
+	// VorbisSetupLen is how many bytes at the end of a setup header hold every mode: a count of 6
+	// bits, up to 64 modes, and the framing bit.
 	VorbisSetupLen = (6+maxModes*modeBits+8)/8 + 1
 )
 
-// Vorbis counts the samples of a Vorbis stream from the first byte of each packet: ParseVorbis
-// reads the first header packet, Setup the third, and then Samples takes the audio packets in their
-// order. The containers Ogg and Matroska call it.
+// Vorbis counts the samples of a Vorbis stream in Ogg or Matroska from the first byte of each
+// packet: ParseVorbis reads the first header packet, Setup the third, and Samples then the audio
+// packets in their order.
 //
-// jfreymuth/oggvorbis returns the length, too, but it reads 64 KiB and builds the codebooks first,
-// counts a truncated last page in full, mixes up streams, and panics on a page without segments.
-// The tests compare with it.
+// jfreymuth/oggvorbis, with which the tests compare, returns the length, too. But it reads 64 KiB
+// and builds the codebooks first, counts a truncated last page in full, mixes up streams, and
+// panics on a page without segments.
 type Vorbis struct {
 	Rate     int   // Hz, > 0
 	Channels int   // > 0
 	short    int64 // the two block sizes in samples
 	long     int64
 	modes    modes
-	previous int64 // block size of the packet before; 0 at the start of the stream
+	previous int64 // block size of the packet before; 0 before the first
 }
 
 // ParseVorbis reads the identification header, the first packet. Source: Vorbis I specification,
@@ -51,19 +51,19 @@ func ParseVorbis(b []byte) (*Vorbis, error) {
 	return &Vorbis{Rate: int(rate), Channels: int(b[11]), short: 1 << short, long: 1 << long}, nil
 }
 
-// MaxPacketSamples is the most samples that one packet adds.
+// MaxPacketSamples returns the most samples that one packet adds.
 func (v *Vorbis) MaxPacketSamples() int64 { return v.long / 2 }
 
 // Setup reads the modes from the last VorbisSetupLen bytes of the setup header, or from all of it,
-// and reports whether it has any. It starts the count anew: the next packet is the first.
+// and reports whether there are any. The packet after it counts as the first.
 func (v *Vorbis) Setup(header []byte) bool {
 	v.modes, v.previous = findModes(header), 0
 	return v.modes.count > 0
 }
 
-// Samples returns how many samples the next packet adds: a quarter of its block and a quarter of
-// the one before, as their windows overlap. The first packet adds none. Source: Vorbis I
-// specification, 4.3.8 (overlap-add).
+// Samples returns how many samples the next packet adds (Vorbis I specification, 4.3.8,
+// overlap-add): a quarter of its block and a quarter of the one before, as their windows overlap.
+// The first packet adds none.
 func (v *Vorbis) Samples(packet []byte) (n int64) {
 	if len(packet) == 0 {
 		return 0
@@ -76,14 +76,14 @@ func (v *Vorbis) Samples(packet []byte) (n int64) {
 	return n
 }
 
-// modes has a bit for each mode, which is set when the mode uses the long block.
+// modes are the modes of a stream; bit i of long is set when mode i uses the long block.
 type modes struct {
 	long  uint64
 	count int
 }
 
-// blockSize returns the block size of an audio packet by its first byte: a bit that is 0, then the
-// number of the mode. Source: Vorbis I specification, 4.3.1 (packet type, mode and window decode).
+// blockSize returns the block size of an audio packet by its first byte (Vorbis I specification,
+// 4.3.1, packet type, mode and window decode): a bit that is 0, then the number of the mode.
 func (v *Vorbis) blockSize(first byte) int64 {
 	width := bits.Len(uint(v.modes.count - 1))
 	if mode := int(first>>1) & (1<<width - 1); mode < v.modes.count && v.modes.long>>mode&1 == 1 {
@@ -92,11 +92,10 @@ func (v *Vorbis) blockSize(first byte) int64 {
 	return v.short
 }
 
-// findModes reads the modes backwards from the end of the setup header, as reading it from the
-// front would mean to build all codebooks. It goes on while what it reads can be a mode, with
-// window and transform type 0, and takes the largest number of modes that is also the count in
-// front of them.
-// Source: Vorbis I specification, 4.2.4 (setup header).
+// findModes reads the modes of a setup header (Vorbis I specification, 4.2.4) backwards from its
+// end: to read them from the front, all codebooks would have to be built. It reads while the bits
+// can be a mode, with window and transform type 0, and takes the largest number of modes that is
+// also the count in front of them.
 func findModes(setup []byte) (m modes) {
 	end := lastBit(setup) // the framing bit
 	long := uint64(0)
@@ -113,8 +112,8 @@ func findModes(setup []byte) (m modes) {
 	return m
 }
 
-// lastBit is the index of the last set bit, -1 without one. Vorbis counts from the low bit of the
-// first byte.
+// lastBit returns the index of the last set bit, -1 without one. Vorbis counts bits from the low
+// one of the first byte.
 func lastBit(b []byte) int {
 	for i := len(b) - 1; i >= 0; i-- {
 		if b[i] != 0 {
@@ -124,7 +123,7 @@ func lastBit(b []byte) int {
 	return -1
 }
 
-// bitsAt reads n bits from bit pos on, at most 57; bits behind the end are 0.
+// bitsAt returns the n bits from index pos on, at most 57; bits behind the end are 0.
 func bitsAt(b []byte, pos, n int) uint64 {
 	var eight [8]byte
 	copy(eight[:], b[pos/8:])

@@ -7,21 +7,18 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
-// Which part of a track plays: an edit list (elst box), or the tag that iTunes writes instead,
-// leaves out the encoder's priming and padding.
+// The encoder's priming and padding do not play: an edit list (elst box) leaves them out, or the
+// tag that iTunes writes instead.
 
 const maxEdits = 1024
 
 // edit is a stretch of the media that plays, in ticks of the track's clock.
 type edit struct{ start, end int64 }
 
-// parseEdits reads an edit list. Durations in it are in ticks of the movie's clock, starts in those
-// of the track's; movie and scale are their ticks per second. all is the length of the media in
-// ticks of the track, 0 when unknown: an end that differs from it by less than the movie's clock
-// resolves is set to it. An empty edit (start -1) delays the rest and plays nothing, as decoders
-// make no samples of it; it is kept, as a list of nothing else plays nothing. Source: ISO/IEC
-// 14496-12, 8.6.6.
-func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) {
+// parseEdits reads an edit list (ISO/IEC 14496-12, 8.6.6). Its durations are in ticks of the
+// movie's clock and its starts in ticks of the track's: movie and scale are their ticks per second.
+// length is that of the media in ticks of the track, 0 when unknown.
+func (w boxReader) parseEdits(list box, movie, scale, length int64) (edits []edit) {
 	version, _, h := w.full(list, 4)
 	width := int64(12)
 	if version == 1 {
@@ -40,21 +37,28 @@ func (w boxReader) parseEdits(list box, movie, scale, all int64) (edits []edit) 
 		if version == 1 {
 			duration, start = be.Uint64(e), int64(be.Uint64(e[8:]))
 		}
-		if start < 0 || start > media.MaxTicks {
-			edits = append(edits, edit{})
-			continue
-		}
-		end := int64(media.MaxTicks) // a duration of 0 means all
-		if length := float64(duration) * float64(scale) / float64(movie); duration > 0 &&
-			length < media.MaxTicks/2 {
-			end = start + int64(length+0.5)
-		}
-		if tick := scale/movie + 1; all > 0 && end >= all-tick && end <= all+tick {
-			end = all
-		}
-		edits = append(edits, edit{start, end})
+		edits = append(edits, newEdit(start, float64(duration)*float64(scale)/float64(movie),
+			scale/movie+1, length))
 	}
 	return edits
+}
+
+// newEdit returns an edit of so many ticks from start; 0 ticks are all to the end of the media. An
+// end that differs from the media's by no more than a tick of the movie's clock is the media's. An
+// empty edit (start -1) only delays what follows, and decoders make no samples of it. It counts as
+// an edit of no ticks, as a list of empty edits alone plays nothing.
+func newEdit(start int64, ticks float64, movieTick, length int64) edit {
+	if start < 0 || start > media.MaxTicks {
+		return edit{}
+	}
+	end := int64(media.MaxTicks)
+	if ticks > 0 && ticks < media.MaxTicks/2 {
+		end = start + int64(ticks+0.5)
+	}
+	if length > 0 && end >= length-movieTick && end <= length+movieTick {
+		end = length
+	}
+	return edit{start, end}
 }
 
 // play returns how many of the first ticks of the media play; all of them without an edit list.
@@ -68,12 +72,9 @@ func (t *track) play(ticks int64) (sum int64) {
 	return sum
 }
 
-// edited reports whether the edit list changes the length.
-func (t *track) edited(all int64) bool { return len(t.edits) > 0 && t.play(all) != all }
-
-// gapless looks for the iTunSMPB tag, which iTunes and others write where they write no edit list.
-// all is the length of the media in ticks.
-func (w boxReader) gapless(moov box, all int64) (edit, bool) {
+// gapless reads the iTunSMPB tag, which iTunes and others write where they write no edit list.
+// length is that of the media in ticks.
+func (w boxReader) gapless(moov box, length int64) (edit, bool) {
 	meta, ok := w.path(moov, "udta", "meta")
 	if !ok {
 		return edit{}, false
@@ -89,17 +90,17 @@ func (w boxReader) gapless(moov box, all int64) (edit, bool) {
 			continue
 		}
 		data, _ := w.find(item, "data")
-		if _, _, h := w.full(data, 128); len(h) > 4 {
-			return gaplessTag(string(h[4:]), all)
+		if _, _, h := w.full(data, 128); len(h) > 4 { // a locale, then the text
+			return gaplessEdit(string(h[4:]), length)
 		}
 	}
 	return edit{}, false
 }
 
-// gaplessTag reads the text of an iTunSMPB tag, such as " 00000000 00000840 000001CA
-// 00000000003F31F6 ...": 0, then priming, padding and length in samples, hexadecimal. Apple has
-// published no specification of it.
-func gaplessTag(text string, all int64) (edit, bool) {
+// gaplessEdit reads the text of an iTunSMPB tag, such as " 00000000 00000840 000001CA
+// 00000000003F31F6 ...": hexadecimal numbers of samples, first a 0, then priming, padding and
+// length. Apple has published no specification of it.
+func gaplessEdit(text string, length int64) (edit, bool) {
 	fields := strings.Fields(text)
 	if len(fields) < 4 {
 		return edit{}, false
@@ -107,11 +108,11 @@ func gaplessTag(text string, all int64) (edit, bool) {
 	var numbers [3]int64
 	for i := range numbers {
 		x, err := strconv.ParseInt(fields[i+1], 16, 64)
-		if err != nil || x < 0 || x > all {
+		if err != nil || x < 0 || x > length {
 			return edit{}, false
 		}
 		numbers[i] = x
 	}
 	start, end := numbers[0], numbers[0]+numbers[2]
-	return edit{start, end}, end > start && end <= all
+	return edit{start, end}, end > start && end <= length
 }

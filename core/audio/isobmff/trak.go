@@ -121,7 +121,7 @@ func (t *track) settle(w boxReader, moov box, movie int64) error {
 		return err
 	}
 	t.edits = w.parseEdits(t.edts, movie, t.scale, all)
-	if t.edited(all) {
+	if t.play(all) != all {
 		return nil
 	}
 	if e, ok := w.gapless(moov, all); ok {

@@ -1,14 +1,12 @@
 package matroska
 
 import (
-	"bytes"
-
 	"github.com/asrconfig/asrconfig-go/core/audio/media"
 )
 
 // A Matroska file is a sequence of clusters, each with a timestamp and blocks of audio (RFC 9559,
-// 5.1.3). Nothing in it is the number of samples, but the first and the last block show the length.
-// A walk of a large file therefore reads the first cluster, jumps to the last one and skips those
+// 5.1.3). No element holds the number of samples, but the first and the last block have timestamps.
+// A walk of a large file therefore reads the first cluster, jumps to the last one, and skips those
 // in between.
 
 const (
@@ -18,7 +16,7 @@ const (
 	maxClusters = 1 << 16
 )
 
-var clusterMagic = be.AppendUint32(nil, idCluster)
+const clusterMagic = "\x1f\x43\xb6\x75" // idCluster as it is written
 
 // skipping is what a walk skipped.
 type skipping struct {
@@ -29,16 +27,18 @@ type skipping struct {
 	blocks     int64     // of the track that were read since the last skipped ones
 }
 
-// enter decides how a walk continues at cluster e, and returns the offset: inside it, to read its
-// blocks, behind it, or at the last cluster. Blocks are read until the first one of the track. In a
-// live recording, whose clusters have no sizes, every block is read until half of the steps allowed
-// for a file are spent.
+// enter returns the offset at which a walk continues from cluster e: inside it, to read its blocks,
+// behind it, or at the last cluster. Blocks are read up to the first one of the track. A cluster of
+// a live recording has no size, so it cannot be skipped: its blocks are read while more than half
+// of the steps allowed for a file are left.
 func (m *document) enter(e element, end int64) int64 {
-	live := e.open || len(m.passed) >= maxClusters
-	if m.every || !m.any || e.cut || live && m.w.Steps > media.MaxSteps/2 {
+	if m.every || !m.any || e.cut {
 		return e.body
 	}
-	if live {
+	if e.open || len(m.passed) >= maxClusters {
+		if m.w.Steps > media.MaxSteps/2 {
+			return e.body
+		}
 		target := m.jump(e.body, end)
 		if target > e.body {
 			m.skipped, m.blocks = true, 0
@@ -50,8 +50,8 @@ func (m *document) enter(e element, end int64) int64 {
 	return m.jump(e.end, end)
 }
 
-// jump returns the offset of the last cluster when it finds that in the last 64 KiB or the last MiB
-// before end, not before from. Otherwise, and when a jump was tried already, it returns from.
+// jump returns the offset of the last cluster, which it looks for from `from` on, in the last 64
+// KiB and then the last MiB before end. Without success, and at a second call, it returns from.
 func (m *document) jump(from, end int64) int64 {
 	if m.jumped {
 		return from
@@ -61,7 +61,7 @@ func (m *document) jump(from, end int64) int64 {
 		off := max(from, end-n)
 		b := m.w.Load(off, int(end-off))
 		for i := len(b); i > 0 && m.w.Spend(media.StepsHead); {
-			if i = bytes.LastIndex(b[:i], clusterMagic); i >= 0 &&
+			if i = media.LastIndex(b[:i], clusterMagic); i >= 0 &&
 				m.startsCluster(off+int64(i), end) {
 				m.beforeJump = len(m.passed)
 				return off + int64(i)
@@ -74,9 +74,9 @@ func (m *document) jump(from, end int64) int64 {
 	return from
 }
 
-// startsCluster reports whether a cluster starts at off, where the bytes of its ID are: they may be
-// audio, too. Its timestamp comes first, or after a checksum (RFC 9559, 5.1.3.1), and another
-// element or the end is behind it.
+// startsCluster reports whether a cluster starts at off, where the bytes of its ID are: audio may
+// have the same bytes. A cluster starts with its timestamp, or a checksum before that (RFC 9559,
+// 5.1.3.1), and another element or the end is behind it.
 func (m *document) startsCluster(off, end int64) bool {
 	e, ok := m.w.element(off, end)
 	if !ok || e.cut && !m.cut {
@@ -93,9 +93,9 @@ func (m *document) startsCluster(off, end int64) bool {
 	return ok || e.end == end
 }
 
-// lastCluster reads the passed clusters, from the last one back, until one holds a block of the
-// track. When there is none behind the jump, it walks the clusters between the last one before the
-// jump and the end of the segment, and reads back once more. segment calls it after its walk.
+// lastCluster reads the passed clusters, from the last one back, until one has a block of the
+// track. When there is none behind the jump, it walks from the last cluster before the jump to the
+// end of the segment, and reads back once more. segment calls it after its walk.
 func (m *document) lastCluster(end int64) error {
 	m.w.Step = media.WindowLen
 	for {
