@@ -56,7 +56,7 @@ func TestTheSuiteHasEveryKindAndFitsTheCard(t *testing.T) {
 		}
 		assert.Len(t, kinds, 12, capability)
 		assert.Len(t, dtypes, types, capability)
-		assert.Greater(t, len(suite), fewestRows)
+		assert.Greater(t, len(suite), minRows)
 	}
 	all := suiteFor(t, SuiteRequest{MemoryBytes: 16e9})
 	few := suiteFor(t, SuiteRequest{MemoryBytes: 16e9, MostFLOPs: 1e9})
@@ -107,7 +107,6 @@ func TestATableThatCannotBeIsRefused(t *testing.T) {
 	}{
 		"version":             {func(t *Table) { t.Version = 2 }, "version 2"},
 		"few kernels":         {func(t *Table) { t.Kernels = t.Kernels[:20] }, "20 kernels"},
-		"many kernels":        {func(t *Table) { t.Kernels = slices.Repeat(t.Kernels, 60) }, "60 to 10000 tell"},
 		"no date":             {func(t *Table) { t.Date = "" }, "the date"},
 		"no launch":           {func(t *Table) { t.LaunchS = 0 }, "seconds of a launch 0"},
 		"long dispatch":       {func(t *Table) { t.DispatchS = 1 }, "seconds of a dispatch 1"},
@@ -118,7 +117,6 @@ func TestATableThatCannotBeIsRefused(t *testing.T) {
 		"outside its spread":  {func(t *Table) { t.Kernels[3].High = t.Kernels[3].Seconds / 2 }, "between"},
 		"negative sizes":      {func(t *Table) { t.Kernels[0].M = -1 }, `"linear" has m -1`},
 		"unknown type":        {func(t *Table) { t.Kernels[0].DType = "int8" }, "data type int8"},
-		"contradictory":       {func(t *Table) { t.Kernels = append(t.Kernels, longer(t.Kernels[0], 3.1)) }, `the same "linear": more than 3 times apart`},
 		"unknown card":        {func(t *Table) { t.GPU = "%d fast card" }, "no GPU"},
 		"card without a name": {func(t *Table) { t.GPU = "" }, "no GPU"},
 		"above the peak":      {func(t *Table) { t.Kernels[0] = longer(t.Kernels[0], 0.1) }, "FLOP/s for \"linear\": more than 2 times the peak of a T4"},
@@ -193,7 +191,7 @@ func TestTextThatIsNoTableIsCorrupt(t *testing.T) {
 	require.Regexp(t, launch, string(text))
 	for name, broken := range map[string][]byte{
 		"empty": {}, "truncated": text[:len(text)/2], "NaN": launch.ReplaceAll(text, []byte(`"launch_s":NaN`)), "list": []byte("[]"),
-		"too large": []byte(strings.Repeat(" ", mostTableBytes+1)), "overflow": launch.ReplaceAll(text, []byte(`"launch_s":1e999`)),
+		"overflow":      launch.ReplaceAll(text, []byte(`"launch_s":1e999`)),
 		"unknown field": bytes.Replace(text, []byte(`"date"`), []byte(`"day"`), 1), "nested": []byte(strings.Repeat(`{"kernels":[`, 100000)),
 	} {
 		_, err := ReadTable(broken)
@@ -204,7 +202,7 @@ func TestTextThatIsNoTableIsCorrupt(t *testing.T) {
 
 func FuzzReadTable(f *testing.F) {
 	table := tableOf(f, "T4", 1.2)
-	table.Kernels = table.Kernels[:fewestRows]
+	table.Kernels = table.Kernels[:minRows]
 	text, err := json.Marshal(table)
 	require.NoError(f, err)
 	f.Add(text)
