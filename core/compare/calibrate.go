@@ -45,53 +45,54 @@ func Calibrate(r CalibrateRequest) (CalibrateAnswer, error) {
 		return CalibrateAnswer{}, fault.New(fault.InvalidArgument, "give some of them",
 			"%d steps; 10000 are the most", len(r.Steps))
 	}
-	s, err := r.stepper()
+	p, err := r.predictor()
 	if err != nil {
 		return CalibrateAnswer{}, err
 	}
-	a := CalibrateAnswer{GPU: s.card.Key, Precision: s.Precision}
-	micros := make([]micro, len(r.Shapes))
+	a := CalibrateAnswer{GPU: p.card.Key, Precision: p.Precision}
+	micros := make([]microBatch, len(r.Shapes))
 	for i, shape := range r.Shapes {
-		if micros[i], err = s.micro(shape.Work); err != nil {
+		if micros[i], err = p.microBatch(shape.Work); err != nil {
 			return CalibrateAnswer{}, err
 		}
 	}
 	predicted, measured := make([]timing.Range, len(r.Steps)), make([]float64, len(r.Steps))
 	for i, step := range r.Steps {
-		parts, err := unequal(step.MicroBatches, micros)
+		parts, err := unequalStep(step.MicroBatches, micros)
 		if err != nil {
 			return CalibrateAnswer{}, err
 		}
 		predicted[i], measured[i] = parts.Sum(), step.MeasuredS
-		for _, micro := range step.MicroBatches {
-			a.PaddedS += float64(r.Shapes[micro].Clips) * r.Shapes[micro].Seconds
+		for _, shape := range step.MicroBatches {
+			a.PaddedS += float64(r.Shapes[shape].Clips) * r.Shapes[shape].Seconds
 		}
 	}
-	a.Calibration, err = s.calibrate(predicted, measured)
+	a.Calibration, err = p.calibrate(predicted, measured)
 	return a, err
 }
 
-// calibrate holds measured seconds against predicted ones, by the kernels that those rest on.
-func (s *stepper) calibrate(predicted []timing.Range,
+// calibrate compares measured seconds with predicted ones, and notes the kernels that those rest on.
+func (p *predictor) calibrate(predicted []timing.Range,
 	measured []float64) (timing.StepCalibration, error) {
 	c, err := timing.Calibrate(predicted, measured)
-	return timing.StepCalibration{Calibration: c, Kernels: s.timer.MeasuredOn}, err
+	return timing.StepCalibration{Calibration: c, Kernels: p.timer.MeasuredOn}, err
 }
 
-// unequal is an optimizer step of micro-batches of any shapes.
-func unequal(micros []int, shapes []micro) (total timing.Parts, err error) {
-	if len(micros) == 0 || len(micros) > mostInStep {
+// unequalStep returns the time of an optimizer step of micro-batches of the given shapes, which are
+// indices of micros. The update is the last one's.
+func unequalStep(shapes []int, micros []microBatch) (total timing.Parts, err error) {
+	if len(shapes) == 0 || len(shapes) > mostInStep {
 		return total, fault.New(fault.InvalidArgument, "give the shape of each",
-			"a step of %d micro-batches", len(micros))
+			"a step of %d micro-batches", len(shapes))
 	}
-	var m micro
-	for _, shape := range micros {
-		if shape < 0 || shape >= len(shapes) {
+	var micro microBatch
+	for _, shape := range shapes {
+		if shape < 0 || shape >= len(micros) {
 			return total, fault.New(fault.InvalidArgument, "give its place among shapes",
-				"shape %d of %d", shape, len(shapes))
+				"shape %d of %d", shape, len(micros))
 		}
-		m = shapes[shape]
-		total = total.Plus(m.parts)
+		micro = micros[shape]
+		total = total.Plus(micro.parts)
 	}
-	return total.Plus(m.update.After(len(micros))), nil
+	return total.Plus(micro.update.After(len(shapes))), nil
 }

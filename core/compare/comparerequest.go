@@ -3,6 +3,8 @@
 package compare
 
 import (
+	"cmp"
+
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/gpus"
@@ -76,9 +78,9 @@ const (
 
 // completed fills in defaults; core/plan checks the values. Errors: InvalidArgument.
 func (r Request) completed() (Request, error) {
-	r.TargetBatchSize, r.Epochs = or(r.TargetBatchSize, usualTarget), or(r.Epochs, usualEpochs)
+	r.TargetBatchSize, r.Epochs = cmp.Or(r.TargetBatchSize, usualTarget), cmp.Or(r.Epochs, usualEpochs)
 	r.SafetyMargin, r.Optimizer =
-		or(r.SafetyMargin, usualMargin), or(r.Optimizer, estimate.DefaultOptimizer)
+		cmp.Or(r.SafetyMargin, usualMargin), cmp.Or(r.Optimizer, estimate.DefaultOptimizer)
 	if len(r.GPUs) == 0 && r.ByHand != nil {
 		r.GPUs = scenarioGPUs()
 	}
@@ -91,14 +93,6 @@ func (r Request) completed() (Request, error) {
 			"%d GPUs to compare; 256 are the most", len(r.GPUs))
 	}
 	return r, nil
-}
-
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
 }
 
 // positive reports whether a time or rate is in the supported range, whose ratios are finite.

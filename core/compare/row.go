@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -17,7 +18,7 @@ func (p *planner) row(m machine) (row Row, wanted *plan.TraceRequest, err error)
 	row = Row{GPU: m.card.Key, Count: m.count, MemoryBytes: g.MemoryTotalBytes,
 		Unverified: m.card.Unverified, LoRARank: p.LoRARank,
 		BudgetBytes: uint64(p.SafetyMargin * float64(g.MemoryTotalBytes)),
-		Settings:    Settings{Precision: or(p.precision(g), estimate.Precision(g))},
+		Settings:    Settings{Precision: cmp.Or(p.precision(g), estimate.Precision(g))},
 		Notes:       []string{}, Remedies: []estimate.Remedy{}}
 	for _, optimizer := range append([]string{p.Optimizer}, estimate.Lighter(p.Optimizer)...) {
 		in := p.inputs(m, optimizer)
@@ -64,7 +65,7 @@ func (row *Row) note(p *planner, m machine) {
 		row.Notes = append(row.Notes, fmt.Sprintf("%s instead of %s, with which it does not fit",
 			row.Optimizer, p.Optimizer))
 	}
-	if row.Precision != or(p.Precision, row.Precision) {
+	if row.Precision != cmp.Or(p.Precision, row.Precision) {
 		row.Notes = append(row.Notes,
 			fmt.Sprintf("%s instead of bf16, which compute capability %s lacks", row.Precision,
 				capability))

@@ -1,6 +1,8 @@
 package compare
 
 import (
+	"cmp"
+
 	"github.com/asrconfig/asrconfig-go/core/estimate"
 	"github.com/asrconfig/asrconfig-go/core/fault"
 	"github.com/asrconfig/asrconfig-go/core/plan"
@@ -40,7 +42,7 @@ type RunAnswer struct {
 	StepS     timing.Range     `json:"step_s"` // of an optimizer step, the loader's part in it
 	RunHours  timing.Range     `json:"run_hours"`
 	RunParts  profile.RunParts `json:"run_parts"` // hours that add up to it
-	Measured  string           `json:"measured"`  // the day, as of StepTime
+	Measured  string           `json:"measured"`  // the day, as of StepAnswer
 }
 
 const mostSteps = 1_000_000_000
@@ -76,7 +78,7 @@ func Run(r RunRequest) (RunAnswer, error) {
 	if err := r.check(); err != nil {
 		return RunAnswer{}, err
 	}
-	s, err := r.stepper()
+	p, err := r.predictor()
 	if err != nil {
 		return RunAnswer{}, err
 	}
@@ -85,20 +87,20 @@ func Run(r RunRequest) (RunAnswer, error) {
 			"give the clips of a micro-batch, and seconds of the longest",
 			"batch is %d and seconds %v", r.Batch, r.Seconds)
 	}
-	micro, err := s.micro(r.Work)
+	micro, err := p.microBatch(r.Work)
 	if err != nil {
 		return RunAnswer{}, err
 	}
-	accumulation := or(r.Accumulation, 1)
-	a := RunAnswer{GPU: s.card.Key, Precision: s.Precision, Measured: s.timer.MeasuredOn}
+	accumulation := cmp.Or(r.Accumulation, 1)
+	a := RunAnswer{GPU: p.card.Key, Precision: p.Precision, Measured: p.timer.MeasuredOn}
 	a.StepS = r.withLoader(micro.step(accumulation).Sum(),
 		float64(r.Batch)*float64(accumulation)*r.Seconds)
-	evaluation, err := r.evaluation(s, micro)
+	evaluation, err := r.evaluation(p, micro)
 	if err != nil {
 		return RunAnswer{}, err
 	}
 	saving := estimate.Saving(r.Model.ParameterBytes +
-		r.Model.OptimizerBytes[plan.OptimizerState(s.Optimizer)])
+		r.Model.OptimizerBytes[plan.OptimizerState(p.Optimizer)])
 	run := estimate.RunSeconds{Training: a.StepS.Times(float64(r.Steps)),
 		Evaluation:  evaluation.Times(float64(estimate.Occasions(r.Steps, r.EvalSteps))),
 		Checkpoints: saving.Times(float64(estimate.Occasions(r.Steps, r.SaveSteps))),
@@ -122,23 +124,23 @@ func (r RunRequest) withLoader(gpu timing.Range, audio float64) timing.Range {
 
 // evaluation is the time of one evaluation; its clips are as long as those of a training batch, and
 // so is the forward pass of as many.
-func (r RunRequest) evaluation(s *stepper, m micro) (timing.Range, error) {
+func (r RunRequest) evaluation(p *predictor, micro microBatch) (timing.Range, error) {
 	if r.EvalSteps == 0 {
 		return timing.Range{}, nil
 	}
 	if err := r.CheckGeneration(r.Decoder, r.Model.ClassOrName()); err != nil {
 		return timing.Range{}, err
 	}
-	share, err := s.timer.Forward(r.Work)
+	share, err := p.timer.Forward(r.Work)
 	if err != nil {
 		return timing.Range{}, err
 	}
-	batch, clips := or(r.EvalBatch, r.Batch), float64(*r.EvalSamples)/float64(s.count)
+	batch, clips := cmp.Or(r.EvalBatch, r.Batch), float64(*r.EvalSamples)/float64(p.count)
 	var texts *estimate.Generation
 	if r.Decoder != nil && profile.Or(r.PredictWithGenerate, true) {
 		texts = r.Generation(*r.Decoder, r.One)
 	}
-	forward := m.parts.Sum().Times(share * float64(batch) / float64(r.Batch))
+	forward := micro.parts.Sum().Times(share * float64(batch) / float64(r.Batch))
 	return r.withLoader(estimate.Evaluation(forward, clips/float64(batch), texts), clips*r.Seconds),
 		nil
 }

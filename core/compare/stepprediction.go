@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/asrconfig/asrconfig-go/core/estimate"
@@ -10,7 +11,7 @@ import (
 	"github.com/asrconfig/asrconfig-go/core/timing/kernel"
 )
 
-// Training is how steps are computed.
+// Training is what the time of a step depends on besides its work.
 type Training struct {
 	GPU       string `json:"gpu"`       // "T4", "2xT4"
 	Precision string `json:"precision"` // what suits the card
@@ -21,83 +22,82 @@ type Training struct {
 	KernelProfiles []kernel.Profile `json:"kernel_profiles"` // of any cards, in its absence
 }
 
-// StepRequest asks how long one optimizer step takes, and compares it with what was measured.
+// StepRequest asks how long one optimizer step takes. Measured steps calibrate the answer. An absent
+// value takes the default named at the end of its line.
 type StepRequest struct {
 	Training
 	Work         kernel.Work `json:"work"`         // of a micro-batch, from memory.work
-	Accumulation int         `json:"accumulation"` // 1
+	Accumulation int         `json:"accumulation"` // micro-batches per step; 1
 	MeasuredS    []float64   `json:"measured_s"`   // seconds of steps of that shape; none
 }
 
-// StepAnswer is the seconds of one optimizer step; with measured steps, scaled by their
-// calibration.
+// StepAnswer is the predicted time of one optimizer step, calibrated by the measured steps.
 type StepAnswer struct {
-	GPU       string            `json:"gpu"`
+	GPU       string            `json:"gpu"` // key of the catalogue
 	Precision string            `json:"precision"`
 	StepS     timing.Range      `json:"step_s"`
-	Parts     profile.StepParts `json:"parts"`
-	// the day on which kernels of this card were measured that the times rest on; "" for none
+	Parts     profile.StepParts `json:"parts"` // before the calibration
+	// the day on which the kernels of this card were measured that the times rest on; "" for none
 	Measured    string                  `json:"measured"`
 	Calibration *timing.StepCalibration `json:"calibration"` // absent without measured steps
 }
 
-// stepper predicts the times of micro-batches on a machine.
-type stepper struct {
+// predictor predicts the times of micro-batches on a machine.
+type predictor struct {
 	Training
 	card  gpus.Entry
-	count int
+	count int // GPUs
 	timer *estimate.Timer
 }
 
-// stepper reads the machine. Errors: NotFound for an unknown GPU, those of estimate.TimerOf,
-// InvalidArgument for profiles that cannot be.
-func (t Training) stepper() (*stepper, error) {
+// predictor fills in defaults. Errors: NotFound for an unknown GPU, those of estimate.TimerOf.
+func (t Training) predictor() (*predictor, error) {
 	card, count, err := gpus.Parse(t.GPU)
 	if err != nil {
 		return nil, err
 	}
-	t.Precision, t.Optimizer = or(t.Precision, estimate.Precision(card.GPU())),
-		or(t.Optimizer, estimate.DefaultOptimizer)
+	t.Precision = cmp.Or(t.Precision, estimate.Precision(card.GPU()))
+	t.Optimizer = cmp.Or(t.Optimizer, estimate.DefaultOptimizer)
 	timer, err := estimate.TimerOf(card.GPU(),
 		estimate.Measured{Named: t.KernelProfile, Known: t.KernelProfiles})
-	return &stepper{t, card, count, timer}, err
+	return &predictor{t, card, count, timer}, err
 }
 
-// micro is a micro-batch, and the update that follows it.
-type micro struct {
+// microBatch is the time of a micro-batch, and of the update that ends its step.
+type microBatch struct {
 	parts  timing.Parts
 	update estimate.Update
 }
 
-// step is an optimizer step of so many equal micro-batches.
-func (m micro) step(accumulation int) timing.Parts {
+// step returns the time of an optimizer step of equal micro-batches.
+func (m microBatch) step(accumulation int) timing.Parts {
 	return m.parts.Times(float64(accumulation)).Plus(m.update.After(accumulation))
 }
 
-func (s *stepper) micro(work kernel.Work) (m micro, err error) {
-	if m.parts, err = s.timer.Micro(work); err != nil {
+func (p *predictor) microBatch(work kernel.Work) (m microBatch, err error) {
+	if m.parts, err = p.timer.Micro(work); err != nil {
 		return m, err
 	}
-	m.update, err = s.timer.Update(work, s.Optimizer, s.Precision, s.count)
+	m.update, err = p.timer.Update(work, p.Optimizer, p.Precision, p.count)
 	return m, err
 }
 
-// Step estimates one optimizer step. Errors: NotFound for an unknown GPU, those of
+// Step predicts the time of one optimizer step. Errors: NotFound for an unknown GPU, those of
 // timing.Calibrate.
 func Step(r StepRequest) (StepAnswer, error) {
-	s, err := r.stepper()
+	p, err := r.predictor()
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	m, err := s.micro(r.Work)
+	micro, err := p.microBatch(r.Work)
 	if err != nil {
 		return StepAnswer{}, err
 	}
-	parts := m.step(or(r.Accumulation, 1))
-	a := StepAnswer{GPU: s.card.Key, Precision: s.Precision, StepS: parts.Sum(),
-		Parts: parts.Record(), Measured: s.timer.MeasuredOn}
+	parts := micro.step(cmp.Or(r.Accumulation, 1))
+	a := StepAnswer{GPU: p.card.Key, Precision: p.Precision, StepS: parts.Sum(),
+		Parts: parts.Record(), Measured: p.timer.MeasuredOn}
 	if r.MeasuredS != nil {
-		c, err := s.calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
+		c, err := p.calibrate(slices.Repeat([]timing.Range{a.StepS}, len(r.MeasuredS)), r.MeasuredS)
 		if err != nil {
 			return StepAnswer{}, err
 		}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 
@@ -38,7 +39,7 @@ func batchTable(r batchTableRecord) Document {
 		rows = append(rows, r.cells(row))
 	}
 	return Document{
-		Title:      fmt.Sprintf("%s, %s", name(or(r.Model, "model")), r.Settings),
+		Title:      fmt.Sprintf("%s, %s", name(cmp.Or(r.Model, "model")), r.Settings),
 		Blocks:     []Block{allFacts(r.meaning()), plain(rows)},
 		BriefWidth: terminalWidth,
 	}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,7 +80,7 @@ func (r benchmarkRecord) tiles() tiles {
 
 func (s side) tile(clips int) tile {
 	if s.ClipsPerS == nil {
-		return tile{Name: s.Name, Value: or(s.Problem, "not measured")}
+		return tile{Name: s.Name, Value: cmp.Or(s.Problem, "not measured")}
 	}
 	return tile{Name: s.Name, Value: short(s.ClipsPerS.Median) + " /s", Note: s.epoch(clips) +
 		" an epoch"}
@@ -352,7 +353,7 @@ func (r benchmarkRecord) changes() []Block {
 		if byProcessor {
 			cells = append(cells, known(o.CPUGain, gained))
 		}
-		rows = append(rows, append(cells, or(o.Problem, o.Verdict)))
+		rows = append(rows, append(cells, cmp.Or(o.Problem, o.Verdict)))
 	}
 	var body []Block
 	if len(b.Rows) > 0 {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/csv"
 	"strconv"
 	"strings"
@@ -103,7 +104,7 @@ func (o option) csv() csvRow {
 	}
 	row.text("name", o.Option)
 	row.text("value", o.Value)
-	row.text("problem", or(o.Problem, o.WhyNot))
+	row.text("problem", cmp.Or(o.Problem, o.WhyNot))
 	row.spread("gain", o.Gain)
 	row.spread("cpu_gain", o.CPUGain)
 	return row

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -30,7 +31,7 @@ func (d decisions) lines(width int) []string {
 			changed = fmt.Sprintf(" (overridden; planned: %s)", decision.Planned)
 		}
 		lines = append(lines, wrap(fmt.Sprintf("%s = %s%s", decision.Setting,
-			or(decision.Value, unknown), changed), width, "  ")...)
+			cmp.Or(decision.Value, unknown), changed), width, "  ")...)
 		for _, under := range decision.under() {
 			lines = append(lines, indented(wrap(under, width-4, "  "), "    ")...)
 		}
@@ -52,13 +53,6 @@ func (d decision) under() []string {
 		lines = append(lines, d.Gain)
 	}
 	return lines
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // decisionGroups are folds, in the order in which groups come; one with changes is open.
@@ -84,7 +78,7 @@ func decisionGroup(group string, rows decisions) fold {
 	changed := 0
 	for i, d := range rows {
 		if i < digested {
-			digest = append(digest, d.Setting+" "+or(d.Value, unknown))
+			digest = append(digest, d.Setting+" "+cmp.Or(d.Value, unknown))
 		}
 		if d.Overridden {
 			changed++

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 
 	estimates "github.com/asrconfig/asrconfig-go/core/memory"
@@ -62,7 +63,7 @@ func (f failure) words() []string {
 	lines := []string{fmt.Sprintf("%s: %s held of %s reserved", where, units.Size(f.Held),
 		units.Size(f.Reserved))}
 	if p, m := f.Predicted, f.Moment; p != nil && m != nil {
-		place := fmt.Sprintf("step %d, %s, %s in %s", m.Step, m.Phase, m.Op, or(m.Module, noModule))
+		place := fmt.Sprintf("step %d, %s, %s in %s", m.Step, m.Phase, m.Op, cmp.Or(m.Module, noModule))
 		lines = append(lines, fmt.Sprintf("predicted of %s × %s s at that moment (%s): %s",
 			short(orZero(f.Samples)), short(orZero(f.Seconds)), place, units.Size(*p)))
 	} else {
@@ -88,7 +89,7 @@ func (f failure) table() table {
 func (r failureRow) cells() []cell {
 	module := map[string]string{allModules: "all", "": "outside modules"}
 	texts := []string{r.difference(), sizeOrNone(r.Held), known(r.Predicted, sizeOrNone),
-		or(partWords[r.Component], r.Component), or(module[r.Module], r.Module)}
+		cmp.Or(partWords[r.Component], r.Component), cmp.Or(module[r.Module], r.Module)}
 	var cells []cell
 	for i, text := range texts {
 		c := cell{Text: text}

@@ -106,8 +106,8 @@ const (
 )
 
 func memory(r memoryRecord) Document {
-	doc := Document{Title: fmt.Sprintf("%s, %s, %s (%s)", name(or(r.Model, "model")),
-		or(r.Shape, "as recorded"), r.Settings, or(estimators[r.Estimator], r.Estimator))}
+	doc := Document{Title: fmt.Sprintf("%s, %s, %s (%s)", name(cmp.Or(r.Model, "model")),
+		cmp.Or(r.Shape, "as recorded"), r.Settings, cmp.Or(estimators[r.Estimator], r.Estimator))}
 	doc.Brief = r.brief(doc.Title)
 	add := func(blocks ...Block) { doc.Blocks = append(doc.Blocks, blocks...) }
 	add(r.verdict(), allFacts(r.peaks()), r.bar())
@@ -358,7 +358,7 @@ func (r memoryRecord) modules() []Block {
 	rows := [][]string{{"held", "module"}}
 	for _, m := range r.AtPeak.Modules {
 		if m.Bytes > 0 {
-			rows = append(rows, []string{units.Size(m.Bytes), or(m.Module, noModule)})
+			rows = append(rows, []string{units.Size(m.Bytes), cmp.Or(m.Module, noModule)})
 		}
 	}
 	if len(rows) == 1 {

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 
 	estimates "github.com/asrconfig/asrconfig-go/core/memory"
@@ -28,7 +29,7 @@ func runMemory(r runMemoryRecord) Document {
 		rows = append(rows, spreadRow("device", *r.PeakDevice))
 	}
 	return Document{
-		Title: fmt.Sprintf("%s, batch %d, %s up to %s %s, %s order, %s", name(or(r.Model, "model")),
+		Title: fmt.Sprintf("%s, batch %d, %s up to %s %s, %s order, %s", name(cmp.Or(r.Model, "model")),
 			r.Batch, r.RowKind.Count(r.Clips), r.RowKind.Figure("%.1f", r.LongestS),
 			r.RowKind.Unit(), r.Order, r.Settings),
 		Blocks: []Block{

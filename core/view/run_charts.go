@@ -241,9 +241,9 @@ func (alerts) templateName() string { return "alerts" }
 // Level, At, Of, Tone and Became are what the table shows of an alert.
 func (a Alert) Level() string { return alertLevel(a.Severity) }
 func (a Alert) At() string    { return intoRun(a.AtS) }
-func (a Alert) Of() string    { return or(a.Where, "host") }
+func (a Alert) Of() string    { return cmp.Or(a.Where, "host") }
 func (a Alert) Tone() string {
-	return or(map[string]string{"came true": "no", "averted": "yes"}[a.Outcome], "dim")
+	return cmp.Or(map[string]string{"came true": "no", "averted": "yes"}[a.Outcome], "dim")
 }
 
 // Became is what became of the alert.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -104,7 +105,7 @@ func (r RunComparison) headline() string {
 		}
 	}
 	return fmt.Sprintf("%s against %s: %s", name(r.B.Name), name(r.A.Name),
-		or(strings.Join(parts, ", "), "nothing is known of both"))
+		cmp.Or(strings.Join(parts, ", "), "nothing is known of both"))
 }
 
 // ratioText has two digits behind the point, or three that count.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -51,7 +52,7 @@ func (g GPUFigures) cells() []string {
 		g.Label, name(g.Name), known(g.Utilization, units.Percent), known(g.UsedPeak, size) +
 			" of " + known(g.Total, size), known(g.Allocated, size), known(g.Reserved, size),
 		known(g.Headroom, size), known(g.Power, amount("W")), known(g.EnergyWh, energy),
-		known(g.Hottest, amount("°C")), or(strings.Join(throttles, ", "), unknown),
+		known(g.Hottest, amount("°C")), cmp.Or(strings.Join(throttles, ", "), unknown),
 		known(g.Others, size),
 	}
 }

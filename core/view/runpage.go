@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -106,9 +107,9 @@ func ranOut(n int) string {
 func (r RunFigures) machines() string {
 	var names []string
 	for _, g := range r.GPUs {
-		names = append(names, or(g.Name, "an unknown GPU"))
+		names = append(names, cmp.Or(g.Name, "an unknown GPU"))
 	}
-	return or(several(names), "the CPU")
+	return cmp.Or(several(names), "the CPU")
 }
 
 // busy is the mean of the GPUs' utilisation, the lowest and the highest.
@@ -311,7 +312,7 @@ func (r runRecord) events() []Block {
 	rows := [][]string{{"at", "of", "what"}}
 	for i, e := range r.Events {
 		if i < shownEvents {
-			rows = append(rows, []string{intoRun(e.AtS), or(e.Where, "host"), e.Text})
+			rows = append(rows, []string{intoRun(e.AtS), cmp.Or(e.Where, "host"), e.Text})
 		}
 		if i < listedEvents {
 			where := e.Where
